@@ -1,0 +1,43 @@
+// The backends that this program was built with, and how to open their devices.
+#pragma once
+
+#include "backends/device.h"
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace towers {
+
+struct OpenOptions {
+    unsigned threads = 0;  ///< of a CPU device; 0: one for each processor this process may use
+    bool validate = false; ///< run under the Vulkan validation layer; each message is an error
+};
+
+/// A way to run kernels.
+class Backend {
+public:
+    virtual ~Backend() = default;
+    virtual std::string_view name() const = 0;
+
+    struct Listing {
+        std::vector<DeviceInfo> devices;
+        std::string absence; ///< why there are no devices
+    };
+    virtual Listing list(const OpenOptions& options) const = 0;
+
+    /// Opens the backend's `index`-th device. Throws DeviceError.
+    virtual std::unique_ptr<Device> open(unsigned index, const OpenOptions& options) const = 0;
+};
+
+/// Every backend built in, the one to prefer first.
+std::span<const Backend* const> all_backends();
+
+/// Opens a device by its id: `cpu`, `vulkan:0`. Throws DeviceError when there is no such device.
+std::unique_ptr<Device> open_device(std::string_view id, const OpenOptions& options);
+
+/// How many messages the validation layer has sent in this process.
+unsigned validation_messages();
+
+} // namespace towers

@@ -1,0 +1,191 @@
+#include "backends/cpu/host_kernels.h"
+#include "backends/cpu/onednn.h"
+#include "backends/cpu/overrides.h"
+
+#include <memory>
+#include <omp.h>
+#include <optional>
+
+// Convolutions, and dense layers as oneDNN's inner products. Activations and weights keep the engine's
+// layouts outside; inside, oneDNN chooses its own for the weights, which pays for the reorder several times
+// over (conv2 of the CIFAR-10 tutorial at batch 128: 9.7 ms instead of 25.9).
+
+namespace towers {
+namespace {
+
+using dnnl::memory;
+using dnnl::prop_kind;
+
+struct Described {
+    bool dense;
+    memory::desc x, w_user, w_any, b, y;
+    memory::dims strides, pads_before, pads_after;
+};
+
+Described descriptors(const ConvShape& s) {
+    Described d;
+    const memory::dim n = s.batch, i = s.in_channels, o = s.out_channels;
+    d.dense = s.in_height * s.in_width * s.kernel_height * s.kernel_width * s.out_height * s.out_width == 1;
+    d.b = described({o}, Tag::a);
+    if (d.dense) {
+        d.x = described({n, i}, Tag::ab);
+        d.w_user = described({o, i}, Tag::ba);
+        d.w_any = described({o, i}, Tag::any);
+        d.y = described({n, o}, Tag::ab);
+        return d;
+    }
+    const memory::dims weights{o, i, s.kernel_height, s.kernel_width};
+    d.x = described({n, i, s.in_height, s.in_width}, Tag::nhwc);
+    d.w_user = described(weights, Tag::hwio);
+    d.w_any = described(weights, Tag::any);
+    d.y = described({n, o, s.out_height, s.out_width}, Tag::nhwc);
+    d.strides = {s.stride, s.stride};
+    d.pads_before = {s.pad_top, s.pad_left};
+    const auto after = [&](unsigned out, unsigned kernel, unsigned in, unsigned before) {
+        return memory::dim(out - 1) * s.stride + kernel - in - before;
+    };
+    d.pads_after = {after(s.out_height, s.kernel_height, s.in_height, s.pad_top),
+                    after(s.out_width, s.kernel_width, s.in_width, s.pad_left)};
+    return d;
+}
+
+auto describe_conv_forward(const CpuContext& context, const Described& d, bool relu) {
+    return describe<dnnl::convolution_forward>(context, with_relu(relu), prop_kind::forward_training,
+                                               dnnl::algorithm::convolution_direct, d.x, d.w_any, d.b, d.y,
+                                               d.strides, d.pads_before, d.pads_after);
+}
+
+auto describe_dense_forward(const CpuContext& context, const Described& d, bool relu) {
+    return describe<dnnl::inner_product_forward>(context, with_relu(relu), prop_kind::forward_training, d.x,
+                                                 d.w_any, d.b, d.y);
+}
+
+/// Weights as a primitive wants them: the engine's own where the layouts agree, else a copy and its reorder.
+class Weights {
+public:
+    Weights(CpuContext& context, const memory::desc& user, const memory::desc& wanted, const float* data)
+        : stream_(context.stream), user_(tensor(context, user, data)) {
+        if (wanted == user) {
+            own_ = user_;
+            return;
+        }
+        own_ = memory(wanted, context.engine);
+        in_.emplace(user_, own_);
+        out_.emplace(own_, user_);
+    }
+    const memory& wanted() const { return own_; }
+    void load() {
+        if (in_) in_->execute(stream_, user_, own_);
+    }
+    void store() {
+        if (out_) out_->execute(stream_, own_, user_);
+    }
+
+private:
+    dnnl::stream stream_;
+    memory user_, own_;
+    std::optional<dnnl::reorder> in_, out_;
+};
+
+template<class Primitive, class Description>
+Work forward(CpuContext& context, const Described& d, const Description& description,
+             const Conv2dForwardParams& p) {
+    auto weights = std::make_shared<Weights>(context, d.w_user, description.weights_desc(), p.w.at);
+    const std::unordered_map<int, memory> arguments{{DNNL_ARG_SRC, tensor(context, d.x, p.x.at)},
+                                                    {DNNL_ARG_WEIGHTS, weights->wanted()},
+                                                    {DNNL_ARG_BIAS, tensor(context, d.b, p.b.at)},
+                                                    {DNNL_ARG_DST, tensor(context, d.y, p.y.at)}};
+    return [&context, weights, arguments, primitive = Primitive(description)] {
+        weights->load();
+        primitive.execute(context.stream, arguments);
+    };
+}
+
+template<class Primitive, class Description>
+Work backward_data(CpuContext& context, const Described& d, const Description& description,
+                   const Conv2dBackwardDataParams& p) {
+    auto weights = std::make_shared<Weights>(context, d.w_user, description.weights_desc(), p.w.at);
+    const std::unordered_map<int, memory> arguments{{DNNL_ARG_DIFF_DST, tensor(context, d.y, p.dy.at)},
+                                                    {DNNL_ARG_WEIGHTS, weights->wanted()},
+                                                    {DNNL_ARG_DIFF_SRC, tensor(context, d.x, p.dx.at)}};
+    const uint count = p.shape.batch * p.shape.in_height * p.shape.in_width * p.shape.in_channels;
+    const auto mask = ParameterBlock::of(ReluBackwardParams{{p.x.at}, {p.dx.at}, count});
+    return [&context, weights, arguments, mask, relu = p.relu != 0, primitive = Primitive(description)] {
+        weights->load();
+        primitive.execute(context.stream, arguments);
+        if (!relu) return;
+#pragma omp parallel num_threads(int(context.threads))
+        host_kernel(Kernel::relu_backward)(mask, {uint(omp_get_thread_num()), uint(omp_get_num_threads())});
+    };
+}
+
+template<class Primitive, class Description>
+Work backward_weights(CpuContext& context, const Described& d, const Description& description,
+                      const Conv2dBackwardWeightsParams& p) {
+    auto weights = std::make_shared<Weights>(context, d.w_user, description.diff_weights_desc(), p.dw.at);
+    const std::unordered_map<int, memory> arguments{{DNNL_ARG_SRC, tensor(context, d.x, p.x.at)},
+                                                    {DNNL_ARG_DIFF_DST, tensor(context, d.y, p.dy.at)},
+                                                    {DNNL_ARG_DIFF_WEIGHTS, weights->wanted()},
+                                                    {DNNL_ARG_DIFF_BIAS, tensor(context, d.b, p.db.at)}};
+    return [&context, weights, arguments, p, primitive = Primitive(description)] {
+        primitive.execute(context.stream, arguments);
+        weights->store();
+        // oneDNN shares out the sum itself: the first part is the whole.
+        const std::size_t bias = p.shape.out_channels;
+        const std::size_t taps =
+            std::size_t(p.shape.kernel_height) * p.shape.kernel_width * p.shape.in_channels;
+        std::fill_n(p.db.at + bias, (p.splits - 1) * bias, 0.0f);
+        std::fill_n(p.dw.at + taps * bias, (p.splits - 1) * taps * bias, 0.0f);
+    };
+}
+
+} // namespace
+
+Work override_conv2d(CpuContext& context, const Launch& launch) {
+    using namespace dnnl;
+    switch (launch.kernel) {
+    case Kernel::conv2d_forward: {
+        const auto p = launch.parameters.as<Conv2dForwardParams>();
+        const Described d = descriptors(p.shape);
+        if (d.dense)
+            return forward<inner_product_forward>(context, d, describe_dense_forward(context, d, p.relu), p);
+        return forward<convolution_forward>(context, d, describe_conv_forward(context, d, p.relu), p);
+    }
+    case Kernel::conv2d_backward_data: {
+        const auto p = launch.parameters.as<Conv2dBackwardDataParams>();
+        const Described d = descriptors(p.shape);
+        if (d.dense)
+            return backward_data<inner_product_backward_data>(
+                context, d,
+                describe_backward<inner_product_backward_data>(
+                    context, describe_dense_forward(context, d, false), d.x, d.w_any, d.y),
+                p);
+        return backward_data<convolution_backward_data>(
+            context, d,
+            describe_backward<convolution_backward_data>(context, describe_conv_forward(context, d, false),
+                                                         algorithm::convolution_direct, d.x, d.w_any, d.y,
+                                                         d.strides, d.pads_before, d.pads_after),
+            p);
+    }
+    case Kernel::conv2d_backward_weights: {
+        const auto p = launch.parameters.as<Conv2dBackwardWeightsParams>();
+        const Described d = descriptors(p.shape);
+        if (d.dense)
+            return backward_weights<inner_product_backward_weights>(
+                context, d,
+                describe_backward<inner_product_backward_weights>(
+                    context, describe_dense_forward(context, d, false), d.x, d.w_any, d.b, d.y),
+                p);
+        return backward_weights<convolution_backward_weights>(
+            context, d,
+            describe_backward<convolution_backward_weights>(context, describe_conv_forward(context, d, false),
+                                                            algorithm::convolution_direct, d.x, d.w_any, d.b,
+                                                            d.y, d.strides, d.pads_before, d.pads_after),
+            p);
+    }
+    default:
+        return {};
+    }
+}
+
+} // namespace towers

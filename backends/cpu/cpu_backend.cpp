@@ -1,0 +1,153 @@
+#include "backends/cpu/cpu_backend.h"
+
+#include "backends/cpu/host_kernels.h"
+#include "backends/cpu/overrides.h"
+
+#include <cstdlib>
+#include <fmt/format.h>
+#include <fstream>
+#include <new>
+#include <omp.h>
+#include <sched.h>
+#include <unistd.h>
+
+namespace towers {
+namespace {
+
+unsigned usable_processors() {
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) == 0) return unsigned(CPU_COUNT(&set));
+    return unsigned(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN)));
+}
+
+/// The value of /proc/cpuinfo's first line that begins with `key`.
+std::string processor_fact(const std::string& key, const std::string& otherwise) {
+    std::ifstream file("/proc/cpuinfo");
+    for (std::string line; std::getline(file, line);)
+        if (line.starts_with(key)) {
+            const std::size_t colon = line.find(": ");
+            if (colon != std::string::npos) return line.substr(colon + 2);
+        }
+    return otherwise;
+}
+
+DeviceInfo describe_cpu(unsigned threads) {
+    DeviceInfo info;
+    info.id = "cpu";
+    info.name = processor_fact("model name", "processor");
+    info.vendor = processor_fact("vendor_id", "unknown");
+    info.driver = fmt::format("oneDNN {}.{}.{}, {} thread{}", dnnl_version()->major, dnnl_version()->minor,
+                              dnnl_version()->patch, threads, threads == 1 ? "" : "s");
+    info.kind = DeviceKind::cpu;
+    info.memory = std::uint64_t(sysconf(_SC_PHYS_PAGES)) * std::uint64_t(sysconf(_SC_PAGESIZE));
+    return info;
+}
+
+struct HostAllocation : Allocation {
+    ~HostAllocation() override { std::free(host); }
+};
+
+struct CpuRecording : RecordingState {
+    std::vector<Work> work;
+};
+
+/// Runs each submission at once, on the submitting thread and its OpenMP team.
+class CpuDevice final : public Device {
+public:
+    explicit CpuDevice(const OpenOptions& options) {
+        context_.threads = options.threads != 0 ? options.threads : usable_processors();
+        info_ = describe_cpu(context_.threads);
+    }
+
+    const DeviceInfo& info() const override { return info_; }
+
+    Buffer allocate(std::size_t bytes, Memory) override {
+        constexpr std::size_t alignment = 256;
+        const std::size_t size = std::max(alignment, (bytes + alignment - 1) / alignment * alignment);
+        auto allocation = std::make_unique<HostAllocation>();
+        allocation->host = static_cast<std::byte*>(std::aligned_alloc(alignment, size));
+        if (allocation->host == nullptr)
+            throw DeviceError(
+                fmt::format("{}: no memory for {} bytes; try a smaller --batch", info_.id, bytes));
+        std::memset(allocation->host, 0, size);
+        allocation->address = reinterpret_cast<std::uint64_t>(allocation->host);
+        allocation->bytes = bytes;
+        return Buffer(std::move(allocation));
+    }
+
+    Recording record(std::span<const Command> commands) override {
+        auto recording = std::make_unique<CpuRecording>();
+        omp_set_num_threads(int(context_.threads)); // oneDNN plans for the threads that it sees
+        for (const Command& command : commands) {
+            if (const auto* launch = std::get_if<Launch>(&command))
+                recording->work.push_back(prepare(*launch));
+            else if (const auto* copy = std::get_if<Copy>(&command))
+                recording->work.push_back(prepare(*copy));
+        }
+        return recording;
+    }
+
+    Ticket submit(const Recording& recording) override {
+        omp_set_num_threads(int(context_.threads));
+        try {
+            for (const Work& work : static_cast<const CpuRecording&>(*recording).work) work();
+        } catch (const dnnl::error& error) {
+            throw DeviceError(fmt::format("{}: oneDNN: {}", info_.id, error.message));
+        }
+        return ++ticket_;
+    }
+
+    void wait(Ticket) override {}
+
+private:
+    Work prepare(const Launch& launch) {
+        try {
+            for (const auto override_kernel : {override_conv2d, override_max_pool, override_lrn})
+                if (Work work = override_kernel(context_, launch)) return work;
+        } catch (const dnnl::error& error) {
+            throw DeviceError(fmt::format("{}: oneDNN cannot run {}: {}", info_.id,
+                                          kernel_info(launch.kernel).name, error.message));
+        }
+        const HostKernel kernel = host_kernel(launch.kernel);
+        const unsigned team = std::min(context_.threads, launch.groups.x);
+        return [kernel, team, parameters = launch.parameters] {
+#pragma omp parallel num_threads(int(team)) if (team > 1)
+            kernel(parameters, {uint(omp_get_thread_num()), uint(omp_get_num_threads())});
+        };
+    }
+
+    Work prepare(const Copy& copy) {
+        const auto at = [](const BufferSlice& slice) {
+            return reinterpret_cast<std::byte*>(slice.buffer->address()) + slice.offset;
+        };
+        return [source = at(copy.source), target = at(copy.target), bytes = copy.source.bytes] {
+            std::memcpy(target, source, bytes);
+        };
+    }
+
+    CpuContext context_;
+    DeviceInfo info_;
+    Ticket ticket_ = 0;
+};
+
+class CpuBackend final : public Backend {
+public:
+    std::string_view name() const override { return "cpu"; }
+
+    Listing list(const OpenOptions& options) const override {
+        return {{describe_cpu(options.threads != 0 ? options.threads : usable_processors())}, {}};
+    }
+
+    std::unique_ptr<Device> open(unsigned, const OpenOptions& options) const override {
+        return std::make_unique<CpuDevice>(options);
+    }
+};
+
+} // namespace
+
+const Backend& cpu_backend() {
+    static const CpuBackend backend;
+    return backend;
+}
+
+} // namespace towers

@@ -1,0 +1,14 @@
+// The shared kernel texts as the host compiler reads them.
+#pragma once
+
+#include "backends/kernels.h"
+
+namespace towers {
+
+/// Runs one thread's share of a launch.
+using HostKernel = void (*)(const ParameterBlock& parameters, Invocation invocation);
+
+/// Null where the text cannot be compiled for the host.
+HostKernel host_kernel(Kernel kernel);
+
+} // namespace towers

@@ -1,0 +1,96 @@
+#include "backends/cpu/overrides.h"
+#include "backends/cpu/versions.h"
+
+#include <cmath>
+#include <omp.h>
+#include <vector>
+
+// Local response normalization a pixel at a time, in loops along the channels that the compiler vectorizes:
+// the shared text slides its window from channel to channel, which it cannot.
+
+namespace towers {
+namespace {
+
+/// sums[c] = sum of padded[c .. c + 2 radius]: `padded` has `radius` zeros before and after the channels.
+inline void window_sums(const float* __restrict padded, float* __restrict sums, uint channels, uint radius) {
+    for (uint c = 0; c < channels; ++c) sums[c] = padded[c];
+    for (uint k = 1; k <= 2 * radius; ++k)
+        for (uint c = 0; c < channels; ++c) sums[c] += padded[c + k];
+}
+
+inline void powers(const float* __restrict scale, float* __restrict power, uint channels, float beta) {
+    if (beta == 0.75f) {
+        for (uint c = 0; c < channels; ++c) {
+            const float root = std::sqrt(scale[c]);
+            power[c] = 1.0f / (root * std::sqrt(root));
+        }
+    } else {
+        for (uint c = 0; c < channels; ++c) power[c] = std::pow(scale[c], -beta);
+    }
+}
+
+FOR_EACH_PROCESSOR_LEVEL
+void lrn_forward(const LrnForwardParams& p, Invocation invocation) {
+    std::vector<float> scratch(3 * p.channels + 2 * p.radius);
+    float* const sums = scratch.data();
+    float* const power = sums + p.channels;
+    float* const padded = power + p.channels;
+    const uint end = Invocation{invocation.id + 1, invocation.count}.begin(p.pixels);
+    for (uint pixel = invocation.begin(p.pixels); pixel < end; ++pixel) {
+        const float* const x = p.x.at + std::size_t(pixel) * p.channels;
+        float* const y = p.y.at + std::size_t(pixel) * p.channels;
+        float* const scale = p.scale.at + std::size_t(pixel) * p.channels;
+        for (uint c = 0; c < p.channels; ++c) padded[p.radius + c] = x[c] * x[c];
+        window_sums(padded, sums, p.channels, p.radius);
+        for (uint c = 0; c < p.channels; ++c) sums[c] = p.bias + p.alpha * sums[c];
+        powers(sums, power, p.channels, p.beta);
+        for (uint c = 0; c < p.channels; ++c) scale[c] = sums[c];
+        for (uint c = 0; c < p.channels; ++c) y[c] = x[c] * power[c];
+    }
+}
+
+FOR_EACH_PROCESSOR_LEVEL
+void lrn_backward(const LrnBackwardParams& p, Invocation invocation) {
+    std::vector<float> scratch(3 * p.channels + 2 * p.radius);
+    float* const sums = scratch.data();
+    float* const power = sums + p.channels;
+    float* const padded = power + p.channels;
+    const uint end = Invocation{invocation.id + 1, invocation.count}.begin(p.pixels);
+    for (uint pixel = invocation.begin(p.pixels); pixel < end; ++pixel) {
+        const std::size_t base = std::size_t(pixel) * p.channels;
+        const float* const x = p.x.at + base;
+        const float* const y = p.y.at + base;
+        const float* const scale = p.scale.at + base;
+        const float* const dy = p.dy.at + base;
+        float* const dx = p.dx.at + base;
+        for (uint c = 0; c < p.channels; ++c) padded[p.radius + c] = dy[c] * y[c] / scale[c];
+        window_sums(padded, sums, p.channels, p.radius);
+        powers(scale, power, p.channels, p.beta);
+        const float factor = 2.0f * p.alpha * p.beta;
+        for (uint c = 0; c < p.channels; ++c) power[c] = dy[c] * power[c] - factor * x[c] * sums[c];
+        if (p.relu != 0) {
+            for (uint c = 0; c < p.channels; ++c) power[c] = x[c] > 0.0f ? power[c] : 0.0f;
+        }
+        for (uint c = 0; c < p.channels; ++c) dx[c] = power[c];
+    }
+}
+
+template<class Params>
+Work on_all_threads(const CpuContext& context, const Params& p, void (*kernel)(const Params&, Invocation)) {
+    return [&context, p, kernel] {
+#pragma omp parallel num_threads(int(context.threads))
+        kernel(p, {uint(omp_get_thread_num()), uint(omp_get_num_threads())});
+    };
+}
+
+} // namespace
+
+Work override_lrn(CpuContext& context, const Launch& launch) {
+    if (launch.kernel == Kernel::lrn_forward)
+        return on_all_threads(context, launch.parameters.as<LrnForwardParams>(), lrn_forward);
+    if (launch.kernel == Kernel::lrn_backward)
+        return on_all_threads(context, launch.parameters.as<LrnBackwardParams>(), lrn_backward);
+    return {};
+}
+
+} // namespace towers

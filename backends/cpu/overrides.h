@@ -1,0 +1,27 @@
+// Kernels that the CPU backend has of its own, better than the shared text compiled for the host.
+#pragma once
+
+#include "backends/kernels.h"
+
+#include <dnnl.hpp>
+#include <functional>
+
+namespace towers {
+
+/// A launch made ready to run.
+using Work = std::function<void()>;
+
+/// What overrides need: oneDNN's handles and the number of threads that a launch may use.
+struct CpuContext {
+    dnnl::engine engine{dnnl::engine::kind::cpu, 0};
+    dnnl::stream stream{engine};
+    unsigned threads = 1;
+};
+
+/// The override of a launch, or nothing where the shared text is to run.
+/// `context` must outlive the work. Throws dnnl::error.
+Work override_conv2d(CpuContext& context, const Launch& launch);
+Work override_max_pool(CpuContext& context, const Launch& launch);
+Work override_lrn(CpuContext& context, const Launch& launch);
+
+} // namespace towers

@@ -1,0 +1,9 @@
+// Compiles a function once for each x86-64 level; the best that the processor has is picked at start-up.
+// Not under the sanitizers, whose run-time is not up yet when that happens.
+#pragma once
+
+#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#define FOR_EACH_PROCESSOR_LEVEL __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#else
+#define FOR_EACH_PROCESSOR_LEVEL
+#endif

@@ -1,0 +1,118 @@
+// The contract between the engine and the backends: all that the engine knows of a device.
+#pragma once
+
+#include "backends/kernels.h"
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace towers {
+
+/// A device failed or refused; the message names the device, the call and the driver's words.
+class DeviceError : public std::runtime_error {
+    using std::runtime_error::runtime_error;
+};
+
+enum class DeviceKind { cpu, integrated_gpu, discrete_gpu, virtual_gpu, software };
+
+struct DeviceInfo {
+    std::string id;                      ///< what the command line calls it: `vulkan:0`, `cpu`
+    std::string name;                    ///< the card's or processor's own name
+    std::string vendor;                  ///< who made it
+    std::string driver;                  ///< the driver or library with its version
+    std::array<std::uint8_t, 16> uuid{}; ///< the same card shows the same one through every backend
+    DeviceKind kind = DeviceKind::cpu;
+    std::uint64_t memory = 0;     ///< bytes
+    unsigned subgroup_size = 1;   ///< invocations that run in lockstep
+    unsigned parallel_groups = 1; ///< workgroups that keep the device busy; 1: a launch spreads itself
+};
+
+enum class Memory {
+    device,  ///< fast for the device; the host cannot reach it
+    staging, ///< both reach it; kernels may read small blocks from it, copies move large ones
+};
+
+/// What a backend keeps behind a buffer; destroying it frees the memory.
+struct Allocation {
+    virtual ~Allocation() = default;
+    std::uint64_t address = 0; ///< as kernels see it; 256-byte aligned
+    std::size_t bytes = 0;     ///< as asked for
+    std::byte* host = nullptr; ///< staging memory only: where the host sees it
+};
+
+/// Memory on a device; movable, freed at its end. Must not outlive its device or a recording in flight.
+class Buffer {
+public:
+    Buffer() = default;
+    explicit Buffer(std::unique_ptr<Allocation> allocation) : allocation_(std::move(allocation)) {}
+
+    std::uint64_t address() const { return allocation_->address; }
+    std::size_t bytes() const { return allocation_ ? allocation_->bytes : 0; }
+    const Allocation& allocation() const { return *allocation_; }
+
+    /// The host's view of staging memory as an array of T.
+    template<class T>
+    std::span<T> host() const {
+        return {reinterpret_cast<T*>(allocation_->host), allocation_->bytes / sizeof(T)};
+    }
+
+private:
+    std::unique_ptr<Allocation> allocation_;
+};
+
+struct BufferSlice {
+    const Buffer* buffer = nullptr;
+    std::size_t offset = 0, bytes = 0;
+};
+
+struct Copy {
+    BufferSlice source, target; ///< of equal size
+};
+
+/// What follows may read what came before; between two barriers order is free.
+struct Barrier {};
+
+using Command = std::variant<Launch, Copy, Barrier>;
+
+/// A backend's own form of a list of commands.
+struct RecordingState {
+    virtual ~RecordingState() = default;
+};
+
+/// A list of launches and copies, recorded once, submitted many times. Must not outlive its device.
+using Recording = std::unique_ptr<RecordingState>;
+
+/// Names a submission; tickets of one device grow in order.
+using Ticket = std::uint64_t;
+
+/// One opened device. Each tower opens its own, and one thread at a time uses it.
+class Device {
+public:
+    virtual ~Device() = default;
+
+    virtual const DeviceInfo& info() const = 0;
+
+    /// Zeroed memory. Throws DeviceError when there is not enough.
+    virtual Buffer allocate(std::size_t bytes, Memory memory) = 0;
+
+    virtual Recording record(std::span<const Command> commands) = 0;
+
+    /// Starts the recording after all that was submitted before, with what the host has written so far to
+    /// staging memory visible to it.
+    virtual Ticket submit(const Recording& recording) = 0;
+
+    /// Returns when the submission has finished and its results are visible in staging memory.
+    virtual void wait(Ticket ticket) = 0;
+
+    /// Records, submits and waits: for work that is done once.
+    void run(std::span<const Command> commands) { wait(submit(record(commands))); }
+};
+
+} // namespace towers

@@ -1,0 +1,96 @@
+// The kernels as host code names and launches them; made from shaders/kernels.def.
+#pragma once
+
+#include "shaders/kernel.h"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstring>
+#include <glm/vec3.hpp>
+#include <span>
+#include <type_traits>
+
+namespace towers {
+
+enum class Kernel : std::uint16_t {
+#define TOWERS_KERNEL(name, Params, size) name,
+#define TOWERS_TILED_KERNEL(name, Params, size) name,
+#include "shaders/kernels.def"
+#undef TOWERS_KERNEL
+#undef TOWERS_TILED_KERNEL
+};
+
+/// What a kernel does to the memory that a pointer of its parameter block leads to.
+enum class Access : std::uint8_t { read, write, read_write };
+
+struct KernelInfo {
+    const char* name;
+    unsigned workgroup_size;
+    std::size_t parameter_bytes;
+    std::span<const Access> pointers; ///< of the parameter block, in order
+};
+
+const KernelInfo& kernel_info(Kernel kernel);
+std::span<const KernelInfo> all_kernels();
+
+/// The bytes of a parameter block.
+struct ParameterBlock {
+    static constexpr std::size_t capacity = 128;
+    alignas(8) std::array<std::byte, capacity> bytes{};
+
+    template<class Params>
+    static ParameterBlock of(const Params& params) {
+        static_assert(sizeof(Params) <= capacity && std::is_trivially_copyable_v<Params>);
+        ParameterBlock block;
+        std::memcpy(block.bytes.data(), &params, sizeof params);
+        return block;
+    }
+    template<class Params>
+    Params as() const {
+        Params params;
+        std::memcpy(&params, bytes.data(), sizeof params);
+        return params;
+    }
+    /// The address in the block's `index`-th pointer.
+    std::uint64_t pointer(std::size_t index) const {
+        std::uint64_t address;
+        std::memcpy(&address, bytes.data() + index * sizeof address, sizeof address);
+        return address;
+    }
+};
+
+/// One kernel with its parameters and its workgroup count. The count shares out the work and never changes
+/// the result, so that a backend with a kernel of its own may choose another.
+struct Launch {
+    Kernel kernel;
+    ParameterBlock parameters;
+    glm::uvec3 groups;
+};
+
+/// Ties a kernel to its parameter block, so that no launch can mix them up.
+template<class Params>
+struct KernelHandle {
+    Kernel kernel;
+    unsigned workgroup_size;
+};
+
+namespace kernels {
+#define TOWERS_KERNEL(name, Params, size) inline constexpr KernelHandle<Params> name{Kernel::name, size};
+#define TOWERS_TILED_KERNEL(name, Params, size) TOWERS_KERNEL(name, Params, size)
+#include "shaders/kernels.def"
+#undef TOWERS_KERNEL
+#undef TOWERS_TILED_KERNEL
+} // namespace kernels
+
+/// A launch with one invocation an item, or several items each where there are very many.
+template<class Params>
+Launch launch(KernelHandle<Params> kernel, const std::type_identity_t<Params>& params, std::uint64_t items) {
+    constexpr std::uint64_t most_groups = 4096; // 2^20 invocations fill any device
+    const std::uint64_t groups = (items + kernel.workgroup_size - 1) / kernel.workgroup_size;
+    return {kernel.kernel,
+            ParameterBlock::of(params),
+            {unsigned(std::clamp<std::uint64_t>(groups, 1, most_groups)), 1, 1}};
+}
+
+} // namespace towers

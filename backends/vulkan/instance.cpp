@@ -1,0 +1,160 @@
+#include "backends/vulkan/instance.h"
+
+#include "backends/vulkan/vulkan_backend.h"
+
+#include <atomic>
+#include <fmt/format.h>
+#include <mutex>
+#include <spdlog/spdlog.h>
+
+namespace towers {
+
+namespace {
+std::atomic<unsigned> messages = 0;
+} // namespace
+
+unsigned vulkan_validation_messages() { return messages; }
+
+namespace vulkan {
+namespace {
+
+constexpr const char* validation_layer = "VK_LAYER_KHRONOS_validation";
+
+VKAPI_ATTR VkBool32 VKAPI_CALL report(VkDebugUtilsMessageSeverityFlagBitsEXT, VkDebugUtilsMessageTypeFlagsEXT,
+                                      const VkDebugUtilsMessengerCallbackDataEXT* data, void*) {
+    ++messages;
+    spdlog::error("Vulkan validation: {}", data->pMessage);
+    return VK_FALSE;
+}
+
+bool usable(const vk::raii::PhysicalDevice& device) {
+    if (device.getProperties().apiVersion < VK_API_VERSION_1_3) return false;
+    const auto features = device.getFeatures2<vk::PhysicalDeviceFeatures2, vk::PhysicalDeviceVulkan12Features,
+                                              vk::PhysicalDeviceVulkan13Features>();
+    const auto properties =
+        device.getProperties2<vk::PhysicalDeviceProperties2, vk::PhysicalDeviceSubgroupProperties>()
+            .get<vk::PhysicalDeviceSubgroupProperties>();
+    const auto needed = vk::SubgroupFeatureFlagBits::eBasic | vk::SubgroupFeatureFlagBits::eArithmetic;
+    return features.get<vk::PhysicalDeviceVulkan12Features>().bufferDeviceAddress &&
+           features.get<vk::PhysicalDeviceVulkan12Features>().timelineSemaphore &&
+           features.get<vk::PhysicalDeviceVulkan13Features>().synchronization2 &&
+           (properties.supportedStages & vk::ShaderStageFlagBits::eCompute) &&
+           (properties.supportedOperations & needed) == needed;
+}
+
+DeviceKind kind_of(const vk::PhysicalDeviceProperties& properties) {
+    switch (properties.deviceType) {
+    case vk::PhysicalDeviceType::eIntegratedGpu:
+        return DeviceKind::integrated_gpu;
+    case vk::PhysicalDeviceType::eDiscreteGpu:
+        return DeviceKind::discrete_gpu;
+    case vk::PhysicalDeviceType::eVirtualGpu:
+        return DeviceKind::virtual_gpu;
+    default:
+        return DeviceKind::software;
+    }
+}
+
+std::string vendor_name(std::uint32_t id) {
+    switch (id) { // PCI-SIG's and Khronos's numbers
+    case 0x1002:
+        return "AMD";
+    case 0x10DE:
+        return "NVIDIA";
+    case 0x8086:
+        return "Intel";
+    case 0x13B5:
+        return "ARM";
+    case 0x5143:
+        return "Qualcomm";
+    case 0x106B:
+        return "Apple";
+    case 0x1AE0:
+        return "Google";
+    case VK_VENDOR_ID_MESA:
+        return "Mesa";
+    default:
+        return fmt::format("vendor {:#06x}", id);
+    }
+}
+
+} // namespace
+
+Instance::Instance(bool validate) try {
+    if (context_.enumerateInstanceVersion() < VK_API_VERSION_1_3)
+        throw Absent("the Vulkan loader is older than 1.3; install libvulkan1 1.3 or newer");
+
+    std::vector<const char*> layers, extensions;
+    if (validate) {
+        const auto available = context_.enumerateInstanceLayerProperties();
+        if (std::none_of(available.begin(), available.end(), [](const auto& layer) {
+                return layer.layerName == std::string_view(validation_layer);
+            }))
+            throw Absent("the Khronos validation layer is not installed; install vulkan-validationlayers");
+        layers.push_back(validation_layer);
+        extensions = {VK_EXT_DEBUG_UTILS_EXTENSION_NAME, VK_EXT_VALIDATION_FEATURES_EXTENSION_NAME};
+    }
+    const vk::ApplicationInfo application{.pApplicationName = "towers", .apiVersion = VK_API_VERSION_1_3};
+    const auto synchronization = vk::ValidationFeatureEnableEXT::eSynchronizationValidation;
+    const vk::ValidationFeaturesEXT features{.enabledValidationFeatureCount = 1,
+                                             .pEnabledValidationFeatures = &synchronization};
+    instance_ = vk::raii::Instance(
+        context_, vk::InstanceCreateInfo{.pNext = validate ? &features : nullptr,
+                                         .pApplicationInfo = &application,
+                                         .enabledLayerCount = std::uint32_t(layers.size()),
+                                         .ppEnabledLayerNames = layers.data(),
+                                         .enabledExtensionCount = std::uint32_t(extensions.size()),
+                                         .ppEnabledExtensionNames = extensions.data()});
+    if (validate)
+        messenger_ = vk::raii::DebugUtilsMessengerEXT(
+            instance_, vk::DebugUtilsMessengerCreateInfoEXT{
+                           .messageSeverity = vk::DebugUtilsMessageSeverityFlagBitsEXT::eError |
+                                              vk::DebugUtilsMessageSeverityFlagBitsEXT::eWarning,
+                           .messageType = vk::DebugUtilsMessageTypeFlagBitsEXT::eValidation |
+                                          vk::DebugUtilsMessageTypeFlagBitsEXT::ePerformance,
+                           .pfnUserCallback = report});
+    for (vk::raii::PhysicalDevice& device : vk::raii::PhysicalDevices(instance_))
+        if (usable(device)) devices_.push_back(std::move(device));
+} catch (const vk::SystemError& error) {
+    throw Absent(fmt::format("the Vulkan driver did not start: {}", error.what()));
+} catch (const std::runtime_error& error) {
+    if (dynamic_cast<const Absent*>(&error) != nullptr) throw;
+    throw Absent("the Vulkan loader (libvulkan.so.1) is not installed");
+}
+
+std::shared_ptr<const Instance> Instance::shared(bool validate) {
+    static std::mutex mutex;
+    static std::weak_ptr<const Instance> last[2];
+    const std::lock_guard lock(mutex);
+    std::shared_ptr<const Instance> instance = last[validate].lock();
+    if (!instance) {
+        instance = std::make_shared<Instance>(validate);
+        last[validate] = instance;
+    }
+    return instance;
+}
+
+DeviceInfo describe(const vk::raii::PhysicalDevice& device, unsigned index) {
+    const auto chain =
+        device.getProperties2<vk::PhysicalDeviceProperties2, vk::PhysicalDeviceIDProperties,
+                              vk::PhysicalDeviceDriverProperties, vk::PhysicalDeviceSubgroupProperties>();
+    const vk::PhysicalDeviceProperties& properties = chain.get<vk::PhysicalDeviceProperties2>().properties;
+    const auto& driver = chain.get<vk::PhysicalDeviceDriverProperties>();
+    DeviceInfo info;
+    info.id = fmt::format("vulkan:{}", index);
+    info.name = properties.deviceName.data();
+    info.vendor = vendor_name(properties.vendorID);
+    info.driver = fmt::format("{} {}", driver.driverName.data(), driver.driverInfo.data());
+    const auto& uuid = chain.get<vk::PhysicalDeviceIDProperties>().deviceUUID;
+    std::copy(uuid.begin(), uuid.end(), info.uuid.begin());
+    info.kind = kind_of(properties);
+    for (const vk::MemoryHeap& heap : device.getMemoryProperties().memoryHeaps)
+        if (heap.flags & vk::MemoryHeapFlagBits::eDeviceLocal) info.memory = std::max(info.memory, heap.size);
+    info.subgroup_size = chain.get<vk::PhysicalDeviceSubgroupProperties>().subgroupSize;
+    // Vulkan does not tell how many processors a card has; a few hundred workgroups fill today's.
+    info.parallel_groups = info.kind == DeviceKind::software ? 8 : 256;
+    return info;
+}
+
+} // namespace vulkan
+} // namespace towers

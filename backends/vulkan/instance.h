@@ -1,0 +1,38 @@
+// The Vulkan loader, its instance and the physical devices that can run the kernels.
+#pragma once
+
+#include "backends/vulkan/headers.h"
+
+#include "backends/backend.h"
+
+#include <memory>
+#include <vector>
+
+namespace towers::vulkan {
+
+/// Why Vulkan cannot be used here, in words for the user.
+class Absent : public DeviceError {
+    using DeviceError::DeviceError;
+};
+
+class Instance {
+public:
+    /// Throws Absent when there is no loader, or no validation layer where one is asked for.
+    explicit Instance(bool validate);
+
+    /// Devices with all that the kernels need, in the loader's order.
+    const std::vector<vk::raii::PhysicalDevice>& devices() const { return devices_; }
+
+    /// The instance of this process; made anew only when nobody holds the last one.
+    static std::shared_ptr<const Instance> shared(bool validate);
+
+private:
+    vk::raii::Context context_;
+    vk::raii::Instance instance_ = nullptr;
+    vk::raii::DebugUtilsMessengerEXT messenger_ = nullptr;
+    std::vector<vk::raii::PhysicalDevice> devices_;
+};
+
+DeviceInfo describe(const vk::raii::PhysicalDevice& device, unsigned index);
+
+} // namespace towers::vulkan

@@ -1,0 +1,91 @@
+#include "backends/vulkan/pipelines.h"
+
+#include <cstdlib>
+#include <fmt/format.h>
+#include <fstream>
+#include <iterator>
+#include <unistd.h>
+
+namespace towers::vulkan {
+namespace {
+
+#include "spirv.inc" // made by cmake/Shaders.cmake: one array of words a kernel
+
+} // namespace
+
+std::span<const std::uint32_t> spirv(Kernel kernel) {
+    switch (kernel) {
+#define TOWERS_KERNEL(name, Params, size)                                                                    \
+    case Kernel::name:                                                                                       \
+        return spirv_##name;
+#define TOWERS_TILED_KERNEL(name, Params, size) TOWERS_KERNEL(name, Params, size)
+#include "shaders/kernels.def"
+#undef TOWERS_KERNEL
+#undef TOWERS_TILED_KERNEL
+    }
+    return {};
+}
+
+std::filesystem::path pipeline_cache_file(const vk::raii::PhysicalDevice& device) {
+    const char* const cache = std::getenv("XDG_CACHE_HOME");
+    const char* const home = std::getenv("HOME");
+    std::filesystem::path folder;
+    if (cache != nullptr && *cache != '\0')
+        folder = cache;
+    else if (home != nullptr && *home != '\0')
+        folder = std::filesystem::path(home) / ".cache";
+    else
+        return {};
+    const vk::PhysicalDeviceProperties properties = device.getProperties();
+    std::string uuid;
+    for (const std::uint8_t byte : properties.pipelineCacheUUID) uuid += fmt::format("{:02x}", byte);
+    return folder / "towers" /
+           fmt::format("pipelines-{:x}-{:x}-{}.bin", properties.vendorID, properties.deviceID, uuid);
+}
+
+Pipelines::Pipelines(const vk::raii::Device& device, const DeviceInfo& info, std::filesystem::path cache)
+    : device_(device), info_(info), cache_file_(std::move(cache)) {
+    std::vector<char> cached;
+    if (std::ifstream file{cache_file_, std::ios::binary})
+        cached.assign(std::istreambuf_iterator<char>(file), {});
+    cached_bytes_ = cached.size();
+    // The driver checks the data's header and ignores what another one wrote.
+    cache_ = vk::raii::PipelineCache(device_, vk::PipelineCacheCreateInfo{.initialDataSize = cached.size(),
+                                                                          .pInitialData = cached.data()});
+    const vk::PushConstantRange range{
+        .stageFlags = vk::ShaderStageFlagBits::eCompute, .offset = 0, .size = ParameterBlock::capacity};
+    layout_ = vk::raii::PipelineLayout(
+        device_, vk::PipelineLayoutCreateInfo{.pushConstantRangeCount = 1, .pPushConstantRanges = &range});
+}
+
+Pipelines::~Pipelines() {
+    // A cache that cannot be kept costs time at the next start and nothing else.
+    try {
+        const std::vector<std::uint8_t> data = cache_.getData();
+        if (cache_file_.empty() || data.size() == cached_bytes_) return;
+        std::filesystem::create_directories(cache_file_.parent_path());
+        const std::filesystem::path temporary =
+            fmt::format("{}.{}-{}", cache_file_.string(), getpid(), static_cast<const void*>(this));
+        if (std::ofstream file{temporary, std::ios::binary};
+            file.write(reinterpret_cast<const char*>(data.data()), std::streamsize(data.size())).flush())
+            std::filesystem::rename(temporary, cache_file_);
+        else
+            std::filesystem::remove(temporary);
+    } catch (const std::exception&) {
+    }
+}
+
+vk::Pipeline Pipelines::pipeline(Kernel kernel) {
+    const auto found = pipelines_.find(kernel);
+    if (found != pipelines_.end()) return *found->second;
+    const std::span<const std::uint32_t> code = spirv(kernel);
+    const vk::raii::ShaderModule module(
+        device_, vk::ShaderModuleCreateInfo{.codeSize = code.size_bytes(), .pCode = code.data()});
+    const vk::PipelineShaderStageCreateInfo stage{
+        .stage = vk::ShaderStageFlagBits::eCompute, .module = *module, .pName = "main"};
+    vk::raii::Pipeline pipeline(device_, cache_,
+                                vk::ComputePipelineCreateInfo{.stage = stage, .layout = *layout_});
+    return *pipelines_.emplace(kernel, std::move(pipeline)).first->second;
+}
+
+} // namespace towers::vulkan

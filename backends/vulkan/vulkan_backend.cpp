@@ -1,0 +1,267 @@
+#include "backends/vulkan/vulkan_backend.h"
+
+#include "backends/vulkan/instance.h"
+#include "backends/vulkan/pipelines.h"
+
+#include <cstring>
+#include <fmt/format.h>
+#include <optional>
+
+namespace towers {
+namespace vulkan {
+namespace {
+
+struct VulkanAllocation : Allocation {
+    vk::raii::DeviceMemory memory = nullptr;
+    vk::raii::Buffer buffer = nullptr; // freed before the memory under it
+};
+
+struct VulkanRecording : RecordingState {
+    explicit VulkanRecording(vk::raii::CommandBuffer recorded) : commands(std::move(recorded)) {}
+    vk::raii::CommandBuffer commands;
+};
+
+/// Everything that a step's commands do happens in these two stages.
+constexpr auto work_stages = vk::PipelineStageFlagBits2::eComputeShader | vk::PipelineStageFlagBits2::eCopy;
+constexpr auto work_reads = vk::AccessFlagBits2::eShaderStorageRead | vk::AccessFlagBits2::eTransferRead;
+constexpr auto work_writes = vk::AccessFlagBits2::eShaderStorageWrite | vk::AccessFlagBits2::eTransferWrite;
+
+class VulkanDevice final : public Device {
+public:
+    VulkanDevice(std::shared_ptr<const Instance> instance, unsigned index)
+        : instance_(std::move(instance)), physical_(instance_->devices()[index]),
+          info_(describe(physical_, index)) {
+        guard("opening the device", [&] { open(); });
+    }
+
+    ~VulkanDevice() override {
+        try {
+            if (*device_) device_.waitIdle();
+        } catch (const vk::SystemError&) { // lost: there is nothing left to wait for
+        }
+    }
+
+    const DeviceInfo& info() const override { return info_; }
+
+    Buffer allocate(std::size_t bytes, Memory memory) override {
+        return guard(fmt::format("allocating {} bytes (try a smaller --batch)", bytes), [&] {
+            using Usage = vk::BufferUsageFlagBits;
+            auto allocation = std::make_unique<VulkanAllocation>();
+            allocation->bytes = bytes;
+            allocation->buffer = vk::raii::Buffer(
+                device_, vk::BufferCreateInfo{.size = std::max<std::size_t>(256, bytes),
+                                              .usage = Usage::eStorageBuffer | Usage::eShaderDeviceAddress |
+                                                       Usage::eTransferSrc | Usage::eTransferDst});
+            const vk::MemoryRequirements needs = allocation->buffer.getMemoryRequirements();
+            const vk::MemoryAllocateFlagsInfo flags{.flags = vk::MemoryAllocateFlagBits::eDeviceAddress};
+            allocation->memory = vk::raii::DeviceMemory(
+                device_,
+                vk::MemoryAllocateInfo{.pNext = &flags,
+                                       .allocationSize = needs.size,
+                                       .memoryTypeIndex = memory_type(needs.memoryTypeBits, memory)});
+            allocation->buffer.bindMemory(*allocation->memory, 0);
+            allocation->address =
+                device_.getBufferAddress(vk::BufferDeviceAddressInfo{.buffer = *allocation->buffer});
+            if (memory == Memory::staging) {
+                allocation->host = static_cast<std::byte*>(allocation->memory.mapMemory(0, VK_WHOLE_SIZE));
+                std::memset(allocation->host, 0, bytes);
+            } else {
+                clear(*allocation->buffer);
+            }
+            return Buffer(std::move(allocation));
+        });
+    }
+
+    Recording record(std::span<const Command> commands) override {
+        return guard("recording", [&] {
+            vk::raii::CommandBuffer buffer = begin();
+            // What earlier submissions wrote; the host's writes are visible by being submitted after.
+            barrier(buffer);
+            for (const Command& command : commands)
+                std::visit([&](const auto& each) { encode(buffer, each); }, command);
+            finish(buffer);
+            return std::make_unique<VulkanRecording>(std::move(buffer));
+        });
+    }
+
+    Ticket submit(const Recording& recording) override {
+        return guard("submitting",
+                     [&] { return submit(static_cast<const VulkanRecording&>(*recording).commands); });
+    }
+
+    void wait(Ticket ticket) override {
+        guard("running", [&] {
+            const vk::SemaphoreWaitInfo info{
+                .semaphoreCount = 1, .pSemaphores = &*timeline_, .pValues = &ticket};
+            const vk::Result result = device_.waitSemaphores(info, UINT64_MAX);
+            if (result != vk::Result::eSuccess) throw DeviceError(vk::to_string(result));
+        });
+    }
+
+private:
+    /// Adds the device and what was being done to an error from the driver.
+    template<class Function>
+    auto guard(const std::string& doing, Function function) -> decltype(function()) {
+        try {
+            return function();
+        } catch (const vk::SystemError& error) {
+            throw DeviceError(fmt::format("{} ({}): {}: {}", info_.id, info_.name, doing, error.what()));
+        }
+    }
+
+    void open() {
+        const auto families = physical_.getQueueFamilyProperties();
+        const auto computes = [](const auto& family) {
+            return bool(family.queueFlags & vk::QueueFlagBits::eCompute);
+        };
+        const auto family = std::find_if(families.begin(), families.end(), computes);
+        if (family == families.end()) throw DeviceError(fmt::format("{}: has no compute queue", info_.id));
+        const std::uint32_t family_index = std::uint32_t(family - families.begin());
+
+        const float priority = 1.0f;
+        const vk::DeviceQueueCreateInfo queue{
+            .queueFamilyIndex = family_index, .queueCount = 1, .pQueuePriorities = &priority};
+        vk::PhysicalDeviceVulkan13Features features13{.synchronization2 = true};
+        const vk::PhysicalDeviceVulkan12Features features12{
+            .pNext = &features13, .timelineSemaphore = true, .bufferDeviceAddress = true};
+        device_ = vk::raii::Device(physical_, vk::DeviceCreateInfo{.pNext = &features12,
+                                                                   .queueCreateInfoCount = 1,
+                                                                   .pQueueCreateInfos = &queue});
+        queue_ = vk::raii::Queue(device_, family_index, 0);
+        pool_ = vk::raii::CommandPool(device_, vk::CommandPoolCreateInfo{.queueFamilyIndex = family_index});
+        const vk::SemaphoreTypeCreateInfo timeline{.semaphoreType = vk::SemaphoreType::eTimeline};
+        timeline_ = vk::raii::Semaphore(device_, vk::SemaphoreCreateInfo{.pNext = &timeline});
+        pipelines_.emplace(device_, info_, pipeline_cache_file(physical_));
+    }
+
+    std::uint32_t memory_type(std::uint32_t allowed, Memory memory) const {
+        using Property = vk::MemoryPropertyFlagBits;
+        const vk::PhysicalDeviceMemoryProperties properties = physical_.getMemoryProperties();
+        const auto find = [&](vk::MemoryPropertyFlags wanted) -> std::optional<std::uint32_t> {
+            for (std::uint32_t i = 0; i < properties.memoryTypeCount; ++i)
+                if ((allowed >> i & 1u) != 0 && (properties.memoryTypes[i].propertyFlags & wanted) == wanted)
+                    return i;
+            return {};
+        };
+        const vk::MemoryPropertyFlags visible = Property::eHostVisible | Property::eHostCoherent;
+        if (memory == Memory::device) return find(Property::eDeviceLocal).value_or(0);
+        // Cached memory is many times faster for the host to read back.
+        if (const auto cached = find(visible | Property::eHostCached)) return *cached;
+        return find(visible).value(); // every implementation has it
+    }
+
+    vk::raii::CommandBuffer begin() {
+        vk::raii::CommandBuffer buffer = std::move(vk::raii::CommandBuffers(
+            device_, vk::CommandBufferAllocateInfo{.commandPool = *pool_,
+                                                   .level = vk::CommandBufferLevel::ePrimary,
+                                                   .commandBufferCount = 1})[0]);
+        buffer.begin(vk::CommandBufferBeginInfo{.flags = vk::CommandBufferUsageFlagBits::eSimultaneousUse});
+        return buffer;
+    }
+
+    void barrier(const vk::raii::CommandBuffer& buffer) {
+        const vk::MemoryBarrier2 memory{.srcStageMask = work_stages,
+                                        .srcAccessMask = work_writes,
+                                        .dstStageMask = work_stages,
+                                        .dstAccessMask = work_reads | work_writes};
+        buffer.pipelineBarrier2(vk::DependencyInfo{.memoryBarrierCount = 1, .pMemoryBarriers = &memory});
+    }
+
+    void encode(const vk::raii::CommandBuffer& buffer, const Launch& launch) {
+        buffer.bindPipeline(vk::PipelineBindPoint::eCompute, pipelines_->pipeline(launch.kernel));
+        buffer.pushConstants<std::byte>(pipelines_->layout(), vk::ShaderStageFlagBits::eCompute, 0,
+                                        launch.parameters.bytes);
+        buffer.dispatch(launch.groups.x, launch.groups.y, launch.groups.z);
+    }
+
+    void encode(const vk::raii::CommandBuffer& buffer, const Copy& copy) {
+        const auto handle = [](const BufferSlice& slice) {
+            return *static_cast<const VulkanAllocation&>(slice.buffer->allocation()).buffer;
+        };
+        buffer.copyBuffer(handle(copy.source), handle(copy.target),
+                          vk::BufferCopy{.srcOffset = copy.source.offset,
+                                         .dstOffset = copy.target.offset,
+                                         .size = copy.source.bytes});
+    }
+
+    void encode(const vk::raii::CommandBuffer& buffer, const Barrier&) { barrier(buffer); }
+
+    /// Makes what the commands wrote visible to the host.
+    void finish(const vk::raii::CommandBuffer& buffer) {
+        const vk::MemoryBarrier2 memory{.srcStageMask = work_stages,
+                                        .srcAccessMask = work_writes,
+                                        .dstStageMask = vk::PipelineStageFlagBits2::eHost,
+                                        .dstAccessMask = vk::AccessFlagBits2::eHostRead};
+        buffer.pipelineBarrier2(vk::DependencyInfo{.memoryBarrierCount = 1, .pMemoryBarriers = &memory});
+        buffer.end();
+    }
+
+    void clear(vk::Buffer target) {
+        const vk::raii::CommandBuffer buffer = begin();
+        buffer.fillBuffer(target, 0, VK_WHOLE_SIZE, 0);
+        const vk::MemoryBarrier2 memory{.srcStageMask = vk::PipelineStageFlagBits2::eClear,
+                                        .srcAccessMask = vk::AccessFlagBits2::eTransferWrite,
+                                        .dstStageMask = work_stages,
+                                        .dstAccessMask = work_reads | work_writes};
+        buffer.pipelineBarrier2(vk::DependencyInfo{.memoryBarrierCount = 1, .pMemoryBarriers = &memory});
+        buffer.end();
+        wait(submit(buffer));
+    }
+
+    Ticket submit(const vk::raii::CommandBuffer& commands) {
+        const vk::CommandBufferSubmitInfo info{.commandBuffer = *commands};
+        const vk::SemaphoreSubmitInfo signal{.semaphore = *timeline_,
+                                             .value = ticket_ + 1,
+                                             .stageMask = vk::PipelineStageFlagBits2::eAllCommands};
+        queue_.submit2(vk::SubmitInfo2{.commandBufferInfoCount = 1,
+                                       .pCommandBufferInfos = &info,
+                                       .signalSemaphoreInfoCount = 1,
+                                       .pSignalSemaphoreInfos = &signal});
+        return ++ticket_;
+    }
+
+    std::shared_ptr<const Instance> instance_;
+    const vk::raii::PhysicalDevice& physical_;
+    DeviceInfo info_;
+    vk::raii::Device device_ = nullptr;
+    vk::raii::Queue queue_ = nullptr;
+    vk::raii::CommandPool pool_ = nullptr;
+    vk::raii::Semaphore timeline_ = nullptr;
+    std::optional<Pipelines> pipelines_;
+    Ticket ticket_ = 0;
+};
+
+class VulkanBackend final : public Backend {
+public:
+    std::string_view name() const override { return "vulkan"; }
+
+    Listing list(const OpenOptions& options) const override {
+        Listing listing;
+        try {
+            const auto instance = Instance::shared(options.validate);
+            unsigned index = 0;
+            for (const auto& device : instance->devices())
+                listing.devices.push_back(describe(device, index++));
+            if (listing.devices.empty())
+                listing.absence = "no Vulkan 1.3 driver found a device; install one (a GPU's own, or "
+                                  "mesa-vulkan-drivers for Mesa's)";
+        } catch (const Absent& absent) {
+            listing.absence = absent.what();
+        }
+        return listing;
+    }
+
+    std::unique_ptr<Device> open(unsigned index, const OpenOptions& options) const override {
+        return std::make_unique<VulkanDevice>(Instance::shared(options.validate), index);
+    }
+};
+
+} // namespace
+} // namespace vulkan
+
+const Backend& vulkan_backend() {
+    static const vulkan::VulkanBackend backend;
+    return backend;
+}
+
+} // namespace towers

@@ -1,0 +1,17 @@
+#include "kernel.h"
+
+KERNEL(count_nonfinite, CountNonfiniteParams, 256) {
+    FOR_RANGE(chunk, (p.quads + REDUCTION_DEPTH - 1u) / REDUCTION_DEPTH) {
+        const uint block = chunk / REDUCTION_LANES * REDUCTION_LANES * REDUCTION_DEPTH;
+        uint count = 0u;
+        for (uint k = 0u; k < REDUCTION_DEPTH; ++k) {
+            const uint i = block + k * REDUCTION_LANES + chunk % REDUCTION_LANES;
+            if (i < p.quads) {
+                const vec4 x = p.x.at[i];
+                count += (is_finite(x.x) ? 0u : 1u) + (is_finite(x.y) ? 0u : 1u) + (is_finite(x.z) ? 0u : 1u) +
+                         (is_finite(x.w) ? 0u : 1u);
+            }
+        }
+        p.counts.at[chunk] = count;
+    }
+}

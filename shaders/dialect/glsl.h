@@ -1,0 +1,46 @@
+// The kernel dialect for glslang, which makes SPIR-V 1.6 of it.
+#extension GL_EXT_buffer_reference : require
+#extension GL_EXT_control_flow_attributes : require
+#extension GL_KHR_shader_subgroup_basic : require
+#extension GL_KHR_shader_subgroup_arithmetic : require
+
+#define BUFFER(access, name, type)                                                                           \
+    layout(buffer_reference, std430, buffer_reference_align = 16) access buffer name { type at[]; }
+BUFFER(readonly restrict, In_f32, float);
+BUFFER(readonly restrict, In_f32x4, vec4);
+BUFFER(readonly restrict, In_u32, uint);
+BUFFER(readonly restrict, In_u32x2, uvec2);
+BUFFER(writeonly restrict, Out_f32, float);
+BUFFER(writeonly restrict, Out_f32x4, vec4);
+BUFFER(writeonly restrict, Out_u32, uint);
+BUFFER(restrict, InOut_f32, float);
+BUFFER(restrict, InOut_f32x4, vec4);
+
+#define KERNEL(name, Params, size)                                                                           \
+    layout(local_size_x = size) in;                                                                          \
+    layout(push_constant) uniform Block { Params p; };                                                       \
+    void main()
+
+#define GROUP_ID gl_WorkGroupID.x
+#define GROUPS gl_NumWorkGroups.x
+#define LOCAL_ID gl_LocalInvocationIndex
+#define SUBGROUP_LANE gl_SubgroupInvocationID
+#define SUBGROUP_SIZE gl_SubgroupSize
+#define FOR_RANGE(i, count)                                                                                  \
+    for (uint i = gl_GlobalInvocationID.x; i < (count); i += gl_NumWorkGroups.x * gl_WorkGroupSize.x)
+#define FOR_SUBGROUPS(i, count)                                                                              \
+    for (uint i = gl_WorkGroupID.x * gl_NumSubgroups + gl_SubgroupID; i < (count);                           \
+         i += gl_NumWorkGroups.x * gl_NumSubgroups)
+#define UNROLL [[unroll]]
+#define FUNCTION
+// A constant that the backend may set when it builds the pipeline (a specialization constant)
+#define TUNABLE(id, name, value) layout(constant_id = id) const uint name = value
+
+uint mul_high(uint a, uint b) {
+    uint high, low;
+    umulExtended(a, b, high, low);
+    return high;
+}
+
+// Not isnan() and isinf(): without float controls a driver may assume that neither ever happens.
+bool is_finite(float x) { return (floatBitsToUint(x) & 0x7f800000u) != 0x7f800000u; }

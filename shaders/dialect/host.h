@@ -1,0 +1,78 @@
+// The kernel dialect for the host's C++ compiler: a kernel becomes a function over the part of its items that
+// one thread takes, and a subgroup has one lane. Also what host code that fills parameter blocks includes.
+#pragma once
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <glm/vec2.hpp>
+#include <glm/vec4.hpp>
+#include <glm/common.hpp>
+
+namespace towers {
+
+using uint = std::uint32_t;
+using glm::uvec2;
+using glm::vec4;
+
+// Device addresses as the kernels see them. Host code only carries them, unless the device is the host.
+template<class T>
+struct In {
+    const T* at;
+};
+template<class T>
+struct Out {
+    T* at;
+};
+template<class T>
+struct InOut {
+    T* at;
+};
+using In_f32 = In<float>;
+using In_f32x4 = In<vec4>;
+using In_u32 = In<uint>;
+using In_u32x2 = In<uvec2>;
+using Out_f32 = Out<float>;
+using Out_f32x4 = Out<vec4>;
+using Out_u32 = Out<uint>;
+using InOut_f32 = InOut<float>;
+using InOut_f32x4 = InOut<vec4>;
+
+// One thread's share of a launch: thread `id` of `count`.
+struct Invocation {
+    uint id, count;
+    uint begin(uint items) const { return uint(std::uint64_t(items) * id / count); }
+};
+
+// What GLSL has built in, for the kernels' texts only.
+namespace dialect {
+using glm::max;
+using glm::min;
+using std::exp;
+using std::floor;
+using std::fma;
+using std::log;
+using std::pow;
+using std::sqrt;
+inline float inversesqrt(float x) { return 1.0f / std::sqrt(x); }
+inline float subgroupAdd(float x) { return x; }
+inline uint subgroupAdd(uint x) { return x; }
+inline uint mul_high(uint a, uint b) { return uint(std::uint64_t(a) * b >> 32); }
+inline bool is_finite(float x) { return (std::bit_cast<uint>(x) & 0x7f800000u) != 0x7f800000u; }
+} // namespace dialect
+
+} // namespace towers
+
+#define KERNEL(name, Params, size) void name(const Params& p, Invocation invocation)
+#define SUBGROUP_LANE 0u
+#define SUBGROUP_SIZE 1u
+// Items are independent, which the compiler cannot see through the pointers.
+#define FOR_RANGE(i, items)                                                                                  \
+    const uint i##_end = Invocation{invocation.id + 1, invocation.count}.begin(items);                       \
+    _Pragma("GCC ivdep") for (uint i = invocation.begin(items); i < i##_end; ++i)
+#define FOR_SUBGROUPS(i, items)                                                                              \
+    const uint i##_end = Invocation{invocation.id + 1, invocation.count}.begin(items);                       \
+    for (uint i = invocation.begin(items); i < i##_end; ++i)
+#define UNROLL
+#define FUNCTION inline
+#define TUNABLE(id, name, value) constexpr uint name = value

@@ -1,0 +1,62 @@
+// The tiled matrix product that all convolutions are: C[M, N] = A[M, K] B[K, N], neither A nor B stored as such.
+// A workgroup computes TILE_M x TILE_N of C from slices TILE_K deep that it keeps in shared memory; an invocation
+// computes every 16th row and column of them. Including files define, before:
+//   Row, row_of(shape, m)             what addressing needs of row m of A, worked out once a tile
+//   Step, step_of(shape, k)           likewise of the index k that is summed over, once a slice
+//   load_a(p, Row, Step), load_b(p, Step, n), store(p, m, n, part, value)
+// and say GEMM_TILES(p, M, N, K, splits): `splits` share out K, each storing its own part.
+#define TILE_K 16u
+#define SIDE 16u
+TUNABLE(0, TILE_M, 64);
+TUNABLE(1, TILE_N, 64);
+
+shared float a_slice[TILE_K * TILE_M];
+shared float b_slice[TILE_K * TILE_N];
+
+#define GEMM_TILES(p, M, N, K, splits)                                                                       \
+    const uint tiles_n = ((N) + TILE_N - 1u) / TILE_N;                                                       \
+    const uint tiles = ((M) + TILE_M - 1u) / TILE_M * tiles_n;                                               \
+    const uint depth = (((K) + (splits) - 1u) / (splits) + TILE_K - 1u) / TILE_K * TILE_K;                   \
+    const uint row = LOCAL_ID / SIDE;                                                                        \
+    const uint column = LOCAL_ID % SIDE;                                                                     \
+    for (uint tile = GROUP_ID; tile < tiles * (splits); tile += GROUPS) {                                    \
+        const uint part = tile / tiles;                                                                      \
+        const uint first_m = tile % tiles / tiles_n * TILE_M;                                                \
+        const uint first_n = tile % tiles % tiles_n * TILE_N;                                                \
+        const uint end_k = min((part + 1u) * depth, (K));                                                    \
+        Row rows[TILE_M / SIDE];                                                                             \
+        UNROLL for (uint i = 0u; i < TILE_M / SIDE; ++i) rows[i] = row_of(p.shape, first_m + i * SIDE + row);\
+        float sum[TILE_M / SIDE * (TILE_N / SIDE)];                                                          \
+        UNROLL for (uint i = 0u; i < TILE_M / SIDE * (TILE_N / SIDE); ++i) sum[i] = 0.0f;                    \
+        for (uint first_k = part * depth; first_k < end_k; first_k += TILE_K) {                              \
+            const uint k_a = first_k + column;                                                               \
+            const uint k_b = first_k + row;                                                                  \
+            const Step step_a = step_of(p.shape, k_a);                                                       \
+            const Step step_b = step_of(p.shape, k_b);                                                       \
+            UNROLL for (uint i = 0u; i < TILE_M / SIDE; ++i)                                                 \
+                a_slice[column * TILE_M + i * SIDE + row] =                                                  \
+                    k_a < end_k && first_m + i * SIDE + row < (M) ? load_a(p, rows[i], step_a) : 0.0f;       \
+            UNROLL for (uint j = 0u; j < TILE_N / SIDE; ++j)                                                 \
+                b_slice[row * TILE_N + j * SIDE + column] =                                                  \
+                    k_b < end_k && first_n + j * SIDE + column < (N)                                         \
+                        ? load_b(p, step_b, first_n + j * SIDE + column)                                     \
+                        : 0.0f;                                                                              \
+            barrier();                                                                                       \
+            for (uint k = 0u; k < TILE_K; ++k) {                                                             \
+                float a[TILE_M / SIDE];                                                                      \
+                float b[TILE_N / SIDE];                                                                      \
+                UNROLL for (uint i = 0u; i < TILE_M / SIDE; ++i) a[i] = a_slice[k * TILE_M + i * SIDE + row];\
+                UNROLL for (uint j = 0u; j < TILE_N / SIDE; ++j)                                             \
+                    b[j] = b_slice[k * TILE_N + j * SIDE + column];                                          \
+                UNROLL for (uint i = 0u; i < TILE_M / SIDE; ++i)                                             \
+                    UNROLL for (uint j = 0u; j < TILE_N / SIDE; ++j)                                         \
+                        sum[i * (TILE_N / SIDE) + j] = fma(a[i], b[j], sum[i * (TILE_N / SIDE) + j]);        \
+            }                                                                                                \
+            barrier();                                                                                       \
+        }                                                                                                    \
+        UNROLL for (uint i = 0u; i < TILE_M / SIDE; ++i)                                                     \
+            UNROLL for (uint j = 0u; j < TILE_N / SIDE; ++j)                                                 \
+                if (first_m + i * SIDE + row < (M) && first_n + j * SIDE + column < (N))                     \
+                    store(p, first_m + i * SIDE + row, first_n + j * SIDE + column, part,                    \
+                          sum[i * (TILE_N / SIDE) + j]);                                                     \
+    }

@@ -1,0 +1,22 @@
+// What every kernel file includes first: the dialect of the compiler at hand, then the parameter blocks.
+// A kernel reads:
+//   KERNEL(name, Params, size) { ... }   its parameter block is `p`
+//   FOR_RANGE(i, count) { ... }          the invocations share out the items; the result must not depend on how
+//   FOR_SUBGROUPS(i, count) { ... }      the subgroups share out the items, their lanes work on one together:
+//                                        SUBGROUP_LANE, SUBGROUP_SIZE, subgroupAdd()
+//   GROUP_ID, GROUPS, LOCAL_ID           tiled kernels only
+// See params.h for what each kernel computes.
+#ifndef TOWERS_SHADERS_KERNEL_H
+#define TOWERS_SHADERS_KERNEL_H
+
+#ifdef TOWERS_GLSL
+#include "dialect/glsl.h"
+#include "params.h"
+#else
+#include "dialect/host.h"
+namespace towers {
+#include "params.h"
+} // namespace towers
+#endif
+
+#endif

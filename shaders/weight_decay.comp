@@ -1,0 +1,17 @@
+#include "kernel.h"
+
+KERNEL(weight_decay, WeightDecayParams, 256) {
+    FOR_RANGE(chunk, (p.quads + REDUCTION_DEPTH - 1u) / REDUCTION_DEPTH) {
+        const uint block = chunk / REDUCTION_LANES * REDUCTION_LANES * REDUCTION_DEPTH;
+        float sum = 0.0f;
+        for (uint k = 0u; k < REDUCTION_DEPTH; ++k) {
+            const uint i = block + k * REDUCTION_LANES + chunk % REDUCTION_LANES;
+            if (i < p.quads) {
+                const vec4 w = p.w.at[i];
+                p.dw.at[i] = p.dw.at[i] + p.decay * w;
+                sum += w.x * w.x + w.y * w.y + (w.z * w.z + w.w * w.w);
+            }
+        }
+        p.partials.at[chunk] = 0.5f * p.decay * sum;
+    }
+}

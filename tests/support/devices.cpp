@@ -1,0 +1,36 @@
+#include "tests/support/devices.h"
+
+#include <cstdio>
+#include <map>
+
+namespace towers::test {
+
+OpenOptions open_options() { return {.threads = 0, .validate = true}; }
+
+const std::vector<std::string>& device_ids() {
+    static const std::vector<std::string> ids = [] {
+        std::vector<std::string> found;
+        for (const Backend* backend : all_backends()) {
+            const Backend::Listing listing = backend->list(open_options());
+            if (listing.devices.empty())
+                std::printf("SKIPPED %s: %s\n", std::string(backend->name()).c_str(),
+                            listing.absence.c_str());
+            for (const DeviceInfo& info : listing.devices) {
+                std::printf("testing on %s: %s, %s\n", info.id.c_str(), info.name.c_str(),
+                            info.driver.c_str());
+                found.push_back(info.id);
+            }
+        }
+        return found;
+    }();
+    return ids;
+}
+
+Device& device(const std::string& id) {
+    static std::map<std::string, std::unique_ptr<Device>> opened;
+    auto& slot = opened[id];
+    if (!slot) slot = open_device(id, open_options());
+    return *slot;
+}
+
+} // namespace towers::test
