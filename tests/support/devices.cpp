@@ -26,11 +26,16 @@ const std::vector<std::string>& device_ids() {
     return ids;
 }
 
+namespace {
+std::map<std::string, std::unique_ptr<Device>> opened;
+} // namespace
+
 Device& device(const std::string& id) {
-    static std::map<std::string, std::unique_ptr<Device>> opened;
     auto& slot = opened[id];
     if (!slot) slot = open_device(id, open_options());
     return *slot;
 }
+
+void close_devices() { opened.clear(); }
 
 } // namespace towers::test

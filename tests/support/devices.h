@@ -19,4 +19,7 @@ const std::vector<std::string>& device_ids();
 /// A device opened once for the whole test program.
 Device& device(const std::string& id);
 
+/// Before the program ends: drivers and layers are gone once static objects are destroyed.
+void close_devices();
+
 } // namespace towers::test
