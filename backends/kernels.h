@@ -58,6 +58,9 @@ struct ParameterBlock {
         std::memcpy(&address, bytes.data() + index * sizeof address, sizeof address);
         return address;
     }
+    void set_pointer(std::size_t index, std::uint64_t address) {
+        std::memcpy(bytes.data() + index * sizeof address, &address, sizeof address);
+    }
 };
 
 /// One kernel with its parameters and its workgroup count. The count shares out the work and never changes

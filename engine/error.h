@@ -10,4 +10,9 @@ class InputError : public std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
+/// What the user asked for does not exist or does not fit together; said like an InputError.
+class UsageError : public InputError {
+    using InputError::InputError;
+};
+
 } // namespace towers

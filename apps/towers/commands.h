@@ -1,0 +1,17 @@
+// The subcommands of `towers`. Each adds itself to the command line and says what to run when it is chosen.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+
+namespace towers {
+
+/// Runs the chosen subcommand and returns the program's exit code. May throw InputError, DeviceError and Diverged.
+using Action = std::function<int()>;
+
+void add_devices(CLI::App& app, Action& chosen);
+void add_train(CLI::App& app, Action& chosen);
+void add_eval(CLI::App& app, Action& chosen);
+void add_data(CLI::App& app, Action& chosen);
+
+} // namespace towers

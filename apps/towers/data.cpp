@@ -1,0 +1,57 @@
+#include "apps/towers/commands.h"
+#include "engine/data/cifar10.h"
+#include "engine/data/shapes.h"
+#include "engine/data/source.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <memory>
+
+namespace towers {
+namespace {
+
+struct DataFlags {
+    std::string source, folder;
+    std::uint64_t seed = 1;
+};
+
+void describe(const char* split, const Dataset& data) {
+    std::vector<std::size_t> counts(data.classes.size(), 0);
+    for (const std::uint32_t label : data.labels) ++counts[label];
+    fmt::print("{}: {} images of {}x{}x{}\n", split, data.size(), data.height, data.width, data.channels);
+    for (std::size_t i = 0; i < counts.size(); ++i) fmt::print("  {} {:<12} {:>6}\n", i, data.classes[i], counts[i]);
+}
+
+int describe_source(const DataFlags& flags) {
+    describe("train", load_dataset(flags.source, Split::train, flags.seed));
+    describe("test", load_dataset(flags.source, Split::test, flags.seed));
+    return 0;
+}
+
+int make(const DataFlags& flags) {
+    for (const Split split : {Split::train, Split::test}) write_cifar10(make_shapes(split, flags.seed), split, flags.folder);
+    fmt::print("made the shapes of seed {} in {}; train on them with: towers train --data {}\n", flags.seed,
+               flags.folder, flags.folder);
+    return 0;
+}
+
+} // namespace
+
+void add_data(CLI::App& app, Action& chosen) {
+    CLI::App* const command = app.add_subcommand("data", "Make and describe data sets");
+    command->require_subcommand(1);
+    const auto flags = std::make_shared<DataFlags>();
+
+    CLI::App* const info = command->add_subcommand("describe", "Check a data set and count its examples");
+    info->add_option("source", flags->source, "Folder of CIFAR-10's binary files, or 'shapes'")->required();
+    info->add_option("--seed", flags->seed, "Of the drawn shapes")->capture_default_str();
+    info->callback([flags, &chosen] { chosen = [flags] { return describe_source(*flags); }; });
+
+    CLI::App* const shapes = command->add_subcommand("shapes", "Write the drawn shapes as CIFAR-10's binary files");
+    shapes->add_option("folder", flags->folder, "Where to")->required();
+    shapes->add_option("--seed", flags->seed, "Of the drawn shapes")->capture_default_str();
+    shapes->callback([flags, &chosen] { chosen = [flags] { return make(*flags); }; });
+}
+
+} // namespace towers

@@ -1,0 +1,71 @@
+#include "apps/towers/commands.h"
+#include "apps/towers/settings.h"
+
+#include <cstdio>
+#include <fmt/format.h>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+namespace towers {
+namespace {
+
+const char* name_of(DeviceKind kind) {
+    switch (kind) {
+    case DeviceKind::cpu: return "CPU";
+    case DeviceKind::integrated_gpu: return "integrated GPU";
+    case DeviceKind::discrete_gpu: return "discrete GPU";
+    case DeviceKind::virtual_gpu: return "virtual GPU";
+    case DeviceKind::software: return "software";
+    }
+    return "unknown";
+}
+
+std::string hex(const std::array<std::uint8_t, 16>& uuid) {
+    std::string text;
+    for (const std::uint8_t byte : uuid) text += fmt::format("{:02x}", byte);
+    return text;
+}
+
+int list_devices(const OpenOptions& options, bool json) {
+    nlohmann::json all = nlohmann::json::array();
+    nlohmann::json absent = nlohmann::json::object();
+    for (const Backend* backend : all_backends()) {
+        const Backend::Listing listing = backend->list(options);
+        const std::string backend_name(backend->name());
+        if (listing.devices.empty()) {
+            absent[backend_name] = listing.absence;
+            if (!json) fmt::print("{:<10} absent: {}\n", backend_name, listing.absence);
+        }
+        for (const DeviceInfo& device : listing.devices) {
+            all.push_back({{"id", device.id},
+                           {"name", device.name},
+                           {"vendor", device.vendor},
+                           {"driver", device.driver},
+                           {"kind", name_of(device.kind)},
+                           {"uuid", hex(device.uuid)},
+                           {"memory", device.memory},
+                           {"subgroup_size", device.subgroup_size}});
+            if (!json)
+                fmt::print("{:<10} {}, {} ({}), {:.1f} GiB, {}\n", device.id, device.name, name_of(device.kind),
+                           device.vendor, double(device.memory) / double(1 << 30), device.driver);
+        }
+    }
+    if (json) fmt::print("{}\n", nlohmann::json{{"devices", all}, {"absent", absent}}.dump(2));
+    return 0;
+}
+
+} // namespace
+
+void add_devices(CLI::App& app, Action& chosen) {
+    CLI::App* const command = app.add_subcommand("devices", "List every device of every backend");
+    struct Flags {
+        bool json = false;
+        OpenOptions open;
+    };
+    const auto flags = std::make_shared<Flags>();
+    command->add_flag("--json", flags->json, "As JSON");
+    add_validate(*command, flags->open);
+    command->callback([flags, &chosen] { chosen = [flags] { return list_devices(flags->open, flags->json); }; });
+}
+
+} // namespace towers

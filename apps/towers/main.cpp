@@ -1,0 +1,56 @@
+#include "apps/towers/commands.h"
+#include "backends/backend.h"
+#include "engine/error.h"
+
+#include <cstdio>
+#include <exception>
+#include <fmt/format.h>
+#include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/spdlog.h>
+
+namespace {
+
+constexpr int work_failed = 1, command_line_wrong = 2;
+
+int report(int code, const std::string& message) {
+    fmt::print(stderr, "towers: {}\n", message);
+    return code;
+}
+
+} // namespace
+
+int main(int argc, char** argv) {
+    spdlog::set_default_logger(spdlog::stderr_color_mt("towers"));
+    spdlog::set_pattern("towers: %v");
+    CLI::App app("Trains convolutional networks with one replica of the model, a tower, per compute device.", "towers");
+    app.require_subcommand(1);
+    app.fallthrough(false);
+    app.set_version_flag("--version", "towers 0.1.0");
+    towers::Action chosen;
+    towers::add_devices(app, chosen);
+    towers::add_train(app, chosen);
+    towers::add_eval(app, chosen);
+    towers::add_data(app, chosen);
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::Success& help) { // --help and --version
+        return app.exit(help);
+    } catch (const CLI::ParseError& error) {
+        const auto subcommands = app.get_subcommands();
+        const std::string command = subcommands.empty() ? "towers" : "towers " + subcommands[0]->get_name();
+        std::string message = error.what();
+        for (char& c : message)
+            if (c == '\n') c = ' ';
+        return report(command_line_wrong, fmt::format("{}; see '{} --help'", message, command));
+    }
+    try {
+        const int code = chosen();
+        if (towers::validation_messages() == 0) return code;
+        return report(work_failed,
+                      fmt::format("the Vulkan validation layer sent {} messages", towers::validation_messages()));
+    } catch (const towers::UsageError& error) {
+        return report(command_line_wrong, error.what());
+    } catch (const std::exception& error) {
+        return report(work_failed, error.what());
+    }
+}

@@ -1,0 +1,71 @@
+#include "apps/towers/progress.h"
+
+#include <cmath>
+#include <cstdio>
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+namespace towers {
+namespace {
+
+std::string duration(double seconds) {
+    const auto whole = std::uint64_t(std::max(0.0, std::round(seconds)));
+    if (whole >= 3600) return fmt::format("{} h {:02} min", whole / 3600, whole / 60 % 60);
+    if (whole >= 60) return fmt::format("{} min {:02} s", whole / 60, whole % 60);
+    return fmt::format("{} s", whole);
+}
+
+std::string tower_losses(const StepReport& report) {
+    std::string text;
+    for (std::size_t i = 0; i < report.tower_losses.size(); ++i)
+        text += fmt::format("{}tower_{} loss = {:.2f}", i == 0 ? "" : ", ", i, report.tower_losses[i]);
+    return text;
+}
+
+} // namespace
+
+std::string timestamp() {
+    const auto now = std::chrono::system_clock::now();
+    const auto micros = std::chrono::duration_cast<std::chrono::microseconds>(now.time_since_epoch()) % 1000000;
+    return fmt::format("{:%Y-%m-%d %H:%M:%S}.{:06}", fmt::localtime(std::chrono::system_clock::to_time_t(now)),
+                       micros.count());
+}
+
+void ProgressPrinter::show(const Progress& progress) {
+    if (options_.live)
+        show_live(progress);
+    else if (progress.log)
+        show_log(progress);
+}
+
+void ProgressPrinter::show_log(const Progress& progress) {
+    const double seconds =
+        progress.seconds_per_step / (options_.divided_batch_time ? double(options_.towers) : 1.0);
+    fmt::print("{}: step {}, loss = {:.2f} ({:.1f} examples/sec; {:.3f} sec/batch)\n", timestamp(),
+               progress.report.step, progress.report.loss, progress.examples_per_second, seconds);
+    if (options_.log_towers) fmt::print("{}: step {}, {}\n", timestamp(), progress.report.step, tower_losses(progress.report));
+    std::fflush(stdout);
+}
+
+void ProgressPrinter::show_live(const Progress& progress) {
+    const auto now = std::chrono::steady_clock::now();
+    const bool last_step = progress.report.step + 1 == options_.steps;
+    if (now - last_ < std::chrono::milliseconds(100) && !last_step) return;
+    last_ = now;
+    const double left = double(options_.steps - progress.report.step - 1) * progress.seconds_per_step;
+    std::string line = fmt::format("step {}/{}  {:.1f} examples/s  loss {:.3f}  lr {:g}  {} left",
+                                   progress.report.step + 1, options_.steps, progress.examples_per_second,
+                                   progress.report.loss, progress.report.learning_rate, duration(left));
+    if (options_.log_towers) line += "  " + tower_losses(progress.report);
+    fmt::print("\r{:<{}}", line, width_);
+    width_ = line.size();
+    std::fflush(stdout);
+}
+
+void ProgressPrinter::finish() {
+    if (width_ != 0) fmt::print("\n");
+    width_ = 0;
+    std::fflush(stdout);
+}
+
+} // namespace towers

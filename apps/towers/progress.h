@@ -1,0 +1,40 @@
+// How a run shows its progress: one live line on a terminal, else the tutorial's log lines.
+#pragma once
+
+#include "engine/train/loop.h"
+
+#include <chrono>
+#include <cstdint>
+
+namespace towers {
+
+/// `2026-11-21 10:00:00.000000`, as Python's datetime prints it: how the tutorial's lines begin.
+std::string timestamp();
+
+struct ProgressOptions {
+    bool live;       ///< one line that is written over
+    bool log_towers; ///< each tower's own loss too
+    bool divided_batch_time; ///< Quirks::divided_batch_time
+    std::uint64_t steps;
+    std::size_t towers;
+};
+
+class ProgressPrinter {
+public:
+    explicit ProgressPrinter(const ProgressOptions& options) : options_(options) {}
+    ~ProgressPrinter() { finish(); }
+
+    void show(const Progress& progress);
+    /// Ends the live line, so that what follows begins on one of its own.
+    void finish();
+
+private:
+    void show_live(const Progress& progress);
+    void show_log(const Progress& progress);
+
+    ProgressOptions options_;
+    std::chrono::steady_clock::time_point last_{};
+    std::size_t width_ = 0; ///< of the live line that stands
+};
+
+} // namespace towers

@@ -1,0 +1,171 @@
+#include "apps/towers/commands.h"
+#include "apps/towers/progress.h"
+#include "apps/towers/settings.h"
+#include "engine/data/source.h"
+#include "engine/error.h"
+#include "engine/towers/selection.h"
+#include "engine/towers/shares.h"
+#include "engine/train/loop.h"
+
+#include <atomic>
+#include <cmath>
+#include <csignal>
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <memory>
+#include <unistd.h>
+
+namespace towers {
+namespace {
+
+struct TrainFlags {
+    TrainSettings settings;
+    std::string config, run, progress = "auto";
+    bool resume = false;
+    OpenOptions open;
+};
+
+std::atomic<bool> stop_requested = false;
+
+/// The first signal asks for a clean end; a second one ends the program at once.
+void request_stop(int signal) {
+    stop_requested = true;
+    std::signal(signal, SIG_DFL);
+}
+
+std::string default_run_directory(const std::string& recipe) {
+    return fmt::format("runs/{}-{:%Y%m%d-%H%M%S}", recipe, fmt::localtime(std::time(nullptr)));
+}
+
+void check(const TrainSettings& s) {
+    const auto complain = [](const std::string& what) { throw UsageError(what); };
+    if (s.batch && *s.batch == 0) complain("--batch 0: give at least 1 example per tower");
+    if (s.lr && !(*s.lr >= 0 && std::isfinite(*s.lr))) complain(fmt::format("--lr {}: give a number of at least 0", *s.lr));
+    if (s.epochs && !(*s.epochs > 0 && std::isfinite(*s.epochs)))
+        complain(fmt::format("--epochs {}: give a number above 0", *s.epochs));
+    if (s.epochs && s.steps) complain("--steps and --epochs both say how long to train; give one of them");
+    if (!s.towers.empty() && !s.backend.empty())
+        complain("--towers and --backend both say which devices to use; give one of them");
+}
+
+TrainingState starting_state(const TrainFlags& flags, Trainer& trainer, RunDirectory& run, TrainSettings& settings) {
+    if (flags.resume) {
+        const std::filesystem::path path = run.latest().value();
+        const TensorFile file = read_safetensors(path);
+        TrainingState state = from_checkpoint(file, trainer.layout(), settings.recipe, path);
+        if (const std::uint64_t seed = checkpoint_seed(file, path); seed != settings.seed)
+            throw UsageError(fmt::format("--seed {}: {} was trained with seed {}; leave --seed away to resume it",
+                                         settings.seed, path.string(), seed));
+        if (state.step > 0) run.truncate_metrics(state.step - 1);
+        return state;
+    }
+    if (!settings.init.empty()) return from_initial(read_safetensors(settings.init), trainer.layout(), settings.init);
+    return trainer.initial_state();
+}
+
+int run_train(TrainFlags& flags) {
+    TrainSettings& settings = flags.settings;
+    check(settings);
+    Recipe recipe = find_recipe(settings.recipe);
+    const Quirks quirks = parse_quirks(settings.quirks);
+    flags.open.threads = settings.threads;
+    const std::vector<std::string> towers = select_towers(settings.backend, settings.towers, flags.open);
+    const std::vector<double> shares = settings.shares.empty() ? std::vector<double>{} : parse_shares(settings.shares);
+    settings.towers = fmt::format("{}", fmt::join(towers, ","));
+    settings.backend.clear();
+    settings.batch = settings.batch.value_or(recipe.batch);
+    settings.lr = settings.lr.value_or(recipe.learning_rate);
+    const std::uint64_t global = std::uint64_t(*settings.batch) * towers.size();
+    if (global > 1u << 20) throw UsageError(fmt::format("--batch {}: is too large; try 128", *settings.batch));
+    share_out(unsigned(global), unsigned(towers.size()), shares); // before anything is opened
+    if (settings.data != "shapes") settings.data = std::filesystem::absolute(settings.data).lexically_normal().string();
+    if (!settings.init.empty()) settings.init = std::filesystem::absolute(settings.init).lexically_normal().string();
+
+    const bool chose_run = !flags.run.empty();
+    if (flags.resume && !chose_run) throw UsageError("--resume: say which run with --run DIR");
+    if (!chose_run) flags.run = default_run_directory(recipe.name);
+
+    const Dataset data = load_dataset(settings.data, Split::train, settings.seed);
+    if (data.classes.size() != recipe.model.classes())
+        throw InputError(fmt::format("{}: has {} classes, recipe {} wants {}", settings.data, data.classes.size(),
+                                     recipe.name, recipe.model.classes()));
+    RunDirectory run(flags.run, flags.resume          ? Existing::resume
+                                : quirks.delete_run ? Existing::erase
+                                                    : Existing::refuse);
+    if (settings.epochs) settings.steps = std::uint64_t(std::ceil(*settings.epochs * double(data.size()) / double(global)));
+    settings.epochs.reset();
+    settings.steps = settings.steps.value_or(recipe.steps);
+
+    Trainer trainer(recipe,
+                    {.towers = towers,
+                     .global_batch = unsigned(global),
+                     .shares = shares,
+                     .learning_rate = *settings.lr,
+                     .seed = settings.seed,
+                     .distort = settings.distort,
+                     .shuffle = settings.shuffle,
+                     .quirks = quirks,
+                     .open = flags.open},
+                    data);
+    trainer.load(starting_state(flags, trainer, run, settings));
+    run.write_config(write_settings(settings));
+
+    for (std::size_t i = 0; i < trainer.tower_count(); ++i)
+        fmt::print("tower_{}: {} ({}), {} examples a step\n", i, trainer.tower(i).info().id,
+                   trainer.tower(i).info().name, trainer.tower(i).share());
+    std::fflush(stdout);
+
+    std::signal(SIGINT, request_stop);
+    std::signal(SIGTERM, request_stop);
+    const bool live = flags.progress == "live" || (flags.progress == "auto" && isatty(STDOUT_FILENO) == 1);
+    ProgressPrinter printer({.live = live,
+                             .log_towers = settings.log_towers,
+                             .divided_batch_time = quirks.divided_batch_time,
+                             .steps = *settings.steps,
+                             .towers = trainer.tower_count()});
+    const Ending ending = train(trainer, run,
+                                {.steps = *settings.steps,
+                                 .save_every = settings.save_every,
+                                 .keep = settings.keep,
+                                 .log_every = settings.log_every,
+                                 .origin = {recipe.name, settings.seed},
+                                 .records = data.size(),
+                                 .global_batch = unsigned(global)},
+                                stop_requested, [&](const Progress& progress) { printer.show(progress); });
+    printer.finish();
+    fmt::print("{}: saved {}\n", ending == Ending::stopped ? "stopped" : "done", run.latest().value().string());
+    if (ending == Ending::stopped)
+        fmt::print("go on with: towers train --run {} --resume\n", flags.run);
+    else
+        fmt::print("evaluate with: towers eval --run {}\n", flags.run);
+    return 0;
+}
+
+} // namespace
+
+void add_train(CLI::App& app, Action& chosen) {
+    CLI::App* const command = app.add_subcommand("train", "Train a model");
+    const auto flags = std::make_shared<TrainFlags>();
+    add_settings(*command, flags->settings);
+    command->add_option("--run", flags->run, "Run directory for checkpoints and metrics (default: a new one under runs/)");
+    command->add_flag("--resume", flags->resume, "Go on with the run in --run, with its settings where no flag says otherwise");
+    command->add_option("--config", flags->config, "Take the settings in this TOML file, such as a run's config.toml; flags override them");
+    command->add_option("--progress", flags->progress, "live: one line written over; log: the tutorial's log lines; auto: live on a terminal")
+        ->check(CLI::IsMember({"auto", "live", "log"}))
+        ->capture_default_str();
+    add_validate(*command, flags->open);
+    command->callback([flags, command, &chosen] {
+        chosen = [flags, command] {
+            const std::filesystem::path kept = std::filesystem::path(flags->run) / "config.toml";
+            if (flags->resume && flags->config.empty() && std::filesystem::exists(kept)) flags->config = kept.string();
+            if (!flags->config.empty()) {
+                read_settings(flags->config, flags->settings);
+                override_settings(*command, flags->settings);
+            }
+            return run_train(*flags);
+        };
+    });
+}
+
+} // namespace towers

@@ -1,0 +1,23 @@
+// The binary version of CIFAR-10 (https://www.cs.toronto.edu/~kriz/cifar.html) and data sets stored like it:
+// data_batch_1.bin to data_batch_5.bin, test_batch.bin, and the class names in batches.meta.txt. A record is
+// a label byte and 3 planes (red, green, blue) of 32x32 bytes.
+#pragma once
+
+#include "engine/data/dataset.h"
+
+#include <filesystem>
+
+namespace towers {
+
+/// Reads a split from `folder` or from the folder cifar-10-batches-bin in it. Class names are the ten lines
+/// of batches.meta.txt, else the official ones. InputError for a missing or empty file, one that is not whole
+/// records, more than 10,000 records in a file, a label above 9. Needs the data set's own memory and no more.
+Dataset load_cifar10(const std::filesystem::path& folder, Split split);
+
+/// Stores a data set of 32x32 colour images and ten classes, such that load_cifar10() gives back the same
+/// images, labels and classes. Each file is written atomically; the folder is made where there is none.
+/// InputError when the data set does not fit the format (train: 5 to 50,000 examples, test: 1 to 10,000) or
+/// the disk refuses.
+void write_cifar10(const Dataset& data, Split split, const std::filesystem::path& folder);
+
+} // namespace towers

@@ -1,0 +1,43 @@
+// Which example comes at which place of the training.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace towers {
+
+/// As the distortion kernel takes it: which record, and in which pass over the data.
+struct Example {
+    std::uint32_t record, epoch;
+    bool operator==(const Example&) const = default;
+};
+
+/// The endless stream of examples: position p is place p % records of epoch p / records, and each epoch is a
+/// permutation of its own, made from (seed, epoch) alone. So batches run on across the ends of epochs, a run
+/// resumes at any position with the same bits, and how the stream is cut into batches or shares changes
+/// nothing.
+class Sampler {
+public:
+    /// Not shuffled, every epoch is the records in their order. std::invalid_argument for 0 records.
+    Sampler(std::uint32_t records, std::uint64_t seed, bool shuffle);
+
+    /// The examples at positions `first`, `first` + 1, ...
+    void fill(std::uint64_t first, std::span<Example> out);
+
+private:
+    const std::vector<std::uint32_t>& permutation(std::uint32_t epoch);
+
+    struct Epoch {
+        std::uint32_t number = 0;
+        std::vector<std::uint32_t> order; // empty before its first use
+    };
+    std::uint32_t records_;
+    std::uint64_t seed_;
+    bool shuffle_;
+    std::array<Epoch, 2> epochs_; // a batch at an epoch's end needs this one and the next
+};
+
+} // namespace towers

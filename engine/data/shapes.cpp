@@ -1,0 +1,157 @@
+#include "engine/data/shapes.h"
+
+#include "engine/data/philox.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+namespace towers {
+
+namespace {
+
+constexpr unsigned side = 32;
+constexpr unsigned pixels = side * side;
+
+// Only +, -, *, / and sqrt below, which IEEE 754 rounds alike everywhere: the sine differs between C
+// libraries.
+struct Point {
+    float x, y;
+};
+
+float dot(Point a, Point b) { return a.x * b.x + a.y * b.y; }
+
+// A shape is its signed distance in pixels, negative inside, from a point relative to its centre and turned
+// by its rotation. `r` is its radius, for stripes and squares of the textures their width.
+using Shape = float (*)(Point p, float r);
+
+float square_of(Point p, float half) { return std::max(std::abs(p.x), std::abs(p.y)) - half; }
+
+float circle(Point p, float r) { return std::sqrt(dot(p, p)) - 0.9f * r; }
+
+float square(Point p, float r) { return square_of(p, 0.8f * r); }
+
+float triangle(Point p, float r) { // an edge is half a circumradius from the centre
+    constexpr float sin120 = 0.8660254f;
+    const float edges = std::max({p.y, dot(p, {sin120, -0.5f}), dot(p, {-sin120, -0.5f})});
+    return edges - 0.55f * r;
+}
+
+float ring(Point p, float r) { return std::abs(std::sqrt(dot(p, p)) - 0.8f * r) - 0.2f * r; }
+
+float frame(Point p, float r) { return std::abs(square_of(p, 0.75f * r)) - 0.18f * r; }
+
+float cross(Point p, float r) {
+    const float x = std::abs(p.x), y = std::abs(p.y);
+    const float arm = 0.24f * r;
+    return std::min(std::max(x - r, y - arm), std::max(x - arm, y - r));
+}
+
+// A pentagram is what lies beyond at most one of a pentagon's five sides.
+float star(Point p, float r) {
+    constexpr float cos72 = 0.30901699f, sin72 = 0.95105652f, cos144 = -0.80901699f, sin144 = 0.58778525f;
+    std::array<float, 5> sides = {p.y, dot(p, {sin72, cos72}), dot(p, {-sin72, cos72}),
+                                  dot(p, {sin144, cos144}), dot(p, {-sin144, cos144})};
+    std::nth_element(sides.begin(), sides.begin() + 3, sides.end());
+    return sides[3] - cos72 * 1.15f * r;
+}
+
+// The distance from stripes of width `w` that lie `w` apart, across x.
+float stripes(float x, float w) {
+    const float phase = x / (2.0f * w);
+    return (std::abs(phase - std::floor(phase) - 0.5f) - 0.25f) * 2.0f * w;
+}
+
+float rows(Point p, float r) { return stripes(p.y, 0.4f * r); }
+
+float columns(Point p, float r) { return stripes(p.x, 0.4f * r); }
+
+float checkers(Point p, float r) {
+    const float across = stripes(p.x, 0.5f * r), down = stripes(p.y, 0.5f * r);
+    return std::max(std::min(across, down), -std::max(across, down));
+}
+
+struct Class {
+    const char* name;
+    Shape shape;
+    bool turns; // any rotation, or only by a few degrees
+};
+
+constexpr std::array<Class, 10> classes = {{
+    {"circle", circle, true},
+    {"square", square, true},
+    {"triangle", triangle, true},
+    {"ring", ring, true},
+    {"frame", frame, true},
+    {"cross", cross, true},
+    {"star", star, true},
+    {"rows", rows, false},
+    {"columns", columns, false},
+    {"checkers", checkers, false},
+}};
+
+// The cosine and sine of a random angle: a random point in the disc, brought to its edge.
+Point any_direction(PhiloxStream& random) {
+    for (;;) {
+        const Point p{random.between(-1.0f, 1.0f), random.between(-1.0f, 1.0f)};
+        const float square = dot(p, p);
+        if (square > 0.01f && square <= 1.0f) return {p.x / std::sqrt(square), p.y / std::sqrt(square)};
+    }
+}
+
+Point nearly_upright(PhiloxStream& random) {
+    const float tangent = random.between(-0.15f, 0.15f);
+    const float scale = 1.0f / std::sqrt(1.0f + tangent * tangent);
+    return {scale, tangent * scale};
+}
+
+using Colour = std::array<float, 3>;
+
+float brightness(const Colour& c) { return (c[0] + c[1] + c[2]) / 3.0f; }
+
+Colour any_colour(PhiloxStream& random) {
+    return {random.between(0.0f, 255.0f), random.between(0.0f, 255.0f), random.between(0.0f, 255.0f)};
+}
+
+void draw(const Class& kind, PhiloxStream& random, std::uint8_t* image) {
+    constexpr float middle = (side - 1) / 2.0f;
+    const Point centre{middle + random.between(-2.0f, 2.0f), middle + random.between(-2.0f, 2.0f)};
+    const float radius = random.between(7.5f, 10.5f);
+    const Point turn = kind.turns ? any_direction(random) : nearly_upright(random);
+    const Colour back = any_colour(random);
+    Colour front = any_colour(random);
+    while (std::abs(brightness(front) - brightness(back)) < 60.0f) front = any_colour(random);
+
+    constexpr float noise = 12.0f; // at most; of a pixel's 255
+    for (unsigned i = 0; i < pixels; ++i) {
+        const Point p{float(i % side) - centre.x, float(i / side) - centre.y};
+        const float distance = kind.shape({dot(p, turn), turn.x * p.y - turn.y * p.x}, radius);
+        const float cover = std::clamp(0.5f - distance, 0.0f, 1.0f); // of a pixel that the edge cuts
+        std::uint32_t word = random.next();
+        for (unsigned channel = 0; channel < 3; ++channel, word >>= 10) {
+            const float deviation = float(word & 1023u) * (2.0f * noise / 1023.0f) - noise;
+            const float value = back[channel] + (front[channel] - back[channel]) * cover + deviation;
+            image[channel * pixels + i] = std::uint8_t(std::clamp(value, 0.0f, 255.0f) + 0.5f);
+        }
+    }
+}
+
+} // namespace
+
+Dataset make_shapes(Split split, std::uint64_t seed) {
+    const std::uint32_t count = split == Split::train ? 10'000 : 2'000;
+    const RandomPurpose purpose =
+        split == Split::train ? RandomPurpose::train_shapes : RandomPurpose::test_shapes;
+    Dataset data{"shapes", side, side, 3, {}, {}, {}};
+    for (const Class& kind : classes) data.classes.emplace_back(kind.name);
+    data.images.resize(std::size_t(count) * 3 * pixels);
+    data.labels.resize(count);
+    for (std::uint32_t i = 0; i < count; ++i) {
+        PhiloxStream random(seed, purpose, i); // its own, so that an image depends on no other
+        data.labels[i] = i % classes.size();
+        draw(classes[data.labels[i]], random, data.images.data() + std::size_t(i) * 3 * pixels);
+    }
+    return data;
+}
+
+} // namespace towers

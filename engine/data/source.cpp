@@ -1,0 +1,12 @@
+#include "engine/data/source.h"
+
+#include "engine/data/cifar10.h"
+#include "engine/data/shapes.h"
+
+namespace towers {
+
+Dataset load_dataset(const std::string& source, Split split, std::uint64_t seed) {
+    return source == "shapes" ? make_shapes(split, seed) : load_cifar10(source, split);
+}
+
+} // namespace towers

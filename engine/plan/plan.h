@@ -1,0 +1,133 @@
+// A step as data: which tensors there are, where each lies in memory, and which launches and copies make the step,
+// in levels. Nothing here touches a device.
+#pragma once
+
+#include "backends/device.h"
+
+#include <array>
+#include <cstddef>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace towers {
+
+/// The flat allocations that tensors are slices of.
+enum class Arena {
+    parameters,
+    averages,    ///< moving averages of the parameters, laid out as they are
+    gradients,   ///< laid out as the parameters
+    activations, ///< everything that lives within a step; the plan lets tensors share it over time
+    results,
+    records, ///< the data set's images
+    labels,  ///< the data set's labels
+    step,              ///< staging: what the host writes before a step
+    staged_results,    ///< staging: what the host reads after a step
+    staged_gradients,  ///< staging
+    staged_parameters, ///< staging
+    count
+};
+constexpr std::size_t arena_count = std::size_t(Arena::count);
+
+constexpr bool is_staging(Arena arena) { return arena >= Arena::step; }
+
+struct PlannedTensor {
+    std::string name;
+    Arena arena;
+    std::size_t offset, bytes; ///< an activation's offset is set by Plan::place()
+};
+
+/// Names a tensor of a plan, also in the pointers of a parameter block until the plan is bound to memory.
+class TensorId {
+public:
+    TensorId() = default; ///< no tensor: a null pointer
+    explicit TensorId(std::size_t index) : value_(index + 1) {}
+    explicit operator bool() const { return value_ != 0; }
+    std::size_t index() const { return value_ - 1; }
+    static TensorId of(std::uint64_t pointer) {
+        TensorId id;
+        id.value_ = pointer;
+        return id;
+    }
+
+    template<class T>
+    operator In<T>() const {
+        return {reinterpret_cast<const T*>(value_)};
+    }
+    template<class T>
+    operator Out<T>() const {
+        return {reinterpret_cast<T*>(value_)};
+    }
+    template<class T>
+    operator InOut<T>() const {
+        return {reinterpret_cast<T*>(value_)};
+    }
+
+private:
+    std::uint64_t value_ = 0;
+};
+
+struct PlannedCopy {
+    TensorId source, target;
+};
+
+/// A launch whose pointers are tensor ids, or a copy.
+using Operation = std::variant<Launch, PlannedCopy>;
+
+/// Operations that need nothing from each other.
+using Level = std::vector<Operation>;
+
+class Plan {
+public:
+    /// A slice of a fixed arena.
+    TensorId tensor(std::string name, Arena arena, std::size_t offset, std::size_t bytes);
+    /// An activation; where it lies is decided by place().
+    TensorId activation(std::string name, std::size_t bytes);
+
+    template<class Params>
+    void add(KernelHandle<Params> kernel, const std::type_identity_t<Params>& params, std::uint64_t items) {
+        add(Operation(launch(kernel, params, items)));
+    }
+    void copy(TensorId source, TensorId target) { add(Operation(PlannedCopy{source, target})); }
+
+    /// Puts each operation into the earliest level after all that it depends on, then gives activations that are
+    /// not alive at the same time the same memory. Call once, after the last operation.
+    void place();
+
+    const std::vector<PlannedTensor>& tensors() const { return tensors_; }
+    const std::vector<Level>& levels() const { return levels_; }
+    /// Bytes that an arena must have.
+    std::size_t bytes(Arena arena) const { return arena_bytes_[std::size_t(arena)]; }
+    /// The tensor of that name; throws std::logic_error when there is none.
+    const PlannedTensor& find(const std::string& name) const;
+
+    /// The commands of levels [first, last) with real addresses, a barrier between one level and the next.
+    std::vector<Command> bind(std::span<const Buffer* const, arena_count> arenas, std::size_t first,
+                              std::size_t last) const;
+
+private:
+    struct Use {
+        std::size_t tensor;
+        bool writes;
+    };
+
+    void add(Operation operation) { operations_.push_back(std::move(operation)); }
+    std::vector<Use> uses(const Operation& operation) const;
+    bool overlap(std::size_t a, std::size_t b) const;
+    void make_levels();
+    void place_activations();
+
+    std::vector<PlannedTensor> tensors_;
+    std::vector<Operation> operations_;
+    std::vector<Level> levels_;
+    std::array<std::size_t, arena_count> arena_bytes_{};
+};
+
+/// Slices begin at multiples of this, so that vector loads are aligned and neighbours share no cache line.
+constexpr std::size_t slice_alignment = 256;
+constexpr std::size_t aligned(std::size_t bytes) {
+    return (bytes + slice_alignment - 1) / slice_alignment * slice_alignment;
+}
+
+} // namespace towers

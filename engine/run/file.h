@@ -1,0 +1,57 @@
+// Files through the system's own calls, so that a failure is known with the system's words for it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string_view>
+
+namespace towers {
+
+/// Owns an open file.
+class FileDescriptor {
+public:
+    FileDescriptor() = default;
+    explicit FileDescriptor(int number) : number_(number) {}
+    FileDescriptor(FileDescriptor&& other) noexcept;
+    FileDescriptor& operator=(FileDescriptor&& other) noexcept;
+    ~FileDescriptor();
+
+    int get() const { return number_; }
+    explicit operator bool() const { return number_ >= 0; }
+
+    /// Closes and gives the error number, 0 when all went well: some file systems report a full disk here.
+    int close();
+
+private:
+    int number_ = -1;
+};
+
+/// A regular file open for reading.
+class InputFile {
+public:
+    /// InputError when it is missing, not a regular file or not readable.
+    explicit InputFile(const std::filesystem::path& path);
+
+    /// Bytes, as they were when it was opened.
+    std::uint64_t size() const { return size_; }
+
+    /// Fills `target` with what starts at byte `offset`. InputError when the file ends before that or the
+    /// disk fails.
+    void read(std::uint64_t offset, std::span<std::byte> target) const;
+
+private:
+    std::filesystem::path path_;
+    FileDescriptor file_;
+    std::uint64_t size_ = 0;
+};
+
+/// Writes all of `bytes` where the file stands; the error number, 0 when all were written.
+int write_all(const FileDescriptor& file, std::span<const std::byte> bytes);
+
+/// Throws the InputError "cannot VERB PATH: the system's words; what to do". `verb` is one of "read",
+/// "write", "create", "delete" and their like; `error` is an errno.
+[[noreturn]] void throw_file_error(std::string_view verb, const std::filesystem::path& path, int error);
+
+} // namespace towers

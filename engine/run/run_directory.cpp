@@ -1,0 +1,195 @@
+#include "engine/run/run_directory.h"
+
+#include "engine/error.h"
+#include "engine/run/atomic_file.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <string_view>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <system_error>
+#include <unistd.h>
+
+namespace towers {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view config_name = "config.toml";
+constexpr std::string_view metrics_name = "metrics.jsonl";
+constexpr std::string_view lock_name = "lock";
+constexpr std::string_view checkpoint_prefix = "model.ckpt-";
+constexpr std::string_view checkpoint_suffix = ".safetensors";
+
+std::string checkpoint_name(std::uint64_t step) {
+    return fmt::format("{}{}{}", checkpoint_prefix, step, checkpoint_suffix);
+}
+
+std::optional<std::uint64_t> step_of(std::string_view name) {
+    if (!name.starts_with(checkpoint_prefix) || !name.ends_with(checkpoint_suffix)) return std::nullopt;
+    std::uint64_t step = 0;
+    std::from_chars(name.data() + checkpoint_prefix.size(), name.data() + name.size(), step);
+    // Only the one way in which a run writes that number: a name with leading zeros would be deleted or read
+    // under another.
+    if (name != checkpoint_name(step)) return std::nullopt;
+    return step;
+}
+
+bool is_run_file(std::string_view name) {
+    return name == config_name || name == metrics_name || step_of(name);
+}
+
+std::vector<std::string> names_in(const fs::path& folder) {
+    std::vector<std::string> names;
+    std::error_code error;
+    fs::directory_iterator entry(folder, error);
+    for (; !error && entry != fs::directory_iterator(); entry.increment(error))
+        names.push_back(entry->path().filename().string());
+    if (error) throw_file_error("read", folder, error.value());
+    return names;
+}
+
+std::vector<std::uint64_t> steps_in(const fs::path& folder) {
+    std::vector<std::uint64_t> steps;
+    for (const std::string& name : names_in(folder))
+        if (const auto step = step_of(name)) steps.push_back(*step);
+    std::sort(steps.begin(), steps.end());
+    return steps;
+}
+
+void delete_file(const fs::path& path) {
+    if (::unlink(path.c_str()) != 0 && errno != ENOENT) throw_file_error("delete", path, errno);
+}
+
+void delete_if(const fs::path& folder, bool (*condition)(std::string_view name)) {
+    for (const std::string& name : names_in(folder))
+        if (condition(name)) delete_file(folder / name);
+}
+
+void make_folder(const fs::path& path) {
+    std::error_code error;
+    fs::create_directories(path, error);
+    if (!error && !fs::is_directory(path, error)) error = std::make_error_code(std::errc::not_a_directory);
+    if (error) throw_file_error("create the run directory", path, error.value());
+}
+
+FileDescriptor take_lock(const fs::path& folder) {
+    const fs::path path = folder / lock_name;
+    FileDescriptor lock(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+    if (!lock) throw_file_error("write", path, errno);
+    if (::flock(lock.get(), LOCK_EX | LOCK_NB) == 0) return lock;
+    if (errno == EWOULDBLOCK)
+        throw InputError(fmt::format("{} is in use by another run; wait for its end or name another --run",
+                                     folder.string()));
+    throw_file_error("lock", path, errno);
+}
+
+// Not a line of a run from before `step`: a later one, or the rest of one that a crash cut off.
+bool is_stale(std::string_view line, std::uint64_t step) {
+    const nlohmann::json parsed = nlohmann::json::parse(line, nullptr, false);
+    if (!parsed.is_object()) return true;
+    const auto found = parsed.find("step");
+    return found != parsed.end() && found->is_number_unsigned() && found->get<std::uint64_t>() > step;
+}
+
+} // namespace
+
+RunDirectory::RunDirectory(const fs::path& path, Existing existing) : path_(path) {
+    // Looked at before the lock, which would leave a file in whatever folder was named by mistake.
+    if (existing == Existing::resume) latest_checkpoint(path_);
+    make_folder(path_);
+    lock_ = take_lock(path_);
+
+    if (existing == Existing::erase) delete_if(path_, is_run_file);
+    if (existing == Existing::resume) latest_checkpoint(path_); // an erasing run may have come between
+    if (existing == Existing::refuse)
+        for (const std::string& name : names_in(path_))
+            if (is_run_file(name))
+                throw InputError(fmt::format("{} already holds a run ({}); go on with it by --resume or name "
+                                             "another --run",
+                                             path_.string(), name));
+    delete_if(path_, [](std::string_view name) { return is_run_file(name_behind_temporary(name)); });
+}
+
+fs::path RunDirectory::config_path() const { return path_ / config_name; }
+fs::path RunDirectory::metrics_path() const { return path_ / metrics_name; }
+fs::path RunDirectory::checkpoint_path(std::uint64_t step) const { return path_ / checkpoint_name(step); }
+
+std::vector<std::uint64_t> RunDirectory::checkpoints() const { return steps_in(path_); }
+
+std::optional<fs::path> RunDirectory::latest() const {
+    const std::vector<std::uint64_t> steps = checkpoints();
+    if (steps.empty()) return std::nullopt;
+    return checkpoint_path(steps.back());
+}
+
+void RunDirectory::save_checkpoint(std::uint64_t step, const TensorFile& file, unsigned keep) {
+    write_safetensors(checkpoint_path(step), file);
+    if (keep == 0) return;
+    std::vector<std::uint64_t> steps = checkpoints();
+    steps.erase(std::upper_bound(steps.begin(), steps.end(), step), steps.end());
+    if (steps.size() <= keep) return;
+    steps.resize(steps.size() - keep);
+    for (const std::uint64_t old : steps) delete_file(checkpoint_path(old));
+}
+
+void RunDirectory::append_metrics(const std::string& json_line) {
+    const fs::path path = metrics_path();
+    if (!metrics_)
+        metrics_ = FileDescriptor(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
+    if (!metrics_) throw_file_error("write", path, errno);
+    struct stat before {};
+    if (::fstat(metrics_.get(), &before) != 0) throw_file_error("write", path, errno);
+
+    // One write a line, so that a reader beside the run sees whole lines.
+    const std::string line = json_line + '\n';
+    const int error = write_all(metrics_, std::as_bytes(std::span(line)));
+    if (error == 0) return;
+    // Half a line would spoil the next one. That this may fail too is why truncate_metrics() also drops such.
+    [[maybe_unused]] const int ignored = ::ftruncate(metrics_.get(), before.st_size);
+    throw_file_error("write", path, error);
+}
+
+void RunDirectory::truncate_metrics(std::uint64_t step) {
+    const fs::path path = metrics_path();
+    std::error_code error;
+    if (!fs::exists(path, error)) return;
+    const InputFile file(path);
+    std::string text(file.size(), '\0');
+    file.read(0, std::as_writable_bytes(std::span(text)));
+
+    std::string kept;
+    for (std::size_t begin = 0; begin < text.size();) {
+        const std::size_t end = text.find('\n', begin);
+        if (end == std::string::npos) break; // torn, even if what is there happens to be JSON
+        const std::string_view line = std::string_view(text).substr(begin, end - begin);
+        if (!is_stale(line, step)) kept.append(line).append(1, '\n');
+        begin = end + 1;
+    }
+    metrics_ = FileDescriptor(); // it would go on with the file that is replaced here
+    if (kept != text) write_file_atomically(path, kept);
+}
+
+void RunDirectory::write_config(const std::string& toml) { write_file_atomically(config_path(), toml); }
+
+fs::path latest_checkpoint(const fs::path& folder) {
+    std::error_code error;
+    if (!fs::exists(folder, error))
+        throw InputError(fmt::format("there is no run directory {}; check --run", folder.string()));
+    const std::vector<std::uint64_t> steps = steps_in(folder);
+    if (steps.empty())
+        throw InputError(fmt::format(
+            "{} holds no checkpoint (model.ckpt-<step>.safetensors); check --run, or train without "
+            "--resume first",
+            folder.string()));
+    return folder / checkpoint_name(steps.back());
+}
+
+} // namespace towers

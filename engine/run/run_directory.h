@@ -1,0 +1,67 @@
+// The folder in which one run keeps what it makes:
+//   config.toml                      the effective configuration
+//   model.ckpt-<step>.safetensors    checkpoints
+//   metrics.jsonl                    one JSON object a line
+//   lock                             held while the run lasts; stays behind, empty
+#pragma once
+
+#include "engine/run/file.h"
+#include "engine/run/safetensors.h"
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace towers {
+
+/// What to do when the folder already holds a run.
+enum class Existing {
+    refuse, ///< InputError
+    resume, ///< go on with it; InputError when it holds no checkpoint
+    erase   ///< delete the files listed above, and nothing else
+};
+
+/// One run's folder, locked against other runs for as long as this lives. All paths it gives lie within
+/// `path()`. Every member throws InputError when the disk refuses.
+class RunDirectory {
+public:
+    /// Makes the folder where there is none, its parents too. InputError when another run uses it, or as
+    /// `existing` says.
+    RunDirectory(const std::filesystem::path& path, Existing existing);
+
+    const std::filesystem::path& path() const { return path_; }
+    std::filesystem::path config_path() const;
+    std::filesystem::path metrics_path() const;
+    std::filesystem::path checkpoint_path(std::uint64_t step) const;
+
+    /// The steps that have a checkpoint, ascending.
+    std::vector<std::uint64_t> checkpoints() const;
+
+    /// The checkpoint of the latest step.
+    std::optional<std::filesystem::path> latest() const;
+
+    /// Once it is safely written, deletes earlier steps' checkpoints so that it and `keep` - 1 before it
+    /// remain; 0 keeps all. On an InputError the earlier ones are all there.
+    void save_checkpoint(std::uint64_t step, const TensorFile& file, unsigned keep);
+
+    /// Adds one line, given without its line end. On an InputError the file is as it was.
+    void append_metrics(const std::string& json_line);
+
+    /// For a run that goes on from `step`: deletes the lines of later steps (by their "step"), and what a
+    /// crash has left that is no JSON.
+    void truncate_metrics(std::uint64_t step);
+
+    void write_config(const std::string& toml);
+
+private:
+    std::filesystem::path path_;
+    FileDescriptor lock_, metrics_;
+};
+
+/// The checkpoint of the latest step in a folder, found without its lock: evaluation may run beside the
+/// training. InputError when there is none.
+std::filesystem::path latest_checkpoint(const std::filesystem::path& folder);
+
+} // namespace towers

@@ -1,0 +1,211 @@
+#include "engine/run/safetensors.h"
+
+#include "engine/error.h"
+#include "engine/run/atomic_file.h"
+#include "engine/run/file.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <fmt/format.h>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <span>
+#include <stdexcept>
+#include <string_view>
+
+namespace towers {
+
+static_assert(std::endian::native == std::endian::little, "the format is little-endian, and so is this code");
+
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* metadata_key = "__metadata__";
+constexpr std::uint64_t longest_header = 100'000'000; // as in the format's own library
+
+// What is in a file may go into a message only as one short line.
+std::string excerpt(const json& value) {
+    std::string text = value.dump(-1, ' ', true, json::error_handler_t::replace);
+    if (text.size() > 100) text = text.substr(0, 100) + "...";
+    return text;
+}
+
+[[noreturn]] void refuse(const std::filesystem::path& path, const std::string& what) {
+    throw InputError(
+        fmt::format("{} is not a sound safetensors file: {}; use another copy of it", path.string(), what));
+}
+
+/// What the header says of one tensor. `begin` and `end` are bytes from the end of the header.
+struct Entry {
+    std::string name;
+    std::vector<std::size_t> shape;
+    std::uint64_t begin = 0, end = 0;
+};
+
+json parse_header(const std::filesystem::path& path, const std::string& text) {
+    std::vector<std::set<std::string>> open_objects;
+    const auto check = [&](int depth, json::parse_event_t event, json& parsed) {
+        // The library writes values out by recursion, so an endless "[[[[" would overflow the stack in a
+        // message.
+        if (depth > 16) refuse(path, "its header is nested too deeply");
+        if (event == json::parse_event_t::object_start) open_objects.emplace_back();
+        if (event == json::parse_event_t::object_end) open_objects.pop_back();
+        // The library keeps the last of several equal keys, but which tensor is meant then is anyone's guess.
+        if (event == json::parse_event_t::key &&
+            !open_objects.back().insert(parsed.get<std::string>()).second)
+            refuse(path, fmt::format("the name {} comes twice in its header", excerpt(parsed)));
+        return true;
+    };
+    json header;
+    try {
+        header = json::parse(text, check);
+    } catch (const json::parse_error& error) {
+        refuse(path, fmt::format("its header is not valid JSON at byte {}", 8 + error.byte));
+    } catch (const json::exception&) {
+        refuse(path, "its header is not valid JSON");
+    }
+    if (!header.is_object()) refuse(path, "its header is not a JSON object");
+    return header;
+}
+
+bool is_list_of_counts(const json& value) {
+    return value.is_array() &&
+           std::all_of(value.begin(), value.end(), [](const json& v) { return v.is_number_unsigned(); });
+}
+
+std::optional<std::uint64_t> product(const std::vector<std::size_t>& shape, std::uint64_t unit) {
+    std::uint64_t result = unit;
+    for (const std::size_t extent : shape) {
+        if (extent != 0 && result > std::numeric_limits<std::uint64_t>::max() / extent) return std::nullopt;
+        result *= extent;
+    }
+    return result;
+}
+
+Entry parse_entry(const std::filesystem::path& path, const std::string& name, const json& value) {
+    const std::string who = "tensor " + excerpt(name);
+    const auto field = [&](const char* key) -> const json& {
+        if (!value.is_object() || !value.contains(key)) refuse(path, fmt::format("{} has no {}", who, key));
+        return value[key];
+    };
+    const json& dtype = field("dtype");
+    if (dtype != "F32")
+        throw InputError(fmt::format("{} of {} has dtype {}, and only \"F32\" is read; convert it to float32",
+                                     who, path.string(), excerpt(dtype)));
+    const json& shape = field("shape");
+    if (!is_list_of_counts(shape))
+        refuse(path, fmt::format("{} has shape {}, which is not a list of sizes", who, excerpt(shape)));
+    const json& offsets = field("data_offsets");
+    if (!is_list_of_counts(offsets) || offsets.size() != 2 || offsets[0] > offsets[1])
+        refuse(path,
+               fmt::format("{} has data_offsets {}, which is not a begin and an end", who, excerpt(offsets)));
+
+    Entry entry{name, shape.get<std::vector<std::size_t>>(), offsets[0].get<std::uint64_t>(),
+                offsets[1].get<std::uint64_t>()};
+    const std::optional<std::uint64_t> bytes = product(entry.shape, sizeof(float));
+    if (!bytes) refuse(path, fmt::format("{} has shape {}, more than any memory", who, excerpt(shape)));
+    if (*bytes != entry.end - entry.begin)
+        refuse(path, fmt::format("{} of shape {} takes {} bytes, but its data_offsets hold {}", who,
+                                 excerpt(shape), *bytes, entry.end - entry.begin));
+    return entry;
+}
+
+// The format wants every byte of the data to belong to exactly one tensor.
+void check_cover(const std::filesystem::path& path, std::vector<Entry>& entries, std::uint64_t data_bytes) {
+    std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
+        return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
+    });
+    std::uint64_t covered = 0;
+    for (const Entry& entry : entries) {
+        if (entry.begin < covered)
+            refuse(path, fmt::format("tensor {} overlaps another", excerpt(entry.name)));
+        if (entry.begin > covered)
+            refuse(path, fmt::format("no tensor owns the {} bytes before tensor {}", entry.begin - covered,
+                                     excerpt(entry.name)));
+        covered = entry.end;
+        if (covered > data_bytes)
+            refuse(path,
+                   fmt::format("it is cut short: tensor {} ends at byte {} of the data, which has {} bytes",
+                               excerpt(entry.name), covered, data_bytes));
+    }
+    if (covered < data_bytes)
+        refuse(path, fmt::format("no tensor owns its last {} bytes", data_bytes - covered));
+}
+
+std::uint64_t header_length(const std::filesystem::path& path, const InputFile& file) {
+    std::uint64_t length = 0;
+    if (file.size() < sizeof(length)) refuse(path, fmt::format("it has only {} bytes", file.size()));
+    file.read(0, std::as_writable_bytes(std::span(&length, 1)));
+    if (length > file.size() - sizeof(length))
+        refuse(path,
+               fmt::format("its header should have {} bytes, but the file has {}", length, file.size()));
+    if (length > longest_header)
+        refuse(path,
+               fmt::format("its header has {} bytes, and {} is the format's limit", length, longest_header));
+    return length;
+}
+
+} // namespace
+
+TensorFile read_safetensors(const std::filesystem::path& path) {
+    const InputFile file(path);
+    std::string text(header_length(path, file), '\0');
+    file.read(8, std::as_writable_bytes(std::span(text)));
+    const json header = parse_header(path, text);
+    const std::uint64_t data_begin = 8 + text.size();
+
+    TensorFile result;
+    std::vector<Entry> entries;
+    for (const auto& [name, value] : header.items()) {
+        if (name != metadata_key) {
+            entries.push_back(parse_entry(path, name, value));
+            continue;
+        }
+        if (!value.is_object()) refuse(path, "its __metadata__ is not a JSON object");
+        for (const auto& [key, word] : value.items()) {
+            if (!word.is_string())
+                refuse(path, fmt::format("its __metadata__ has no string under {}", excerpt(key)));
+            result.metadata[key] = word.get<std::string>();
+        }
+    }
+    // Before any memory is taken: afterwards every tensor is known to lie within the file.
+    check_cover(path, entries, file.size() - data_begin);
+
+    for (Entry& entry : entries) {
+        Tensor& tensor = result.tensors[entry.name];
+        tensor.shape = std::move(entry.shape);
+        tensor.values.resize((entry.end - entry.begin) / sizeof(float));
+        file.read(data_begin + entry.begin, std::as_writable_bytes(std::span(tensor.values)));
+    }
+    return result;
+}
+
+void write_safetensors(const std::filesystem::path& path, const TensorFile& file) {
+    json header = json::object();
+    if (!file.metadata.empty()) header[metadata_key] = file.metadata;
+    std::uint64_t end = 0;
+    for (const auto& [name, tensor] : file.tensors) {
+        if (name == metadata_key || product(tensor.shape, 1) != tensor.values.size())
+            throw std::invalid_argument(
+                fmt::format("tensor {} cannot be stored: {} values for shape {}, or a reserved name",
+                            excerpt(name), tensor.values.size(), excerpt(tensor.shape)));
+        const std::uint64_t begin = end;
+        end += tensor.values.size() * sizeof(float);
+        header[name] = {{"dtype", "F32"}, {"shape", tensor.shape}, {"data_offsets", {begin, end}}};
+    }
+    std::string text = header.dump();
+    text.resize((text.size() + 7) / 8 * 8, ' '); // so that the data is aligned
+    const std::uint64_t length = text.size();
+
+    AtomicFile target(path);
+    target.write(std::as_bytes(std::span(&length, 1)));
+    target.write(text);
+    for (const auto& [name, tensor] : file.tensors) target.write(std::as_bytes(std::span(tensor.values)));
+    target.commit();
+}
+
+} // namespace towers

@@ -1,0 +1,32 @@
+// Named tensors in a file: https://github.com/huggingface/safetensors#format
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace towers {
+
+struct Tensor {
+    std::vector<std::size_t> shape; ///< outermost first; empty for a scalar
+    std::vector<float> values;      ///< row-major, as many as the product of `shape`
+};
+
+struct TensorFile {
+    std::map<std::string, Tensor> tensors; ///< by name, UTF-8
+    std::map<std::string, std::string> metadata;
+};
+
+/// Reads a file of float32 tensors. InputError when it cannot be read, holds another type of number, or is
+/// not what the format says, in whatever way: no header can make it read or allocate more than the file's
+/// size.
+TensorFile read_safetensors(const std::filesystem::path& path);
+
+/// Writes the file atomically: on an InputError (full disk, no permission) an earlier file of that name is as
+/// it was. std::invalid_argument when a tensor's shape and number of values disagree or its name is
+/// `__metadata__`.
+void write_safetensors(const std::filesystem::path& path, const TensorFile& file);
+
+} // namespace towers

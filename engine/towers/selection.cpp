@@ -1,0 +1,81 @@
+#include "engine/towers/selection.h"
+
+#include "engine/error.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sstream>
+
+namespace towers {
+namespace {
+
+struct Known {
+    std::vector<DeviceInfo> devices;
+    std::vector<std::string> ids;
+    std::vector<std::pair<std::string, std::string>> absent; ///< backend, reason
+};
+
+Known list_all(const OpenOptions& options) {
+    Known known;
+    for (const Backend* backend : all_backends()) {
+        const Backend::Listing listing = backend->list(options);
+        for (const DeviceInfo& device : listing.devices) {
+            known.devices.push_back(device);
+            known.ids.push_back(device.id);
+        }
+        if (listing.devices.empty()) known.absent.emplace_back(backend->name(), listing.absence);
+    }
+    return known;
+}
+
+/// Why there is nothing under this device's or backend's name.
+[[noreturn]] void throw_unknown(const Known& known, const std::string& what, const std::string& name) {
+    for (const auto& [backend, reason] : known.absent)
+        if (name == backend || name.starts_with(backend + ":"))
+            throw UsageError(fmt::format("{} '{}': {}", what, name, reason));
+    throw UsageError(
+        fmt::format("{} '{}': there is none of that name; this machine has {}", what, name, fmt::join(known.ids, ", ")));
+}
+
+std::vector<std::string> default_towers(const Known& known) {
+    const auto of_kind = [&](DeviceKind kind) {
+        std::vector<std::string> ids;
+        for (const DeviceInfo& device : known.devices)
+            if (device.kind == kind) ids.push_back(device.id);
+        return ids;
+    };
+    if (auto discrete = of_kind(DeviceKind::discrete_gpu); !discrete.empty()) return discrete;
+    if (const auto integrated = of_kind(DeviceKind::integrated_gpu); !integrated.empty()) return {integrated[0]};
+    return {"cpu"};
+}
+
+} // namespace
+
+std::vector<std::string> select_towers(const std::string& backend, const std::string& towers,
+                                       const OpenOptions& options) {
+    if (towers == "cpu" || (towers.empty() && backend == "cpu")) return {"cpu"}; // needs no driver's word
+    const Known known = list_all(options);
+    std::vector<std::string> chosen;
+    if (!towers.empty()) {
+        std::istringstream list(towers);
+        for (std::string id; std::getline(list, id, ',');) {
+            if (std::find(known.ids.begin(), known.ids.end(), id) == known.ids.end())
+                throw_unknown(known, "device", id);
+            chosen.push_back(id);
+        }
+        return chosen;
+    }
+    if (backend.empty()) return default_towers(known);
+    for (const std::string& id : known.ids)
+        if (id == backend || id.starts_with(backend + ":")) chosen.push_back(id);
+    if (!chosen.empty()) return chosen;
+    for (const auto& [absent, reason] : known.absent)
+        if (backend == absent) throw UsageError(fmt::format("--backend {}: {}", backend, reason));
+    std::vector<std::string_view> names;
+    for (const Backend* each : all_backends()) names.push_back(each->name());
+    throw UsageError(fmt::format("--backend '{}': there is none of that name; known are {}", backend,
+                                 fmt::join(names, ", ")));
+}
+
+} // namespace towers

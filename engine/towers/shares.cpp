@@ -1,0 +1,58 @@
+#include "engine/towers/shares.h"
+
+#include "engine/error.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <fmt/format.h>
+#include <numeric>
+
+namespace towers {
+
+std::vector<unsigned> share_out(unsigned global, unsigned towers, const std::vector<double>& weights) {
+    if (!weights.empty() && weights.size() != towers)
+        throw UsageError(fmt::format("--shares names {} share{} for {} tower{}; give one for each", weights.size(),
+                                     weights.size() == 1 ? "" : "s", towers, towers == 1 ? "" : "s"));
+    if (global < towers)
+        throw UsageError(fmt::format("{} towers cannot share a global batch of {}; use a larger --batch", towers,
+                                     global));
+    const double total = weights.empty() ? towers : std::accumulate(weights.begin(), weights.end(), 0.0);
+    // One example each is set aside first, so that no share is empty.
+    std::vector<unsigned> shares(towers, 1);
+    std::vector<double> wants(towers);
+    for (unsigned i = 0; i < towers; ++i) {
+        const double ideal = global * (weights.empty() ? 1.0 : weights[i]) / total;
+        shares[i] = std::max(1u, unsigned(std::floor(ideal)));
+        wants[i] = ideal - shares[i];
+    }
+    unsigned given = std::accumulate(shares.begin(), shares.end(), 0u);
+    while (given != global) { // at most one round a tower
+        const bool more = given < global;
+        unsigned best = towers;
+        for (unsigned i = 0; i < towers; ++i) {
+            if (!more && shares[i] == 1) continue;
+            if (best == towers || (more ? wants[i] > wants[best] : wants[i] < wants[best])) best = i;
+        }
+        more ? ++shares[best] : --shares[best];
+        wants[best] += more ? -1 : 1;
+        more ? ++given : --given;
+    }
+    return shares;
+}
+
+std::vector<double> parse_shares(const std::string& text) {
+    std::vector<double> weights;
+    for (std::size_t begin = 0; begin <= text.size();) {
+        const std::size_t end = std::min(text.find(':', begin), text.size());
+        double weight = 0;
+        const auto [rest, error] = std::from_chars(text.data() + begin, text.data() + end, weight);
+        if (error != std::errc{} || rest != text.data() + end || !(weight > 0) || !std::isfinite(weight))
+            throw UsageError(fmt::format("--shares '{}': give positive numbers, one a tower, such as 3:1", text));
+        weights.push_back(weight);
+        begin = end + 1;
+    }
+    return weights;
+}
+
+} // namespace towers

@@ -1,0 +1,73 @@
+#include "engine/towers/tower.h"
+
+#include "engine/towers/upload.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace towers {
+
+std::array<Buffer, arena_count> allocate_arenas(Device& device, const Plan& plan, const Dataset& data) {
+    std::array<Buffer, arena_count> arenas;
+    for (std::size_t i = 0; i < arena_count; ++i)
+        if (const std::size_t bytes = plan.bytes(Arena(i)))
+            arenas[i] = device.allocate(bytes, is_staging(Arena(i)) ? Memory::staging : Memory::device);
+    upload(device, arenas[std::size_t(Arena::records)], std::as_bytes(std::span(data.images)));
+    upload(device, arenas[std::size_t(Arena::labels)], std::as_bytes(std::span(data.labels)));
+    return arenas;
+}
+
+std::array<const Buffer*, arena_count> pointers_to(const std::array<Buffer, arena_count>& arenas) {
+    std::array<const Buffer*, arena_count> pointers{};
+    std::transform(arenas.begin(), arenas.end(), pointers.begin(), [](const Buffer& each) { return &each; });
+    return pointers;
+}
+
+Tower::Tower(std::unique_ptr<Device> device, const Dataset& data, TrainingPlan plan, unsigned share)
+    : device_(std::move(device)), share_(share), plan_(std::move(plan)),
+      arenas_(allocate_arenas(*device_, plan_.plan, data)) {
+    const auto pointers = pointers_to(arenas_);
+    std::size_t first = 0;
+    for (const std::size_t cut : plan_.cuts) {
+        recordings_.push_back(device_->record(plan_.plan.bind(pointers, first, cut)));
+        first = cut;
+    }
+}
+
+void Tower::prepare(const StepNumbers& numbers, std::span<const Example> examples) {
+    const std::span<float> block = buffer(Arena::step).host<float>();
+    block[STEP_LEARNING_RATE] = numbers.learning_rate;
+    block[STEP_AVERAGE_DECAY] = numbers.average_decay;
+    static_assert(sizeof(Example) == sizeof(uvec2)); // as the kernel reads them
+    const auto target = buffer(Arena::step).host<Example>().subspan(step_examples_offset / sizeof(Example));
+    std::copy(examples.begin(), examples.end(), target.begin());
+}
+
+void Tower::start() {
+    tickets_.clear();
+    for (const Recording& recording : recordings_) tickets_.push_back(device_->submit(recording));
+}
+
+void Tower::wait(std::size_t index) { device_->wait(tickets_[index]); }
+
+StepResults Tower::results() const {
+    const std::span<const float> values = buffer(Arena::staged_results).host<float>();
+    return {values[RESULT_TOTAL_LOSS], values[RESULT_CROSS_ENTROPY],
+            std::isfinite(values[RESULT_TOTAL_LOSS]) && values[RESULT_NONFINITE] == 0};
+}
+
+void Tower::load(std::span<const float> parameters, std::span<const float> averages) {
+    upload(*device_, buffer(Arena::parameters), std::as_bytes(parameters));
+    upload(*device_, buffer(Arena::averages), std::as_bytes(averages));
+}
+
+void Tower::save(std::span<float> parameters, std::span<float> averages) {
+    download(*device_, buffer(Arena::parameters), std::as_writable_bytes(parameters));
+    download(*device_, buffer(Arena::averages), std::as_writable_bytes(averages));
+}
+
+void Tower::save_gradients(std::span<float> gradients) {
+    download(*device_, buffer(Arena::gradients), std::as_writable_bytes(gradients));
+}
+
+} // namespace towers

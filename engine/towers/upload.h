@@ -1,0 +1,16 @@
+// Moving data between the host and a device's memory, once.
+#pragma once
+
+#include "backends/device.h"
+
+#include <span>
+
+namespace towers {
+
+/// Copies to the buffer's beginning, through a staging buffer of bounded size.
+void upload(Device& device, const Buffer& target, std::span<const std::byte> data);
+
+/// Copies from the buffer's beginning.
+void download(Device& device, const Buffer& source, std::span<std::byte> data);
+
+} // namespace towers

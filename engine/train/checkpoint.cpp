@@ -1,0 +1,104 @@
+#include "engine/train/checkpoint.h"
+
+#include "engine/error.h"
+
+#include <algorithm>
+#include <charconv>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace towers {
+namespace {
+
+const std::string average_suffix = "/ExponentialMovingAverage";
+
+std::uint64_t number(const TensorFile& file, const std::string& key, const std::filesystem::path& path) {
+    const auto found = file.metadata.find(key);
+    std::uint64_t value = 0;
+    if (found != file.metadata.end()) {
+        const char* const end = found->second.data() + found->second.size();
+        const auto [rest, error] = std::from_chars(found->second.data(), end, value);
+        if (error == std::errc{} && rest == end) return value;
+    }
+    throw InputError(
+        fmt::format("{}: its metadata has no number '{}'; it is not a checkpoint of towers", path.string(), key));
+}
+
+void copy_in(const TensorFile& file, const std::string& name, const ParameterSlot& slot, std::vector<float>& arena,
+             const std::filesystem::path& path) {
+    const auto found = file.tensors.find(name);
+    if (found == file.tensors.end())
+        throw InputError(
+            fmt::format("{}: has no tensor '{}'; it does not belong to this recipe's model", path.string(), name));
+    if (found->second.shape != slot.variable.shape)
+        throw InputError(fmt::format("{}: tensor '{}' has shape [{}], this recipe's model wants [{}]", path.string(),
+                                     name, fmt::join(found->second.shape, ", "),
+                                     fmt::join(slot.variable.shape, ", ")));
+    std::copy(found->second.values.begin(), found->second.values.end(),
+              arena.begin() + std::ptrdiff_t(slot.range.offset / sizeof(float)));
+}
+
+Tensor copy_out(const ParameterSlot& slot, const std::vector<float>& arena) {
+    const auto begin = arena.begin() + std::ptrdiff_t(slot.range.offset / sizeof(float));
+    return {slot.variable.shape, {begin, begin + std::ptrdiff_t(slot.variable.elements())}};
+}
+
+TrainingState empty_state(const ParameterLayout& layout) {
+    TrainingState state;
+    state.parameters.resize(layout.bytes / sizeof(float));
+    state.averages.resize(layout.bytes / sizeof(float));
+    return state;
+}
+
+} // namespace
+
+TensorFile to_checkpoint(const TrainingState& state, const ParameterLayout& layout, const CheckpointOrigin& origin,
+                         std::uint64_t records) {
+    TensorFile file;
+    for (const ParameterSlot& slot : layout.slots) {
+        file.tensors[slot.variable.name] = copy_out(slot, state.parameters);
+        file.tensors[slot.variable.name + average_suffix] = copy_out(slot, state.averages);
+    }
+    file.metadata = {{"recipe", origin.recipe},
+                     {"step", std::to_string(state.step)},
+                     {"epoch", std::to_string(state.examples / records)},
+                     {"examples", std::to_string(state.examples)},
+                     {"seed", std::to_string(origin.seed)}};
+    return file;
+}
+
+TrainingState from_checkpoint(const TensorFile& file, const ParameterLayout& layout, const std::string& recipe,
+                              const std::filesystem::path& path) {
+    const auto found = file.metadata.find("recipe");
+    if (found == file.metadata.end())
+        throw InputError(fmt::format("{}: its metadata names no recipe; it is not a checkpoint of towers",
+                                     path.string()));
+    if (found->second != recipe)
+        throw InputError(fmt::format("{}: belongs to recipe '{}', not '{}'; give --recipe {}", path.string(),
+                                     found->second, recipe, found->second));
+    TrainingState state = empty_state(layout);
+    state.step = number(file, "step", path);
+    state.examples = number(file, "examples", path);
+    for (const ParameterSlot& slot : layout.slots) {
+        copy_in(file, slot.variable.name, slot, state.parameters, path);
+        copy_in(file, slot.variable.name + average_suffix, slot, state.averages, path);
+    }
+    if (file.tensors.size() != 2 * layout.slots.size())
+        throw InputError(fmt::format("{}: holds {} tensors, this recipe's model has {}; it belongs to another model",
+                                     path.string(), file.tensors.size(), 2 * layout.slots.size()));
+    return state;
+}
+
+std::uint64_t checkpoint_seed(const TensorFile& file, const std::filesystem::path& path) {
+    return number(file, "seed", path);
+}
+
+TrainingState from_initial(const TensorFile& file, const ParameterLayout& layout,
+                           const std::filesystem::path& path) {
+    TrainingState state = empty_state(layout);
+    for (const ParameterSlot& slot : layout.slots) copy_in(file, slot.variable.name, slot, state.parameters, path);
+    state.averages = state.parameters;
+    return state;
+}
+
+} // namespace towers

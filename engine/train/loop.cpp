@@ -1,0 +1,65 @@
+#include "engine/train/loop.h"
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+
+namespace towers {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// Numbers that the same run repeats bit for bit; times are for the log.
+std::string metrics_line(const StepReport& report, std::uint64_t records) {
+    return nlohmann::json{{"step", report.step},
+                          {"epoch", report.examples / records},
+                          {"examples", report.examples},
+                          {"loss", report.loss},
+                          {"cross_entropy", report.cross_entropy},
+                          {"learning_rate", report.learning_rate},
+                          {"tower_losses", report.tower_losses}}
+        .dump();
+}
+
+} // namespace
+
+Ending train(Trainer& trainer, RunDirectory& run, const LoopOptions& options, const std::atomic<bool>& stop,
+             const std::function<void(const Progress&)>& observe) {
+    TrainingState state = trainer.save();
+    const auto save = [&] {
+        state = trainer.save();
+        run.save_checkpoint(state.step, to_checkpoint(state, trainer.layout(), options.origin, options.records),
+                            options.keep);
+    };
+    std::uint64_t step = state.step, saved = state.step;
+    std::uint64_t logged_steps = 0;
+    Clock::time_point logged = Clock::now();
+    while (step < options.steps && !stop) {
+        Progress progress{};
+        try {
+            progress.report = trainer.step();
+        } catch (const Diverged&) {
+            if (saved != step) save();
+            throw;
+        }
+        ++step;
+        ++logged_steps;
+        progress.log = options.log_every != 0 && progress.report.step % options.log_every == 0;
+        const double seconds = std::chrono::duration<double>(Clock::now() - logged).count();
+        progress.seconds_per_step = seconds / double(logged_steps);
+        progress.examples_per_second = options.global_batch / progress.seconds_per_step;
+        if (progress.log) run.append_metrics(metrics_line(progress.report, options.records));
+        observe(progress);
+        if (options.save_every != 0 && step % options.save_every == 0) {
+            save();
+            saved = step;
+        }
+        if (progress.log) { // the log counts no time spent on saving
+            logged = Clock::now();
+            logged_steps = 0;
+        }
+    }
+    if (saved != step || step == 0) save();
+    return step < options.steps ? Ending::stopped : Ending::finished;
+}
+
+} // namespace towers

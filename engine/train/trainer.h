@@ -1,0 +1,94 @@
+// Takes training steps on one tower or several.
+#pragma once
+
+#include "backends/backend.h"
+#include "engine/data/sampler.h"
+#include "engine/towers/averaging.h"
+#include "engine/towers/tower.h"
+#include "engine/towers/worker.h"
+#include "engine/train/recipe.h"
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace towers {
+
+struct TrainerOptions {
+    std::vector<std::string> towers; ///< device ids, one a tower; a device may come more than once
+    unsigned global_batch;           ///< examples a step, all towers together
+    std::vector<double> shares;      ///< in this proportion; even when empty
+    double learning_rate;
+    std::uint64_t seed;
+    bool distort, shuffle;
+    Quirks quirks;
+    OpenOptions open;
+};
+
+/// All that changes while training: what a checkpoint keeps.
+struct TrainingState {
+    std::uint64_t step = 0;     ///< updates done
+    std::uint64_t examples = 0; ///< examples seen
+    std::vector<float> parameters, averages; ///< whole arenas, laid out as ParameterLayout says
+};
+
+/// What one step came to. Losses are those of the parameters before its update.
+struct StepReport {
+    std::uint64_t step; ///< counted from 0
+    std::uint64_t examples; ///< seen before it
+    double learning_rate;
+    float loss;          ///< mean over the global batch, weight decay included
+    float cross_entropy; ///< likewise, without it
+    std::vector<float> tower_losses;
+};
+
+/// A loss or gradient is infinite or NaN. The parameters are those of before the step.
+class Diverged : public std::runtime_error {
+    using std::runtime_error::runtime_error;
+};
+
+class Trainer {
+public:
+    /// Opens the devices. Throws DeviceError and InputError.
+    Trainer(const Recipe& recipe, const TrainerOptions& options, const Dataset& data);
+
+    const ParameterLayout& layout() const { return layout_; }
+    std::size_t tower_count() const { return towers_.size(); }
+    const Tower& tower(std::size_t index) const { return *towers_[index]; }
+
+    /// The recipe's initial values, by the seed.
+    TrainingState initial_state() const;
+    void load(const TrainingState& state);
+    TrainingState save();
+
+    /// Throws Diverged, DeviceError.
+    StepReport step();
+
+    /// The last step's gradients, averaged over the global batch, laid out as layout() says.
+    std::vector<float> gradients();
+
+private:
+    void step_alone(const StepNumbers& numbers);
+    void step_shared(const StepNumbers& numbers);
+    void run_tower(std::size_t index);
+    void check_towers();
+    [[noreturn]] void throw_diverged(std::size_t tower, float loss, const std::string& what) const;
+
+    Recipe recipe_;
+    TrainerOptions options_;
+    std::uint64_t records_;
+    ParameterLayout layout_;
+    Sampler sampler_;
+    std::vector<std::unique_ptr<Tower>> towers_;
+    std::optional<AveragingStage> stage_; ///< of several towers
+    std::uint64_t step_ = 0, examples_ = 0;
+
+    /// How many of its buckets each tower has delivered in this step.
+    std::vector<std::atomic<std::size_t>> delivered_;
+    std::vector<std::unique_ptr<Worker>> workers_; // last: they use the others
+};
+
+} // namespace towers

@@ -1,0 +1,154 @@
+#include "tests/conformance/harness.h"
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+namespace towers::test {
+namespace {
+
+constexpr std::uint32_t poison = 0x7fc0dead; // a quiet NaN; as a count or an index it is absurd
+constexpr std::size_t guard_words = 64;
+
+} // namespace
+
+Trial::Trial(Device& device, std::size_t capacity_bytes)
+    : device_(device), memory_(device.allocate(capacity_bytes, Memory::device)),
+      staging_(device.allocate(capacity_bytes, Memory::staging)), before_(guard_words, poison) {}
+
+Tensor Trial::place(Role role, const void* values, std::size_t words) {
+    // An odd multiple of 16 bytes
+    while (before_.size() % 8 != 4) before_.push_back(poison);
+    const Tensor tensor{memory_.address() + before_.size() * 4, before_.size(), words};
+    before_.resize(before_.size() + words, poison);
+    if (values != nullptr) std::memcpy(before_.data() + tensor.offset, values, words * 4);
+    before_.resize(before_.size() + guard_words, poison);
+    REQUIRE(before_.size() * 4 <= memory_.bytes());
+    tensors_.push_back({role, tensor});
+    return tensor;
+}
+
+Tensor Trial::input(std::span<const float> values) {
+    return place(Role::input, values.data(), values.size());
+}
+Tensor Trial::input(std::span<const std::uint32_t> values) {
+    return place(Role::input, values.data(), values.size());
+}
+Tensor Trial::output(std::size_t words) { return place(Role::output, nullptr, words); }
+Tensor Trial::in_out(std::span<const float> values) {
+    return place(Role::in_out, values.data(), values.size());
+}
+
+std::vector<std::uint32_t> Trial::execute(Launch launch, unsigned groups) {
+    launch.groups = {groups, 1, 1};
+    const std::size_t bytes = before_.size() * 4;
+    const auto host = staging_.host<std::uint32_t>().first(before_.size());
+    std::copy(before_.begin(), before_.end(), host.begin());
+    const BufferSlice there{&memory_, 0, bytes}, here{&staging_, 0, bytes};
+    const Command commands[] = {Copy{here, there}, Barrier{}, launch, Barrier{}, Copy{there, here}};
+    device_.run(commands);
+    return {host.begin(), host.end()};
+}
+
+void Trial::run(const Launch& launch) {
+    INFO("kernel ", std::string(kernel_info(launch.kernel).name));
+    after_ = execute(launch, launch.groups.x);
+    check_untouched(after_);
+    check_written(after_);
+    for (const unsigned groups : {1u, 2u}) {
+        if (groups == launch.groups.x) continue;
+        INFO("with ", groups, " workgroups instead of ", launch.groups.x);
+        const bool same_bits = execute(launch, groups) == after_;
+        CHECK(same_bits);
+    }
+}
+
+void Trial::check_untouched(const std::vector<std::uint32_t>& after) const {
+    std::size_t word = 0;
+    const auto check_until = [&](std::size_t end, const std::string& where, std::size_t index) {
+        for (; word < end; ++word) {
+            if (after[word] == before_[word]) continue;
+            INFO("wrote ", where, " tensor ", index, " of ", tensors_.size(), ", at word ",
+                 std::ptrdiff_t(word) - std::ptrdiff_t(tensors_[index].tensor.offset), " of it");
+            FAIL_CHECK("a kernel may write nothing but its outputs");
+            word = end;
+        }
+    };
+    for (std::size_t i = 0; i < tensors_.size(); ++i) {
+        const auto& [role, tensor] = tensors_[i];
+        check_until(tensor.offset, "before", i);
+        if (role == Role::input)
+            check_until(tensor.offset + tensor.words, "to input", i);
+        else
+            word = tensor.offset + tensor.words;
+        check_until(word + guard_words, "after", i);
+    }
+}
+
+void Trial::check_written(const std::vector<std::uint32_t>& after) const {
+    for (std::size_t i = 0; i < tensors_.size(); ++i) {
+        const auto& [role, tensor] = tensors_[i];
+        if (role != Role::output) continue;
+        for (std::size_t word = 0; word < tensor.words; ++word) {
+            if (after[tensor.offset + word] != poison) continue;
+            INFO("tensor ", i, " of ", tensors_.size(), ", word ", word, " of ", tensor.words);
+            FAIL_CHECK("an output element was not written, or was made of what lies beyond an input");
+            break;
+        }
+    }
+}
+
+std::vector<std::uint32_t> Trial::words(const Tensor& tensor) const {
+    const auto first = after_.begin() + std::ptrdiff_t(tensor.offset);
+    return {first, first + std::ptrdiff_t(tensor.words)};
+}
+
+std::vector<float> Trial::floats(const Tensor& tensor) const {
+    std::vector<float> values(tensor.words);
+    std::memcpy(values.data(), after_.data() + tensor.offset, tensor.words * 4);
+    return values;
+}
+
+double normalized_error(std::span<const float> measured, std::span<const double> expected) {
+    constexpr double infinity = std::numeric_limits<double>::infinity();
+    if (measured.size() != expected.size()) return infinity;
+    double difference = 0, norm = 0;
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+        const double m = measured[i], e = expected[i];
+        if (std::isfinite(e) && std::isfinite(m)) {
+            difference += (m - e) * (m - e);
+            norm += e * e;
+        } else if (!(m == e || (std::isnan(m) && std::isnan(e)))) {
+            return infinity;
+        }
+    }
+    return difference == 0 ? 0 : std::sqrt(difference / norm);
+}
+
+void check_near(const std::string& what, std::span<const float> measured, std::span<const double> expected,
+                double tolerance) {
+    INFO(what);
+    CHECK(normalized_error(measured, expected) <= tolerance);
+}
+
+std::vector<float> random_floats(std::size_t count, unsigned seed, float low, float high) {
+    std::mt19937 random(seed);
+    std::vector<float> values(count);
+    for (float& value : values) value = low + (high - low) * float(random() >> 8) / 16777216.0f;
+    return values;
+}
+
+std::vector<double> widen(std::span<const float> values) { return {values.begin(), values.end()}; }
+
+std::vector<float> narrow(std::span<const double> values) {
+    std::vector<float> narrowed;
+    for (const double value : values) narrowed.push_back(float(value));
+    return narrowed;
+}
+
+std::vector<Kernel>& covered_kernels() {
+    static std::vector<Kernel> covered;
+    return covered;
+}
+
+} // namespace towers::test

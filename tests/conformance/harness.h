@@ -1,0 +1,112 @@
+// Runs one kernel on one device between guard words and compares what it leaves with a reference.
+#pragma once
+
+#include "backends/device.h"
+#include "tests/support/devices.h"
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <random>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace towers::test {
+
+/// Of the normalized error ||measured - expected|| / ||expected||. The longest sums here, 1600 products, stay
+/// below a third of it in float32, and one wrong element in a hundred thousand is a thousand times above.
+constexpr double default_tolerance = 2e-6;
+
+/// A tensor on the device under test; goes into a parameter block as any kind of pointer.
+struct Tensor {
+    std::uint64_t address = 0;
+    std::size_t offset = 0, words = 0; ///< in the trial's memory
+
+    template<class T>
+    operator In<T>() const {
+        return {reinterpret_cast<const T*>(address)};
+    }
+    template<class T>
+    operator Out<T>() const {
+        return {reinterpret_cast<T*>(address)};
+    }
+    template<class T>
+    operator InOut<T>() const {
+        return {reinterpret_cast<T*>(address)};
+    }
+};
+
+/// Tensors for one kernel on one device. Guard words lie around each and outputs are poisoned, both with a
+/// NaN that nothing computes: reading past the end of a tensor spoils the result, writing there or to an
+/// input shows, and so does an element left unwritten. Addresses are 16-byte aligned and no better, which is
+/// all that a kernel may count on.
+class Trial {
+public:
+    explicit Trial(Device& device, std::size_t capacity_bytes = std::size_t(4) << 20);
+
+    Tensor input(std::span<const float> values);
+    Tensor input(std::span<const std::uint32_t> values);
+    Tensor output(std::size_t words);
+    Tensor in_out(std::span<const float> values);
+
+    /// Runs the launch as it is, then with one workgroup and with two, each time from the initial values. All
+    /// must leave the same bits, and touch outputs only.
+    void run(const Launch& launch);
+
+    std::vector<float> floats(const Tensor& tensor) const;
+    std::vector<std::uint32_t> words(const Tensor& tensor) const;
+
+private:
+    enum class Role { input, output, in_out };
+    struct Placed {
+        Role role;
+        Tensor tensor;
+    };
+
+    Tensor place(Role role, const void* values, std::size_t words);
+    std::vector<std::uint32_t> execute(Launch launch, unsigned groups);
+    void check_untouched(const std::vector<std::uint32_t>& after) const;
+    void check_written(const std::vector<std::uint32_t>& after) const;
+
+    Device& device_;
+    Buffer memory_, staging_;
+    std::vector<Placed> tensors_;
+    std::vector<std::uint32_t> before_, after_;
+};
+
+/// ||measured - expected|| / ||expected||, over what is finite in `expected`; infinite where the two differ
+/// in length, in which elements are NaN or infinite, or (where all of `expected` is zero) at all.
+double normalized_error(std::span<const float> measured, std::span<const double> expected);
+
+/// `what` names the tensor in the message. An override of the tolerance says why in a comment.
+void check_near(const std::string& what, std::span<const float> measured, std::span<const double> expected,
+                double tolerance = default_tolerance);
+
+/// Uniform in [low, high).
+std::vector<float> random_floats(std::size_t count, unsigned seed, float low = -1.0f, float high = 1.0f);
+
+/// Between the float32 of the devices and the double of the references.
+std::vector<double> widen(std::span<const float> values);
+std::vector<float> narrow(std::span<const double> values);
+
+template<class Function>
+void on_every_device(Function function) {
+    for (const std::string& id : device_ids()) {
+        INFO("on ", id);
+        function(device(id));
+    }
+}
+
+/// Kernels that have a test of their own; kernels.cpp compares them with the list of all.
+std::vector<Kernel>& covered_kernels();
+struct Covered {
+    explicit Covered(Kernel kernel) { covered_kernels().push_back(kernel); }
+};
+
+} // namespace towers::test
+
+/// The main test of a kernel: its name, and what a user would lose if it failed.
+#define KERNEL_TEST(kernel, loss)                                                                            \
+    static const ::towers::test::Covered covered_##kernel{::towers::Kernel::kernel};                         \
+    TEST_CASE(#kernel ": " loss)

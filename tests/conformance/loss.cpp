@@ -1,0 +1,216 @@
+#include "tests/conformance/harness.h"
+#include "tests/conformance/reference.h"
+
+#include <cfloat>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+namespace towers {
+namespace {
+
+using namespace test;
+using reference::Values;
+using reference::Words;
+
+constexpr float nan = std::numeric_limits<float>::quiet_NaN();
+constexpr float infinity = std::numeric_limits<float>::infinity();
+
+struct Scores {
+    std::uint32_t rows, classes;
+    float scale;
+    std::vector<float> logits;
+    Words labels;
+
+    Scores(std::uint32_t row_count, std::uint32_t class_count, float range)
+        : rows(row_count), classes(class_count), scale(1.0f / float(row_count)),
+          logits(random_floats(std::size_t(rows) * classes, 1, -range, range)) {
+        for (std::uint32_t row = 0; row < rows; ++row) labels.push_back(row * 7 % classes);
+    }
+};
+
+void check_softmax(const Scores& s) {
+    INFO(s.rows, " rows, ", s.classes, " classes");
+    const reference::CrossEntropy expected = reference::softmax_cross_entropy(widen(s.logits), s.labels);
+    Values gradient = expected.gradient;
+    for (double& value : gradient) value *= s.scale;
+    on_every_device([&](Device& device) {
+        Trial trial(device);
+        const Tensor logits = trial.input(s.logits), labels = trial.input(s.labels);
+        const Tensor dlogits = trial.output(s.logits.size()), losses = trial.output(s.rows),
+                     correct = trial.output(s.rows);
+        trial.run(launch(kernels::softmax_cross_entropy,
+                         {logits, labels, dlogits, losses, correct, s.rows, s.classes, s.scale}, s.rows));
+        check_near("losses", trial.floats(losses), expected.losses);
+        check_near("dlogits", trial.floats(dlogits), gradient);
+        const bool same_correct = trial.words(correct) == expected.correct;
+        CHECK(same_correct);
+    });
+}
+
+constexpr unsigned chunks(std::size_t floats) {
+    return unsigned((floats + REDUCTION_CHUNK - 1) / REDUCTION_CHUNK);
+}
+
+/// In vec4s: shorter than a chunk, than a block of interleaved chunks, a block exactly, and with every kind
+/// of rest.
+const std::uint32_t lengths[] = {1, 3, 13, 16, 17, 127, 512, 513, 1031, 2048};
+
+unsigned count_nonfinite(Device& device, const std::vector<float>& values) {
+    Trial trial(device);
+    const Tensor x = trial.input(values), counts = trial.output(chunks(values.size()));
+    trial.run(launch(kernels::count_nonfinite, {x, counts, std::uint32_t(values.size() / 4)}, counts.words));
+    const Words found = trial.words(counts);
+    return std::accumulate(found.begin(), found.end(), 0u);
+}
+
+std::vector<float> step_results(Device& device, const std::vector<float>& losses,
+                                const std::vector<float>& decays, const Words& nonfinite) {
+    Trial trial(device);
+    const Tensor in_losses = trial.input(losses), in_decays = trial.input(decays),
+                 in_nonfinite = trial.input(nonfinite), results = trial.output(3);
+    trial.run(launch(kernels::step_results,
+                     {in_losses, in_decays, in_nonfinite, results, unsigned(losses.size()),
+                      unsigned(decays.size()), unsigned(nonfinite.size())},
+                     1));
+    return trial.floats(results);
+}
+
+} // namespace
+
+KERNEL_TEST(softmax_cross_entropy, "the loss, its gradient and the precision are those of the logits") {
+    for (const std::uint32_t rows : {1u, 3u, 127u, 300u})
+        for (const std::uint32_t classes : {1u, 2u, 10u, 13u, 127u}) {
+            Scores s(rows, classes, 4);
+            // With one class the loss is nothing but zero; with few, let the label be right now and then.
+            check_softmax(s);
+        }
+}
+
+TEST_CASE("logits of any size make a finite loss") {
+    for (const float range : {1e-3f, 80.0f, 1e4f}) {
+        INFO("range ", range);
+        check_softmax(Scores(13, 10, range));
+    }
+    Scores equal(13, 10, 1);
+    std::fill(equal.logits.begin(), equal.logits.end(), -1e30f);
+    check_softmax(equal);
+}
+
+TEST_CASE("a label that ties with the best class counts as right, as the tutorial's in_top_k has it") {
+    Scores s(3, 10, 1);
+    s.logits[s.labels[0]] = s.logits[9] = 2;
+    s.logits[10 + s.labels[1]] = 2;
+    s.logits[10 + (s.labels[1] + 1) % 10] = std::nextafter(2.0f, 3.0f);
+    check_softmax(s);
+}
+
+TEST_CASE("a NaN among the logits makes its row's loss and gradient NaN, and no other's") {
+    for (const std::size_t at : {10u, 13u, 19u}) { // the row's first, a middle one, its last
+        Scores s(3, 10, 1);
+        s.logits[at] = nan;
+        const reference::CrossEntropy expected = reference::softmax_cross_entropy(widen(s.logits), s.labels);
+        REQUIRE(std::isnan(expected.losses[1]));
+        check_softmax(s);
+    }
+}
+
+TEST_CASE("the cross entropy gradient that the kernels are held to is that of the loss") {
+    const Scores s(3, 13, 3);
+    const auto loss = [&](const Values& v) {
+        const Values losses = reference::softmax_cross_entropy(v, s.labels).losses;
+        return std::accumulate(losses.begin(), losses.end(), 0.0);
+    };
+    CHECK(reference::relative_error(reference::softmax_cross_entropy(widen(s.logits), s.labels).gradient,
+                                    reference::finite_differences(widen(s.logits), loss)) < 1e-8);
+}
+
+KERNEL_TEST(weight_decay, "all weights decay, and the loss says by how much") {
+    for (const std::uint32_t quads : lengths) {
+        INFO(quads, " vec4s");
+        const float decay = 0.04f;
+        const std::vector<float> weights = random_floats(quads * 4, 1),
+                                 gradients = random_floats(quads * 4, 2);
+        Values expected = widen(gradients);
+        for (std::size_t i = 0; i < weights.size(); ++i) expected[i] += double(decay) * weights[i];
+        on_every_device([&](Device& device) {
+            Trial trial(device);
+            const Tensor w = trial.input(weights), dw = trial.in_out(gradients),
+                         partials = trial.output(chunks(weights.size()));
+            trial.run(launch(kernels::weight_decay, {w, dw, partials, decay, quads}, partials.words));
+            check_near("dw", trial.floats(dw), expected);
+            const std::vector<float> parts = trial.floats(partials);
+            const double loss = std::accumulate(parts.begin(), parts.end(), 0.0);
+            const double expected_loss = reference::weight_decay(widen(weights), decay);
+            CHECK(std::abs(loss - expected_loss) <= default_tolerance * expected_loss);
+        });
+    }
+}
+
+TEST_CASE("the weight decay that the kernels are held to is the gradient of its loss") {
+    const Values w = widen(random_floats(13, 1));
+    Values gradient = w;
+    for (double& value : gradient) value *= 0.04;
+    const auto loss = [](const Values& v) { return reference::weight_decay(v, 0.04); };
+    CHECK(reference::relative_error(gradient, reference::finite_differences(w, loss)) < 1e-8);
+}
+
+KERNEL_TEST(count_nonfinite,
+            "no NaN or infinity in a gradient goes unseen, and nothing else is taken for one") {
+    for (const std::uint32_t quads : lengths) {
+        INFO(quads, " vec4s");
+        std::vector<float> values = random_floats(quads * 4, quads);
+        values[0] = FLT_MAX;
+        values[1] = -FLT_MAX;
+        values[2] = FLT_TRUE_MIN;
+        on_every_device([&](Device& device) {
+            CHECK(count_nonfinite(device, values) == 0);
+            for (const float bad : {nan, -nan, infinity, -infinity}) {
+                INFO("of ", bad);
+                CHECK(count_nonfinite(device, std::vector<float>(values.size(), bad)) == values.size());
+                std::vector<float> one = values;
+                one.back() = bad;
+                CHECK(count_nonfinite(device, one) == 1);
+            }
+        });
+    }
+}
+
+KERNEL_TEST(step_results, "the reported loss is the mean over the examples with all decays") {
+    on_every_device([&](Device& device) {
+        for (const unsigned loss_count : {1u, 3u, 127u, 1000u})
+            for (const unsigned decay_count : {0u, 1u, 13u, 1031u}) {
+                const std::vector<float> losses = random_floats(loss_count, 1, 0, 5),
+                                         decays = random_floats(decay_count, 2, 0, 0.01f);
+                const Words nonfinite(decay_count, 3);
+                const double cross_entropy =
+                    std::accumulate(losses.begin(), losses.end(), 0.0) / double(loss_count);
+                const double total = std::accumulate(decays.begin(), decays.end(), cross_entropy);
+                Values expected(3);
+                expected[RESULT_TOTAL_LOSS] = total;
+                expected[RESULT_CROSS_ENTROPY] = cross_entropy;
+                expected[RESULT_NONFINITE] = decay_count * 3;
+                const std::vector<float> results = step_results(device, losses, decays, nonfinite);
+                INFO(loss_count, " losses, ", decay_count, " decays");
+                for (const int slot : {RESULT_TOTAL_LOSS, RESULT_CROSS_ENTROPY, RESULT_NONFINITE})
+                    CHECK(std::abs(results[slot] - expected[slot]) <= default_tolerance * expected[slot]);
+            }
+    });
+}
+
+TEST_CASE("one example's NaN loss, one weight's, or one bad gradient element reaches the step's results") {
+    on_every_device([&](Device& device) {
+        std::vector<float> losses(127, 1.0f), decays(13, 0.5f);
+        Words nonfinite(127, 0);
+        nonfinite[126] = 1;
+        CHECK(step_results(device, losses, decays, nonfinite)[RESULT_NONFINITE] == 1);
+        losses[63] = nan;
+        CHECK(std::isnan(step_results(device, losses, decays, nonfinite)[RESULT_CROSS_ENTROPY]));
+        CHECK(std::isnan(step_results(device, losses, decays, nonfinite)[RESULT_TOTAL_LOSS]));
+        losses[63] = 1;
+        decays[12] = nan;
+        CHECK(std::isnan(step_results(device, losses, decays, nonfinite)[RESULT_TOTAL_LOSS]));
+    });
+}
+
+} // namespace towers

@@ -1,0 +1,87 @@
+// What the kernels are to compute, in double precision and as plainly as possible. Written from the formulas,
+// apart from the kernels, whose parameter blocks describe the shapes.
+#pragma once
+
+#include "shaders/kernel.h"
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+namespace towers::reference {
+
+using Values = std::vector<double>;
+using Words = std::vector<std::uint32_t>;
+
+/// Convolution and pooling windows as TensorFlow's SAME places them, and as its VALID does.
+ConvShape same_conv(uint batch, uint height, uint width, uint in, uint kernel_height, uint kernel_width,
+                    uint stride, uint out);
+ConvShape valid_conv(uint batch, uint height, uint width, uint in, uint kernel_height, uint kernel_width,
+                     uint stride, uint out);
+PoolShape same_pool(uint batch, uint height, uint width, uint channels, uint window, uint stride);
+PoolShape valid_pool(uint batch, uint height, uint width, uint channels, uint window, uint stride);
+
+Values conv2d(const ConvShape& shape, const Values& x, const Values& w, const Values& b);
+Values conv2d_data_gradient(const ConvShape& shape, const Values& w, const Values& dy);
+Values conv2d_weights_gradient(const ConvShape& shape, const Values& x, const Values& dy);
+Values conv2d_bias_gradient(const ConvShape& shape, const Values& dy);
+
+/// A NaN stays one.
+Values relu(Values x);
+/// `dy` where `y` > 0, else zero.
+Values relu_gradient(const Values& y, Values dy);
+
+/// `places`: row * window + column within the window of the first of the largest; a NaN is larger than all.
+struct Pooled {
+    Values y;
+    Words places;
+};
+Pooled max_pool(const PoolShape& shape, const Values& x);
+Values max_pool_gradient(const PoolShape& shape, const Words& places, const Values& dy);
+
+/// Krizhevsky et al. 2012, section 3.3, with TensorFlow's unscaled sum.
+struct Lrn {
+    uint pixels, channels, radius;
+    double bias, alpha, beta;
+};
+struct Normalized {
+    Values y, scale;
+};
+Normalized lrn(const Lrn& lrn, const Values& x);
+Values lrn_gradient(const Lrn& lrn, const Values& x, const Values& dy);
+
+struct CrossEntropy {
+    Values losses, gradient; ///< of each row, and of the sum of the rows by the logits
+    Words correct;
+};
+CrossEntropy softmax_cross_entropy(const Values& logits, const Words& labels);
+
+/// decay / 2 * sum of w^2
+double weight_decay(const Values& w, double decay);
+
+/// The gradient of `function` at `point` by central differences.
+Values finite_differences(Values point, const std::function<double(const Values&)>& function);
+
+double dot(const Values& a, const Values& b);
+/// ||measured - expected|| / ||expected||
+double relative_error(const Values& measured, const Values& expected);
+
+/// Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3".
+std::array<std::uint32_t, 4> philox4x32_10(std::array<std::uint32_t, 4> counter,
+                                           std::array<std::uint32_t, 2> key);
+
+/// What happens to one example.
+struct Distortion {
+    uint top, left;
+    bool flip;
+    double brightness, contrast;
+};
+Distortion draw_distortion(std::uint64_t seed, uint record, uint epoch, uint height, uint width, uint crop);
+Distortion centre_crop(uint height, uint width, uint crop);
+
+/// The CIFAR-10 tutorial's distorted_inputs() from planar RGB bytes to [crop, crop, 3]: crop, flip,
+/// brightness, contrast, per-image standardization, in this order.
+Values distort(const std::uint8_t* image, uint height, uint width, uint crop, const Distortion& distortion);
+
+} // namespace towers::reference

@@ -1,0 +1,162 @@
+#include "engine/data/cifar10.h"
+#include "engine/data/source.h"
+#include "tests/support/files.h"
+
+#include <doctest/doctest.h>
+
+#include <string>
+
+namespace towers {
+
+namespace {
+
+using test::input_error;
+using test::write_text;
+
+constexpr std::size_t record_bytes = 3073;
+
+// Record i of a file has the label (start + i) % 10 and pixels that tell its place.
+std::string records(std::size_t count, unsigned start) {
+    std::string bytes;
+    for (std::size_t i = 0; i < count; ++i) {
+        bytes.push_back(char((start + i) % 10));
+        for (std::size_t k = 0; k < 3072; ++k) bytes.push_back(char((start * 31 + i * 7 + k * 13) % 251));
+    }
+    return bytes;
+}
+
+void write_train(const std::filesystem::path& folder) {
+    std::filesystem::create_directories(folder);
+    for (unsigned i = 1; i <= 5; ++i)
+        write_text(folder / ("data_batch_" + std::to_string(i) + ".bin"), records(i + 1, i));
+}
+
+std::string load_error(const std::filesystem::path& folder, Split split = Split::train) {
+    return input_error([&] { load_cifar10(folder, split); });
+}
+
+void check_says(const std::string& message, std::initializer_list<const char*> parts) {
+    for (const char* part : parts) {
+        CAPTURE(message);
+        CAPTURE(part);
+        CHECK(message.find(part) != std::string::npos);
+    }
+}
+
+} // namespace
+
+TEST_CASE("CIFAR-10's records arrive in order, planes and labels untouched") {
+    const test::TemporaryFolder folder;
+    write_train(folder.path());
+    write_text(folder / "test_batch.bin", records(9, 77));
+
+    const Dataset train = load_cifar10(folder.path(), Split::train);
+    CHECK(train.size() == 2 + 3 + 4 + 5 + 6);
+    CHECK(train.images.size() == train.size() * 3072);
+    CHECK(train.height == 32);
+    CHECK(train.width == 32);
+    CHECK(train.channels == 3);
+    std::size_t at = 0;
+    for (unsigned i = 1; i <= 5; ++i) {
+        const std::string expected = records(i + 1, i);
+        for (std::size_t r = 0; r <= i; ++r, ++at) {
+            REQUIRE(train.labels[at] == std::uint32_t(std::uint8_t(expected[r * record_bytes])));
+            for (std::size_t k = 0; k < 3072; ++k)
+                REQUIRE(train.images[at * 3072 + k] == std::uint8_t(expected[r * record_bytes + 1 + k]));
+        }
+    }
+    const Dataset test = load_dataset(folder.path().string(), Split::test, 1);
+    CHECK(test.size() == 9);
+    CHECK(test.labels[0] == 7);
+}
+
+TEST_CASE("the folder that holds the unpacked archive will do") {
+    const test::TemporaryFolder folder;
+    write_train(folder / "cifar-10-batches-bin");
+    CHECK(load_cifar10(folder.path(), Split::train).size() == 20);
+}
+
+TEST_CASE("class names come from the meta file, or are the official ones") {
+    const test::TemporaryFolder folder;
+    write_text(folder / "test_batch.bin", records(1, 0));
+    CHECK(load_cifar10(folder.path(), Split::test).classes.at(9) == "truck");
+    write_text(folder / "batches.meta.txt", "a\r\nb\nc\nd\ne\nf\ng\nh\ni\nlast\n\n");
+    CHECK(load_cifar10(folder.path(), Split::test).classes ==
+          std::vector<std::string>{"a", "b", "c", "d", "e", "f", "g", "h", "i", "last"});
+    write_text(folder / "batches.meta.txt", "only\nthree\nnames\n");
+    CHECK(load_cifar10(folder.path(), Split::test).classes.at(0) == "airplane");
+}
+
+TEST_CASE("data that is not there is named, and what to do about it") {
+    const test::TemporaryFolder folder;
+    const std::filesystem::path nowhere = folder / "nowhere";
+    check_says(load_error(nowhere), {"there is no data folder", nowhere.c_str(), "--data"});
+    check_says(input_error([] { load_dataset("", Split::train, 1); }), {"there is no data folder"});
+    check_says(load_error(folder.path()), {folder.path().c_str(), "data_batch_1.bin", "unpack"});
+    check_says(load_error(folder.path(), Split::test), {"test_batch.bin"});
+    write_text(folder / "a file", "x");
+    check_says(load_error(folder / "a file"), {"there is no data folder"});
+
+    write_train(folder.path());
+    std::filesystem::remove(folder / "data_batch_4.bin");
+    check_says(load_error(folder.path()), {"cannot read", "data_batch_4.bin", "No such file"});
+    std::filesystem::create_directory(folder / "data_batch_4.bin");
+    check_says(load_error(folder.path()), {"data_batch_4.bin", "Is a directory"});
+}
+
+TEST_CASE("damaged data is refused before it spoils a training") {
+    const test::TemporaryFolder folder;
+    write_train(folder.path());
+    const std::filesystem::path file = folder / "data_batch_3.bin";
+
+    SUBCASE("empty") {
+        write_text(file, "");
+        check_says(load_error(folder.path()), {file.c_str(), "is empty"});
+    }
+    SUBCASE("cut short") {
+        write_text(file, records(3, 0).substr(0, 3 * record_bytes - 1));
+        check_says(load_error(folder.path()),
+                   {file.c_str(), "9218 bytes", "2 whole records", "3072 bytes more"});
+    }
+    SUBCASE("trailing bytes") {
+        write_text(file, records(3, 0) + "x");
+        check_says(load_error(folder.path()),
+                   {file.c_str(), "9220 bytes", "3 whole records", "1 bytes more"});
+    }
+    SUBCASE("too long") {
+        write_text(file, std::string(10'001 * record_bytes, '\0'));
+        check_says(load_error(folder.path()), {file.c_str(), "30733073 bytes", "more than 10000 records"});
+    }
+    SUBCASE("unknown label") {
+        std::string bytes = records(4, 0);
+        bytes[2 * record_bytes] = char(10);
+        write_text(file, bytes);
+        check_says(load_error(folder.path()), {file.c_str(), "label 10", "record 2"});
+        bytes[2 * record_bytes] = char(255);
+        write_text(file, bytes);
+        check_says(load_error(folder.path()), {file.c_str(), "label 255", "record 2"});
+    }
+}
+
+TEST_CASE("a data set that CIFAR-10's format cannot hold is not written") {
+    const test::TemporaryFolder folder;
+    write_train(folder / "in");
+    const Dataset good = load_cifar10(folder / "in", Split::train);
+    const auto refused = [&](const Dataset& data) {
+        return input_error([&] { write_cifar10(data, Split::train, folder / "out"); });
+    };
+    Dataset few = good;
+    few.labels.resize(4);
+    few.images.resize(4 * 3072);
+    check_says(refused(few), {"4 examples", "5 to 50000"});
+    Dataset classes = good;
+    classes.classes.pop_back();
+    check_says(refused(classes), {"9 classes"});
+    Dataset small = good;
+    small.height = 28;
+    check_says(refused(small), {"28x32x3"});
+    write_text(folder / "out", "a file in the way");
+    check_says(refused(good), {"cannot create", "out"});
+}
+
+} // namespace towers
