@@ -3,8 +3,10 @@
 // computes every 16th row and column of them. Including files define, before:
 //   Row, row_of(shape, m)             what addressing needs of row m of A, worked out once a tile
 //   Step, step_of(shape, k)           likewise of the index k that is summed over, once a slice
-//   load_a(p, Row, Step), load_b(p, Step, n), store(p, m, n, part, value)
-// and say GEMM_TILES(p, M, N, K, splits): `splits` share out K, each storing its own part.
+//   load_a(A, shape, Row, Step), load_b(B, shape, Step, n)
+//   STORE(m, n, part, value)          a statement
+// and say GEMM_TILES(shape, A, B, M, N, K, splits): `splits` share out K, each storing its own part.
+// (SwiftShader crashes on functions that take a block with pointers in it; one pointer is fine.)
 #define TILE_K 16u
 #define SIDE 16u
 TUNABLE(0, TILE_M, 64);
@@ -13,7 +15,7 @@ TUNABLE(1, TILE_N, 64);
 shared float a_slice[TILE_K * TILE_M];
 shared float b_slice[TILE_K * TILE_N];
 
-#define GEMM_TILES(p, M, N, K, splits)                                                                       \
+#define GEMM_TILES(shape, A, B, M, N, K, splits)                                                             \
     const uint tiles_n = ((N) + TILE_N - 1u) / TILE_N;                                                       \
     const uint tiles = ((M) + TILE_M - 1u) / TILE_M * tiles_n;                                               \
     const uint depth = (((K) + (splits) - 1u) / (splits) + TILE_K - 1u) / TILE_K * TILE_K;                   \
@@ -25,27 +27,27 @@ shared float b_slice[TILE_K * TILE_N];
         const uint first_n = tile % tiles % tiles_n * TILE_N;                                                \
         const uint end_k = min((part + 1u) * depth, (K));                                                    \
         Row rows[TILE_M / SIDE];                                                                             \
-        UNROLL for (uint i = 0u; i < TILE_M / SIDE; ++i) rows[i] = row_of(p.shape, first_m + i * SIDE + row);\
+        UNROLL for (uint i = 0u; i < TILE_M / SIDE; ++i) rows[i] = row_of(shape, first_m + i * SIDE + row);  \
         float sum[TILE_M / SIDE * (TILE_N / SIDE)];                                                          \
         UNROLL for (uint i = 0u; i < TILE_M / SIDE * (TILE_N / SIDE); ++i) sum[i] = 0.0f;                    \
         for (uint first_k = part * depth; first_k < end_k; first_k += TILE_K) {                              \
             const uint k_a = first_k + column;                                                               \
             const uint k_b = first_k + row;                                                                  \
-            const Step step_a = step_of(p.shape, k_a);                                                       \
-            const Step step_b = step_of(p.shape, k_b);                                                       \
+            const Step step_a = step_of(shape, k_a);                                                         \
+            const Step step_b = step_of(shape, k_b);                                                         \
             UNROLL for (uint i = 0u; i < TILE_M / SIDE; ++i)                                                 \
                 a_slice[column * TILE_M + i * SIDE + row] =                                                  \
-                    k_a < end_k && first_m + i * SIDE + row < (M) ? load_a(p, rows[i], step_a) : 0.0f;       \
+                    k_a < end_k && first_m + i * SIDE + row < (M) ? load_a(A, shape, rows[i], step_a) : 0.0f; \
             UNROLL for (uint j = 0u; j < TILE_N / SIDE; ++j)                                                 \
                 b_slice[row * TILE_N + j * SIDE + column] =                                                  \
                     k_b < end_k && first_n + j * SIDE + column < (N)                                         \
-                        ? load_b(p, step_b, first_n + j * SIDE + column)                                     \
+                        ? load_b(B, shape, step_b, first_n + j * SIDE + column)                              \
                         : 0.0f;                                                                              \
             barrier();                                                                                       \
             for (uint k = 0u; k < TILE_K; ++k) {                                                             \
                 float a[TILE_M / SIDE];                                                                      \
                 float b[TILE_N / SIDE];                                                                      \
-                UNROLL for (uint i = 0u; i < TILE_M / SIDE; ++i) a[i] = a_slice[k * TILE_M + i * SIDE + row];\
+                UNROLL for (uint i = 0u; i < TILE_M / SIDE; ++i) a[i] = a_slice[k * TILE_M + i * SIDE + row]; \
                 UNROLL for (uint j = 0u; j < TILE_N / SIDE; ++j)                                             \
                     b[j] = b_slice[k * TILE_N + j * SIDE + column];                                          \
                 UNROLL for (uint i = 0u; i < TILE_M / SIDE; ++i)                                             \
@@ -57,6 +59,6 @@ shared float b_slice[TILE_K * TILE_N];
         UNROLL for (uint i = 0u; i < TILE_M / SIDE; ++i)                                                     \
             UNROLL for (uint j = 0u; j < TILE_N / SIDE; ++j)                                                 \
                 if (first_m + i * SIDE + row < (M) && first_n + j * SIDE + column < (N))                     \
-                    store(p, first_m + i * SIDE + row, first_n + j * SIDE + column, part,                    \
+                    STORE(first_m + i * SIDE + row, first_n + j * SIDE + column, part,                       \
                           sum[i * (TILE_N / SIDE) + j]);                                                     \
     }

@@ -1,7 +1,9 @@
 #include "kernel.h"
 #include "lrn.h"
 
-FUNCTION float lrn_term(LrnBackwardParams p, uint at) { return p.dy.at[at] * p.y.at[at] / p.scale.at[at]; }
+FUNCTION float lrn_term(In_f32 dy, In_f32 y, In_f32 scale, uint at) {
+    return dy.at[at] * y.at[at] / scale.at[at];
+}
 
 KERNEL(lrn_backward, LrnBackwardParams, 256) {
     const uint runs = (p.channels + LRN_RUN - 1u) / LRN_RUN;
@@ -11,14 +13,14 @@ KERNEL(lrn_backward, LrnBackwardParams, 256) {
         const uint end = min(first + LRN_RUN, p.channels);
         float sum = 0.0f;
         const uint window_end = min(first + p.radius, p.channels);
-        for (uint c = first - min(first, p.radius); c < window_end; ++c) sum += lrn_term(p, base + c);
+        for (uint c = first - min(first, p.radius); c < window_end; ++c) sum += lrn_term(p.dy, p.y, p.scale, base + c);
         for (uint c = first; c < end; ++c) {
-            if (c + p.radius < p.channels) sum += lrn_term(p, base + c + p.radius);
+            if (c + p.radius < p.channels) sum += lrn_term(p.dy, p.y, p.scale, base + c + p.radius);
             const float x = p.x.at[base + c];
             const float dx = p.dy.at[base + c] * lrn_power(p.scale.at[base + c], p.beta) -
                              2.0f * p.alpha * p.beta * x * sum;
             p.dx.at[base + c] = p.relu != 0u && !(x > 0.0f) ? 0.0f : dx;
-            if (c >= p.radius) sum -= lrn_term(p, base + c - p.radius);
+            if (c >= p.radius) sum -= lrn_term(p.dy, p.y, p.scale, base + c - p.radius);
         }
     }
 }

@@ -90,8 +90,6 @@ TEST_CASE("a NaN or an infinity wins its pooling windows, so that divergence sho
             values[0] = values[values.size() / 2] = bad;
             check_forward(s, values);
         }
-        INFO("of minus infinity");
-        check_forward(s, std::vector<float>(in_size(s), -std::numeric_limits<float>::infinity()));
     }
 }
 

@@ -197,7 +197,7 @@ CrossEntropy softmax_cross_entropy(const Values& logits, const Words& labels) {
         double sum = 0;
         for (std::size_t c = 0; c < classes; ++c) sum += std::exp(z[c] - top);
         result.losses.push_back(std::log(sum) + top - score);
-        result.correct.push_back(score == top);
+        result.correct.push_back(score == top && !std::isnan(sum));
         for (std::size_t c = 0; c < classes; ++c)
             result.gradient.push_back(std::exp(z[c] - top) / sum - (c == labels[row] ? 1 : 0));
     }

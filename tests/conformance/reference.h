@@ -53,7 +53,7 @@ Values lrn_gradient(const Lrn& lrn, const Values& x, const Values& dy);
 
 struct CrossEntropy {
     Values losses, gradient; ///< of each row, and of the sum of the rows by the logits
-    Words correct;
+    Words correct;           ///< no class scores higher than the label's, and none is NaN
 };
 CrossEntropy softmax_cross_entropy(const Values& logits, const Words& labels);
 
