@@ -14,21 +14,24 @@ function(write_if_changed path content)
   file(CONFIGURE OUTPUT ${path} CONTENT "${content}" @ONLY)
 endfunction()
 
-# Adds the command that compiles shaders/FILE.comp to spirv_VARIABLE in FILE.inc.
-function(add_shader file variable)
-  set(entry ${SHADERS_OUT}/${file}.glsl)
-  write_if_changed(${entry} "#version 460\n#extension GL_GOOGLE_include_directive : require\n#define TOWERS_GLSL\n#include \"${file}.comp\"\n")
-  set(binary ${SHADERS_OUT}/${file}.spv)
-  set(words ${SHADERS_OUT}/${file}.inc)
+# Adds the command that compiles shaders/FILE.comp, after the given lines, to spirv_NAME in NAME.inc.
+function(add_shader file name lines)
+  set(entry ${SHADERS_OUT}/${name}.glsl)
+  write_if_changed(${entry} "#version 460\n#extension GL_GOOGLE_include_directive : require\n${lines}\n#include \"${file}.comp\"\n")
+  set(binary ${SHADERS_OUT}/${name}.spv)
+  set(words ${SHADERS_OUT}/${name}.inc)
+  set(compile ${GLSLANG} --quiet -V -S comp --target-env vulkan1.3 -I${SHADERS_DIR})
   add_custom_command(
     OUTPUT ${words}
-    COMMAND ${GLSLANG} --quiet -V -S comp --target-env vulkan1.3 -I${SHADERS_DIR} --depfile ${binary}.d -o ${binary} ${entry}
+    COMMAND ${compile} --depfile ${binary}.d -o ${binary} ${entry}
     COMMAND ${SPIRV_VAL} --target-env vulkan1.3 ${binary}
-    COMMAND ${GLSLANG} --quiet -V -S comp --target-env vulkan1.3 -I${SHADERS_DIR} --vn spirv_${variable} -o ${words} ${entry}
+    COMMAND ${compile} --vn spirv_${name} -o ${words} ${entry}
     DEPENDS ${entry} ${SHADERS_DIR}/${file}.comp
     DEPFILE ${binary}.d
-    COMMENT "SPIR-V of ${file}"
+    COMMENT "SPIR-V of ${name}"
     VERBATIM)
+  set(SHADER_OUTPUTS ${SHADER_OUTPUTS} ${words} PARENT_SCOPE)
+  set(spirv_includes "${spirv_includes}#include \"${name}.inc\"\n" PARENT_SCOPE)
 endfunction()
 
 file(STRINGS ${SHADERS_DIR}/kernels.def lines REGEX "^TOWERS_(TILED_)?KERNEL")
@@ -39,12 +42,16 @@ foreach(line IN LISTS lines)
   string(REGEX MATCH "^TOWERS_(TILED_)?KERNEL\\(([a-z0-9_]+)" _ "${line}")
   set(tiled "${CMAKE_MATCH_1}")
   set(kernel ${CMAKE_MATCH_2})
-  add_shader(${kernel} ${kernel})
-  list(APPEND SHADER_OUTPUTS ${SHADERS_OUT}/${kernel}.inc)
-  string(APPEND spirv_includes "#include \"${kernel}.inc\"\n")
+  add_shader(${kernel} ${kernel} "#define TOWERS_GLSL")
   if(NOT tiled)
     string(APPEND host_includes "#include \"shaders/${kernel}.comp\"\n")
   endif()
+endforeach()
+# Overrides for software drivers, by the rows of their tile.
+foreach(kernel IN ITEMS conv2d_forward conv2d_backward_data conv2d_backward_weights)
+  foreach(rows IN ITEMS 8 32)
+    add_shader(software/${kernel} software_${kernel}_${rows} "#define TILE_ROWS ${rows}")
+  endforeach()
 endforeach()
 write_if_changed(${SHADERS_OUT}/spirv.inc "${spirv_includes}")
 write_if_changed(${SHADERS_OUT}/host_kernel_texts.inc "${host_includes}")

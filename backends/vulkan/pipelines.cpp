@@ -7,24 +7,6 @@
 #include <unistd.h>
 
 namespace towers::vulkan {
-namespace {
-
-#include "spirv.inc" // made by cmake/Shaders.cmake: one array of words a kernel
-
-} // namespace
-
-std::span<const std::uint32_t> spirv(Kernel kernel) {
-    switch (kernel) {
-#define TOWERS_KERNEL(name, Params, size)                                                                    \
-    case Kernel::name:                                                                                       \
-        return spirv_##name;
-#define TOWERS_TILED_KERNEL(name, Params, size) TOWERS_KERNEL(name, Params, size)
-#include "shaders/kernels.def"
-#undef TOWERS_KERNEL
-#undef TOWERS_TILED_KERNEL
-    }
-    return {};
-}
 
 std::filesystem::path pipeline_cache_file(const vk::raii::PhysicalDevice& device) {
     const char* const cache = std::getenv("XDG_CACHE_HOME");
@@ -43,8 +25,8 @@ std::filesystem::path pipeline_cache_file(const vk::raii::PhysicalDevice& device
            fmt::format("pipelines-{:x}-{:x}-{}.bin", properties.vendorID, properties.deviceID, uuid);
 }
 
-Pipelines::Pipelines(const vk::raii::Device& device, const DeviceInfo& info, std::filesystem::path cache)
-    : device_(device), info_(info), cache_file_(std::move(cache)) {
+Pipelines::Pipelines(const vk::raii::Device& device, std::filesystem::path cache)
+    : device_(device), cache_file_(std::move(cache)) {
     std::vector<char> cached;
     if (std::ifstream file{cache_file_, std::ios::binary})
         cached.assign(std::istreambuf_iterator<char>(file), {});
@@ -75,17 +57,26 @@ Pipelines::~Pipelines() {
     }
 }
 
-vk::Pipeline Pipelines::pipeline(Kernel kernel) {
-    const auto found = pipelines_.find(kernel);
-    if (found != pipelines_.end()) return *found->second;
-    const std::span<const std::uint32_t> code = spirv(kernel);
+vk::Pipeline Pipelines::pipeline(const Dispatch& dispatch) {
+    const auto key = std::pair(dispatch.code.data(), dispatch.constants);
+    if (const auto found = pipelines_.find(key); found != pipelines_.end()) return *found->second;
+    std::vector<vk::SpecializationMapEntry> entries;
+    for (std::uint32_t i = 0; i < dispatch.constants.size(); ++i)
+        entries.push_back({.constantID = i, .offset = i * 4, .size = 4});
+    const vk::SpecializationInfo constants{.mapEntryCount = std::uint32_t(entries.size()),
+                                           .pMapEntries = entries.data(),
+                                           .dataSize = dispatch.constants.size() * 4,
+                                           .pData = dispatch.constants.data()};
     const vk::raii::ShaderModule module(
-        device_, vk::ShaderModuleCreateInfo{.codeSize = code.size_bytes(), .pCode = code.data()});
-    const vk::PipelineShaderStageCreateInfo stage{
-        .stage = vk::ShaderStageFlagBits::eCompute, .module = *module, .pName = "main"};
+        device_,
+        vk::ShaderModuleCreateInfo{.codeSize = dispatch.code.size_bytes(), .pCode = dispatch.code.data()});
+    const vk::PipelineShaderStageCreateInfo stage{.stage = vk::ShaderStageFlagBits::eCompute,
+                                                  .module = *module,
+                                                  .pName = "main",
+                                                  .pSpecializationInfo = &constants};
     vk::raii::Pipeline pipeline(device_, cache_,
                                 vk::ComputePipelineCreateInfo{.stage = stage, .layout = *layout_});
-    return *pipelines_.emplace(kernel, std::move(pipeline)).first->second;
+    return *pipelines_.emplace(key, std::move(pipeline)).first->second;
 }
 
 } // namespace towers::vulkan

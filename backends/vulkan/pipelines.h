@@ -3,39 +3,35 @@
 
 #include "backends/vulkan/headers.h"
 
-#include "backends/device.h"
+#include "backends/vulkan/dispatch.h"
 
 #include <filesystem>
 #include <map>
-#include <span>
 #include <utility>
 #include <vector>
 
 namespace towers::vulkan {
 
-/// A compute shader's SPIR-V, made by cmake/Shaders.cmake.
-std::span<const std::uint32_t> spirv(Kernel kernel);
-
 class Pipelines {
 public:
     /// `cache` names the file that keeps the driver's compiled code between runs.
-    Pipelines(const vk::raii::Device& device, const DeviceInfo& info, std::filesystem::path cache);
+    Pipelines(const vk::raii::Device& device, std::filesystem::path cache);
     ~Pipelines();
 
     /// Every kernel takes its parameter block as push constants.
     vk::PipelineLayout layout() const { return *layout_; }
 
     /// Throws vk::SystemError.
-    vk::Pipeline pipeline(Kernel kernel);
+    vk::Pipeline pipeline(const Dispatch& dispatch);
 
 private:
     const vk::raii::Device& device_;
-    const DeviceInfo& info_;
     std::filesystem::path cache_file_;
     std::size_t cached_bytes_ = 0;
     vk::raii::PipelineCache cache_ = nullptr;
     vk::raii::PipelineLayout layout_ = nullptr;
-    std::map<Kernel, vk::raii::Pipeline> pipelines_;
+    /// By shader and specialization constants
+    std::map<std::pair<const std::uint32_t*, std::vector<std::uint32_t>>, vk::raii::Pipeline> pipelines_;
 };
 
 /// Where this device's compiled pipelines are kept: in the user's cache folder, one file a driver version.

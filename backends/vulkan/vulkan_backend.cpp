@@ -1,5 +1,6 @@
 #include "backends/vulkan/vulkan_backend.h"
 
+#include "backends/vulkan/dispatch.h"
 #include "backends/vulkan/instance.h"
 #include "backends/vulkan/pipelines.h"
 
@@ -28,9 +29,9 @@ constexpr auto work_writes = vk::AccessFlagBits2::eShaderStorageWrite | vk::Acce
 
 class VulkanDevice final : public Device {
 public:
-    VulkanDevice(std::shared_ptr<const Instance> instance, unsigned index)
+    VulkanDevice(std::shared_ptr<const Instance> instance, unsigned index, const OpenOptions& options)
         : instance_(std::move(instance)), physical_(instance_->devices()[index]),
-          info_(describe(physical_, index)) {
+          info_(describe(physical_, index)), overrides_(options.overrides) {
         guard("opening the device", [&] { open(); });
     }
 
@@ -129,9 +130,7 @@ private:
                                                                    .pQueueCreateInfos = &queue});
         queue_ = vk::raii::Queue(device_, family_index, 0);
         pool_ = vk::raii::CommandPool(device_, vk::CommandPoolCreateInfo{.queueFamilyIndex = family_index});
-        const vk::SemaphoreTypeCreateInfo timeline{.semaphoreType = vk::SemaphoreType::eTimeline};
-        timeline_ = vk::raii::Semaphore(device_, vk::SemaphoreCreateInfo{.pNext = &timeline});
-        pipelines_.emplace(device_, info_, pipeline_cache_file(physical_));
+        pipelines_.emplace(device_, pipeline_cache_file(physical_));
     }
 
     std::uint32_t memory_type(std::uint32_t allowed, Memory memory) const {
@@ -168,10 +167,11 @@ private:
     }
 
     void encode(const vk::raii::CommandBuffer& buffer, const Launch& launch) {
-        buffer.bindPipeline(vk::PipelineBindPoint::eCompute, pipelines_->pipeline(launch.kernel));
+        const Dispatch dispatch = dispatch_of(launch, info_, overrides_);
+        buffer.bindPipeline(vk::PipelineBindPoint::eCompute, pipelines_->pipeline(dispatch));
         buffer.pushConstants<std::byte>(pipelines_->layout(), vk::ShaderStageFlagBits::eCompute, 0,
-                                        launch.parameters.bytes);
-        buffer.dispatch(launch.groups.x, launch.groups.y, launch.groups.z);
+                                        dispatch.parameters.bytes);
+        buffer.dispatch(dispatch.groups.x, dispatch.groups.y, dispatch.groups.z);
     }
 
     void encode(const vk::raii::CommandBuffer& buffer, const Copy& copy) {
@@ -209,6 +209,11 @@ private:
     }
 
     Ticket submit(const vk::raii::CommandBuffer& commands) {
+        // Not before it is needed: a driver that compiles for hardware that is not there has none to give.
+        if (!*timeline_) {
+            const vk::SemaphoreTypeCreateInfo type{.semaphoreType = vk::SemaphoreType::eTimeline};
+            timeline_ = vk::raii::Semaphore(device_, vk::SemaphoreCreateInfo{.pNext = &type});
+        }
         const vk::CommandBufferSubmitInfo info{.commandBuffer = *commands};
         const vk::SemaphoreSubmitInfo signal{.semaphore = *timeline_,
                                              .value = ticket_ + 1,
@@ -223,6 +228,7 @@ private:
     std::shared_ptr<const Instance> instance_;
     const vk::raii::PhysicalDevice& physical_;
     DeviceInfo info_;
+    bool overrides_;
     vk::raii::Device device_ = nullptr;
     vk::raii::Queue queue_ = nullptr;
     vk::raii::CommandPool pool_ = nullptr;
@@ -252,7 +258,7 @@ public:
     }
 
     std::unique_ptr<Device> open(unsigned index, const OpenOptions& options) const override {
-        return std::make_unique<VulkanDevice>(Instance::shared(options.validate), index);
+        return std::make_unique<VulkanDevice>(Instance::shared(options.validate), index, options);
     }
 };
 

@@ -1,6 +1,7 @@
 #include "tests/conformance/harness.h"
 #include "tests/conformance/reference.h"
 
+#include <algorithm>
 #include <cmath>
 #include <fmt/format.h>
 #include <limits>

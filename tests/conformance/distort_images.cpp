@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <fmt/format.h>
-#include <map>
 
 namespace towers {
 namespace {
@@ -171,7 +169,6 @@ TEST_CASE("every epoch and every seed distorts anew, evaluation never") {
 
 namespace {
 
-/// Each channel's mean and deviation over an image or a crop of one.
 struct Moments {
     double mean = 0, deviation = 0;
 };
@@ -184,19 +181,24 @@ Moments moments(const Values& values) {
     return m;
 }
 
-/// One channel of an interleaved image, without its mean and contrast.
-Values pattern(const Values& image, std::size_t channel) {
+Values channel(const Values& image, std::size_t which) {
     Values values;
-    for (std::size_t i = channel; i < image.size(); i += 3) values.push_back(image[i]);
+    for (std::size_t i = which; i < image.size(); i += 3) values.push_back(image[i]);
+    return values;
+}
+
+/// What is left of the first channel without its mean and contrast.
+Values pattern(const Values& image) {
+    Values values = channel(image, 0);
     const Moments m = moments(values);
     for (double& value : values) value = (value - m.mean) / m.deviation;
     return values;
 }
 
-Moments channel_moments(const Values& image, std::size_t channel) {
-    Values values;
-    for (std::size_t i = channel; i < image.size(); i += 3) values.push_back(image[i]);
-    return moments(values);
+/// Contrast stretches a channel about its mean and leaves the distance of two means.
+double stretch(const Values& image) {
+    const Moments first = moments(channel(image, 0)), last = moments(channel(image, 2));
+    return first.deviation / (last.mean - first.mean);
 }
 
 } // namespace
@@ -211,7 +213,7 @@ TEST_CASE("all crops, both directions and all contrasts occur about equally ofte
         candidates.push_back(
             reference::distort(data.image(0), 12, 12, 4, {i / 2 / sides, i / 2 % sides, i % 2 == 1, 0, 1}));
     std::vector<Values> patterns;
-    for (const Values& candidate : candidates) patterns.push_back(pattern(candidate, 0));
+    for (const Values& candidate : candidates) patterns.push_back(pattern(candidate));
 
     std::vector<Example> examples;
     for (std::uint32_t epoch = 0; epoch < epochs; ++epoch) examples.push_back({0, epoch});
@@ -221,19 +223,14 @@ TEST_CASE("all crops, both directions and all contrasts occur about equally ofte
         int flipped = 0;
         for (std::size_t i = 0; i < examples.size(); ++i) {
             const Values image = widen(slot(data, images, i));
-            const Values seen = pattern(image, 0);
+            const Values seen = pattern(image);
             const auto likeness = [&](const Values& each) { return reference::dot(each, seen); };
             const auto found =
                 std::size_t(std::ranges::max_element(patterns, {}, likeness) - patterns.begin());
             REQUIRE(likeness(patterns[found]) > 15.99); // of 16 pixels: the only one that fits
             ++crops[found / 2];
             flipped += int(found % 2);
-            // Contrast stretches a channel about its mean and leaves the distance of two means.
-            const auto ratio = [](const Values& v) {
-                return channel_moments(v, 0).deviation /
-                       (channel_moments(v, 2).mean - channel_moments(v, 0).mean);
-            };
-            const double contrast = ratio(image) / ratio(candidates[found]);
+            const double contrast = stretch(image) / stretch(candidates[found]);
             REQUIRE(contrast > 0.199);
             REQUIRE(contrast < 1.801);
             ++tenths[std::size_t(std::clamp((contrast - 0.2) / 0.16, 0.0, 9.9))];

@@ -15,7 +15,7 @@
 namespace towers::test {
 
 /// Of the normalized error ||measured - expected|| / ||expected||. The longest sums here, 1600 products, stay
-/// below a third of it in float32, and one wrong element in a hundred thousand is a thousand times above.
+/// at a third of it in float32, and one wrong element in a hundred thousand is a thousand times above.
 constexpr double default_tolerance = 2e-6;
 
 /// A tensor on the device under test; goes into a parameter block as any kind of pointer.

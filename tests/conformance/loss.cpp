@@ -80,11 +80,7 @@ std::vector<float> step_results(Device& device, const std::vector<float>& losses
 
 KERNEL_TEST(softmax_cross_entropy, "the loss, its gradient and the precision are those of the logits") {
     for (const std::uint32_t rows : {1u, 3u, 127u, 300u})
-        for (const std::uint32_t classes : {1u, 2u, 10u, 13u, 127u}) {
-            Scores s(rows, classes, 4);
-            // With one class the loss is nothing but zero; with few, let the label be right now and then.
-            check_softmax(s);
-        }
+        for (const std::uint32_t classes : {1u, 2u, 10u, 13u, 127u}) check_softmax(Scores(rows, classes, 4));
 }
 
 TEST_CASE("logits of any size make a finite loss") {

@@ -1,0 +1,26 @@
+// Which shader runs a launch on a device, with which constants, parameters and workgroups: the shared kernel text
+// with a tile that suits, or an override.
+#pragma once
+
+#include "backends/device.h"
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace towers::vulkan {
+
+struct Dispatch {
+    std::span<const std::uint32_t> code;  ///< SPIR-V, of static lifetime
+    std::vector<std::uint32_t> constants; ///< specialization constants 0, 1, ...
+    ParameterBlock parameters;
+    glm::uvec3 groups;
+};
+
+Dispatch dispatch_of(const Launch& launch, const DeviceInfo& info, bool overrides);
+
+/// Convolutions for drivers that run on a CPU; nothing for other launches and strides above 1.
+std::optional<Dispatch> software_conv2d(const Launch& launch, const DeviceInfo& info);
+
+} // namespace towers::vulkan

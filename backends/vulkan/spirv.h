@@ -1,0 +1,10 @@
+// Every shader's SPIR-V, made by cmake/Shaders.cmake.
+#pragma once
+
+#include <cstdint>
+
+namespace towers::vulkan {
+
+#include "spirv.inc"
+
+} // namespace towers::vulkan
