@@ -2,6 +2,7 @@
 #include "backends/backend.h"
 #include "engine/error.h"
 
+#include <csignal>
 #include <cstdio>
 #include <exception>
 #include <fmt/format.h>
@@ -20,6 +21,7 @@ int report(int code, const std::string& message) {
 } // namespace
 
 int main(int argc, char** argv) {
+    std::signal(SIGXFSZ, SIG_IGN); // a file over the user's limit is an error to report, like a full disk
     spdlog::set_default_logger(spdlog::stderr_color_mt("towers"));
     spdlog::set_pattern("towers: %v");
     CLI::App app("Trains convolutional networks with one replica of the model, a tower, per compute device.", "towers");

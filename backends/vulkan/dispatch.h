@@ -20,6 +20,9 @@ struct Dispatch {
 
 Dispatch dispatch_of(const Launch& launch, const DeviceInfo& info, bool overrides);
 
+/// One of each pipeline that dispatch_of() can ask for on a hardware device.
+std::vector<Dispatch> all_hardware_dispatches();
+
 /// Convolutions for drivers that run on a CPU; nothing for other launches and strides above 1.
 std::optional<Dispatch> software_conv2d(const Launch& launch, const DeviceInfo& info);
 

@@ -37,12 +37,20 @@ public:
 
     ~VulkanDevice() override {
         try {
-            if (*device_) device_.waitIdle();
-        } catch (const vk::SystemError&) { // lost: there is nothing left to wait for
+            if (ticket_ != 0) wait(ticket_);
+        } catch (const DeviceError&) { // lost: there is nothing left to wait for
         }
     }
 
     const DeviceInfo& info() const override { return info_; }
+
+    std::size_t compile_all() {
+        return guard("compiling", [&] {
+            const std::vector<Dispatch> all = all_hardware_dispatches();
+            for (const Dispatch& dispatch : all) pipelines_->pipeline(dispatch);
+            return all.size();
+        });
+    }
 
     Buffer allocate(std::size_t bytes, Memory memory) override {
         return guard(fmt::format("allocating {} bytes (try a smaller --batch)", bytes), [&] {
@@ -264,6 +272,12 @@ public:
 
 } // namespace
 } // namespace vulkan
+
+std::size_t vulkan_compile_all(unsigned index) {
+    const auto instance = vulkan::Instance::shared(false);
+    if (index >= instance->devices().size()) throw DeviceError("there is no such Vulkan device");
+    return vulkan::VulkanDevice(instance, index, {}).compile_all();
+}
 
 const Backend& vulkan_backend() {
     static const vulkan::VulkanBackend backend;

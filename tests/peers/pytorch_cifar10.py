@@ -210,6 +210,19 @@ def prepared_batches(options):
     return images, labels
 
 
+def blas():
+    """What multiplies matrices: the library that was loaded, as Debian's PyTorch leaves that choice to the system."""
+    try:
+        with open("/proc/self/maps") as maps:
+            for line in maps:
+                path = line.split()[-1]
+                if os.path.basename(path).startswith(("libblas.so", "libopenblas", "libblis")):
+                    return os.path.realpath(path)
+    except OSError:
+        pass
+    return next((word for word in torch.__config__.show().split() if word.startswith("BLAS_INFO=")), "unknown").strip(",")
+
+
 def benchmark(options):
     trainer = Trainer(options, *prepared_batches(options))
     first_loss = trainer.step().item()
@@ -246,6 +259,7 @@ def benchmark(options):
         "batch": options.batch,
         "threads": torch.get_num_threads(),
         "torch": torch.__version__,
+        "blas": blas(),
     }
 
 

@@ -1,0 +1,117 @@
+#!/usr/bin/env bash
+# Compares `towers train` on the CPU with the same network in PyTorch, in turn on the same cores.
+#
+# Usage: tests/peers/compare_cpu.sh [--build DIR] [--data PATH] [--batch N] [--steps N] [--rounds N] [--python PROGRAM]
+#   --build DIR       where towers was built (default: the newest build/*/ that has it)
+#   --data PATH       what towers trains on (default: shapes); PyTorch gets prepared random images
+#   --batch N         examples per step (default 128)
+#   --steps N         timed steps of each run, a multiple of 10 (default 120)
+#   --rounds N        runs of each program, A B A B ... (default 3)
+#   --python PROGRAM  a Python that has PyTorch (default /usr/bin/python3)
+# Any other argument goes to pytorch_cifar10.py, e.g. --mode compile.
+#
+# towers' step gathers and distorts its images too, PyTorch's does not: the ratio is a lower bound.
+# Each run says how much of the machine other programs took meanwhile; above 5 % it is not to be trusted.
+# Exit codes: 0, 1 (a program failed or is missing), 2 (the command line is wrong).
+set -euo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+root=$(cd "$here/../.." && pwd)
+build='' data=shapes batch=128 steps=120 rounds=3 python=/usr/bin/python3
+warm_up_lines=3 # of towers' log: steps 0, 10 and 20
+peer_options=()
+
+fail() { echo "compare_cpu.sh: $2" >&2; exit "$1"; }
+
+while (($#)); do
+    case $1 in
+    -h | --help) sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "${BASH_SOURCE[0]}"; exit 0 ;;
+    --build | --data | --batch | --steps | --rounds | --python)
+        (($# > 1)) || fail 2 "$1 needs a value"
+        printf -v "${1#--}" %s "$2"
+        shift 2 ;;
+    *) peer_options+=("$1"); shift ;;
+    esac
+done
+for number in "$batch" "$steps" "$rounds"; do
+    [[ $number =~ ^[1-9][0-9]*$ ]] || fail 2 "$number is no positive number"
+done
+
+"$python" -c 'import torch' 2>/dev/null ||
+    fail 1 "$python has no PyTorch: apt-get install python3-torch libopenblas0-openmp, or name another by --python"
+
+# The newest build, unless told
+if [[ -n $build ]]; then
+    candidates=("$build"/apps/towers/towers "$build"/bin/towers "$build"/towers)
+else
+    candidates=("$root"/build/*/apps/towers/towers "$root"/build/*/bin/towers)
+fi
+towers=''
+for candidate in "${candidates[@]}"; do
+    if [[ -f $candidate && -x $candidate && (-z $towers || $candidate -nt $towers) ]]; then towers=$candidate; fi
+done
+[[ -n $towers ]] || fail 1 "no towers program in ${build:-$root/build/*}: build it, or name the folder by --build"
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+# Both programs get the same: every core that this shell may use, and memory that malloc keeps instead of handing
+# it back to the system at every step (PyTorch is 20 to 30 % faster for it).
+export OMP_NUM_THREADS="${OMP_NUM_THREADS:-$(nproc)}"
+export MALLOC_TOP_PAD_=1073741824 MALLOC_TRIM_THRESHOLD_=4294967296 MALLOC_MMAP_THRESHOLD_=4294967296
+
+busy_seconds() { # of all cores since boot
+    awk -v hertz="$(getconf CLK_TCK)" '/^cpu / { print ($2 + $3 + $4 + $7 + $8 + $9) / hertz }' /proc/stat
+}
+
+median() { sort -g | awk '{ v[NR] = $1 } END { if (!NR) exit 1; m = int((NR + 1) / 2); print (NR % 2 ? v[m] : (v[m] + v[m + 1]) / 2) }'; }
+
+# measure NAME COMMAND...: its output goes to $work/NAME.log, the share that others took to $others
+measure() {
+    local name=$1 before after TIMEFORMAT='%R %U %S'
+    shift
+    before=$(busy_seconds)
+    { time "$@" >"$work/$name.log" 2>&1; } 2>"$work/$name.time" || {
+        tail -n 20 "$work/$name.log" >&2
+        fail 1 "$name failed: $*"
+    }
+    after=$(busy_seconds)
+    others=$(awk -v busy="$(awk "BEGIN { print $after - $before }")" -v cores="$(getconf _NPROCESSORS_ONLN)" \
+        '{ o = 100 * (busy - $2 - $3) / ($1 * cores); printf "%.0f", (o > 0 ? o : 0) }' "$work/$name.time")
+}
+
+report() { # NAME RATE
+    printf '%-8s %9.1f examples/s   (others: %s %% of the machine)\n' "$1" "$2" "$others"
+    if ((others > 5)); then disturbed=1; fi
+}
+
+disturbed=0 blas=''
+echo "batch $batch, $OMP_NUM_THREADS threads, $steps steps, towers trains on $data"
+for ((round = 1; round <= rounds; round++)); do
+    measure towers "$towers" train --recipe cifar10-tutorial --backend cpu --batch "$batch" --data "$data" \
+        --steps $((steps + 10 * warm_up_lines)) --log-every 10 --run "$work/run-$round"
+    rate=$(sed -nE 's|.*: step [0-9]+, loss = .*\(([0-9.]+) examples/sec;.*|\1|p' "$work/towers.log" |
+        tail -n +$((warm_up_lines + 1)) | median) || {
+        tail -n 20 "$work/towers.log" >&2
+        fail 1 "towers logged no 'step N, loss = ... (... examples/sec; ...)' after its warm-up"
+    }
+    rm -rf "$work/run-$round"
+    echo "$rate" >>"$work/towers.rates"
+    report towers "$rate"
+
+    measure pytorch "$python" -B "$here/pytorch_cifar10.py" --batch "$batch" --threads "$OMP_NUM_THREADS" --steps "$steps" \
+        --json "${peer_options[@]}"
+    rate=$(sed -nE 's|.*"examples_per_second": ([0-9.]+).*|\1|p' "$work/pytorch.log")
+    blas=$(sed -nE 's|.*"blas": "([^"]*)".*|\1|p' "$work/pytorch.log")
+    echo "$rate" >>"$work/pytorch.rates"
+    report pytorch "$rate"
+done
+
+a=$(median <"$work/towers.rates")
+b=$(median <"$work/pytorch.rates")
+tail -n 1 "$work/pytorch.log" | sed -E 's/.*("device".*)\}/pytorch: \1/'
+printf 'medians: towers %.1f, PyTorch %.1f examples/s; towers / PyTorch = %.3f\n' "$a" "$b" "$(awk "BEGIN { print $a / $b }")"
+if [[ $blas == */blas/libblas.so* ]]; then
+    echo "warning: this PyTorch multiplies with the slow reference BLAS, so the comparison is unfair: apt-get install libopenblas0-openmp" >&2
+fi
+if ((disturbed)); then echo "warning: other programs were busy meanwhile; repeat on a quiet machine" >&2; fi
