@@ -1,8 +1,8 @@
 #include "kernel.h"
 
 KERNEL(count_nonfinite, CountNonfiniteParams, 256) {
-    FOR_RANGE(chunk, (p.quads + REDUCTION_DEPTH - 1u) / REDUCTION_DEPTH) {
-        const uint block = chunk / REDUCTION_LANES * REDUCTION_LANES * REDUCTION_DEPTH;
+    FOR_RANGE(chunk, REDUCTION_CHUNKS(p.quads)) {
+        const uint block = chunk / REDUCTION_LANES * REDUCTION_BLOCK;
         uint count = 0u;
         for (uint k = 0u; k < REDUCTION_DEPTH; ++k) {
             const uint i = block + k * REDUCTION_LANES + chunk % REDUCTION_LANES;

@@ -15,12 +15,13 @@
 #define RESULT_NONFINITE 2
 #define RESULT_FLOATS 4
 
-// A reduction over a large tensor leaves one partial result for each REDUCTION_CHUNK elements. Within a
-// block of REDUCTION_LANES chunks the elements interleave, so that neighbouring invocations of a GPU read
-// neighbouring memory while a host thread stays within one page.
-#define REDUCTION_LANES 32
-#define REDUCTION_DEPTH 16
-#define REDUCTION_CHUNK (4 * REDUCTION_DEPTH)
+// A reduction over a large tensor leaves REDUCTION_CHUNKS(quads) partial results, each of REDUCTION_DEPTH vec4s.
+// REDUCTION_LANES chunks are a block, within which the vec4s interleave, so that neighbouring invocations of a GPU
+// read neighbouring memory while a host thread stays within one page. Chunks of the last block may be empty.
+#define REDUCTION_LANES 32u
+#define REDUCTION_DEPTH 16u
+#define REDUCTION_BLOCK (REDUCTION_LANES * REDUCTION_DEPTH)
+#define REDUCTION_CHUNKS(quads) (((quads) + REDUCTION_BLOCK - 1u) / REDUCTION_BLOCK * REDUCTION_LANES)
 
 // A convolution, or a dense layer as a 1x1 convolution of 1x1 images.
 struct ConvShape {

@@ -39,8 +39,12 @@ int main(int argc, char** argv) {
         return app.exit(help);
     } catch (const CLI::ParseError& error) {
         const auto subcommands = app.get_subcommands();
-        const std::string command = subcommands.empty() ? "towers" : "towers " + subcommands[0]->get_name();
+        const CLI::App& last = subcommands.empty() ? app : *subcommands[0];
+        const std::string command = subcommands.empty() ? "towers" : "towers " + last.get_name();
         std::string message = error.what();
+        // Where a subcommand is required CLI11 says only that, also when there is a misspelt one.
+        if (const auto unknown = last.remaining(); !unknown.empty() && last.get_require_subcommand_min() > 0)
+            message = fmt::format("there is no '{}'", unknown[0]);
         for (char& c : message)
             if (c == '\n') c = ' ';
         return report(command_line_wrong, fmt::format("{}; see '{} --help'", message, command));

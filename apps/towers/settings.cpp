@@ -2,6 +2,7 @@
 
 #include "engine/error.h"
 
+#include <charconv>
 #include <fmt/format.h>
 #include <limits>
 #include <sstream>
@@ -72,6 +73,14 @@ void put(std::string& text, const std::string& name, const std::optional<T>& fie
     if (field) put(text, name, *field);
 }
 
+/// CLI11 takes -1 and what is beyond 64 bits for some unsigned number, and TOML has no numbers beyond 63 bits.
+std::string check_count(const std::string& text) {
+    std::int64_t value = 0;
+    const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error == std::errc{} && rest == text.data() + text.size() && value >= 0) return {};
+    return fmt::format("'{}' is not a whole number of 0 to {}", text, std::numeric_limits<std::int64_t>::max());
+}
+
 } // namespace
 
 void add_settings(CLI::App& command, TrainSettings& settings) {
@@ -85,10 +94,12 @@ void add_settings(CLI::App& command, TrainSettings& settings) {
         else if constexpr (std::is_same_v<T, std::string>) {
             CLI::Option* option = command.add_option("--" + name, field, help);
             if (!field.empty()) option->capture_default_str();
-        } else if constexpr (std::is_arithmetic_v<T>)
-            command.add_option("--" + name, field, help)->capture_default_str();
-        else
-            command.add_option("--" + name, field, help);
+        } else {
+            CLI::Option* option = command.add_option("--" + name, field, help);
+            if constexpr (std::is_arithmetic_v<T>) option->capture_default_str();
+            if constexpr (std::is_same_v<T, std::uint64_t> || std::is_same_v<T, std::optional<std::uint64_t>>)
+                option->check(check_count, "");
+        }
     });
     command.get_option("--log-towers")->expected(0, 1)->default_str("off");
 }

@@ -41,7 +41,8 @@ std::string default_run_directory(const std::string& recipe) {
 void check(const TrainSettings& s) {
     const auto complain = [](const std::string& what) { throw UsageError(what); };
     if (s.batch && *s.batch == 0) complain("--batch 0: give at least 1 example per tower");
-    if (s.lr && !(*s.lr >= 0 && std::isfinite(*s.lr))) complain(fmt::format("--lr {}: give a number of at least 0", *s.lr));
+    if (s.lr && !(*s.lr >= 0 && std::isfinite(float(*s.lr)))) // the kernels take a float
+        complain(fmt::format("--lr {}: give a number of at least 0, within a float's range", *s.lr));
     if (s.epochs && !(*s.epochs > 0 && std::isfinite(*s.epochs)))
         complain(fmt::format("--epochs {}: give a number above 0", *s.epochs));
     if (s.epochs && s.steps) complain("--steps and --epochs both say how long to train; give one of them");
@@ -57,7 +58,10 @@ TrainingState starting_state(const TrainFlags& flags, Trainer& trainer, RunDirec
         if (const std::uint64_t seed = checkpoint_seed(file, path); seed != settings.seed)
             throw UsageError(fmt::format("--seed {}: {} was trained with seed {}; leave --seed away to resume it",
                                          settings.seed, path.string(), seed));
-        if (state.step > 0) run.truncate_metrics(state.step - 1);
+        if (state.step > 0)
+            run.truncate_metrics(state.step - 1);
+        else
+            std::filesystem::remove(run.metrics_path());
         return state;
     }
     if (!settings.init.empty()) return from_initial(read_safetensors(settings.init), trainer.layout(), settings.init);

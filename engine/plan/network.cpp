@@ -112,7 +112,7 @@ public:
         TensorId nonfinite;
         unsigned chunks = 0;
         if (checks_gradients) {
-            chunks = ceil_div(spec_.layout->quads(), REDUCTION_DEPTH);
+            chunks = REDUCTION_CHUNKS(spec_.layout->quads());
             nonfinite = plan_.activation("nonfinite", chunks * 4);
             plan_.add(kernels::count_nonfinite,
                       {.x = gradients(), .counts = nonfinite, .quads = spec_.layout->quads()}, chunks);
@@ -307,7 +307,7 @@ private:
         const TensorId dw = variable(layer.name + "/weights", Arena::gradients);
         const std::size_t bytes = plan_.tensors()[weights.index()].bytes;
         const unsigned quads = ceil_div(bytes, 16);
-        const unsigned chunks = ceil_div(quads, REDUCTION_DEPTH);
+        const unsigned chunks = REDUCTION_CHUNKS(quads);
         const std::size_t offset = slice_alignment + decay_bytes_;
         decay_bytes_ += aligned(chunks * 4); // what is between two lists stays zero and adds nothing
         const TensorId partials = plan_.tensor(layer.name + " decay", Arena::results, offset, chunks * 4);

@@ -44,7 +44,7 @@ AveragingStage::AveragingStage(std::unique_ptr<Device> device, const ParameterLa
         }
         average_.push_back(device_->record(commands));
     }
-    const unsigned chunks = (layout.quads() + REDUCTION_DEPTH - 1) / REDUCTION_DEPTH;
+    const unsigned chunks = REDUCTION_CHUNKS(layout.quads());
     counts_ = device_->allocate(chunks * sizeof(uint), Memory::staging);
     const Command check[] = {launch(kernels::count_nonfinite,
                                     {.x = at<In_f32x4>(gradients_.address()),

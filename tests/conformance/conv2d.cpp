@@ -90,11 +90,12 @@ WeightGradients weight_gradients(Device& device, const ConvShape& s, const Tenso
 } // namespace
 
 KERNEL_TEST(conv2d_forward, "the network sees its images through the right filters") {
+    EveryText texts;
     for (const ConvShape& s : shapes()) {
         INFO(text(s));
         const Tensors t(s);
         const Values sums = reference::conv2d(s, widen(t.x), widen(t.w), widen(t.b));
-        on_every_device([&](Device& device) {
+        texts.run([&](Device& device) {
             check_near("y", forward(device, s, t, false), sums);
             check_near("y after ReLU", forward(device, s, t, true), reference::relu(sums));
         });
@@ -102,11 +103,12 @@ KERNEL_TEST(conv2d_forward, "the network sees its images through the right filte
 }
 
 KERNEL_TEST(conv2d_backward_data, "lower layers learn from the right gradient") {
+    EveryText texts;
     for (const ConvShape& s : shapes()) {
         INFO(text(s));
         const Tensors t(s);
         const Values dx = reference::conv2d_data_gradient(s, widen(t.w), widen(t.dy));
-        on_every_device([&](Device& device) {
+        texts.run([&](Device& device) {
             check_near("dx", data_gradient(device, s, t, false), dx);
             check_near("dx through ReLU", data_gradient(device, s, t, true),
                        reference::relu_gradient(widen(t.x), dx));
@@ -116,12 +118,13 @@ KERNEL_TEST(conv2d_backward_data, "lower layers learn from the right gradient") 
 
 KERNEL_TEST(conv2d_backward_weights,
             "filters and biases learn from the right gradient, however it is split") {
+    EveryText texts;
     for (const ConvShape& s : shapes()) {
         INFO(text(s));
         const Tensors t(s);
         const Values dw = reference::conv2d_weights_gradient(s, widen(t.x), widen(t.dy));
         const Values db = reference::conv2d_bias_gradient(s, widen(t.dy));
-        on_every_device([&](Device& device) {
+        texts.run([&](Device& device) {
             for (const unsigned splits : {1u, 3u}) {
                 INFO(splits, " splits");
                 const WeightGradients measured = weight_gradients(device, s, t, splits);
@@ -133,6 +136,7 @@ KERNEL_TEST(conv2d_backward_weights,
 }
 
 TEST_CASE("a NaN or an infinity passes through a convolution and its ReLU, so that divergence shows") {
+    EveryText texts;
     for (const ConvShape& s : {same_conv(3, 5, 7, 3, 3, 3, 1, 13), same_conv(3, 1, 1, 13, 1, 1, 1, 127)}) {
         INFO(text(s));
         for (const float bad :
@@ -141,7 +145,7 @@ TEST_CASE("a NaN or an infinity passes through a convolution and its ReLU, so th
             Tensors t(s);
             t.x[t.x.size() / 2] = bad;
             const Values sums = reference::conv2d(s, widen(t.x), widen(t.w), widen(t.b));
-            on_every_device([&](Device& device) {
+            texts.run([&](Device& device) {
                 check_near("y", forward(device, s, t, false), sums);
                 check_near("y after ReLU", forward(device, s, t, true), reference::relu(sums));
             });
@@ -149,7 +153,7 @@ TEST_CASE("a NaN or an infinity passes through a convolution and its ReLU, so th
         Tensors t(s);
         t.dy[t.dy.size() / 2] = std::numeric_limits<float>::quiet_NaN();
         const Values dx = reference::conv2d_data_gradient(s, widen(t.w), widen(t.dy));
-        on_every_device([&](Device& device) {
+        texts.run([&](Device& device) {
             check_near("dx", data_gradient(device, s, t, false), dx);
             const WeightGradients measured = weight_gradients(device, s, t, 1);
             CHECK(std::isnan(measured.db[t.dy.size() / 2 % s.out_channels]));

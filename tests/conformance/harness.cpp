@@ -146,6 +146,16 @@ std::vector<float> narrow(std::span<const double> values) {
     return narrowed;
 }
 
+Device& EveryText::plain(const std::string& id) {
+    auto& slot = opened_[id];
+    if (!slot) {
+        OpenOptions options = open_options();
+        options.overrides = false;
+        slot = open_device(id, options);
+    }
+    return *slot;
+}
+
 std::vector<Kernel>& covered_kernels() {
     static std::vector<Kernel> covered;
     return covered;

@@ -7,6 +7,8 @@
 #include <doctest/doctest.h>
 
 #include <cstdint>
+#include <map>
+#include <memory>
 #include <random>
 #include <span>
 #include <string>
@@ -97,6 +99,24 @@ void on_every_device(Function function) {
         function(device(id));
     }
 }
+
+/// For kernels that a Vulkan driver may override: also runs the shared text on it, which serves other cards.
+class EveryText {
+public:
+    template<class Function>
+    void run(Function function) {
+        on_every_device(function);
+        for (const std::string& id : device_ids()) {
+            if (!id.starts_with("vulkan:")) continue;
+            INFO("on ", id, " without overrides");
+            function(plain(id));
+        }
+    }
+
+private:
+    Device& plain(const std::string& id);
+    std::map<std::string, std::unique_ptr<Device>> opened_;
+};
 
 /// Kernels that have a test of their own; kernels.cpp compares them with the list of all.
 std::vector<Kernel>& covered_kernels();

@@ -2,7 +2,7 @@
 # Compares `towers train` on the CPU with the same network in PyTorch, in turn on the same cores.
 #
 # Usage: tests/peers/compare_cpu.sh [--build DIR] [--data PATH] [--batch N] [--steps N] [--rounds N] [--python PROGRAM]
-#   --build DIR       where towers was built (default: the newest build/*/ that has it)
+#   --build DIR       where towers was built (default: build/release, else build/ci)
 #   --data PATH       what towers trains on (default: shapes); PyTorch gets prepared random images
 #   --batch N         examples per step (default 128)
 #   --steps N         timed steps of each run, a multiple of 10 (default 120)
@@ -40,17 +40,14 @@ done
 "$python" -c 'import torch' 2>/dev/null ||
     fail 1 "$python has no PyTorch: apt-get install python3-torch libopenblas0-openmp, or name another by --python"
 
-# The newest build, unless told
-if [[ -n $build ]]; then
-    candidates=("$build"/apps/towers/towers "$build"/bin/towers "$build"/towers)
-else
-    candidates=("$root"/build/*/apps/towers/towers "$root"/build/*/bin/towers)
-fi
 towers=''
-for candidate in "${candidates[@]}"; do
-    if [[ -f $candidate && -x $candidate && (-z $towers || $candidate -nt $towers) ]]; then towers=$candidate; fi
+if [[ -n $build ]]; then builds=("$build"); else builds=("$root/build/release" "$root/build/ci"); fi
+for folder in "${builds[@]}"; do
+    for candidate in "$folder"/towers "$folder"/apps/towers/towers "$folder"/bin/towers; do
+        if [[ -z $towers && -f $candidate && -x $candidate ]]; then towers=$candidate; fi
+    done
 done
-[[ -n $towers ]] || fail 1 "no towers program in ${build:-$root/build/*}: build it, or name the folder by --build"
+[[ -n $towers ]] || fail 1 "no towers program in ${builds[*]}: build it, or name the folder by --build"
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -86,7 +83,7 @@ report() { # NAME RATE
 }
 
 disturbed=0 blas=''
-echo "batch $batch, $OMP_NUM_THREADS threads, $steps steps, towers trains on $data"
+echo "$towers: batch $batch, $OMP_NUM_THREADS threads, $steps steps, on $data"
 for ((round = 1; round <= rounds; round++)); do
     measure towers "$towers" train --recipe cifar10-tutorial --backend cpu --batch "$batch" --data "$data" \
         --steps $((steps + 10 * warm_up_lines)) --log-every 10 --run "$work/run-$round"

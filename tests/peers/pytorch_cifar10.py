@@ -42,8 +42,13 @@ RADIUS, ALPHA, BETA = 4, 0.001 / 9.0, 0.75
 WINDOW = 2 * RADIUS + 1
 
 
-# LRN: y = x / (1 + alpha * sum of x^2 over 9 channels) ^ 0.75, in four ways. Measured with 2 cores of an AMD EPYC
-# (Zen 4), fp32, eager: see the table at the end of this file.
+# LRN: y = x / (1 + alpha * sum of x^2 over 9 channels) ^ 0.75, in four ways. Examples/s with 2 cores of an AMD EPYC
+# (Zen 4), fp32, batch 128, malloc kept from returning memory as in compare_cpu.sh, channels-last unless said:
+#   PyTorch 1.13 + OpenBLAS, eager: custom 1735 (NCHW 1400), band 1615, pool 1250, torch 1068
+#   PyTorch 2.15 (PyPI), eager:     custom 1745, band 1626; without the malloc settings about 1400 and 1440
+#   PyTorch 2.15, torch.compile, without the malloc settings: custom 1023, band 1007
+#   PyTorch 1.13 + reference BLAS (a bare apt-get install python3-torch), custom: 515
+# In bf16 the band's 1 + alpha * sum rounds to 1, so LRN all but vanishes there; it is for timing only.
 def lrn_torch(x, band):
     """PyTorch's own, which divides its alpha by the window."""
     return F.local_response_norm(x, WINDOW, alpha=ALPHA * WINDOW, beta=BETA, k=1.0)
@@ -315,7 +320,7 @@ def parse():
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--mode", choices=("eager", "compile", "cuda-graph"), default="eager")
     parser.add_argument("--precision", choices=("fp32", "tf32", "bf16"), default="fp32", help="tf32 is CUDA's alone")
-    parser.add_argument("--lrn", choices=tuple(LRN), help="how to write LRN (default: custom; compile: band)")
+    parser.add_argument("--lrn", choices=tuple(LRN), help="how to write LRN (default: custom; band in bf16)")
     parser.add_argument("--layout", choices=("nhwc", "nchw"), default="nhwc", help="nhwc is PyTorch's channels-last")
     parser.add_argument("--batch", type=int, default=128)
     parser.add_argument("--threads", type=int, default=affinity, help="CPU threads (default: the cores this may use)")
@@ -327,7 +332,7 @@ def parse():
     parser.add_argument("--json", action="store_true", help="print one JSON line")
     parser.add_argument("--check-loss", metavar="FOLDER", help="print the loss at step 0 on CIFAR-10's binary files")
     options = parser.parse_args()
-    options.lrn = options.lrn or ("band" if options.mode == "compile" or options.precision == "bf16" else "custom")
+    options.lrn = options.lrn or ("band" if options.precision == "bf16" else "custom")
     options.group = options.group or (50 if options.device == "cuda" else 2)
     if options.device == "cuda" and not torch.cuda.is_available():
         parser.error("--device cuda: this PyTorch sees no CUDA device")

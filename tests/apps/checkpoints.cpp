@@ -1,0 +1,159 @@
+// A damaged or foreign checkpoint must be refused by name, and whatever lies around it must survive.
+#include "tests/apps/helpers.h"
+#include "tests/support/files.h"
+
+#include <doctest/doctest.h>
+#include <functional>
+
+using namespace towers::test;
+namespace fs = std::filesystem;
+
+namespace {
+
+/// A run of two steps with checkpoints of both, on data of its own; made once.
+struct SmallRun {
+    TemporaryFolder folder;
+    std::string data;
+
+    SmallRun() {
+        data = (folder / "data").string();
+        write_records(data, 2);
+        train(folder / "run", {"--steps", "2", "--save-every", "1", "--batch", "2", "--data", data});
+    }
+    fs::path run() const { return folder / "run"; }
+};
+
+struct Damage {
+    const char* what;
+    std::function<std::string(RawTensors)> damaged; ///< the file's new bytes
+    const char* named;
+    bool also_as_initial; ///< --init wants only variables, whoever's they are
+};
+
+std::string edit(RawTensors file, const std::function<void(nlohmann::ordered_json&)>& change) {
+    change(file.header);
+    return file.bytes();
+}
+
+std::string rename_tensor(RawTensors file, const std::string& name, const std::string& to) {
+    file.header[to] = file.header.at(name);
+    file.header.erase(name);
+    return file.bytes();
+}
+
+const std::vector<Damage>& damages() {
+    static const std::vector<Damage> all = {
+        {"empty", [](RawTensors) { return std::string(); }, "safetensors", true},
+        {"cut short in its data", [](RawTensors f) { return f.bytes().substr(0, 4'000'000); }, "cut short",
+         true},
+        {"cut short in its header", [](RawTensors f) { return f.bytes().substr(0, 100); }, "header", true},
+        {"with a byte too many", [](RawTensors f) { return f.bytes() + "x"; }, "safetensors", true},
+        {"of a header longer than the file",
+         [](RawTensors f) {
+             return std::string("\xff\xff\xff\xff\xff\xff\xff\x7f", 8) + f.bytes().substr(8);
+         },
+         "header", true},
+        {"of a header shorter than it is",
+         [](RawTensors f) { return std::string("\x40\0\0\0\0\0\0\0", 8) + f.bytes().substr(8); }, "header",
+         true},
+        {"of another shape",
+         [](RawTensors f) { return edit(f, [](auto& h) {
+                                h["conv1/weights"]["shape"] = {5, 5, 64, 3};
+                            }); },
+         "conv1/weights", true},
+        {"of a variable with another name",
+         [](RawTensors f) { return rename_tensor(f, "local4/biases", "local5/biases"); }, "local4/biases",
+         true},
+        {"of an average with another name",
+         [](RawTensors f) { return rename_tensor(f, "local4/biases/ExponentialMovingAverage", "ema"); },
+         "local4/biases/ExponentialMovingAverage", false},
+        {"with overlapping tensors",
+         [](RawTensors f) {
+             return edit(
+                 f, [](auto& h) { h["conv2/biases"]["data_offsets"] = h["conv1/biases"]["data_offsets"]; });
+         },
+         "safetensors", true},
+        {"of another recipe",
+         [](RawTensors f) { return edit(f, [](auto& h) { h["__metadata__"]["recipe"] = "mnist"; }); },
+         "mnist", false},
+        {"without metadata", [](RawTensors f) { return edit(f, [](auto& h) { h.erase("__metadata__"); }); },
+         "metadata", false},
+        {"without a step",
+         [](RawTensors f) { return edit(f, [](auto& h) { h["__metadata__"].erase("step"); }); }, "step",
+         false},
+        {"with a step that is no number",
+         [](RawTensors f) { return edit(f, [](auto& h) { h["__metadata__"]["step"] = "2x"; }); }, "step",
+         false},
+        {"without a seed",
+         [](RawTensors f) { return edit(f, [](auto& h) { h["__metadata__"].erase("seed"); }); }, "seed",
+         false},
+    };
+    return all;
+}
+
+} // namespace
+
+TEST_CASE("a bad checkpoint is refused by name and nothing else is touched") {
+    const SmallRun small;
+    const RawTensors sound = RawTensors::read(checkpoint(small.run(), 2));
+    for (const Damage& damage : damages()) {
+        CAPTURE(damage.what);
+        const fs::path bad = checkpoint(small.run(), 2);
+        write_text(bad, damage.damaged(sound));
+        const auto before = contents(small.folder.path());
+
+        const auto check = [&](const Outcome& outcome) {
+            check_failed(outcome, 1, damage.named);
+            CHECK(contains(outcome.err, bad.string()));
+            const bool untouched = contents(small.folder.path()) == before;
+            CHECK(untouched);
+        };
+        check(run_towers({"eval", "--device", "cpu", "--data", small.data, "--checkpoint", bad.string()}));
+        check(run_towers({"train", "--resume", "--run", small.run().string(), "--steps", "3"}));
+
+        const TemporaryFolder other;
+        const Outcome initial =
+            run_towers({"train", "--towers", "cpu", "--steps", "1", "--batch", "2", "--data", small.data,
+                        "--init", bad.string(), "--run", (other / "run").string()});
+        if (damage.also_as_initial) {
+            check(initial);
+            CHECK_FALSE(fs::exists(other / "run/config.toml"));
+            // So that the same command works once the file is replaced.
+            write_text(bad, sound.bytes());
+            train(other / "run",
+                  {"--steps", "1", "--batch", "2", "--data", small.data, "--init", bad.string()});
+        } else {
+            check_worked(initial);
+        }
+    }
+    // The checkpoint before the bad ones is as good as ever.
+    check_worked(run_towers({"eval", "--device", "cpu", "--data", small.data, "--checkpoint",
+                             checkpoint(small.run(), 1).string()}));
+}
+
+TEST_CASE("--init begins with the given variables, averages too") {
+    const SmallRun small;
+    const TemporaryFolder folder;
+    train(folder / "run",
+          {"--steps", "0", "--data", small.data, "--init", checkpoint(small.run(), 2).string()});
+    const std::vector<float> given = variables(checkpoint(small.run(), 2));
+    const bool parameters_given = variables(checkpoint(folder / "run", 0)) == given;
+    const bool averages_given = variables(checkpoint(folder / "run", 0), true) == given;
+    CHECK(parameters_given);
+    CHECK(averages_given);
+}
+
+TEST_CASE("a checkpoint that is not there is named") {
+    const TemporaryFolder folder;
+    const std::string none = (folder / "none.safetensors").string();
+    check_failed(run_towers({"eval", "--device", "cpu", "--checkpoint", none}), 1, none);
+    check_failed(run_towers({"eval", "--device", "cpu", "--checkpoint", folder.path().string()}), 1,
+                 folder.path().string());
+    check_failed(run_towers({"eval", "--device", "cpu", "--run", folder.path().string()}), 1,
+                 folder.path().string());
+    check_failed(run_towers({"train", "--towers", "cpu", "--init", none, "--run", (folder / "run").string()}),
+                 1, none);
+    check_failed(run_towers({"train", "--towers", "cpu", "--resume", "--run", (folder / "gone").string()}), 1,
+                 (folder / "gone").string());
+    CHECK_FALSE(fs::exists(folder / "gone"));
+}

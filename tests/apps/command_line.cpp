@@ -1,0 +1,140 @@
+// A user who mistypes must be told what, before anything is made or overwritten.
+#include "tests/apps/helpers.h"
+#include "tests/support/files.h"
+
+#include <doctest/doctest.h>
+
+using namespace towers::test;
+
+TEST_CASE("every command explains itself") {
+    for (const Arguments& command : std::vector<Arguments>{
+             {}, {"devices"}, {"train"}, {"eval"}, {"data"}, {"data", "describe"}, {"data", "shapes"}}) {
+        const Outcome outcome = run_towers(command + Arguments{"--help"});
+        CAPTURE(outcome.out);
+        check_worked(outcome);
+        CHECK(contains(outcome.out, "Usage: "));
+        CHECK(contains(outcome.out, "--help"));
+    }
+}
+
+TEST_CASE("the flags that scripts rely on are there") {
+    const std::string train = run_towers({"train", "--help"}).out;
+    for (const char* flag : {"--recipe", "--data", "--backend", "--towers", "--batch", "--steps", "--epochs",
+                             "--lr", "--seed", "--distort", "--shuffle", "--init", "--run", "--resume",
+                             "--save-every", "--log-every", "--config", "--shares", "--log-towers"}) {
+        CAPTURE(flag);
+        CHECK(contains(train, "  " + std::string(flag) + " "));
+    }
+    const std::string eval = run_towers({"eval", "--help"}).out;
+    for (const char* flag : {"--run", "--checkpoint", "--raw"}) CHECK(contains(eval, flag));
+    CHECK(contains(run_towers({"devices", "--help"}).out, "--json"));
+}
+
+TEST_CASE("the program says its version") {
+    const Outcome outcome = run_towers({"--version"});
+    check_worked(outcome);
+    CHECK(outcome.out.starts_with("towers "));
+    CHECK(lines_of(outcome.out).size() == 1);
+}
+
+namespace {
+
+struct Mistake {
+    Arguments arguments;
+    const char* named; ///< what the message must name
+};
+
+void check_refused(const std::vector<Mistake>& mistakes) {
+    const TemporaryFolder folder;
+    for (const Mistake& mistake : mistakes) {
+        check_failed(run_towers(mistake.arguments, {.folder = folder.path()}), 2, mistake.named);
+        CHECK(names_in(folder.path()) == std::vector<std::string>{}); // not a run directory either
+    }
+}
+
+} // namespace
+
+TEST_CASE("what does not exist is named") {
+    check_refused({
+        {{}, "subcommand"},
+        {{"trian"}, "trian"},
+        {{"--verion"}, "--verion"},
+        {{"data", "shape"}, "shape"},
+        {{"train", "--barch", "4"}, "--barch"},
+        {{"train", "cpu"}, "cpu"},
+        {{"train", "--recipe", "cifar11"}, "cifar11"},
+        {{"train", "--towers", "vulkan:99"}, "vulkan:99"},
+        {{"train", "--towers", "cpu,vulkan:99"}, "vulkan:99"},
+        {{"train", "--towers", "cuda:99"}, "cuda:99"},
+        {{"train", "--towers", "gpu"}, "gpu"},
+        {{"train", "--towers", "cpu,,cpu"}, "''"},
+        {{"train", "--backend", "gpu"}, "gpu"},
+        {{"train", "--quirks", "last-tower-los"}, "last-tower-los"},
+        {{"train", "--progress", "bar"}, "bar"},
+        {{"eval", "--run", "r", "--split", "dev"}, "dev"},
+        {{"eval", "--run", "r", "--device", "vulkan:99"}, "vulkan:99"},
+        {{"eval", "--run", "r", "--recipe", "cifar11"}, "cifar11"},
+        {{"eval", "--run", "r", "--quirks", "pad"}, "pad"},
+    });
+}
+
+TEST_CASE("what is no sensible number is named") {
+    check_refused({
+        {{"train", "--batch", "0"}, "--batch"},
+        {{"train", "--batch", "-1"}, "--batch"},
+        {{"train", "--batch", "many"}, "--batch"},
+        {{"train", "--batch", "4294967297"}, "--batch"},
+        {{"train", "--batch", "3000000", "--towers", "cpu"}, "--batch"},
+        {{"train", "--batch"}, "--batch"},
+        {{"train", "--steps", "1.5"}, "--steps"},
+        {{"train", "--steps", "-1"}, "--steps"},
+        {{"train", "--steps", "ten"}, "--steps"},
+        {{"train", "--epochs", "0"}, "--epochs"},
+        {{"train", "--epochs", "-2"}, "--epochs"},
+        {{"train", "--lr", "fast"}, "--lr"},
+        {{"train", "--lr", "nan"}, "--lr"},
+        {{"train", "--lr", "-0.1"}, "--lr"},
+        {{"train", "--lr", "1e39"}, "--lr"}, // infinite as the float that the kernels take
+        {{"train", "--seed", "-1"}, "--seed"},
+        {{"train", "--seed", "18446744073709551616"}, "--seed"},
+        {{"train", "--seed", "18446744073709551615"}, "--seed"}, // TOML, where it is kept, ends at 63 bits
+        {{"train", "--save-every", "-5"}, "--save-every"},
+        {{"train", "--log-every", "x"}, "--log-every"},
+        {{"train", "--distort", "maybe"}, "--distort"},
+        {{"train", "--shuffle", "maybe"}, "--shuffle"},
+        {{"eval", "--run", "r", "--batch", "0"}, "--batch"},
+    });
+}
+
+TEST_CASE("flags that contradict each other are named") {
+    check_refused({
+        {{"train", "--steps", "5", "--epochs", "1"}, "--epochs"},
+        {{"train", "--towers", "cpu", "--backend", "cpu"}, "--backend"},
+        {{"train", "--towers", "cpu,cpu", "--shares", "3:x"}, "3:x"},
+        {{"train", "--towers", "cpu,cpu", "--shares", "3:0"}, "3:0"},
+        {{"train", "--towers", "cpu,cpu", "--shares", "3:-1"}, "3:-1"},
+        {{"train", "--towers", "cpu,cpu", "--shares", "3:2:1"}, "3 shares for 2 towers"},
+        {{"train", "--towers", "cpu", "--shares", "1:1"}, "--shares"},
+        {{"train", "--resume"}, "--run"},
+        {{"eval"}, "--checkpoint"},
+        {{"eval", "--run", "r", "--checkpoint", "c"}, "--checkpoint"},
+    });
+}
+
+TEST_CASE("a configuration that cannot be read is named, with the line") {
+    const TemporaryFolder folder;
+    const auto check = [&](const char* text, const char* named) {
+        write_text(folder / "c.toml", text);
+        check_failed(run_towers({"train", "--config", "c.toml", "--run", "r"}, {.folder = folder.path()}), 1,
+                     named);
+        CHECK_FALSE(std::filesystem::exists(folder / "r"));
+    };
+    check("batch = \n", "c.toml:1");
+    check("seed = 1\nbatch = 'four'\n", "c.toml:2: 'batch'");
+    check("seed = -1\n", "c.toml:1: 'seed'");
+    check("batch = 4294967297\n", "c.toml:1: 'batch'");
+    check("distort = 'off'\n", "c.toml:1: 'distort'");
+    check("\nbarch = 4\n", "c.toml:2: there is no setting 'barch'");
+    check("[train]\nbatch = 4\n", "train");
+    check_failed(run_towers({"train", "--config", "none.toml"}, {.folder = folder.path()}), 1, "none.toml");
+}

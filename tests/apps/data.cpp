@@ -1,0 +1,113 @@
+// A bad copy of the data must be found before hours are spent on training with it.
+#include "tests/apps/helpers.h"
+#include "tests/support/files.h"
+
+#include <cstdlib>
+#include <doctest/doctest.h>
+
+using namespace towers::test;
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr unsigned record = 3073;
+
+void check_data_refused(const fs::path& data, const std::string& named) {
+    const TemporaryFolder folder;
+    const RunOptions here{.folder = folder.path()};
+    check_failed(run_towers({"train", "--towers", "cpu", "--steps", "1", "--data", data.string()}, here), 1,
+                 named);
+    CHECK(names_in(folder.path()).empty());
+}
+
+} // namespace
+
+TEST_CASE("a bad data file is named") {
+    const TemporaryFolder folder;
+    const fs::path file = folder / "data_batch_3.bin";
+    write_records(folder.path(), 2);
+    SUBCASE("cut short") {
+        fs::resize_file(file, 2 * record - 1);
+        check_data_refused(folder.path(), file.string());
+    }
+    SUBCASE("a byte too many") {
+        fs::resize_file(file, 2 * record + 1);
+        check_data_refused(folder.path(), file.string());
+    }
+    SUBCASE("more records than CIFAR-10 has in a file") {
+        fs::resize_file(file, 10001 * record);
+        check_data_refused(folder.path(), file.string());
+    }
+    SUBCASE("empty") {
+        fs::resize_file(file, 0);
+        check_data_refused(folder.path(), file.string());
+    }
+    SUBCASE("a label that CIFAR-10 has not") {
+        std::string text = read_text(file);
+        text[record] = 10;
+        write_text(file, text);
+        check_data_refused(folder.path(), file.string());
+    }
+    SUBCASE("missing") {
+        fs::remove(file);
+        check_data_refused(folder.path(), file.string());
+    }
+    SUBCASE("a folder in its place") {
+        fs::remove(file);
+        fs::create_directory(file);
+        check_data_refused(folder.path(), file.string());
+    }
+}
+
+TEST_CASE("a data folder that is none is named") {
+    const TemporaryFolder folder;
+    check_data_refused(folder / "none", (folder / "none").string());
+    check_data_refused(folder.path(), folder.path().string()); // empty
+    write_text(folder / "file", "x");
+    check_data_refused(folder / "file", (folder / "file").string());
+}
+
+TEST_CASE("a bad test file is named by the evaluation") {
+    const TemporaryFolder folder;
+    write_records(folder / "data", 2);
+    train(folder / "run", {"--steps", "1", "--batch", "2", "--data", (folder / "data").string()});
+    const fs::path file = folder / "data/test_batch.bin";
+    fs::resize_file(file, record + 1);
+    check_failed(run_towers({"eval", "--device", "cpu", "--run", (folder / "run").string()}), 1,
+                 file.string());
+}
+
+TEST_CASE("the shapes train the same from their files") {
+    const TemporaryFolder folder;
+    const std::string data = (folder / "data").string();
+    check_worked(run_towers({"data", "shapes", data, "--seed", "5"}));
+    const Outcome description = run_towers({"data", "describe", data});
+    check_worked(description);
+    CHECK(contains(description.out, "train: 10000 images of 32x32x3"));
+    CHECK(contains(description.out, "test: 2000 images of 32x32x3"));
+    CHECK(run_towers({"data", "describe", "shapes", "--seed", "5"}).out == description.out);
+
+    const Arguments flags{"--steps", "3", "--batch", "4", "--seed", "5"};
+    train(folder / "drawn", flags + Arguments{"--data", "shapes"});
+    train(folder / "files", flags + Arguments{"--data", data});
+    check_same(folder / "drawn", folder / "files", 3);
+}
+
+TEST_CASE("the real CIFAR-10 is read and trained on") {
+    const char* const data = std::getenv("TOWERS_CIFAR10");
+    if (data == nullptr || *data == '\0') {
+        MESSAGE("SKIPPED: TOWERS_CIFAR10 names no folder with CIFAR-10's binary files");
+        return;
+    }
+    const Outcome description = run_towers({"data", "describe", data});
+    check_worked(description);
+    CHECK(contains(description.out, "train: 50000 images of 32x32x3"));
+    CHECK(contains(description.out, "test: 10000 images of 32x32x3"));
+    const TemporaryFolder folder;
+    train(folder / "run", {"--data", data, "--steps", "60", "--batch", "64"});
+    const auto lines = metrics(folder / "run");
+    CHECK(lines.back().at("loss").get<double>() < lines.front().at("loss").get<double>());
+    const Outcome evaluation = run_towers({"eval", "--device", "cpu", "--run", (folder / "run").string()});
+    check_worked(evaluation);
+    CHECK(contains(evaluation.out, " of 10000 examples"));
+}

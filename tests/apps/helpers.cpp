@@ -1,0 +1,179 @@
+#include "tests/apps/helpers.h"
+
+#include "tests/support/files.h"
+
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <doctest/doctest.h>
+#include <random>
+
+namespace towers::test {
+
+namespace fs = std::filesystem;
+
+void check_failed(const Outcome& outcome, int code, std::string_view name) {
+    CAPTURE(outcome.out);
+    CAPTURE(outcome.err);
+    CAPTURE(name);
+    CHECK(outcome.code == code);
+    CHECK(outcome.err.starts_with("towers: "));
+    CHECK(outcome.err.find('\n') + 1 == outcome.err.size()); // one line, and it is ended
+    CHECK(contains(outcome.err, name));
+    if (code == 2) CHECK(outcome.out.empty());
+}
+
+void check_worked(const Outcome& outcome) {
+    CAPTURE(outcome.out);
+    CHECK(outcome.err == "");
+    REQUIRE(outcome.code == 0);
+}
+
+std::string train(const fs::path& run, const Arguments& flags) {
+    const bool own_towers = std::find(flags.begin(), flags.end(), "--towers") != flags.end();
+    Arguments all{"train", "--run", run.string(), "--log-every", "1"};
+    if (!own_towers) all = all + Arguments{"--towers", "cpu"};
+    const Outcome outcome = towers(all + flags);
+    check_worked(outcome);
+    return outcome.out;
+}
+
+Arguments operator+(Arguments first, const Arguments& second) {
+    first.insert(first.end(), second.begin(), second.end());
+    return first;
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+    std::vector<std::string> lines;
+    for (std::size_t begin = 0; begin < text.size();) {
+        const std::size_t end = std::min(text.find('\n', begin), text.size());
+        lines.push_back(text.substr(begin, end - begin));
+        begin = end + 1;
+    }
+    return lines;
+}
+
+bool contains(std::string_view text, std::string_view part) {
+    return text.find(part) != std::string_view::npos;
+}
+
+namespace {
+
+struct Listed {
+    std::vector<std::string> ids;
+    std::string quick;
+};
+
+const Listed& list() {
+    static const Listed listed = [] {
+        Listed found;
+        const nlohmann::json all = nlohmann::json::parse(run_towers({"devices", "--json"}).out);
+        for (const nlohmann::json& device : all.at("devices")) {
+            const std::string id = device.at("id"), name = device.at("name");
+            if (id == "cpu") continue;
+            found.ids.push_back(id);
+            // SwiftShader takes several times as long as any other.
+            if (found.quick.empty() || contains(name, "llvmpipe") || device.at("kind") == "discrete GPU")
+                found.quick = id;
+        }
+        if (found.ids.empty()) std::printf("SKIPPED devices other than the CPU: there are none\n");
+        return found;
+    }();
+    return listed;
+}
+
+} // namespace
+
+const std::vector<std::string>& other_devices() { return list().ids; }
+std::string quick_device() { return list().quick; }
+
+std::map<std::string, std::string> contents(const fs::path& folder) {
+    std::map<std::string, std::string> files;
+    for (const auto& entry : fs::recursive_directory_iterator(folder))
+        if (entry.is_regular_file())
+            files[fs::relative(entry.path(), folder).string()] = read_text(entry.path());
+    return files;
+}
+
+std::vector<nlohmann::json> metrics(const fs::path& run) {
+    std::vector<nlohmann::json> parsed;
+    for (const std::string& line : lines_of(read_text(run / "metrics.jsonl")))
+        parsed.push_back(nlohmann::json::parse(line));
+    return parsed;
+}
+
+fs::path checkpoint(const fs::path& run, unsigned step) {
+    return run / ("model.ckpt-" + std::to_string(step) + ".safetensors");
+}
+
+void check_same(const fs::path& run, const fs::path& other, unsigned step) {
+    CAPTURE(step);
+    // Not CHECK(a == b): it would print megabytes.
+    const bool same_checkpoint = read_text(checkpoint(run, step)) == read_text(checkpoint(other, step));
+    CHECK(same_checkpoint);
+    CHECK(read_text(run / "metrics.jsonl") == read_text(other / "metrics.jsonl"));
+    CHECK(metrics(run).size() == step);
+}
+
+RawTensors RawTensors::read(const fs::path& path) {
+    const std::string text = read_text(path);
+    std::uint64_t length = 0;
+    REQUIRE(text.size() > sizeof(length));
+    std::memcpy(&length, text.data(), sizeof(length));
+    REQUIRE(length < text.size());
+    return {nlohmann::ordered_json::parse(text.substr(8, length)), text.substr(8 + length)};
+}
+
+std::string RawTensors::bytes() const {
+    const std::string text = header.dump();
+    const std::uint64_t length = text.size();
+    return std::string(reinterpret_cast<const char*>(&length), sizeof(length)) + text + data;
+}
+
+std::vector<float> RawTensors::values(const std::string& name) const {
+    const auto& offsets = header.at(name).at("data_offsets");
+    const std::size_t begin = offsets[0], end = offsets[1];
+    std::vector<float> values((end - begin) / sizeof(float));
+    REQUIRE(end <= data.size());
+    std::memcpy(values.data(), data.data() + begin, end - begin);
+    return values;
+}
+
+std::vector<float> variables(const fs::path& path, bool averages) {
+    const RawTensors file = RawTensors::read(path);
+    std::vector<float> all;
+    for (const auto& [name, entry] : file.header.items()) {
+        if (name == "__metadata__" || name.ends_with("/ExponentialMovingAverage") != averages) continue;
+        const std::vector<float> values = file.values(name);
+        all.insert(all.end(), values.begin(), values.end());
+    }
+    CHECK(all.size() == 1068298); // of the tutorial's model
+    return all;
+}
+
+double relative_distance(const std::vector<float>& actual, const std::vector<float>& expected) {
+    REQUIRE(actual.size() == expected.size());
+    double difference = 0, norm = 0;
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+        difference += std::pow(double(actual[i]) - double(expected[i]), 2);
+        norm += std::pow(double(expected[i]), 2);
+    }
+    return std::sqrt(difference / norm);
+}
+
+void write_records(const fs::path& folder, unsigned records_per_file) {
+    fs::create_directories(folder);
+    std::mt19937 random(7);
+    for (const char* name : {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin",
+                             "data_batch_5.bin", "test_batch.bin"}) {
+        std::string text;
+        for (unsigned i = 0; i < records_per_file; ++i) {
+            text += char(i % 10);
+            for (unsigned k = 0; k < 3072; ++k) text += char(random() & 0xff);
+        }
+        write_text(folder / name, text);
+    }
+}
+
+} // namespace towers::test

@@ -1,0 +1,110 @@
+// Scripts of the published system read its log lines; people watch the live line.
+#include "tests/apps/helpers.h"
+#include "tests/support/files.h"
+
+#include <cmath>
+#include <doctest/doctest.h>
+#include <regex>
+
+using namespace towers::test;
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr const char* timestamp = R"(^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6}: )";
+
+const std::regex log_line(std::string(timestamp) +
+                          R"(step (\d+), loss = \d+\.\d\d \(\d+\.\d examples/sec; \d+\.\d{3} sec/batch\)$)");
+
+std::vector<int> logged_steps(const std::string& out) {
+    std::vector<int> steps;
+    for (const std::string& line : lines_of(out)) {
+        std::smatch match;
+        if (std::regex_search(line, match, log_line)) steps.push_back(std::stoi(match[1]));
+    }
+    return steps;
+}
+
+} // namespace
+
+TEST_CASE("the log has the tutorial's lines") {
+    const TemporaryFolder folder;
+    // Not on a terminal the log is what there is by itself.
+    for (const Arguments& flags : {Arguments{}, Arguments{"--progress", "log"}}) {
+        const fs::path run = folder / ("run" + std::to_string(flags.size()));
+        const Outcome outcome = run_towers(Arguments{"train", "--towers", "cpu", "--steps", "9", "--batch",
+                                                     "4", "--log-every", "4", "--run", run.string()} +
+                                           flags);
+        check_worked(outcome);
+        CAPTURE(outcome.out);
+        CHECK(logged_steps(outcome.out) == std::vector<int>{0, 4, 8});
+        CHECK(metrics(run).size() == 3);
+        CHECK(contains(outcome.out, "done: saved " + checkpoint(run, 9).string()));
+        CHECK(contains(outcome.out, "towers eval --run " + run.string()));
+        CHECK_FALSE(contains(outcome.out, "\r"));
+    }
+    CHECK(logged_steps(train(folder / "default", {"--steps", "12", "--batch", "2", "--log-every", "10"})) ==
+          std::vector<int>{0, 10});
+    CHECK(logged_steps(train(folder / "none", {"--steps", "3", "--batch", "2", "--log-every", "0"})).empty());
+    CHECK_FALSE(fs::exists(folder / "none/metrics.jsonl"));
+}
+
+TEST_CASE("--log-towers adds each tower's loss") {
+    const TemporaryFolder folder;
+    const std::string out =
+        train(folder / "run", {"--towers", "cpu,cpu", "--steps", "3", "--batch", "2", "--log-towers"});
+    CAPTURE(out);
+    CHECK(logged_steps(out) == std::vector<int>{0, 1, 2});
+    const std::regex expected(std::string(timestamp) +
+                              R"(step \d+, tower_0 loss = \d+\.\d\d, tower_1 loss = \d+\.\d\d$)");
+    int found = 0;
+    for (const std::string& line : lines_of(out)) found += std::regex_search(line, expected);
+    CHECK(found == 3);
+    CHECK(contains(out, "tower_0: cpu "));
+    CHECK(contains(out, "tower_1: cpu "));
+}
+
+TEST_CASE("the live line is written over and says what people look for") {
+    const TemporaryFolder folder;
+    const std::string out = train(folder / "run", {"--steps", "40", "--batch", "8", "--progress", "live"});
+    CAPTURE(out);
+    const std::regex expected(R"(\rstep 40/40  \d+\.\d examples/s  loss \d+\.\d{3}  lr 0\.1  0 s left)");
+    CHECK(std::regex_search(out, expected));
+    CHECK(contains(out, "\rstep 1/40 "));
+    CHECK(logged_steps(out).empty());
+    CHECK(lines_of(out).size() == 4); // the tower, the live line, two lines at the end
+    CHECK(metrics(folder / "run").size() == 40);
+}
+
+TEST_CASE("the log counts every example of all towers") {
+    const TemporaryFolder folder;
+    const std::string out = train(folder / "run", {"--towers", "cpu,cpu", "--steps", "3", "--batch", "32"});
+    const std::regex numbers(R"(\((\d+\.\d) examples/sec; (\d+\.\d{3}) sec/batch\))");
+    int found = 0;
+    for (const std::string& line : lines_of(out)) {
+        std::smatch match;
+        if (!std::regex_search(line, match, numbers)) continue;
+        ++found;
+        CHECK(std::stod(match[1]) * std::stod(match[2]) == doctest::Approx(64).epsilon(0.1));
+    }
+    CHECK(found == 3);
+}
+
+TEST_CASE("a loss that is no number ends the run and keeps the last good state") {
+    for (const std::string device : {"cpu", "cpu,cpu"}) {
+        CAPTURE(device);
+        const TemporaryFolder folder;
+        const fs::path run = folder / "run";
+        const Outcome outcome = run_towers({"train", "--towers", device, "--steps", "5", "--batch", "2",
+                                            "--lr", "1e30", "--log-every", "1", "--run", run.string()});
+        check_failed(outcome, 1, "Model diverged with loss");
+        CHECK(contains(outcome.err, "tower 0 (cpu)"));
+        CHECK(contains(outcome.err, "in step 1"));
+        CHECK(metrics(run).size() == 1);
+        const auto is_finite = [](float value) { return std::isfinite(value); };
+        for (const bool averages : {false, true}) {
+            const std::vector<float> saved = variables(checkpoint(run, 1), averages);
+            CHECK(std::all_of(saved.begin(), saved.end(), is_finite));
+        }
+    }
+}

@@ -1,0 +1,88 @@
+// No run may be overwritten by another one.
+#include "tests/apps/helpers.h"
+#include "tests/support/files.h"
+
+#include <csignal>
+#include <doctest/doctest.h>
+#include <regex>
+
+using namespace towers::test;
+namespace fs = std::filesystem;
+
+TEST_CASE("a second run does not overwrite the first") {
+    const TemporaryFolder folder;
+    const std::string run = (folder / "run").string();
+    train(run, {"--steps", "2", "--batch", "2"});
+    const auto before = contents(run);
+    const Outcome second =
+        run_towers({"train", "--towers", "cpu", "--steps", "3", "--batch", "2", "--run", run});
+    check_failed(second, 1, run);
+    CHECK(contains(second.err, "--resume"));
+    const bool untouched = contents(run) == before;
+    CHECK(untouched);
+}
+
+TEST_CASE("a run in progress is not joined by another") {
+    const TemporaryFolder folder;
+    const std::string run = (folder / "run").string();
+    Program first(towers_command({"train", "--towers", "cpu", "--batch", "2", "--log-every", "1",
+                                  "--save-every", "2", "--steps", "1000000", "--run", run}));
+    REQUIRE(first.wait_until([&] { return fs::exists(checkpoint(run, 2)); }));
+    check_failed(run_towers({"train", "--resume", "--run", run}), 1, "in use");
+    check_failed(run_towers({"train", "--towers", "cpu", "--run", run}), 1, "in use");
+    check_failed(run_towers({"train", "--towers", "cpu", "--run", run, "--quirks", "delete-run"}), 1,
+                 "in use");
+    // To evaluate beside the training is fine.
+    check_worked(run_towers({"eval", "--device", "cpu", "--checkpoint", checkpoint(run, 2).string()},
+                            {.seconds = 60}));
+    first.send(SIGINT);
+    check_worked(first.end());
+}
+
+TEST_CASE("--quirks delete-run deletes the run and nothing else") {
+    const TemporaryFolder folder;
+    const fs::path run = folder / "run";
+    train(run, {"--steps", "3", "--batch", "2", "--save-every", "1"});
+    write_text(run / "notes.txt", "mine");
+    write_text(run / "model.ckpt-best.safetensors", "mine");
+    write_text(run / "model.ckpt-03.safetensors", "mine");
+    fs::create_directory(run / "plots");
+    write_text(run / "plots/metrics.jsonl", "mine");
+
+    train(run, {"--steps", "1", "--batch", "2", "--quirks", "delete-run"});
+    for (const unsigned step : {2u, 3u}) CHECK_FALSE(fs::exists(checkpoint(run, step)));
+    CHECK(fs::exists(checkpoint(run, 1)));
+    CHECK(metrics(run).size() == 1);
+    for (const char* name :
+         {"notes.txt", "model.ckpt-best.safetensors", "model.ckpt-03.safetensors", "plots/metrics.jsonl"})
+        CHECK(read_text(run / name) == "mine");
+}
+
+TEST_CASE("without --run each run gets a directory of its own under runs/") {
+    const TemporaryFolder folder;
+    const Outcome outcome =
+        run_towers({"train", "--towers", "cpu", "--steps", "1", "--batch", "2"}, {.folder = folder.path()});
+    check_worked(outcome);
+    CHECK(names_in(folder.path()) == std::vector<std::string>{"runs"});
+    const std::vector<std::string> runs = names_in(folder / "runs");
+    REQUIRE(runs.size() == 1);
+    CHECK(std::regex_match(runs[0], std::regex(R"(cifar10-tutorial-\d{8}-\d{6})")));
+    CHECK(fs::exists(checkpoint(folder / "runs" / runs[0], 1)));
+    CHECK(contains(outcome.out, "saved runs/" + runs[0] + "/model.ckpt-1.safetensors"));
+}
+
+TEST_CASE("--keep and --save-every say which checkpoints remain") {
+    const TemporaryFolder folder;
+    const auto kept = [&](const char* name, const Arguments& flags) {
+        train(folder / name, flags + Arguments{"--steps", "7", "--batch", "2"});
+        std::vector<std::string> names;
+        for (const std::string& each : names_in(folder / name))
+            if (each.starts_with("model.ckpt-")) names.push_back(each.substr(11, each.find('.', 11) - 11));
+        return names;
+    };
+    using Steps = std::vector<std::string>;
+    CHECK(kept("two", {"--save-every", "2", "--keep", "2"}) == Steps{"6", "7"});
+    CHECK(kept("all", {"--save-every", "2", "--keep", "0"}) == Steps{"2", "4", "6", "7"});
+    CHECK(kept("end", {"--save-every", "0"}) == Steps{"7"});
+    CHECK(kept("default", {}) == Steps{"7"});
+}

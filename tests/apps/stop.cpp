@@ -1,0 +1,72 @@
+// Ctrl-C, a batch system's SIGTERM or a crash must not cost what was trained.
+#include "tests/apps/helpers.h"
+#include "tests/support/files.h"
+
+#include <csignal>
+#include <doctest/doctest.h>
+
+using namespace towers::test;
+namespace fs = std::filesystem;
+
+namespace {
+
+Arguments endless(const fs::path& run) {
+    return towers_command({"train", "--towers", "cpu", "--batch", "4", "--log-every", "1", "--save-every",
+                           "3", "--steps", "1000000", "--run", run.string()});
+}
+
+unsigned latest_step(const fs::path& run) {
+    unsigned latest = 0;
+    for (const std::string& name : names_in(run))
+        if (name.starts_with("model.ckpt-") && name.ends_with(".safetensors"))
+            latest = std::max(latest, unsigned(std::stoul(name.substr(11))));
+    REQUIRE(latest > 0);
+    return latest;
+}
+
+/// Goes on with the run, and does the same without interruption.
+void check_goes_on(const TemporaryFolder& folder) {
+    const unsigned steps = latest_step(folder / "run") + 4;
+    const Outcome resumed = run_towers(
+        {"train", "--resume", "--run", (folder / "run").string(), "--steps", std::to_string(steps)});
+    check_worked(resumed);
+    train(folder / "whole", {"--batch", "4", "--steps", std::to_string(steps)});
+    check_same(folder / "whole", folder / "run", steps);
+}
+
+} // namespace
+
+TEST_CASE("SIGINT and SIGTERM end a run in good order") {
+    for (const int signal : {SIGINT, SIGTERM}) {
+        CAPTURE(signal);
+        const TemporaryFolder folder;
+        const fs::path run = folder / "run";
+        Program program(endless(run));
+        REQUIRE(program.wait_for_lines(": step ", 5));
+        program.send(signal);
+        const Outcome outcome = program.end();
+        check_worked(outcome);
+        const unsigned step = latest_step(run);
+        CHECK(contains(outcome.out, "stopped: saved " + checkpoint(run, step).string()));
+        CHECK(contains(outcome.out, "go on with: towers train --run " + run.string() + " --resume"));
+        CHECK(metrics(run).size() == step); // no step is lost
+        check_worked(run_towers({"eval", "--device", "cpu", "--run", run.string()}));
+        check_goes_on(folder);
+    }
+}
+
+TEST_CASE("a run that was killed goes on from its last checkpoint") {
+    const TemporaryFolder folder;
+    const fs::path run = folder / "run";
+    {
+        Program program(endless(run));
+        REQUIRE(program.wait_until([&] { return fs::exists(checkpoint(run, 3)); }));
+        program.send(SIGKILL);
+        CHECK(program.end().code == -SIGKILL);
+    }
+    // As if it had been killed while it saved and while it wrote a line.
+    write_text(run / "model.ckpt-99.safetensors.tmp-1", "half a file");
+    write_text(run / "metrics.jsonl", read_text(run / "metrics.jsonl") + "{\"step\":");
+    check_goes_on(folder);
+    CHECK_FALSE(fs::exists(run / "model.ckpt-99.safetensors.tmp-1"));
+}

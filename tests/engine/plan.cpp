@@ -1,0 +1,158 @@
+#include "engine/plan/network.h"
+#include "engine/towers/tower.h"
+#include "engine/towers/upload.h"
+#include "tests/support/devices.h"
+#include "tests/support/networks.h"
+
+#include <algorithm>
+#include <doctest/doctest.h>
+#include <random>
+#include <set>
+
+namespace towers {
+namespace {
+
+NetworkSpec spec_of(const Model& model, const ParameterLayout& layout, unsigned batch, std::size_t records) {
+    return {.model = &model,
+            .layout = &layout,
+            .batch = batch,
+            .image_height = 32,
+            .image_width = 32,
+            .records = records,
+            .parallel_groups = 64}; // so that the sums over pixels are split, as on a GPU
+}
+
+std::vector<std::size_t> used_tensors(const Operation& operation) {
+    if (const auto* copy = std::get_if<PlannedCopy>(&operation)) return {copy->source.index(), copy->target.index()};
+    std::vector<std::size_t> used;
+    const Launch& launch = std::get<Launch>(operation);
+    for (std::size_t i = 0; i < kernel_info(launch.kernel).pointers.size(); ++i)
+        if (const TensorId id = TensorId::of(launch.parameters.pointer(i))) used.push_back(id.index());
+    return used;
+}
+
+} // namespace
+
+TEST_CASE("variables lie in the arena as backward finishes them, aligned and apart") {
+    const ParameterLayout layout = layout_parameters(cifar10_tutorial());
+    std::size_t end = 0, elements = 0;
+    for (const ParameterSlot& slot : layout.slots) {
+        CHECK(slot.range.offset % slice_alignment == 0);
+        CHECK(slot.range.offset >= end);
+        end = slot.range.offset + slot.range.bytes;
+        elements += slot.variable.elements();
+    }
+    CHECK(elements == 1068298); // the tutorial's
+    CHECK(layout.slots.front().variable.name == "softmax_linear/weights");
+    CHECK(layout.slots.back().variable.name == "conv1/biases");
+}
+
+TEST_CASE("buckets cover the gradients without a gap, and a layer is never cut") {
+    const ParameterLayout layout = layout_parameters(cifar10_tutorial());
+    for (const std::size_t least : {std::size_t(1), std::size_t(1) << 20, std::size_t(1) << 30}) {
+        std::size_t end = 0;
+        for (const ArenaRange& bucket : make_buckets(layout, least)) {
+            CHECK(bucket.offset == end);
+            end += bucket.bytes;
+        }
+        CHECK(end == layout.bytes);
+    }
+    CHECK(make_buckets(layout, 1).size() == 5);
+    CHECK(make_buckets(layout, std::size_t(1) << 20).size() == 2);
+}
+
+TEST_CASE("tensors that are alive at the same time never share memory, and others do") {
+    const Model model = cifar10_tutorial();
+    const ParameterLayout layout = layout_parameters(model);
+    const TrainingPlan training = plan_single_step(spec_of(model, layout, 16, 100));
+    const Plan& plan = training.plan;
+    struct Life {
+        std::size_t first = SIZE_MAX, last = 0;
+    };
+    std::vector<Life> lives(plan.tensors().size());
+    for (std::size_t level = 0; level < plan.levels().size(); ++level)
+        for (const Operation& operation : plan.levels()[level])
+            for (const std::size_t tensor : used_tensors(operation)) {
+                lives[tensor].first = std::min(lives[tensor].first, level);
+                lives[tensor].last = level;
+            }
+    std::size_t sum = 0;
+    for (std::size_t a = 0; a < lives.size(); ++a) {
+        const PlannedTensor& one = plan.tensors()[a];
+        if (one.arena != Arena::activations) continue;
+        sum += one.bytes;
+        for (std::size_t b = 0; b < a; ++b) {
+            const PlannedTensor& other = plan.tensors()[b];
+            if (other.arena != Arena::activations) continue;
+            const bool together = lives[a].first <= lives[b].last && lives[b].first <= lives[a].last;
+            const bool overlap =
+                one.offset < other.offset + other.bytes && other.offset < one.offset + one.bytes;
+            CHECK_FALSE((together && overlap));
+        }
+    }
+    CHECK(plan.bytes(Arena::activations) < sum * 3 / 4);
+}
+
+TEST_CASE("an evaluation takes less memory than a training step") {
+    const Model model = cifar10_tutorial();
+    const ParameterLayout layout = layout_parameters(model);
+    const NetworkSpec spec = spec_of(model, layout, 16, 100);
+    CHECK(plan_evaluation(spec).bytes(Arena::activations) * 3 / 2 <
+          plan_single_step(spec).plan.bytes(Arena::activations));
+}
+
+TEST_CASE("a shared step delivers its buckets in order, each as early as it is complete") {
+    const Model model = cifar10_tutorial();
+    const ParameterLayout layout = layout_parameters(model);
+    const TrainingPlan training = plan_shared_step(spec_of(model, layout, 16, 100), std::size_t(1) << 20);
+    REQUIRE(training.cuts.size() == training.buckets.size());
+    CHECK(std::is_sorted(training.cuts.begin(), training.cuts.end()));
+    CHECK(training.cuts.front() + 3 < training.cuts.back()); // the convolutions' backward comes after
+}
+
+TEST_CASE("between two barriers order is free: any order gives the same bits") {
+    const Model model = cifar10_tutorial({8, 16, 14, 12});
+    const ParameterLayout layout = layout_parameters(model);
+    const Dataset data = test::noise(20);
+    std::vector<float> parameters(layout.bytes / sizeof(float));
+    for (const ParameterSlot& slot : layout.slots) {
+        const std::vector<float> values = initial_values(slot.variable, 5);
+        std::copy(values.begin(), values.end(),
+                  parameters.begin() + std::ptrdiff_t(slot.range.offset / sizeof(float)));
+    }
+    for (const std::string& id : test::device_ids()) {
+        CAPTURE(id);
+        Device& device = test::device(id);
+        const TrainingPlan training = plan_single_step(spec_of(model, layout, 7, data.size()));
+        const Plan& plan = training.plan;
+        const auto arenas = allocate_arenas(device, plan, data);
+        const std::vector<Command> commands = plan.bind(pointers_to(arenas), 0, plan.levels().size());
+        const auto arena = [&](Arena which) -> const Buffer& { return arenas[std::size_t(which)]; };
+        arena(Arena::step).host<float>()[STEP_LEARNING_RATE] = 0.1f;
+        for (std::uint32_t i = 0; i < 7; ++i)
+            arena(Arena::step).host<Example>()[step_examples_offset / sizeof(Example) + i] = {i, 0};
+
+        std::mt19937 words(11);
+        std::set<std::vector<float>> outcomes;
+        for (int round = 0; round < 4; ++round) {
+            std::vector<Command> shuffled = commands;
+            for (auto begin = shuffled.begin(); round > 0 && begin != shuffled.end();) {
+                const auto end = std::find_if(begin, shuffled.end(), [](const Command& command) {
+                    return std::holds_alternative<Barrier>(command);
+                });
+                std::shuffle(begin, end, words);
+                begin = end == shuffled.end() ? end : end + 1;
+            }
+            upload(device, arena(Arena::parameters), std::as_bytes(std::span(parameters)));
+            upload(device, arena(Arena::averages), std::as_bytes(std::span(parameters)));
+            device.run(shuffled);
+            std::vector<float> after(parameters.size());
+            download(device, arena(Arena::parameters), std::as_writable_bytes(std::span(after)));
+            CHECK(after != parameters);
+            outcomes.insert(after);
+        }
+        CHECK(outcomes.size() == 1);
+    }
+}
+
+} // namespace towers

@@ -1,0 +1,68 @@
+#include "engine/run/safetensors.h"
+#include "engine/train/checkpoint.h"
+#include "tests/support/devices.h"
+#include "tests/support/networks.h"
+
+#include <algorithm>
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+// Against tests/fixtures/small_network.safetensors, made by PyTorch in float64.
+
+namespace towers {
+namespace {
+
+TensorFile part(const TensorFile& file, const std::string& prefix) {
+    TensorFile found;
+    for (const auto& [name, tensor] : file.tensors)
+        if (name.starts_with(prefix)) found.tensors[name.substr(prefix.size())] = tensor;
+    return found;
+}
+
+Dataset records_of(const TensorFile& file) {
+    Dataset data{.name = "fixture", .height = 32, .width = 32, .channels = 3};
+    data.classes.assign(10, "any");
+    for (const float value : file.tensors.at("records").values) data.images.push_back(std::uint8_t(value));
+    for (const float value : file.tensors.at("labels").values) data.labels.push_back(std::uint32_t(value));
+    return data;
+}
+
+void compare(const TensorFile& expected, const ParameterLayout& layout, const std::vector<float>& arena,
+             double tolerance) {
+    REQUIRE(expected.tensors.size() == layout.slots.size());
+    for (const ParameterSlot& slot : layout.slots) {
+        CAPTURE(slot.variable.name);
+        const std::span<const float> measured(arena.data() + slot.range.offset / sizeof(float),
+                                              slot.variable.elements());
+        CHECK(test::relative_norm(measured, expected.tensors.at(slot.variable.name).values) < tolerance);
+    }
+}
+
+} // namespace
+
+TEST_CASE("training agrees with PyTorch: losses, every gradient, parameters and moving averages") {
+    const std::filesystem::path path =
+        std::filesystem::path(TOWERS_SOURCE_DIR) / "tests/fixtures/small_network.safetensors";
+    const TensorFile file = read_safetensors(path);
+    const Dataset data = records_of(file);
+    const std::vector<float>& losses = file.tensors.at("losses").values;
+    for (const std::string& id : test::device_ids()) {
+        CAPTURE(id);
+        TrainerOptions options = test::options_for({id}, 3);
+        options.distort = options.shuffle = false;
+        Trainer trainer(test::small_recipe(), options, data);
+        trainer.load(from_initial(part(file, "init/"), trainer.layout(), path));
+        for (std::size_t step = 0; step < losses.size(); ++step) {
+            CAPTURE(step);
+            const StepReport report = trainer.step();
+            CHECK(std::abs(report.loss - losses[step]) < 1e-4);
+            CHECK(std::abs(report.cross_entropy - file.tensors.at("cross_entropies").values[step]) < 1e-4);
+            if (step == 0) compare(part(file, "gradient/"), trainer.layout(), trainer.gradients(), 1e-3);
+        }
+        const TrainingState state = trainer.save();
+        compare(part(file, "final/"), trainer.layout(), state.parameters, 1e-4);
+        compare(part(file, "average/"), trainer.layout(), state.averages, 1e-4);
+    }
+}
+
+} // namespace towers

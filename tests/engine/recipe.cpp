@@ -1,0 +1,83 @@
+#include "engine/error.h"
+#include "engine/towers/shares.h"
+#include "engine/train/recipe.h"
+
+#include <cmath>
+#include <doctest/doctest.h>
+#include <numeric>
+
+namespace towers {
+
+TEST_CASE("shares add up to the global batch and follow the weights") {
+    CHECK(share_out(128, 1, {}) == std::vector<unsigned>{128});
+    CHECK(share_out(128, 2, {}) == std::vector<unsigned>{64, 64});
+    CHECK(share_out(129, 2, {}) == std::vector<unsigned>{65, 64});
+    CHECK(share_out(128, 2, {3, 1}) == std::vector<unsigned>{96, 32});
+    CHECK(share_out(128, 3, {3, 2, 1}) == std::vector<unsigned>{64, 43, 21});
+    CHECK(share_out(10, 2, {1000, 1}) == std::vector<unsigned>{9, 1}); // nobody is idle
+    CHECK(share_out(3, 3, {1e6, 1, 1}) == std::vector<unsigned>{1, 1, 1});
+    for (unsigned global = 7; global < 200; ++global) {
+        const std::vector<unsigned> shares = share_out(global, 4, {1, 2.5, 0.01, 7});
+        CHECK(std::accumulate(shares.begin(), shares.end(), 0u) == global);
+        for (const unsigned share : shares) CHECK(share >= 1);
+    }
+    CHECK_THROWS_AS(share_out(2, 3, {}), UsageError);
+    CHECK_THROWS_AS(share_out(8, 3, {1, 1}), UsageError);
+    CHECK(parse_shares("3:1") == std::vector<double>{3, 1});
+    for (const char* bad : {"", "3:", ":1", "3:x", "3:-1", "3:0", "nan:1", "inf:1", "3;1"})
+        CHECK_THROWS_AS(parse_shares(bad), UsageError);
+}
+
+TEST_CASE("the learning rate decays by examples, so that more towers do not stretch the schedule") {
+    const Recipe recipe = find_recipe("cifar10-tutorial");
+    const std::uint64_t decay = std::uint64_t(350) * 50000;
+    CHECK(learning_rate_at(recipe, 0.1, 0, 0, 50000, 128, false) == 0.1);
+    CHECK(learning_rate_at(recipe, 0.1, 0, decay - 1, 50000, 128, false) == 0.1);
+    CHECK(learning_rate_at(recipe, 0.1, 0, decay, 50000, 128, false) == doctest::Approx(0.01));
+    CHECK(learning_rate_at(recipe, 0.1, 0, 2 * decay, 50000, 128, false) == doctest::Approx(0.001));
+    // The published one: int(50000 / 128 * 350) steps, whatever the towers saw in them
+    CHECK(learning_rate_at(recipe, 0.1, 136717, 8 * decay, 50000, 128, true) == 0.1);
+    CHECK(learning_rate_at(recipe, 0.1, 136718, 0, 50000, 128, true) == doctest::Approx(0.01));
+}
+
+TEST_CASE("the moving average warms up as the tutorial's") {
+    const Recipe recipe = find_recipe("cifar10-tutorial");
+    CHECK(average_decay_at(recipe, 1) == doctest::Approx(2.0 / 11));
+    CHECK(average_decay_at(recipe, 990) == doctest::Approx(991.0 / 1000));
+    CHECK(average_decay_at(recipe, 1000000) == 0.9999);
+}
+
+TEST_CASE("initial values have the tutorial's spread and its truncation, and depend on the seed") {
+    for (const Variable& variable : variables_of(find_recipe("cifar10-tutorial").model)) {
+        CAPTURE(variable.name);
+        const std::vector<float> values = initial_values(variable, 1);
+        if (variable.stddev == 0) {
+            for (const float value : values) REQUIRE(value == variable.bias);
+            continue;
+        }
+        double sum = 0, squares = 0;
+        for (const float value : values) {
+            REQUIRE(std::abs(value) <= 2 * variable.stddev * 1.0001f);
+            sum += value;
+            squares += double(value) * value;
+        }
+        const double n = double(values.size());
+        // A normal cut off at two sigma has 0.87962 of its spread.
+        CHECK(std::abs(sum / n) < 5 * variable.stddev / std::sqrt(n));
+        CHECK(std::sqrt(squares / n) / variable.stddev == doctest::Approx(0.87962).epsilon(4 / std::sqrt(n)));
+        CHECK(values != initial_values(variable, 2));
+        CHECK(values == initial_values(variable, 1));
+    }
+}
+
+TEST_CASE("each published defect comes back by its name") {
+    CHECK(parse_quirks("none") == Quirks{});
+    CHECK(parse_quirks("step-schedule,delete-run") == Quirks{.step_schedule = true, .delete_run = true});
+    CHECK(format_quirks(parse_quirks("all")) == "last-tower-loss,step-schedule,unordered-average,delete-run,"
+                                                "padded-evaluation,divided-batch-time");
+    CHECK(parse_quirks(format_quirks(parse_quirks("all"))) == parse_quirks("all"));
+    CHECK_THROWS_AS(parse_quirks("all,nonsense"), UsageError);
+    CHECK_THROWS_AS(find_recipe("nonsense"), UsageError);
+}
+
+} // namespace towers

@@ -1,0 +1,118 @@
+#include "tests/support/devices.h"
+#include "tests/support/networks.h"
+
+#include <doctest/doctest.h>
+#include <limits>
+
+namespace towers {
+namespace {
+
+/// The gradient of the first step's global batch.
+std::vector<float> first_gradient(const std::vector<std::string>& towers, const std::vector<double>& shares,
+                                  const Dataset& data, unsigned global) {
+    TrainerOptions options = test::options_for(towers, global);
+    options.shares = shares;
+    Trainer trainer(test::small_recipe(), options, data);
+    trainer.step();
+    return trainer.gradients();
+}
+
+} // namespace
+
+TEST_CASE("any number of towers and any split gives the single tower's gradient") {
+    const Dataset data = test::noise(50);
+    const std::vector<float> alone = first_gradient({"cpu"}, {}, data, 12);
+    for (const std::string& id : test::device_ids()) {
+        CAPTURE(id);
+        CHECK(test::relative_norm(first_gradient({id}, {}, data, 12), alone) < 1e-4);
+        CHECK(test::relative_norm(first_gradient({"cpu", id}, {}, data, 12), alone) < 1e-4);
+        CHECK(test::relative_norm(first_gradient({id, id, "cpu"}, {3, 2, 1}, data, 12), alone) < 1e-4);
+    }
+    // More towers than one launch of the averaging kernel takes, one example each for most
+    const std::vector<std::string> many(11, "cpu");
+    CHECK(test::relative_norm(first_gradient(many, {}, data, 12), alone) < 1e-4);
+}
+
+TEST_CASE("the loss is the mean over the global batch, weighted by share, and each tower's own is kept") {
+    const Dataset data = test::noise(50);
+    const StepReport alone = Trainer(test::small_recipe(), test::options_for({"cpu"}, 12), data).step();
+    TrainerOptions options = test::options_for({"cpu", "cpu"}, 12);
+    options.shares = {3, 1};
+    const StepReport both = Trainer(test::small_recipe(), options, data).step();
+    CHECK(both.loss == doctest::Approx(alone.loss).epsilon(1e-5));
+    REQUIRE(both.tower_losses.size() == 2);
+    CHECK(both.tower_losses[0] != both.tower_losses[1]);
+    CHECK(both.loss == doctest::Approx(0.75 * both.tower_losses[0] + 0.25 * both.tower_losses[1]));
+    options.quirks.last_tower_loss = true;
+    const StepReport last = Trainer(test::small_recipe(), options, data).step();
+    CHECK(last.loss == both.tower_losses[1]);
+}
+
+TEST_CASE("a diverged step names its tower and leaves the last good parameters") {
+    const Dataset data = test::noise(50);
+    for (const std::vector<std::string>& towers :
+         {std::vector<std::string>{"cpu"}, std::vector<std::string>{"cpu", "cpu"}}) {
+        Trainer trainer(test::small_recipe(), test::options_for(towers, 4), data);
+        TrainingState state = trainer.initial_state();
+        // One weight that is not a number poisons every loss.
+        state.parameters[0] = std::numeric_limits<float>::quiet_NaN();
+        trainer.load(state);
+        std::string message;
+        try {
+            trainer.step();
+        } catch (const Diverged& diverged) {
+            message = diverged.what();
+        }
+        CHECK(message.find("Model diverged with loss = NaN") != std::string::npos);
+        CHECK(message.find("tower 0 (cpu)") != std::string::npos);
+        CHECK(message.find("step 0") != std::string::npos);
+        const TrainingState after = trainer.save();
+        CHECK(after.step == 0);
+        CHECK(std::equal(after.parameters.begin() + 1, after.parameters.end(), state.parameters.begin() + 1));
+        CHECK(after.averages == state.averages);
+    }
+}
+
+TEST_CASE("an infinite gradient stops the training though the loss is finite") {
+    // The last layer's weights are so large that the gradient of the layer before overflows, not the loss.
+    const Dataset data = test::noise(50);
+    for (const std::vector<std::string>& towers :
+         {std::vector<std::string>{"cpu"}, std::vector<std::string>{"cpu", "cpu"}}) {
+        Trainer trainer(test::small_recipe(), test::options_for(towers, 4), data);
+        TrainingState state = trainer.initial_state();
+        std::fill(state.parameters.begin(), state.parameters.end(), 0.0f);
+        for (const ParameterSlot& slot : trainer.layout().slots) {
+            float* const values = state.parameters.data() + slot.range.offset / sizeof(float);
+            const std::size_t count = slot.variable.elements();
+            // local4's output is 1e3 everywhere, its logits are zero, and dlogits * 1e38 * 12 is infinite
+            if (slot.variable.name == "local4/biases") std::fill(values, values + count, 1.0f);
+            if (slot.variable.name == "local3/biases") std::fill(values, values + count, 1.0f);
+            if (slot.variable.name == "softmax_linear/weights")
+                for (std::size_t i = 0; i < count; ++i) values[i] = i / 10 % 2 == 0 ? 3e38f : -3e38f;
+            if (slot.variable.name == "local4/weights") std::fill(values, values + count, 1e3f);
+        }
+        trainer.load(state);
+        CHECK_THROWS_AS(trainer.step(), Diverged);
+        CHECK(trainer.save().parameters == state.parameters);
+    }
+}
+
+TEST_CASE("the same run twice gives the same bits, on every device and on several towers") {
+    const Dataset data = test::noise(50);
+    std::vector<std::vector<std::string>> choices;
+    for (const std::string& id : test::device_ids()) choices.push_back({id});
+    choices.push_back({"cpu", test::device_ids().front()});
+    for (const auto& towers : choices) {
+        CAPTURE(towers.front());
+        TrainingState states[2];
+        for (TrainingState& state : states) {
+            Trainer trainer(test::small_recipe(), test::options_for(towers, 10), data);
+            for (int i = 0; i < 3; ++i) trainer.step();
+            state = trainer.save();
+        }
+        CHECK(states[0].parameters == states[1].parameters);
+        CHECK(states[0].averages == states[1].averages);
+    }
+}
+
+} // namespace towers
