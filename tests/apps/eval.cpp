@@ -2,6 +2,7 @@
 #include "tests/apps/helpers.h"
 #include "tests/support/files.h"
 
+#include <cmath>
 #include <doctest/doctest.h>
 #include <regex>
 

@@ -2,6 +2,7 @@
 
 #include "tests/support/files.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -31,10 +32,13 @@ void check_worked(const Outcome& outcome) {
 }
 
 std::string train(const fs::path& run, const Arguments& flags) {
-    const bool own_towers = std::find(flags.begin(), flags.end(), "--towers") != flags.end();
-    Arguments all{"train", "--run", run.string(), "--log-every", "1"};
-    if (!own_towers) all = all + Arguments{"--towers", "cpu"};
-    const Outcome outcome = towers(all + flags);
+    Arguments all{"train", "--run", run.string()};
+    const auto unless_given = [&](const char* flag, const char* value) {
+        if (std::find(flags.begin(), flags.end(), flag) == flags.end()) all = all + Arguments{flag, value};
+    };
+    unless_given("--towers", "cpu");
+    unless_given("--log-every", "1");
+    const Outcome outcome = run_towers(all + flags);
     check_worked(outcome);
     return outcome.out;
 }

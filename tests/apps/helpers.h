@@ -18,7 +18,8 @@ void check_failed(const Outcome& outcome, int code, std::string_view name);
 /// Checks for exit code 0 and nothing on stderr.
 void check_worked(const Outcome& outcome);
 
-/// Runs `towers train --towers cpu --log-every 1` with these flags, checks that it worked, gives its stdout.
+/// Runs `towers train` with these flags, and `--towers cpu --log-every 1` where they say nothing else, checks
+/// that it worked, gives its stdout.
 std::string train(const std::filesystem::path& run, const Arguments& flags);
 
 Arguments operator+(Arguments first, const Arguments& second);

@@ -2,6 +2,7 @@
 #include "tests/apps/helpers.h"
 #include "tests/support/files.h"
 
+#include <algorithm>
 #include <csignal>
 #include <doctest/doctest.h>
 

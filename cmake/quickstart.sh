@@ -1,0 +1,81 @@
+#!/bin/sh
+# From an empty machine to a trained model or a passed test suite:
+#   sh cmake/quickstart.sh train [FLAGS]   install what is missing, build, train (FLAGS go to `towers train`), evaluate
+#   sh cmake/quickstart.sh test            install what is missing, build, run all tests
+# Installs with apt on Debian and Ubuntu; elsewhere it says what is needed. PRESET=release (the default) names the
+# CMake preset to build.
+set -eu
+
+build_packages="cmake ninja-build g++ libvulkan-dev glslang-tools spirv-tools libdnnl-dev ocl-icd-opencl-dev
+libglm-dev libcli11-dev libfmt-dev libspdlog-dev nlohmann-json3-dev libtomlplusplus-dev"
+test_packages="doctest-dev mesa-vulkan-drivers vulkan-validationlayers util-linux"
+
+usage() {
+    sed -n '2,6s/^# \{0,1\}//p' "$0" >&2
+    exit 2
+}
+
+as_root() {
+    if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo "$@"; fi
+}
+
+install() {
+    if ! command -v dpkg-query >/dev/null; then
+        echo "This system has no apt. What is needed, by the names of Debian's packages (oneDNN is libdnnl-dev):" >&2
+        echo "$@" >&2
+        echo "Install them in your system's way, then: cmake --preset release && cmake --build --preset release" >&2
+        for tool in cmake ninja glslangValidator spirv-val; do
+            command -v $tool >/dev/null || { echo "$tool is missing" >&2; exit 1; }
+        done
+        return
+    fi
+    missing=
+    for package in "$@"; do
+        dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing="$missing $package"
+    done
+    [ -z "$missing" ] && return
+    echo "installing$missing"
+    as_root apt-get update -q >/dev/null
+    # shellcheck disable=SC2086 # one word a package
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $missing >/dev/null
+}
+
+[ $# -ge 1 ] || usage
+what=$1
+shift
+cd "$(dirname "$0")/.."
+preset=${PRESET:-release}
+case $what in
+train)
+    # shellcheck disable=SC2086
+    install $build_packages
+    cmake --preset "$preset" -DBUILD_TESTING=OFF >/dev/null
+    cmake --build --preset "$preset"
+    program=build/$preset/towers
+    case " $* " in
+    *" --help "* | *" --resume "*) exec "$program" train "$@" ;;
+    *" --steps "* | *" --epochs "* | *" --steps="* | *" --epochs="*) ;;
+    *" --data "* | *" --data="*) ;;
+    # The drawn shapes are learnt in a minute or two; the recipe's 100,000 steps are for photographs.
+    *) set -- "$@" --steps 600 ;;
+    esac
+    case " $* " in
+    *" --run "* | *" --run="*) run= ;;
+    *)
+        run=runs/$(date +%Y%m%d-%H%M%S)
+        set -- "$@" --run "$run"
+        ;;
+    esac
+    "$program" train "$@"
+    [ -z "$run" ] || "$program" eval --run "$run"
+    ;;
+test)
+    # shellcheck disable=SC2086
+    install $build_packages $test_packages
+    sh cmake/swiftshader.sh .cache/swiftshader
+    cmake --preset "$preset" -DBUILD_TESTING=ON >/dev/null
+    cmake --build --preset "$preset"
+    ctest --test-dir "build/$preset" --output-on-failure "$@"
+    ;;
+*) usage ;;
+esac
