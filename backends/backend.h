@@ -13,7 +13,8 @@ namespace towers {
 struct OpenOptions {
     unsigned threads = 0;  ///< of a CPU device; 0: one for each processor this process may use
     bool validate = false; ///< run under the Vulkan validation layer; each message is an error
-    bool overrides = true; ///< use a Vulkan driver's better kernels where there are some, not just the shared text
+    bool overrides =
+        true; ///< use a Vulkan driver's better kernels where there are some, not just the shared text
 };
 
 /// A way to run kernels.

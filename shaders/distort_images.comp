@@ -31,6 +31,15 @@ FUNCTION float unit(uint word) { return float(word >> 8u) * (1.0f / 16777216.0f)
 
 FUNCTION uint byte_at(In_u32 bytes, uint i) { return bytes.at[i >> 2u] >> ((i & 3u) * 8u) & 255u; }
 
+// Of n bytes, of their sum and the sum of their squares: n squares - sum^2 in 64 bits, since the difference of
+// two float32 means is all rounding where an image is dull.
+FUNCTION float variance_of(uint n, uint sum, uint squares) {
+    const uint low = n * squares;
+    const uint low_sum = sum * sum;
+    const uint high = mul_high(n, squares) - mul_high(sum, sum) - (low < low_sum ? 1u : 0u);
+    return (float(high) * 4294967296.0f + float(low - low_sum)) / (float(n) * float(n));
+}
+
 // A subgroup takes one image. The sums are of whole numbers, so they are exact in any order.
 KERNEL(distort_images, DistortImagesParams, 256) {
     FOR_SUBGROUPS(i, p.count) {
@@ -39,7 +48,6 @@ KERNEL(distort_images, DistortImagesParams, 256) {
         uint top = (p.height - p.crop) / 2u;
         uint left = (p.width - p.crop) / 2u;
         bool flip = false;
-        float brightness = 0.0f;
         float contrast = 1.0f;
         if (p.distort != 0u) {
             const Words place = philox(record, p.examples.at[i].y, 0u, 0u, p.seed_low, p.seed_high);
@@ -47,7 +55,6 @@ KERNEL(distort_images, DistortImagesParams, 256) {
             top = mul_high(place.a, p.height - p.crop + 1u);
             left = mul_high(place.b, p.width - p.crop + 1u);
             flip = (place.c & 1u) != 0u;
-            brightness = unit(light.a) * 126.0f - 63.0f;
             contrast = 0.2f + unit(light.b) * 1.6f;
         }
         const uint origin = record * plane * 3u + top * p.width + left;
@@ -67,34 +74,36 @@ KERNEL(distort_images, DistortImagesParams, 256) {
             square_g += g * g;
             square_b += b * b;
         }
+        sum_r = subgroupAdd(sum_r);
+        sum_g = subgroupAdd(sum_g);
+        sum_b = subgroupAdd(sum_b);
+        const uint sum = sum_r + sum_g + sum_b;
         const float n = float(pixels);
-        const float mean_r = float(subgroupAdd(sum_r)) / n;
-        const float mean_g = float(subgroupAdd(sum_g)) / n;
-        const float mean_b = float(subgroupAdd(sum_b)) / n;
-        const float variance_r = float(subgroupAdd(square_r)) / n - mean_r * mean_r;
-        const float variance_g = float(subgroupAdd(square_g)) / n - mean_g * mean_g;
-        const float variance_b = float(subgroupAdd(square_b)) / n - mean_b * mean_b;
+        const float variances = variance_of(pixels, sum_r, subgroupAdd(square_r)) +
+                                variance_of(pixels, sum_g, subgroupAdd(square_g)) +
+                                variance_of(pixels, sum_b, subgroupAdd(square_b));
 
         // Contrast keeps each channel's mean and scales its variance; the whole image's follow from the three.
-        const float mean = (mean_r + mean_g + mean_b) / 3.0f;
-        const float spread = (mean_r - mean) * (mean_r - mean) + (mean_g - mean) * (mean_g - mean) +
-                             (mean_b - mean) * (mean_b - mean);
-        const float variance =
-            (contrast * contrast * (variance_r + variance_g + variance_b) + spread) / 3.0f;
-        const float scale = 1.0f / max(sqrt(max(variance, 0.0f)), inversesqrt(3.0f * n));
-        const float bright_mean = mean + brightness;
+        // Differences from a mean are taken of whole numbers: where an image is dull, those of floats are all
+        // rounding. Brightness moves the mean along, so standardization takes it out, whatever it is.
+        const float shift_r = float(int(3u * sum_r - sum)) / (3.0f * n);
+        const float shift_g = float(int(3u * sum_g - sum)) / (3.0f * n);
+        const float shift_b = float(int(3u * sum_b - sum)) / (3.0f * n);
+        const float spread = shift_r * shift_r + shift_g * shift_g + shift_b * shift_b;
+        const float variance = (contrast * contrast * variances + spread) / 3.0f;
+        const float scale = 1.0f / max(sqrt(variance), inversesqrt(3.0f * n));
+        const float gain = contrast / n;
 
         for (uint k = SUBGROUP_LANE; k < pixels; k += SUBGROUP_SIZE) {
             const uint column = k % p.crop;
             const uint at = origin + k / p.crop * p.width + (flip ? p.crop - 1u - column : column);
-            const float r = (float(byte_at(p.records, at)) - mean_r) * contrast + (mean_r + brightness);
-            const float g = (float(byte_at(p.records, at + plane)) - mean_g) * contrast + (mean_g + brightness);
-            const float b =
-                (float(byte_at(p.records, at + 2u * plane)) - mean_b) * contrast + (mean_b + brightness);
+            const uint r = byte_at(p.records, at);
+            const uint g = byte_at(p.records, at + plane);
+            const uint b = byte_at(p.records, at + 2u * plane);
             const uint target = (i * pixels + k) * 3u;
-            p.images.at[target] = (r - bright_mean) * scale;
-            p.images.at[target + 1u] = (g - bright_mean) * scale;
-            p.images.at[target + 2u] = (b - bright_mean) * scale;
+            p.images.at[target] = (float(int(pixels * r - sum_r)) * gain + shift_r) * scale;
+            p.images.at[target + 1u] = (float(int(pixels * g - sum_g)) * gain + shift_g) * scale;
+            p.images.at[target + 2u] = (float(int(pixels * b - sum_b)) * gain + shift_b) * scale;
         }
         if (SUBGROUP_LANE == 0u) p.batch_labels.at[i] = p.labels.at[record];
     }

@@ -163,7 +163,7 @@ struct AverageGradientsParams {
 };
 
 // Picks examples from the resident data set, crops, and standardizes: (x - mean) / max(stddev, 1/sqrt(n)).
-// records: one image in `image_words` words, planar RGB bytes; examples: (record, epoch) each.
+// records: planar RGB bytes, four a word, one image after the other; examples: (record, epoch) each.
 // `distort`: random crop, flip, brightness + U(-63, 63), contrast x U(0.2, 1.8) about each channel's mean;
 // else the centre crop. Random numbers: Philox4x32-10 keyed by the seed, counted by (record, epoch).
 struct DistortImagesParams {

@@ -6,7 +6,8 @@
 
 namespace towers {
 
-/// Runs the chosen subcommand and returns the program's exit code. May throw InputError, DeviceError and Diverged.
+/// Runs the chosen subcommand and returns the program's exit code. May throw InputError, DeviceError and
+/// Diverged.
 using Action = std::function<int()>;
 
 void add_devices(CLI::App& app, Action& chosen);

@@ -20,7 +20,8 @@ void describe(const char* split, const Dataset& data) {
     std::vector<std::size_t> counts(data.classes.size(), 0);
     for (const std::uint32_t label : data.labels) ++counts[label];
     fmt::print("{}: {} images of {}x{}x{}\n", split, data.size(), data.height, data.width, data.channels);
-    for (std::size_t i = 0; i < counts.size(); ++i) fmt::print("  {} {:<12} {:>6}\n", i, data.classes[i], counts[i]);
+    for (std::size_t i = 0; i < counts.size(); ++i)
+        fmt::print("  {} {:<12} {:>6}\n", i, data.classes[i], counts[i]);
 }
 
 int describe_source(const DataFlags& flags) {
@@ -30,7 +31,8 @@ int describe_source(const DataFlags& flags) {
 }
 
 int make(const DataFlags& flags) {
-    for (const Split split : {Split::train, Split::test}) write_cifar10(make_shapes(split, flags.seed), split, flags.folder);
+    for (const Split split : {Split::train, Split::test})
+        write_cifar10(make_shapes(split, flags.seed), split, flags.folder);
     fmt::print("made the shapes of seed {} in {}; train on them with: towers train --data {}\n", flags.seed,
                flags.folder, flags.folder);
     return 0;
@@ -48,7 +50,8 @@ void add_data(CLI::App& app, Action& chosen) {
     info->add_option("--seed", flags->seed, "Of the drawn shapes")->capture_default_str();
     info->callback([flags, &chosen] { chosen = [flags] { return describe_source(*flags); }; });
 
-    CLI::App* const shapes = command->add_subcommand("shapes", "Write the drawn shapes as CIFAR-10's binary files");
+    CLI::App* const shapes =
+        command->add_subcommand("shapes", "Write the drawn shapes as CIFAR-10's binary files");
     shapes->add_option("folder", flags->folder, "Where to")->required();
     shapes->add_option("--seed", flags->seed, "Of the drawn shapes")->capture_default_str();
     shapes->callback([flags, &chosen] { chosen = [flags] { return make(*flags); }; });

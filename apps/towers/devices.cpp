@@ -11,11 +11,16 @@ namespace {
 
 const char* name_of(DeviceKind kind) {
     switch (kind) {
-    case DeviceKind::cpu: return "CPU";
-    case DeviceKind::integrated_gpu: return "integrated GPU";
-    case DeviceKind::discrete_gpu: return "discrete GPU";
-    case DeviceKind::virtual_gpu: return "virtual GPU";
-    case DeviceKind::software: return "software";
+    case DeviceKind::cpu:
+        return "CPU";
+    case DeviceKind::integrated_gpu:
+        return "integrated GPU";
+    case DeviceKind::discrete_gpu:
+        return "discrete GPU";
+    case DeviceKind::virtual_gpu:
+        return "virtual GPU";
+    case DeviceKind::software:
+        return "software";
     }
     return "unknown";
 }
@@ -46,8 +51,9 @@ int list_devices(const OpenOptions& options, bool json) {
                            {"memory", device.memory},
                            {"subgroup_size", device.subgroup_size}});
             if (!json)
-                fmt::print("{:<10} {}, {} ({}), {:.1f} GiB, {}\n", device.id, device.name, name_of(device.kind),
-                           device.vendor, double(device.memory) / double(1 << 30), device.driver);
+                fmt::print("{:<10} {}, {} ({}), {:.1f} GiB, {}\n", device.id, device.name,
+                           name_of(device.kind), device.vendor, double(device.memory) / double(1 << 30),
+                           device.driver);
         }
     }
     if (json) fmt::print("{}\n", nlohmann::json{{"devices", all}, {"absent", absent}}.dump(2));
@@ -65,7 +71,8 @@ void add_devices(CLI::App& app, Action& chosen) {
     const auto flags = std::make_shared<Flags>();
     command->add_flag("--json", flags->json, "As JSON");
     add_validate(*command, flags->open);
-    command->callback([flags, &chosen] { chosen = [flags] { return list_devices(flags->open, flags->json); }; });
+    command->callback(
+        [flags, &chosen] { chosen = [flags] { return list_devices(flags->open, flags->json); }; });
 }
 
 } // namespace towers

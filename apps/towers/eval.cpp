@@ -51,16 +51,17 @@ int run_eval(EvalFlags& flags) {
             const TrainingState state = from_checkpoint(file, layout, recipe.name, path);
             if (!evaluator) {
                 // The drawn shapes are those of the training: its seed is theirs.
-                const Dataset data = load_dataset(settings.data, flags.split == "test" ? Split::test : Split::train,
-                                                  checkpoint_seed(file, path));
-                evaluator = std::make_unique<Evaluator>(open_device(devices[0], flags.open), recipe.model, data,
-                                                        flags.batch);
+                const Dataset data =
+                    load_dataset(settings.data, flags.split == "test" ? Split::test : Split::train,
+                                 checkpoint_seed(file, path));
+                evaluator = std::make_unique<Evaluator>(open_device(devices[0], flags.open), recipe.model,
+                                                        data, flags.batch);
             }
             const Evaluation result =
                 evaluator->run(flags.raw ? state.parameters : state.averages, quirks.padded_evaluation);
             fmt::print("{}: precision @ 1 = {:.3f}\n", timestamp(), result.precision());
-            fmt::print("{} of {} examples, cross entropy {:.3f}, step {}, {}\n", result.correct, result.examples,
-                       result.cross_entropy, state.step,
+            fmt::print("{} of {} examples, cross entropy {:.3f}, step {}, {}\n", result.correct,
+                       result.examples, result.cross_entropy, state.step,
                        flags.raw ? "the variables themselves" : "moving averages of the variables");
             std::fflush(stdout);
         }
@@ -74,21 +75,29 @@ int run_eval(EvalFlags& flags) {
 void add_eval(CLI::App& app, Action& chosen) {
     CLI::App* const command = app.add_subcommand("eval", "Precision @ 1 of a checkpoint");
     const auto flags = std::make_shared<EvalFlags>();
-    command->add_option("--run", flags->run, "Evaluate this run's latest checkpoint, on the data that it was trained with");
+    command->add_option("--run", flags->run,
+                        "Evaluate this run's latest checkpoint, on the data that it was trained with");
     command->add_option("--checkpoint", flags->checkpoint, "Evaluate this file");
-    command->add_option("--recipe", flags->recipe, "The checkpoint's recipe (default: the run's, else cifar10-tutorial)");
-    command->add_option("--data", flags->data, "Folder of CIFAR-10's binary files, or 'shapes' (default: the run's, else shapes)");
+    command->add_option("--recipe", flags->recipe,
+                        "The checkpoint's recipe (default: the run's, else cifar10-tutorial)");
+    command->add_option("--data", flags->data,
+                        "Folder of CIFAR-10's binary files, or 'shapes' (default: the run's, else shapes)");
     command->add_option("--split", flags->split, "Which examples: test or train")
         ->check(CLI::IsMember({"test", "train"}))
         ->capture_default_str();
     command->add_flag("--raw", flags->raw, "The variables themselves instead of their moving averages");
-    command->add_option("--device", flags->device, "Where to evaluate: cpu, vulkan:0 (default: the best device)");
+    command->add_option("--device", flags->device,
+                        "Where to evaluate: cpu, vulkan:0 (default: the best device)");
     command->add_option("--batch", flags->batch, "Examples at a time")->capture_default_str();
-    command->add_option("--interval", flags->interval, "Look for a newer checkpoint every so many seconds and evaluate it; 0: once")
+    command
+        ->add_option("--interval", flags->interval,
+                     "Look for a newer checkpoint every so many seconds and evaluate it; 0: once")
         ->capture_default_str();
     command->add_option("--threads", flags->threads, "Threads of the CPU backend; 0: one for each processor")
         ->capture_default_str();
-    command->add_option("--quirks", flags->quirks, "padded-evaluation: fill the last batch with repeated images, and count them")
+    command
+        ->add_option("--quirks", flags->quirks,
+                     "padded-evaluation: fill the last batch with repeated images, and count them")
         ->capture_default_str();
     add_validate(*command, flags->open);
     command->callback([flags, &chosen] { chosen = [flags] { return run_eval(*flags); }; });

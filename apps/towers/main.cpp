@@ -24,7 +24,8 @@ int main(int argc, char** argv) {
     std::signal(SIGXFSZ, SIG_IGN); // a file over the user's limit is an error to report, like a full disk
     spdlog::set_default_logger(spdlog::stderr_color_mt("towers"));
     spdlog::set_pattern("towers: %v");
-    CLI::App app("Trains convolutional networks with one replica of the model, a tower, per compute device.", "towers");
+    CLI::App app("Trains convolutional networks with one replica of the model, a tower, per compute device.",
+                 "towers");
     app.require_subcommand(1);
     app.fallthrough(false);
     app.set_version_flag("--version", "towers 0.1.0");
@@ -52,8 +53,8 @@ int main(int argc, char** argv) {
     try {
         const int code = chosen();
         if (towers::validation_messages() == 0) return code;
-        return report(work_failed,
-                      fmt::format("the Vulkan validation layer sent {} messages", towers::validation_messages()));
+        return report(work_failed, fmt::format("the Vulkan validation layer sent {} messages",
+                                               towers::validation_messages()));
     } catch (const towers::UsageError& error) {
         return report(command_line_wrong, error.what());
     } catch (const std::exception& error) {

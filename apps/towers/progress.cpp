@@ -26,9 +26,10 @@ std::string tower_losses(const StepReport& report) {
 
 std::string timestamp() {
     const auto now = std::chrono::system_clock::now();
-    const auto micros = std::chrono::duration_cast<std::chrono::microseconds>(now.time_since_epoch()) % 1000000;
-    return fmt::format("{:%Y-%m-%d %H:%M:%S}.{:06}", fmt::localtime(std::chrono::system_clock::to_time_t(now)),
-                       micros.count());
+    const auto micros =
+        std::chrono::duration_cast<std::chrono::microseconds>(now.time_since_epoch()) % 1000000;
+    return fmt::format("{:%Y-%m-%d %H:%M:%S}.{:06}",
+                       fmt::localtime(std::chrono::system_clock::to_time_t(now)), micros.count());
 }
 
 void ProgressPrinter::show(const Progress& progress) {
@@ -43,7 +44,8 @@ void ProgressPrinter::show_log(const Progress& progress) {
         progress.seconds_per_step / (options_.divided_batch_time ? double(options_.towers) : 1.0);
     fmt::print("{}: step {}, loss = {:.2f} ({:.1f} examples/sec; {:.3f} sec/batch)\n", timestamp(),
                progress.report.step, progress.report.loss, progress.examples_per_second, seconds);
-    if (options_.log_towers) fmt::print("{}: step {}, {}\n", timestamp(), progress.report.step, tower_losses(progress.report));
+    if (options_.log_towers)
+        fmt::print("{}: step {}, {}\n", timestamp(), progress.report.step, tower_losses(progress.report));
     std::fflush(stdout);
 }
 

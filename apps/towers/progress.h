@@ -12,8 +12,8 @@ namespace towers {
 std::string timestamp();
 
 struct ProgressOptions {
-    bool live;       ///< one line that is written over
-    bool log_towers; ///< each tower's own loss too
+    bool live;               ///< one line that is written over
+    bool log_towers;         ///< each tower's own loss too
     bool divided_batch_time; ///< Quirks::divided_batch_time
     std::uint64_t steps;
     std::size_t towers;

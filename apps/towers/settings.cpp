@@ -12,20 +12,24 @@
 namespace towers {
 namespace {
 
-/// Calls visitor(name, field, help) for every setting: the one list that flags, reading and writing come from.
+/// Calls visitor(name, field, help) for every setting: the one list that flags, reading and writing come
+/// from.
 template<class Settings, class Visitor>
 void for_each_setting(Settings& s, const Visitor& visitor) {
     visitor("recipe", s.recipe, "Model, data pipeline, optimizer and schedule: cifar10-tutorial");
     visitor("data", s.data, "Folder of CIFAR-10's binary files, or 'shapes': ten classes of drawn shapes");
     visitor("backend", s.backend, "Use all devices of this backend: vulkan or cpu");
-    visitor("towers", s.towers, "One tower on each of these devices, such as vulkan:0,vulkan:1,cpu ('towers devices' lists them)");
+    visitor(
+        "towers", s.towers,
+        "One tower on each of these devices, such as vulkan:0,vulkan:1,cpu ('towers devices' lists them)");
     visitor("shares", s.shares, "The towers' parts of the global batch, such as 3:1 (default: even)");
     visitor("batch", s.batch, "Mean examples per tower and step (default: the recipe's, 128)");
     visitor("steps", s.steps, "Steps in all (default: the recipe's, 100000)");
     visitor("epochs", s.epochs, "Train for so many passes over the data instead of --steps");
     visitor("lr", s.lr, "Learning rate at the start (default: the recipe's, 0.1)");
     visitor("seed", s.seed, "Of initial values, order of examples, distortions and drawn shapes");
-    visitor("distort", s.distort, "Crop, flip, brightness and contrast at random; off: the evaluation pipeline");
+    visitor("distort", s.distort,
+            "Crop, flip, brightness and contrast at random; off: the evaluation pipeline");
     visitor("shuffle", s.shuffle, "Draw the examples in another order each epoch");
     visitor("init", s.init, "Begin with the variables in this safetensors file");
     visitor("save-every", s.save_every, "Steps between checkpoints; 0: only at the end");
@@ -46,7 +50,8 @@ void take(const toml::node& node, T& field) {
     if (!value) throw std::invalid_argument("has a value of another type");
     if constexpr (std::is_same_v<Value, std::int64_t>) {
         if (*value < 0) throw std::invalid_argument("must not be negative");
-        if (std::uint64_t(*value) > std::numeric_limits<T>::max()) throw std::invalid_argument("is too large");
+        if (std::uint64_t(*value) > std::numeric_limits<T>::max())
+            throw std::invalid_argument("is too large");
     }
     field = T(*value);
 }
@@ -73,12 +78,14 @@ void put(std::string& text, const std::string& name, const std::optional<T>& fie
     if (field) put(text, name, *field);
 }
 
-/// CLI11 takes -1 and what is beyond 64 bits for some unsigned number, and TOML has no numbers beyond 63 bits.
+/// CLI11 takes -1 and what is beyond 64 bits for some unsigned number, and TOML has no numbers beyond 63
+/// bits.
 std::string check_count(const std::string& text) {
     std::int64_t value = 0;
     const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), value);
     if (error == std::errc{} && rest == text.data() + text.size() && value >= 0) return {};
-    return fmt::format("'{}' is not a whole number of 0 to {}", text, std::numeric_limits<std::int64_t>::max());
+    return fmt::format("'{}' is not a whole number of 0 to {}", text,
+                       std::numeric_limits<std::int64_t>::max());
 }
 
 } // namespace
@@ -86,11 +93,17 @@ std::string check_count(const std::string& text) {
 void add_settings(CLI::App& command, TrainSettings& settings) {
     for_each_setting(settings, [&]<class T>(const std::string& name, T& field, const char* help) {
         if constexpr (std::is_same_v<T, bool>)
-            command.add_option("--" + name, field, help)
-                ->transform(CLI::CheckedTransformer(std::map<std::string, bool>{{"on", true}, {"off", false}})
-                                .description("on|off"))
-                ->default_str(field ? "on" : "off")
-                ->type_name("");
+            command
+                .add_option(
+                    "--" + name,
+                    [&field](const CLI::results_t& words) {
+                        field = words[0] != "off"; // also --log-towers without a word
+                        return true;
+                    },
+                    help)
+                ->check(CLI::IsMember({"on", "off"}).description(""))
+                ->type_name("on|off")
+                ->default_str(field ? "on" : "off");
         else if constexpr (std::is_same_v<T, std::string>) {
             CLI::Option* option = command.add_option("--" + name, field, help);
             if (!field.empty()) option->capture_default_str();
@@ -101,7 +114,7 @@ void add_settings(CLI::App& command, TrainSettings& settings) {
                 option->check(check_count, "");
         }
     });
-    command.get_option("--log-towers")->expected(0, 1)->default_str("off");
+    command.get_option("--log-towers")->expected(0, 1)->default_str("");
 }
 
 void read_settings(const std::filesystem::path& file, TrainSettings& settings) {
@@ -109,7 +122,8 @@ void read_settings(const std::filesystem::path& file, TrainSettings& settings) {
     try {
         table = toml::parse_file(file.string());
     } catch (const toml::parse_error& error) {
-        throw InputError(fmt::format("{}:{}: {}", file.string(), error.source().begin.line, error.description()));
+        throw InputError(
+            fmt::format("{}:{}: {}", file.string(), error.source().begin.line, error.description()));
     }
     for_each_setting(settings, [&](const std::string& name, auto& field, const char*) {
         const toml::node* const node = table.get(name);
@@ -123,8 +137,8 @@ void read_settings(const std::filesystem::path& file, TrainSettings& settings) {
         table.erase(name);
     });
     for (const auto& [key, node] : table) // what is left is nobody's
-        throw InputError(fmt::format("{}:{}: there is no setting '{}'; see 'towers train --help'", file.string(),
-                                     node.source().begin.line, std::string_view(key)));
+        throw InputError(fmt::format("{}:{}: there is no setting '{}'; see 'towers train --help'",
+                                     file.string(), node.source().begin.line, std::string_view(key)));
 }
 
 void override_settings(CLI::App& command, TrainSettings& settings) {
@@ -142,7 +156,8 @@ void override_settings(CLI::App& command, TrainSettings& settings) {
 
 std::string write_settings(const TrainSettings& settings) {
     std::string text = "# The settings of this run; 'towers train --config' takes them again.\n";
-    for_each_setting(settings, [&](const std::string& name, const auto& field, const char*) { put(text, name, field); });
+    for_each_setting(
+        settings, [&](const std::string& name, const auto& field, const char*) { put(text, name, field); });
     return text;
 }
 

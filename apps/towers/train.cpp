@@ -50,21 +50,24 @@ void check(const TrainSettings& s) {
         complain("--towers and --backend both say which devices to use; give one of them");
 }
 
-TrainingState starting_state(const TrainFlags& flags, Trainer& trainer, RunDirectory& run, TrainSettings& settings) {
+TrainingState starting_state(const TrainFlags& flags, Trainer& trainer, RunDirectory& run,
+                             TrainSettings& settings) {
     if (flags.resume) {
         const std::filesystem::path path = run.latest().value();
         const TensorFile file = read_safetensors(path);
         TrainingState state = from_checkpoint(file, trainer.layout(), settings.recipe, path);
         if (const std::uint64_t seed = checkpoint_seed(file, path); seed != settings.seed)
-            throw UsageError(fmt::format("--seed {}: {} was trained with seed {}; leave --seed away to resume it",
-                                         settings.seed, path.string(), seed));
+            throw UsageError(
+                fmt::format("--seed {}: {} was trained with seed {}; leave --seed away to resume it",
+                            settings.seed, path.string(), seed));
         if (state.step > 0)
             run.truncate_metrics(state.step - 1);
         else
             std::filesystem::remove(run.metrics_path());
         return state;
     }
-    if (!settings.init.empty()) return from_initial(read_safetensors(settings.init), trainer.layout(), settings.init);
+    if (!settings.init.empty())
+        return from_initial(read_safetensors(settings.init), trainer.layout(), settings.init);
     return trainer.initial_state();
 }
 
@@ -75,16 +78,20 @@ int run_train(TrainFlags& flags) {
     const Quirks quirks = parse_quirks(settings.quirks);
     flags.open.threads = settings.threads;
     const std::vector<std::string> towers = select_towers(settings.backend, settings.towers, flags.open);
-    const std::vector<double> shares = settings.shares.empty() ? std::vector<double>{} : parse_shares(settings.shares);
+    const std::vector<double> shares =
+        settings.shares.empty() ? std::vector<double>{} : parse_shares(settings.shares);
     settings.towers = fmt::format("{}", fmt::join(towers, ","));
     settings.backend.clear();
     settings.batch = settings.batch.value_or(recipe.batch);
     settings.lr = settings.lr.value_or(recipe.learning_rate);
     const std::uint64_t global = std::uint64_t(*settings.batch) * towers.size();
-    if (global > 1u << 20) throw UsageError(fmt::format("--batch {}: is too large; try 128", *settings.batch));
+    if (global > 1u << 20)
+        throw UsageError(fmt::format("--batch {}: is too large; try 128", *settings.batch));
     share_out(unsigned(global), unsigned(towers.size()), shares); // before anything is opened
-    if (settings.data != "shapes") settings.data = std::filesystem::absolute(settings.data).lexically_normal().string();
-    if (!settings.init.empty()) settings.init = std::filesystem::absolute(settings.init).lexically_normal().string();
+    if (settings.data != "shapes")
+        settings.data = std::filesystem::absolute(settings.data).lexically_normal().string();
+    if (!settings.init.empty())
+        settings.init = std::filesystem::absolute(settings.init).lexically_normal().string();
 
     const bool chose_run = !flags.run.empty();
     if (flags.resume && !chose_run) throw UsageError("--resume: say which run with --run DIR");
@@ -92,12 +99,13 @@ int run_train(TrainFlags& flags) {
 
     const Dataset data = load_dataset(settings.data, Split::train, settings.seed);
     if (data.classes.size() != recipe.model.classes())
-        throw InputError(fmt::format("{}: has {} classes, recipe {} wants {}", settings.data, data.classes.size(),
-                                     recipe.name, recipe.model.classes()));
-    RunDirectory run(flags.run, flags.resume          ? Existing::resume
+        throw InputError(fmt::format("{}: has {} classes, recipe {} wants {}", settings.data,
+                                     data.classes.size(), recipe.name, recipe.model.classes()));
+    RunDirectory run(flags.run, flags.resume        ? Existing::resume
                                 : quirks.delete_run ? Existing::erase
                                                     : Existing::refuse);
-    if (settings.epochs) settings.steps = std::uint64_t(std::ceil(*settings.epochs * double(data.size()) / double(global)));
+    if (settings.epochs)
+        settings.steps = std::uint64_t(std::ceil(*settings.epochs * double(data.size()) / double(global)));
     settings.epochs.reset();
     settings.steps = settings.steps.value_or(recipe.steps);
 
@@ -138,7 +146,8 @@ int run_train(TrainFlags& flags) {
                                  .global_batch = unsigned(global)},
                                 stop_requested, [&](const Progress& progress) { printer.show(progress); });
     printer.finish();
-    fmt::print("{}: saved {}\n", ending == Ending::stopped ? "stopped" : "done", run.latest().value().string());
+    fmt::print("{}: saved {}\n", ending == Ending::stopped ? "stopped" : "done",
+               run.latest().value().string());
     if (ending == Ending::stopped)
         fmt::print("go on with: towers train --run {} --resume\n", flags.run);
     else
@@ -152,17 +161,24 @@ void add_train(CLI::App& app, Action& chosen) {
     CLI::App* const command = app.add_subcommand("train", "Train a model");
     const auto flags = std::make_shared<TrainFlags>();
     add_settings(*command, flags->settings);
-    command->add_option("--run", flags->run, "Run directory for checkpoints and metrics (default: a new one under runs/)");
-    command->add_flag("--resume", flags->resume, "Go on with the run in --run, with its settings where no flag says otherwise");
-    command->add_option("--config", flags->config, "Take the settings in this TOML file, such as a run's config.toml; flags override them");
-    command->add_option("--progress", flags->progress, "live: one line written over; log: the tutorial's log lines; auto: live on a terminal")
+    command->add_option("--run", flags->run,
+                        "Run directory for checkpoints and metrics (default: a new one under runs/)");
+    command->add_flag("--resume", flags->resume,
+                      "Go on with the run in --run, with its settings where no flag says otherwise");
+    command->add_option(
+        "--config", flags->config,
+        "Take the settings in this TOML file, such as a run's config.toml; flags override them");
+    command
+        ->add_option("--progress", flags->progress,
+                     "live: one line written over; log: the tutorial's log lines; auto: live on a terminal")
         ->check(CLI::IsMember({"auto", "live", "log"}))
         ->capture_default_str();
     add_validate(*command, flags->open);
     command->callback([flags, command, &chosen] {
         chosen = [flags, command] {
             const std::filesystem::path kept = std::filesystem::path(flags->run) / "config.toml";
-            if (flags->resume && flags->config.empty() && std::filesystem::exists(kept)) flags->config = kept.string();
+            if (flags->resume && flags->config.empty() && std::filesystem::exists(kept))
+                flags->config = kept.string();
             if (!flags->config.empty()) {
                 read_settings(flags->config, flags->settings);
                 override_settings(*command, flags->settings);

@@ -49,15 +49,15 @@ Described descriptors(const ConvShape& s) {
     return d;
 }
 
-auto describe_conv_forward(const CpuContext& context, const Described& d, bool relu) {
-    return describe<dnnl::convolution_forward>(context, with_relu(relu), prop_kind::forward_training,
+auto describe_conv_forward(const CpuContext& context, const Described& d) {
+    return describe<dnnl::convolution_forward>(context, dnnl::primitive_attr{}, prop_kind::forward_training,
                                                dnnl::algorithm::convolution_direct, d.x, d.w_any, d.b, d.y,
                                                d.strides, d.pads_before, d.pads_after);
 }
 
-auto describe_dense_forward(const CpuContext& context, const Described& d, bool relu) {
-    return describe<dnnl::inner_product_forward>(context, with_relu(relu), prop_kind::forward_training, d.x,
-                                                 d.w_any, d.b, d.y);
+auto describe_dense_forward(const CpuContext& context, const Described& d) {
+    return describe<dnnl::inner_product_forward>(context, dnnl::primitive_attr{}, prop_kind::forward_training,
+                                                 d.x, d.w_any, d.b, d.y);
 }
 
 /// Weights as a primitive wants them: the engine's own where the layouts agree, else a copy and its reorder.
@@ -87,6 +87,12 @@ private:
     std::optional<dnnl::reorder> in_, out_;
 };
 
+/// oneDNN's own ReLU, fused into the product, would make a NaN zero and hide a divergence.
+void relu_in_place(float* y, std::size_t count, unsigned threads) {
+#pragma omp parallel for simd num_threads(int(threads))
+    for (std::size_t i = 0; i < count; ++i) y[i] = y[i] < 0.0f ? 0.0f : y[i];
+}
+
 template<class Primitive, class Description>
 Work forward(CpuContext& context, const Described& d, const Description& description,
              const Conv2dForwardParams& p) {
@@ -95,9 +101,13 @@ Work forward(CpuContext& context, const Described& d, const Description& descrip
                                                     {DNNL_ARG_WEIGHTS, weights->wanted()},
                                                     {DNNL_ARG_BIAS, tensor(context, d.b, p.b.at)},
                                                     {DNNL_ARG_DST, tensor(context, d.y, p.y.at)}};
-    return [&context, weights, arguments, primitive = Primitive(description)] {
+    const std::size_t count =
+        std::size_t(p.shape.batch) * p.shape.out_height * p.shape.out_width * p.shape.out_channels;
+    return [&context, weights, arguments, y = p.y.at, count, relu = p.relu != 0,
+            primitive = Primitive(description)] {
         weights->load();
         primitive.execute(context.stream, arguments);
+        if (relu) relu_in_place(y, count, context.threads);
     };
 }
 
@@ -147,9 +157,8 @@ Work override_conv2d(CpuContext& context, const Launch& launch) {
     case Kernel::conv2d_forward: {
         const auto p = launch.parameters.as<Conv2dForwardParams>();
         const Described d = descriptors(p.shape);
-        if (d.dense)
-            return forward<inner_product_forward>(context, d, describe_dense_forward(context, d, p.relu), p);
-        return forward<convolution_forward>(context, d, describe_conv_forward(context, d, p.relu), p);
+        if (d.dense) return forward<inner_product_forward>(context, d, describe_dense_forward(context, d), p);
+        return forward<convolution_forward>(context, d, describe_conv_forward(context, d), p);
     }
     case Kernel::conv2d_backward_data: {
         const auto p = launch.parameters.as<Conv2dBackwardDataParams>();
@@ -157,12 +166,12 @@ Work override_conv2d(CpuContext& context, const Launch& launch) {
         if (d.dense)
             return backward_data<inner_product_backward_data>(
                 context, d,
-                describe_backward<inner_product_backward_data>(
-                    context, describe_dense_forward(context, d, false), d.x, d.w_any, d.y),
+                describe_backward<inner_product_backward_data>(context, describe_dense_forward(context, d),
+                                                               d.x, d.w_any, d.y),
                 p);
         return backward_data<convolution_backward_data>(
             context, d,
-            describe_backward<convolution_backward_data>(context, describe_conv_forward(context, d, false),
+            describe_backward<convolution_backward_data>(context, describe_conv_forward(context, d),
                                                          algorithm::convolution_direct, d.x, d.w_any, d.y,
                                                          d.strides, d.pads_before, d.pads_after),
             p);
@@ -173,12 +182,12 @@ Work override_conv2d(CpuContext& context, const Launch& launch) {
         if (d.dense)
             return backward_weights<inner_product_backward_weights>(
                 context, d,
-                describe_backward<inner_product_backward_weights>(
-                    context, describe_dense_forward(context, d, false), d.x, d.w_any, d.b, d.y),
+                describe_backward<inner_product_backward_weights>(context, describe_dense_forward(context, d),
+                                                                  d.x, d.w_any, d.b, d.y),
                 p);
         return backward_weights<convolution_backward_weights>(
             context, d,
-            describe_backward<convolution_backward_weights>(context, describe_conv_forward(context, d, false),
+            describe_backward<convolution_backward_weights>(context, describe_conv_forward(context, d),
                                                             algorithm::convolution_direct, d.x, d.w_any, d.b,
                                                             d.y, d.strides, d.pads_before, d.pads_after),
             p);

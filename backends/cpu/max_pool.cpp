@@ -1,7 +1,10 @@
 #include "backends/cpu/onednn.h"
 #include "backends/cpu/overrides.h"
+#include "backends/cpu/versions.h"
 
+#include <omp.h>
 #include <unordered_map>
+#include <vector>
 
 // oneDNN's pooling in the engine's layout. Its workspace is the engine's own form of argmax, a byte an
 // element; where it would be anything else, the shared text runs.
@@ -43,10 +46,48 @@ Described described_pool(const CpuContext& context, const PoolShape& s) {
     return d;
 }
 
-Work run(CpuContext& context, const dnnl::primitive& primitive, std::unordered_map<int, memory> arguments) {
-    return [&context, primitive, arguments = std::move(arguments)] {
-        primitive.execute(context.stream, arguments);
-    };
+/// The window's maximum in loops along the channels that the compiler vectorizes. oneDNN's own would lose a
+/// NaN, and with it a divergence.
+FOR_EACH_PROCESSOR_LEVEL
+void max_pool_forward(const MaxPoolForwardParams& p, Invocation invocation) {
+    const PoolShape& s = p.shape;
+    std::vector<float> best(s.channels);
+    std::vector<std::uint32_t> place(s.channels);
+    const uint pixels = s.batch * s.out_height * s.out_width;
+    const uint end = Invocation{invocation.id + 1, invocation.count}.begin(pixels);
+    for (uint pixel = invocation.begin(pixels); pixel < end; ++pixel) {
+        const uint column = pixel % s.out_width;
+        const uint row = pixel / s.out_width % s.out_height;
+        const std::size_t image = pixel / s.out_width / s.out_height;
+        float* const values = best.data();
+        std::uint32_t* const places = place.data();
+        bool found = false;
+        for (uint ky = 0; ky < s.window; ++ky) {
+            for (uint kx = 0; kx < s.window; ++kx) {
+                const uint y = row * s.stride + ky - s.pad_top, x = column * s.stride + kx - s.pad_left;
+                if (y >= s.in_height || x >= s.in_width) continue; // unsigned: also what is above and left
+                const float* const in = p.x.at + ((image * s.in_height + y) * s.in_width + x) * s.channels;
+                const std::uint32_t here = ky * s.window + kx;
+                if (!found) {
+                    for (uint c = 0; c < s.channels; ++c) values[c] = in[c];
+                    for (uint c = 0; c < s.channels; ++c) places[c] = here;
+                    found = true;
+                    continue;
+                }
+#pragma GCC ivdep
+                for (uint c = 0; c < s.channels; ++c) {
+                    const bool wins = (in[c] > values[c]) | (in[c] != in[c]);
+                    values[c] = wins ? in[c] : values[c];
+                    places[c] = wins ? here : places[c];
+                }
+            }
+        }
+        float* const out = p.y.at + std::size_t(pixel) * s.channels;
+        auto* const argmax = reinterpret_cast<std::uint8_t*>(p.argmax.at) + std::size_t(pixel) * s.channels;
+        for (uint c = 0; c < s.channels; ++c) out[c] = values[c];
+#pragma GCC ivdep
+        for (uint c = 0; c < s.channels; ++c) argmax[c] = std::uint8_t(places[c]);
+    }
 }
 
 } // namespace
@@ -54,27 +95,29 @@ Work run(CpuContext& context, const dnnl::primitive& primitive, std::unordered_m
 Work override_max_pool(CpuContext& context, const Launch& launch) {
     if (launch.kernel == Kernel::max_pool_forward) {
         const auto p = launch.parameters.as<MaxPoolForwardParams>();
-        const Described d = described_pool(context, p.shape);
-        if (!d.usable) return {};
-        return run(context, dnnl::pooling_forward(d.forward),
-                   {{DNNL_ARG_SRC, tensor(context, d.x, p.x.at)},
-                    {DNNL_ARG_DST, tensor(context, d.y, p.y.at)},
-                    {DNNL_ARG_WORKSPACE, tensor(context, d.argmax, p.argmax.at)}});
+        if (p.shape.channels % 4 != 0) return {}; // then argmax has gaps
+        return [&context, p] {
+#pragma omp parallel num_threads(int(context.threads))
+            max_pool_forward(p, {uint(omp_get_thread_num()), uint(omp_get_num_threads())});
+        };
     }
     if (launch.kernel == Kernel::max_pool_backward) {
         const auto p = launch.parameters.as<MaxPoolBackwardParams>();
         const Described d = described_pool(context, p.shape);
         if (!d.usable) return {};
-        const auto backward = describe_backward<dnnl::pooling_backward>(
+        const auto description = describe_backward<dnnl::pooling_backward>(
             context, d.forward, dnnl::algorithm::pooling_max, d.x, d.y, d.strides, d.window,
 #if DNNL_VERSION_MAJOR >= 3
             d.dilation,
 #endif
             d.pads_before, d.pads_after);
-        return run(context, dnnl::pooling_backward(backward),
-                   {{DNNL_ARG_DIFF_DST, tensor(context, d.y, p.dy.at)},
-                    {DNNL_ARG_DIFF_SRC, tensor(context, d.x, p.dx.at)},
-                    {DNNL_ARG_WORKSPACE, tensor(context, d.argmax, p.argmax.at)}});
+        const std::unordered_map<int, memory> arguments{
+            {DNNL_ARG_DIFF_DST, tensor(context, d.y, p.dy.at)},
+            {DNNL_ARG_DIFF_SRC, tensor(context, d.x, p.dx.at)},
+            {DNNL_ARG_WORKSPACE, tensor(context, d.argmax, p.argmax.at)}};
+        return [&context, arguments, primitive = dnnl::pooling_backward(description)] {
+            primitive.execute(context.stream, arguments);
+        };
     }
     return {};
 }

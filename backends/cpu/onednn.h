@@ -35,20 +35,6 @@ auto describe_backward(const CpuContext& context, const Hint& forward, Arguments
 #endif
 }
 
-inline dnnl::primitive_attr with_relu(bool relu) {
-    dnnl::primitive_attr attributes;
-    if (relu) {
-        dnnl::post_ops then;
-#if DNNL_VERSION_MAJOR >= 3
-        then.append_eltwise(dnnl::algorithm::eltwise_relu, 0.0f, 0.0f);
-#else
-        then.append_eltwise(1.0f, dnnl::algorithm::eltwise_relu, 0.0f, 0.0f);
-#endif
-        attributes.set_post_ops(then);
-    }
-    return attributes;
-}
-
 /// oneDNN takes no pointers to const, but leaves its inputs alone.
 inline dnnl::memory tensor(const CpuContext& context, const dnnl::memory::desc& desc, const void* data) {
     return {desc, context.engine, const_cast<void*>(data)};

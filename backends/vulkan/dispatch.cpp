@@ -11,7 +11,8 @@ namespace {
 std::span<const std::uint32_t> shared_text(Kernel kernel) {
     switch (kernel) {
 #define TOWERS_KERNEL(name, Params, size)                                                                    \
-    case Kernel::name: return spirv_##name;
+    case Kernel::name:                                                                                       \
+        return spirv_##name;
 #define TOWERS_TILED_KERNEL(name, Params, size) TOWERS_KERNEL(name, Params, size)
 #include "shaders/kernels.def"
 #undef TOWERS_KERNEL
@@ -23,8 +24,8 @@ std::span<const std::uint32_t> shared_text(Kernel kernel) {
 constexpr unsigned tile_heights[] = {32, 64, 128};
 constexpr unsigned tile_widths[] = {16, 32, 64};
 
-/// TILE_M and TILE_N of a product of `m` rows and `n` columns (shaders/gemm_tile.h): narrow where it is narrow, tall
-/// where that leaves enough tiles to fill the device.
+/// TILE_M and TILE_N of a product of `m` rows and `n` columns (shaders/gemm_tile.h): narrow where it is
+/// narrow, tall where that leaves enough tiles to fill the device.
 std::vector<std::uint32_t> tile(std::uint64_t m, unsigned n, const DeviceInfo& info) {
     const auto wide_enough = [n](unsigned width) { return n <= width; };
     const auto* const found = std::find_if(std::begin(tile_widths), std::end(tile_widths), wide_enough);
@@ -47,9 +48,11 @@ std::vector<std::uint32_t> constants_of(const Launch& launch, const DeviceInfo& 
     case Kernel::conv2d_backward_weights: {
         const auto p = launch.parameters.as<Conv2dBackwardWeightsParams>();
         const ConvShape& s = p.shape;
-        return tile(std::uint64_t(s.kernel_height) * s.kernel_width * s.in_channels + 1, s.out_channels, info);
+        return tile(std::uint64_t(s.kernel_height) * s.kernel_width * s.in_channels + 1, s.out_channels,
+                    info);
     }
-    default: return {};
+    default:
+        return {};
     }
 }
 

@@ -1,5 +1,5 @@
-// Which shader runs a launch on a device, with which constants, parameters and workgroups: the shared kernel text
-// with a tile that suits, or an override.
+// Which shader runs a launch on a device, with which constants, parameters and workgroups: the shared kernel
+// text with a tile that suits, or an override.
 #pragma once
 
 #include "backends/device.h"

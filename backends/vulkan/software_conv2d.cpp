@@ -42,32 +42,55 @@ std::optional<Dispatch> software_conv2d(const Launch& launch, const DeviceInfo& 
         const ConvShape& s = p.shape;
         if (s.stride != 1) return {};
         return make(info, {spirv_software_conv2d_forward_8, spirv_software_conv2d_forward_32},
-                    {.a = p.x, .b = p.w, .extra = p.b, .b_wide = wide(p.w), .c = p.y, .bias_gradient = {}, .shape = s,
-                     .relu = p.relu, .splits = 1},
-                    std::uint64_t(s.batch) * s.out_height * s.out_width, s.out_channels, s.in_channels % chunk == 0,
-                    s.out_channels % 4 == 0);
+                    {.a = p.x,
+                     .b = p.w,
+                     .extra = p.b,
+                     .b_wide = wide(p.w),
+                     .c = p.y,
+                     .bias_gradient = {},
+                     .shape = s,
+                     .relu = p.relu,
+                     .splits = 1},
+                    std::uint64_t(s.batch) * s.out_height * s.out_width, s.out_channels,
+                    s.in_channels % chunk == 0, s.out_channels % 4 == 0);
     }
     case Kernel::conv2d_backward_data: {
         const auto p = launch.parameters.as<Conv2dBackwardDataParams>();
         const ConvShape& s = p.shape;
         if (s.stride != 1) return {};
         return make(info, {spirv_software_conv2d_backward_data_8, spirv_software_conv2d_backward_data_32},
-                    {.a = p.dy, .b = p.w, .extra = p.x, .b_wide = wide(p.w), .c = p.dx, .bias_gradient = {},
-                     .shape = s, .relu = p.relu, .splits = 1},
-                    std::uint64_t(s.batch) * s.in_height * s.in_width, s.in_channels, s.out_channels % chunk == 0,
-                    false);
+                    {.a = p.dy,
+                     .b = p.w,
+                     .extra = p.x,
+                     .b_wide = wide(p.w),
+                     .c = p.dx,
+                     .bias_gradient = {},
+                     .shape = s,
+                     .relu = p.relu,
+                     .splits = 1},
+                    std::uint64_t(s.batch) * s.in_height * s.in_width, s.in_channels,
+                    s.out_channels % chunk == 0, false);
     }
     case Kernel::conv2d_backward_weights: {
         const auto p = launch.parameters.as<Conv2dBackwardWeightsParams>();
         const ConvShape& s = p.shape;
         if (s.stride != 1) return {};
-        return make(info, {spirv_software_conv2d_backward_weights_8, spirv_software_conv2d_backward_weights_32},
-                    {.a = p.x, .b = p.dy, .extra = {}, .b_wide = wide(p.dy), .c = p.dw, .bias_gradient = p.db,
-                     .shape = s, .relu = 0, .splits = p.splits},
+        return make(info,
+                    {spirv_software_conv2d_backward_weights_8, spirv_software_conv2d_backward_weights_32},
+                    {.a = p.x,
+                     .b = p.dy,
+                     .extra = {},
+                     .b_wide = wide(p.dy),
+                     .c = p.dw,
+                     .bias_gradient = p.db,
+                     .shape = s,
+                     .relu = 0,
+                     .splits = p.splits},
                     std::uint64_t(s.kernel_height) * s.kernel_width * s.in_channels, s.out_channels,
                     s.in_channels % tile_rows == 0, s.out_channels % 4 == 0);
     }
-    default: return {};
+    default:
+        return {};
     }
 }
 

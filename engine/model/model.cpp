@@ -30,7 +30,8 @@ std::vector<Shape> Model::output_shapes() const {
             throw std::logic_error(fmt::format("model {}: layer {} needs one input", name, layer.name));
         const int from = producer(layer.inputs[0]);
         if (from >= int(shapes.size()))
-            throw std::logic_error(fmt::format("model {}: layer {} comes before its input", name, layer.name));
+            throw std::logic_error(
+                fmt::format("model {}: layer {} comes before its input", name, layer.name));
         const Shape in = from < 0 ? input : shapes[std::size_t(from)];
         const auto shape = [&](const auto& operation) -> Shape {
             using Operation = std::decay_t<decltype(operation)>;

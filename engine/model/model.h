@@ -60,7 +60,8 @@ struct Model {
     std::vector<Layer> layers;
 
     unsigned classes() const;
-    /// Index of the layer that makes this input; -1 for the images. Throws std::logic_error when there is none.
+    /// Index of the layer that makes this input; -1 for the images. Throws std::logic_error when there is
+    /// none.
     int producer(const std::string& input) const;
     /// Each layer's output shape. Throws std::logic_error when the layers do not fit together.
     std::vector<Shape> output_shapes() const;

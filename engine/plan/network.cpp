@@ -16,7 +16,7 @@ struct LayerTensors {
     TensorId output, argmax, scale;
     Shape in, out;
     TensorId input;
-    bool input_activated;  ///< no more than zero where a ReLU let nothing through
+    bool input_activated; ///< no more than zero where a ReLU let nothing through
     bool output_activated;
 };
 
@@ -98,7 +98,8 @@ public:
                 throw std::logic_error(
                     fmt::format("plan: gradients of branches are not summed yet (layer {})", layer.name));
             const TensorId dx =
-                from < 0 ? TensorId() : plan_.activation("d " + layer.inputs[0], activation_bytes(layers_[i].in));
+                from < 0 ? TensorId()
+                         : plan_.activation("d " + layer.inputs[0], activation_bytes(layers_[i].in));
             std::visit([&](const auto& operation) { backward(layer, operation, layers_[i], dy, dx); },
                        layer.operation);
             dy = dx;
@@ -126,7 +127,8 @@ public:
                    .decay_count = unsigned(decay_bytes_ / 4),
                    .nonfinite_count = chunks},
                   1);
-        plan_.copy(results_, plan_.tensor("staged_results", Arena::staged_results, 0, RESULT_FLOATS * sizeof(float)));
+        plan_.copy(results_,
+                   plan_.tensor("staged_results", Arena::staged_results, 0, RESULT_FLOATS * sizeof(float)));
     }
 
     void update() {
@@ -143,7 +145,8 @@ public:
     }
 
     void receive_parameters() {
-        plan_.copy(plan_.tensor("staged_parameters", Arena::staged_parameters, 0, spec_.layout->bytes), parameters_);
+        plan_.copy(plan_.tensor("staged_parameters", Arena::staged_parameters, 0, spec_.layout->bytes),
+                   parameters_);
     }
 
     void deliver_gradients(const std::vector<ArenaRange>& buckets) {
@@ -158,17 +161,17 @@ public:
     }
 
 private:
-    std::size_t activation_bytes(const Shape& shape) const { return shape.elements() * spec_.batch * sizeof(float); }
-
-    TensorId gradients() {
-        return plan_.tensor("gradients", Arena::gradients, 0, spec_.layout->bytes);
+    std::size_t activation_bytes(const Shape& shape) const {
+        return shape.elements() * spec_.batch * sizeof(float);
     }
+
+    TensorId gradients() { return plan_.tensor("gradients", Arena::gradients, 0, spec_.layout->bytes); }
 
     TensorId variable(const std::string& name, Arena arena) {
         for (const ParameterSlot& slot : spec_.layout->slots)
             if (slot.variable.name == name)
-                return plan_.tensor(name + (arena == Arena::gradients ? " gradient" : ""), arena, slot.range.offset,
-                                    slot.range.bytes);
+                return plan_.tensor(name + (arena == Arena::gradients ? " gradient" : ""), arena,
+                                    slot.range.offset, slot.range.bytes);
         throw std::logic_error("plan: no variable " + name);
     }
 
@@ -225,18 +228,19 @@ private:
     void forward(const Layer& layer, const Weighted& operation, LayerTensors& t) {
         const ConvShape shape = conv_shape(operation, t);
         t.output_activated = operation.relu;
-        plan_.add(kernels::conv2d_forward,
-                  {.x = t.input,
-                   .w = variable(layer.name + "/weights", Arena::parameters),
-                   .b = variable(layer.name + "/biases", Arena::parameters),
-                   .y = t.output,
-                   .shape = shape,
-                   .relu = operation.relu ? 1u : 0u},
-                  tile_items(std::size_t(shape.batch) * shape.out_height * shape.out_width, shape.out_channels));
+        plan_.add(
+            kernels::conv2d_forward,
+            {.x = t.input,
+             .w = variable(layer.name + "/weights", Arena::parameters),
+             .b = variable(layer.name + "/biases", Arena::parameters),
+             .y = t.output,
+             .shape = shape,
+             .relu = operation.relu ? 1u : 0u},
+            tile_items(std::size_t(shape.batch) * shape.out_height * shape.out_width, shape.out_channels));
     }
     void forward(const Layer& layer, const MaxPool& pool, LayerTensors& t) {
-        // The maximum of what a ReLU let through is as a ReLU lets through, and gradients reach only its place:
-        // whoever masks the gradient of this output has masked it for the layer before.
+        // The maximum of what a ReLU let through is as a ReLU lets through, and gradients reach only its
+        // place: whoever masks the gradient of this output has masked it for the layer before.
         t.output_activated = t.input_activated;
         const unsigned quads = (t.in.channels + 3) / 4 * t.out.height * t.out.width * spec_.batch;
         t.argmax = plan_.activation(layer.name + " argmax", quads * 4);
@@ -261,19 +265,21 @@ private:
     }
 
     template<class Weighted>
-    void backward(const Layer& layer, const Weighted& operation, const LayerTensors& t, TensorId dy, TensorId dx) {
+    void backward(const Layer& layer, const Weighted& operation, const LayerTensors& t, TensorId dy,
+                  TensorId dx) {
         const ConvShape shape = conv_shape(operation, t);
         const TensorId weights = variable(layer.name + "/weights", Arena::parameters);
         backward_weights(layer, shape, t, dy);
         if (dx)
-            plan_.add(kernels::conv2d_backward_data,
-                      {.dy = dy,
-                       .w = weights,
-                       .x = t.input,
-                       .dx = dx,
-                       .shape = shape,
-                       .relu = t.input_activated ? 1u : 0u},
-                      tile_items(std::size_t(shape.batch) * shape.in_height * shape.in_width, shape.in_channels));
+            plan_.add(
+                kernels::conv2d_backward_data,
+                {.dy = dy,
+                 .w = weights,
+                 .x = t.input,
+                 .dx = dx,
+                 .shape = shape,
+                 .relu = t.input_activated ? 1u : 0u},
+                tile_items(std::size_t(shape.batch) * shape.in_height * shape.in_width, shape.in_channels));
         if (operation.initial.weight_decay != 0) decay(layer, operation.initial.weight_decay, weights);
     }
 
@@ -289,8 +295,10 @@ private:
         const bool split = splits > 1;
         const std::size_t weight_bytes = std::size_t(rows) * shape.out_channels * 4;
         const std::size_t bias_bytes = std::size_t(shape.out_channels) * 4;
-        const TensorId dw_parts = split ? plan_.activation(layer.name + " dw parts", splits * weight_bytes) : dw;
-        const TensorId db_parts = split ? plan_.activation(layer.name + " db parts", splits * bias_bytes) : db;
+        const TensorId dw_parts =
+            split ? plan_.activation(layer.name + " dw parts", splits * weight_bytes) : dw;
+        const TensorId db_parts =
+            split ? plan_.activation(layer.name + " db parts", splits * bias_bytes) : db;
         plan_.add(kernels::conv2d_backward_weights,
                   {.x = t.input, .dy = dy, .dw = dw_parts, .db = db_parts, .shape = shape, .splits = splits},
                   tile_items(rows + 1, shape.out_channels) * splits);
@@ -321,7 +329,8 @@ private:
                   {.dy = dy, .argmax = t.argmax, .dx = dx, .shape = pool_shape(pool, t)},
                   std::uint64_t(spec_.batch) * t.in.height * t.in.width * ceil_div(t.in.channels, 4));
     }
-    void backward(const Layer&, const LocalResponseNorm& norm, const LayerTensors& t, TensorId dy, TensorId dx) {
+    void backward(const Layer&, const LocalResponseNorm& norm, const LayerTensors& t, TensorId dy,
+                  TensorId dx) {
         if (!dx) return;
         const unsigned pixels = spec_.batch * t.in.height * t.in.width;
         plan_.add(kernels::lrn_backward,

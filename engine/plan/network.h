@@ -10,13 +10,13 @@ namespace towers {
 struct NetworkSpec {
     const Model* model;
     const ParameterLayout* layout;
-    unsigned batch;                    ///< examples a step
+    unsigned batch;                     ///< examples a step
     unsigned image_height, image_width; ///< of the resident records, planar RGB bytes
-    std::size_t records;               ///< how many there are
-    std::uint64_t seed = 0;            ///< of the distortions
-    bool distort = false;              ///< else the evaluation pipeline: centre crop, standardization
-    bool average_first = false;        ///< the moving average takes the parameters of before the update
-    unsigned parallel_groups = 1;      ///< as DeviceInfo has it
+    std::size_t records;                ///< how many there are
+    std::uint64_t seed = 0;             ///< of the distortions
+    bool distort = false;               ///< else the evaluation pipeline: centre crop, standardization
+    bool average_first = false;         ///< the moving average takes the parameters of before the update
+    unsigned parallel_groups = 1;       ///< as DeviceInfo has it
 };
 
 /// In Arena::step: STEP_FLOATS floats, then at this offset (record, epoch) of each example.
@@ -35,8 +35,8 @@ TrainingPlan plan_single_step(const NetworkSpec& spec);
 /// A step of one tower of several: parameters come in from staging, gradients go out to it bucket by bucket.
 TrainingPlan plan_shared_step(const NetworkSpec& spec, std::size_t bucket_bytes);
 
-/// Forward only, with the parameters in Arena::parameters. Arena::staged_results receives `losses` and `correct`,
-/// a word an example each (find() tells where).
+/// Forward only, with the parameters in Arena::parameters. Arena::staged_results receives `losses` and
+/// `correct`, a word an example each (find() tells where).
 Plan plan_evaluation(const NetworkSpec& spec);
 
 } // namespace towers

@@ -27,7 +27,8 @@ std::vector<ArenaRange> make_buckets(const ParameterLayout& layout, std::size_t 
         const std::size_t end = range.offset + aligned(range.bytes);
         const bool last = i + 1 == layout.slots.size();
         // A layer's variables are done together, so they stay together.
-        const bool layer_goes_on = !last && layout.slots[i + 1].variable.layer == layout.slots[i].variable.layer;
+        const bool layer_goes_on =
+            !last && layout.slots[i + 1].variable.layer == layout.slots[i].variable.layer;
         if (last || (!layer_goes_on && end - begin >= least)) {
             buckets.push_back({begin, end - begin});
             begin = end;

@@ -28,8 +28,8 @@ struct ParameterLayout {
 
 ParameterLayout layout_parameters(const Model& model);
 
-/// Cuts the arena into runs of whole variables of at least `least` bytes each, except perhaps the last: what a
-/// tower delivers to the averaging stage at once.
+/// Cuts the arena into runs of whole variables of at least `least` bytes each, except perhaps the last: what
+/// a tower delivers to the averaging stage at once.
 std::vector<ArenaRange> make_buckets(const ParameterLayout& layout, std::size_t least);
 
 } // namespace towers

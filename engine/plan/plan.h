@@ -1,5 +1,5 @@
-// A step as data: which tensors there are, where each lies in memory, and which launches and copies make the step,
-// in levels. Nothing here touches a device.
+// A step as data: which tensors there are, where each lies in memory, and which launches and copies make the
+// step, in levels. Nothing here touches a device.
 #pragma once
 
 #include "backends/device.h"
@@ -20,8 +20,8 @@ enum class Arena {
     gradients,   ///< laid out as the parameters
     activations, ///< everything that lives within a step; the plan lets tensors share it over time
     results,
-    records, ///< the data set's images
-    labels,  ///< the data set's labels
+    records,           ///< the data set's images
+    labels,            ///< the data set's labels
     step,              ///< staging: what the host writes before a step
     staged_results,    ///< staging: what the host reads after a step
     staged_gradients,  ///< staging
@@ -91,8 +91,8 @@ public:
     }
     void copy(TensorId source, TensorId target) { add(Operation(PlannedCopy{source, target})); }
 
-    /// Puts each operation into the earliest level after all that it depends on, then gives activations that are
-    /// not alive at the same time the same memory. Call once, after the last operation.
+    /// Puts each operation into the earliest level after all that it depends on, then gives activations that
+    /// are not alive at the same time the same memory. Call once, after the last operation.
     void place();
 
     const std::vector<PlannedTensor>& tensors() const { return tensors_; }

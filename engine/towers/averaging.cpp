@@ -5,7 +5,9 @@
 namespace towers {
 namespace {
 
-std::uint64_t host_address(std::span<const float> floats) { return reinterpret_cast<std::uint64_t>(floats.data()); }
+std::uint64_t host_address(std::span<const float> floats) {
+    return reinterpret_cast<std::uint64_t>(floats.data());
+}
 
 template<class Pointer>
 Pointer at(std::uint64_t address) {

@@ -1,5 +1,5 @@
-// The host part of a step of several towers: averages their gradients over staged buffers, checks them, updates the
-// parameters. It runs the same kernels as a tower, on a `cpu` device of its own.
+// The host part of a step of several towers: averages their gradients over staged buffers, checks them,
+// updates the parameters. It runs the same kernels as a tower, on a `cpu` device of its own.
 #pragma once
 
 #include "backends/device.h"
@@ -14,8 +14,8 @@ namespace towers {
 
 class AveragingStage {
 public:
-    /// `staged`: each tower's staged gradients, laid out as `layout`; `weights`: its part of the global batch.
-    /// Buckets are those that the towers deliver.
+    /// `staged`: each tower's staged gradients, laid out as `layout`; `weights`: its part of the global
+    /// batch. Buckets are those that the towers deliver.
     AveragingStage(std::unique_ptr<Device> device, const ParameterLayout& layout,
                    const std::vector<std::span<float>>& staged, const std::vector<float>& weights,
                    std::span<const ArenaRange> buckets, bool average_first);

@@ -34,8 +34,8 @@ Known list_all(const OpenOptions& options) {
     for (const auto& [backend, reason] : known.absent)
         if (name == backend || name.starts_with(backend + ":"))
             throw UsageError(fmt::format("{} '{}': {}", what, name, reason));
-    throw UsageError(
-        fmt::format("{} '{}': there is none of that name; this machine has {}", what, name, fmt::join(known.ids, ", ")));
+    throw UsageError(fmt::format("{} '{}': there is none of that name; this machine has {}", what, name,
+                                 fmt::join(known.ids, ", ")));
 }
 
 std::vector<std::string> default_towers(const Known& known) {
@@ -46,7 +46,8 @@ std::vector<std::string> default_towers(const Known& known) {
         return ids;
     };
     if (auto discrete = of_kind(DeviceKind::discrete_gpu); !discrete.empty()) return discrete;
-    if (const auto integrated = of_kind(DeviceKind::integrated_gpu); !integrated.empty()) return {integrated[0]};
+    if (const auto integrated = of_kind(DeviceKind::integrated_gpu); !integrated.empty())
+        return {integrated[0]};
     return {"cpu"};
 }
 

@@ -12,11 +12,12 @@ namespace towers {
 
 std::vector<unsigned> share_out(unsigned global, unsigned towers, const std::vector<double>& weights) {
     if (!weights.empty() && weights.size() != towers)
-        throw UsageError(fmt::format("--shares names {} share{} for {} tower{}; give one for each", weights.size(),
-                                     weights.size() == 1 ? "" : "s", towers, towers == 1 ? "" : "s"));
+        throw UsageError(fmt::format("--shares names {} share{} for {} tower{}; give one for each",
+                                     weights.size(), weights.size() == 1 ? "" : "s", towers,
+                                     towers == 1 ? "" : "s"));
     if (global < towers)
-        throw UsageError(fmt::format("{} towers cannot share a global batch of {}; use a larger --batch", towers,
-                                     global));
+        throw UsageError(
+            fmt::format("{} towers cannot share a global batch of {}; use a larger --batch", towers, global));
     const double total = weights.empty() ? towers : std::accumulate(weights.begin(), weights.end(), 0.0);
     // One example each is set aside first, so that no share is empty.
     std::vector<unsigned> shares(towers, 1);
@@ -48,7 +49,8 @@ std::vector<double> parse_shares(const std::string& text) {
         double weight = 0;
         const auto [rest, error] = std::from_chars(text.data() + begin, text.data() + end, weight);
         if (error != std::errc{} || rest != text.data() + end || !(weight > 0) || !std::isfinite(weight))
-            throw UsageError(fmt::format("--shares '{}': give positive numbers, one a tower, such as 3:1", text));
+            throw UsageError(
+                fmt::format("--shares '{}': give positive numbers, one a tower, such as 3:1", text));
         weights.push_back(weight);
         begin = end + 1;
     }

@@ -6,8 +6,8 @@
 
 namespace towers {
 
-/// Splits `global` examples in the proportion of `weights` (even when empty), each tower getting at least one:
-/// whole numbers that add up, what is left over going to the largest remainders, the first tower first.
+/// Splits `global` examples in the proportion of `weights` (even when empty), each tower getting at least
+/// one: whole numbers that add up, what is left over going to the largest remainders, the first tower first.
 /// Throws UsageError when there are fewer examples than towers or a weight for each tower is missing.
 std::vector<unsigned> share_out(unsigned global, unsigned towers, const std::vector<double>& weights);
 

@@ -27,7 +27,8 @@ struct StepResults {
 /// One thread at a time uses a tower; its device is its own.
 class Tower {
 public:
-    /// Opens nothing: takes the device, allocates the plan's arenas, uploads the data set and records the step.
+    /// Opens nothing: takes the device, allocates the plan's arenas, uploads the data set and records the
+    /// step.
     Tower(std::unique_ptr<Device> device, const Dataset& data, TrainingPlan plan, unsigned share);
 
     const DeviceInfo& info() const { return device_->info(); }
@@ -45,7 +46,8 @@ public:
     /// Of the step that has finished.
     StepResults results() const;
 
-    /// Where a shared step leaves its gradients and takes the parameters from, laid out as ParameterLayout says.
+    /// Where a shared step leaves its gradients and takes the parameters from, laid out as ParameterLayout
+    /// says.
     std::span<float> staged_gradients() const { return buffer(Arena::staged_gradients).host<float>(); }
     std::span<float> staged_parameters() const { return buffer(Arena::staged_parameters).host<float>(); }
 

@@ -20,19 +20,19 @@ std::uint64_t number(const TensorFile& file, const std::string& key, const std::
         const auto [rest, error] = std::from_chars(found->second.data(), end, value);
         if (error == std::errc{} && rest == end) return value;
     }
-    throw InputError(
-        fmt::format("{}: its metadata has no number '{}'; it is not a checkpoint of towers", path.string(), key));
+    throw InputError(fmt::format("{}: its metadata has no number '{}'; it is not a checkpoint of towers",
+                                 path.string(), key));
 }
 
-void copy_in(const TensorFile& file, const std::string& name, const ParameterSlot& slot, std::vector<float>& arena,
-             const std::filesystem::path& path) {
+void copy_in(const TensorFile& file, const std::string& name, const ParameterSlot& slot,
+             std::vector<float>& arena, const std::filesystem::path& path) {
     const auto found = file.tensors.find(name);
     if (found == file.tensors.end())
-        throw InputError(
-            fmt::format("{}: has no tensor '{}'; it does not belong to this recipe's model", path.string(), name));
+        throw InputError(fmt::format("{}: has no tensor '{}'; it does not belong to this recipe's model",
+                                     path.string(), name));
     if (found->second.shape != slot.variable.shape)
-        throw InputError(fmt::format("{}: tensor '{}' has shape [{}], this recipe's model wants [{}]", path.string(),
-                                     name, fmt::join(found->second.shape, ", "),
+        throw InputError(fmt::format("{}: tensor '{}' has shape [{}], this recipe's model wants [{}]",
+                                     path.string(), name, fmt::join(found->second.shape, ", "),
                                      fmt::join(slot.variable.shape, ", ")));
     std::copy(found->second.values.begin(), found->second.values.end(),
               arena.begin() + std::ptrdiff_t(slot.range.offset / sizeof(float)));
@@ -52,8 +52,8 @@ TrainingState empty_state(const ParameterLayout& layout) {
 
 } // namespace
 
-TensorFile to_checkpoint(const TrainingState& state, const ParameterLayout& layout, const CheckpointOrigin& origin,
-                         std::uint64_t records) {
+TensorFile to_checkpoint(const TrainingState& state, const ParameterLayout& layout,
+                         const CheckpointOrigin& origin, std::uint64_t records) {
     TensorFile file;
     for (const ParameterSlot& slot : layout.slots) {
         file.tensors[slot.variable.name] = copy_out(slot, state.parameters);
@@ -67,12 +67,12 @@ TensorFile to_checkpoint(const TrainingState& state, const ParameterLayout& layo
     return file;
 }
 
-TrainingState from_checkpoint(const TensorFile& file, const ParameterLayout& layout, const std::string& recipe,
-                              const std::filesystem::path& path) {
+TrainingState from_checkpoint(const TensorFile& file, const ParameterLayout& layout,
+                              const std::string& recipe, const std::filesystem::path& path) {
     const auto found = file.metadata.find("recipe");
     if (found == file.metadata.end())
-        throw InputError(fmt::format("{}: its metadata names no recipe; it is not a checkpoint of towers",
-                                     path.string()));
+        throw InputError(
+            fmt::format("{}: its metadata names no recipe; it is not a checkpoint of towers", path.string()));
     if (found->second != recipe)
         throw InputError(fmt::format("{}: belongs to recipe '{}', not '{}'; give --recipe {}", path.string(),
                                      found->second, recipe, found->second));
@@ -84,8 +84,9 @@ TrainingState from_checkpoint(const TensorFile& file, const ParameterLayout& lay
         copy_in(file, slot.variable.name + average_suffix, slot, state.averages, path);
     }
     if (file.tensors.size() != 2 * layout.slots.size())
-        throw InputError(fmt::format("{}: holds {} tensors, this recipe's model has {}; it belongs to another model",
-                                     path.string(), file.tensors.size(), 2 * layout.slots.size()));
+        throw InputError(
+            fmt::format("{}: holds {} tensors, this recipe's model has {}; it belongs to another model",
+                        path.string(), file.tensors.size(), 2 * layout.slots.size()));
     return state;
 }
 
@@ -96,7 +97,8 @@ std::uint64_t checkpoint_seed(const TensorFile& file, const std::filesystem::pat
 TrainingState from_initial(const TensorFile& file, const ParameterLayout& layout,
                            const std::filesystem::path& path) {
     TrainingState state = empty_state(layout);
-    for (const ParameterSlot& slot : layout.slots) copy_in(file, slot.variable.name, slot, state.parameters, path);
+    for (const ParameterSlot& slot : layout.slots)
+        copy_in(file, slot.variable.name, slot, state.parameters, path);
     state.averages = state.parameters;
     return state;
 }

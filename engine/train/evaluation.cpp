@@ -23,14 +23,14 @@ Evaluation Evaluator::run(std::span<const float> parameters, bool padded) {
     upload(*device_, arenas_[std::size_t(Arena::parameters)], std::as_bytes(parameters));
     const std::span<std::byte> staged = arenas_[std::size_t(Arena::staged_results)].host<std::byte>();
     const auto* losses = reinterpret_cast<const float*>(&staged[plan_.find("staged_losses").offset]);
-    const auto* correct = reinterpret_cast<const std::uint32_t*>(&staged[plan_.find("staged_correct").offset]);
-    const auto examples =
-        arenas_[std::size_t(Arena::step)].host<Example>().subspan(step_examples_offset / sizeof(Example), batch_);
+    const auto* correct =
+        reinterpret_cast<const std::uint32_t*>(&staged[plan_.find("staged_correct").offset]);
+    const auto examples = arenas_[std::size_t(Arena::step)].host<Example>().subspan(
+        step_examples_offset / sizeof(Example), batch_);
 
     Evaluation evaluation;
     for (std::uint64_t first = 0; first < records_; first += batch_) {
-        for (std::uint64_t i = 0; i < batch_; ++i)
-            examples[i] = {std::uint32_t((first + i) % records_), 0};
+        for (std::uint64_t i = 0; i < batch_; ++i) examples[i] = {std::uint32_t((first + i) % records_), 0};
         device_->wait(device_->submit(recording_));
         const std::uint64_t counted = padded ? batch_ : std::min<std::uint64_t>(batch_, records_ - first);
         for (std::uint64_t i = 0; i < counted; ++i) {

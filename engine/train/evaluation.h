@@ -21,8 +21,8 @@ class Evaluator {
 public:
     Evaluator(std::unique_ptr<Device> device, const Model& model, const Dataset& data, unsigned batch);
 
-    /// `parameters`: a whole arena, laid out as layout_parameters(model) says. Each example counts once, unless
-    /// `padded` asks for whole batches, filled up with the first examples.
+    /// `parameters`: a whole arena, laid out as layout_parameters(model) says. Each example counts once,
+    /// unless `padded` asks for whole batches, filled up with the first examples.
     Evaluation run(std::span<const float> parameters, bool padded);
 
 private:

@@ -27,7 +27,8 @@ Ending train(Trainer& trainer, RunDirectory& run, const LoopOptions& options, co
     TrainingState state = trainer.save();
     const auto save = [&] {
         state = trainer.save();
-        run.save_checkpoint(state.step, to_checkpoint(state, trainer.layout(), options.origin, options.records),
+        run.save_checkpoint(state.step,
+                            to_checkpoint(state, trainer.layout(), options.origin, options.records),
                             options.keep);
     };
     std::uint64_t step = state.step, saved = state.step;

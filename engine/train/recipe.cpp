@@ -35,8 +35,8 @@ Quirks parse_quirks(const std::string& text) {
         for (const auto& [name, member] : quirk_names)
             if (word == name || word == "all") quirks.*member = known = true;
         if (!known)
-            throw UsageError(
-                fmt::format("--quirks '{}': there is no '{}'; known are {}, all, none", text, word, all_quirk_names()));
+            throw UsageError(fmt::format("--quirks '{}': there is no '{}'; known are {}, all, none", text,
+                                         word, all_quirk_names()));
     }
     return quirks;
 }

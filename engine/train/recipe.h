@@ -29,11 +29,11 @@ std::string format_quirks(const Quirks& quirks);
 struct Recipe {
     std::string name;
     Model model;
-    unsigned batch;          ///< mean examples per tower and step
-    double learning_rate;    ///< at the start
-    double decay_factor;     ///< of the learning rate, in a staircase
+    unsigned batch;       ///< mean examples per tower and step
+    double learning_rate; ///< at the start
+    double decay_factor;  ///< of the learning rate, in a staircase
     unsigned epochs_per_decay;
-    double average_decay;    ///< the moving averages' decay at most
+    double average_decay; ///< the moving averages' decay at most
     std::uint64_t steps;
 };
 

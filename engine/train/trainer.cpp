@@ -9,8 +9,8 @@
 namespace towers {
 namespace {
 
-/// Large enough that a copy is worth its start, small enough that local3's gradient, the bulk of the tutorial's,
-/// leaves while the convolutions still work.
+/// Large enough that a copy is worth its start, small enough that local3's gradient, the bulk of the
+/// tutorial's, leaves while the convolutions still work.
 constexpr std::size_t bucket_bytes = std::size_t(1) << 20;
 
 constexpr std::size_t failed = SIZE_MAX; // in place of a count of delivered buckets
@@ -99,9 +99,9 @@ StepReport Trainer::step() {
     StepReport report{};
     report.step = step_;
     report.examples = examples_;
-    report.learning_rate = learning_rate_at(recipe_, options_.learning_rate, step_, examples_, records_,
-                                            options_.global_batch / unsigned(towers_.size()),
-                                            options_.quirks.step_schedule);
+    report.learning_rate =
+        learning_rate_at(recipe_, options_.learning_rate, step_, examples_, records_,
+                         options_.global_batch / unsigned(towers_.size()), options_.quirks.step_schedule);
     const StepNumbers numbers{float(report.learning_rate), float(average_decay_at(recipe_, step_ + 1))};
 
     std::vector<Example> examples(options_.global_batch);
@@ -143,7 +143,8 @@ void Trainer::run_tower(std::size_t index) {
     Tower& tower = *towers_[index];
     std::atomic<std::size_t>& delivered = delivered_[index];
     try {
-        std::copy(stage_->parameters().begin(), stage_->parameters().end(), tower.staged_parameters().begin());
+        std::copy(stage_->parameters().begin(), stage_->parameters().end(),
+                  tower.staged_parameters().begin());
         tower.start();
         for (std::size_t i = 0; i < tower.recordings(); ++i) {
             tower.wait(i);
@@ -186,7 +187,7 @@ void Trainer::check_towers() {
     for (std::size_t i = 0; i < towers_.size(); ++i)
         for (const ParameterSlot& slot : layout_.slots) {
             const auto gradients = towers_[i]->staged_gradients().subspan(slot.range.offset / sizeof(float),
-                                                                         slot.variable.elements());
+                                                                          slot.variable.elements());
             if (!std::all_of(gradients.begin(), gradients.end(), [](float g) { return std::isfinite(g); }))
                 throw_diverged(i, towers_[i]->results().total_loss, "the gradient of " + slot.variable.name);
         }
@@ -194,10 +195,11 @@ void Trainer::check_towers() {
 }
 
 void Trainer::throw_diverged(std::size_t tower, float loss, const std::string& what) const {
-    throw Diverged(fmt::format(
-        "Model diverged with loss = {}: {} of tower {} ({}) is infinite or NaN in step {}; try a smaller --lr",
-        std::isnan(loss) ? "NaN" : fmt::format("{:.2f}", loss), std::isfinite(loss) ? what : "the loss", tower,
-        towers_[tower]->info().id, step_));
+    throw Diverged(fmt::format("Model diverged with loss = {}: {} of tower {} ({}) is infinite or NaN in "
+                               "step {}; try a smaller --lr",
+                               std::isnan(loss) ? "NaN" : fmt::format("{:.2f}", loss),
+                               std::isfinite(loss) ? what : "the loss", tower, towers_[tower]->info().id,
+                               step_));
 }
 
 } // namespace towers

@@ -30,14 +30,14 @@ struct TrainerOptions {
 
 /// All that changes while training: what a checkpoint keeps.
 struct TrainingState {
-    std::uint64_t step = 0;     ///< updates done
-    std::uint64_t examples = 0; ///< examples seen
+    std::uint64_t step = 0;                  ///< updates done
+    std::uint64_t examples = 0;              ///< examples seen
     std::vector<float> parameters, averages; ///< whole arenas, laid out as ParameterLayout says
 };
 
 /// What one step came to. Losses are those of the parameters before its update.
 struct StepReport {
-    std::uint64_t step; ///< counted from 0
+    std::uint64_t step;     ///< counted from 0
     std::uint64_t examples; ///< seen before it
     double learning_rate;
     float loss;          ///< mean over the global batch, weight decay included

@@ -48,17 +48,14 @@ void check_softmax(const Scores& s) {
     });
 }
 
-constexpr unsigned chunks(std::size_t floats) {
-    return unsigned((floats + REDUCTION_CHUNK - 1) / REDUCTION_CHUNK);
-}
-
 /// In vec4s: shorter than a chunk, than a block of interleaved chunks, a block exactly, and with every kind
 /// of rest.
 const std::uint32_t lengths[] = {1, 3, 13, 16, 17, 127, 512, 513, 1031, 2048};
 
 unsigned count_nonfinite(Device& device, const std::vector<float>& values) {
     Trial trial(device);
-    const Tensor x = trial.input(values), counts = trial.output(chunks(values.size()));
+    const Tensor x = trial.input(values),
+                 counts = trial.output(REDUCTION_CHUNKS(std::uint32_t(values.size() / 4)));
     trial.run(launch(kernels::count_nonfinite, {x, counts, std::uint32_t(values.size() / 4)}, counts.words));
     const Words found = trial.words(counts);
     return std::accumulate(found.begin(), found.end(), 0u);
@@ -132,7 +129,7 @@ KERNEL_TEST(weight_decay, "all weights decay, and the loss says by how much") {
         on_every_device([&](Device& device) {
             Trial trial(device);
             const Tensor w = trial.input(weights), dw = trial.in_out(gradients),
-                         partials = trial.output(chunks(weights.size()));
+                         partials = trial.output(REDUCTION_CHUNKS(quads));
             trial.run(launch(kernels::weight_decay, {w, dw, partials, decay, quads}, partials.words));
             check_near("dw", trial.floats(dw), expected);
             const std::vector<float> parts = trial.floats(partials);

@@ -23,7 +23,8 @@ NetworkSpec spec_of(const Model& model, const ParameterLayout& layout, unsigned 
 }
 
 std::vector<std::size_t> used_tensors(const Operation& operation) {
-    if (const auto* copy = std::get_if<PlannedCopy>(&operation)) return {copy->source.index(), copy->target.index()};
+    if (const auto* copy = std::get_if<PlannedCopy>(&operation))
+        return {copy->source.index(), copy->target.index()};
     std::vector<std::size_t> used;
     const Launch& launch = std::get<Launch>(operation);
     for (std::size_t i = 0; i < kernel_info(launch.kernel).pointers.size(); ++i)

@@ -1,6 +1,6 @@
+#include "engine/train/recipe.h"
 #include "engine/error.h"
 #include "engine/towers/shares.h"
-#include "engine/train/recipe.h"
 
 #include <cmath>
 #include <doctest/doctest.h>
