@@ -61,6 +61,12 @@ TEST_CASE("--log-towers adds each tower's loss") {
     int found = 0;
     for (const std::string& line : lines_of(out)) found += std::regex_search(line, expected);
     CHECK(found == 3);
+    const auto has_losses = [&](const char* run, const char* word) {
+        return contains(train(folder / run, {"--steps", "1", "--batch", "2", "--log-towers", word}),
+                        "tower_0 loss");
+    };
+    CHECK(has_losses("on", "on"));
+    CHECK_FALSE(has_losses("off", "off"));
     CHECK(contains(out, "tower_0: cpu "));
     CHECK(contains(out, "tower_1: cpu "));
 }

@@ -43,8 +43,9 @@ TEST_CASE("a run may change to other devices") {
     train(folder / "one", {"--steps", "4", "--batch", "8"});
     train(folder / "two", {"--steps", "2", "--batch", "8"});
     train(folder / "two", {"--steps", "4", "--batch", "4", "--towers", "cpu,cpu", "--resume"});
+    // Not the same bits, and a tie in a pooling may be decided the other way.
     CHECK(relative_distance(variables(checkpoint(folder / "two", 4)),
-                            variables(checkpoint(folder / "one", 4))) < 1e-5);
+                            variables(checkpoint(folder / "one", 4))) < 1e-3);
 }
 
 TEST_CASE("--resume goes on with the run's settings, and a flag overrides one") {
