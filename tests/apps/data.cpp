@@ -93,21 +93,24 @@ TEST_CASE("the shapes train the same from their files") {
     check_same(folder / "drawn", folder / "files", 3);
 }
 
-TEST_CASE("the real CIFAR-10 is read and trained on") {
-    const char* const data = std::getenv("TOWERS_CIFAR10");
-    if (data == nullptr || *data == '\0') {
-        MESSAGE("SKIPPED: TOWERS_CIFAR10 names no folder with CIFAR-10's binary files");
-        return;
+TEST_SUITE("slow") {
+    TEST_CASE("the real CIFAR-10 is read and trained on") {
+        const char* const data = std::getenv("TOWERS_CIFAR10");
+        if (data == nullptr || *data == '\0') {
+            MESSAGE("SKIPPED: TOWERS_CIFAR10 names no folder with CIFAR-10's binary files");
+            return;
+        }
+        const Outcome description = run_towers({"data", "describe", data});
+        check_worked(description);
+        CHECK(contains(description.out, "train: 50000 images of 32x32x3"));
+        CHECK(contains(description.out, "test: 10000 images of 32x32x3"));
+        const TemporaryFolder folder;
+        train(folder / "run", {"--data", data, "--steps", "60", "--batch", "64"});
+        const auto lines = metrics(folder / "run");
+        CHECK(lines.back().at("loss").get<double>() < lines.front().at("loss").get<double>());
+        const Outcome evaluation =
+            run_towers({"eval", "--device", "cpu", "--run", (folder / "run").string()});
+        check_worked(evaluation);
+        CHECK(contains(evaluation.out, " of 10000 examples"));
     }
-    const Outcome description = run_towers({"data", "describe", data});
-    check_worked(description);
-    CHECK(contains(description.out, "train: 50000 images of 32x32x3"));
-    CHECK(contains(description.out, "test: 10000 images of 32x32x3"));
-    const TemporaryFolder folder;
-    train(folder / "run", {"--data", data, "--steps", "60", "--batch", "64"});
-    const auto lines = metrics(folder / "run");
-    CHECK(lines.back().at("loss").get<double>() < lines.front().at("loss").get<double>());
-    const Outcome evaluation = run_towers({"eval", "--device", "cpu", "--run", (folder / "run").string()});
-    check_worked(evaluation);
-    CHECK(contains(evaluation.out, " of 10000 examples"));
 }
