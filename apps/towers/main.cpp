@@ -52,6 +52,8 @@ int main(int argc, char** argv) {
     }
     try {
         const int code = chosen();
+        if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
+            return report(work_failed, "cannot write to standard output; what was printed is not complete");
         if (towers::validation_messages() == 0) return code;
         return report(work_failed, fmt::format("the Vulkan validation layer sent {} messages",
                                                towers::validation_messages()));

@@ -4,6 +4,7 @@
 
 #include <charconv>
 #include <fmt/format.h>
+#include <fstream>
 #include <limits>
 #include <sstream>
 #include <toml++/toml.h>
@@ -118,6 +119,8 @@ void add_settings(CLI::App& command, TrainSettings& settings) {
 }
 
 void read_settings(const std::filesystem::path& file, TrainSettings& settings) {
+    if (!std::ifstream(file))
+        throw InputError(fmt::format("cannot read {}; check the path of the settings", file.string()));
     toml::table table;
     try {
         table = toml::parse_file(file.string());

@@ -35,7 +35,11 @@ void request_stop(int signal) {
 }
 
 std::string default_run_directory(const std::string& recipe) {
-    return fmt::format("runs/{}-{:%Y%m%d-%H%M%S}", recipe, fmt::localtime(std::time(nullptr)));
+    const std::string name =
+        fmt::format("runs/{}-{:%Y%m%d-%H%M%S}", recipe, fmt::localtime(std::time(nullptr)));
+    std::string free = name; // two runs may begin in one second
+    for (int i = 2; std::filesystem::exists(free); ++i) free = fmt::format("{}-{}", name, i);
+    return free;
 }
 
 void check(const TrainSettings& s) {

@@ -59,7 +59,7 @@ std::vector<std::string> select_towers(const std::string& backend, const std::st
     const Known known = list_all(options);
     std::vector<std::string> chosen;
     if (!towers.empty()) {
-        std::istringstream list(towers);
+        std::istringstream list(towers + ",");
         for (std::string id; std::getline(list, id, ',');) {
             if (std::find(known.ids.begin(), known.ids.end(), id) == known.ids.end())
                 throw_unknown(known, "device", id);

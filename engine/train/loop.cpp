@@ -31,6 +31,8 @@ Ending train(Trainer& trainer, RunDirectory& run, const LoopOptions& options, co
                             to_checkpoint(state, trainer.layout(), options.origin, options.records),
                             options.keep);
     };
+    // A run that is killed before its first checkpoint is due can go on all the same.
+    if (!run.latest()) save();
     std::uint64_t step = state.step, saved = state.step;
     std::uint64_t logged_steps = 0;
     Clock::time_point logged = Clock::now();
@@ -59,7 +61,7 @@ Ending train(Trainer& trainer, RunDirectory& run, const LoopOptions& options, co
             logged_steps = 0;
         }
     }
-    if (saved != step || step == 0) save();
+    if (saved != step) save();
     return step < options.steps ? Ending::stopped : Ending::finished;
 }
 

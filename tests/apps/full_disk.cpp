@@ -18,14 +18,18 @@ TEST_CASE("a checkpoint that does not fit leaves the earlier ones alone") {
         run_towers({"train", "--resume", "--run", run.string(), "--steps", "4"}, {.largest_file = 4 << 20});
     check_failed(outcome, 1, checkpoint(run, 3).string());
     CHECK(contains(outcome.err, "cannot write"));
-    for (const unsigned step : {1u, 2u}) {
+    for (const unsigned step : {0u, 1u, 2u}) {
         const std::string name = checkpoint(run, step).filename().string();
         const bool untouched = read_text(run / name) == before.at(name);
         CHECK(untouched);
         check_worked(run_towers({"eval", "--device", "cpu", "--checkpoint", (run / name).string()}));
     }
-    const std::vector<std::string> expected{"config.toml", "lock", "metrics.jsonl",
-                                            "model.ckpt-1.safetensors", "model.ckpt-2.safetensors"};
+    const std::vector<std::string> expected{"config.toml",
+                                            "lock",
+                                            "metrics.jsonl",
+                                            "model.ckpt-0.safetensors",
+                                            "model.ckpt-1.safetensors",
+                                            "model.ckpt-2.safetensors"};
     CHECK(names_in(run) == expected); // no part of a file either
 
     // With room again it goes on as if nothing had been.
@@ -37,10 +41,10 @@ TEST_CASE("a checkpoint that does not fit leaves the earlier ones alone") {
 TEST_CASE("a disk that is full while a run saves") {
     const TemporaryFolder folder;
     fs::create_directory(folder / "disk");
-    // A disk of 20 MiB, which only the script sees, holds two checkpoints; what is on it is copied out at the
-    // end.
+    // A disk of 28 MiB, which only the script sees, holds three checkpoints; what is on it is copied out at
+    // the end.
     write_text(folder / "script", R"(
-        mount -t tmpfs -o size=20m towers-test disk || exit 77
+        mount -t tmpfs -o size=28m towers-test disk || exit 77
         "$1" train --towers cpu --batch 2 --log-every 1 --save-every 2 --steps 20 --run disk/run
         code=$?
         cp -r disk/run copy
@@ -54,10 +58,14 @@ TEST_CASE("a disk that is full while a run saves") {
     }
     check_failed(outcome, 1, "disk/run/model.ckpt-6.safetensors");
     CHECK(contains(outcome.err, "No space left on device"));
-    const std::vector<std::string> expected{"config.toml", "lock", "metrics.jsonl",
-                                            "model.ckpt-2.safetensors", "model.ckpt-4.safetensors"};
+    const std::vector<std::string> expected{"config.toml",
+                                            "lock",
+                                            "metrics.jsonl",
+                                            "model.ckpt-0.safetensors",
+                                            "model.ckpt-2.safetensors",
+                                            "model.ckpt-4.safetensors"};
     CHECK(names_in(folder / "copy") == expected);
-    for (const unsigned step : {2u, 4u})
+    for (const unsigned step : {0u, 2u, 4u})
         check_worked(run_towers(
             {"eval", "--device", "cpu", "--checkpoint", checkpoint(folder / "copy", step).string()}));
     check_worked(run_towers({"train", "--resume", "--run", (folder / "copy").string(), "--steps", "6"}));

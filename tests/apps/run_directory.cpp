@@ -81,7 +81,16 @@ TEST_CASE("--keep and --save-every say which checkpoints remain") {
     };
     using Steps = std::vector<std::string>;
     CHECK(kept("two", {"--save-every", "2", "--keep", "2"}) == Steps{"6", "7"});
-    CHECK(kept("all", {"--save-every", "2", "--keep", "0"}) == Steps{"2", "4", "6", "7"});
-    CHECK(kept("end", {"--save-every", "0"}) == Steps{"7"});
-    CHECK(kept("default", {}) == Steps{"7"});
+    CHECK(kept("all", {"--save-every", "2", "--keep", "0"}) == Steps{"0", "2", "4", "6", "7"});
+    CHECK(kept("end", {"--save-every", "0"}) == Steps{"0", "7"});
+    CHECK(kept("default", {}) == Steps{"0", "7"});
+}
+
+TEST_CASE("a run that was killed before its first checkpoint was due goes on") {
+    const TemporaryFolder folder;
+    const fs::path run = folder / "run";
+    train(run, {"--steps", "0", "--batch", "2"}); // as far as a run gets that is killed at once
+    check_worked(run_towers({"train", "--resume", "--run", run.string(), "--steps", "2"}));
+    train(folder / "whole", {"--steps", "2", "--batch", "2"});
+    check_same(folder / "whole", run, 2);
 }
