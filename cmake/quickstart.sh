@@ -1,6 +1,7 @@
 #!/bin/sh
 # From an empty machine to a trained model or a passed test suite:
-#   sh cmake/quickstart.sh train [FLAGS]   install what is missing, build, train (FLAGS go to `towers train`), evaluate
+#   sh cmake/quickstart.sh train [FLAGS]   install what is missing, build, train (FLAGS go to `towers train`)
+#                                          and, where FLAGS name no --run, evaluate
 #   sh cmake/quickstart.sh test            install what is missing, build, run all tests
 # Installs with apt on Debian and Ubuntu; elsewhere it says what is needed. PRESET=release (the default) names the
 # CMake preset to build.
@@ -11,7 +12,7 @@ libglm-dev libcli11-dev libfmt-dev libspdlog-dev nlohmann-json3-dev libtomlplusp
 test_packages="doctest-dev mesa-vulkan-drivers vulkan-validationlayers util-linux"
 
 usage() {
-    sed -n '2,6s/^# \{0,1\}//p' "$0" >&2
+    sed -n '2,7s/^# \{0,1\}//p' "$0" >&2
     exit 2
 }
 
@@ -55,7 +56,7 @@ train)
     case " $* " in
     *" --help "* | *" --resume "*) exec "$program" train "$@" ;;
     *" --steps "* | *" --epochs "* | *" --steps="* | *" --epochs="*) ;;
-    *" --data "* | *" --data="*) ;;
+    *" --data "* | *" --data="* | *" --config "* | *" --config="*) ;;
     # The drawn shapes are learnt in a minute or two; the recipe's 100,000 steps are for photographs.
     *) set -- "$@" --steps 600 ;;
     esac

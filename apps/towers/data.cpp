@@ -2,8 +2,10 @@
 #include "engine/data/cifar10.h"
 #include "engine/data/shapes.h"
 #include "engine/data/source.h"
+#include "engine/error.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <memory>
@@ -31,6 +33,10 @@ int describe_source(const DataFlags& flags) {
 }
 
 int make(const DataFlags& flags) {
+    for (const char* name : {"data_batch_1.bin", "test_batch.bin"})
+        if (std::filesystem::exists(std::filesystem::path(flags.folder) / name))
+            throw InputError(
+                fmt::format("{} already holds a data set ({}); name another folder", flags.folder, name));
     for (const Split split : {Split::train, Split::test})
         write_cifar10(make_shapes(split, flags.seed), split, flags.folder);
     fmt::print("made the shapes of seed {} in {}; train on them with: towers train --data {}\n", flags.seed,

@@ -17,7 +17,7 @@ namespace towers {
 namespace {
 
 struct EvalFlags {
-    std::string run, checkpoint, recipe, data, device, split = "test", quirks = "none";
+    std::string run, checkpoint, recipe, data, device, split = "test", quirks;
     unsigned batch = 128, interval = 0, threads = 0;
     bool raw = false;
     OpenOptions open;
@@ -35,7 +35,10 @@ int run_eval(EvalFlags& flags) {
     if (!flags.recipe.empty()) settings.recipe = flags.recipe;
     if (!flags.data.empty()) settings.data = flags.data;
     const Recipe recipe = find_recipe(settings.recipe);
-    const Quirks quirks = parse_quirks(flags.quirks);
+    const Quirks quirks = parse_quirks(flags.quirks.empty() ? settings.quirks : flags.quirks);
+    if (flags.threads > 1024) throw UsageError(fmt::format("--threads {}: give at most 1024", flags.threads));
+    if (flags.device.find(',') != std::string::npos)
+        throw UsageError(fmt::format("--device {}: give one device", flags.device));
     flags.open.threads = flags.threads;
     const std::vector<std::string> devices = select_towers("", flags.device, flags.open);
     const auto newest = [&] {
@@ -95,10 +98,10 @@ void add_eval(CLI::App& app, Action& chosen) {
         ->capture_default_str();
     command->add_option("--threads", flags->threads, "Threads of the CPU backend; 0: one for each processor")
         ->capture_default_str();
-    command
-        ->add_option("--quirks", flags->quirks,
-                     "padded-evaluation: fill the last batch with repeated images, and count them")
-        ->capture_default_str();
+    command->add_option(
+        "--quirks", flags->quirks,
+        "padded-evaluation: fill the last batch with repeated images, and count them (default: the "
+        "run's, else none)");
     add_validate(*command, flags->open);
     command->callback([flags, &chosen] { chosen = [flags] { return run_eval(*flags); }; });
 }

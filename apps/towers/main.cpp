@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <exception>
 #include <fmt/format.h>
+#include <new>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 
@@ -59,6 +60,8 @@ int main(int argc, char** argv) {
                                                towers::validation_messages()));
     } catch (const towers::UsageError& error) {
         return report(command_line_wrong, error.what());
+    } catch (const std::bad_alloc&) {
+        return report(work_failed, "there is not enough memory; try a smaller --batch");
     } catch (const std::exception& error) {
         return report(work_failed, error.what());
     }

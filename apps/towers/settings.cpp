@@ -43,7 +43,6 @@ void for_each_setting(Settings& s, const Visitor& visitor) {
             "delete-run, padded-evaluation, divided-batch-time; a list, all or none");
 }
 
-/// Underscores look alike in TOML and as flags; the flags' names serve both.
 template<class T>
 void take(const toml::node& node, T& field) {
     using Value = std::conditional_t<std::is_integral_v<T> && !std::is_same_v<T, bool>, std::int64_t, T>;
@@ -128,6 +127,11 @@ void read_settings(const std::filesystem::path& file, TrainSettings& settings) {
         throw InputError(
             fmt::format("{}:{}: {}", file.string(), error.source().begin.line, error.description()));
     }
+    // Two ways to say one thing: what was set before goes when the file uses the other.
+    if (table.contains("epochs")) settings.steps.reset();
+    if (table.contains("steps")) settings.epochs.reset();
+    if (table.contains("backend")) settings.towers.clear();
+    if (table.contains("towers")) settings.backend.clear();
     for_each_setting(settings, [&](const std::string& name, auto& field, const char*) {
         const toml::node* const node = table.get(name);
         if (node == nullptr) return;
@@ -146,7 +150,8 @@ void read_settings(const std::filesystem::path& file, TrainSettings& settings) {
 
 void override_settings(CLI::App& command, TrainSettings& settings) {
     const auto said = [&](const char* name) { return command.get_option(name)->count() > 0; };
-    // Two ways to say one thing: the file's goes when the command line uses the other.
+    if ((said("--backend") || said("--towers")) && !said("--shares"))
+        settings.shares.clear(); // of other towers
     if (said("--epochs")) settings.steps.reset();
     if (said("--steps")) settings.epochs.reset();
     if (said("--backend")) settings.towers.clear();

@@ -50,12 +50,13 @@ void check(const TrainSettings& s) {
     if (s.epochs && !(*s.epochs > 0 && std::isfinite(*s.epochs)))
         complain(fmt::format("--epochs {}: give a number above 0", *s.epochs));
     if (s.epochs && s.steps) complain("--steps and --epochs both say how long to train; give one of them");
+    if (s.threads > 1024) complain(fmt::format("--threads {}: give at most 1024", s.threads));
     if (!s.towers.empty() && !s.backend.empty())
         complain("--towers and --backend both say which devices to use; give one of them");
 }
 
-TrainingState starting_state(const TrainFlags& flags, Trainer& trainer, RunDirectory& run,
-                             TrainSettings& settings) {
+TrainingState starting_state(const TrainFlags& flags, const TrainingState& fresh, const Trainer& trainer,
+                             RunDirectory& run, const TrainSettings& settings) {
     if (flags.resume) {
         const std::filesystem::path path = run.latest().value();
         const TensorFile file = read_safetensors(path);
@@ -70,9 +71,7 @@ TrainingState starting_state(const TrainFlags& flags, Trainer& trainer, RunDirec
             std::filesystem::remove(run.metrics_path());
         return state;
     }
-    if (!settings.init.empty())
-        return from_initial(read_safetensors(settings.init), trainer.layout(), settings.init);
-    return trainer.initial_state();
+    return fresh;
 }
 
 int run_train(TrainFlags& flags) {
@@ -97,22 +96,12 @@ int run_train(TrainFlags& flags) {
     if (!settings.init.empty())
         settings.init = std::filesystem::absolute(settings.init).lexically_normal().string();
 
-    const bool chose_run = !flags.run.empty();
-    if (flags.resume && !chose_run) throw UsageError("--resume: say which run with --run DIR");
-    if (!chose_run) flags.run = default_run_directory(recipe.name);
+    if (flags.run.empty()) flags.run = default_run_directory(recipe.name);
 
     const Dataset data = load_dataset(settings.data, Split::train, settings.seed);
     if (data.classes.size() != recipe.model.classes())
         throw InputError(fmt::format("{}: has {} classes, recipe {} wants {}", settings.data,
                                      data.classes.size(), recipe.name, recipe.model.classes()));
-    RunDirectory run(flags.run, flags.resume        ? Existing::resume
-                                : quirks.delete_run ? Existing::erase
-                                                    : Existing::refuse);
-    if (settings.epochs)
-        settings.steps = std::uint64_t(std::ceil(*settings.epochs * double(data.size()) / double(global)));
-    settings.epochs.reset();
-    settings.steps = settings.steps.value_or(recipe.steps);
-
     Trainer trainer(recipe,
                     {.towers = towers,
                      .global_batch = unsigned(global),
@@ -124,7 +113,30 @@ int run_train(TrainFlags& flags) {
                      .quirks = quirks,
                      .open = flags.open},
                     data);
-    trainer.load(starting_state(flags, trainer, run, settings));
+    const TrainingState fresh =
+        settings.init.empty() || flags.resume
+            ? trainer.initial_state()
+            : from_initial(read_safetensors(settings.init), trainer.layout(), settings.init);
+    // Not before all that the run needs is known to be there: this may delete an earlier one.
+    RunDirectory run(flags.run, flags.resume        ? Existing::resume
+                                : quirks.delete_run ? Existing::erase
+                                                    : Existing::refuse);
+    const TrainingState state = starting_state(flags, fresh, trainer, run, settings);
+    trainer.load(state);
+    if (settings.epochs) {
+        const double left = *settings.epochs * double(data.size()) - double(state.examples);
+        settings.steps = state.step + std::uint64_t(std::ceil(std::max(0.0, left) / double(global)));
+    }
+    settings.epochs.reset();
+    settings.steps = settings.steps.value_or(recipe.steps);
+    const LoopOptions loop{.steps = *settings.steps,
+                           .save_every = settings.save_every,
+                           .keep = settings.keep,
+                           .log_every = settings.log_every,
+                           .origin = {recipe.name, settings.seed},
+                           .records = data.size(),
+                           .global_batch = unsigned(global)};
+    if (!flags.resume) save_checkpoint(trainer, run, loop);
     run.write_config(write_settings(settings));
 
     for (std::size_t i = 0; i < trainer.tower_count(); ++i)
@@ -140,15 +152,8 @@ int run_train(TrainFlags& flags) {
                              .divided_batch_time = quirks.divided_batch_time,
                              .steps = *settings.steps,
                              .towers = trainer.tower_count()});
-    const Ending ending = train(trainer, run,
-                                {.steps = *settings.steps,
-                                 .save_every = settings.save_every,
-                                 .keep = settings.keep,
-                                 .log_every = settings.log_every,
-                                 .origin = {recipe.name, settings.seed},
-                                 .records = data.size(),
-                                 .global_batch = unsigned(global)},
-                                stop_requested, [&](const Progress& progress) { printer.show(progress); });
+    const Ending ending =
+        train(trainer, run, loop, stop_requested, [&](const Progress& progress) { printer.show(progress); });
     printer.finish();
     fmt::print("{}: saved {}\n", ending == Ending::stopped ? "stopped" : "done",
                run.latest().value().string());
@@ -180,13 +185,12 @@ void add_train(CLI::App& app, Action& chosen) {
     add_validate(*command, flags->open);
     command->callback([flags, command, &chosen] {
         chosen = [flags, command] {
+            if (flags->resume && flags->run.empty())
+                throw UsageError("--resume: say which run with --run DIR");
             const std::filesystem::path kept = std::filesystem::path(flags->run) / "config.toml";
-            if (flags->resume && flags->config.empty() && std::filesystem::exists(kept))
-                flags->config = kept.string();
-            if (!flags->config.empty()) {
-                read_settings(flags->config, flags->settings);
-                override_settings(*command, flags->settings);
-            }
+            if (flags->resume && std::filesystem::exists(kept)) read_settings(kept, flags->settings);
+            if (!flags->config.empty()) read_settings(flags->config, flags->settings);
+            override_settings(*command, flags->settings);
             return run_train(*flags);
         };
     });

@@ -23,7 +23,8 @@ Dispatch dispatch_of(const Launch& launch, const DeviceInfo& info, bool override
 /// One of each pipeline that dispatch_of() can ask for on a hardware device.
 std::vector<Dispatch> all_hardware_dispatches();
 
-/// Convolutions for drivers that run on a CPU; nothing for other launches and strides above 1.
+/// Convolutions for drivers that run on a CPU; nothing for other launches, strides above 1,
+/// and more tiles than one dispatch takes.
 std::optional<Dispatch> software_conv2d(const Launch& launch, const DeviceInfo& info);
 
 } // namespace towers::vulkan

@@ -50,8 +50,10 @@ DeviceKind kind_of(const vk::PhysicalDeviceProperties& properties) {
         return DeviceKind::discrete_gpu;
     case vk::PhysicalDeviceType::eVirtualGpu:
         return DeviceKind::virtual_gpu;
-    default:
+    case vk::PhysicalDeviceType::eCpu:
         return DeviceKind::software;
+    default: // a layer over who knows what
+        return DeviceKind::virtual_gpu;
     }
 }
 

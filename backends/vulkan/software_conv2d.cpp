@@ -22,13 +22,18 @@ unsigned ceil_div(std::uint64_t a, std::uint64_t b) { return unsigned((a + b - 1
 
 In_f32x4 wide(In_f32 narrow) { return {reinterpret_cast<const vec4*>(narrow.at)}; }
 
-Dispatch make(const DeviceInfo& info, const Shaders& shaders, const SoftwareConvParams& p, std::uint64_t rows,
-              unsigned columns, bool taps, bool quads) {
+constexpr unsigned most_groups = 65535; // along an axis: what Vulkan guarantees
+
+std::optional<Dispatch> make(const DeviceInfo& info, const Shaders& shaders, const SoftwareConvParams& p,
+                             std::uint64_t rows, unsigned columns, bool taps, bool quads) {
     const bool narrow = info.subgroup_size < 8;
-    return {narrow ? shaders.rows_8 : shaders.rows_32,
-            {info.subgroup_size, taps ? 1u : 0u, quads ? 1u : 0u},
-            ParameterBlock::of(p),
-            {ceil_div(rows, narrow ? 8 : 32), ceil_div(columns, 4 * info.subgroup_size), p.splits}};
+    const glm::uvec3 groups{ceil_div(rows, narrow ? 8 : 32), ceil_div(columns, 4 * info.subgroup_size),
+                            p.splits};
+    if (groups.x > most_groups || groups.y > most_groups || groups.z > most_groups) return {};
+    return Dispatch{narrow ? shaders.rows_8 : shaders.rows_32,
+                    {info.subgroup_size, taps ? 1u : 0u, quads ? 1u : 0u},
+                    ParameterBlock::of(p),
+                    groups};
 }
 
 } // namespace

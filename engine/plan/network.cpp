@@ -1,6 +1,9 @@
 #include "engine/plan/network.h"
 
+#include "engine/error.h"
+
 #include <algorithm>
+#include <cstdint>
 #include <fmt/format.h>
 #include <stdexcept>
 
@@ -162,6 +165,13 @@ public:
 
 private:
     std::size_t activation_bytes(const Shape& shape) const {
+        // Kernels count elements in 32 bits, some of them with a sign.
+        constexpr std::size_t most_elements = INT32_MAX;
+        if (shape.elements() * spec_.batch > most_elements)
+            throw UsageError(
+                fmt::format("a share of {} examples is too large for one tower: at most {} fit; use a "
+                            "smaller --batch or more towers",
+                            spec_.batch, most_elements / shape.elements()));
         return shape.elements() * spec_.batch * sizeof(float);
     }
 
@@ -392,7 +402,9 @@ TrainingPlan plan_shared_step(const NetworkSpec& spec, std::size_t bucket_bytes)
         const auto level = std::find_if(levels.begin(), levels.end(), [&](const Level& each) {
             return std::any_of(each.begin(), each.end(), delivers);
         });
-        training.cuts.push_back(std::size_t(level - levels.begin()) + 1);
+        // A bucket may be complete before the one that goes out ahead of it.
+        const std::size_t end = std::size_t(level - levels.begin()) + 1;
+        training.cuts.push_back(training.cuts.empty() ? end : std::max(end, training.cuts.back()));
     }
     training.cuts.back() = levels.size();
     return training;

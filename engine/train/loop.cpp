@@ -22,18 +22,15 @@ std::string metrics_line(const StepReport& report, std::uint64_t records) {
 
 } // namespace
 
+void save_checkpoint(Trainer& trainer, RunDirectory& run, const LoopOptions& options) {
+    const TrainingState state = trainer.save();
+    run.save_checkpoint(state.step, to_checkpoint(state, trainer.layout(), options.origin, options.records),
+                        options.keep);
+}
+
 Ending train(Trainer& trainer, RunDirectory& run, const LoopOptions& options, const std::atomic<bool>& stop,
              const std::function<void(const Progress&)>& observe) {
-    TrainingState state = trainer.save();
-    const auto save = [&] {
-        state = trainer.save();
-        run.save_checkpoint(state.step,
-                            to_checkpoint(state, trainer.layout(), options.origin, options.records),
-                            options.keep);
-    };
-    // A run that is killed before its first checkpoint is due can go on all the same.
-    if (!run.latest()) save();
-    std::uint64_t step = state.step, saved = state.step;
+    std::uint64_t step = trainer.steps_done(), saved = step;
     std::uint64_t logged_steps = 0;
     Clock::time_point logged = Clock::now();
     while (step < options.steps && !stop) {
@@ -41,7 +38,7 @@ Ending train(Trainer& trainer, RunDirectory& run, const LoopOptions& options, co
         try {
             progress.report = trainer.step();
         } catch (const Diverged&) {
-            if (saved != step) save();
+            if (saved != step) save_checkpoint(trainer, run, options);
             throw;
         }
         ++step;
@@ -52,16 +49,18 @@ Ending train(Trainer& trainer, RunDirectory& run, const LoopOptions& options, co
         progress.examples_per_second = options.global_batch / progress.seconds_per_step;
         if (progress.log) run.append_metrics(metrics_line(progress.report, options.records));
         observe(progress);
-        if (options.save_every != 0 && step % options.save_every == 0) {
-            save();
-            saved = step;
-        }
-        if (progress.log) { // the log counts no time spent on saving
+        if (progress.log) {
             logged = Clock::now();
             logged_steps = 0;
         }
+        if (options.save_every != 0 && step % options.save_every == 0) {
+            const Clock::time_point before = Clock::now();
+            save_checkpoint(trainer, run, options);
+            saved = step;
+            logged += Clock::now() - before; // the log counts no time spent on saving
+        }
     }
-    if (saved != step) save();
+    if (saved != step) save_checkpoint(trainer, run, options);
     return step < options.steps ? Ending::stopped : Ending::finished;
 }
 

@@ -29,7 +29,11 @@ struct Progress {
 
 enum class Ending { finished, stopped };
 
-/// Saves a checkpoint at the start of a new run and at the end, also when `stop` becomes true: then after the step under way. On Diverged
+/// Saves where the training stands. A new run begins with this, so that one killed before its first
+/// checkpoint is due can go on.
+void save_checkpoint(Trainer& trainer, RunDirectory& run, const LoopOptions& options);
+
+/// Saves a checkpoint at the end, also when `stop` becomes true: then after the step under way. On Diverged
 /// saves the last good state and throws it on. `observe` hears of every step.
 Ending train(Trainer& trainer, RunDirectory& run, const LoopOptions& options, const std::atomic<bool>& stop,
              const std::function<void(const Progress&)>& observe);

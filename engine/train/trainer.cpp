@@ -114,7 +114,7 @@ StepReport Trainer::step() {
     if (stage_)
         step_shared(numbers);
     else
-        step_alone(numbers);
+        step_alone();
     ++step_;
     examples_ += options_.global_batch;
 
@@ -131,7 +131,7 @@ StepReport Trainer::step() {
     return report;
 }
 
-void Trainer::step_alone(const StepNumbers&) {
+void Trainer::step_alone() {
     Tower& tower = *towers_[0];
     tower.start();
     tower.wait(tower.recordings() - 1);

@@ -64,6 +64,8 @@ public:
     void load(const TrainingState& state);
     TrainingState save();
 
+    std::uint64_t steps_done() const { return step_; }
+
     /// Throws Diverged, DeviceError.
     StepReport step();
 
@@ -71,7 +73,7 @@ public:
     std::vector<float> gradients();
 
 private:
-    void step_alone(const StepNumbers& numbers);
+    void step_alone();
     void step_shared(const StepNumbers& numbers);
     void run_tower(std::size_t index);
     void check_towers();

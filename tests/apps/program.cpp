@@ -139,6 +139,14 @@ Outcome Program::end() {
 Arguments towers_command(const Arguments& arguments) {
     Arguments command{TOWERS_PROGRAM};
     command.insert(command.end(), arguments.begin(), arguments.end());
+    // Whatever runs on Vulkan runs under the validation layer, each of whose messages is a failure.
+    const bool takes_devices = !arguments.empty() && (arguments[0] == "train" || arguments[0] == "eval");
+    const auto vulkan = [](const std::string& argument) {
+        return argument.find("vulkan:") != std::string::npos;
+    };
+    if (takes_devices && std::any_of(arguments.begin(), arguments.end(), vulkan) &&
+        std::find(arguments.begin(), arguments.end(), "--help") == arguments.end())
+        command.push_back("--validate");
     return command;
 }
 
