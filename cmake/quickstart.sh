@@ -57,8 +57,11 @@ train)
     *" --help "* | *" --resume "*) exec "$program" train "$@" ;;
     *" --steps "* | *" --epochs "* | *" --steps="* | *" --epochs="*) ;;
     *" --data "* | *" --data="* | *" --config "* | *" --config="*) ;;
-    # The drawn shapes are learnt in a minute or two; the recipe's 100,000 steps are for photographs.
-    *) set -- "$@" --steps 600 ;;
+    # The recipe's 100,000 steps and learning rate are for photographs; the drawn shapes are learnt in a minute or two.
+    *)
+        case " $* " in *" --lr "* | *" --lr="*) ;; *) set -- "$@" --lr 0.05 ;; esac
+        set -- "$@" --steps 1200
+        ;;
     esac
     case " $* " in
     *" --run "* | *" --run="*) run= ;;
