@@ -55,23 +55,19 @@ void check(const TrainSettings& s) {
         complain("--towers and --backend both say which devices to use; give one of them");
 }
 
-TrainingState starting_state(const TrainFlags& flags, const TrainingState& fresh, const Trainer& trainer,
-                             RunDirectory& run, const TrainSettings& settings) {
-    if (flags.resume) {
-        const std::filesystem::path path = run.latest().value();
-        const TensorFile file = read_safetensors(path);
-        TrainingState state = from_checkpoint(file, trainer.layout(), settings.recipe, path);
-        if (const std::uint64_t seed = checkpoint_seed(file, path); seed != settings.seed)
-            throw UsageError(
-                fmt::format("--seed {}: {} was trained with seed {}; leave --seed away to resume it",
-                            settings.seed, path.string(), seed));
-        if (state.step > 0)
-            run.truncate_metrics(state.step - 1);
-        else
-            std::filesystem::remove(run.metrics_path());
-        return state;
-    }
-    return fresh;
+/// Where the run's latest checkpoint stands; metrics of later steps go.
+TrainingState resumed_state(const Trainer& trainer, RunDirectory& run, const TrainSettings& settings) {
+    const std::filesystem::path path = run.latest().value();
+    const TensorFile file = read_safetensors(path);
+    TrainingState state = from_checkpoint(file, trainer.layout(), settings.recipe, path);
+    if (const std::uint64_t seed = checkpoint_seed(file, path); seed != settings.seed)
+        throw UsageError(fmt::format("--seed {}: {} was trained with seed {}; leave --seed away to resume it",
+                                     settings.seed, path.string(), seed));
+    if (state.step > 0)
+        run.truncate_metrics(state.step - 1);
+    else
+        std::filesystem::remove(run.metrics_path());
+    return state;
 }
 
 int run_train(TrainFlags& flags) {
@@ -113,19 +109,17 @@ int run_train(TrainFlags& flags) {
                      .quirks = quirks,
                      .open = flags.open},
                     data);
-    const TrainingState fresh =
-        settings.init.empty() || flags.resume
-            ? trainer.initial_state()
-            : from_initial(read_safetensors(settings.init), trainer.layout(), settings.init);
+    if (!settings.init.empty() && !flags.resume)
+        trainer.load(from_initial(read_safetensors(settings.init), trainer.layout(), settings.init));
     // Not before all that the run needs is known to be there: this may delete an earlier one.
     RunDirectory run(flags.run, flags.resume        ? Existing::resume
                                 : quirks.delete_run ? Existing::erase
                                                     : Existing::refuse);
-    const TrainingState state = starting_state(flags, fresh, trainer, run, settings);
-    trainer.load(state);
+    if (flags.resume) trainer.load(resumed_state(trainer, run, settings));
     if (settings.epochs) {
-        const double left = *settings.epochs * double(data.size()) - double(state.examples);
-        settings.steps = state.step + std::uint64_t(std::ceil(std::max(0.0, left) / double(global)));
+        const double left = *settings.epochs * double(data.size()) - double(trainer.examples_seen());
+        settings.steps =
+            trainer.steps_done() + std::uint64_t(std::ceil(std::max(0.0, left) / double(global)));
     }
     settings.epochs.reset();
     settings.steps = settings.steps.value_or(recipe.steps);

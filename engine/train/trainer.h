@@ -52,7 +52,7 @@ class Diverged : public std::runtime_error {
 
 class Trainer {
 public:
-    /// Opens the devices. Throws DeviceError and InputError.
+    /// Opens the devices and begins with initial_state(). Throws DeviceError and InputError.
     Trainer(const Recipe& recipe, const TrainerOptions& options, const Dataset& data);
 
     const ParameterLayout& layout() const { return layout_; }
@@ -65,6 +65,7 @@ public:
     TrainingState save();
 
     std::uint64_t steps_done() const { return step_; }
+    std::uint64_t examples_seen() const { return examples_; }
 
     /// Throws Diverged, DeviceError.
     StepReport step();
