@@ -61,8 +61,8 @@ TEST_CASE("without a Vulkan driver Vulkan is absent and the CPU trains") {
 }
 
 TEST_CASE("a software Vulkan device is used only when asked for") {
-    for (const nlohmann::json& device :
-         nlohmann::json::parse(run_towers({"devices", "--json"}).out).at("devices"))
+    const nlohmann::json all = nlohmann::json::parse(run_towers({"devices", "--json"}).out);
+    for (const nlohmann::json& device : all.at("devices"))
         if (contains(device.at("kind").get<std::string>(), "GPU")) {
             MESSAGE("SKIPPED: this machine has a GPU, ", device.at("id").get<std::string>());
             return;
