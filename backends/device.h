@@ -79,7 +79,10 @@ struct Copy {
 /// What follows may read what came before; between two barriers order is free.
 struct Barrier {};
 
-using Command = std::variant<Launch, Copy, Barrier>;
+/// A moment on the device's clock: all that came before is done, nothing that follows has begun.
+struct Timestamp {};
+
+using Command = std::variant<Launch, Copy, Barrier, Timestamp>;
 
 /// A backend's own form of a list of commands.
 struct RecordingState {
@@ -104,12 +107,16 @@ public:
 
     virtual Recording record(std::span<const Command> commands) = 0;
 
-    /// Starts the recording after all that was submitted before, with what the host has written so far to
-    /// staging memory visible to it.
+    /// Queues the recording behind all that was submitted before, with what the host has written so far to
+    /// staging memory visible to it. A device that is the host works only while it is waited for.
     virtual Ticket submit(const Recording& recording) = 0;
 
     /// Returns when the submission has finished and its results are visible in staging memory.
     virtual void wait(Ticket ticket) = 0;
+
+    /// Seconds since an arbitrary moment at which the recording's last submission, which has finished, passed
+    /// each Timestamp. Empty when the device has no clock.
+    virtual std::vector<double> timestamps(const Recording& recording) const = 0;
 
     /// Records, submits and waits: for work that is done once.
     void run(std::span<const Command> commands) { wait(submit(record(commands))); }

@@ -3,7 +3,9 @@
 #include "backends/cpu/host_kernels.h"
 #include "backends/cpu/overrides.h"
 
+#include <chrono>
 #include <cstdlib>
+#include <deque>
 #include <fmt/format.h>
 #include <fstream>
 #include <new>
@@ -49,9 +51,15 @@ struct HostAllocation : Allocation {
 
 struct CpuRecording : RecordingState {
     std::vector<Work> work;
+    std::vector<double> timestamps;
 };
 
-/// Runs each submission at once, on the submitting thread and its OpenMP team.
+double seconds_now() {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+/// Works on what was submitted while it is waited for, on the waiting thread and its OpenMP team: so the
+/// host hears of each submission as soon as it is done.
 class CpuDevice final : public Device {
 public:
     explicit CpuDevice(const OpenOptions& options) {
@@ -77,27 +85,41 @@ public:
 
     Recording record(std::span<const Command> commands) override {
         auto recording = std::make_unique<CpuRecording>();
+        std::size_t timestamps = 0;
         omp_set_num_threads(int(context_.threads)); // oneDNN plans for the threads that it sees
         for (const Command& command : commands) {
             if (const auto* launch = std::get_if<Launch>(&command))
                 recording->work.push_back(prepare(*launch));
             else if (const auto* copy = std::get_if<Copy>(&command))
                 recording->work.push_back(prepare(*copy));
+            else if (std::holds_alternative<Timestamp>(command))
+                recording->work.push_back(
+                    [moments = &recording->timestamps, i = timestamps++] { (*moments)[i] = seconds_now(); });
         }
+        recording->timestamps.resize(timestamps);
         return recording;
     }
 
     Ticket submit(const Recording& recording) override {
+        queue_.push_back(static_cast<const CpuRecording*>(recording.get()));
+        return ++submitted_;
+    }
+
+    void wait(Ticket ticket) override {
         omp_set_num_threads(int(context_.threads));
         try {
-            for (const Work& work : static_cast<const CpuRecording&>(*recording).work) work();
+            while (submitted_ - queue_.size() < ticket) {
+                for (const Work& work : queue_.front()->work) work();
+                queue_.pop_front();
+            }
         } catch (const dnnl::error& error) {
             throw DeviceError(fmt::format("{}: oneDNN: {}", info_.id, error.message));
         }
-        return ++ticket_;
     }
 
-    void wait(Ticket) override {}
+    std::vector<double> timestamps(const Recording& recording) const override {
+        return static_cast<const CpuRecording&>(*recording).timestamps;
+    }
 
 private:
     Work prepare(const Launch& launch) {
@@ -127,7 +149,8 @@ private:
 
     CpuContext context_;
     DeviceInfo info_;
-    Ticket ticket_ = 0;
+    std::deque<const CpuRecording*> queue_; ///< submitted, not yet done
+    Ticket submitted_ = 0;
 };
 
 class CpuBackend final : public Backend {

@@ -18,8 +18,9 @@ struct VulkanAllocation : Allocation {
 };
 
 struct VulkanRecording : RecordingState {
-    explicit VulkanRecording(vk::raii::CommandBuffer recorded) : commands(std::move(recorded)) {}
-    vk::raii::CommandBuffer commands;
+    vk::raii::CommandBuffer commands = nullptr;
+    vk::raii::QueryPool timestamps = nullptr;
+    std::uint32_t timestamp_count = 0;
 };
 
 /// Everything that a step's commands do happens in these two stages.
@@ -83,19 +84,35 @@ public:
 
     Recording record(std::span<const Command> commands) override {
         return guard("recording", [&] {
-            vk::raii::CommandBuffer buffer = begin();
+            auto recording = std::make_unique<VulkanRecording>();
+            recording->commands = begin();
+            make_timestamps(*recording, commands);
             // What earlier submissions wrote; the host's writes are visible by being submitted after.
-            barrier(buffer);
+            barrier(recording->commands);
             for (const Command& command : commands)
-                std::visit([&](const auto& each) { encode(buffer, each); }, command);
-            finish(buffer);
-            return std::make_unique<VulkanRecording>(std::move(buffer));
+                std::visit([&](const auto& each) { encode(*recording, each); }, command);
+            finish(recording->commands);
+            return recording;
         });
     }
 
     Ticket submit(const Recording& recording) override {
         return guard("submitting",
                      [&] { return submit(static_cast<const VulkanRecording&>(*recording).commands); });
+    }
+
+    std::vector<double> timestamps(const Recording& recording) const override {
+        const auto& recorded = static_cast<const VulkanRecording&>(*recording);
+        if (!*recorded.timestamps || recorded.timestamp_count == 0) return {};
+        return guard("reading timestamps", [&] {
+            const auto [result, ticks] = recorded.timestamps.getResults<std::uint64_t>(
+                0, recorded.timestamp_count, recorded.timestamp_count * sizeof(std::uint64_t),
+                sizeof(std::uint64_t), vk::QueryResultFlagBits::e64 | vk::QueryResultFlagBits::eWait);
+            std::vector<double> seconds;
+            for (const std::uint64_t tick : ticks)
+                seconds.push_back(double((tick - ticks[0]) & timestamp_mask_) * timestamp_period_);
+            return seconds;
+        });
     }
 
     void wait(Ticket ticket) override {
@@ -110,7 +127,7 @@ public:
 private:
     /// Adds the device and what was being done to an error from the driver.
     template<class Function>
-    auto guard(const std::string& doing, Function function) -> decltype(function()) {
+    auto guard(const std::string& doing, Function function) const -> decltype(function()) {
         try {
             return function();
         } catch (const vk::SystemError& error) {
@@ -126,6 +143,9 @@ private:
         const auto family = std::find_if(families.begin(), families.end(), computes);
         if (family == families.end()) throw DeviceError(fmt::format("{}: has no compute queue", info_.id));
         const std::uint32_t family_index = std::uint32_t(family - families.begin());
+        const std::uint32_t bits = family->timestampValidBits;
+        timestamp_mask_ = bits == 0 ? 0 : UINT64_MAX >> (64 - bits);
+        timestamp_period_ = double(physical_.getProperties().limits.timestampPeriod) * 1e-9;
 
         const float priority = 1.0f;
         const vk::DeviceQueueCreateInfo queue{
@@ -174,7 +194,19 @@ private:
         buffer.pipelineBarrier2(vk::DependencyInfo{.memoryBarrierCount = 1, .pMemoryBarriers = &memory});
     }
 
-    void encode(const vk::raii::CommandBuffer& buffer, const Launch& launch) {
+    void make_timestamps(VulkanRecording& recording, std::span<const Command> commands) {
+        const auto count =
+            std::uint32_t(std::count_if(commands.begin(), commands.end(), [](const auto& each) {
+                return std::holds_alternative<Timestamp>(each);
+            }));
+        if (count == 0 || timestamp_mask_ == 0) return;
+        recording.timestamps = vk::raii::QueryPool(
+            device_, vk::QueryPoolCreateInfo{.queryType = vk::QueryType::eTimestamp, .queryCount = count});
+        recording.commands.resetQueryPool(*recording.timestamps, 0, count);
+    }
+
+    void encode(VulkanRecording& recording, const Launch& launch) {
+        const vk::raii::CommandBuffer& buffer = recording.commands;
         const Dispatch dispatch = dispatch_of(launch, info_, overrides_);
         buffer.bindPipeline(vk::PipelineBindPoint::eCompute, pipelines_->pipeline(dispatch));
         buffer.pushConstants<std::byte>(pipelines_->layout(), vk::ShaderStageFlagBits::eCompute, 0,
@@ -182,17 +214,24 @@ private:
         buffer.dispatch(dispatch.groups.x, dispatch.groups.y, dispatch.groups.z);
     }
 
-    void encode(const vk::raii::CommandBuffer& buffer, const Copy& copy) {
+    void encode(VulkanRecording& recording, const Copy& copy) {
         const auto handle = [](const BufferSlice& slice) {
             return *static_cast<const VulkanAllocation&>(slice.buffer->allocation()).buffer;
         };
-        buffer.copyBuffer(handle(copy.source), handle(copy.target),
-                          vk::BufferCopy{.srcOffset = copy.source.offset,
-                                         .dstOffset = copy.target.offset,
-                                         .size = copy.source.bytes});
+        recording.commands.copyBuffer(handle(copy.source), handle(copy.target),
+                                      vk::BufferCopy{.srcOffset = copy.source.offset,
+                                                     .dstOffset = copy.target.offset,
+                                                     .size = copy.source.bytes});
     }
 
-    void encode(const vk::raii::CommandBuffer& buffer, const Barrier&) { barrier(buffer); }
+    void encode(VulkanRecording& recording, const Barrier&) { barrier(recording.commands); }
+
+    void encode(VulkanRecording& recording, const Timestamp&) {
+        barrier(recording.commands);
+        if (*recording.timestamps)
+            recording.commands.writeTimestamp2(vk::PipelineStageFlagBits2::eAllCommands,
+                                               *recording.timestamps, recording.timestamp_count++);
+    }
 
     /// Makes what the commands wrote visible to the host.
     void finish(const vk::raii::CommandBuffer& buffer) {
@@ -242,6 +281,8 @@ private:
     vk::raii::CommandPool pool_ = nullptr;
     vk::raii::Semaphore timeline_ = nullptr;
     std::optional<Pipelines> pipelines_;
+    std::uint64_t timestamp_mask_ = 0; ///< of the bits that count; 0: the queue has no clock
+    double timestamp_period_ = 0;      ///< seconds a tick
     Ticket ticket_ = 0;
 };
 

@@ -1,13 +1,11 @@
-#include "tests/support/devices.h"
+#include "tests/conformance/harness.h"
 
-#include <doctest/doctest.h>
+#include <chrono>
 
-namespace towers {
+namespace towers::test {
 
 TEST_CASE("every device opens, and memory copied to it and back is unchanged") {
-    for (const std::string& id : test::device_ids()) {
-        CAPTURE(id);
-        Device& device = test::device(id);
+    on_every_device([](Device& device) {
         constexpr std::size_t count = 1031;
         Buffer source = device.allocate(count * 4, Memory::staging);
         Buffer there = device.allocate(count * 4, Memory::device);
@@ -19,7 +17,46 @@ TEST_CASE("every device opens, and memory copied to it and back is unchanged") {
         device.run(commands);
         for (std::size_t i = 0; i < count; ++i)
             REQUIRE(back.host<std::uint32_t>()[i] == source.host<std::uint32_t>()[i]);
-    }
+    });
 }
 
-} // namespace towers
+TEST_CASE("timestamps grow with the work between them and fit the host's clock") {
+    on_every_device([](Device& device) {
+        constexpr uint elements = 1u << 20, rows = 8;
+        const Buffer partials = device.allocate(elements * rows * sizeof(float), Memory::device);
+        const Buffer sum = device.allocate(elements * sizeof(float), Memory::device);
+        const SumPartialsParams p{.partials = {reinterpret_cast<const float*>(partials.address())},
+                                  .sum = {reinterpret_cast<float*>(sum.address())},
+                                  .parts = rows,
+                                  .count = elements};
+        const Launch work = launch(kernels::sum_partials, p, elements);
+        const Command commands[] = {Timestamp{}, Timestamp{}, work,      Timestamp{}, work,
+                                    Barrier{},   work,        Barrier{}, work,        Timestamp{}};
+        const Recording recording = device.record(commands);
+        // The least of several runs: other programs use the processors too.
+        using Clock = std::chrono::steady_clock;
+        double host = 1e9, nothing = 1e9, one = 1e9, three = 1e9;
+        for (int run = 0; run < 5; ++run) {
+            const Clock::time_point before = Clock::now();
+            device.wait(device.submit(recording));
+            const double waited = std::chrono::duration<double>(Clock::now() - before).count();
+            const std::vector<double> seconds = device.timestamps(recording);
+            if (seconds.empty()) {
+                MESSAGE("has no clock");
+                return;
+            }
+            REQUIRE(seconds.size() == 4);
+            CHECK(seconds[0] <= seconds[1]);
+            CHECK(seconds[3] - seconds[0] <= waited);
+            host = std::min(host, waited);
+            nothing = std::min(nothing, seconds[1] - seconds[0]);
+            one = std::min(one, seconds[2] - seconds[1]);
+            three = std::min(three, seconds[3] - seconds[2]);
+        }
+        CHECK(one > 2 * nothing);
+        CHECK(three > 1.5 * one);
+        CHECK(one + three > 0.5 * host); // the unit is a second
+    });
+}
+
+} // namespace towers::test
