@@ -1,6 +1,7 @@
 #include "backends/backend.h"
 
 #include "backends/cpu/cpu_backend.h"
+#include "backends/cuda/cuda_backend.h"
 #include "backends/vulkan/vulkan_backend.h"
 
 #include <charconv>
@@ -9,7 +10,7 @@
 namespace towers {
 
 std::span<const Backend* const> all_backends() {
-    static const Backend* const backends[] = {&vulkan_backend(), &cpu_backend()};
+    static const Backend* const backends[] = {&cuda_backend(), &vulkan_backend(), &cpu_backend()};
     return backends;
 }
 

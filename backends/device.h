@@ -23,16 +23,22 @@ class DeviceError : public std::runtime_error {
 enum class DeviceKind { cpu, integrated_gpu, discrete_gpu, virtual_gpu, software };
 
 struct DeviceInfo {
-    std::string id;                      ///< what the command line calls it: `vulkan:0`, `cpu`
-    std::string name;                    ///< the card's or processor's own name
-    std::string vendor;                  ///< who made it
-    std::string driver;                  ///< the driver or library with its version
-    std::array<std::uint8_t, 16> uuid{}; ///< the same card shows the same one through every backend
+    std::string id;     ///< what the command line calls it: `vulkan:0`, `cpu`
+    std::string name;   ///< the card's or processor's own name
+    std::string vendor; ///< who made it
+    std::string driver; ///< the driver or library with its version
+    std::array<std::uint8_t, 16>
+        uuid{}; ///< the same card shows the same one through every backend; zero: none
     DeviceKind kind = DeviceKind::cpu;
     std::uint64_t memory = 0;     ///< bytes
     unsigned subgroup_size = 1;   ///< invocations that run in lockstep
     unsigned parallel_groups = 1; ///< workgroups that keep the device busy; 1: a launch spreads itself
 };
+
+/// Whether two backends show the same card.
+inline bool same_card(const DeviceInfo& a, const DeviceInfo& b) {
+    return a.uuid == b.uuid && a.uuid != decltype(a.uuid){};
+}
 
 enum class Memory {
     device,  ///< fast for the device; the host cannot reach it

@@ -1,6 +1,7 @@
 # Makes of shaders/kernels.def and the .comp files beside it:
 #   spirv.inc               every kernel's SPIR-V as an array of words, validated
-#   host_kernel_texts.inc   one #include for each kernel that the host compiler can read
+#   plain_kernel_texts.inc  one #include for each kernel that is not tiled, for the host's compiler and nvcc
+# and sets TILED_KERNELS to the names of the others.
 find_program(GLSLANG glslangValidator REQUIRED)
 find_program(SPIRV_VAL spirv-val REQUIRED)
 
@@ -36,15 +37,18 @@ endfunction()
 
 file(STRINGS ${SHADERS_DIR}/kernels.def lines REGEX "^TOWERS_(TILED_)?KERNEL")
 set(SHADER_OUTPUTS)
+set(TILED_KERNELS)
 set(spirv_includes)
-set(host_includes)
+set(plain_includes)
 foreach(line IN LISTS lines)
   string(REGEX MATCH "^TOWERS_(TILED_)?KERNEL\\(([a-z0-9_]+)" _ "${line}")
   set(tiled "${CMAKE_MATCH_1}")
   set(kernel ${CMAKE_MATCH_2})
   add_shader(${kernel} ${kernel} "#define TOWERS_GLSL")
-  if(NOT tiled)
-    string(APPEND host_includes "#include \"shaders/${kernel}.comp\"\n")
+  if(tiled)
+    list(APPEND TILED_KERNELS ${kernel})
+  else()
+    string(APPEND plain_includes "#include \"shaders/${kernel}.comp\"\n")
   endif()
 endforeach()
 # Overrides for software drivers, by the rows of their tile.
@@ -54,4 +58,4 @@ foreach(kernel IN ITEMS conv2d_forward conv2d_backward_data conv2d_backward_weig
   endforeach()
 endforeach()
 write_if_changed(${SHADERS_OUT}/spirv.inc "${spirv_includes}")
-write_if_changed(${SHADERS_OUT}/host_kernel_texts.inc "${host_includes}")
+write_if_changed(${SHADERS_OUT}/plain_kernel_texts.inc "${plain_includes}")

@@ -12,6 +12,11 @@
 #ifdef TOWERS_GLSL
 #include "dialect/glsl.h"
 #include "params.h"
+#elif defined(__CUDACC__)
+#include "dialect/cuda.h"
+namespace towers::cuda_text {
+#include "params.h"
+} // namespace towers::cuda_text
 #else
 #include "dialect/host.h"
 namespace towers {

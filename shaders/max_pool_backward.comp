@@ -21,12 +21,12 @@ KERNEL(max_pool_backward, MaxPoolBackwardParams, 256) {
                 const uint place = (y - row * p.shape.stride) * p.shape.window + x - column * p.shape.stride;
                 const uint target = (image * p.shape.out_height + row) * p.shape.out_width + column;
                 const uint places = p.argmax.at[target * quads + quad];
-                for (uint lane = 0u; lane < lanes; ++lane)
-                    if ((places >> (8u * lane) & 255u) == place)
+                UNROLL for (uint lane = 0u; lane < 4u; ++lane)
+                    if (lane < lanes && (places >> (8u * lane) & 255u) == place)
                         sum[lane] += p.dy.at[target * p.shape.channels + quad * 4u + lane];
             }
         }
-        for (uint lane = 0u; lane < lanes; ++lane)
-            p.dx.at[pixel * p.shape.channels + quad * 4u + lane] = sum[lane];
+        UNROLL for (uint lane = 0u; lane < 4u; ++lane)
+            if (lane < lanes) p.dx.at[pixel * p.shape.channels + quad * 4u + lane] = sum[lane];
     }
 }

@@ -8,7 +8,8 @@ KERNEL(weight_decay, WeightDecayParams, 256) {
             const uint i = block + k * REDUCTION_LANES + chunk % REDUCTION_LANES;
             if (i < p.quads) {
                 const vec4 w = p.w.at[i];
-                p.dw.at[i] = p.dw.at[i] + p.decay * w;
+                const vec4 dw = p.dw.at[i];
+                p.dw.at[i] = dw + p.decay * w;
                 sum += w.x * w.x + w.y * w.y + (w.z * w.z + w.w * w.w);
             }
         }

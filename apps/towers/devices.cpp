@@ -1,10 +1,12 @@
 #include "apps/towers/commands.h"
 #include "apps/towers/settings.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <fmt/format.h>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <vector>
 
 namespace towers {
 namespace {
@@ -34,6 +36,7 @@ std::string hex(const std::array<std::uint8_t, 16>& uuid) {
 int list_devices(const OpenOptions& options, bool json) {
     nlohmann::json all = nlohmann::json::array();
     nlohmann::json absent = nlohmann::json::object();
+    std::vector<DeviceInfo> listed;
     for (const Backend* backend : all_backends()) {
         const Backend::Listing listing = backend->list(options);
         const std::string backend_name(backend->name());
@@ -42,18 +45,25 @@ int list_devices(const OpenOptions& options, bool json) {
             if (!json) fmt::print("{:<10} absent: {}\n", backend_name, listing.absence);
         }
         for (const DeviceInfo& device : listing.devices) {
+            const auto same = std::find_if(listed.begin(), listed.end(), [&](const DeviceInfo& earlier) {
+                return same_card(earlier, device);
+            });
+            const std::string same_as = same == listed.end() ? "" : same->id;
+            listed.push_back(device);
             all.push_back({{"id", device.id},
                            {"name", device.name},
                            {"vendor", device.vendor},
                            {"driver", device.driver},
                            {"kind", name_of(device.kind)},
                            {"uuid", hex(device.uuid)},
+                           {"same_card_as", same_as},
                            {"memory", device.memory},
                            {"subgroup_size", device.subgroup_size}});
             if (!json)
-                fmt::print("{:<10} {}, {} ({}), {:.1f} GiB, {}\n", device.id, device.name,
+                fmt::print("{:<10} {}, {} ({}), {:.1f} GiB, {}{}\n", device.id, device.name,
                            name_of(device.kind), device.vendor, double(device.memory) / double(1 << 30),
-                           device.driver);
+                           device.driver,
+                           same_as.empty() ? "" : fmt::format("; the same card as {}", same_as));
         }
     }
     if (json) fmt::print("{}\n", nlohmann::json{{"devices", all}, {"absent", absent}}.dump(2));

@@ -38,11 +38,16 @@ Known list_all(const OpenOptions& options) {
                                  fmt::join(known.ids, ", ")));
 }
 
-std::vector<std::string> default_towers(const Known& known) {
+} // namespace
+
+std::vector<std::string> default_towers(std::span<const DeviceInfo> devices) {
     const auto of_kind = [&](DeviceKind kind) {
         std::vector<std::string> ids;
-        for (const DeviceInfo& device : known.devices)
-            if (device.kind == kind) ids.push_back(device.id);
+        for (auto device = devices.begin(); device != devices.end(); ++device)
+            if (device->kind == kind && std::none_of(devices.begin(), device, [&](const DeviceInfo& earlier) {
+                    return same_card(earlier, *device);
+                }))
+                ids.push_back(device->id);
         return ids;
     };
     if (auto discrete = of_kind(DeviceKind::discrete_gpu); !discrete.empty()) return discrete;
@@ -50,8 +55,6 @@ std::vector<std::string> default_towers(const Known& known) {
         return {integrated[0]};
     return {"cpu"};
 }
-
-} // namespace
 
 std::vector<std::string> select_towers(const std::string& backend, const std::string& towers,
                                        const OpenOptions& options) {
@@ -67,7 +70,7 @@ std::vector<std::string> select_towers(const std::string& backend, const std::st
         }
         return chosen;
     }
-    if (backend.empty()) return default_towers(known);
+    if (backend.empty()) return default_towers(known.devices);
     for (const std::string& id : known.ids)
         if (id == backend || id.starts_with(backend + ":")) chosen.push_back(id);
     if (!chosen.empty()) return chosen;

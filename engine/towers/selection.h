@@ -3,15 +3,19 @@
 
 #include "backends/backend.h"
 
+#include <span>
 #include <string>
 #include <vector>
 
 namespace towers {
 
+/// What a run uses that names no device, of those listed, the preferred backend's first: every discrete GPU,
+/// else one integrated GPU, else the CPU. A card that several backends show is used once, through the first.
+std::vector<std::string> default_towers(std::span<const DeviceInfo> devices);
+
 /// The towers' device ids. `towers`, when not empty, is a list such as `vulkan:0,vulkan:0,cpu`; else
-/// `backend`, when not empty, means all devices of that one; else every discrete GPU, else one integrated
-/// GPU, else the CPU: a software Vulkan device only when asked for. Throws UsageError when there is no such
-/// device or backend.
+/// `backend`, when not empty, means all devices of that one; else default_towers(). Throws UsageError when
+/// there is no such device or backend.
 std::vector<std::string> select_towers(const std::string& backend, const std::string& towers,
                                        const OpenOptions& options);
 

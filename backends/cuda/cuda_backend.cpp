@@ -1,0 +1,227 @@
+#include "backends/cuda/cuda_backend.h"
+
+#include "backends/cuda/graph.h"
+
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <fmt/format.h>
+#include <fstream>
+
+namespace towers {
+namespace cuda {
+namespace {
+
+// The oldest architecture that cmake/Cuda.cmake builds for
+constexpr int least_major = 7, least_minor = 5;
+
+struct CudaAllocation : Allocation {
+    ~CudaAllocation() override {
+        if (host != nullptr)
+            cudaFreeHost(host);
+        else
+            cudaFree(reinterpret_cast<void*>(address));
+    }
+};
+
+std::string version(int number) { return fmt::format("{}.{}", number / 1000, number % 1000 / 10); }
+
+DeviceInfo describe(const cudaDeviceProp& properties, unsigned index) {
+    DeviceInfo info;
+    info.id = fmt::format("cuda:{}", index);
+    info.name = properties.name;
+    info.vendor = "NVIDIA";
+    int supported = 0;
+    check(cudaDriverGetVersion(&supported));
+    std::string release; // of the kernel module, where the system tells
+    std::ifstream("/sys/module/nvidia/version") >> release;
+    info.driver =
+        fmt::format("NVIDIA {}{}CUDA {}, compute capability {}.{}", release, release.empty() ? "" : ", ",
+                    version(supported), properties.major, properties.minor);
+    std::memcpy(info.uuid.data(), properties.uuid.bytes, info.uuid.size());
+    info.kind = properties.integrated != 0 ? DeviceKind::integrated_gpu : DeviceKind::discrete_gpu;
+    info.memory = properties.totalGlobalMem;
+    info.subgroup_size = unsigned(properties.warpSize);
+    info.parallel_groups = 2 * unsigned(properties.multiProcessorCount); // hides one group's waits
+    return info;
+}
+
+struct Found {
+    int ordinal; ///< as the runtime counts
+    cudaDeviceProp properties;
+};
+
+/// The GPUs that can run the kernels, in the runtime's order; where there are none, why.
+std::vector<Found> find_devices(std::string& absence) {
+    int driver = 0, runtime = 0, count = 0;
+    check(cudaDriverGetVersion(&driver));
+    check(cudaRuntimeGetVersion(&runtime));
+    if (driver == 0) {
+        absence = "no NVIDIA driver is installed (libcuda.so.1)";
+        return {};
+    }
+    const cudaError_t error = cudaGetDeviceCount(&count);
+    if (error == cudaErrorInsufficientDriver) {
+        cudaGetLastError();
+        absence = fmt::format("the NVIDIA driver is for CUDA {}, this program needs {}; update the driver",
+                              version(driver), version(runtime));
+        return {};
+    }
+    if (error == cudaErrorNoDevice) {
+        cudaGetLastError();
+        absence = "the NVIDIA driver shows no GPU; if there is one, look at CUDA_VISIBLE_DEVICES";
+        return {};
+    }
+    check(error);
+    std::vector<Found> devices;
+    for (int ordinal = 0; ordinal < count; ++ordinal) {
+        Found found{ordinal, {}};
+        check(cudaGetDeviceProperties(&found.properties, ordinal));
+        const auto& [major, minor] = std::tie(found.properties.major, found.properties.minor);
+        if (std::pair(major, minor) >= std::pair(least_major, least_minor))
+            devices.push_back(found);
+        else
+            absence += fmt::format("{}{} has compute capability {}.{}", absence.empty() ? "" : ", ",
+                                   found.properties.name, major, minor);
+    }
+    if (devices.empty()) absence += fmt::format("; {}.{} is needed", least_major, least_minor);
+    return devices;
+}
+
+class CudaDevice final : public Device {
+public:
+    CudaDevice(int ordinal, DeviceInfo info) : ordinal_(ordinal), info_(std::move(info)) {
+        guard("opening the device", [&] {
+            cudaStream_t stream = nullptr;
+            check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+            stream_.reset(stream);
+        });
+    }
+
+    ~CudaDevice() override {
+        cudaSetDevice(ordinal_);
+        cudaStreamSynchronize(stream_.get()); // an error here was reported by wait(), or is nobody's
+    }
+
+    const DeviceInfo& info() const override { return info_; }
+
+    Buffer allocate(std::size_t bytes, Memory memory) override {
+        return guard(fmt::format("allocating {} bytes (try a smaller --batch)", bytes), [&] {
+            auto allocation = std::make_unique<CudaAllocation>();
+            allocation->bytes = bytes;
+            const std::size_t size = std::max<std::size_t>(256, bytes);
+            void* pointer = nullptr;
+            if (memory == Memory::staging) {
+                check(cudaHostAlloc(&pointer, size, cudaHostAllocPortable | cudaHostAllocMapped));
+                allocation->host = static_cast<std::byte*>(pointer);
+                std::memset(pointer, 0, size);
+                check(cudaHostGetDevicePointer(&pointer, pointer, 0));
+                allocation->address = reinterpret_cast<std::uint64_t>(pointer);
+            } else {
+                check(cudaMalloc(&pointer, size));
+                allocation->address = reinterpret_cast<std::uint64_t>(pointer);
+                check(cudaMemsetAsync(pointer, 0, size, stream_.get()));
+            }
+            return Buffer(std::move(allocation));
+        });
+    }
+
+    Recording record(std::span<const Command> commands) override {
+        return guard("recording", [&] {
+            auto recording = build_graph(commands, info_);
+            check(cudaGraphUpload(recording->graph.get(), stream_.get()));
+            return recording;
+        });
+    }
+
+    Ticket submit(const Recording& recording) override {
+        return guard("submitting", [&] {
+            check(cudaGraphLaunch(static_cast<const CudaRecording&>(*recording).graph.get(), stream_.get()));
+            Event done = free_.empty() ? make_event(cudaEventDisableTiming) : std::move(free_.back());
+            if (!free_.empty()) free_.pop_back();
+            check(cudaEventRecord(done.get(), stream_.get()));
+            pending_.push_back(std::move(done));
+            return ++submitted_;
+        });
+    }
+
+    void wait(Ticket ticket) override {
+        guard("running", [&] {
+            const Ticket finished = submitted_ - pending_.size();
+            if (ticket <= finished) return;
+            check(cudaEventSynchronize(pending_[ticket - finished - 1].get()));
+            for (Ticket each = finished; each < ticket; ++each) {
+                free_.push_back(std::move(pending_.front()));
+                pending_.pop_front();
+            }
+        });
+    }
+
+    std::vector<double> timestamps(const Recording& recording) const override {
+        return guard("reading timestamps", [&] {
+            const std::vector<Event>& events = static_cast<const CudaRecording&>(*recording).timestamps;
+            std::vector<double> seconds;
+            for (const Event& event : events) {
+                float milliseconds = 0;
+                check(cudaEventElapsedTime(&milliseconds, events.front().get(), event.get()));
+                seconds.push_back(double(milliseconds) * 1e-3);
+            }
+            return seconds;
+        });
+    }
+
+private:
+    /// Makes the device this thread's, and adds it and what was being done to an error from the runtime.
+    template<class Function>
+    auto guard(const std::string& doing, Function function) const -> decltype(function()) {
+        try {
+            check(cudaSetDevice(ordinal_));
+            return function();
+        } catch (const RuntimeError& error) {
+            throw DeviceError(fmt::format("{} ({}): {}: {}", info_.id, info_.name, doing, error.what()));
+        }
+    }
+
+    int ordinal_;
+    DeviceInfo info_;
+    Stream stream_;
+    std::deque<Event> pending_; ///< one a submission that nobody knows to have finished, in order
+    std::vector<Event> free_;
+    Ticket submitted_ = 0;
+};
+
+class CudaBackend final : public Backend {
+public:
+    std::string_view name() const override { return "cuda"; }
+
+    Listing list(const OpenOptions&) const override {
+        Listing listing;
+        try {
+            for (const Found& found : find_devices(listing.absence))
+                listing.devices.push_back(describe(found.properties, unsigned(listing.devices.size())));
+        } catch (const RuntimeError& error) {
+            listing = {{}, fmt::format("the NVIDIA driver did not start: {}", error.what())};
+        }
+        return listing;
+    }
+
+    std::unique_ptr<Device> open(unsigned index, const OpenOptions&) const override {
+        try {
+            std::string absence;
+            const Found found = find_devices(absence).at(index);
+            return std::make_unique<CudaDevice>(found.ordinal, describe(found.properties, index));
+        } catch (const RuntimeError& error) {
+            throw DeviceError(fmt::format("cuda:{}: {}", index, error.what()));
+        }
+    }
+};
+
+} // namespace
+} // namespace cuda
+
+const Backend& cuda_backend() {
+    static const cuda::CudaBackend backend;
+    return backend;
+}
+
+} // namespace towers

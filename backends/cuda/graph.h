@@ -1,0 +1,22 @@
+// A recording as a CUDA graph: what lies between two barriers becomes parallel branches, so that copies run
+// beside kernels.
+#pragma once
+
+#include "backends/cuda/runtime.h"
+
+#include "backends/device.h"
+
+#include <span>
+#include <vector>
+
+namespace towers::cuda {
+
+struct CudaRecording : RecordingState {
+    GraphExec graph;
+    std::vector<Event> timestamps;
+};
+
+/// For the current device, of which `info` tells. Throws RuntimeError.
+std::unique_ptr<CudaRecording> build_graph(std::span<const Command> commands, const DeviceInfo& info);
+
+} // namespace towers::cuda

@@ -1,0 +1,15 @@
+// The kernels that are not tiled; the others are made of tiled_kernel.cu.in.
+#include "shaders/kernel.h"
+
+namespace towers::cuda_text {
+namespace {
+#include "plain_kernel_texts.inc"
+} // namespace
+
+#define TOWERS_KERNEL(name, Params, size)                                                                    \
+    extern const void* const name##_function;                                                                \
+    const void* const name##_function = reinterpret_cast<const void*>(&name);
+#define TOWERS_TILED_KERNEL(name, Params, size)
+#include "shaders/kernels.def"
+
+} // namespace towers::cuda_text

@@ -1,0 +1,26 @@
+#include "backends/cuda/cuda_backend.h"
+
+namespace towers {
+namespace {
+
+class AbsentBackend final : public Backend {
+public:
+    std::string_view name() const override { return "cuda"; }
+
+    Listing list(const OpenOptions&) const override {
+        return {{}, "this program was built without the CUDA Toolkit; build it where nvcc is on PATH"};
+    }
+
+    std::unique_ptr<Device> open(unsigned, const OpenOptions& options) const override {
+        throw DeviceError(list(options).absence);
+    }
+};
+
+} // namespace
+
+const Backend& cuda_backend() {
+    static const AbsentBackend backend;
+    return backend;
+}
+
+} // namespace towers

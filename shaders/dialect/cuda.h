@@ -1,0 +1,114 @@
+// The kernel dialect for nvcc: a kernel becomes a __global__ function, a subgroup is a warp.
+#pragma once
+
+#include <cuda.h> // before GLM, which looks for it
+#pragma nv_diagnostic push
+#pragma nv_diag_suppress 20012 // GLM marks defaulted functions as __device__, which they are anyway
+#include <glm/vec2.hpp>
+#include <glm/vec4.hpp>
+#pragma nv_diagnostic pop
+
+namespace towers::cuda_text {
+
+using uint = unsigned int;
+using glm::uvec2;
+using glm::vec4;
+
+// GLM's vectors are aligned as their elements are, so that the compiler would load and store them one element at
+// a time. The machine's own type for the same bytes moves them at once.
+template<class T>
+struct Whole {
+    using type = T;
+};
+template<>
+struct Whole<vec4> {
+    using type = float4;
+};
+template<>
+struct Whole<uvec2> {
+    using type = uint2;
+};
+
+inline __device__ float from_whole(float x) { return x; }
+inline __device__ uint from_whole(uint x) { return x; }
+inline __device__ vec4 from_whole(float4 x) { return vec4(x.x, x.y, x.z, x.w); }
+inline __device__ uvec2 from_whole(uint2 x) { return uvec2(x.x, x.y); }
+inline __device__ float to_whole(float x) { return x; }
+inline __device__ uint to_whole(uint x) { return x; }
+inline __device__ float4 to_whole(const vec4& x) { return make_float4(x.x, x.y, x.z, x.w); }
+
+// Memory that no one writes during the launch, through the read-only cache
+template<class T>
+struct In {
+    struct {
+        const typename Whole<T>::type* elements;
+        __device__ T operator[](uint i) const { return from_whole(__ldg(elements + i)); }
+    } at;
+};
+
+// One element that is written, and read if T is also an input
+template<class T>
+struct Element {
+    typename Whole<T>::type* element;
+    __device__ void operator=(const T& value) const { *element = to_whole(value); }
+    __device__ operator T() const { return from_whole(*element); }
+};
+template<class T>
+struct InOut {
+    struct {
+        typename Whole<T>::type* elements;
+        __device__ Element<T> operator[](uint i) const { return {elements + i}; }
+    } at;
+};
+template<class T>
+struct Out : InOut<T> {};
+
+using In_f32 = In<float>;
+using In_f32x4 = In<vec4>;
+using In_u32 = In<uint>;
+using In_u32x2 = In<uvec2>;
+using Out_f32 = Out<float>;
+using Out_f32x4 = Out<vec4>;
+using Out_u32 = Out<uint>;
+using InOut_f32 = InOut<float>;
+using InOut_f32x4 = InOut<vec4>;
+
+// What GLSL has built in
+inline __device__ float max(float a, float b) { return fmaxf(a, b); }
+inline __device__ float exp(float x) { return expf(x); }
+inline __device__ float floor(float x) { return floorf(x); }
+inline __device__ float fma(float a, float b, float c) { return fmaf(a, b, c); }
+inline __device__ float inversesqrt(float x) { return rsqrtf(x); }
+inline __device__ float log(float x) { return logf(x); }
+inline __device__ float pow(float x, float y) { return powf(x, y); }
+inline __device__ float sqrt(float x) { return sqrtf(x); }
+inline __device__ uint max(uint a, uint b) { return a > b ? a : b; }
+inline __device__ uint min(uint a, uint b) { return a < b ? a : b; }
+inline __device__ uint mul_high(uint a, uint b) { return __umulhi(a, b); }
+inline __device__ bool is_finite(float x) { return (__float_as_uint(x) & 0x7f800000u) != 0x7f800000u; }
+inline __device__ void barrier() { __syncthreads(); }
+
+template<class T>
+__device__ T subgroupAdd(T x) { // every lane gets the same bits: a + b is b + a
+    for (uint distance = 16u; distance > 0u; distance /= 2u) x += __shfl_xor_sync(0xffffffffu, x, distance);
+    return x;
+}
+
+} // namespace towers::cuda_text
+
+#define KERNEL(name, Params, size) __global__ void __launch_bounds__(size) name(const __grid_constant__ Params p)
+#define GROUP_ID blockIdx.x
+#define GROUPS gridDim.x
+#define LOCAL_ID threadIdx.x
+#define SUBGROUP_SIZE 32u
+#define SUBGROUP_LANE (threadIdx.x % SUBGROUP_SIZE)
+#define FOR_RANGE(i, count)                                                                                  \
+    for (uint i = blockIdx.x * blockDim.x + threadIdx.x; i < (count); i += gridDim.x * blockDim.x)
+#define FOR_SUBGROUPS(i, count)                                                                              \
+    for (uint i = (blockIdx.x * blockDim.x + threadIdx.x) / SUBGROUP_SIZE; i < (count);                      \
+         i += gridDim.x * blockDim.x / SUBGROUP_SIZE)
+#define UNROLL _Pragma("unroll")
+#define FUNCTION inline __device__
+// The including file defines CONSTANT_0, CONSTANT_1, ...
+#define TUNABLE(id, name, value) constexpr uint name = CONSTANT_##id
+#define shared __shared__
