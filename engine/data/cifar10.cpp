@@ -1,8 +1,8 @@
 #include "engine/data/cifar10.h"
 
 #include "engine/error.h"
-#include "engine/run/atomic_file.h"
-#include "engine/run/file.h"
+#include "engine/files/atomic_file.h"
+#include "engine/files/file.h"
 
 #include <algorithm>
 #include <cstring>

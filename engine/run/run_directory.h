@@ -5,7 +5,7 @@
 //   lock                             held while the run lasts; stays behind, empty
 #pragma once
 
-#include "engine/run/file.h"
+#include "engine/files/file.h"
 #include "engine/run/safetensors.h"
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // Files that are there whole or not at all.
 #pragma once
 
-#include "engine/run/file.h"
+#include "engine/files/file.h"
 
 #include <filesystem>
 #include <span>

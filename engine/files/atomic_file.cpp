@@ -1,4 +1,4 @@
-#include "engine/run/atomic_file.h"
+#include "engine/files/atomic_file.h"
 
 #include <algorithm>
 #include <cerrno>

@@ -1,4 +1,4 @@
-#include "engine/run/file.h"
+#include "engine/files/file.h"
 
 #include "engine/error.h"
 
