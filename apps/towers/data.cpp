@@ -1,4 +1,5 @@
 #include "apps/towers/commands.h"
+#include "apps/towers/settings.h"
 #include "engine/data/cifar10.h"
 #include "engine/data/shapes.h"
 #include "engine/data/source.h"
@@ -44,6 +45,13 @@ int make(const DataFlags& flags) {
     return 0;
 }
 
+void add_seed(CLI::App& command, DataFlags& flags) {
+    // In the range of train's, so that it can train on the same shapes.
+    command.add_option("--seed", flags.seed, "Of the drawn shapes")
+        ->capture_default_str()
+        ->check(check_count, "");
+}
+
 } // namespace
 
 void add_data(CLI::App& app, Action& chosen) {
@@ -53,13 +61,13 @@ void add_data(CLI::App& app, Action& chosen) {
 
     CLI::App* const info = command->add_subcommand("describe", "Check a data set and count its examples");
     info->add_option("source", flags->source, "Folder of CIFAR-10's binary files, or 'shapes'")->required();
-    info->add_option("--seed", flags->seed, "Of the drawn shapes")->capture_default_str();
+    add_seed(*info, *flags);
     info->callback([flags, &chosen] { chosen = [flags] { return describe_source(*flags); }; });
 
     CLI::App* const shapes =
         command->add_subcommand("shapes", "Write the drawn shapes as CIFAR-10's binary files");
     shapes->add_option("folder", flags->folder, "Where to")->required();
-    shapes->add_option("--seed", flags->seed, "Of the drawn shapes")->capture_default_str();
+    add_seed(*shapes, *flags);
     shapes->callback([flags, &chosen] { chosen = [flags] { return make(*flags); }; });
 }
 

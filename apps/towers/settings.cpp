@@ -78,8 +78,8 @@ void put(std::string& text, const std::string& name, const std::optional<T>& fie
     if (field) put(text, name, *field);
 }
 
-/// CLI11 takes -1 and what is beyond 64 bits for some unsigned number, and TOML has no numbers beyond 63
-/// bits.
+} // namespace
+
 std::string check_count(const std::string& text) {
     std::int64_t value = 0;
     const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -87,8 +87,6 @@ std::string check_count(const std::string& text) {
     return fmt::format("'{}' is not a whole number of 0 to {}", text,
                        std::numeric_limits<std::int64_t>::max());
 }
-
-} // namespace
 
 void add_settings(CLI::App& command, TrainSettings& settings) {
     for_each_setting(settings, [&]<class T>(const std::string& name, T& field, const char* help) {

@@ -103,6 +103,9 @@ TEST_CASE("what is no sensible number is named") {
         {{"train", "--distort", "maybe"}, "--distort"},
         {{"train", "--shuffle", "maybe"}, "--shuffle"},
         {{"eval", "--run", "r", "--batch", "0"}, "--batch"},
+        {{"data", "shapes", "folder", "--seed", "-1"}, "--seed"},
+        {{"data", "shapes", "folder", "--seed", "9223372036854775808"}, "--seed"},
+        {{"data", "describe", "shapes", "--seed", "18446744073709551616"}, "--seed"},
     });
 }
 
