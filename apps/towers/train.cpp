@@ -55,21 +55,6 @@ void check(const TrainSettings& s) {
         complain("--towers and --backend both say which devices to use; give one of them");
 }
 
-/// Where the run's latest checkpoint stands; metrics of later steps go.
-TrainingState resumed_state(const Trainer& trainer, RunDirectory& run, const TrainSettings& settings) {
-    const std::filesystem::path path = run.latest().value();
-    const TensorFile file = read_safetensors(path);
-    TrainingState state = from_checkpoint(file, trainer.layout(), settings.recipe, path);
-    if (const std::uint64_t seed = checkpoint_seed(file, path); seed != settings.seed)
-        throw UsageError(fmt::format("--seed {}: {} was trained with seed {}; leave --seed away to resume it",
-                                     settings.seed, path.string(), seed));
-    if (state.step > 0)
-        run.truncate_metrics(state.step - 1);
-    else
-        std::filesystem::remove(run.metrics_path());
-    return state;
-}
-
 int run_train(TrainFlags& flags) {
     TrainSettings& settings = flags.settings;
     check(settings);
@@ -83,10 +68,8 @@ int run_train(TrainFlags& flags) {
     settings.backend.clear();
     settings.batch = settings.batch.value_or(recipe.batch);
     settings.lr = settings.lr.value_or(recipe.learning_rate);
-    const std::uint64_t global = std::uint64_t(*settings.batch) * towers.size();
-    if (global > 1u << 20)
-        throw UsageError(fmt::format("--batch {}: is too large; try 128", *settings.batch));
-    share_out(unsigned(global), unsigned(towers.size()), shares); // before anything is opened
+    const unsigned global = global_batch(*settings.batch, towers.size());
+    share_out(global, unsigned(towers.size()), shares); // before anything is opened
     if (settings.data != "shapes")
         settings.data = std::filesystem::absolute(settings.data).lexically_normal().string();
     if (!settings.init.empty())
@@ -95,12 +78,9 @@ int run_train(TrainFlags& flags) {
     if (flags.run.empty()) flags.run = default_run_directory(recipe.name);
 
     const Dataset data = load_dataset(settings.data, Split::train, settings.seed);
-    if (data.classes.size() != recipe.model.classes())
-        throw InputError(fmt::format("{}: has {} classes, recipe {} wants {}", settings.data,
-                                     data.classes.size(), recipe.name, recipe.model.classes()));
     Trainer trainer(recipe,
                     {.towers = towers,
-                     .global_batch = unsigned(global),
+                     .global_batch = global,
                      .shares = shares,
                      .learning_rate = *settings.lr,
                      .seed = settings.seed,
@@ -115,21 +95,18 @@ int run_train(TrainFlags& flags) {
     RunDirectory run(flags.run, flags.resume        ? Existing::resume
                                 : quirks.delete_run ? Existing::erase
                                                     : Existing::refuse);
-    if (flags.resume) trainer.load(resumed_state(trainer, run, settings));
-    if (settings.epochs) {
-        const double left = *settings.epochs * double(data.size()) - double(trainer.examples_seen());
-        settings.steps =
-            trainer.steps_done() + std::uint64_t(std::ceil(std::max(0.0, left) / double(global)));
-    }
+    const CheckpointOrigin origin{recipe.name, settings.seed};
+    if (flags.resume) resume(trainer, run, origin);
+    if (settings.epochs) settings.steps = trainer.steps_until(*settings.epochs);
     settings.epochs.reset();
     settings.steps = settings.steps.value_or(recipe.steps);
     const LoopOptions loop{.steps = *settings.steps,
                            .save_every = settings.save_every,
                            .keep = settings.keep,
                            .log_every = settings.log_every,
-                           .origin = {recipe.name, settings.seed},
+                           .origin = origin,
                            .records = data.size(),
-                           .global_batch = unsigned(global)};
+                           .global_batch = global};
     if (!flags.resume) save_checkpoint(trainer, run, loop);
     run.write_config(write_settings(settings));
 

@@ -91,12 +91,12 @@ FileDescriptor take_lock(const fs::path& folder) {
     throw_file_error("lock", path, errno);
 }
 
-// Not a line of a run from before `step`: a later one, or the rest of one that a crash cut off.
+// Not a line from before `step`: of this step or a later one, or the rest of one that a crash cut off.
 bool is_stale(std::string_view line, std::uint64_t step) {
     const nlohmann::json parsed = nlohmann::json::parse(line, nullptr, false);
     if (!parsed.is_object()) return true;
     const auto found = parsed.find("step");
-    return found != parsed.end() && found->is_number_unsigned() && found->get<std::uint64_t>() > step;
+    return found != parsed.end() && found->is_number_unsigned() && found->get<std::uint64_t>() >= step;
 }
 
 } // namespace

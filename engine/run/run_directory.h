@@ -49,8 +49,8 @@ public:
     /// Adds one line, given without its line end. On an InputError the file is as it was.
     void append_metrics(const std::string& json_line);
 
-    /// For a run that goes on from `step`: deletes the lines of later steps (by their "step"), and what a
-    /// crash has left that is no JSON.
+    /// For a run that goes on with `step`: deletes the lines of this step and later ones (by their "step"),
+    /// and what a crash has left that is no JSON.
     void truncate_metrics(std::uint64_t step);
 
     void write_config(const std::string& toml);

@@ -10,6 +10,12 @@
 
 namespace towers {
 
+unsigned global_batch(unsigned batch, std::size_t towers) {
+    const std::uint64_t global = std::uint64_t(batch) * towers;
+    if (global > 1u << 20) throw UsageError(fmt::format("--batch {}: is too large; try 128", batch));
+    return unsigned(global);
+}
+
 std::vector<unsigned> share_out(unsigned global, unsigned towers, const std::vector<double>& weights) {
     if (!weights.empty() && weights.size() != towers)
         throw UsageError(fmt::format("--shares names {} share{} for {} tower{}; give one for each",

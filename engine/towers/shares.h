@@ -6,6 +6,10 @@
 
 namespace towers {
 
+/// Examples a step of all towers together, when a tower takes `batch` in the mean. Throws UsageError when
+/// that is too much.
+unsigned global_batch(unsigned batch, std::size_t towers);
+
 /// Splits `global` examples in the proportion of `weights` (even when empty), each tower getting at least
 /// one: whole numbers that add up, what is left over going to the largest remainders, the first tower first.
 /// Throws UsageError when there are fewer examples than towers or a weight for each tower is missing.

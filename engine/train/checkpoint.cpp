@@ -94,6 +94,12 @@ std::uint64_t checkpoint_seed(const TensorFile& file, const std::filesystem::pat
     return number(file, "seed", path);
 }
 
+void check_origin(const TensorFile& file, const CheckpointOrigin& origin, const std::filesystem::path& path) {
+    if (const std::uint64_t seed = checkpoint_seed(file, path); seed != origin.seed)
+        throw UsageError(fmt::format("--seed {}: {} was trained with seed {}; give --seed {} to resume it",
+                                     origin.seed, path.string(), seed, seed));
+}
+
 TrainingState from_initial(const TensorFile& file, const ParameterLayout& layout,
                            const std::filesystem::path& path) {
     TrainingState state = empty_state(layout);

@@ -26,6 +26,9 @@ TensorFile to_checkpoint(const TrainingState& state, const ParameterLayout& layo
 TrainingState from_checkpoint(const TensorFile& file, const ParameterLayout& layout,
                               const std::string& recipe, const std::filesystem::path& path);
 
+/// Throws UsageError that names `path` when training from `origin` cannot go on from this checkpoint.
+void check_origin(const TensorFile& file, const CheckpointOrigin& origin, const std::filesystem::path& path);
+
 /// The seed in a checkpoint's metadata; throws InputError.
 std::uint64_t checkpoint_seed(const TensorFile& file, const std::filesystem::path& path);
 

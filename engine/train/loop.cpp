@@ -28,6 +28,15 @@ void save_checkpoint(Trainer& trainer, RunDirectory& run, const LoopOptions& opt
                         options.keep);
 }
 
+void resume(Trainer& trainer, RunDirectory& run, const CheckpointOrigin& origin) {
+    const std::filesystem::path path = latest_checkpoint(run.path());
+    const TensorFile file = read_safetensors(path);
+    const TrainingState state = from_checkpoint(file, trainer.layout(), origin.recipe, path);
+    check_origin(file, origin, path);
+    trainer.load(state);
+    run.truncate_metrics(state.step);
+}
+
 Ending train(Trainer& trainer, RunDirectory& run, const LoopOptions& options, const std::atomic<bool>& stop,
              const std::function<void(const Progress&)>& observe) {
     std::uint64_t step = trainer.steps_done(), saved = step;

@@ -33,6 +33,10 @@ enum class Ending { finished, stopped };
 /// checkpoint is due can go on.
 void save_checkpoint(Trainer& trainer, RunDirectory& run, const LoopOptions& options);
 
+/// Takes up a run where its latest checkpoint stands, which becomes the trainer's state; metrics of later
+/// steps go. Throws InputError when there is none or it is another recipe's or seed's.
+void resume(Trainer& trainer, RunDirectory& run, const CheckpointOrigin& origin);
+
 /// Saves a checkpoint at the end, also when `stop` becomes true: then after the step under way. On Diverged
 /// saves the last good state and throws it on. `observe` hears of every step.
 Ending train(Trainer& trainer, RunDirectory& run, const LoopOptions& options, const std::atomic<bool>& stop,

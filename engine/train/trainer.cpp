@@ -1,5 +1,6 @@
 #include "engine/train/trainer.h"
 
+#include "engine/error.h"
 #include "engine/towers/shares.h"
 
 #include <algorithm>
@@ -20,6 +21,10 @@ constexpr std::size_t failed = SIZE_MAX; // in place of a count of delivered buc
 Trainer::Trainer(const Recipe& recipe, const TrainerOptions& options, const Dataset& data)
     : recipe_(recipe), options_(options), records_(data.size()), layout_(layout_parameters(recipe_.model)),
       sampler_(std::uint32_t(data.size()), options.seed, options.shuffle), delivered_(options.towers.size()) {
+    if (data.classes.size() != recipe.model.classes())
+        throw InputError(
+            fmt::format("the data set {} has {} classes, recipe {} wants {}; choose other --data", data.name,
+                        data.classes.size(), recipe.name, recipe.model.classes()));
     const unsigned count = unsigned(options.towers.size());
     const std::vector<unsigned> shares = share_out(options.global_batch, count, options.shares);
     for (unsigned i = 0; i < count; ++i) {
@@ -93,6 +98,13 @@ std::vector<float> Trainer::gradients() {
     else
         towers_[0]->save_gradients(gradients);
     return gradients;
+}
+
+std::uint64_t Trainer::steps_until(double epochs) const {
+    const double left = epochs * double(records_) - double(examples_);
+    const double steps = std::ceil(std::max(0.0, left) / double(options_.global_batch));
+    constexpr double endless = 1e18; // what a 64-bit number can still hold
+    return step_ + std::uint64_t(std::min(steps, endless));
 }
 
 StepReport Trainer::step() {

@@ -52,7 +52,8 @@ class Diverged : public std::runtime_error {
 
 class Trainer {
 public:
-    /// Opens the devices and begins with initial_state(). Throws DeviceError and InputError.
+    /// Opens the devices and begins with initial_state(). Throws DeviceError, and InputError when the data is
+    /// not what the recipe's model takes.
     Trainer(const Recipe& recipe, const TrainerOptions& options, const Dataset& data);
 
     const ParameterLayout& layout() const { return layout_; }
@@ -65,7 +66,8 @@ public:
     TrainingState save();
 
     std::uint64_t steps_done() const { return step_; }
-    std::uint64_t examples_seen() const { return examples_; }
+    /// Steps in all, those done included, until `epochs` passes over the data are complete.
+    std::uint64_t steps_until(double epochs) const;
 
     /// Throws Diverged, DeviceError.
     StepReport step();

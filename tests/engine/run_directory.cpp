@@ -207,14 +207,14 @@ TEST_CASE("a full disk is called by its name") {
 TEST_CASE("a resumed run's metrics have each step once") {
     const test::TemporaryFolder folder;
     RunDirectory run(folder.path(), Existing::refuse);
-    run.truncate_metrics(10); // no file yet
+    run.truncate_metrics(11); // no file yet
     CHECK_FALSE(std::filesystem::exists(run.metrics_path()));
 
     write_text(run.metrics_path(),
                "{\"step\":0, \"loss\":4.676}\n{\"note\":\"no step\"}\n{\"step\":10}\n"
                "{\"step\":1\n{\"step\":20}\n{\"step\":11}\n{\"step\":10,\"eval\":0.5}\n{\"step\":3");
     run.append_metrics(""); // completes the torn line, and opens the file that is to be replaced
-    run.truncate_metrics(10);
+    run.truncate_metrics(11);
     const std::string kept =
         "{\"step\":0, \"loss\":4.676}\n{\"note\":\"no step\"}\n{\"step\":10}\n{\"step\":10,\"eval\":0.5}\n";
     CHECK(read_text(run.metrics_path()) == kept);
