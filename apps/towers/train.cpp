@@ -95,7 +95,7 @@ int run_train(TrainFlags& flags) {
     RunDirectory run(flags.run, flags.resume        ? Existing::resume
                                 : quirks.delete_run ? Existing::erase
                                                     : Existing::refuse);
-    const CheckpointOrigin origin{recipe.name, settings.seed};
+    const CheckpointOrigin origin{recipe.name, settings.seed, data.size(), data.label_checksum()};
     if (flags.resume) resume(trainer, run, origin);
     if (settings.epochs) settings.steps = trainer.steps_until(*settings.epochs);
     settings.epochs.reset();
@@ -105,7 +105,6 @@ int run_train(TrainFlags& flags) {
                            .keep = settings.keep,
                            .log_every = settings.log_every,
                            .origin = origin,
-                           .records = data.size(),
                            .global_batch = global};
     if (!flags.resume) save_checkpoint(trainer, run, loop);
     run.write_config(write_settings(settings));

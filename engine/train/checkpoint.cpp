@@ -53,7 +53,7 @@ TrainingState empty_state(const ParameterLayout& layout) {
 } // namespace
 
 TensorFile to_checkpoint(const TrainingState& state, const ParameterLayout& layout,
-                         const CheckpointOrigin& origin, std::uint64_t records) {
+                         const CheckpointOrigin& origin) {
     TensorFile file;
     for (const ParameterSlot& slot : layout.slots) {
         file.tensors[slot.variable.name] = copy_out(slot, state.parameters);
@@ -61,9 +61,11 @@ TensorFile to_checkpoint(const TrainingState& state, const ParameterLayout& layo
     }
     file.metadata = {{"recipe", origin.recipe},
                      {"step", std::to_string(state.step)},
-                     {"epoch", std::to_string(state.examples / records)},
+                     {"epoch", std::to_string(state.examples / origin.records)},
                      {"examples", std::to_string(state.examples)},
-                     {"seed", std::to_string(origin.seed)}};
+                     {"seed", std::to_string(origin.seed)},
+                     {"records", std::to_string(origin.records)},
+                     {"labels", std::to_string(origin.labels)}};
     return file;
 }
 
@@ -98,6 +100,16 @@ void check_origin(const TensorFile& file, const CheckpointOrigin& origin, const 
     if (const std::uint64_t seed = checkpoint_seed(file, path); seed != origin.seed)
         throw UsageError(fmt::format("--seed {}: {} was trained with seed {}; give --seed {} to resume it",
                                      origin.seed, path.string(), seed, seed));
+    if (!file.metadata.contains("records")) return; // an early version's
+    const std::uint64_t records = number(file, "records", path);
+    const bool same_labels = number(file, "labels", path) == origin.labels;
+    if (records == origin.records && same_labels) return;
+    throw InputError(
+        fmt::format("--data: is not the data that {} was trained on ({}); give that to resume it, or begin "
+                    "another run",
+                    path.string(),
+                    records == origin.records ? "as many examples, but other labels"
+                                              : fmt::format("{} examples, not {}", origin.records, records)));
 }
 
 TrainingState from_initial(const TensorFile& file, const ParameterLayout& layout,

@@ -10,23 +10,28 @@
 
 namespace towers {
 
-/// Who wrote a checkpoint: what must agree when it is read back.
+/// Who wrote a checkpoint: what must agree for training to go on from it. The order of the examples follows
+/// from the seed and the number of records.
 struct CheckpointOrigin {
     std::string recipe;
     std::uint64_t seed;
+    std::uint64_t records; ///< of the training data
+    std::uint64_t labels;  ///< their checksum, as Dataset has it
 };
 
 /// Tensors `<variable>` and `<variable>/ExponentialMovingAverage`; metadata recipe, step, epoch, examples,
-/// seed.
+/// seed, records, labels.
 TensorFile to_checkpoint(const TrainingState& state, const ParameterLayout& layout,
-                         const CheckpointOrigin& origin, std::uint64_t records);
+                         const CheckpointOrigin& origin);
 
 /// Reads what to_checkpoint() made. Throws InputError that names `path` when it belongs to another recipe, a
 /// variable is missing, unknown or of another shape, or the numbers are not there.
 TrainingState from_checkpoint(const TensorFile& file, const ParameterLayout& layout,
                               const std::string& recipe, const std::filesystem::path& path);
 
-/// Throws UsageError that names `path` when training from `origin` cannot go on from this checkpoint.
+/// Throws an error that names `path` when the training of `origin` cannot go on from this checkpoint:
+/// UsageError for another seed, InputError for other data. A checkpoint that says nothing of its data, as
+/// early versions wrote them, is taken with any.
 void check_origin(const TensorFile& file, const CheckpointOrigin& origin, const std::filesystem::path& path);
 
 /// The seed in a checkpoint's metadata; throws InputError.

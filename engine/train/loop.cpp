@@ -24,8 +24,7 @@ std::string metrics_line(const StepReport& report, std::uint64_t records) {
 
 void save_checkpoint(Trainer& trainer, RunDirectory& run, const LoopOptions& options) {
     const TrainingState state = trainer.save();
-    run.save_checkpoint(state.step, to_checkpoint(state, trainer.layout(), options.origin, options.records),
-                        options.keep);
+    run.save_checkpoint(state.step, to_checkpoint(state, trainer.layout(), options.origin), options.keep);
 }
 
 void resume(Trainer& trainer, RunDirectory& run, const CheckpointOrigin& origin) {
@@ -56,7 +55,7 @@ Ending train(Trainer& trainer, RunDirectory& run, const LoopOptions& options, co
         const double seconds = std::chrono::duration<double>(Clock::now() - logged).count();
         progress.seconds_per_step = seconds / double(logged_steps);
         progress.examples_per_second = options.global_batch / progress.seconds_per_step;
-        if (progress.log) run.append_metrics(metrics_line(progress.report, options.records));
+        if (progress.log) run.append_metrics(metrics_line(progress.report, options.origin.records));
         observe(progress);
         if (progress.log) {
             logged = Clock::now();

@@ -16,7 +16,6 @@ struct LoopOptions {
     unsigned keep;            ///< checkpoints; 0: all
     std::uint64_t log_every;  ///< steps between lines of the log and of metrics.jsonl
     CheckpointOrigin origin;
-    std::uint64_t records; ///< of the data set
     unsigned global_batch;
 };
 
@@ -34,7 +33,7 @@ enum class Ending { finished, stopped };
 void save_checkpoint(Trainer& trainer, RunDirectory& run, const LoopOptions& options);
 
 /// Takes up a run where its latest checkpoint stands, which becomes the trainer's state; metrics of later
-/// steps go. Throws InputError when there is none or it is another recipe's or seed's.
+/// steps go. Throws InputError when there is none or it is of another recipe, seed or data set.
 void resume(Trainer& trainer, RunDirectory& run, const CheckpointOrigin& origin);
 
 /// Saves a checkpoint at the end, also when `stop` becomes true: then after the step under way. On Diverged

@@ -74,6 +74,39 @@ TEST_CASE("--resume goes on with the run's settings, and a flag overrides one") 
     CHECK(metrics(parts).size() == 10);
 }
 
+TEST_CASE("a run does not go on with other data unnoticed") {
+    const TemporaryFolder folder;
+    const fs::path data = folder / "data", more = folder / "more", run = folder / "run";
+    write_records(data, 4); // 20 training examples
+    write_records(more, 5);
+    train(run, {"--data", data.string(), "--batch", "2", "--steps", "1"});
+    const auto before = contents(run);
+    const auto check_refused = [&](const Arguments& flags, const std::string& why) {
+        check_failed(
+            run_towers(Arguments{"train", "--resume", "--run", run.string(), "--steps", "2"} + flags), 1,
+            "--data: is not the data that " + checkpoint(run, 1).string() + " was trained on (" + why + ")");
+        const bool untouched = contents(run) == before;
+        CHECK(untouched);
+    };
+    check_refused({"--data", more.string()}, "25 examples, not 20");
+    check_refused({"--data", "shapes"}, "10000 examples, not 20");
+    // The same data may lie elsewhere, and other data where it lay.
+    fs::copy(data, folder / "moved");
+    std::string records = read_text(data / "data_batch_3.bin");
+    records[0] = 9;
+    write_text(data / "data_batch_3.bin", records);
+    check_refused({}, "as many examples, but other labels");
+    train(run, {"--resume", "--data", (folder / "moved").string(), "--steps", "2"});
+
+    // A checkpoint of before its data was noted goes on with whatever it is given.
+    RawTensors file = RawTensors::read(checkpoint(run, 2));
+    CHECK(file.header["__metadata__"].erase("labels") == 1);
+    CHECK(file.header["__metadata__"].erase("records") == 1);
+    write_text(checkpoint(run, 2), file.bytes());
+    train(run, {"--resume", "--data", more.string(), "--steps", "3"});
+    CHECK(RawTensors::read(checkpoint(run, 3)).header["__metadata__"]["records"] == "25");
+}
+
 TEST_CASE("--epochs counts passes over the data, also of a run that was given --steps") {
     const TemporaryFolder folder;
     write_records(folder / "data", 4); // 20 training examples
