@@ -28,7 +28,8 @@ void for_each_setting(Settings& s, const Visitor& visitor) {
     visitor("steps", s.steps, "Steps in all (default: the recipe's, 100000)");
     visitor("epochs", s.epochs, "Train for so many passes over the data instead of --steps");
     visitor("lr", s.lr, "Learning rate at the start (default: the recipe's, 0.1)");
-    visitor("seed", s.seed, "Of initial values, order of examples, distortions and drawn shapes");
+    visitor("seed", s.seed,
+            "Of initial values, order of examples, distortions and drawn shapes (default: 1)");
     visitor("distort", s.distort,
             "Crop, flip, brightness and contrast at random; off: the evaluation pipeline");
     visitor("shuffle", s.shuffle, "Draw the examples in another order each epoch");

@@ -11,7 +11,8 @@
 
 namespace towers {
 
-/// What --config accepts and config.toml in a run directory keeps. What is not set follows from the recipe.
+/// What --config accepts and config.toml in a run directory keeps. What is not set follows from the recipe;
+/// the seed from the run that goes on.
 struct TrainSettings {
     std::string recipe = "cifar10-tutorial";
     std::string data = "shapes";
@@ -20,7 +21,7 @@ struct TrainSettings {
     std::optional<std::uint64_t> steps;
     std::optional<double> epochs;
     std::optional<double> lr;
-    std::uint64_t seed = 1;
+    std::optional<std::uint64_t> seed;
     bool distort = true, shuffle = true;
     std::string init;
     std::uint64_t save_every = 1000;

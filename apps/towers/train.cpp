@@ -76,14 +76,15 @@ int run_train(TrainFlags& flags) {
         settings.init = std::filesystem::absolute(settings.init).lexically_normal().string();
 
     if (flags.run.empty()) flags.run = default_run_directory(recipe.name);
+    if (!settings.seed) settings.seed = flags.resume ? run_seed(flags.run) : 1;
 
-    const Dataset data = load_dataset(settings.data, Split::train, settings.seed);
+    const Dataset data = load_dataset(settings.data, Split::train, *settings.seed);
     Trainer trainer(recipe,
                     {.towers = towers,
                      .global_batch = global,
                      .shares = shares,
                      .learning_rate = *settings.lr,
-                     .seed = settings.seed,
+                     .seed = *settings.seed,
                      .distort = settings.distort,
                      .shuffle = settings.shuffle,
                      .quirks = quirks,
@@ -95,7 +96,7 @@ int run_train(TrainFlags& flags) {
     RunDirectory run(flags.run, flags.resume        ? Existing::resume
                                 : quirks.delete_run ? Existing::erase
                                                     : Existing::refuse);
-    const CheckpointOrigin origin{recipe.name, settings.seed, data.size(), data.label_checksum()};
+    const CheckpointOrigin origin{recipe.name, *settings.seed, data.size(), data.label_checksum()};
     if (flags.resume) resume(trainer, run, origin);
     if (settings.epochs) settings.steps = trainer.steps_until(*settings.epochs);
     settings.epochs.reset();

@@ -1,6 +1,7 @@
 #include "engine/train/checkpoint.h"
 
 #include "engine/error.h"
+#include "engine/run/run_directory.h"
 
 #include <algorithm>
 #include <charconv>
@@ -94,6 +95,11 @@ TrainingState from_checkpoint(const TensorFile& file, const ParameterLayout& lay
 
 std::uint64_t checkpoint_seed(const TensorFile& file, const std::filesystem::path& path) {
     return number(file, "seed", path);
+}
+
+std::uint64_t run_seed(const std::filesystem::path& folder) {
+    const std::filesystem::path path = latest_checkpoint(folder);
+    return checkpoint_seed(read_safetensors(path), path);
 }
 
 void check_origin(const TensorFile& file, const CheckpointOrigin& origin, const std::filesystem::path& path) {

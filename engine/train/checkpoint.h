@@ -37,6 +37,9 @@ void check_origin(const TensorFile& file, const CheckpointOrigin& origin, const 
 /// The seed in a checkpoint's metadata; throws InputError.
 std::uint64_t checkpoint_seed(const TensorFile& file, const std::filesystem::path& path);
 
+/// The seed of the run in this folder, from its latest checkpoint; throws InputError.
+std::uint64_t run_seed(const std::filesystem::path& folder);
+
 /// Initial parameters from any safetensors file that holds every variable; the moving averages begin with
 /// them.
 TrainingState from_initial(const TensorFile& file, const ParameterLayout& layout,

@@ -74,6 +74,21 @@ TEST_CASE("--resume goes on with the run's settings, and a flag overrides one") 
     CHECK(metrics(parts).size() == 10);
 }
 
+TEST_CASE("a run whose config.toml is lost goes on with its checkpoint's seed") {
+    const TemporaryFolder folder;
+    const Arguments flags{"--batch", "4", "--steps"};
+    train(folder / "whole", flags + Arguments{"4", "--seed", "9"});
+    train(folder / "parts", flags + Arguments{"2", "--seed", "9"});
+    fs::remove(folder / "parts/config.toml");
+    train(folder / "parts", flags + Arguments{"4", "--resume"});
+    check_same(folder / "whole", folder / "parts", 4);
+    CHECK(read_text(folder / "whole/config.toml") == read_text(folder / "parts/config.toml"));
+    fs::remove(folder / "parts/config.toml");
+    check_failed(run_towers({"train", "--resume", "--run", (folder / "parts").string(), "--towers", "cpu",
+                             "--seed", "1"}),
+                 2, "--seed 1: " + checkpoint(folder / "parts", 4).string() + " was trained with seed 9");
+}
+
 TEST_CASE("a run does not go on with other data unnoticed") {
     const TemporaryFolder folder;
     const fs::path data = folder / "data", more = folder / "more", run = folder / "run";
