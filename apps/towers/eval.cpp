@@ -3,6 +3,7 @@
 #include "apps/towers/settings.h"
 #include "engine/data/source.h"
 #include "engine/error.h"
+#include "engine/run/run_directory.h"
 #include "engine/towers/selection.h"
 #include "engine/train/checkpoint.h"
 #include "engine/train/evaluation.h"
@@ -11,6 +12,7 @@
 #include <cstdio>
 #include <fmt/format.h>
 #include <memory>
+#include <optional>
 #include <thread>
 
 namespace towers {
@@ -41,22 +43,26 @@ int run_eval(EvalFlags& flags) {
         throw UsageError(fmt::format("--device {}: give one device", flags.device));
     flags.open.threads = flags.threads;
     const std::vector<std::string> devices = select_towers("", flags.device, flags.open);
-    const auto newest = [&] {
-        return flags.run.empty() ? std::filesystem::path(flags.checkpoint) : latest_checkpoint(flags.run);
-    };
 
     std::unique_ptr<Evaluator> evaluator;
-    for (std::filesystem::path path, last;; last = path) {
-        path = newest();
-        if (path != last) {
-            const TensorFile file = read_safetensors(path);
+    for (std::filesystem::path path;;) {
+        std::optional<TensorFile> file; // one that is not evaluated yet
+        const auto read = [&](const std::filesystem::path& latest) {
+            if (latest != path) file = read_safetensors(latest);
+            path = latest;
+        };
+        if (flags.run.empty())
+            read(flags.checkpoint);
+        else
+            read_latest_checkpoint(flags.run, read);
+        if (file) {
             const ParameterLayout layout = layout_parameters(recipe.model);
-            const TrainingState state = from_checkpoint(file, layout, recipe.name, path);
+            const TrainingState state = from_checkpoint(*file, layout, recipe.name, path);
             if (!evaluator) {
                 // The drawn shapes are those of the training: its seed is theirs.
                 const Dataset data =
                     load_dataset(settings.data, flags.split == "test" ? Split::test : Split::train,
-                                 checkpoint_seed(file, path));
+                                 checkpoint_seed(*file, path));
                 evaluator = std::make_unique<Evaluator>(open_device(devices[0], flags.open), recipe.model,
                                                         data, flags.batch);
             }

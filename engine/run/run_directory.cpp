@@ -192,4 +192,16 @@ fs::path latest_checkpoint(const fs::path& folder) {
     return folder / checkpoint_name(steps.back());
 }
 
+void read_latest_checkpoint(const fs::path& folder, const std::function<void(const fs::path&)>& read) {
+    for (fs::path path = latest_checkpoint(folder);;) {
+        try {
+            return read(path);
+        } catch (const InputError&) {
+            const fs::path latest = latest_checkpoint(folder);
+            if (latest == path) throw; // it is still there, and bad
+            path = latest;
+        }
+    }
+}
+
 } // namespace towers

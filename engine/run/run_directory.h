@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -63,5 +64,10 @@ private:
 /// The checkpoint of the latest step in a folder, found without its lock: evaluation may run beside the
 /// training. InputError when there is none.
 std::filesystem::path latest_checkpoint(const std::filesystem::path& folder);
+
+/// Calls `read` with that checkpoint, and again with the one that is then the latest when it throws
+/// InputError because the training has deleted the file (--keep) since it was found.
+void read_latest_checkpoint(const std::filesystem::path& folder,
+                            const std::function<void(const std::filesystem::path&)>& read);
 
 } // namespace towers

@@ -239,4 +239,25 @@ TEST_CASE("evaluating a folder without a checkpoint says so") {
     CHECK(says(input_error([&] { latest_checkpoint(folder / "file"); }), "cannot read"));
 }
 
+TEST_CASE("a checkpoint that the training deletes while it is evaluated is made up for by the next") {
+    const test::TemporaryFolder folder;
+    RunDirectory run(folder.path(), Existing::refuse);
+    run.save_checkpoint(1, TensorFile{}, 1);
+    std::vector<std::filesystem::path> tried;
+    const auto read = [&](const std::filesystem::path& path) {
+        tried.push_back(path);
+        if (tried.size() < 3) run.save_checkpoint(tried.size() + 1, TensorFile{}, 1);
+        read_safetensors(path);
+    };
+    read_latest_checkpoint(folder.path(), read);
+    CHECK(tried == std::vector{run.checkpoint_path(1), run.checkpoint_path(2), run.checkpoint_path(3)});
+
+    // One that is there and bad is not tried for ever, nor is an earlier one taken for it.
+    write_text(run.checkpoint_path(4), "bad");
+    CHECK(says(input_error([&] { read_latest_checkpoint(folder.path(), read); }), "model.ckpt-4"));
+    CHECK(tried.size() == 4);
+    CHECK(says(input_error([&] { read_latest_checkpoint(folder / "none", read); }),
+               "there is no run directory"));
+}
+
 } // namespace towers
