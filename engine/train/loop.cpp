@@ -48,6 +48,10 @@ Ending train(Trainer& trainer, RunDirectory& run, const LoopOptions& options, co
         } catch (const Diverged&) {
             if (saved != step) save_checkpoint(trainer, run, options);
             throw;
+        } catch (const DeviceError&) {
+            // Several towers have their state on the host; that of one is lost with its device.
+            if (saved != step && trainer.tower_count() > 1) save_checkpoint(trainer, run, options);
+            throw;
         }
         ++step;
         ++logged_steps;

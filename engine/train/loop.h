@@ -36,8 +36,9 @@ void save_checkpoint(Trainer& trainer, RunDirectory& run, const LoopOptions& opt
 /// steps go. Throws InputError when there is none or it is of another recipe, seed or data set.
 void resume(Trainer& trainer, RunDirectory& run, const CheckpointOrigin& origin);
 
-/// Saves a checkpoint at the end, also when `stop` becomes true: then after the step under way. On Diverged
-/// saves the last good state and throws it on. `observe` hears of every step.
+/// Saves a checkpoint at the end, also when `stop` becomes true: then after the step under way. On Diverged,
+/// and with several towers on DeviceError, saves the last good state and throws it on. `observe` hears of
+/// every step.
 Ending train(Trainer& trainer, RunDirectory& run, const LoopOptions& options, const std::atomic<bool>& stop,
              const std::function<void(const Progress&)>& observe);
 

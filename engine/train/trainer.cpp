@@ -28,7 +28,7 @@ Trainer::Trainer(const Recipe& recipe, const TrainerOptions& options, const Data
     const unsigned count = unsigned(options.towers.size());
     const std::vector<unsigned> shares = share_out(options.global_batch, count, options.shares);
     for (unsigned i = 0; i < count; ++i) {
-        auto device = open_device(options.towers[i], options.open);
+        auto device = options.open_device(options.towers[i], options.open);
         const NetworkSpec spec{.model = &recipe_.model,
                                .layout = &layout_,
                                .batch = shares[i],

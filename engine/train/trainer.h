@@ -9,10 +9,12 @@
 #include "engine/train/recipe.h"
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace towers {
@@ -26,6 +28,9 @@ struct TrainerOptions {
     bool distort, shuffle;
     Quirks quirks;
     OpenOptions open;
+    /// Opens the towers' devices by their ids; a test may give devices of its own.
+    std::function<std::unique_ptr<Device>(std::string_view, const OpenOptions&)> open_device =
+        towers::open_device;
 };
 
 /// All that changes while training: what a checkpoint keeps.

@@ -1,0 +1,87 @@
+#include "engine/train/loop.h"
+
+#include "tests/support/devices.h"
+#include "tests/support/files.h"
+#include "tests/support/networks.h"
+
+#include <doctest/doctest.h>
+
+namespace towers {
+namespace {
+
+/// A device that is there until `lost` becomes true.
+class FailingDevice : public Device {
+public:
+    FailingDevice(std::unique_ptr<Device> device, const std::atomic<bool>& lost)
+        : device_(std::move(device)), lost_(lost) {}
+
+    const DeviceInfo& info() const override { return device_->info(); }
+    Buffer allocate(std::size_t bytes, Memory memory) override { return device_->allocate(bytes, memory); }
+    Recording record(std::span<const Command> commands) override { return device_->record(commands); }
+    Ticket submit(const Recording& recording) override { return device_->submit(recording); }
+    void wait(Ticket ticket) override {
+        if (lost_) throw DeviceError("the device is lost");
+        device_->wait(ticket);
+    }
+    std::vector<double> timestamps(const Recording& recording) const override {
+        return device_->timestamps(recording);
+    }
+
+private:
+    std::unique_ptr<Device> device_;
+    const std::atomic<bool>& lost_;
+};
+
+constexpr std::uint64_t steps = 5, good_steps = 3;
+
+const LoopOptions loop{.steps = steps,
+                       .save_every = 0,
+                       .keep = 0,
+                       .log_every = 1,
+                       .origin = {"cifar10-tutorial", 3, 50, 0},
+                       .global_batch = 4};
+
+/// Begins a training whose last tower is lost after good_steps, and gives the steps that have a checkpoint.
+std::vector<std::uint64_t> train_and_lose(const std::vector<std::string>& towers,
+                                          const std::filesystem::path& folder, const Dataset& data) {
+    std::atomic<bool> lost = false;
+    std::size_t opened = 0;
+    TrainerOptions options = test::options_for(towers, loop.global_batch);
+    options.open_device = [&](std::string_view id, const OpenOptions& open) -> std::unique_ptr<Device> {
+        std::unique_ptr<Device> device = open_device(id, open);
+        if (++opened < towers.size()) return device;
+        return std::make_unique<FailingDevice>(std::move(device), lost);
+    };
+    Trainer trainer(test::small_recipe(), options, data);
+    RunDirectory run(folder, Existing::refuse);
+    save_checkpoint(trainer, run, loop);
+    const auto lose = [&](const Progress& progress) { lost = progress.report.step + 1 == good_steps; };
+    CHECK_THROWS_WITH_AS(train(trainer, run, loop, false, lose), "the device is lost", DeviceError);
+    return run.checkpoints();
+}
+
+} // namespace
+
+TEST_CASE("a device that is lost costs a run of several towers no step") {
+    const Dataset data = test::noise(50);
+    const test::TemporaryFolder folder;
+    const std::vector<std::string> towers{"cpu", "cpu"};
+    CHECK(train_and_lose(towers, folder.path(), data) == std::vector<std::uint64_t>{0, good_steps});
+
+    Trainer resumed(test::small_recipe(), test::options_for(towers, loop.global_batch), data);
+    RunDirectory run(folder.path(), Existing::resume);
+    resume(resumed, run, loop.origin);
+    CHECK(resumed.steps_done() == good_steps);
+    train(resumed, run, loop, false, [](const Progress&) {});
+    Trainer whole(test::small_recipe(), test::options_for(towers, loop.global_batch), data);
+    for (std::uint64_t i = 0; i < steps; ++i) whole.step();
+    CHECK(resumed.save().parameters == whole.save().parameters);
+    CHECK(resumed.save().averages == whole.save().averages);
+}
+
+TEST_CASE("the state of a single tower is not asked of a device that is lost") {
+    const test::TemporaryFolder folder;
+    CHECK(train_and_lose({"cpu"}, folder.path(), test::noise(50)) == std::vector<std::uint64_t>{0});
+}
+
+} // namespace towers
