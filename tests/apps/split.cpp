@@ -11,41 +11,41 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Trains 10 steps of the same global batch of 12 in one way and in others, and compares the parameters.
-void check_splits(const std::vector<Arguments>& others) {
-    // Gradients agree to about 1e-6. But where two inputs of a pooling are equal to within rounding, another
-    // order of sums picks the other one, and the runs part: about one run in four has such a tie and ends up
-    // to 1e-3 away. A wrong split is wrong with any seed, so one seed without a tie is proof.
-    std::vector<double> closest(others.size(), 1);
-    for (const char* seed : {"1", "2", "3"}) {
+struct Split {
+    const char* joined; ///< the batch of one tower
+    Arguments flags;    ///< of several that share it
+};
+
+/// Ten steps on one tower and on several that share its batch must end with the same parameters.
+///
+/// From the same parameters their gradients agree to 1e-6. But ReLUs and max poolings have kinks: where an
+/// activation, or the gap between a window's two largest, lies within rounding of zero, another order of sums
+/// takes the other side, and a gradient goes another way. Seen in batches of 12: 0.286566019 and 0.286565989
+/// in one window of pool1 were equal on the other tower, and a value of conv2 was 1.7e-7 here and 0 there.
+/// That step's gradients were 3e-4 and 1e-3 of their norm apart, and 6e-7 once the other's place and sign
+/// were put in. Later steps widen such a gap: after ten it was 3e-4 of the parameters' norm. In a batch of
+/// 128 one example weighs a tenth of that: in 48 runs (CPU alone and with lavapipe, two and three towers, 8
+/// and 16 seeds) the parameters ended 1e-8 to 2.3e-5 apart. One wrong example in each step makes 3e-4.
+void check_splits(const std::vector<Split>& splits) {
+    for (const Split& split : splits) {
         const TemporaryFolder folder;
-        const Arguments flags{"--steps", "10", "--seed", seed};
-        train(folder / "one", flags + Arguments{"--batch", "12"});
-        for (std::size_t i = 0; i < others.size(); ++i) {
-            const fs::path run = folder / ("other" + std::to_string(i));
-            train(run, flags + others[i]);
-            for (const bool averages : {false, true}) {
-                const double distance =
-                    relative_distance(variables(checkpoint(run, 10), averages),
-                                      variables(checkpoint(folder / "one", 10), averages));
-                CAPTURE(seed);
-                CAPTURE(i);
-                CHECK(distance < 1e-2);
-                if (!averages) closest[i] = std::min(closest[i], distance);
-            }
+        train(folder / "one", {"--steps", "10", "--batch", split.joined});
+        train(folder / "split", split.flags + Arguments{"--steps", "10"});
+        for (const bool averages : {false, true}) {
+            const double distance = relative_distance(variables(checkpoint(folder / "split", 10), averages),
+                                                      variables(checkpoint(folder / "one", 10), averages));
+            CAPTURE(split.flags.back());
+            MESSAGE("relative distance ", distance);
+            CHECK(distance < 1e-4);
         }
-    }
-    for (const double distance : closest) {
-        MESSAGE("relative distance ", distance);
-        CHECK(distance < 1e-5);
     }
 }
 
 } // namespace
 
 TEST_CASE("any split of the global batch over CPU towers trains the same parameters") {
-    check_splits({{"--batch", "6", "--towers", "cpu,cpu"},
-                  {"--batch", "4", "--towers", "cpu,cpu,cpu", "--shares", "6:5:1"}});
+    check_splits({{"128", {"--batch", "64", "--towers", "cpu,cpu"}},
+                  {"126", {"--batch", "42", "--towers", "cpu,cpu,cpu", "--shares", "3:2:1"}}});
 }
 
 TEST_CASE("the loss of a step is the mean over all examples") {
@@ -67,8 +67,8 @@ TEST_SUITE("slow") {
     TEST_CASE("any split over devices of several kinds trains the same parameters") {
         const std::string other = quick_device();
         if (other.empty()) return;
-        check_splits({{"--batch", "6", "--towers", "cpu," + other},
-                      {"--batch", "4", "--towers", "cpu," + other + ",cpu", "--shares", "3:2:1"}});
+        check_splits({{"128", {"--batch", "64", "--towers", "cpu," + other}},
+                      {"126", {"--batch", "42", "--towers", "cpu," + other + ",cpu", "--shares", "3:2:1"}}});
     }
 
     TEST_CASE("every device begins with the CPU's losses") {
