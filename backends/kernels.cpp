@@ -49,8 +49,29 @@ constexpr auto pointers_of<AverageGradientsParams> = [] { // its array counts as
     return access;
 }();
 
+template<class Pointer>
+struct Exactly {
+    operator Pointer() const;
+};
+
+template<class Params, std::size_t index>
+consteval Element element() {
+    constexpr auto before = std::make_index_sequence<index>{};
+    constexpr bool words =
+        takes<Params, Exactly<In<uint>>>(before) || takes<Params, Exactly<In<uvec2>>>(before) ||
+        takes<Params, Exactly<Out<uint>>>(before) || takes<Params, Exactly<InOut<uint>>>(before);
+    return words ? Element::word : Element::number;
+}
+
+template<class Params>
+constexpr auto elements_of = []<std::size_t... index>(std::index_sequence<index...>) {
+    return std::array<Element, sizeof...(index)>{element<Params, index>()...};
+}
+(std::make_index_sequence<pointers_of<Params>.size()>{});
+
 constexpr KernelInfo infos[] = {
-#define TOWERS_KERNEL(name, Params, size) {#name, size, sizeof(Params), pointers_of<Params>},
+#define TOWERS_KERNEL(name, Params, size)                                                                    \
+    {#name, size, sizeof(Params), pointers_of<Params>, elements_of<Params>},
 #define TOWERS_TILED_KERNEL(name, Params, size) TOWERS_KERNEL(name, Params, size)
 #include "shaders/kernels.def"
 #undef TOWERS_KERNEL

@@ -24,11 +24,15 @@ enum class Kernel : std::uint16_t {
 /// What a kernel does to the memory that a pointer of its parameter block leads to.
 enum class Access : std::uint8_t { read, write, read_write };
 
+/// What lies there: float32, or uint32 of which every bit counts.
+enum class Element : std::uint8_t { number, word };
+
 struct KernelInfo {
     const char* name;
     unsigned workgroup_size;
     std::size_t parameter_bytes;
-    std::span<const Access> pointers; ///< of the parameter block, in order
+    std::span<const Access> pointers;  ///< of the parameter block, in order
+    std::span<const Element> elements; ///< that each of them leads to
 };
 
 const KernelInfo& kernel_info(Kernel kernel);

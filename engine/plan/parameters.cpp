@@ -19,6 +19,16 @@ ParameterLayout layout_parameters(const Model& model) {
     return layout;
 }
 
+std::vector<float> initial_parameters(const ParameterLayout& layout, std::uint64_t seed) {
+    std::vector<float> parameters(layout.bytes / sizeof(float));
+    for (const ParameterSlot& slot : layout.slots) {
+        const std::vector<float> values = initial_values(slot.variable, seed);
+        std::copy(values.begin(), values.end(),
+                  parameters.begin() + std::ptrdiff_t(slot.range.offset / sizeof(float)));
+    }
+    return parameters;
+}
+
 std::vector<ArenaRange> make_buckets(const ParameterLayout& layout, std::size_t least) {
     std::vector<ArenaRange> buckets;
     std::size_t begin = 0;

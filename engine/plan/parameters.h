@@ -28,6 +28,9 @@ struct ParameterLayout {
 
 ParameterLayout layout_parameters(const Model& model);
 
+/// A whole arena of what the variables begin with, padding zero.
+std::vector<float> initial_parameters(const ParameterLayout& layout, std::uint64_t seed);
+
 /// Cuts the arena into runs of whole variables of at least `least` bytes each, except perhaps the last: what
 /// a tower delivers to the averaging stage at once.
 std::vector<ArenaRange> make_buckets(const ParameterLayout& layout, std::size_t least);

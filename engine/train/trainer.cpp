@@ -58,12 +58,7 @@ Trainer::Trainer(const Recipe& recipe, const TrainerOptions& options, const Data
 
 TrainingState Trainer::initial_state() const {
     TrainingState state;
-    state.parameters.resize(layout_.bytes / sizeof(float));
-    for (const ParameterSlot& slot : layout_.slots) {
-        const std::vector<float> values = initial_values(slot.variable, options_.seed);
-        std::copy(values.begin(), values.end(),
-                  state.parameters.begin() + std::ptrdiff_t(slot.range.offset / sizeof(float)));
-    }
+    state.parameters = initial_parameters(layout_, options_.seed);
     state.averages = state.parameters;
     return state;
 }

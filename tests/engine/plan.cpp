@@ -115,12 +115,7 @@ TEST_CASE("between two barriers order is free: any order gives the same bits") {
     const Model model = cifar10_tutorial({8, 16, 14, 12});
     const ParameterLayout layout = layout_parameters(model);
     const Dataset data = test::noise(20);
-    std::vector<float> parameters(layout.bytes / sizeof(float));
-    for (const ParameterSlot& slot : layout.slots) {
-        const std::vector<float> values = initial_values(slot.variable, 5);
-        std::copy(values.begin(), values.end(),
-                  parameters.begin() + std::ptrdiff_t(slot.range.offset / sizeof(float)));
-    }
+    const std::vector<float> parameters = initial_parameters(layout, 5);
     for (const std::string& id : test::device_ids()) {
         CAPTURE(id);
         Device& device = test::device(id);
