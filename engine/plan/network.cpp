@@ -38,7 +38,7 @@ public:
         labels_ = plan_.activation("labels", spec.batch * 4);
         if (model_.input.height != model_.input.width || model_.input.channels != 3)
             throw std::logic_error("plan: the pipeline makes square RGB images");
-        plan_.add(kernels::distort_images,
+        plan_.add("images", kernels::distort_images,
                   {.records = records,
                    .labels = all_labels,
                    .examples = examples,
@@ -76,7 +76,7 @@ public:
         losses_ = plan_.activation("losses", words);
         const TensorId correct = plan_.activation("correct", words);
         dlogits_ = plan_.activation("dlogits", words * classes);
-        plan_.add(kernels::softmax_cross_entropy,
+        plan_.add("loss", kernels::softmax_cross_entropy,
                   {.logits = layers_.back().output,
                    .labels = labels_,
                    .dlogits = dlogits_,
@@ -87,8 +87,9 @@ public:
                    .scale = 1.0f / float(spec_.batch)},
                   spec_.batch);
         if (!evaluates) return;
-        plan_.copy(losses_, plan_.tensor("staged_losses", Arena::staged_results, 0, words));
-        plan_.copy(correct, plan_.tensor("staged_correct", Arena::staged_results, aligned(words), words));
+        plan_.copy("losses out", losses_, plan_.tensor("staged_losses", Arena::staged_results, 0, words));
+        plan_.copy("correct out", correct,
+                   plan_.tensor("staged_correct", Arena::staged_results, aligned(words), words));
     }
 
     void backward() {
@@ -117,10 +118,10 @@ public:
         if (checks_gradients) {
             chunks = REDUCTION_CHUNKS(spec_.layout->quads());
             nonfinite = plan_.activation("nonfinite", chunks * 4);
-            plan_.add(kernels::count_nonfinite,
+            plan_.add("finite check", kernels::count_nonfinite,
                       {.x = gradients(), .counts = nonfinite, .quads = spec_.layout->quads()}, chunks);
         }
-        plan_.add(kernels::step_results,
+        plan_.add("results", kernels::step_results,
                   {.losses = losses_,
                    .decays = decays,
                    .nonfinite = nonfinite,
@@ -129,13 +130,13 @@ public:
                    .decay_count = unsigned(decay_bytes_ / 4),
                    .nonfinite_count = chunks},
                   1);
-        plan_.copy(results_,
+        plan_.copy("results out", results_,
                    plan_.tensor("staged_results", Arena::staged_results, 0, RESULT_FLOATS * sizeof(float)));
     }
 
     void update() {
         const ParameterLayout& layout = *spec_.layout;
-        plan_.add(kernels::sgd,
+        plan_.add("update", kernels::sgd,
                   {.gradients = gradients(),
                    .parameters = parameters_,
                    .averages = plan_.tensor("averages", Arena::averages, 0, layout.bytes),
@@ -147,13 +148,15 @@ public:
     }
 
     void receive_parameters() {
-        plan_.copy(plan_.tensor("staged_parameters", Arena::staged_parameters, 0, spec_.layout->bytes),
+        plan_.copy("parameters in",
+                   plan_.tensor("staged_parameters", Arena::staged_parameters, 0, spec_.layout->bytes),
                    parameters_);
     }
 
     void deliver_gradients(const std::vector<ArenaRange>& buckets) {
         for (const ArenaRange& bucket : buckets)
-            plan_.copy(plan_.tensor("bucket", Arena::gradients, bucket.offset, bucket.bytes),
+            plan_.copy(fmt::format("bucket {} out", &bucket - buckets.data()),
+                       plan_.tensor("bucket", Arena::gradients, bucket.offset, bucket.bytes),
                        plan_.tensor("staged bucket", Arena::staged_gradients, bucket.offset, bucket.bytes));
     }
 
@@ -238,7 +241,7 @@ private:
         const ConvShape shape = conv_shape(operation, t);
         t.output_activated = operation.relu;
         plan_.add(
-            kernels::conv2d_forward,
+            layer.name + " forward", kernels::conv2d_forward,
             {.x = t.input,
              .w = variable(layer.name + "/weights", Arena::parameters),
              .b = variable(layer.name + "/biases", Arena::parameters),
@@ -253,14 +256,14 @@ private:
         t.output_activated = t.input_activated;
         const unsigned quads = (t.in.channels + 3) / 4 * t.out.height * t.out.width * spec_.batch;
         t.argmax = plan_.activation(layer.name + " argmax", quads * 4);
-        plan_.add(kernels::max_pool_forward,
+        plan_.add(layer.name + " forward", kernels::max_pool_forward,
                   {.x = t.input, .y = t.output, .argmax = t.argmax, .shape = pool_shape(pool, t)}, quads);
     }
     void forward(const Layer& layer, const LocalResponseNorm& norm, LayerTensors& t) {
         t.output_activated = false;
         t.scale = plan_.activation(layer.name + " scale", activation_bytes(t.out));
         const unsigned pixels = spec_.batch * t.in.height * t.in.width;
-        plan_.add(kernels::lrn_forward,
+        plan_.add(layer.name + " forward", kernels::lrn_forward,
                   {.x = t.input,
                    .y = t.output,
                    .scale = t.scale,
@@ -281,7 +284,7 @@ private:
         backward_weights(layer, shape, t, dy);
         if (dx)
             plan_.add(
-                kernels::conv2d_backward_data,
+                layer.name + " data gradient", kernels::conv2d_backward_data,
                 {.dy = dy,
                  .w = weights,
                  .x = t.input,
@@ -308,14 +311,14 @@ private:
             split ? plan_.activation(layer.name + " dw parts", splits * weight_bytes) : dw;
         const TensorId db_parts =
             split ? plan_.activation(layer.name + " db parts", splits * bias_bytes) : db;
-        plan_.add(kernels::conv2d_backward_weights,
+        plan_.add(layer.name + " weights gradient", kernels::conv2d_backward_weights,
                   {.x = t.input, .dy = dy, .dw = dw_parts, .db = db_parts, .shape = shape, .splits = splits},
                   tile_items(rows + 1, shape.out_channels) * splits);
         if (!split) return;
-        plan_.add(kernels::sum_partials,
+        plan_.add(layer.name + " weights gradient sum", kernels::sum_partials,
                   {.partials = dw_parts, .sum = dw, .parts = splits, .count = rows * shape.out_channels},
                   rows * shape.out_channels);
-        plan_.add(kernels::sum_partials,
+        plan_.add(layer.name + " biases gradient sum", kernels::sum_partials,
                   {.partials = db_parts, .sum = db, .parts = splits, .count = shape.out_channels},
                   shape.out_channels);
     }
@@ -328,21 +331,21 @@ private:
         const std::size_t offset = slice_alignment + decay_bytes_;
         decay_bytes_ += aligned(chunks * 4); // what is between two lists stays zero and adds nothing
         const TensorId partials = plan_.tensor(layer.name + " decay", Arena::results, offset, chunks * 4);
-        plan_.add(kernels::weight_decay,
+        plan_.add(layer.name + " weight decay", kernels::weight_decay,
                   {.w = weights, .dw = dw, .partials = partials, .decay = rate, .quads = quads}, chunks);
     }
 
-    void backward(const Layer&, const MaxPool& pool, const LayerTensors& t, TensorId dy, TensorId dx) {
+    void backward(const Layer& layer, const MaxPool& pool, const LayerTensors& t, TensorId dy, TensorId dx) {
         if (!dx) return;
-        plan_.add(kernels::max_pool_backward,
+        plan_.add(layer.name + " backward", kernels::max_pool_backward,
                   {.dy = dy, .argmax = t.argmax, .dx = dx, .shape = pool_shape(pool, t)},
                   std::uint64_t(spec_.batch) * t.in.height * t.in.width * ceil_div(t.in.channels, 4));
     }
-    void backward(const Layer&, const LocalResponseNorm& norm, const LayerTensors& t, TensorId dy,
+    void backward(const Layer& layer, const LocalResponseNorm& norm, const LayerTensors& t, TensorId dy,
                   TensorId dx) {
         if (!dx) return;
         const unsigned pixels = spec_.batch * t.in.height * t.in.width;
-        plan_.add(kernels::lrn_backward,
+        plan_.add(layer.name + " backward", kernels::lrn_backward,
                   {.x = t.input,
                    .y = t.output,
                    .scale = t.scale,
@@ -393,7 +396,7 @@ TrainingPlan plan_shared_step(const NetworkSpec& spec, std::size_t bucket_bytes)
     const std::vector<Level>& levels = training.plan.levels();
     for (const ArenaRange& bucket : buckets) {
         const auto delivers = [&](const Operation& operation) {
-            const auto* copy = std::get_if<PlannedCopy>(&operation);
+            const auto* copy = std::get_if<PlannedCopy>(&operation.work);
             if (copy == nullptr) return false;
             const PlannedTensor& target = training.plan.tensors()[copy->target.index()];
             return target.arena == Arena::staged_gradients && target.offset == bucket.offset;

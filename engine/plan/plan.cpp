@@ -25,9 +25,9 @@ const PlannedTensor& Plan::find(const std::string& name) const {
 }
 
 std::vector<Plan::Use> Plan::uses(const Operation& operation) const {
-    if (const auto* copy = std::get_if<PlannedCopy>(&operation))
+    if (const auto* copy = std::get_if<PlannedCopy>(&operation.work))
         return {{copy->source.index(), false}, {copy->target.index(), true}};
-    const Launch& launch = std::get<Launch>(operation);
+    const Launch& launch = std::get<Launch>(operation.work);
     std::vector<Use> used;
     const auto pointers = kernel_info(launch.kernel).pointers;
     for (std::size_t i = 0; i < pointers.size(); ++i)
@@ -120,11 +120,11 @@ std::vector<Command> Plan::bind(std::span<const Buffer* const, arena_count> aren
     for (std::size_t level = first; level < last; ++level) {
         if (level > first) commands.push_back(Barrier{});
         for (const Operation& operation : levels_[level]) {
-            if (const auto* copy = std::get_if<PlannedCopy>(&operation)) {
+            if (const auto* copy = std::get_if<PlannedCopy>(&operation.work)) {
                 commands.push_back(Copy{slice(copy->source), slice(copy->target)});
                 continue;
             }
-            Launch bound = std::get<Launch>(operation);
+            Launch bound = std::get<Launch>(operation.work);
             for (std::size_t i = 0; i < kernel_info(bound.kernel).pointers.size(); ++i)
                 if (const TensorId id = TensorId::of(bound.parameters.pointer(i)))
                     bound.parameters.set_pointer(i, address(id));

@@ -72,8 +72,11 @@ struct PlannedCopy {
     TensorId source, target;
 };
 
-/// A launch whose pointers are tensor ids, or a copy.
-using Operation = std::variant<Launch, PlannedCopy>;
+/// One piece of a step's work.
+struct Operation {
+    std::string name;                       ///< layer and role, `conv2 forward`; one of its kind in a plan
+    std::variant<Launch, PlannedCopy> work; ///< a launch's pointers are tensor ids
+};
 
 /// Operations that need nothing from each other.
 using Level = std::vector<Operation>;
@@ -85,11 +88,15 @@ public:
     /// An activation; where it lies is decided by place().
     TensorId activation(std::string name, std::size_t bytes);
 
+    /// The name says which part of the step this is: for those who measure or compare steps.
     template<class Params>
-    void add(KernelHandle<Params> kernel, const std::type_identity_t<Params>& params, std::uint64_t items) {
-        add(Operation(launch(kernel, params, items)));
+    void add(std::string name, KernelHandle<Params> kernel, const std::type_identity_t<Params>& params,
+             std::uint64_t items) {
+        operations_.push_back({std::move(name), launch(kernel, params, items)});
     }
-    void copy(TensorId source, TensorId target) { add(Operation(PlannedCopy{source, target})); }
+    void copy(std::string name, TensorId source, TensorId target) {
+        operations_.push_back({std::move(name), PlannedCopy{source, target}});
+    }
 
     /// Puts each operation into the earliest level after all that it depends on, then gives activations that
     /// are not alive at the same time the same memory. Call once, after the last operation.
@@ -112,7 +119,6 @@ private:
         bool writes;
     };
 
-    void add(Operation operation) { operations_.push_back(std::move(operation)); }
     std::vector<Use> uses(const Operation& operation) const;
     bool overlap(std::size_t a, std::size_t b) const;
     void make_levels();

@@ -23,10 +23,10 @@ NetworkSpec spec_of(const Model& model, const ParameterLayout& layout, unsigned 
 }
 
 std::vector<std::size_t> used_tensors(const Operation& operation) {
-    if (const auto* copy = std::get_if<PlannedCopy>(&operation))
+    if (const auto* copy = std::get_if<PlannedCopy>(&operation.work))
         return {copy->source.index(), copy->target.index()};
     std::vector<std::size_t> used;
-    const Launch& launch = std::get<Launch>(operation);
+    const Launch& launch = std::get<Launch>(operation.work);
     for (std::size_t i = 0; i < kernel_info(launch.kernel).pointers.size(); ++i)
         if (const TensorId id = TensorId::of(launch.parameters.pointer(i))) used.push_back(id.index());
     return used;
@@ -92,6 +92,25 @@ TEST_CASE("tensors that are alive at the same time never share memory, and other
         }
     }
     CHECK(plan.bytes(Arena::activations) < sum * 3 / 4);
+}
+
+TEST_CASE("every operation of a plan has a name of its own") {
+    const Model model = cifar10_tutorial();
+    const ParameterLayout layout = layout_parameters(model);
+    const NetworkSpec spec = spec_of(model, layout, 16, 100);
+    for (const Plan& plan : {plan_single_step(spec).plan, plan_shared_step(spec, std::size_t(1) << 20).plan,
+                             plan_evaluation(spec)}) {
+        std::set<std::string> names;
+        std::size_t operations = 0;
+        for (const Level& level : plan.levels())
+            for (const Operation& operation : level) {
+                CHECK_FALSE(operation.name.empty());
+                names.insert(operation.name);
+                ++operations;
+            }
+        CHECK(names.size() == operations);
+        CHECK(names.contains("conv2 forward"));
+    }
 }
 
 TEST_CASE("an evaluation takes less memory than a training step") {
