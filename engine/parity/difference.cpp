@@ -1,0 +1,56 @@
+#include "engine/parity/difference.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace towers {
+namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+/// Keeps the element that differs most.
+void note(Difference& found, std::size_t element, double difference) {
+    if (difference <= found.largest) return;
+    found.largest = difference;
+    found.worst = element;
+}
+
+} // namespace
+
+Difference compare_numbers(std::span<const float> a, std::span<const float> b) {
+    Difference found{.elements = a.size()};
+    double difference = 0, norm_a = 0, norm_b = 0;
+    for (std::size_t i = 0; i < a.size(); ++i) {
+        const double x = a[i], y = b[i];
+        if (std::isfinite(x) && std::isfinite(y)) {
+            difference += (x - y) * (x - y);
+            norm_a += x * x;
+            norm_b += y * y;
+            note(found, i, std::abs(x - y));
+        } else if (!(x == y || (std::isnan(x) && std::isnan(y)))) {
+            ++found.unequal;
+            note(found, i, infinity);
+        }
+    }
+    if (found.unequal > 0)
+        found.relative_norm = infinity;
+    else if (difference > 0)
+        found.relative_norm = std::sqrt(difference / std::max(norm_a, norm_b));
+    return found;
+}
+
+Difference compare_words(std::span<const std::uint32_t> a, std::span<const std::uint32_t> b) {
+    Difference found{.elements = a.size()};
+    for (std::size_t i = 0; i < a.size(); ++i) {
+        if (a[i] == b[i]) continue;
+        ++found.unequal;
+        note(found, i, std::abs(double(a[i]) - double(b[i])));
+    }
+    if (found.unequal > 0) found.relative_norm = double(found.unequal) / double(found.elements);
+    return found;
+}
+
+double relative_difference(float a, float b) { return compare_numbers({&a, 1}, {&b, 1}).relative_norm; }
+
+} // namespace towers

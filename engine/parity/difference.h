@@ -1,0 +1,31 @@
+// How far apart two devices' values of one tensor are.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace towers {
+
+struct Difference {
+    std::size_t elements = 0;
+    /// Elements that no rounding explains: words that are not the same bits, and numbers of which one is
+    /// infinite or NaN and the other is not the same.
+    std::size_t unequal = 0;
+    /// ||a - b|| over the larger of ||a|| and ||b||, infinite when there are unequal numbers. Of words: the
+    /// part that is unequal.
+    double relative_norm = 0;
+    double largest = 0;    ///< of all |a - b|; infinite when there are unequal numbers
+    std::size_t worst = 0; ///< the element whose difference that is, the first of several
+};
+
+/// Of float32. A NaN equals a NaN: then both devices computed the same. The spans are equally long.
+Difference compare_numbers(std::span<const float> a, std::span<const float> b);
+
+/// Of uint32, such as labels and places, which must be equal.
+Difference compare_words(std::span<const std::uint32_t> a, std::span<const std::uint32_t> b);
+
+/// |a - b| over the larger of |a| and |b|; infinite as relative_norm is.
+double relative_difference(float a, float b);
+
+} // namespace towers

@@ -1,0 +1,35 @@
+// How two devices' trainings part from each other.
+#pragma once
+
+#include "engine/train/trainer.h"
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace towers {
+
+/// After one step of both trainings, which began alike.
+struct DriftStep {
+    std::uint64_t step;         ///< counted from 0
+    std::array<float, 2> loss;  ///< of the parameters before its update
+    double relative_loss;       ///< |a - b| over the larger of |a| and |b|
+    double relative_parameters; ///< ||a - b|| over the larger of ||a|| and ||b||, after its update
+};
+
+struct Drift {
+    std::vector<DriftStep> steps;
+    double relative_averages = 0;        ///< of the moving averages at the end, as relative_parameters
+    std::array<std::string, 2> diverged; ///< why a side stopped before the last step; empty: it did not
+};
+
+/// Trains on each of two devices by itself, with these options but for the towers, from the same start. Stops
+/// early when a side's loss or gradient is infinite or NaN. `observe` hears of every step. Throws
+/// DeviceError.
+Drift measure_drift(const std::array<std::string, 2>& devices, const Recipe& recipe,
+                    const TrainerOptions& options, const Dataset& data, std::uint64_t steps,
+                    const std::function<void(const DriftStep&)>& observe);
+
+} // namespace towers

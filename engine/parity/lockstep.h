@@ -1,0 +1,45 @@
+// The same training step on two devices in lockstep, every tensor compared.
+#pragma once
+
+#include "backends/device.h"
+#include "engine/data/dataset.h"
+#include "engine/parity/difference.h"
+#include "engine/train/recipe.h"
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace towers {
+
+struct LockstepOptions {
+    unsigned batch;      ///< examples of the step
+    std::uint64_t seed;  ///< of initial values, order of examples and distortions
+    bool distort = true; ///< else the evaluation pipeline
+    double tolerance;    ///< the largest relative norm that counts as equal; words have no tolerance
+};
+
+/// What a kernel, or a copy, left in one tensor on the two devices when both began with the same inputs.
+struct TensorComparison {
+    std::string operation;          ///< layer and role, as the plan names it: `norm2 backward`
+    std::string kernel;             ///< or `copy`
+    std::string tensor;             ///< as the plan names it: `d conv2`, `conv2/weights gradient`
+    std::vector<std::size_t> shape; ///< [batch, height, width, channels] of an activation
+    bool words;                     ///< uint32, else float32
+    Difference difference;
+    std::array<double, 2> worst_values; ///< of element difference.worst
+    std::array<bool, 2> worst_written; ///< false: the device wrote nothing there, and the value means nothing
+    bool same;                         ///< within the tolerance
+
+    std::vector<std::size_t> worst_index() const; ///< difference.worst in terms of `shape`
+};
+
+/// Runs the first step of a single tower's training level by level on both devices, at the end of each level
+/// compares what it wrote, and carries on with a's values on both: so every kernel is judged by itself, and
+/// what it does wrong is not blamed on those that come after. In the order of the plan, which is the same for
+/// both devices: sums are split as on the one that splits them more. Throws DeviceError.
+std::vector<TensorComparison> compare_step(Device& a, Device& b, const Recipe& recipe, const Dataset& data,
+                                           const LockstepOptions& options);
+
+} // namespace towers

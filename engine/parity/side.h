@@ -1,0 +1,73 @@
+// One of two devices that run a plan in lockstep.
+#pragma once
+
+#include "backends/device.h"
+#include "engine/plan/plan.h"
+#include "engine/towers/tower.h"
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace towers {
+
+/// A tensor that a level of a plan writes.
+struct WrittenTensor {
+    const Operation* operation;
+    TensorId tensor;
+    bool words; ///< uint32, else float32
+    bool read;  ///< the operation reads it as well
+    /// Above 1: partial results [parts, ...] of which only the sum is the kernel's promise; who adds up what
+    /// is each device's own affair.
+    unsigned parts;
+    std::size_t window_offset, bytes;
+};
+
+/// All that a level writes, in the order of its operations, each with a place in a window of their own.
+std::vector<WrittenTensor> written_in(const Plan& plan, const Level& level);
+
+/// What lies in a tensor before it is written, so that an element that is left out shows: a NaN, and absurd
+/// as a word.
+constexpr std::uint32_t unwritten = 0x7fc0dead;
+
+/// A device with the plan's memory, and a window through which the host sees what a level has written.
+class ParitySide {
+public:
+    /// Uploads the data set. The device and the plan must outlive it. Throws DeviceError, as all below.
+    ParitySide(Device& device, const Plan& plan, const Dataset& data, std::size_t window_bytes);
+
+    /// What the step begins with; the moving averages begin as the parameters.
+    void prepare(std::span<const float> parameters, const StepNumbers& numbers,
+                 std::span<const Example> examples);
+
+    /// Starts a level; `written` is all that it writes. One at a time.
+    void start(std::size_t level, std::span<const WrittenTensor> written);
+    /// Waits for it; then numbers() and words() are what it wrote.
+    void finish();
+    /// Puts the other side's values in the place of what this one's level wrote.
+    void adopt(const ParitySide& other, std::span<const WrittenTensor> written);
+
+    std::span<const float> numbers(const WrittenTensor& written) const { return view<float>(written); }
+    std::span<std::uint32_t> words(const WrittenTensor& written) const {
+        return view<std::uint32_t>(written);
+    }
+
+private:
+    const Buffer& arena(Arena which) const { return arenas_[std::size_t(which)]; }
+    BufferSlice window(const WrittenTensor& written) const;
+    BufferSlice memory(const WrittenTensor& written) const;
+    template<class T>
+    std::span<T> view(const WrittenTensor& written) const {
+        return window_.host<T>().subspan(written.window_offset / sizeof(T), written.bytes / sizeof(T));
+    }
+
+    Device& device_;
+    const Plan& plan_;
+    std::array<Buffer, arena_count> arenas_;
+    Buffer window_;
+    Recording recording_; // last: it refers to the others
+    Ticket ticket_ = 0;
+};
+
+} // namespace towers

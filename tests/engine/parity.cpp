@@ -1,0 +1,227 @@
+// Whatever one device does wrong must be found, and blamed on the kernel that did it.
+#include "backends/backend.h"
+#include "engine/parity/drift.h"
+#include "engine/parity/lockstep.h"
+#include "tests/support/devices.h"
+#include "tests/support/networks.h"
+
+#include <algorithm>
+#include <doctest/doctest.h>
+#include <functional>
+#include <limits>
+#include <map>
+
+namespace towers {
+namespace {
+
+constexpr float infinity = std::numeric_limits<float>::infinity();
+constexpr float nan = std::numeric_limits<float>::quiet_NaN();
+
+/// The CPU, with a fault in the launches of one kernel.
+class FaultyDevice final : public Device {
+public:
+    enum class Fault { none, wrong_element, nothing_done };
+
+    FaultyDevice(Fault fault, Kernel kernel, std::size_t pointer = 0, std::size_t element = 0)
+        : base_(open_device("cpu", {})), info_(base_->info()), fault_(fault), kernel_(kernel),
+          pointer_(pointer), element_(element), bad_(base_->allocate(sizeof(float), Memory::staging)) {
+        bad_.host<float>()[0] = value;
+        info_.id = "faulty";
+        info_.parallel_groups = 64;
+    }
+
+    static constexpr float value = 1e6f;
+
+    const DeviceInfo& info() const override { return info_; }
+    Buffer allocate(std::size_t bytes, Memory memory) override { return base_->allocate(bytes, memory); }
+    Recording record(std::span<const Command> commands) override {
+        std::vector<Command> changed;
+        std::vector<Buffer> places; // what a recording needs of them is their address
+        places.reserve(commands.size());
+        for (const Command& command : commands) {
+            const auto* const launch = std::get_if<Launch>(&command);
+            const bool hit = launch != nullptr && launch->kernel == kernel_;
+            if (!hit || fault_ != Fault::nothing_done) changed.push_back(command);
+            if (!hit || fault_ != Fault::wrong_element) continue;
+            auto place = std::make_unique<Allocation>();
+            place->address = launch->parameters.pointer(pointer_) + element_ * sizeof(float);
+            places.emplace_back(std::move(place));
+            changed.push_back(Barrier{});
+            changed.push_back(Copy{{&bad_, 0, sizeof(float)}, {&places.back(), 0, sizeof(float)}});
+        }
+        return base_->record(changed);
+    }
+    Ticket submit(const Recording& recording) override { return base_->submit(recording); }
+    void wait(Ticket ticket) override { base_->wait(ticket); }
+    std::vector<double> timestamps(const Recording& recording) const override {
+        return base_->timestamps(recording);
+    }
+
+private:
+    std::unique_ptr<Device> base_;
+    DeviceInfo info_;
+    Fault fault_;
+    Kernel kernel_;
+    std::size_t pointer_, element_;
+    Buffer bad_;
+};
+
+constexpr LockstepOptions lockstep_options{.batch = 6, .seed = 3, .distort = true, .tolerance = 1e-5};
+
+std::vector<TensorComparison> compare_with_cpu(Device& device) {
+    return compare_step(test::device("cpu"), device, test::small_recipe(), test::noise(50), lockstep_options);
+}
+
+std::vector<TensorComparison> differing(std::vector<TensorComparison> all) {
+    std::erase_if(all, [](const TensorComparison& each) { return each.same; });
+    return all;
+}
+
+} // namespace
+
+TEST_CASE("the difference of numbers is a relative norm, and a NaN equals a NaN only") {
+    const std::vector<float> a{3, 0, 4, nan, infinity};
+    CHECK(compare_numbers(a, a).relative_norm == 0);
+    const Difference small = compare_numbers(a, std::vector<float>{3, 0.5f, 3.75f, nan, infinity});
+    CHECK(small.relative_norm == doctest::Approx(std::sqrt(0.25 + 0.0625) / 5));
+    CHECK(small.largest == 0.5);
+    CHECK(small.worst == 1);
+    CHECK(small.unequal == 0);
+    const Difference infinite = compare_numbers(a, std::vector<float>{3, 0, 4, 1, -infinity});
+    CHECK(infinite.relative_norm == infinity);
+    CHECK(infinite.unequal == 2);
+    CHECK(infinite.worst == 3);
+    CHECK(compare_numbers(std::vector<float>{0, 0}, std::vector<float>{0, 1}).relative_norm == 1);
+    CHECK(compare_numbers(std::vector<float>{0, 0}, std::vector<float>{0, -0.0f}).relative_norm == 0);
+}
+
+TEST_CASE("words are equal or not") {
+    const Difference difference =
+        compare_words(std::vector<std::uint32_t>{1, 2, 3, 4}, std::vector<std::uint32_t>{1, 2, 5, 4});
+    CHECK(difference.unequal == 1);
+    CHECK(difference.relative_norm == 0.25);
+    CHECK(difference.worst == 2);
+}
+
+TEST_CASE("which tensors of a kernel are words is known") {
+    const auto elements = [](Kernel kernel) {
+        const auto found = kernel_info(kernel).elements;
+        CHECK(found.size() == kernel_info(kernel).pointers.size());
+        return std::vector<Element>(found.begin(), found.end());
+    };
+    constexpr Element number = Element::number, word = Element::word;
+    CHECK(elements(Kernel::distort_images) == std::vector{word, word, word, number, word});
+    CHECK(elements(Kernel::max_pool_forward) == std::vector{number, number, word});
+    CHECK(elements(Kernel::count_nonfinite) == std::vector{number, word});
+    CHECK(elements(Kernel::weight_decay) == std::vector{number, number, number});
+    CHECK(elements(Kernel::average_gradients) == std::vector(AVERAGE_TOWERS + 1, number));
+}
+
+TEST_CASE("every tensor of a step agrees on every device") {
+    for (const std::string& id : test::device_ids()) {
+        CAPTURE(id);
+        const auto all = compare_with_cpu(test::device(id));
+        for (const TensorComparison& each : all) {
+            CAPTURE(each.operation);
+            CAPTURE(each.tensor);
+            CAPTURE(each.difference.relative_norm);
+            CHECK(each.same);
+            if (id == "cpu") CHECK(each.difference.relative_norm == 0);
+        }
+        std::map<std::string, int> kernels;
+        for (const TensorComparison& each : all) ++kernels[each.kernel];
+        CHECK(kernels["conv2d_forward"] == 5);
+        CHECK(kernels["lrn_backward"] == 2);
+        CHECK(kernels["sgd"] == 2); // parameters and moving averages
+    }
+}
+
+TEST_CASE("partial sums are compared by their sum") {
+    FaultyDevice wide(FaultyDevice::Fault::none,
+                      Kernel::sgd); // splits sums, which the CPU does not by itself
+    const auto all = compare_with_cpu(wide);
+    CHECK(differing(all).empty());
+    CHECK(std::ranges::count(all, std::string("sum_partials"), &TensorComparison::kernel) > 0);
+}
+
+TEST_CASE("one wrong element is found, with its place and values, and blamed on nothing else") {
+    // The third channel of the second pixel of the first image, in dx of both lrn_backward launches
+    FaultyDevice device(FaultyDevice::Fault::wrong_element, Kernel::lrn_backward, 4, 8 + 2);
+    const auto found = differing(compare_with_cpu(device));
+    REQUIRE(found.size() == 2);
+    CHECK(found[0].operation == "norm2 backward");
+    CHECK(found[0].kernel == "lrn_backward");
+    CHECK(found[0].tensor == "d conv2");
+    CHECK(found[0].worst_index() == std::vector<std::size_t>{0, 0, 0, 10}); // of 16 channels
+    CHECK(found[0].worst_values[0] < 1);
+    CHECK(found[0].worst_values[1] == FaultyDevice::value);
+    CHECK(found[0].difference.relative_norm > 0.9);
+    CHECK(found[1].operation == "norm1 backward");
+    CHECK(found[1].tensor == "d pool1");
+    CHECK(found[1].worst_index() == std::vector<std::size_t>{0, 0, 1, 2}); // of 8
+}
+
+TEST_CASE("a wrong word is found") {
+    FaultyDevice device(FaultyDevice::Fault::wrong_element, Kernel::max_pool_forward, 2, 5);
+    const auto found = differing(compare_with_cpu(device));
+    REQUIRE(found.size() == 2);
+    CHECK(found[0].operation == "pool1 forward");
+    CHECK(found[0].tensor == "pool1 argmax");
+    CHECK(found[0].words);
+    CHECK(found[0].difference.unequal == 1);
+    CHECK(found[0].difference.worst == 5);
+}
+
+TEST_CASE("what a kernel leaves unwritten is found though older values lie there") {
+    FaultyDevice device(FaultyDevice::Fault::nothing_done, Kernel::softmax_cross_entropy);
+    const auto found = differing(compare_with_cpu(device));
+    REQUIRE(found.size() == 3);
+    for (const TensorComparison& each : found) {
+        CHECK(each.operation == "loss");
+        CHECK(each.difference.unequal == each.difference.elements);
+        CHECK(each.worst_written[0]);
+        CHECK_FALSE(each.worst_written[1]);
+    }
+    // What is updated in place is not emptied: it stays as it was.
+    FaultyDevice idle(FaultyDevice::Fault::nothing_done, Kernel::weight_decay);
+    CHECK(differing(compare_with_cpu(idle)).size() == 4); // gradient and loss of two layers
+}
+
+TEST_CASE("two trainings on one device do not drift apart") {
+    unsigned observed = 0;
+    const Drift drift = measure_drift({"cpu", "cpu"}, test::small_recipe(), test::options_for({}, 6),
+                                      test::noise(50), 3, [&](const DriftStep&) { ++observed; });
+    CHECK(observed == 3);
+    REQUIRE(drift.steps.size() == 3);
+    for (const DriftStep& step : drift.steps) {
+        CHECK(step.loss[0] == step.loss[1]);
+        CHECK(step.relative_loss == 0);
+        CHECK(step.relative_parameters == 0);
+    }
+    CHECK(drift.relative_averages == 0);
+    CHECK(drift.diverged == std::array<std::string, 2>{});
+}
+
+TEST_CASE("trainings on different devices drift, a little") {
+    for (const std::string& id : test::device_ids()) {
+        if (id == "cpu") continue;
+        CAPTURE(id);
+        const Drift drift = measure_drift({"cpu", id}, test::small_recipe(), test::options_for({}, 6),
+                                          test::noise(50), 1, [](const DriftStep&) {});
+        REQUIRE(drift.steps.size() == 1);
+        CHECK(drift.steps[0].relative_parameters > 0);
+        CHECK(drift.steps[0].relative_parameters < 1e-4);
+        CHECK(drift.relative_averages < 1e-4);
+    }
+}
+
+TEST_CASE("a drift ends where the training diverges") {
+    TrainerOptions options = test::options_for({}, 6);
+    options.learning_rate = 1e30;
+    const Drift drift = measure_drift({"cpu", "cpu"}, test::small_recipe(), options, test::noise(50), 3,
+                                      [](const DriftStep&) {});
+    CHECK(drift.steps.size() < 3);
+    for (const std::string& message : drift.diverged) CHECK(message.starts_with("Model diverged"));
+}
+
+} // namespace towers
