@@ -34,6 +34,7 @@ int main(int argc, char** argv) {
     towers::add_devices(app, chosen);
     towers::add_train(app, chosen);
     towers::add_eval(app, chosen);
+    towers::add_parity(app, chosen);
     towers::add_data(app, chosen);
     try {
         app.parse(argc, argv);

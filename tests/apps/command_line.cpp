@@ -7,8 +7,14 @@
 using namespace towers::test;
 
 TEST_CASE("every command explains itself") {
-    for (const Arguments& command : std::vector<Arguments>{
-             {}, {"devices"}, {"train"}, {"eval"}, {"data"}, {"data", "describe"}, {"data", "shapes"}}) {
+    for (const Arguments& command : std::vector<Arguments>{{},
+                                                           {"devices"},
+                                                           {"train"},
+                                                           {"eval"},
+                                                           {"parity"},
+                                                           {"data"},
+                                                           {"data", "describe"},
+                                                           {"data", "shapes"}}) {
         const Outcome outcome = run_towers(command + Arguments{"--help"});
         CAPTURE(outcome.out);
         check_worked(outcome);
@@ -27,6 +33,8 @@ TEST_CASE("the flags that scripts rely on are there") {
     }
     const std::string eval = run_towers({"eval", "--help"}).out;
     for (const char* flag : {"--run", "--checkpoint", "--raw"}) CHECK(contains(eval, flag));
+    const std::string parity = run_towers({"parity", "--help"}).out;
+    for (const char* flag : {"--towers", "--steps", "--tolerance", "--json"}) CHECK(contains(parity, flag));
     CHECK(contains(run_towers({"devices", "--help"}).out, "--json"));
 }
 
@@ -75,6 +83,9 @@ TEST_CASE("what does not exist is named") {
         {{"eval", "--run", "r", "--device", "vulkan:99"}, "vulkan:99"},
         {{"eval", "--run", "r", "--recipe", "cifar11"}, "cifar11"},
         {{"eval", "--run", "r", "--quirks", "pad"}, "pad"},
+        {{"parity", "--towers", "cpu,vulkan:99"}, "vulkan:99"},
+        {{"parity", "--towers", "cpu,cpu", "--recipe", "cifar11"}, "cifar11"},
+        {{"parity", "--towers", "cpu,cpu", "--lr", "1"}, "--lr"},
     });
 }
 
@@ -106,6 +117,14 @@ TEST_CASE("what is no sensible number is named") {
         {{"data", "shapes", "folder", "--seed", "-1"}, "--seed"},
         {{"data", "shapes", "folder", "--seed", "9223372036854775808"}, "--seed"},
         {{"data", "describe", "shapes", "--seed", "18446744073709551616"}, "--seed"},
+        {{"parity", "--towers", "cpu,cpu", "--batch", "0"}, "--batch"},
+        {{"parity", "--towers", "cpu,cpu", "--batch", "3000000"}, "--batch"},
+        {{"parity", "--towers", "cpu,cpu", "--tolerance", "-1"}, "--tolerance"},
+        {{"parity", "--towers", "cpu,cpu", "--tolerance", "nan"}, "--tolerance"},
+        {{"parity", "--towers", "cpu,cpu", "--steps", "-1"}, "--steps"},
+        {{"parity", "--towers", "cpu,cpu", "--seed", "-1"}, "--seed"},
+        {{"parity", "--towers", "cpu,cpu", "--threads", "5000"}, "--threads"},
+        {{"parity", "--towers", "cpu,cpu", "--distort", "maybe"}, "--distort"},
     });
 }
 
@@ -119,6 +138,9 @@ TEST_CASE("flags that contradict each other are named") {
         {{"train", "--towers", "cpu,cpu", "--shares", "3:2:1"}, "3 shares for 2 towers"},
         {{"train", "--towers", "cpu", "--shares", "1:1"}, "--shares"},
         {{"train", "--resume"}, "--run"},
+        {{"parity"}, "--towers"},
+        {{"parity", "--towers", "cpu"}, "--towers 'cpu'"},
+        {{"parity", "--towers", "cpu,cpu,cpu"}, "--towers 'cpu,cpu,cpu'"},
         {{"eval"}, "--checkpoint"},
         {{"eval", "--run", "r", "--checkpoint", "c"}, "--checkpoint"},
     });

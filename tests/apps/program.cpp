@@ -140,7 +140,8 @@ Arguments towers_command(const Arguments& arguments) {
     Arguments command{TOWERS_PROGRAM};
     command.insert(command.end(), arguments.begin(), arguments.end());
     // Whatever runs on Vulkan runs under the validation layer, each of whose messages is a failure.
-    const bool takes_devices = !arguments.empty() && (arguments[0] == "train" || arguments[0] == "eval");
+    const bool takes_devices =
+        !arguments.empty() && (arguments[0] == "train" || arguments[0] == "eval" || arguments[0] == "parity");
     const auto vulkan = [](const std::string& argument) {
         return argument.find("vulkan:") != std::string::npos;
     };

@@ -1,0 +1,190 @@
+#include "apps/towers/commands.h"
+#include "apps/towers/parity_report.h"
+#include "apps/towers/settings.h"
+#include "engine/data/source.h"
+#include "engine/error.h"
+#include "engine/run/atomic_file.h"
+#include "engine/towers/selection.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <fmt/format.h>
+#include <memory>
+#include <optional>
+
+namespace towers {
+namespace {
+
+struct ParityFlags {
+    std::string recipe = "cifar10-tutorial", data = "shapes", towers, distort = "on", json;
+    unsigned batch = 32, threads = 0;
+    std::uint64_t seed = 1, steps = 10;
+    double tolerance = 1e-5;
+    OpenOptions open;
+};
+
+std::array<std::string, 2> check(ParityFlags& flags) {
+    if (flags.batch == 0) throw UsageError("--batch 0: give at least 1 example");
+    if (flags.batch > 1u << 20)
+        throw UsageError(fmt::format("--batch {}: is too large; try 32", flags.batch));
+    if (flags.threads > 1024) throw UsageError(fmt::format("--threads {}: give at most 1024", flags.threads));
+    if (!(flags.tolerance >= 0 && std::isfinite(flags.tolerance)))
+        throw UsageError(fmt::format("--tolerance {}: give a number of at least 0", flags.tolerance));
+    flags.open.threads = flags.threads;
+    if (std::ranges::count(flags.towers, ',') != 1)
+        throw UsageError(fmt::format("--towers '{}': give the two devices to compare, such as cpu,vulkan:0",
+                                     flags.towers));
+    const std::vector<std::string> towers = select_towers("", flags.towers, flags.open);
+    return {towers[0], towers[1]};
+}
+
+struct Lockstep {
+    std::array<DeviceInfo, 2> devices;
+    std::vector<TensorComparison> comparisons;
+};
+
+/// The devices are closed again at the end, so that training has their memory.
+Lockstep run_lockstep(const std::array<std::string, 2>& ids, const Recipe& recipe, const Dataset& data,
+                      const ParityFlags& flags) {
+    const auto a = open_device(ids[0], flags.open), b = open_device(ids[1], flags.open);
+    for (const Device* device : {a.get(), b.get()})
+        fmt::print("{}: {}, {}\n", device->info().id, device->info().name, device->info().driver);
+    std::fflush(stdout);
+    return {{a->info(), b->info()},
+            compare_step(*a, *b, recipe, data,
+                         {.batch = flags.batch,
+                          .seed = flags.seed,
+                          .distort = flags.distort != "off",
+                          .tolerance = flags.tolerance})};
+}
+
+Drift run_drift(const Lockstep& lockstep, const Recipe& recipe, const Dataset& data,
+                const ParityFlags& flags) {
+    if (flags.steps == 0) return {};
+    const auto& devices = lockstep.devices;
+    fmt::print("\n{} steps of training on each device by itself, from the same start:\n", flags.steps);
+    print_drift_header(devices);
+    Drift drift = measure_drift({devices[0].id, devices[1].id}, recipe,
+                                {.towers = {},
+                                 .global_batch = flags.batch,
+                                 .shares = {},
+                                 .learning_rate = recipe.learning_rate,
+                                 .seed = flags.seed,
+                                 .distort = flags.distort != "off",
+                                 .shuffle = true,
+                                 .quirks = {},
+                                 .open = flags.open},
+                                data, flags.steps, print_drift);
+    for (const std::string& message : drift.diverged)
+        if (!message.empty()) fmt::print("stopped: {}\n", message);
+    fmt::print("moving averages' relative norm at the end: {:.1e}\n", drift.relative_averages);
+    return drift;
+}
+
+void write_json(AtomicFile& file, const ParityFlags& flags, const Lockstep& lockstep, const Drift& drift) {
+    nlohmann::json devices = nlohmann::json::array(), tensors = nlohmann::json::array();
+    for (const DeviceInfo& device : lockstep.devices)
+        devices.push_back({{"id", device.id}, {"name", device.name}, {"driver", device.driver}});
+    nlohmann::json first; // null: there is none
+    for (const TensorComparison& each : lockstep.comparisons) {
+        if (!each.same && first.is_null()) first = tensors.size();
+        tensors.push_back(to_json(each));
+    }
+    const nlohmann::json all{{"devices", devices},           {"recipe", flags.recipe},
+                             {"data", flags.data},           {"batch", flags.batch},
+                             {"seed", flags.seed},           {"distort", flags.distort == "on"},
+                             {"tolerance", flags.tolerance}, {"tensors", tensors},
+                             {"first_difference", first},    {"drift", to_json(drift)}};
+    file.write(all.dump(2) + "\n");
+    file.commit();
+}
+
+/// Throws when the devices differ, with the first difference for the error's one line.
+void judge(const Lockstep& lockstep, const Drift& drift, double tolerance) {
+    const auto& [devices, comparisons] = lockstep;
+    const auto differs = [](const TensorComparison& each) { return !each.same; };
+    const auto count = std::ranges::count_if(comparisons, differs);
+    if (count > 0)
+        throw DeviceError(fmt::format(
+            "{} and {} differ in {} of {} tensors, first in {}", devices[0].id, devices[1].id, count,
+            comparisons.size(),
+            describe_difference(*std::ranges::find_if(comparisons, differs), tolerance, devices)));
+    for (const std::size_t side : {0, 1})
+        if (!drift.diverged[side].empty() && drift.diverged[1 - side].empty())
+            throw DeviceError(fmt::format("{} goes on where {} does not: {}", devices[1 - side].id,
+                                          devices[side].id, drift.diverged[side]));
+    const TensorComparison& most = *std::ranges::max_element(
+        comparisons, {}, [](const TensorComparison& each) { return each.difference.relative_norm; });
+    fmt::print("clean: all {} tensors of a step agree on {} and {}; largest relative norm {:.1e} ({}, tensor "
+               "'{}'), tolerance {:.0e}\n",
+               comparisons.size(), devices[0].id, devices[1].id, most.difference.relative_norm,
+               most.operation, most.tensor, tolerance);
+}
+
+int run_parity(ParityFlags& flags) {
+    const std::array<std::string, 2> ids = check(flags);
+    const Recipe recipe = find_recipe(flags.recipe);
+    const Dataset data = load_dataset(flags.data, Split::train, flags.seed);
+    if (data.classes.size() != recipe.model.classes())
+        throw InputError(fmt::format("{}: has {} classes, recipe {} wants {}", flags.data,
+                                     data.classes.size(), recipe.name, recipe.model.classes()));
+    std::optional<AtomicFile> json; // before the work, so that a wrong path is known at once
+    if (!flags.json.empty()) json.emplace(flags.json);
+
+    const Lockstep lockstep = run_lockstep(ids, recipe, data, flags);
+    fmt::print("one step of {} in lockstep, {} examples, seed {}:\n\n", recipe.name, flags.batch, flags.seed);
+    print_comparisons(lockstep.comparisons, flags.tolerance, lockstep.devices);
+    std::fflush(stdout);
+    const Drift drift = run_drift(lockstep, recipe, data, flags);
+    if (json) write_json(*json, flags, lockstep, drift);
+    fmt::print("\n");
+    std::fflush(stdout); // the error, if there is one, comes last
+    judge(lockstep, drift, flags.tolerance);
+    return 0;
+}
+
+} // namespace
+
+void add_parity(CLI::App& app, Action& chosen) {
+    CLI::App* const command =
+        app.add_subcommand("parity", "Find the first tensor of a step in which two devices differ");
+    const auto flags = std::make_shared<ParityFlags>();
+    command
+        ->add_option("--towers", flags->towers,
+                     "The two devices, such as cpu,vulkan:0 ('towers devices' lists them)")
+        ->required();
+    command->add_option("--recipe", flags->recipe, "Whose step: cifar10-tutorial")->capture_default_str();
+    command
+        ->add_option("--data", flags->data,
+                     "Folder of CIFAR-10's binary files, or 'shapes': ten classes of drawn shapes")
+        ->capture_default_str();
+    command->add_option("--batch", flags->batch, "Examples of the step")->capture_default_str();
+    command->add_option("--seed", flags->seed, "Of initial values, order of examples, distortions and shapes")
+        ->check(check_count, "")
+        ->capture_default_str();
+    command
+        ->add_option("--steps", flags->steps,
+                     "Then train so many steps on each device and show how losses and parameters drift apart")
+        ->check(check_count, "")
+        ->capture_default_str();
+    command
+        ->add_option(
+            "--tolerance", flags->tolerance,
+            "Largest relative norm ||a - b|| / max(||a||, ||b||) of a tensor that counts as rounding, "
+            "both devices having had the same inputs; integers must be equal")
+        ->capture_default_str();
+    command
+        ->add_option("--distort", flags->distort,
+                     "Crop, flip, brightness and contrast at random; off: the evaluation pipeline")
+        ->check(CLI::IsMember({"on", "off"}).description(""))
+        ->type_name("on|off")
+        ->capture_default_str();
+    command->add_option("--threads", flags->threads, "Threads of the CPU backend; 0: one for each processor")
+        ->capture_default_str();
+    command->add_option("--json", flags->json, "Write the numbers to this file too");
+    add_validate(*command, flags->open);
+    command->callback([flags, &chosen] { chosen = [flags] { return run_parity(*flags); }; });
+}
+
+} // namespace towers

@@ -1,0 +1,105 @@
+#include "apps/towers/parity_report.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <utility>
+
+namespace towers {
+namespace {
+
+/// `6.1e-08`, `0`, `inf`
+std::string short_number(double number) {
+    return number == 0 ? std::string("0") : fmt::format("{:.1e}", number);
+}
+
+std::string worst_value(const TensorComparison& comparison, std::size_t side) {
+    if (!comparison.worst_written[side]) return "never written";
+    const double value = comparison.worst_values[side];
+    return comparison.words ? fmt::format("{:#x}", std::uint64_t(value)) : fmt::format("{:.9g}", value);
+}
+
+} // namespace
+
+void print_comparisons(const std::vector<TensorComparison>& comparisons, double tolerance,
+                       const std::array<DeviceInfo, 2>& devices) {
+    fmt::print("{:<31} {:<23} {:<30} {:>13} {:>18}\n", "operation", "kernel", "tensor", "relative norm",
+               "largest difference");
+    for (const TensorComparison& each : comparisons) {
+        const Difference& difference = each.difference;
+        const std::string relative = !each.words               ? short_number(difference.relative_norm)
+                                     : difference.unequal == 0 ? "equal"
+                                                               : "not equal";
+        const std::string largest = each.words
+                                        ? fmt::format("{} of {}", difference.unequal, difference.elements)
+                                        : short_number(difference.largest);
+        fmt::print("{:<31} {:<23} {:<30} {:>13} {:>18}{}\n", each.operation, each.kernel, each.tensor,
+                   relative, largest, each.same ? "" : "  DIFFERS");
+    }
+    bool first = true;
+    for (const TensorComparison& each : comparisons)
+        if (!each.same)
+            fmt::print("{}differs: {}\n", std::exchange(first, false) ? "\n" : "",
+                       describe_difference(each, tolerance, devices));
+}
+
+std::string describe_difference(const TensorComparison& comparison, double tolerance,
+                                const std::array<DeviceInfo, 2>& devices) {
+    const Difference& difference = comparison.difference;
+    const std::string how_far =
+        comparison.words
+            ? fmt::format("{} of {} words are not equal", difference.unequal, difference.elements)
+        : difference.unequal > 0 ? fmt::format("{} of {} numbers are finite on one device only",
+                                               difference.unequal, difference.elements)
+                                 : fmt::format("relative norm of the difference {:.2e}, tolerance {:.0e}",
+                                               difference.relative_norm, tolerance);
+    return fmt::format("{}, kernel {}, tensor '{}': {}; worst at [{}]: {} on {}, {} on {}",
+                       comparison.operation, comparison.kernel, comparison.tensor, how_far,
+                       fmt::join(comparison.worst_index(), ", "), worst_value(comparison, 0), devices[0].id,
+                       worst_value(comparison, 1), devices[1].id);
+}
+
+void print_drift_header(const std::array<DeviceInfo, 2>& devices) {
+    fmt::print("{:>6} {:>14} {:>14} {:>20} {:>26}\n", "step", "loss " + devices[0].id,
+               "loss " + devices[1].id, "relative difference", "parameters' relative norm");
+}
+
+void print_drift(const DriftStep& step) {
+    fmt::print("{:>6} {:>14.6f} {:>14.6f} {:>20} {:>26}\n", step.step, step.loss[0], step.loss[1],
+               short_number(step.relative_loss), short_number(step.relative_parameters));
+    std::fflush(stdout);
+}
+
+nlohmann::json to_json(const TensorComparison& comparison) {
+    const auto value = [&](std::size_t side) -> nlohmann::json {
+        if (!comparison.worst_written[side]) return "never written";
+        return comparison.worst_values[side];
+    };
+    const Difference& difference = comparison.difference;
+    return {{"operation", comparison.operation},
+            {"kernel", comparison.kernel},
+            {"tensor", comparison.tensor},
+            {"shape", comparison.shape},
+            {"type", comparison.words ? "uint32" : "float32"},
+            {"relative_norm", difference.relative_norm},
+            {"largest_difference", difference.largest},
+            {"unequal", difference.unequal},
+            {"worst", {{"index", comparison.worst_index()}, {"values", {value(0), value(1)}}}},
+            {"same", comparison.same}};
+}
+
+nlohmann::json to_json(const Drift& drift) {
+    nlohmann::json steps = nlohmann::json::array();
+    for (const DriftStep& step : drift.steps)
+        steps.push_back({{"step", step.step},
+                         {"losses", step.loss},
+                         {"relative_loss", step.relative_loss},
+                         {"relative_parameters", step.relative_parameters}});
+    nlohmann::json diverged = nlohmann::json::array();
+    for (const std::string& message : drift.diverged)
+        diverged.push_back(message.empty() ? nlohmann::json() : nlohmann::json(message));
+    return {{"steps", steps}, {"relative_averages", drift.relative_averages}, {"diverged", diverged}};
+}
+
+} // namespace towers

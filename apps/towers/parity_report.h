@@ -1,0 +1,30 @@
+// What `towers parity` prints and writes.
+#pragma once
+
+#include "backends/device.h"
+#include "engine/parity/drift.h"
+#include "engine/parity/lockstep.h"
+
+#include <array>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace towers {
+
+/// The table of all tensors, and a line for each that differs.
+void print_comparisons(const std::vector<TensorComparison>& comparisons, double tolerance,
+                       const std::array<DeviceInfo, 2>& devices);
+
+/// Where, by how much and what is allowed, in one line without an end.
+std::string describe_difference(const TensorComparison& comparison, double tolerance,
+                                const std::array<DeviceInfo, 2>& devices);
+
+void print_drift_header(const std::array<DeviceInfo, 2>& devices);
+void print_drift(const DriftStep& step);
+
+/// Numbers that are not finite become null.
+nlohmann::json to_json(const TensorComparison& comparison);
+nlohmann::json to_json(const Drift& drift);
+
+} // namespace towers
