@@ -1,0 +1,97 @@
+// Whoever suspects a driver must be told which kernel it gets wrong, or that it gets none wrong.
+#include "tests/apps/helpers.h"
+#include "tests/support/files.h"
+
+#include <algorithm>
+#include <doctest/doctest.h>
+
+using namespace towers::test;
+
+namespace {
+
+/// `towers parity` of a program in which one Vulkan kernel is wrong.
+Outcome run_broken(const std::string& kernel, const Arguments& flags) {
+    return Program(Arguments{TOWERS_BROKEN_PROGRAMS + kernel, "parity"} + flags).end();
+}
+
+const Arguments quick{"--batch", "4", "--steps", "0"};
+
+} // namespace
+
+TEST_CASE("a device agrees with itself to the bit") {
+    const TemporaryFolder folder;
+    const Outcome outcome =
+        run_towers({"parity", "--towers", "cpu,cpu", "--batch", "4", "--steps", "2", "--json", "p.json"},
+                   {.folder = folder.path()});
+    check_worked(outcome);
+    const std::vector<std::string> lines = lines_of(outcome.out);
+    CHECK(lines.back().starts_with("clean: "));
+    for (const char* operation : {"conv1 forward ", "pool1 forward ", "norm2 backward ",
+                                  "local3 weight decay ", "conv2 data gradient ", "update "}) {
+        CAPTURE(operation);
+        CHECK(std::ranges::any_of(lines, [&](const auto& line) { return line.starts_with(operation); }));
+    }
+    const nlohmann::json all = nlohmann::json::parse(read_text(folder / "p.json"));
+    CHECK(all.at("devices").size() == 2);
+    CHECK(all.at("first_difference").is_null());
+    CHECK(all.at("tensors").size() > 40);
+    for (const nlohmann::json& tensor : all.at("tensors")) {
+        CHECK(tensor.at("same") == true);
+        CHECK(tensor.at("relative_norm") == 0);
+    }
+    CHECK(all.at("drift").at("steps").size() == 2);
+    CHECK(all.at("drift").at("steps").at(1).at("relative_parameters") == 0);
+}
+
+TEST_CASE("the CPU and Vulkan agree") {
+    if (quick_device().empty()) return;
+    const Outcome outcome =
+        run_towers({"parity", "--towers", "cpu," + quick_device(), "--batch", "4", "--steps", "1"});
+    check_worked(outcome);
+    CHECK(lines_of(outcome.out).back().starts_with("clean: "));
+}
+
+TEST_CASE("a tolerance of zero allows no rounding") {
+    if (quick_device().empty()) return;
+    check_failed(
+        run_towers(Arguments{"parity", "--towers", "cpu," + quick_device(), "--tolerance", "0"} + quick), 1,
+        "first in images, kernel distort_images");
+}
+
+TEST_CASE("the first kernel that a device gets wrong is named, and no innocent one") {
+    if (quick_device().empty()) return;
+    const TemporaryFolder folder;
+    const std::string json = (folder / "p.json").string();
+    const Arguments flags =
+        Arguments{"--towers", "cpu," + quick_device(), "--validate", "--json", json} + quick;
+    struct Broken {
+        std::string kernel, first, tensor, second;
+    };
+    for (const Broken& broken :
+         {Broken{"lrn_backward", "norm2 backward", "d conv2", "norm1 backward"},
+          Broken{"max_pool_forward", "pool1 forward", "pool1 argmax", "pool2 forward"}}) {
+        const Outcome outcome = run_broken(broken.kernel, flags);
+        check_failed(outcome, 1,
+                     "first in " + broken.first + ", kernel " + broken.kernel + ", tensor '" + broken.tensor);
+        CHECK(contains(outcome.err, "tolerance") == (broken.kernel == "lrn_backward"));
+        CHECK(contains(outcome.err, " on " + quick_device()));
+        const nlohmann::json all = nlohmann::json::parse(read_text(json));
+        std::vector<std::string> differing;
+        for (const nlohmann::json& tensor : all.at("tensors"))
+            if (!tensor.at("same")) differing.push_back(tensor.at("operation"));
+        CHECK(differing == std::vector{broken.first, broken.second});
+        CHECK(all.at("tensors").at(all.at("first_difference").get<std::size_t>()).at("tensor") ==
+              broken.tensor);
+    }
+    // The same program without Vulkan is as good as any.
+    const Outcome cpu = run_broken("lrn_backward", Arguments{"--towers", "cpu,cpu"} + quick);
+    check_worked(cpu);
+}
+
+TEST_CASE("a report that cannot be written is known before the work") {
+    const TemporaryFolder folder;
+    const Outcome outcome =
+        run_towers({"parity", "--towers", "cpu,cpu", "--json", "none/p.json"}, {.folder = folder.path()});
+    check_failed(outcome, 1, "none");
+    CHECK(outcome.out == "");
+}
