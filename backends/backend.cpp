@@ -48,4 +48,20 @@ std::unique_ptr<Device> open_device(std::string_view id, const OpenOptions& opti
                                   known_devices(options)));
 }
 
+std::string_view name_of(DeviceKind kind) {
+    switch (kind) {
+    case DeviceKind::cpu:
+        return "CPU";
+    case DeviceKind::integrated_gpu:
+        return "integrated GPU";
+    case DeviceKind::discrete_gpu:
+        return "discrete GPU";
+    case DeviceKind::virtual_gpu:
+        return "virtual GPU";
+    case DeviceKind::software:
+        return "software";
+    }
+    return "unknown";
+}
+
 } // namespace towers

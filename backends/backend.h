@@ -39,6 +39,9 @@ std::span<const Backend* const> all_backends();
 /// Opens a device by its id: `cpu`, `vulkan:0`. Throws DeviceError when there is no such device.
 std::unique_ptr<Device> open_device(std::string_view id, const OpenOptions& options);
 
+/// What people read: `discrete GPU`.
+std::string_view name_of(DeviceKind kind);
+
 /// How many messages the validation layer has sent in this process.
 unsigned validation_messages();
 

@@ -11,22 +11,6 @@
 namespace towers {
 namespace {
 
-const char* name_of(DeviceKind kind) {
-    switch (kind) {
-    case DeviceKind::cpu:
-        return "CPU";
-    case DeviceKind::integrated_gpu:
-        return "integrated GPU";
-    case DeviceKind::discrete_gpu:
-        return "discrete GPU";
-    case DeviceKind::virtual_gpu:
-        return "virtual GPU";
-    case DeviceKind::software:
-        return "software";
-    }
-    return "unknown";
-}
-
 std::string hex(const std::array<std::uint8_t, 16>& uuid) {
     std::string text;
     for (const std::uint8_t byte : uuid) text += fmt::format("{:02x}", byte);
