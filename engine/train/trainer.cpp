@@ -4,6 +4,7 @@
 #include "engine/towers/shares.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <fmt/format.h>
 
@@ -15,6 +16,18 @@ namespace {
 constexpr std::size_t bucket_bytes = std::size_t(1) << 20;
 
 constexpr std::size_t failed = SIZE_MAX; // in place of a count of delivered buckets
+
+/// Adds the time of its life to a sum of seconds.
+class Stopwatch {
+public:
+    explicit Stopwatch(double& sum) : sum_(sum) {}
+    ~Stopwatch() { sum_ += std::chrono::duration<double>(Clock::now() - begin_).count(); }
+
+private:
+    using Clock = std::chrono::steady_clock;
+    double& sum_;
+    Clock::time_point begin_ = Clock::now();
+};
 
 } // namespace
 
@@ -103,7 +116,17 @@ std::uint64_t Trainer::steps_until(double epochs) const {
 }
 
 StepReport Trainer::step() {
+    double seconds = waited_ = 0;
     StepReport report{};
+    {
+        const Stopwatch watch(seconds);
+        take_step(report);
+    }
+    report.host_seconds = seconds - waited_;
+    return report;
+}
+
+void Trainer::take_step(StepReport& report) {
     report.step = step_;
     report.examples = examples_;
     report.learning_rate =
@@ -135,13 +158,15 @@ StepReport Trainer::step() {
     }
     report.loss = options_.quirks.last_tower_loss ? report.tower_losses.back() : float(loss);
     report.cross_entropy = float(cross_entropy);
-    return report;
 }
 
 void Trainer::step_alone() {
     Tower& tower = *towers_[0];
     tower.start();
-    tower.wait(tower.recordings() - 1);
+    {
+        const Stopwatch watch(waited_);
+        tower.wait(tower.recordings() - 1);
+    }
     const StepResults results = tower.results();
     if (!results.finite) throw_diverged(0, results.total_loss, "a gradient");
 }
@@ -174,13 +199,17 @@ void Trainer::step_shared(const StepNumbers& numbers) {
     bool all_well = true;
     for (std::size_t bucket = 0; all_well && bucket < towers_[0]->buckets().size(); ++bucket) {
         for (std::atomic<std::size_t>& delivered : delivered_) {
+            const Stopwatch watch(waited_);
             std::size_t count;
             while ((count = delivered.load()) <= bucket) delivered.wait(count);
             all_well = all_well && count != failed;
         }
         if (all_well) stage_->average(bucket);
     }
-    for (std::future<void>& each : done) each.wait(); // all, before the first one's exception leaves
+    {
+        const Stopwatch watch(waited_);
+        for (std::future<void>& each : done) each.wait(); // all, before the first one's exception leaves
+    }
     for (std::future<void>& each : done) each.get();
     if (stage_->nonfinite() != 0) check_towers();
     for (std::size_t i = 0; i < towers_.size(); ++i)

@@ -48,6 +48,7 @@ struct StepReport {
     float loss;          ///< mean over the global batch, weight decay included
     float cross_entropy; ///< likewise, without it
     std::vector<float> tower_losses;
+    double host_seconds; ///< of the step's time, what the host did itself rather than wait for its towers
 };
 
 /// A loss or gradient is infinite or NaN. The parameters are those of before the step.
@@ -81,6 +82,7 @@ public:
     std::vector<float> gradients();
 
 private:
+    void take_step(StepReport& report);
     void step_alone();
     void step_shared(const StepNumbers& numbers);
     void run_tower(std::size_t index);
@@ -95,6 +97,7 @@ private:
     std::vector<std::unique_ptr<Tower>> towers_;
     std::optional<AveragingStage> stage_; ///< of several towers
     std::uint64_t step_ = 0, examples_ = 0;
+    double waited_ = 0; ///< seconds, in this step
 
     /// How many of its buckets each tower has delivered in this step.
     std::vector<std::atomic<std::size_t>> delivered_;
