@@ -1,0 +1,39 @@
+// Times the averaging stage beside memcpy().
+#pragma once
+
+#include "engine/bench/report.h"
+#include "engine/plan/parameters.h"
+#include "engine/towers/averaging.h"
+
+#include <memory>
+#include <vector>
+
+namespace towers {
+
+/// The gradients of so many towers averaged by so many threads, in turn with as many threads that move as
+/// many bytes by memcpy().
+class AveragingBench {
+public:
+    AveragingBench(const ParameterLayout& layout, unsigned towers, unsigned threads);
+
+    void repeat();
+    void reset();
+
+    AveragingFigures figures() const;
+
+private:
+    unsigned rounds() const;
+    double moved_bytes() const { return (towers_ + 1.0) * double(bytes_); } ///< all read, the mean written
+    double average_seconds();
+    double memcpy_seconds();
+
+    unsigned towers_, threads_;
+    std::size_t bytes_;
+    std::unique_ptr<Device> memory_; ///< gives staging buffers as towers have them; outlives them
+    std::vector<Buffer> gradients_;
+    Buffer source_, target_; ///< of memcpy()
+    std::unique_ptr<AveragingStage> stage_;
+    std::vector<double> gb_per_s_, memcpy_gb_per_s_, ratio_; ///< one a repetition
+};
+
+} // namespace towers

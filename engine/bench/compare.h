@@ -1,0 +1,42 @@
+// A report beside an earlier one.
+#pragma once
+
+#include "backends/device.h"
+#include "engine/bench/report.h"
+
+#include <string>
+#include <vector>
+
+namespace towers {
+
+/// A rate of both reports.
+struct RateComparison {
+    std::string what;           ///< a device's id, or `together`
+    double before = 0, now = 0; ///< examples/s
+    double ratio() const { return now / before; }
+};
+
+/// A kernel of both, for information.
+struct KernelComparison {
+    std::string device, name;
+    double before_us = 0, now_us = 0;
+};
+
+struct BenchComparison {
+    std::vector<RateComparison> rates; ///< of the devices that have the same id and name in both
+    std::vector<KernelComparison> kernels;
+
+    /// Those that are slower by more than this part.
+    std::vector<RateComparison> slower(double tolerance) const;
+};
+
+/// Throws InputError when what is to be measured would not be comparable: another recipe, batch or number of
+/// threads, only one of them under validation, or no device of the same id and name. `source` is what
+/// messages call the earlier report.
+void check_comparable(const BenchSettings& settings, const std::vector<DeviceInfo>& devices,
+                      const BenchReport& before, const std::string& source);
+
+/// Of reports that check_comparable() has let through.
+BenchComparison compare(const BenchReport& now, const BenchReport& before);
+
+} // namespace towers

@@ -1,0 +1,50 @@
+// Times copies between staging and device memory, and submissions with nothing in them.
+#pragma once
+
+#include "backends/device.h"
+#include "engine/bench/report.h"
+
+#include <vector>
+
+namespace towers {
+
+class CopyBench {
+public:
+    /// Copies of these sizes, in bytes, each way. The device outlives this.
+    CopyBench(Device& device, const std::vector<std::size_t>& sizes);
+
+    /// Several copies of each size and direction; the medians over them are one repetition.
+    void repeat();
+    void reset();
+
+    std::vector<CopyFigures> figures() const;
+
+private:
+    struct Case {
+        std::string direction;
+        std::size_t bytes;
+        Recording recording;
+        std::vector<double> gb_per_s, device_gb_per_s; ///< one a repetition
+    };
+
+    Device& device_;
+    Buffer staging_, there_;
+    std::vector<Case> cases_;
+};
+
+/// What a step costs beside its commands: submits so many recordings without any and waits for the last.
+class EmptyStepBench {
+public:
+    EmptyStepBench(Device& device, std::size_t recordings);
+
+    void repeat();
+    void reset() { us_.clear(); }
+    Spread us() const { return spread_of(us_); }
+
+private:
+    Device& device_;
+    std::vector<Recording> recordings_;
+    std::vector<double> us_; ///< one a repetition
+};
+
+} // namespace towers

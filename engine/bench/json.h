@@ -1,0 +1,17 @@
+// A report as JSON; apps/towers/bench.schema.json describes it.
+#pragma once
+
+#include "engine/bench/report.h"
+
+#include <string>
+#include <string_view>
+
+namespace towers {
+
+std::string to_json(const BenchReport& report);
+
+/// `source` is what messages call the text. Throws InputError when it is not a report, or one of another
+/// schema.
+BenchReport report_from_json(std::string_view text, const std::string& source);
+
+} // namespace towers

@@ -1,0 +1,40 @@
+// Times every launch and copy of a training step on the device's clock.
+#pragma once
+
+#include "engine/bench/report.h"
+#include "engine/towers/tower.h"
+#include "engine/train/recipe.h"
+
+#include <vector>
+
+namespace towers {
+
+/// A single tower's step with a timestamp around each operation. That puts one after another what may run
+/// side by side in training, so the sum over the operations may exceed a step's time. The learning rate is 0,
+/// so that every run does the same work.
+class StepProfile {
+public:
+    /// The device is one that nothing else uses, and outlives the profile.
+    StepProfile(Device& device, const Recipe& recipe, const Dataset& data, unsigned batch);
+
+    /// Runs the step so many times; the medians over them are one repetition.
+    void repeat(unsigned runs);
+    /// Forgets the repetitions so far.
+    void reset();
+
+    /// Fills in memory and kernels. Without kernels when the device has no clock.
+    void report(DeviceFigures& figures) const;
+
+private:
+    void load(const ParameterLayout& layout, const Dataset& data, unsigned batch);
+
+    Device& device_;
+    TrainingPlan plan_;
+    std::array<Buffer, arena_count> arenas_;
+    Recording recording_;
+    std::vector<const Operation*> operations_;      ///< in the order of their timestamps
+    std::vector<std::vector<double>> operation_us_; ///< [operation][repetition]
+    std::vector<double> sum_us_, timestamp_us_;
+};
+
+} // namespace towers

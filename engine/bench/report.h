@@ -1,0 +1,104 @@
+// What `towers bench` measures, as data. Units are in the names; every figure is a median over repetitions.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace towers {
+
+/// Of one figure over all repetitions.
+struct Spread {
+    double median = 0, min = 0, max = 0;
+};
+/// Throws std::logic_error for no values.
+Spread spread_of(std::vector<double> values);
+double median_of(std::vector<double> values);
+
+/// Where and when the report was made.
+struct BenchMachine {
+    std::string processor, system, kernel;
+    unsigned processors = 0; ///< that this process may use
+    std::uint64_t memory_bytes = 0;
+    double load_average = 0; ///< over the minute before: others that worked here
+};
+
+/// Reports are comparable when recipe, batch, threads and validate agree.
+struct BenchSettings {
+    std::string recipe;
+    unsigned batch = 0;            ///< examples per tower and step
+    unsigned repetitions = 0;      ///< of every measurement, one device after another
+    std::optional<unsigned> steps; ///< a repetition; absent: as many as fit into `seconds`
+    double seconds = 0;
+    std::optional<unsigned> warm_up; ///< steps before the first measurement; absent: by time
+    unsigned threads = 0;            ///< of the CPU backend
+    bool validate = false;
+};
+
+/// One launch or copy of the step, timed on the device's clock with no other at its side.
+struct KernelFigures {
+    std::string name;   ///< layer and role: `conv2 forward`
+    std::string kernel; ///< as shaders/kernels.def calls it, or `copy`
+    Spread time_us;
+    double share = 0;             ///< of the sum over all kernels
+    double flops = 0, bytes = 0;  ///< that the algorithm needs, see work_of()
+    std::optional<double> gflops; ///< a second; absent where flops do not count
+    double gb_per_s = 0;
+};
+
+/// Copies between staging and device memory.
+struct CopyFigures {
+    std::string direction; ///< `to_device` or `from_device`
+    std::uint64_t bytes = 0;
+    Spread gb_per_s;                       ///< of the host's time from submission to completion
+    std::optional<Spread> device_gb_per_s; ///< of the device's own time
+};
+
+/// One device alone.
+struct DeviceFigures {
+    std::string id, name, vendor, driver, kind;
+    std::uint64_t steps = 0; ///< a repetition
+    Spread examples_per_s, step_us;
+    Spread host_us;       ///< a step, other than waiting for the device
+    Spread empty_step_us; ///< submission to completion of a step's recordings with no commands in them
+    std::uint64_t device_memory_bytes = 0, staging_memory_bytes = 0; ///< of the tower's arenas
+    std::vector<KernelFigures> kernels; ///< in the order of the step; empty when the device has no clock
+    std::optional<Spread> kernels_us;   ///< sum over the kernels
+    std::optional<double> timestamp_us; ///< between two timestamps with nothing between
+    std::vector<CopyFigures> copies;
+};
+
+/// All devices in one run, their gradients averaged.
+struct TogetherFigures {
+    std::vector<std::string> towers;
+    std::vector<unsigned> shares; ///< examples of each tower
+    std::uint64_t steps = 0;      ///< a repetition
+    Spread examples_per_s, step_us;
+    Spread host_us;      ///< a step: what the host did that no tower's work hid
+    Spread share_of_sum; ///< of the sum of the solo rates, a device that has two towers counting once
+    double split_limit_examples_per_s = 0; ///< at which the slowest tower would need all of its solo rate
+};
+
+/// The averaging stage's kernel beside memcpy() of as many bytes by as many threads.
+struct AveragingFigures {
+    unsigned towers = 0;
+    std::uint64_t bytes = 0; ///< of one tower's gradients
+    Spread gb_per_s;         ///< read and written
+    Spread memcpy_gb_per_s;
+    Spread ratio; ///< above 1 where averaging is faster
+};
+
+struct BenchReport {
+    static constexpr int schema = 1;  ///< of the JSON; grows when a reader of the earlier one would fail
+    std::string towers_version, date; ///< the date in UTC, ISO 8601
+    BenchMachine machine;
+    BenchSettings settings;
+    std::vector<DeviceFigures> devices;
+    std::optional<TogetherFigures> together;
+    std::vector<AveragingFigures> averaging;
+    std::uint64_t peak_memory_bytes = 0; ///< that the process had resident, all devices at once
+};
+
+} // namespace towers

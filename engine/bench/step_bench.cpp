@@ -1,0 +1,55 @@
+#include "engine/bench/step_bench.h"
+
+#include <algorithm>
+#include <chrono>
+
+namespace towers {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point begin) {
+    return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+} // namespace
+
+StepBench::StepBench(const Recipe& recipe, const TrainerOptions& options, const BenchSettings& settings,
+                     const Dataset& data)
+    : global_batch_(options.global_batch), settings_(settings), trainer_(recipe, options, data) {}
+
+void StepBench::warm_up() {
+    // The first steps compile, allocate and fill caches; a GPU then still takes a while to raise its clock.
+    constexpr unsigned least_steps = 2;
+    const Clock::time_point begin = Clock::now();
+    double last = 0;
+    const auto warm = [&](unsigned done) {
+        if (settings_.warm_up) return done >= *settings_.warm_up;
+        return done >= least_steps && seconds_since(begin) >= settings_.seconds / 2;
+    };
+    for (unsigned done = 0; !warm(done); ++done) {
+        const Clock::time_point step = Clock::now();
+        trainer_.step();
+        last = seconds_since(step);
+    }
+    const double fitting = last > 0 ? settings_.seconds / last : 1;
+    steps_ = settings_.steps.value_or(unsigned(std::clamp(fitting, 1.0, 1e6)));
+}
+
+void StepBench::repeat() {
+    std::vector<double> host;
+    const Clock::time_point begin = Clock::now();
+    for (std::uint64_t step = 0; step < steps_; ++step) host.push_back(trainer_.step().host_seconds * 1e6);
+    const double seconds = seconds_since(begin);
+    examples_per_s_.push_back(double(steps_) * global_batch_ / seconds);
+    step_us_.push_back(seconds / double(steps_) * 1e6);
+    host_us_.push_back(median_of(host));
+}
+
+std::vector<unsigned> StepBench::shares() const {
+    std::vector<unsigned> shares;
+    for (std::size_t i = 0; i < trainer_.tower_count(); ++i) shares.push_back(trainer_.tower(i).share());
+    return shares;
+}
+
+} // namespace towers
