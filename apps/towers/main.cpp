@@ -29,12 +29,13 @@ int main(int argc, char** argv) {
                  "towers");
     app.require_subcommand(1);
     app.fallthrough(false);
-    app.set_version_flag("--version", "towers 0.1.0");
+    app.set_version_flag("--version", "towers " TOWERS_VERSION);
     towers::Action chosen;
     towers::add_devices(app, chosen);
     towers::add_train(app, chosen);
     towers::add_eval(app, chosen);
     towers::add_parity(app, chosen);
+    towers::add_bench(app, chosen);
     towers::add_data(app, chosen);
     try {
         app.parse(argc, argv);

@@ -3,7 +3,7 @@
 #include "apps/towers/settings.h"
 #include "engine/data/source.h"
 #include "engine/error.h"
-#include "engine/run/atomic_file.h"
+#include "engine/files/atomic_file.h"
 #include "engine/towers/selection.h"
 
 #include <algorithm>

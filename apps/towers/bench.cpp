@@ -1,0 +1,170 @@
+#include "engine/bench/bench.h"
+#include "apps/towers/bench_page.h"
+#include "apps/towers/bench_table.h"
+#include "apps/towers/commands.h"
+#include "apps/towers/settings.h"
+#include "engine/bench/json.h"
+#include "engine/bench/machine.h"
+#include "engine/error.h"
+#include "engine/files/atomic_file.h"
+#include "engine/towers/selection.h"
+#include "engine/towers/shares.h"
+#include "engine/train/recipe.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <fmt/format.h>
+#include <memory>
+#include <optional>
+#include <unistd.h>
+
+namespace towers {
+namespace {
+
+struct BenchFlags {
+    std::string backend, towers, shares, json, html, baseline;
+    bool together = false;
+    double tolerance = 0.1;
+    BenchSettings settings{.recipe = "cifar10-tutorial", .batch = 128, .repetitions = 5, .seconds = 1};
+    OpenOptions open;
+};
+
+void check(const BenchFlags& flags) {
+    const auto complain = [](const std::string& what) { throw UsageError(what); };
+    const BenchSettings& s = flags.settings;
+    if (s.batch == 0) complain("--batch 0: give at least 1 example per tower");
+    if (s.batch > 1u << 20) complain(fmt::format("--batch {}: is too large; try 128", s.batch));
+    if (s.repetitions == 0 || s.repetitions > 1000)
+        complain(fmt::format("--repetitions {}: give 1 to 1000", s.repetitions));
+    if (s.steps && *s.steps == 0) complain("--steps 0: give at least 1 step a repetition");
+    if (!(s.seconds > 0 && s.seconds <= 3600))
+        complain(fmt::format("--seconds {}: give a number above 0, at most 3600", s.seconds));
+    if (s.warm_up && *s.warm_up == 0) complain("--warm-up 0: give at least 1 step");
+    if (s.threads > 1024) complain(fmt::format("--threads {}: give at most 1024", s.threads));
+    if (!flags.towers.empty() && !flags.backend.empty())
+        complain("--towers and --backend both say which devices to use; give one of them");
+    if (!(flags.tolerance >= 0 && flags.tolerance < 1))
+        complain(fmt::format("--tolerance {}: give a part of at least 0 and below 1", flags.tolerance));
+    if (!flags.shares.empty() && !flags.together)
+        complain("--shares: is for the run of all towers; give --together as well");
+}
+
+/// What training would take and, for comparison, the CPU.
+std::vector<std::string> devices_to_measure(const BenchFlags& flags) {
+    std::vector<std::string> towers = select_towers(flags.backend, flags.towers, flags.open);
+    if (flags.backend.empty() && flags.towers.empty() && towers.back() != "cpu") towers.push_back("cpu");
+    return towers;
+}
+
+/// What the devices of these ids are, without opening them.
+std::vector<DeviceInfo> describe(const std::vector<std::string>& ids, const OpenOptions& options) {
+    std::vector<DeviceInfo> devices;
+    for (const Backend* backend : all_backends())
+        for (const DeviceInfo& device : backend->list(options).devices)
+            if (std::find(ids.begin(), ids.end(), device.id) != ids.end()) devices.push_back(device);
+    return devices;
+}
+
+/// Reads a file to its end.
+std::string contents_of(const std::string& path) {
+    const InputFile file(path);
+    std::string text(file.size(), '\0');
+    file.read(0, std::as_writable_bytes(std::span(text)));
+    return text;
+}
+
+/// One line on a terminal that is written over; silent elsewhere.
+void show_progress(const std::string& what) {
+    if (isatty(STDOUT_FILENO) == 0) return;
+    fmt::print("\r\033[K{}", what);
+    std::fflush(stdout);
+}
+
+int run(BenchFlags& flags) {
+    check(flags);
+    BenchSettings& settings = flags.settings;
+    if (settings.threads == 0) settings.threads = usable_processors();
+    settings.validate = flags.open.validate;
+    flags.open.threads = settings.threads;
+    find_recipe(settings.recipe); // all that can be refused is refused before minutes are spent
+    BenchOptions options{.towers = devices_to_measure(flags),
+                         .together = flags.together,
+                         .shares = {},
+                         .settings = settings,
+                         .open = flags.open,
+                         .progress = show_progress};
+    const unsigned count = unsigned(options.towers.size());
+    if (flags.together) {
+        if (count < 2) throw UsageError("--together: name at least two towers with --towers");
+        if (std::uint64_t(settings.batch) * count > 1u << 20)
+            throw UsageError(fmt::format("--batch {}: is too large; try 128", settings.batch));
+        if (!flags.shares.empty()) options.shares = parse_shares(flags.shares);
+        share_out(settings.batch * count, count, options.shares);
+    }
+    for (const std::string& path : {flags.json, flags.html})
+        if (!path.empty()) AtomicFile probe(path); // leaves no trace
+    std::optional<BenchReport> before;
+    if (!flags.baseline.empty()) {
+        before = report_from_json(contents_of(flags.baseline), flags.baseline);
+        check_comparable(settings, describe(options.towers, flags.open), *before, flags.baseline);
+    }
+
+    BenchReport report = run_bench(options);
+    report.towers_version = TOWERS_VERSION;
+    show_progress("");
+    fmt::print("{}", format_report(report));
+    const std::string json = to_json(report);
+    if (!flags.json.empty()) write_file_atomically(flags.json, json);
+    if (!flags.html.empty()) write_file_atomically(flags.html, bench_page(json));
+    if (!before) return 0;
+
+    const BenchComparison comparison = compare(report, *before);
+    fmt::print("{}", format_comparison(comparison, flags.baseline));
+    std::string slower;
+    for (const RateComparison& rate : comparison.slower(flags.tolerance))
+        slower +=
+            fmt::format("{}{} at {:.1f} % of it", slower.empty() ? "" : ", ", rate.what, rate.ratio() * 100);
+    if (slower.empty()) return 0;
+    std::fflush(stdout);
+    throw InputError(fmt::format("slower than {} by more than --tolerance {}: {}", flags.baseline,
+                                 flags.tolerance, slower));
+}
+
+} // namespace
+
+void add_bench(CLI::App& app, Action& chosen) {
+    CLI::App* const command = app.add_subcommand(
+        "bench", "Measure equal work on several devices: whole steps, every kernel, copies");
+    const auto flags = std::make_shared<BenchFlags>();
+    BenchSettings& s = flags->settings;
+    command->add_option("--recipe", s.recipe, "Whose model and data pipeline to measure: cifar10-tutorial")
+        ->capture_default_str();
+    command->add_option("--backend", flags->backend, "Measure all devices of this backend");
+    command->add_option("--towers", flags->towers,
+                        "Measure these devices, such as vulkan:0,cpu ('towers devices' lists them; default: "
+                        "those that training would take, and the CPU)");
+    command->add_flag("--together", flags->together,
+                      "Also measure all of them as the towers of one run, their gradients averaged");
+    command->add_option("--shares", flags->shares,
+                        "The towers' parts of the global batch in that run, such as 3:1 (default: even)");
+    command->add_option("--batch", s.batch, "Examples per tower and step")->capture_default_str();
+    command->add_option("--repetitions", s.repetitions, "Of all measurements, the devices in turn")
+        ->capture_default_str();
+    command->add_option("--steps", s.steps, "Steps a repetition (default: as many as --seconds allows)");
+    command->add_option("--seconds", s.seconds, "Time of a repetition's steps; at least one step is taken")
+        ->capture_default_str();
+    command->add_option("--warm-up", s.warm_up,
+                        "Steps before the first repetition (default: 2, and more until half of --seconds)");
+    command->add_option("--threads", s.threads, "Threads of the CPU backend; 0: one for each processor")
+        ->capture_default_str();
+    command->add_option("--json", flags->json, "Write the report to this file as JSON");
+    command->add_option("--html", flags->html, "Write the report to this file as a page with charts");
+    command->add_option("--baseline", flags->baseline,
+                        "Compare with this earlier JSON report; exit code 1 when a device is slower");
+    command->add_option("--tolerance", flags->tolerance, "By how much it may be slower: 0.1 is 10 %")
+        ->capture_default_str();
+    add_validate(*command, flags->open);
+    command->callback([flags, &chosen] { chosen = [flags] { return run(*flags); }; });
+}
+
+} // namespace towers

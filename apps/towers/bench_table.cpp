@@ -1,0 +1,157 @@
+#include "apps/towers/bench_table.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <iterator>
+#include <vector>
+
+namespace towers {
+namespace {
+
+/// Three digits that count.
+std::string number(double value) {
+    return fmt::format("{:.{}f}", value, value >= 99.95 ? 0 : value >= 9.995 ? 1 : value >= 0.9995 ? 2 : 3);
+}
+
+std::string megabytes(std::uint64_t bytes) { return number(double(bytes) * 1e-6); }
+
+std::string spread(const Spread& s) {
+    return fmt::format("{:>8} {:>16}", number(s.median),
+                       fmt::format("({} - {})", number(s.min), number(s.max)));
+}
+
+std::string head_text(const BenchReport& r) {
+    const BenchMachine& m = r.machine;
+    return fmt::format("towers {} bench, {}\n{}, {} processors, {}, {}, load {:.2f}\n"
+                       "{}, batch {}, {} repetitions in turn, {} CPU threads{}\n",
+                       r.towers_version, r.date, m.processor, m.processors, m.system, m.kernel,
+                       m.load_average, r.settings.recipe, r.settings.batch, r.settings.repetitions,
+                       r.settings.threads, r.settings.validate ? ", under the Vulkan validation layer" : "");
+}
+
+std::string device_text(const BenchReport& r) {
+    std::string text = "\n";
+    for (const DeviceFigures& d : r.devices)
+        text += fmt::format("{:<10} {}, {}, {}\n", d.id, d.name, d.kind, d.driver);
+    return text;
+}
+
+std::string step_text(const BenchReport& r) {
+    std::string text =
+        fmt::format("\n{:<10} {:>25} {:>10} {:>8} {:>10} {:>10} {:>10}\n", "whole step",
+                    "examples/s (min - max)", "step ms", "host us", "empty us", "device MB", "staging MB");
+    for (const DeviceFigures& d : r.devices)
+        text += fmt::format("{:<10} {} {:>10} {:>8} {:>10} {:>10} {:>10}\n", d.id, spread(d.examples_per_s),
+                            number(d.step_us.median * 1e-3), number(d.host_us.median),
+                            number(d.empty_step_us.median), megabytes(d.device_memory_bytes),
+                            megabytes(d.staging_memory_bytes));
+    if (r.together) {
+        const TogetherFigures& t = *r.together;
+        text += fmt::format("{:<10} {} {:>10} {:>8}\n", "together", spread(t.examples_per_s),
+                            number(t.step_us.median * 1e-3), number(t.host_us.median));
+        text += fmt::format("  {} with {} examples: {:.1f} % of the sum of the solo rates; this split "
+                            "allows {} examples/s\n",
+                            fmt::join(t.towers, ","), fmt::join(t.shares, ":"), t.share_of_sum.median * 100,
+                            number(t.split_limit_examples_per_s));
+    }
+    return text;
+}
+
+/// The kernels of all devices in the order of the step: a wide device has some that others do not need.
+std::vector<std::string> kernel_names(const BenchReport& r) {
+    std::vector<std::string> names;
+    for (const DeviceFigures& device : r.devices) {
+        auto place = names.begin();
+        for (const KernelFigures& kernel : device.kernels) {
+            const auto known = std::find(names.begin(), names.end(), kernel.name);
+            place = std::next(known != names.end() ? known : names.insert(place, kernel.name));
+        }
+    }
+    return names;
+}
+
+std::string kernel_text(const BenchReport& r) {
+    const std::vector<std::string> names = kernel_names(r);
+    if (names.empty()) return {};
+    std::size_t width = 0;
+    for (const std::string& name : names) width = std::max(width, name.size());
+    std::string text = fmt::format("\n{:<{}}", "kernel", width);
+    for (const DeviceFigures& d : r.devices) text += fmt::format("{:>32}", d.id);
+    text += fmt::format("\n{:<{}}", "", width);
+    for (std::size_t i = 0; i < r.devices.size(); ++i)
+        text += fmt::format("{:>10} {:>6} {:>14}", "us", "share", "rate");
+    text += "\n";
+    for (const std::string& name : names) {
+        text += fmt::format("{:<{}}", name, width);
+        for (const DeviceFigures& d : r.devices) {
+            const auto k = std::find_if(d.kernels.begin(), d.kernels.end(),
+                                        [&](const KernelFigures& each) { return each.name == name; });
+            if (k == d.kernels.end())
+                text += fmt::format("{:>32}", "-");
+            else
+                text +=
+                    fmt::format("{:>10} {:>4.1f} % {:>6} {:<7}", number(k->time_us.median), k->share * 100,
+                                number(k->gflops.value_or(k->gb_per_s)), k->gflops ? "GFLOP/s" : "GB/s");
+        }
+        text.erase(text.find_last_not_of(' ') + 1);
+        text += "\n";
+    }
+    const auto last_row = [&](const char* what, const auto& value) {
+        text += fmt::format("{:<{}}", what, width);
+        for (const DeviceFigures& d : r.devices)
+            text += fmt::format("{:>10} {:>21}", d.kernels.empty() ? "no clock" : number(value(d)), "");
+        text.erase(text.find_last_not_of(' ') + 1);
+        text += "\n";
+    };
+    last_row("sum", [](const DeviceFigures& d) { return d.kernels_us->median; });
+    last_row("timestamp alone", [](const DeviceFigures& d) { return *d.timestamp_us; });
+    return text + "Kernels are timed on the device's clock one after another, which in a step may run side "
+                  "by side.\n";
+}
+
+std::string copy_text(const BenchReport& r) {
+    std::string text = fmt::format("\n{:<10} {:<12} {:>10} {:>22} {:>22}\n", "copies", "", "MB",
+                                   "GB/s, from the host", "on the device's clock");
+    for (const DeviceFigures& d : r.devices)
+        for (const CopyFigures& c : d.copies)
+            text += fmt::format("{:<10} {:<12} {:>10} {:>22} {:>22}\n", d.id,
+                                c.direction == "to_device" ? "to device" : "from device", megabytes(c.bytes),
+                                number(c.gb_per_s.median),
+                                c.device_gb_per_s ? number(c.device_gb_per_s->median) : "-");
+    return text;
+}
+
+std::string averaging_text(const BenchReport& r) {
+    std::string text = fmt::format("\n{:<23} {:>10} {:>12} {:>24}\n", "host averaging, towers", "GB/s",
+                                   "memcpy GB/s", "ratio (min - max)");
+    for (const AveragingFigures& a : r.averaging)
+        text +=
+            fmt::format("{:<23} {:>10} {:>12} {:>24}\n", a.towers, number(a.gb_per_s.median),
+                        number(a.memcpy_gb_per_s.median),
+                        fmt::format("{:.2f} ({:.2f} - {:.2f})", a.ratio.median, a.ratio.min, a.ratio.max));
+    return text + fmt::format("\npeak memory of the process, all devices at once: {} MB\n",
+                              megabytes(r.peak_memory_bytes));
+}
+
+} // namespace
+
+std::string format_report(const BenchReport& report) {
+    return head_text(report) + device_text(report) + step_text(report) + kernel_text(report) +
+           copy_text(report) + averaging_text(report);
+}
+
+std::string format_comparison(const BenchComparison& comparison, const std::string& source) {
+    std::string text =
+        fmt::format("\n{:<32} {:>10} {:>10} {:>8}\n", "against " + source, "before", "now", "ratio");
+    for (const RateComparison& rate : comparison.rates)
+        text += fmt::format("{:<32} {:>10} {:>10} {:>8.3f}\n", rate.what + " examples/s", number(rate.before),
+                            number(rate.now), rate.ratio());
+    for (const KernelComparison& kernel : comparison.kernels)
+        text +=
+            fmt::format("{:<32} {:>10} {:>10} {:>8.3f}\n", fmt::format("{} {}", kernel.device, kernel.name),
+                        number(kernel.before_us), number(kernel.now_us), kernel.before_us / kernel.now_us);
+    return text + "The kernels' times are in us, for information; a ratio above 1 is faster.\n";
+}
+
+} // namespace towers

@@ -1,0 +1,16 @@
+// A report of `towers bench` as text for a terminal.
+#pragma once
+
+#include "engine/bench/compare.h"
+#include "engine/bench/report.h"
+
+#include <string>
+
+namespace towers {
+
+std::string format_report(const BenchReport& report);
+
+/// `source` is what the earlier report is called.
+std::string format_comparison(const BenchComparison& comparison, const std::string& source);
+
+} // namespace towers

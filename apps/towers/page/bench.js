@@ -1,0 +1,194 @@
+'use strict';
+// Draws the report. Text goes in as text only, so that no name of a device or processor is read as HTML.
+const report = JSON.parse(document.getElementById('report').textContent);
+const at = id => document.getElementById(id);
+
+function element(tag, properties, ...children) {
+  const node = document.createElement(tag);
+  for (const [name, value] of Object.entries(properties || {}))
+    if (name === 'color') node.style.setProperty('--color', value);
+    else if (name === 'style') Object.assign(node.style, value);
+    else node[name] = value;
+  node.append(...children);
+  return node;
+}
+const dot = color => element('span', {className: 'dot', color});
+const number = (value, digits = 3) => new Intl.NumberFormat('en', {
+  maximumSignificantDigits: Math.max(digits, Math.ceil(Math.log10(Math.abs(value) + 1)))}).format(value);
+const percent = part => (100 * part).toFixed(part < 0.0995 ? 1 : 0) + ' %';
+const time = us => us < 1000 ? number(us) + ' µs' : us < 1e6 ? number(us / 1000) + ' ms' : number(us / 1e6) + ' s';
+const size = bytes => bytes < 1e6 ? number(bytes / 1e3) + ' kB' : bytes < 1e9 ? number(bytes / 1e6) + ' MB'
+                                                                               : number(bytes / 1e9) + ' GB';
+const spread = (s, show) => `${show(s.median)} (${show(s.min)} to ${show(s.max)})`;
+const most = values => Math.max(...values, 0) || 1;
+
+const devices = report.devices;
+const colorOf = index => `var(--d${index % 6})`;
+
+function bar(label, small, color, figure, show, full) {
+  const part = value => 100 * value / full + '%';
+  const track = element('div', {className: 'track', title: spread(figure, show)},
+    element('div', {className: 'fill', color, style: {width: part(figure.median)}}),
+    element('div', {className: 'range',
+      style: {left: part(figure.min), width: part(figure.max - figure.min)}}));
+  return element('div', {className: 'bar'},
+    element('div', {className: 'label'}, label, ...(small ? [element('small', {}, small)] : [])),
+    track, element('div', {className: 'value'}, show(figure.median)));
+}
+
+function table(target, heads, rows) {
+  const cell = (tag, value, column) =>
+    element(tag, {className: column && heads[column] !== 'driver' ? 'number' : ''}, value);
+  target.append(element('thead', {}, element('tr', {}, ...heads.map((h, i) => cell('th', h, i)))),
+    element('tbody', {}, ...rows.map(row => element('tr', {}, ...row.map((v, i) => cell('td', v, i))))));
+}
+
+function drawHead() {
+  const {machine, settings} = report;
+  at('summary').textContent = `${settings.recipe}, batch ${settings.batch}, on ` +
+    devices.map(d => d.id).join(', ') + (settings.validate ? ', under the Vulkan validation layer' : '');
+  const facts = {
+    Processor: `${machine.processor}, ${machine.processors} in use`, Memory: size(machine.memory_bytes),
+    System: machine.system, Kernel: machine.kernel, 'Load before': machine.load_average.toFixed(2),
+    Date: report.date.replace('T', ' ').replace('Z', ' UTC'), Repetitions: `${settings.repetitions}, the devices in turn`,
+    'CPU threads': settings.threads,
+  };
+  for (const [name, value] of Object.entries(facts))
+    at('facts').append(element('div', {}, element('dt', {}, name), element('dd', {}, String(value))));
+  at('colophon').textContent = `Written by towers ${report.towers_version} bench; report schema ${report.schema}. ` +
+    `Peak memory of the process, all devices at once: ${size(report.peak_memory_bytes)}.`;
+}
+
+function drawSteps() {
+  const together = report.together;
+  const rate = value => number(value, 4) + '/s';
+  const full = most([...devices, ...(together ? [together] : [])].map(d => d.examples_per_s.max));
+  devices.forEach((d, i) => at('rates').append(
+    bar(d.id, `${d.name}, ${d.kind}`, colorOf(i), d.examples_per_s, rate, full)));
+  if (together)
+    at('rates').append(bar('together', together.towers.join(', '), 'var(--plain)', together.examples_per_s, rate, full));
+  const gflops = d => d.kernels.length ?
+    number(d.kernels.reduce((sum, k) => sum + k.flops, 0) / d.step_us.median / 1e3) : '';
+  const label = (d, i) => element('span', {}, dot(colorOf(i)), d.id);
+  const rows = devices.map((d, i) => [label(d, i), time(d.step_us.median), time(d.host_us.median),
+    time(d.empty_step_us.median), gflops(d), size(d.device_memory_bytes), size(d.staging_memory_bytes), d.driver]);
+  if (together)
+    rows.push([element('span', {}, dot('var(--plain)'), 'together'), time(together.step_us.median),
+      time(together.host_us.median), '', '', '', '', '']);
+  table(at('steps'), ['', 'step', 'host time', 'empty step', 'GFLOP/s', 'device memory', 'staging', 'driver'], rows);
+  at('together').textContent = 'Host time: what the host itself does in a step, waiting left out. ' +
+    'Empty step: submission to completion with no command in it. GFLOP/s: products of matrices over the whole step. ' + (together ?
+    `Together: towers ${together.towers.join(', ')} with ${together.shares.join(' : ')} examples a step reach ` +
+    `${percent(together.share_of_sum.median)} of the sum of the solo rates; this split allows ` +
+    `${rate(together.split_limit_examples_per_s)}.` : '');
+}
+
+// Which part of the step a kernel belongs to, by shaders/kernels.def's names.
+const parts = [
+  ['Products, forward', 'forward', ['conv2d_forward']],
+  ['Products, data gradients', 'data', ['conv2d_backward_data']],
+  ['Products, weights gradients', 'weights', ['conv2d_backward_weights', 'sum_partials']],
+  ['Normalization', 'norm', ['lrn_forward', 'lrn_backward']],
+  ['Pooling', 'pool', ['max_pool_forward', 'max_pool_backward', 'relu_backward']],
+  ['Images', 'images', ['distort_images']],
+  ['Update and checks', 'update', ['sgd', 'weight_decay', 'count_nonfinite']],
+  ['The rest', 'rest', []],
+];
+function partOf(kernel) {
+  const found = parts.findIndex(part => part[2].includes(kernel));
+  return found < 0 ? parts.length - 1 : found;
+}
+
+function drawComposition() {
+  const timed = devices.map((device, index) => ({device, index})).filter(t => t.device.kernels.length);
+  at('composition-section').hidden = at('kernels-section').hidden = !timed.length;
+  const sums = timed.map(({device, index}) => {
+    const sum = parts.map(() => 0);
+    for (const kernel of device.kernels) sum[partOf(kernel.kernel)] += kernel.share;
+    const segment = (share, i) => element('div', {color: `var(--${parts[i][1]})`, style: {flexGrow: share, flexBasis: 0},
+      title: `${parts[i][0]}: ${percent(share)}`});
+    at('composition').append(
+      element('div', {className: 'stack-head'}, element('span', {}, dot(colorOf(index)), device.id),
+        element('span', {}, `all kernels ${time(device.kernels_us.median)}, step ${time(device.step_us.median)}`)),
+      element('div', {className: 'stack'}, ...sum.map(segment)));
+    return sum;
+  });
+  table(at('parts'), ['', ...timed.map(t => t.device.id)], parts.map((part, i) => [
+    element('span', {}, dot(`var(--${part[1]})`), part[0]), ...sums.map(sum => percent(sum[i]))]));
+}
+
+// The kernels of all devices in the order of the step: a wide device has some that others do not need.
+function kernelNames() {
+  const names = [];
+  for (const device of devices) {
+    let place = 0;
+    for (const {name} of device.kernels) {
+      if (!names.includes(name)) names.splice(place, 0, name);
+      place = names.indexOf(name) + 1;
+    }
+  }
+  return names;
+}
+
+const rateOf = k => k.gflops === null ? k.gb_per_s : k.gflops;
+const measures = {
+  share: {value: k => k.share, note: 'All bars on one scale.'},
+  time: {value: k => k.time_us.median, note: "Each kernel's bars on a scale of their own: shorter is faster."},
+  rate: {value: rateOf, note: "Each kernel's bars on a scale of their own: longer is faster."},
+};
+
+function drawKernels() {
+  const chosen = at('measure').value, {value, note} = measures[chosen];
+  at('scale').textContent = note;
+  let rows = kernelNames().map(name => ({name, figures: devices.map(d => d.kernels.find(k => k.name === name))}));
+  const share = row => most(row.figures.map(k => k ? k.share : 0));
+  if (!at('small').checked) rows = rows.filter(row => row.figures.some(k => k && k.share >= 0.01));
+  if (at('order').value === 'time') rows.sort((a, b) => share(b) - share(a));
+  const largest = row => most(row.figures.map(k => k ? value(k) : 0));
+  const all = most(rows.map(largest));
+  at('kernels').replaceChildren(...rows.map(row => {
+    const full = chosen === 'share' ? all : largest(row);
+    const span = (name, text) => element('span', {className: name === chosen ? 'shown' : ''}, text);
+    const lines = row.figures.map((k, i) => !k ? null : element('div', {className: 'row'},
+      element('span', {title: devices[i].name}, dot(colorOf(i)), devices[i].id),
+      element('div', {className: 'track', title: spread(k.time_us, time)}, element('div',
+        {className: 'fill', color: colorOf(i), style: {width: 100 * value(k) / full + '%'}})),
+      span('time', time(k.time_us.median)), span('share', percent(k.share)),
+      span('rate', number(rateOf(k)) + (k.gflops === null ? ' GB/s' : ' GFLOP/s'))));
+    const kernel = row.figures.find(k => k).kernel;
+    return element('div', {className: 'kernel'},
+      element('div', {className: 'name'}, row.name + ' ', element('small', {}, kernel)),
+      element('div', {}, ...lines.filter(line => line)));
+  }));
+}
+
+function drawCopies() {
+  const columns = [...new Set(devices.flatMap(d => d.copies.map(c => c.bytes)))];
+  const rows = devices.flatMap((d, i) => ['to_device', 'from_device'].map(direction => [
+    element('span', {}, dot(colorOf(i)), d.id, direction === 'to_device' ? ' ←' : ' →'),
+    ...columns.map(bytes => {
+      const copy = d.copies.find(c => c.bytes === bytes && c.direction === direction);
+      if (!copy) return '';
+      const device = copy.device_gb_per_s && ` (${number(copy.device_gb_per_s.median)})`;
+      return element('span', {title: spread(copy.gb_per_s, number)}, number(copy.gb_per_s.median),
+        ...(device ? [element('small', {}, device)] : []));
+    })]));
+  table(at('copies'), ['← to, → from', ...columns.map(size)], rows);
+}
+
+function drawAveraging() {
+  const rate = value => number(value) + ' GB/s';
+  const full = most(report.averaging.flatMap(a => [a.gb_per_s.max, a.memcpy_gb_per_s.max]));
+  for (const a of report.averaging)
+    at('averaging').append(
+      bar(`${a.towers} towers`, `${number(a.ratio.median)} of memcpy`, 'var(--d0)', a.gb_per_s, rate, full),
+      bar('memcpy', '', 'var(--plain)', a.memcpy_gb_per_s, rate, full));
+}
+
+drawHead();
+drawSteps();
+drawComposition();
+drawKernels();
+drawCopies();
+drawAveraging();
+for (const id of ['measure', 'order', 'small']) at(id).addEventListener('change', drawKernels);

@@ -1,0 +1,190 @@
+// Measuring: the report on the terminal, as JSON, as a page, and beside an earlier one.
+#include "tests/apps/helpers.h"
+#include "tests/support/files.h"
+
+#include <cstdio>
+#include <doctest/doctest.h>
+#include <set>
+
+using namespace towers::test;
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+namespace {
+
+/// With as little work as there can be; `repetitions` 1 where spread does not matter.
+Arguments bench(const Arguments& flags, const char* repetitions = "1") {
+    return Arguments{"bench", "--batch",   "8", "--repetitions", repetitions, "--steps",
+                     "1",     "--warm-up", "1"} +
+           flags;
+}
+
+/// The errors that a validator of JSON schemas finds; "" when there are none or there is no such validator.
+std::string schema_errors(const fs::path& report) {
+    const char* const script = "import json, sys\n"
+                               "try:\n"
+                               "    import jsonschema\n"
+                               "except ImportError:\n"
+                               "    sys.exit(77)\n"
+                               "schema = json.load(open(sys.argv[1]))\n"
+                               "kind = jsonschema.Draft202012Validator\n"
+                               "kind.check_schema(schema)\n"
+                               "for error in kind(schema).iter_errors(json.load(open(sys.argv[2]))):\n"
+                               "    print(error.json_path, error.message)\n";
+    Program python({"python3", "-c", script,
+                    (fs::path(TOWERS_SOURCE_DIR) / "apps/towers/bench.schema.json").string(),
+                    report.string()});
+    const Outcome outcome = python.end();
+    if (outcome.code == 77 || outcome.code == 127)
+        std::printf("SKIPPED the JSON schema: no validator (python3-jsonschema) is installed\n");
+    else
+        CHECK(outcome.code == 0);
+    return outcome.code == 77 ? "" : outcome.out + outcome.err;
+}
+
+void check_spread(const Json& figure, double least) {
+    CHECK(figure.at("min") >= least);
+    CHECK(figure.at("median") >= figure.at("min"));
+    CHECK(figure.at("max") >= figure.at("median"));
+}
+
+void check_device(const Json& device) {
+    CAPTURE(device.at("id").get<std::string>());
+    CHECK(device.at("steps") == 1);
+    for (const char* figure : {"examples_per_s", "step_us", "host_us", "empty_step_us"}) {
+        CAPTURE(figure);
+        check_spread(device.at(figure), 1e-9);
+    }
+    CHECK(device.at("host_us").at("median") < device.at("step_us").at("median"));
+    CHECK(device.at("device_memory_bytes") > 10e6);
+    CHECK(device.at("copies").size() == 6);
+    double flops = 0, share = 0;
+    for (const Json& kernel : device.at("kernels")) {
+        flops += double(kernel.at("flops"));
+        share += double(kernel.at("share"));
+    }
+    if (device.at("kernels").empty()) return; // no clock
+    CHECK(flops / 8 == doctest::Approx(105.3e6).epsilon(0.001));
+    CHECK(share == doctest::Approx(1));
+}
+
+} // namespace
+
+TEST_CASE("bench measures every device alone and together, as text, JSON and a page") {
+    const TemporaryFolder folder;
+    const std::string device = quick_device();
+    const std::string towers = device.empty() ? "cpu,cpu" : "cpu," + device;
+    const std::string json = (folder / "report.json").string(), html = (folder / "report.html").string();
+    const Outcome outcome = run_towers(bench(
+        {"--towers", towers, "--together", "--shares", "5:3", "--json", json, "--html", html, "--validate"},
+        "2"));
+    check_worked(outcome);
+    for (const char* part : {"whole step", "together", "conv2 weights gradient", "GFLOP/s", "copies",
+                             "host averaging", "peak memory"}) {
+        CAPTURE(part);
+        CHECK(contains(outcome.out, part));
+    }
+    CHECK_FALSE(contains(outcome.out, "\r")); // no live line where there is no terminal
+
+    CHECK(schema_errors(json) == "");
+    const Json report = Json::parse(read_text(json));
+    CHECK(report.at("schema") == 1);
+    CHECK(report.at("settings").at("batch") == 8);
+    CHECK(report.at("devices").size() == (device.empty() ? 1 : 2));
+    for (const Json& each : report.at("devices")) check_device(each);
+    CHECK(report.at("together").at("shares") == Json({10, 6}));
+    check_spread(report.at("together").at("share_of_sum"), 0.001);
+    CHECK(report.at("averaging").size() == 3);
+    for (const Json& each : report.at("averaging")) check_spread(each.at("ratio"), 0.01);
+    CHECK(report.at("peak_memory_bytes") > 50e6);
+
+    const std::string page = read_text(html);
+    const std::string begin = "<script type=\"application/json\" id=\"report\">";
+    const std::size_t data = page.find(begin) + begin.size();
+    CHECK(Json::parse(page.substr(data, page.find("</script>", data) - data)) == report);
+    CHECK(page.starts_with("<!DOCTYPE html>"));
+    CHECK(page.ends_with("</html>\n"));
+    for (const char* reference : {"http:", "https:", "src=", "href=", "url(", "import(", "fetch(", "{{"}) {
+        CAPTURE(reference);
+        CHECK_FALSE(contains(page, reference)); // it is one file and asks no network
+    }
+}
+
+TEST_CASE("bench by default measures what trains, and the CPU") {
+    const Outcome outcome =
+        run_towers({"bench", "--batch", "2", "--repetitions", "1", "--seconds", "0.01", "--threads", "1"});
+    check_worked(outcome);
+    CHECK(contains(outcome.out, "\ncpu "));
+    CHECK(contains(outcome.out, "batch 2, 1 repetitions in turn, 1 CPU threads"));
+}
+
+TEST_CASE("--baseline finds what has become slower") {
+    const TemporaryFolder folder;
+    const std::string first = (folder / "first.json").string();
+    check_worked(run_towers(bench({"--towers", "cpu", "--json", first})));
+    Json report = Json::parse(read_text(first));
+    const auto with_rate = [&](double factor) {
+        Json changed = report;
+        Json& rate = changed["devices"][0]["examples_per_s"];
+        rate["median"] = double(rate["median"]) * factor;
+        const std::string path = (folder / "changed.json").string();
+        write_text(path, changed.dump());
+        return path;
+    };
+    const auto against = [&](const std::string& path, const Arguments& flags = {}) {
+        return run_towers(bench({"--towers", "cpu", "--baseline", path}) + flags);
+    };
+    const Outcome faster = against(with_rate(0.01));
+    check_worked(faster);
+    CHECK(contains(faster.out, "cpu examples/s"));
+    CHECK(contains(faster.out, "cpu conv2 forward"));
+    const Outcome slower = against(with_rate(100), {"--tolerance", "0.5"});
+    check_failed(slower, 1, "slower than " + (folder / "changed.json").string());
+    CHECK(contains(slower.err, "cpu at "));
+    CHECK(contains(slower.out, "cpu examples/s")); // the report comes all the same
+    check_worked(against(with_rate(10), {"--tolerance", "0.9999"}));
+
+    // What is not comparable is refused before anything is measured.
+    check_failed(run_towers({"bench", "--towers", "cpu", "--batch", "4", "--baseline", first}), 1,
+                 "its batch is 8, here it is 4");
+    check_failed(against((folder / "missing.json").string()), 1, "missing.json");
+    write_text(folder / "other.json", "{\"loss\": 3}");
+    check_failed(against((folder / "other.json").string()), 1, "is not a report of 'towers bench'");
+    Json later = report;
+    later["schema"] = 2;
+    write_text(folder / "later.json", later.dump());
+    check_failed(against((folder / "later.json").string()), 1, "has schema 2");
+    Json elsewhere = report;
+    elsewhere["devices"][0]["name"] = "another processor";
+    write_text(folder / "elsewhere.json", elsewhere.dump());
+    check_failed(against((folder / "elsewhere.json").string()), 1, "no device in common");
+}
+
+TEST_CASE("bench says what is wrong with its command line") {
+    const std::vector<std::pair<Arguments, std::string>> wrong = {
+        {{"--batch", "0"}, "--batch 0"},
+        {{"--batch", "2000000"}, "--batch 2000000"},
+        {{"--repetitions", "0"}, "--repetitions 0"},
+        {{"--steps", "0"}, "--steps 0"},
+        {{"--seconds", "-1"}, "--seconds -1"},
+        {{"--seconds", "nan"}, "--seconds nan"},
+        {{"--warm-up", "0"}, "--warm-up 0"},
+        {{"--threads", "5000"}, "--threads 5000"},
+        {{"--tolerance", "1"}, "--tolerance 1"},
+        {{"--tolerance", "-0.1"}, "--tolerance -0.1"},
+        {{"--recipe", "none"}, "recipe 'none'"},
+        {{"--towers", "cuda:99"}, "cuda:99"},
+        {{"--towers", "cpu", "--backend", "cpu"}, "--towers and --backend"},
+        {{"--towers", "cpu", "--together"}, "--together"},
+        {{"--towers", "cpu,cpu", "--shares", "1:1"}, "--shares"},
+        {{"--towers", "cpu,cpu", "--together", "--shares", "1:1:1"}, "3 shares for 2 towers"},
+    };
+    for (const auto& [flags, name] : wrong) {
+        CAPTURE(name);
+        check_failed(run_towers(Arguments{"bench"} + flags), 2, name);
+    }
+    check_failed(run_towers({"bench", "--towers", "cpu", "--json", "/nonexistent/report.json"}), 1,
+                 "/nonexistent");
+    check_failed(run_towers({"bench", "--towers", "cpu", "--html", "/nonexistent/report.html"}), 1,
+                 "/nonexistent");
+}
