@@ -121,7 +121,7 @@ TEST_CASE("bench by default measures what trains, and the CPU") {
 TEST_CASE("--baseline finds what has become slower") {
     const TemporaryFolder folder;
     const std::string first = (folder / "first.json").string();
-    check_worked(run_towers(bench({"--towers", "cpu", "--json", first})));
+    check_worked(run_towers(bench({"--towers", "cpu", "--threads", "1", "--json", first})));
     Json report = Json::parse(read_text(first));
     const auto with_rate = [&](double factor) {
         Json changed = report;
@@ -132,7 +132,7 @@ TEST_CASE("--baseline finds what has become slower") {
         return path;
     };
     const auto against = [&](const std::string& path, const Arguments& flags = {}) {
-        return run_towers(bench({"--towers", "cpu", "--baseline", path}) + flags);
+        return run_towers(bench({"--towers", "cpu", "--threads", "1", "--baseline", path}) + flags);
     };
     const Outcome faster = against(with_rate(0.01));
     check_worked(faster);
@@ -145,8 +145,9 @@ TEST_CASE("--baseline finds what has become slower") {
     check_worked(against(with_rate(10), {"--tolerance", "0.9999"}));
 
     // What is not comparable is refused before anything is measured.
-    check_failed(run_towers({"bench", "--towers", "cpu", "--batch", "4", "--baseline", first}), 1,
-                 "its batch is 8, here it is 4");
+    check_failed(
+        run_towers({"bench", "--towers", "cpu", "--threads", "1", "--batch", "4", "--baseline", first}), 1,
+        "its batch is 8, here it is 4");
     check_failed(against((folder / "missing.json").string()), 1, "missing.json");
     write_text(folder / "other.json", "{\"loss\": 3}");
     check_failed(against((folder / "other.json").string()), 1, "is not a report of 'towers bench'");
