@@ -7,32 +7,36 @@ endif()
 
 set(TOWERS_WITH_CUDA OFF)
 if(NOT TOWERS_CUDA STREQUAL "OFF")
-  if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+  if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES AND NOT DEFINED ENV{CUDAARCHS})
     # Machine code from Turing to Hopper, and PTX for what follows
     set(CMAKE_CUDA_ARCHITECTURES 75-real 80-real 86-real 89-real 90)
   endif()
   if(CCACHE AND NOT CMAKE_CUDA_COMPILER_LAUNCHER)
     set(CMAKE_CUDA_COMPILER_LAUNCHER ${CCACHE})
   endif()
-  include(CheckLanguage)
-  check_language(CUDA)
-  if(CMAKE_CUDA_COMPILER)
+  # First the version, for an older nvcc makes enable_language() fail, then whether nvcc works
+  find_package(CUDAToolkit 12 QUIET)
+  if(CUDAToolkit_FOUND)
+    if(NOT CMAKE_CUDA_COMPILER)
+      unset(CMAKE_CUDA_COMPILER CACHE) # what an earlier attempt did not find
+    endif()
+    include(CheckLanguage)
+    check_language(CUDA)
+  endif()
+  if(CUDAToolkit_FOUND AND CMAKE_CUDA_COMPILER)
     enable_language(CUDA)
     set(CMAKE_CUDA_STANDARD 17) # the latest that CMake 3.25 knows of nvcc
     set(CMAKE_CUDA_STANDARD_REQUIRED ON)
-    find_package(CUDAToolkit 12 QUIET)
-  endif()
-  if(CUDAToolkit_FOUND)
     set(TOWERS_WITH_CUDA ON)
-    message(STATUS "CUDA backend: built with nvcc ${CMAKE_CUDA_COMPILER_VERSION}")
+    message(NOTICE "CUDA backend: built with nvcc ${CMAKE_CUDA_COMPILER_VERSION}")
   elseif(TOWERS_CUDA STREQUAL "ON")
-    message(FATAL_ERROR "TOWERS_CUDA=ON: there is no CUDA Toolkit 12 or newer; put its nvcc on PATH or name it with "
+    message(FATAL_ERROR "TOWERS_CUDA=ON: no nvcc 12 or newer that works is found; put one on PATH or name it with "
                         "-DCMAKE_CUDA_COMPILER, or give -DTOWERS_CUDA=AUTO to do without")
   else()
-    message(STATUS "CUDA backend: left out, there is no CUDA Toolkit 12 or newer (nvcc on PATH)")
+    message(NOTICE "CUDA backend: left out, no nvcc 12 or newer that works is on PATH")
   endif()
 else()
-  message(STATUS "CUDA backend: left out, TOWERS_CUDA is OFF")
+  message(NOTICE "CUDA backend: left out, TOWERS_CUDA is OFF")
 endif()
 
 # No kernel may compute in double precision.

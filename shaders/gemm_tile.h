@@ -1,6 +1,6 @@
-// The tiled matrix product that all convolutions are: C[M, N] = A[M, K] B[K, N], neither A nor B stored as such.
-// A workgroup computes TILE_M x TILE_N of C from slices TILE_K deep that it keeps in shared memory; an invocation
-// computes every 16th row and column of them. Including files define, before:
+// The tiled matrix product that all convolutions are: C[M, N] = A[M, K] B[K, N], neither A nor B stored as
+// such. A workgroup computes TILE_M x TILE_N of C from slices TILE_K deep that it keeps in shared memory; an
+// invocation computes every 16th row and column of them. Including files define, before:
 //   Row, row_of(shape, m)             what addressing needs of row m of A, worked out once a tile
 //   Step, step_of(shape, k)           likewise of the index k that is summed over, once a slice
 //   load_a(A, shape, Row, Step), load_b(B, shape, Step, n)
@@ -12,13 +12,15 @@
 TUNABLE(0, TILE_M, 64);
 TUNABLE(1, TILE_N, 64);
 
-shared float a_slice[TILE_K * TILE_M];
+// A is stored by columns: one word more a row spreads a column over the banks of shared memory.
+#define A_STRIDE (TILE_M + 1u)
+shared float a_slice[TILE_K * A_STRIDE];
 shared float b_slice[TILE_K * TILE_N];
 
 #define GEMM_TILES(shape, A, B, M, N, K, splits)                                                             \
     const uint tiles_n = ((N) + TILE_N - 1u) / TILE_N;                                                       \
     const uint tiles = ((M) + TILE_M - 1u) / TILE_M * tiles_n;                                               \
-    const uint depth = (((K) + (splits) - 1u) / (splits) + TILE_K - 1u) / TILE_K * TILE_K;                   \
+    const uint depth = (((K) + (splits)-1u) / (splits) + TILE_K - 1u) / TILE_K * TILE_K;                     \
     const uint row = LOCAL_ID / SIDE;                                                                        \
     const uint column = LOCAL_ID % SIDE;                                                                     \
     for (uint tile = GROUP_ID; tile < tiles * (splits); tile += GROUPS) {                                    \
@@ -35,30 +37,29 @@ shared float b_slice[TILE_K * TILE_N];
             const uint k_b = first_k + row;                                                                  \
             const Step step_a = step_of(shape, k_a);                                                         \
             const Step step_b = step_of(shape, k_b);                                                         \
-            UNROLL for (uint i = 0u; i < TILE_M / SIDE; ++i)                                                 \
-                a_slice[column * TILE_M + i * SIDE + row] =                                                  \
-                    k_a < end_k && first_m + i * SIDE + row < (M) ? load_a(A, shape, rows[i], step_a) : 0.0f; \
-            UNROLL for (uint j = 0u; j < TILE_N / SIDE; ++j)                                                 \
-                b_slice[row * TILE_N + j * SIDE + column] =                                                  \
-                    k_b < end_k && first_n + j * SIDE + column < (N)                                         \
-                        ? load_b(B, shape, step_b, first_n + j * SIDE + column)                              \
-                        : 0.0f;                                                                              \
+            UNROLL for (uint i = 0u; i < TILE_M / SIDE; ++i) a_slice[column * A_STRIDE + i * SIDE + row] =   \
+                k_a < end_k && first_m + i * SIDE + row < (M) ? load_a(A, shape, rows[i], step_a) : 0.0f;    \
+            UNROLL for (uint j = 0u; j < TILE_N / SIDE; ++j) b_slice[row * TILE_N + j * SIDE + column] =     \
+                k_b < end_k && first_n + j * SIDE + column < (N)                                             \
+                    ? load_b(B, shape, step_b, first_n + j * SIDE + column)                                  \
+                    : 0.0f;                                                                                  \
             barrier();                                                                                       \
             for (uint k = 0u; k < TILE_K; ++k) {                                                             \
                 float a[TILE_M / SIDE];                                                                      \
                 float b[TILE_N / SIDE];                                                                      \
-                UNROLL for (uint i = 0u; i < TILE_M / SIDE; ++i) a[i] = a_slice[k * TILE_M + i * SIDE + row]; \
-                UNROLL for (uint j = 0u; j < TILE_N / SIDE; ++j)                                             \
-                    b[j] = b_slice[k * TILE_N + j * SIDE + column];                                          \
+                UNROLL for (uint i = 0u; i < TILE_M / SIDE; ++i) a[i] =                                      \
+                    a_slice[k * A_STRIDE + i * SIDE + row];                                                  \
+                UNROLL for (uint j = 0u; j < TILE_N / SIDE; ++j) b[j] =                                      \
+                    b_slice[k * TILE_N + j * SIDE + column];                                                 \
                 UNROLL for (uint i = 0u; i < TILE_M / SIDE; ++i)                                             \
-                    UNROLL for (uint j = 0u; j < TILE_N / SIDE; ++j)                                         \
-                        sum[i * (TILE_N / SIDE) + j] = fma(a[i], b[j], sum[i * (TILE_N / SIDE) + j]);        \
+                    UNROLL for (uint j = 0u; j < TILE_N / SIDE; ++j) sum[i * (TILE_N / SIDE) + j] =          \
+                        fma(a[i], b[j], sum[i * (TILE_N / SIDE) + j]);                                       \
             }                                                                                                \
             barrier();                                                                                       \
         }                                                                                                    \
         UNROLL for (uint i = 0u; i < TILE_M / SIDE; ++i)                                                     \
-            UNROLL for (uint j = 0u; j < TILE_N / SIDE; ++j)                                                 \
-                if (first_m + i * SIDE + row < (M) && first_n + j * SIDE + column < (N))                     \
-                    STORE(first_m + i * SIDE + row, first_n + j * SIDE + column, part,                       \
-                          sum[i * (TILE_N / SIDE) + j]);                                                     \
+            UNROLL for (uint j = 0u; j < TILE_N / SIDE;                                                      \
+                        ++j) if (first_m + i * SIDE + row < (M) && first_n + j * SIDE + column < (N))        \
+                STORE(first_m + i * SIDE + row, first_n + j * SIDE + column, part,                           \
+                      sum[i * (TILE_N / SIDE) + j]);                                                         \
     }

@@ -1,5 +1,6 @@
 #include "backends/cuda/cuda_backend.h"
 
+#include "backends/cuda/functions.h"
 #include "backends/cuda/graph.h"
 
 #include <algorithm>
@@ -14,6 +15,9 @@ namespace {
 
 // The oldest architecture that cmake/Cuda.cmake builds for
 constexpr int least_major = 7, least_minor = 5;
+
+// Who waits sleeps: the processors are for CPU towers and the averaging.
+constexpr unsigned wait_event = cudaEventDisableTiming | cudaEventBlockingSync;
 
 struct CudaAllocation : Allocation {
     ~CudaAllocation() override {
@@ -63,8 +67,10 @@ std::vector<Found> find_devices(std::string& absence) {
     const cudaError_t error = cudaGetDeviceCount(&count);
     if (error == cudaErrorInsufficientDriver) {
         cudaGetLastError();
-        absence = fmt::format("the NVIDIA driver is for CUDA {}, this program needs {}; update the driver",
-                              version(driver), version(runtime));
+        absence =
+            fmt::format("the NVIDIA driver is for CUDA {0}, this program needs {1}; update the driver, or "
+                        "build with the CUDA Toolkit {0}",
+                        version(driver), version(runtime));
         return {};
     }
     if (error == cudaErrorNoDevice) {
@@ -95,6 +101,10 @@ public:
             cudaStream_t stream = nullptr;
             check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
             stream_.reset(stream);
+            // A program built for other architectures than this one fails here rather than in the first step.
+            cudaFuncAttributes attributes;
+            const Launch any = launch(kernels::sgd, {}, 1);
+            check(cudaFuncGetAttributes(&attributes, function_of(any, info_)));
         });
     }
 
@@ -137,7 +147,7 @@ public:
     Ticket submit(const Recording& recording) override {
         return guard("submitting", [&] {
             check(cudaGraphLaunch(static_cast<const CudaRecording&>(*recording).graph.get(), stream_.get()));
-            Event done = free_.empty() ? make_event(cudaEventDisableTiming) : std::move(free_.back());
+            Event done = free_.empty() ? make_event(wait_event) : std::move(free_.back());
             if (!free_.empty()) free_.pop_back();
             check(cudaEventRecord(done.get(), stream_.get()));
             pending_.push_back(std::move(done));

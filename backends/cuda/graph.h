@@ -12,8 +12,8 @@
 namespace towers::cuda {
 
 struct CudaRecording : RecordingState {
+    std::vector<Event> timestamps; // outlive the graph that records them
     GraphExec graph;
-    std::vector<Event> timestamps;
 };
 
 /// For the current device, of which `info` tells. Throws RuntimeError.

@@ -8,7 +8,9 @@ public:
     std::string_view name() const override { return "cuda"; }
 
     Listing list(const OpenOptions&) const override {
-        return {{}, "this program was built without the CUDA Toolkit; build it where nvcc is on PATH"};
+        return {{},
+                "this program was built without CUDA; build it with -DTOWERS_CUDA=ON where nvcc 12 or newer "
+                "is on PATH"};
     }
 
     std::unique_ptr<Device> open(unsigned, const OpenOptions& options) const override {

@@ -14,8 +14,8 @@ using uint = unsigned int;
 using glm::uvec2;
 using glm::vec4;
 
-// GLM's vectors are aligned as their elements are, so that the compiler would load and store them one element at
-// a time. The machine's own type for the same bytes moves them at once.
+// GLM's vectors are aligned as their elements are, so that the compiler would load and store them one element
+// at a time. The machine's own type for the same bytes moves them at once.
 template<class T>
 struct Whole {
     using type = T;
@@ -51,6 +51,7 @@ template<class T>
 struct Element {
     typename Whole<T>::type* element;
     __device__ void operator=(const T& value) const { *element = to_whole(value); }
+    __device__ void operator=(const Element& other) const { *element = *other.element; }
     __device__ operator T() const { return from_whole(*element); }
 };
 template<class T>
@@ -96,7 +97,8 @@ __device__ T subgroupAdd(T x) { // every lane gets the same bits: a + b is b + a
 
 } // namespace towers::cuda_text
 
-#define KERNEL(name, Params, size) __global__ void __launch_bounds__(size) name(const __grid_constant__ Params p)
+#define KERNEL(name, Params, size)                                                                           \
+    __global__ void __launch_bounds__(size) name(const __grid_constant__ Params p)
 #define GROUP_ID blockIdx.x
 #define GROUPS gridDim.x
 #define LOCAL_ID threadIdx.x
