@@ -58,12 +58,7 @@ StepProfile::StepProfile(Device& device, const Recipe& recipe, const Dataset& da
 
 void StepProfile::load(const ParameterLayout& layout, const Dataset& data, unsigned batch) {
     const auto arena = [&](Arena which) -> const Buffer& { return arenas_[std::size_t(which)]; };
-    std::vector<float> parameters(layout.bytes / sizeof(float));
-    for (const ParameterSlot& slot : layout.slots) {
-        const std::vector<float> values = initial_values(slot.variable, 1);
-        std::copy(values.begin(), values.end(),
-                  parameters.begin() + std::ptrdiff_t(slot.range.offset / sizeof(float)));
-    }
+    const std::vector<float> parameters = initial_parameters(layout, 1);
     upload(device_, arena(Arena::parameters), std::as_bytes(std::span(parameters)));
     upload(device_, arena(Arena::averages), std::as_bytes(std::span(parameters)));
     const auto examples = arena(Arena::step).host<Example>().subspan(step_examples_offset / sizeof(Example));
