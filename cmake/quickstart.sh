@@ -4,7 +4,7 @@
 #                                          and, where FLAGS name no --run, evaluate
 #   sh cmake/quickstart.sh test            install what is missing, build, run all tests
 # Installs with apt on Debian and Ubuntu; elsewhere it says what is needed. PRESET=release (the default) names the
-# CMake preset to build.
+# CMake preset to build; TOWERS_CUDA=ON, OFF or AUTO (the default) says whether with CUDA.
 set -eu
 
 build_packages="cmake ninja-build g++ libvulkan-dev glslang-tools spirv-tools libdnnl-dev ocl-icd-opencl-dev
@@ -41,6 +41,11 @@ install() {
     as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $missing >/dev/null
 }
 
+build() {
+    cmake --preset "$preset" ${TOWERS_CUDA:+"-DTOWERS_CUDA=$TOWERS_CUDA"} "$@" >/dev/null
+    cmake --build --preset "$preset"
+}
+
 [ $# -ge 1 ] || usage
 what=$1
 shift
@@ -50,8 +55,7 @@ case $what in
 train)
     # shellcheck disable=SC2086
     install $build_packages
-    cmake --preset "$preset" -DBUILD_TESTING=OFF >/dev/null
-    cmake --build --preset "$preset"
+    build -DBUILD_TESTING=OFF
     program=build/$preset/towers
     case " $* " in
     *" --help "* | *" --resume "*) exec "$program" train "$@" ;;
@@ -77,8 +81,7 @@ test)
     # shellcheck disable=SC2086
     install $build_packages $test_packages
     sh cmake/swiftshader.sh .cache/swiftshader
-    cmake --preset "$preset" -DBUILD_TESTING=ON >/dev/null
-    cmake --build --preset "$preset"
+    build -DBUILD_TESTING=ON
     ctest --test-dir "build/$preset" --output-on-failure "$@"
     ;;
 *) usage ;;
