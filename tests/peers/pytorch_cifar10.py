@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The CIFAR-10 tutorial's network in PyTorch: the peer that `towers train --recipe cifar10-tutorial` is compared with.
 
-Usage: python3 tests/peers/pytorch_cifar10.py [--device cpu|cuda] [--mode eager|compile|cuda-graph]
+Usage: python3 tests/peers/pytorch_cifar10.py [--device cpu|cuda] [--mode eager|compile|cuda-graph|compile-cuda-graph]
            [--precision fp32|tf32|bf16] [--batch 128] [--threads N] [--seconds 10 | --steps N] [--json]
        python3 tests/peers/pytorch_cifar10.py --check-loss /path/to/cifar-10-batches-bin
 
@@ -143,9 +143,9 @@ class Trainer:
         self.updates = 0
         self.loss_of = lambda images, labels: self.network.losses(images, labels)[0]
         self.run = self.body
-        if options.mode == "compile":
+        if options.mode.startswith("compile"):
             self.loss_of = torch.compile(self.loss_of)
-        if options.mode == "cuda-graph":
+        if options.mode.endswith("cuda-graph"):
             self.capture()
 
     def autocast(self):
@@ -318,7 +318,7 @@ def parse():
     affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    parser.add_argument("--mode", choices=("eager", "compile", "cuda-graph"), default="eager")
+    parser.add_argument("--mode", choices=("eager", "compile", "cuda-graph", "compile-cuda-graph"), default="eager")
     parser.add_argument("--precision", choices=("fp32", "tf32", "bf16"), default="fp32", help="tf32 is CUDA's alone")
     parser.add_argument("--lrn", choices=tuple(LRN), help="how to write LRN (default: custom; band in bf16)")
     parser.add_argument("--layout", choices=("nhwc", "nchw"), default="nhwc", help="nhwc is PyTorch's channels-last")
@@ -336,9 +336,9 @@ def parse():
     options.group = options.group or (50 if options.device == "cuda" else 2)
     if options.device == "cuda" and not torch.cuda.is_available():
         parser.error("--device cuda: this PyTorch sees no CUDA device")
-    if options.mode == "compile" and not hasattr(torch, "compile"):
-        parser.error(f"--mode compile: PyTorch {torch.__version__} has no torch.compile; install 2.0 or later")
-    if options.device != "cuda" and (options.mode == "cuda-graph" or options.precision == "tf32"):
+    if options.mode.startswith("compile") and not hasattr(torch, "compile"):
+        parser.error(f"--mode {options.mode}: PyTorch {torch.__version__} has no torch.compile; install 2.0 or later")
+    if options.device != "cuda" and (options.mode.endswith("cuda-graph") or options.precision == "tf32"):
         parser.error("--mode cuda-graph and --precision tf32 need --device cuda")
     return options
 

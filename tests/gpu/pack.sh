@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# Packs the built programs with all libraries that they need, Mesa's lavapipe and the validation layer into
+# one archive, with which tests/gpu/run.sh runs on a machine that has an NVIDIA driver and nothing else.
+#
+# Usage: tests/gpu/pack.sh FILE.tar.xz [--programs DIR]
+#   --programs DIR   where towers was built, with its tests and with CUDA (default: build/release)
+set -euo pipefail
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+file='' programs=$root/build/release
+fail() { echo "pack.sh: $2" >&2; exit "$1"; }
+while (($#)); do
+    case $1 in
+    -h | --help) sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "${BASH_SOURCE[0]}"; exit 0 ;;
+    --programs) (($# > 1)) || fail 2 "$1 needs a value"; programs=$2; shift 2 ;;
+    *) [[ -z $file ]] || fail 2 "$1: give one file"; file=$1; shift ;;
+    esac
+done
+[[ -n $file ]] || fail 2 "say which file to write: tests/gpu/pack.sh FILE.tar.xz"
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+mkdir "$work"/{bin,lib,layers}
+for program in towers tests/conformance_tests tests/engine_tests; do
+    [[ -x $programs/$program ]] || fail 1 "$programs/$program is missing; build it, or name the folder by --programs"
+    cp "$programs/$program" "$work/bin/"
+done
+strip "$work"/bin/*
+
+# What is loaded at run time, found where the packages of tests/ put it
+loader=$(ldconfig -p | sed -nE 's/.*libvulkan\.so\.1 \(.*x86-64.*=> //p' | head -n 1)
+lavapipe=$(find /usr/lib -name libvulkan_lvp.so | head -n 1)
+layer=$(find /usr/lib -name libVkLayer_khronos_validation.so | head -n 1)
+for found in "$loader" "$lavapipe" "$layer"; do
+    [[ -n $found ]] || fail 1 "libvulkan1, mesa-vulkan-drivers or vulkan-validationlayers is missing"
+    cp -L "$found" "$work/lib/"
+done
+mv "$work/lib/libVkLayer_khronos_validation.so" "$work/layers/"
+manifest=$(find /usr/share/vulkan/explicit_layer.d -name '*khronos_validation.json' | head -n 1)
+sed -E 's|("library_path": *")[^"]*|\1./libVkLayer_khronos_validation.so|' "$manifest" >"$work/layers/khronos_validation.json"
+echo '{"file_format_version": "1.0.0", "ICD": {"library_path": "./lib/libvulkan_lvp.so", "api_version": "1.3.230"}}' \
+    >"$work/lavapipe.json"
+# The C library and the C++ one come with every system, and must be its own.
+ldd "$work"/bin/* "$work"/lib/* "$work"/layers/*.so | sed -nE 's|.* => (/[^ ]+) .*|\1|p' | sort -u |
+    grep -vE '/(libc|libm|libdl|libpthread|librt|libstdc\+\+|libgcc_s|ld-linux[^/]*)\.so' |
+    while read -r library; do cp -nL "$library" "$work/lib/"; done
+strip --strip-unneeded "$work"/lib/*
+
+mkdir -p "$(dirname "$file")"
+tar -C "$work" -c . | xz -T0 -6 >"$file"
+du -h "$file"

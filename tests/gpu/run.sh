@@ -1,0 +1,205 @@
+#!/usr/bin/env bash
+# On a machine with an NVIDIA GPU: checks CUDA, NVIDIA's Vulkan and the CPU against each other, trains for real,
+# measures, compares with PyTorch, prints a short table and writes every figure to OUT.
+#
+# Usage: tests/gpu/run.sh OUT [--programs DIR] [--pack FILE] [--data DIR] [--only STEPS] [--stand-in DEVICE]
+#   --programs DIR    where towers was built (default: build/release, which is built when it is missing)
+#   --pack FILE       instead, what tests/gpu/pack.sh made, with all libraries: for a machine that has none
+#   --data DIR        CIFAR-10's binary files (default: the drawn shapes)
+#   --only STEPS      some of conformance,parity,train,mixed,bench,peer,sanitizer, with commas (default: all)
+#   --stand-in DEVICE tries this script out on a machine without such a GPU, e.g. with vulkan:0 for cuda:0
+#
+# OUT gets log.txt (all that was printed), figures.json, devices.json, bench-*.json and bench-128.html.
+# Exit codes: 0, 1 (a check failed; the table says which), 2 (the command line is wrong).
+set -uo pipefail
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+out='' programs='' pack='' data='' stand_in=''
+only=conformance,parity,train,mixed,bench,peer,sanitizer
+
+fail() { echo "run.sh: $2" >&2; exit "$1"; }
+
+while (($#)); do
+    case $1 in
+    -h | --help) sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "${BASH_SOURCE[0]}"; exit 0 ;;
+    --programs | --pack | --data | --only) (($# > 1)) || fail 2 "$1 needs a value"; printf -v "${1#--}" %s "$2"; shift 2 ;;
+    --stand-in) (($# > 1)) || fail 2 "$1 needs a value"; stand_in=$2; shift 2 ;;
+    -*) fail 2 "$1: there is no such flag; see --help" ;;
+    *) [[ -z $out ]] || fail 2 "$1: give one folder"; out=$1; shift ;;
+    esac
+done
+[[ -n $out ]] || fail 2 "say where the figures go: tests/gpu/run.sh OUT"
+mkdir -p "$out" && out=$(cd "$out" && pwd) || fail 1 "cannot make $out"
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+export XDG_CACHE_HOME=$work/cache
+log=$out/log.txt
+figures=$work/figures.jsonl
+: >"$log"
+: >"$figures"
+
+if [[ -n $pack ]]; then
+    mkdir "$work/pack"
+    tar -xJf "$pack" -C "$work/pack" || fail 1 "$pack: cannot unpack; make it with tests/gpu/pack.sh"
+    programs=$work/pack/bin
+    export LD_LIBRARY_PATH=$work/pack/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+    export VK_ADD_LAYER_PATH=$work/pack/layers VK_ADD_DRIVER_FILES=$work/pack/lavapipe.json
+elif [[ -z $programs ]]; then
+    programs=$root/build/release
+    [[ -x $programs/towers ]] || sh "$root/cmake/quickstart.sh" test -N >>"$log" 2>&1 ||
+        fail 1 "cannot build; see $log"
+fi
+# NVIDIA's Vulkan driver, where the loader does not find it by itself
+for icd in /usr/local/nvidia/share/vulkan/icd.d/nvidia_icd.json; do
+    [[ ! -f $icd ]] || export VK_ADD_DRIVER_FILES=${VK_ADD_DRIVER_FILES:+$VK_ADD_DRIVER_FILES:}$icd
+done
+towers=$programs/towers
+tests=$programs
+[[ ! -d $programs/tests ]] || tests=$programs/tests
+[[ -x $towers ]] || fail 1 "no towers program in $programs: build it, or name the folder by --programs"
+
+figure() { printf '{"name": "%s", "value": %s, "unit": "%s"}\n' "$1" "$2" "$3" >>"$figures"; } # NAME NUMBER UNIT
+failed=0
+# check NAME COMMAND...: output to the log and to $work/NAME.log; the result to the figures
+check() {
+    local name=$1 begin=$EPOCHREALTIME code
+    shift
+    printf '\n=== %s: %s\n' "$name" "$*" >>"$log"
+    "$@" >"$work/$name.log" 2>&1
+    code=$?
+    cat "$work/$name.log" >>"$log"
+    local seconds
+    seconds=$(awk "BEGIN { printf \"%.1f\", $EPOCHREALTIME - $begin }")
+    if ((code)); then failed=1; fi
+    figure "$name" "$([[ $code == 0 ]] && echo true || echo false)" "passed in $seconds s"
+    printf '%-34s %-8s %6s s  %s\n' "$name" "$( ((code)) && echo FAILED || echo passed)" "$seconds" \
+        "$(grep -v '^ *$' "$work/$name.log" | tail -n 1 | cut -c1-110)"
+    return $code
+}
+wanted() { [[ ,$only, == *,$1,* ]]; }
+# losses NAME: of the run's metrics, one a line
+losses() { python3 -c 'import json,sys
+for line in open(sys.argv[1]): print(json.loads(line)["loss"])' "$work/run-$1/metrics.jsonl"; }
+train() { # NAME TOWERS STEPS BATCH [FLAGS]
+    local name=$1 devices=$2 steps=$3 batch=$4
+    shift 4
+    check "train-$name" "$towers" train --data "${data:-shapes}" --towers "$devices" --steps "$steps" --batch "$batch" \
+        --run "$work/run-$name" --progress log "$@"
+}
+
+# --- which devices there are
+"$towers" devices --json >"$out/devices.json" 2>>"$log" || fail 1 "'towers devices' failed; see $log"
+"$towers" devices | tee -a "$log"
+pick() { python3 - "$out/devices.json" "$1" <<'P'
+import json, sys
+listed = json.load(open(sys.argv[1]))["devices"]
+def first(wanted): print(next((d["id"] for d in listed if wanted(d)), ""))
+if sys.argv[2] == "cuda": first(lambda d: d["id"].startswith("cuda:"))
+if sys.argv[2] == "vulkan": first(lambda d: d["id"].startswith("vulkan:") and d["vendor"] == "NVIDIA")
+if sys.argv[2] == "mesa": first(lambda d: d["kind"] == "software" and d["vendor"] == "Mesa")
+P
+}
+cuda=${stand_in:-$(pick cuda)} vulkan=${stand_in:-$(pick vulkan)} mesa=$(pick mesa)
+[[ -n $cuda ]] || fail 1 "no CUDA device here: $(python3 -c 'import json,sys; print(json.load(open(sys.argv[1]))["absent"].get("cuda"))' "$out/devices.json")"
+[[ -n $vulkan ]] || { echo "Vulkan does not show the NVIDIA GPU: its checks are FAILED"; failed=1; figure vulkan_sees_nvidia false ""; }
+steps=2000 rate_steps=300
+[[ -z $stand_in ]] || { steps=12 rate_steps=12; }
+
+# --- every kernel on every device, and the network against PyTorch's numbers
+if wanted conformance; then
+    check conformance "$tests/conformance_tests"
+    check engine "$tests/engine_tests"
+fi
+if wanted parity; then
+    check parity-cuda "$towers" parity --towers "cpu,$cuda" --data "${data:-shapes}"
+    [[ -z $vulkan ]] || check parity-vulkan "$towers" parity --towers "$cuda,$vulkan" --data "${data:-shapes}"
+fi
+
+# --- real training: the first losses against the CPU's, then the tutorial's precision
+if wanted train; then
+    for device in cpu "$cuda" $vulkan; do train "first-${device/:/-}" "$device" 10 128 --log-every 1; done
+    for device in "$cuda" $vulkan; do
+        difference=$(paste <(losses first-cpu) <(losses "first-${device/:/-}") |
+            awk '{ d = ($1 - $2) / $1; if (d < 0) d = -d; if (d > m) m = d; ++n } END { if (n != 10) print 1; else printf "%.3g", m }')
+        figure "first_losses_${device/:/-}_relative_difference" "$difference" ""
+        if awk "BEGIN { exit !($difference > 1e-3) }"; then failed=1; echo "first losses of $device differ from the CPU's: $difference"; fi
+    done
+    for device in "$cuda" $vulkan; do
+        name=full-${device/:/-}
+        [[ -d $work/run-$name ]] || train "$name" "$device" "$steps" 128
+        check "eval-${device/:/-}" "$towers" eval --run "$work/run-$name" --device "$device"
+        figure "precision_${device/:/-}" "$(sed -nE 's/.*precision @ 1 = ([0-9.]+).*/\1/p' "$work/eval-${device/:/-}.log")" ""
+    done
+fi
+
+# --- several towers: one card through both backends, and two vendors at once
+if wanted mixed; then
+    [[ -z $vulkan ]] || train mixed-backends "$cuda,$vulkan" "$rate_steps" 128
+    [[ -z $mesa ]] || train mixed-vendors "$cuda,$mesa" 6 64 --shares 7:1 --log-every 1
+    [[ -z $mesa || -z $vulkan ]] || train mixed-vulkan-vendors "$vulkan,$mesa" 6 64 --shares 7:1 --log-every 1
+fi
+
+if wanted bench; then
+    check bench-128 "$towers" bench --towers "$cuda${vulkan:+,$vulkan},cpu" --batch 128 --json "$out/bench-128.json" \
+        --html "$out/bench-128.html"
+    [[ -n $stand_in ]] || check bench-1024 "$towers" bench --towers "$cuda${vulkan:+,$vulkan}" --batch 1024 \
+        --json "$out/bench-1024.json"
+fi
+
+# --- the peer, in the same call
+if wanted peer; then
+    device=cuda
+    [[ -z $stand_in ]] || device=cpu
+    for batch in 128 1024; do
+        for precision in fp32 tf32; do
+            for mode in eager cuda-graph compile-cuda-graph; do
+                [[ -z $stand_in || $batch-$precision-$mode == 128-fp32-eager ]] || continue
+                name=peer-$batch-$precision-$mode
+                check "$name" python3 -B "$root/tests/peers/pytorch_cifar10.py" --device $device --mode $mode \
+                    --precision $precision --batch $batch --seconds 3 --json || continue
+                figure "$name" "$(sed -nE 's/.*"examples_per_second": ([0-9.]+).*/\1/p' "$work/$name.log")" "examples/s"
+            done
+        done
+    done
+fi
+
+if wanted sanitizer; then
+    if command -v compute-sanitizer >/dev/null; then
+        for tool in memcheck racecheck; do
+            check "sanitizer-$tool" compute-sanitizer --tool $tool --error-exitcode 9 "$towers" train --data shapes \
+                --towers "$cuda" --steps 2 --batch 16 --run "$work/run-sanitizer-$tool"
+        done
+    else
+        echo "compute-sanitizer is not on PATH: skipped"
+    fi
+fi
+
+# --- the short table
+python3 - "$figures" "$out" <<'P' | tee -a "$log"
+import json, os, sys
+figures = [json.loads(line) for line in open(sys.argv[1])]
+rates = {}
+for batch in (128, 1024):
+    path = os.path.join(sys.argv[2], f"bench-{batch}.json")
+    if os.path.exists(path):
+        for device in json.load(open(path))["devices"]:
+            rates[batch, device["id"]] = device["examples_per_s"]["median"]
+            figures.append({"name": f"bench-{batch}-{device['id']}", "value": rates[batch, device["id"]], "unit": "examples/s"})
+json.dump(figures, open(os.path.join(sys.argv[2], "figures.json"), "w"), indent=1)
+peers = {f["name"]: f["value"] for f in figures if f["unit"] == "examples/s" and f["name"].startswith("peer-")}
+print("\nexamples/s, whole training steps")
+for (batch, device), rate in rates.items():
+    line = f"  batch {batch:5} {device:10} {rate:12.0f}"
+    for mode in ("fp32-eager", "fp32-cuda-graph", "fp32-compile-cuda-graph"):
+        if peer := peers.get(f"peer-{batch}-{mode}"):
+            line += f"   {rate / peer:.2f} x PyTorch {mode}"
+    print(line)
+for name, value in peers.items():
+    print(f"  {name:40} {value:12.0f}")
+for f in figures:
+    if f["value"] is False:
+        print(f"FAILED: {f['name']}")
+    elif f["value"] is not True and f["unit"] == "":
+        print(f"{f['name']}: {f['value']}")
+P
+exit $failed
