@@ -139,7 +139,8 @@ void add_bench(CLI::App& app, Action& chosen) {
     BenchSettings& s = flags->settings;
     command->add_option("--recipe", s.recipe, "Whose model and data pipeline to measure: cifar10-tutorial")
         ->capture_default_str();
-    command->add_option("--backend", flags->backend, "Measure all devices of this backend");
+    command->add_option("--backend", flags->backend,
+                        "Measure all devices of this backend: cuda, vulkan or cpu");
     command->add_option("--towers", flags->towers,
                         "Measure these devices, such as vulkan:0,cpu ('towers devices' lists them; default: "
                         "those that training would take, and the CPU)");

@@ -19,10 +19,9 @@ template<class Settings, class Visitor>
 void for_each_setting(Settings& s, const Visitor& visitor) {
     visitor("recipe", s.recipe, "Model, data pipeline, optimizer and schedule: cifar10-tutorial");
     visitor("data", s.data, "Folder of CIFAR-10's binary files, or 'shapes': ten classes of drawn shapes");
-    visitor("backend", s.backend, "Use all devices of this backend: vulkan or cpu");
-    visitor(
-        "towers", s.towers,
-        "One tower on each of these devices, such as vulkan:0,vulkan:1,cpu ('towers devices' lists them)");
+    visitor("backend", s.backend, "Use all devices of this backend: cuda, vulkan or cpu");
+    visitor("towers", s.towers,
+            "One tower on each of these devices, such as cuda:0,vulkan:1,cpu ('towers devices' lists them)");
     visitor("shares", s.shares, "The towers' parts of the global batch, such as 3:1 (default: even)");
     visitor("batch", s.batch, "Mean examples per tower and step (default: the recipe's, 128)");
     visitor("steps", s.steps, "Steps in all (default: the recipe's, 100000)");

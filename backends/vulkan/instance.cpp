@@ -146,7 +146,8 @@ DeviceInfo describe(const vk::raii::PhysicalDevice& device, unsigned index) {
     info.id = fmt::format("vulkan:{}", index);
     info.name = properties.deviceName.data();
     info.vendor = vendor_name(properties.vendorID);
-    info.driver = fmt::format("{} {}", driver.driverName.data(), driver.driverInfo.data());
+    const std::string_view release = driver.driverInfo.data(); // SwiftShader gives none
+    info.driver = fmt::format("{}{}{}", driver.driverName.data(), release.empty() ? "" : " ", release);
     const auto& uuid = chain.get<vk::PhysicalDeviceIDProperties>().deviceUUID;
     std::copy(uuid.begin(), uuid.end(), info.uuid.begin());
     info.kind = kind_of(properties);
