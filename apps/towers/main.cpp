@@ -4,11 +4,14 @@
 
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
+#include <filesystem>
 #include <fmt/format.h>
 #include <new>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
 namespace {
 
@@ -19,9 +22,22 @@ int report(int code, const std::string& message) {
     return code;
 }
 
+/// OpenMP's threads spin between two loops, for milliseconds, where they keep the processors from drivers,
+/// from averaging and from other programs: beside one of these a training step took 5 times as long. libgomp
+/// reads how long they may spin when it is loaded, before main(): so the program says so and starts itself
+/// again. What the user has set stands.
+void limit_spinning(char** argv) {
+    if (std::getenv("GOMP_SPINCOUNT") != nullptr || std::getenv("OMP_WAIT_POLICY") != nullptr) return;
+    std::error_code error;
+    const auto program = std::filesystem::read_symlink("/proc/self/exe", error);
+    if (error || setenv("GOMP_SPINCOUNT", "2000", 0) != 0) return;
+    execv(program.c_str(), argv); // returns only when it fails; then it goes on spinning
+}
+
 } // namespace
 
 int main(int argc, char** argv) {
+    limit_spinning(argv);
     std::signal(SIGXFSZ, SIG_IGN); // a file over the user's limit is an error to report, like a full disk
     spdlog::set_default_logger(spdlog::stderr_color_mt("towers"));
     spdlog::set_pattern("towers: %v");

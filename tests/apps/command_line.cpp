@@ -89,6 +89,18 @@ TEST_CASE("what does not exist is named") {
     });
 }
 
+TEST_CASE("OpenMP's threads do not spin for long, unless the user wants it") {
+    const auto environment = [](const std::string& variable) {
+        Program program({"env", variable, "OMP_DISPLAY_ENV=verbose", TOWERS_PROGRAM, "--version"});
+        const Outcome outcome = program.end();
+        CHECK(outcome.code == 0);
+        return outcome.err;
+    };
+    CHECK(contains(environment("OTHER=1"), "GOMP_SPINCOUNT = '2000'"));
+    CHECK(contains(environment("GOMP_SPINCOUNT=5"), "GOMP_SPINCOUNT = '5'"));
+    CHECK_FALSE(contains(environment("OMP_WAIT_POLICY=active"), "GOMP_SPINCOUNT = '2000'"));
+}
+
 TEST_CASE("what is no sensible number is named") {
     check_refused({
         {{"train", "--batch", "0"}, "--batch"},
