@@ -1,6 +1,7 @@
 #include "engine/run/safetensors.h"
 #include "engine/train/checkpoint.h"
 #include "tests/support/devices.h"
+#include "tests/support/files.h"
 #include "tests/support/networks.h"
 
 #include <algorithm>
@@ -41,8 +42,7 @@ void compare(const TensorFile& expected, const ParameterLayout& layout, const st
 } // namespace
 
 TEST_CASE("training agrees with PyTorch: losses, every gradient, parameters and moving averages") {
-    const std::filesystem::path path =
-        std::filesystem::path(TOWERS_SOURCE_DIR) / "tests/fixtures/small_network.safetensors";
+    const std::filesystem::path path = test::source_folder() / "tests/fixtures/small_network.safetensors";
     const TensorFile file = read_safetensors(path);
     const Dataset data = records_of(file);
     const std::vector<float>& losses = file.tensors.at("losses").values;

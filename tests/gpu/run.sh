@@ -29,10 +29,15 @@ while (($#)); do
     esac
 done
 [[ -n $out ]] || fail 2 "say where the figures go: tests/gpu/run.sh OUT"
+for step in ${only//,/ }; do
+    case ,conformance,parity,train,mixed,bench,peer,sanitizer, in *,$step,*) ;; *) fail 2 "--only $step: there is no such step; see --help" ;; esac
+done
 mkdir -p "$out" && out=$(cd "$out" && pwd) || fail 1 "cannot make $out"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 export XDG_CACHE_HOME=$work/cache
+export TOWERS_SOURCE=$root # of the tests' fixtures
+rm -f "$out"/{figures,bench-128,bench-1024}.json "$out/bench-128.html" # of an earlier run
 log=$out/log.txt
 figures=$work/figures.jsonl
 : >"$log"
@@ -58,7 +63,7 @@ tests=$programs
 [[ ! -d $programs/tests ]] || tests=$programs/tests
 [[ -x $towers ]] || fail 1 "no towers program in $programs: build it, or name the folder by --programs"
 
-figure() { printf '{"name": "%s", "value": %s, "unit": "%s"}\n' "$1" "$2" "$3" >>"$figures"; } # NAME NUMBER UNIT
+figure() { printf '{"name": "%s", "value": %s, "unit": "%s"}\n' "$1" "${2:-null}" "$3" >>"$figures"; } # NAME NUMBER UNIT
 failed=0
 # check NAME COMMAND...: output to the log and to $work/NAME.log; the result to the figures
 check() {
@@ -71,7 +76,7 @@ check() {
     local seconds
     seconds=$(awk "BEGIN { printf \"%.1f\", $EPOCHREALTIME - $begin }")
     if ((code)); then failed=1; fi
-    figure "$name" "$([[ $code == 0 ]] && echo true || echo false)" "passed in $seconds s"
+    figure "$name" "$([[ $code == 0 ]] && echo true || echo false)" "in $seconds s"
     printf '%-34s %-8s %6s s  %s\n' "$name" "$( ((code)) && echo FAILED || echo passed)" "$seconds" \
         "$(grep -v '^ *$' "$work/$name.log" | tail -n 1 | cut -c1-110)"
     return $code
@@ -102,8 +107,11 @@ P
 cuda=${stand_in:-$(pick cuda)} vulkan=${stand_in:-$(pick vulkan)} mesa=$(pick mesa)
 [[ -n $cuda ]] || fail 1 "no CUDA device here: $(python3 -c 'import json,sys; print(json.load(open(sys.argv[1]))["absent"].get("cuda"))' "$out/devices.json")"
 [[ -n $vulkan ]] || { echo "Vulkan does not show the NVIDIA GPU: its checks are FAILED"; failed=1; figure vulkan_sees_nvidia false ""; }
-steps=2000 rate_steps=300
-[[ -z $stand_in ]] || { steps=12 rate_steps=12; }
+# What 2000 steps reach at least: on photographs a PyTorch copy of the tutorial has 0.686. The drawn shapes, which are
+# learnt at half the rate, are all known by then.
+steps=2000 rate_steps=300 rate=0.1 least=0.66
+[[ -n $data ]] || { rate=0.05 least=0.95; }
+[[ -z $stand_in ]] || { steps=12 rate_steps=12 least=0; }
 
 # --- every kernel on every device, and the network against PyTorch's numbers
 if wanted conformance; then
@@ -117,7 +125,9 @@ fi
 
 # --- real training: the first losses against the CPU's, then the tutorial's precision
 if wanted train; then
-    for device in cpu "$cuda" $vulkan; do train "first-${device/:/-}" "$device" 10 128 --log-every 1; done
+    for device in cpu "$cuda" $vulkan; do
+        [[ -d $work/run-first-${device/:/-} ]] || train "first-${device/:/-}" "$device" 10 128 --log-every 1
+    done
     for device in "$cuda" $vulkan; do
         difference=$(paste <(losses first-cpu) <(losses "first-${device/:/-}") |
             awk '{ d = ($1 - $2) / $1; if (d < 0) d = -d; if (d > m) m = d; ++n } END { if (n != 10) print 1; else printf "%.3g", m }')
@@ -126,9 +136,11 @@ if wanted train; then
     done
     for device in "$cuda" $vulkan; do
         name=full-${device/:/-}
-        [[ -d $work/run-$name ]] || train "$name" "$device" "$steps" 128
+        [[ -d $work/run-$name ]] || train "$name" "$device" "$steps" 128 --lr "$rate"
         check "eval-${device/:/-}" "$towers" eval --run "$work/run-$name" --device "$device"
-        figure "precision_${device/:/-}" "$(sed -nE 's/.*precision @ 1 = ([0-9.]+).*/\1/p' "$work/eval-${device/:/-}.log")" ""
+        precision=$(sed -nE 's/.*precision @ 1 = ([0-9.]+).*/\1/p' "$work/eval-${device/:/-}.log")
+        figure "precision_${device/:/-}" "$precision" ""
+        if awk "BEGIN { exit !(${precision:-0} < $least) }"; then failed=1; echo "precision of $device is ${precision:-none}, at least $least is due"; fi
     done
 fi
 
@@ -175,7 +187,7 @@ if wanted sanitizer; then
 fi
 
 # --- the short table
-python3 - "$figures" "$out" <<'P' | tee -a "$log"
+python3 - "$figures" "$out" <<'P' | tee -a "$log" || failed=1
 import json, os, sys
 figures = [json.loads(line) for line in open(sys.argv[1])]
 rates = {}
@@ -186,7 +198,7 @@ for batch in (128, 1024):
             rates[batch, device["id"]] = device["examples_per_s"]["median"]
             figures.append({"name": f"bench-{batch}-{device['id']}", "value": rates[batch, device["id"]], "unit": "examples/s"})
 json.dump(figures, open(os.path.join(sys.argv[2], "figures.json"), "w"), indent=1)
-peers = {f["name"]: f["value"] for f in figures if f["unit"] == "examples/s" and f["name"].startswith("peer-")}
+peers = {f["name"]: f["value"] for f in figures if f["value"] is not None and f["unit"] == "examples/s" and f["name"].startswith("peer-")}
 print("\nexamples/s, whole training steps")
 for (batch, device), rate in rates.items():
     line = f"  batch {batch:5} {device:10} {rate:12.0f}"
@@ -199,6 +211,8 @@ for name, value in peers.items():
 for f in figures:
     if f["value"] is False:
         print(f"FAILED: {f['name']}")
+    elif f["value"] is None:
+        print(f"no value: {f['name']}")
     elif f["value"] is not True and f["unit"] == "":
         print(f"{f['name']}: {f['value']}")
 P

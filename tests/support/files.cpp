@@ -1,5 +1,7 @@
 #include "tests/support/files.h"
 
+#include <cstdlib>
+
 #include <algorithm>
 #include <doctest/doctest.h>
 #include <fstream>
@@ -10,6 +12,11 @@
 namespace towers::test {
 
 namespace fs = std::filesystem;
+
+std::filesystem::path source_folder() {
+    const char* const elsewhere = std::getenv("TOWERS_SOURCE");
+    return elsewhere != nullptr ? elsewhere : TOWERS_SOURCE_DIR;
+}
 
 TemporaryFolder::TemporaryFolder() {
     std::string name = (fs::temp_directory_path() / "towers-test-XXXXXX").string();

@@ -13,6 +13,10 @@
 
 namespace towers::test {
 
+/// The checkout: the one that was built, unless TOWERS_SOURCE names another, on a machine that did not build
+/// it.
+std::filesystem::path source_folder();
+
 /// An empty folder of its own, deleted with all in it at the end.
 class TemporaryFolder {
 public:
