@@ -29,8 +29,8 @@ FUNCTION Tap tap_of(uint index, uint kernel_width, uint channels) {
     return tap;
 }
 
-// What output pixel `pixel` sees through `tap`. Unsigned wrap-around puts what lies above and left of the image
-// beyond its end.
+// What output pixel `pixel` sees through `tap`. Unsigned wrap-around puts what lies above and left of the
+// image beyond its end.
 FUNCTION float image_at(In_f32 x, ConvShape shape, Pixel pixel, Tap tap) {
     const uint row = pixel.y * shape.stride + tap.y - shape.pad_top;
     const uint column = pixel.x * shape.stride + tap.x - shape.pad_left;

@@ -13,7 +13,7 @@
 #define RESULT_TOTAL_LOSS 0
 #define RESULT_CROSS_ENTROPY 1
 #define RESULT_NONFINITE 2
-#define RESULT_FLOATS 4
+#define RESULT_FLOATS 3
 
 // A reduction over a large tensor leaves REDUCTION_CHUNKS(quads) partial results, each of REDUCTION_DEPTH vec4s.
 // REDUCTION_LANES chunks are a block, within which the vec4s interleave, so that neighbouring invocations of a GPU

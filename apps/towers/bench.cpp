@@ -101,12 +101,15 @@ int run(BenchFlags& flags) {
         if (!flags.shares.empty()) options.shares = parse_shares(flags.shares);
         share_out(settings.batch * count, count, options.shares);
     }
+    if (!flags.json.empty() && flags.json == flags.html)
+        throw UsageError(fmt::format("--json and --html both name {}; give two files", flags.json));
     for (const std::string& path : {flags.json, flags.html})
         if (!path.empty()) AtomicFile probe(path); // leaves no trace
     std::optional<BenchReport> before;
     if (!flags.baseline.empty()) {
         before = report_from_json(contents_of(flags.baseline), flags.baseline);
-        check_comparable(settings, describe(options.towers, flags.open), *before, flags.baseline);
+        check_comparable(settings, describe(options.towers, flags.open), *before, flags.baseline,
+                         flags.backend.empty() && flags.towers.empty());
     }
 
     BenchReport report = run_bench(options);

@@ -151,6 +151,8 @@ std::string format_comparison(const BenchComparison& comparison, const std::stri
         text +=
             fmt::format("{:<32} {:>10} {:>10} {:>8.3f}\n", fmt::format("{} {}", kernel.device, kernel.name),
                         number(kernel.before_us), number(kernel.now_us), kernel.before_us / kernel.now_us);
+    if (!comparison.missing.empty())
+        text += fmt::format("not compared, measured only then: {}\n", fmt::join(comparison.missing, ", "));
     return text + "The kernels' times are in us, for information; a ratio above 1 is faster.\n";
 }
 

@@ -117,9 +117,15 @@ void judge(const Lockstep& lockstep, const Drift& drift, double tolerance) {
     const TensorComparison& most = *std::ranges::max_element(
         comparisons, {}, [](const TensorComparison& each) { return each.difference.relative_norm; });
     fmt::print("clean: all {} tensors of a step agree on {} and {}; largest relative norm {:.1e} ({}, tensor "
-               "'{}'), tolerance {:.0e}\n",
+               "'{}'), tolerance {:g}\n",
                comparisons.size(), devices[0].id, devices[1].id, most.difference.relative_norm,
                most.operation, most.tensor, tolerance);
+    const auto poisoned = std::ranges::find_if(
+        comparisons, [](const TensorComparison& each) { return each.difference.both_nan > 0; });
+    if (poisoned != comparisons.end())
+        fmt::print("but some of what agrees is NaN on both, first {} of {} elements in {}, tensor '{}'\n",
+                   poisoned->difference.both_nan, poisoned->difference.elements, poisoned->operation,
+                   poisoned->tensor);
 }
 
 int run_parity(ParityFlags& flags) {

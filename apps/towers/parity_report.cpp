@@ -50,10 +50,11 @@ std::string describe_difference(const TensorComparison& comparison, double toler
     const std::string how_far =
         comparison.words
             ? fmt::format("{} of {} words are not equal", difference.unequal, difference.elements)
-        : difference.unequal > 0 ? fmt::format("{} of {} numbers are finite on one device only",
-                                               difference.unequal, difference.elements)
-                                 : fmt::format("relative norm of the difference {:.2e}, tolerance {:.0e}",
-                                               difference.relative_norm, tolerance);
+        : difference.unequal > 0
+            ? fmt::format("{} of {} numbers are infinite or NaN on one device and not the same on the other",
+                          difference.unequal, difference.elements)
+            : fmt::format("relative norm of the difference {:.2e}, tolerance {:g}", difference.relative_norm,
+                          tolerance);
     return fmt::format("{}, kernel {}, tensor '{}': {}; worst at [{}]: {} on {}, {} on {}",
                        comparison.operation, comparison.kernel, comparison.tensor, how_far,
                        fmt::join(comparison.worst_index(), ", "), worst_value(comparison, 0), devices[0].id,
@@ -85,6 +86,7 @@ nlohmann::json to_json(const TensorComparison& comparison) {
             {"relative_norm", difference.relative_norm},
             {"largest_difference", difference.largest},
             {"unequal", difference.unequal},
+            {"nan_on_both", difference.both_nan},
             {"worst", {{"index", comparison.worst_index()}, {"values", {value(0), value(1)}}}},
             {"same", comparison.same}};
 }

@@ -38,8 +38,7 @@ std::vector<Dispatch> all_hardware_dispatches() {
             continue;
         }
         for (const unsigned height : tile_heights)
-            for (const unsigned width : tile_widths)
-                all.push_back({code, {height, width}, {}, {1, 1, 1}});
+            for (const unsigned width : tile_widths) all.push_back({code, {height, width}, {}, {1, 1, 1}});
     }
     return all;
 }

@@ -29,7 +29,7 @@ private:
 
     unsigned towers_, threads_;
     std::size_t bytes_;
-    std::unique_ptr<Device> memory_; ///< gives staging buffers as towers have them; outlives them
+    std::unique_ptr<Device> memory_; ///< gives the buffers, and outlives them
     std::vector<Buffer> gradients_;
     Buffer source_, target_; ///< of memcpy()
     std::unique_ptr<AveragingStage> stage_;

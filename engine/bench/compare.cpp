@@ -45,15 +45,23 @@ std::vector<RateComparison> BenchComparison::slower(double tolerance) const {
 }
 
 void check_comparable(const BenchSettings& settings, const std::vector<DeviceInfo>& devices,
-                      const BenchReport& before, const std::string& source) {
+                      const BenchReport& before, const std::string& source, bool whole) {
     check_same("recipe", settings.recipe, before.settings.recipe, source);
     check_same("batch", settings.batch, before.settings.batch, source);
     check_same("number of CPU threads", settings.threads, before.settings.threads, source);
     check_same("validation", settings.validate, before.settings.validate, source);
-    const bool common = std::any_of(devices.begin(), devices.end(), [&](const DeviceInfo& device) {
-        return find(before.devices, device.id, device.name) != nullptr;
-    });
-    if (!common)
+    std::size_t common = 0;
+    for (const DeviceFigures& earlier : before.devices) {
+        const bool here = std::any_of(devices.begin(), devices.end(), [&](const DeviceInfo& device) {
+            return device.id == earlier.id && device.name == earlier.name;
+        });
+        if (!here && whole)
+            throw InputError(fmt::format("{} has {} ({}), which this run would not measure; name the devices "
+                                         "to compare with --towers",
+                                         source, earlier.id, earlier.name));
+        common += here ? 1 : 0;
+    }
+    if (common == 0)
         throw InputError(fmt::format("{} has no device in common with this run; name its devices with "
                                      "--towers",
                                      source));
@@ -71,6 +79,11 @@ BenchComparison compare(const BenchReport& now, const BenchReport& before) {
         now.together->shares == before.together->shares)
         comparison.rates.push_back(
             {"together", before.together->examples_per_s.median, now.together->examples_per_s.median});
+    else if (before.together)
+        comparison.missing.push_back("together");
+    for (const DeviceFigures& earlier : before.devices)
+        if (find(now.devices, earlier.id, earlier.name) == nullptr)
+            comparison.missing.push_back(fmt::format("{} ({})", earlier.id, earlier.name));
     return comparison;
 }
 

@@ -25,16 +25,17 @@ struct KernelComparison {
 struct BenchComparison {
     std::vector<RateComparison> rates; ///< of the devices that have the same id and name in both
     std::vector<KernelComparison> kernels;
+    std::vector<std::string> missing; ///< what only the earlier report has
 
     /// Those that are slower by more than this part.
     std::vector<RateComparison> slower(double tolerance) const;
 };
 
 /// Throws InputError when what is to be measured would not be comparable: another recipe, batch or number of
-/// threads, only one of them under validation, or no device of the same id and name. `source` is what
-/// messages call the earlier report.
+/// threads, only one of them under validation, no device of the same id and name or, if it is to be compared
+/// as a whole, not all of its devices. `source` is what messages call the earlier report.
 void check_comparable(const BenchSettings& settings, const std::vector<DeviceInfo>& devices,
-                      const BenchReport& before, const std::string& source);
+                      const BenchReport& before, const std::string& source, bool whole);
 
 /// Of reports that check_comparable() has let through.
 BenchComparison compare(const BenchReport& now, const BenchReport& before);

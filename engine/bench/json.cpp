@@ -198,6 +198,10 @@ BenchReport report_from_json(std::string_view text, const std::string& source) {
                                      "another type; measure anew with --json",
                                      source, mismatch.where));
     }
+    for (const DeviceFigures& device : report.devices)
+        if (!(device.examples_per_s.median > 0))
+            throw InputError(fmt::format("{}: the rate of {} is not above 0; measure anew with --json",
+                                         source, device.id));
     return report;
 }
 

@@ -76,12 +76,13 @@ struct TogetherFigures {
     std::vector<unsigned> shares; ///< examples of each tower
     std::uint64_t steps = 0;      ///< a repetition
     Spread examples_per_s, step_us;
-    Spread host_us;      ///< a step: what the host did that no tower's work hid
+    Spread host_us;      ///< a step, of the thread that averages: all but waiting for towers
     Spread share_of_sum; ///< of the sum of the solo rates, a device that has two towers counting once
     double split_limit_examples_per_s = 0; ///< at which the slowest tower would need all of its solo rate
 };
 
-/// The averaging stage's kernel beside memcpy() of as many bytes by as many threads.
+/// The averaging stage's kernel on one bucket in ordinary memory, beside memcpy() of as many bytes by as many
+/// threads. Both repeat, so that a large cache may hold all of it.
 struct AveragingFigures {
     unsigned towers = 0;
     std::uint64_t bytes = 0; ///< of one tower's gradients

@@ -22,7 +22,6 @@ void StepBench::warm_up() {
     // The first steps compile, allocate and fill caches; a GPU then still takes a while to raise its clock.
     constexpr unsigned least_steps = 2;
     const Clock::time_point begin = Clock::now();
-    double last = 0;
     const auto warm = [&](unsigned done) {
         if (settings_.warm_up) return done >= *settings_.warm_up;
         return done >= least_steps && seconds_since(begin) >= settings_.seconds / 2;
@@ -30,13 +29,17 @@ void StepBench::warm_up() {
     for (unsigned done = 0; !warm(done); ++done) {
         const Clock::time_point step = Clock::now();
         trainer_.step();
-        last = seconds_since(step);
+        const double seconds = seconds_since(step);
+        step_seconds_ = done == 0 ? seconds : std::min(step_seconds_, seconds);
     }
-    const double fitting = last > 0 ? settings_.seconds / last : 1;
+    const double fitting = step_seconds_ > 0 ? settings_.seconds / step_seconds_ : 1;
     steps_ = settings_.steps.value_or(unsigned(std::clamp(fitting, 1.0, 1e6)));
 }
 
 void StepBench::repeat() {
+    const double pause = settings_.seconds / 10;
+    if (step_seconds_ < pause)
+        for (const Clock::time_point begin = Clock::now(); seconds_since(begin) < pause;) trainer_.step();
     std::vector<double> host;
     const Clock::time_point begin = Clock::now();
     for (std::uint64_t step = 0; step < steps_; ++step) host.push_back(trainer_.step().host_seconds * 1e6);

@@ -16,6 +16,7 @@ public:
 
     /// Steps that count nowhere; from their time follows how many make a repetition.
     void warm_up();
+    /// Short steps are warmed up anew: while others are measured, clocks fall and caches are lost.
     void repeat();
 
     std::uint64_t steps() const { return steps_; } ///< a repetition
@@ -30,6 +31,7 @@ private:
     BenchSettings settings_;
     Trainer trainer_;
     std::uint64_t steps_ = 1;
+    double step_seconds_ = 0; ///< of the fastest step of warming up
     std::vector<double> examples_per_s_, step_us_, host_us_;
 };
 

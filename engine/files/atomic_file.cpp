@@ -27,6 +27,7 @@ void sync_folder(const std::filesystem::path& file) {
 // The process id keeps two processes that write one path from writing one temporary file.
 AtomicFile::AtomicFile(const std::filesystem::path& path)
     : path_(path), temporary_(fmt::format("{}{}{}", path.string(), mark, ::getpid())) {
+    if (std::filesystem::is_directory(path)) throw_file_error("write", path_, EISDIR);
     file_ = FileDescriptor(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
     if (!file_) throw_file_error("write", path_, errno);
 }

@@ -28,7 +28,9 @@ Difference compare_numbers(std::span<const float> a, std::span<const float> b) {
             norm_a += x * x;
             norm_b += y * y;
             note(found, i, std::abs(x - y));
-        } else if (!(x == y || (std::isnan(x) && std::isnan(y)))) {
+        } else if (std::isnan(x) && std::isnan(y)) {
+            ++found.both_nan;
+        } else if (x != y) {
             ++found.unequal;
             note(found, i, infinity);
         }

@@ -12,6 +12,7 @@ struct Difference {
     /// Elements that no rounding explains: words that are not the same bits, and numbers of which one is
     /// infinite or NaN and the other is not the same.
     std::size_t unequal = 0;
+    std::size_t both_nan = 0; ///< numbers that are NaN in both, which counts as equal
     /// ||a - b|| over the larger of ||a|| and ||b||, infinite when there are unequal numbers. Of words: the
     /// part that is unequal.
     double relative_norm = 0;

@@ -48,7 +48,8 @@ struct StepReport {
     float loss;          ///< mean over the global batch, weight decay included
     float cross_entropy; ///< likewise, without it
     std::vector<float> tower_losses;
-    double host_seconds; ///< of the step's time, what the host did itself rather than wait for its towers
+    double
+        host_seconds; ///< of the step's time, what the calling thread did itself rather than wait for towers
 };
 
 /// A loss or gradient is infinite or NaN. The parameters are those of before the step.

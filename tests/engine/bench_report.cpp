@@ -96,7 +96,7 @@ TEST_CASE("a report is compared device by device, and only with one of the same 
     now.devices[0].examples_per_s.median = 89;
     now.devices[0].kernels[0].time_us.median = 10;
     const std::vector<DeviceInfo> devices = {{.id = "vulkan:0", .name = "A card"}};
-    CHECK_NOTHROW(check_comparable(now.settings, devices, before, "old.json"));
+    CHECK_NOTHROW(check_comparable(now.settings, devices, before, "old.json", false));
     const BenchComparison comparison = compare(now, before);
     REQUIRE(comparison.rates.size() == 1);
     CHECK(comparison.rates[0].ratio() == doctest::Approx(0.89));
@@ -106,7 +106,7 @@ TEST_CASE("a report is compared device by device, and only with one of the same 
     CHECK(comparison.kernels[0].now_us == 2 * comparison.kernels[0].before_us);
 
     const auto refuses = [&](const BenchSettings& settings, const std::vector<DeviceInfo>& measured) {
-        return test::input_error([&] { check_comparable(settings, measured, before, "old.json"); });
+        return test::input_error([&] { check_comparable(settings, measured, before, "old.json", false); });
     };
     BenchSettings other = before.settings;
     other.batch = 16;

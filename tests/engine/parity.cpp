@@ -83,6 +83,7 @@ TEST_CASE("the difference of numbers is a relative norm, and a NaN equals a NaN 
     const std::vector<float> a{3, 0, 4, nan, infinity};
     CHECK(compare_numbers(a, a).relative_norm == 0);
     const Difference small = compare_numbers(a, std::vector<float>{3, 0.5f, 3.75f, nan, infinity});
+    CHECK(small.both_nan == 1);
     CHECK(small.relative_norm == doctest::Approx(std::sqrt(0.25 + 0.0625) / 5));
     CHECK(small.largest == 0.5);
     CHECK(small.worst == 1);
