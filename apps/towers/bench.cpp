@@ -45,8 +45,14 @@ void check(const BenchFlags& flags) {
         complain("--towers and --backend both say which devices to use; give one of them");
     if (!(flags.tolerance >= 0 && flags.tolerance < 1))
         complain(fmt::format("--tolerance {}: give a part of at least 0 and below 1", flags.tolerance));
+    const std::pair<const char*, const std::string*> files[] = {
+        {"--json", &flags.json}, {"--html", &flags.html}, {"--baseline", &flags.baseline}};
+    for (const auto& [one, path] : files)
+        for (const auto& [other, same] : files)
+            if (one != other && !path->empty() && *path == *same)
+                complain(fmt::format("{} and {} both name {}; give two files", one, other, *path));
     if (!flags.shares.empty() && !flags.together)
-        complain("--shares: is for the run of all towers; give --together as well");
+        complain("--shares is for the run of all towers; give --together as well");
 }
 
 /// What training would take and, for comparison, the CPU.
@@ -101,8 +107,6 @@ int run(BenchFlags& flags) {
         if (!flags.shares.empty()) options.shares = parse_shares(flags.shares);
         share_out(settings.batch * count, count, options.shares);
     }
-    if (!flags.json.empty() && flags.json == flags.html)
-        throw UsageError(fmt::format("--json and --html both name {}; give two files", flags.json));
     for (const std::string& path : {flags.json, flags.html})
         if (!path.empty()) AtomicFile probe(path); // leaves no trace
     std::optional<BenchReport> before;
@@ -154,19 +158,26 @@ void add_bench(CLI::App& app, Action& chosen) {
     command->add_option("--batch", s.batch, "Examples per tower and step")->capture_default_str();
     command->add_option("--repetitions", s.repetitions, "Of all measurements, the devices in turn")
         ->capture_default_str();
-    command->add_option("--steps", s.steps, "Steps a repetition (default: as many as --seconds allows)");
-    command->add_option("--seconds", s.seconds, "Time of a repetition's steps; at least one step is taken")
-        ->capture_default_str();
+    CLI::Option* const steps =
+        command->add_option("--steps", s.steps, "Steps a repetition (default: as many as --seconds allows)");
+    CLI::Option* const seconds =
+        command
+            ->add_option("--seconds", s.seconds, "Time of a repetition's steps; at least one step is taken")
+            ->capture_default_str();
     command->add_option("--warm-up", s.warm_up,
                         "Steps before the first repetition (default: 2, and more until half of --seconds)");
     command->add_option("--threads", s.threads, "Threads of the CPU backend; 0: one for each processor")
         ->capture_default_str();
     command->add_option("--json", flags->json, "Write the report to this file as JSON");
     command->add_option("--html", flags->html, "Write the report to this file as a page with charts");
-    command->add_option("--baseline", flags->baseline,
-                        "Compare with this earlier JSON report; exit code 1 when a device is slower");
+    CLI::Option* const baseline =
+        command->add_option("--baseline", flags->baseline,
+                            "Compare with this earlier JSON report; exit code 1 when a device is slower or, "
+                            "unless --towers says what to compare, missing");
     command->add_option("--tolerance", flags->tolerance, "By how much it may be slower: 0.1 is 10 %")
-        ->capture_default_str();
+        ->capture_default_str()
+        ->needs(baseline);
+    seconds->excludes(steps);
     add_validate(*command, flags->open);
     command->callback([flags, &chosen] { chosen = [flags] { return run(*flags); }; });
 }

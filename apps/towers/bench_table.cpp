@@ -24,7 +24,7 @@ std::string spread(const Spread& s) {
 std::string head_text(const BenchReport& r) {
     const BenchMachine& m = r.machine;
     return fmt::format("towers {} bench, {}\n{}, {} processors, {}, {}, load {:.2f}\n"
-                       "{}, batch {}, {} repetitions in turn, {} CPU threads{}\n",
+                       "{}, batch {}, repetitions in turn: {}, CPU threads: {}{}\n",
                        r.towers_version, r.date, m.processor, m.processors, m.system, m.kernel,
                        m.load_average, r.settings.recipe, r.settings.batch, r.settings.repetitions,
                        r.settings.threads, r.settings.validate ? ", under the Vulkan validation layer" : "");

@@ -69,6 +69,13 @@ int main(int argc, char** argv) {
             if (c == '\n') c = ' ';
         return report(command_line_wrong, fmt::format("{}; see '{} --help'", message, command));
     }
+    // An unset variable in a script would turn off what it was to set.
+    for (const CLI::App* const command : app.get_subcommands())
+        for (const CLI::Option* const option : command->get_options())
+            for (const std::string& value : option->results())
+                if (value.empty())
+                    return report(command_line_wrong,
+                                  fmt::format("{}: its value is empty", option->get_name()));
     try {
         const int code = chosen();
         if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)

@@ -96,7 +96,7 @@ int run_train(TrainFlags& flags) {
     RunDirectory run(flags.run, flags.resume        ? Existing::resume
                                 : quirks.delete_run ? Existing::erase
                                                     : Existing::refuse);
-    const CheckpointOrigin origin{recipe.name, *settings.seed, data.size(), data.label_checksum()};
+    const CheckpointOrigin origin{recipe.name, *settings.seed, data.size(), data.checksum()};
     if (flags.resume) resume(trainer, run, origin);
     if (settings.epochs) settings.steps = trainer.steps_until(*settings.epochs);
     settings.epochs.reset();
@@ -123,6 +123,15 @@ int run_train(TrainFlags& flags) {
                              .divided_batch_time = quirks.divided_batch_time,
                              .steps = *settings.steps,
                              .towers = trainer.tower_count()});
+    if (flags.resume) {
+        const std::uint64_t done = trainer.steps_done();
+        fmt::print(
+            "resumed at step {}{}\n", done,
+            done < *settings.steps
+                ? ""
+                : fmt::format(": nothing is left of {} steps, give more with --steps", *settings.steps));
+    }
+    std::fflush(stdout);
     const Ending ending =
         train(trainer, run, loop, stop_requested, [&](const Progress& progress) { printer.show(progress); });
     printer.finish();

@@ -51,6 +51,7 @@ void check_comparable(const BenchSettings& settings, const std::vector<DeviceInf
     check_same("number of CPU threads", settings.threads, before.settings.threads, source);
     check_same("validation", settings.validate, before.settings.validate, source);
     std::size_t common = 0;
+    std::string ids;
     for (const DeviceFigures& earlier : before.devices) {
         const bool here = std::any_of(devices.begin(), devices.end(), [&](const DeviceInfo& device) {
             return device.id == earlier.id && device.name == earlier.name;
@@ -60,11 +61,13 @@ void check_comparable(const BenchSettings& settings, const std::vector<DeviceInf
                                          "to compare with --towers",
                                          source, earlier.id, earlier.name));
         common += here ? 1 : 0;
+        ids += (ids.empty() ? "" : ",") + earlier.id;
     }
     if (common == 0)
-        throw InputError(fmt::format("{} has no device in common with this run; name its devices with "
-                                     "--towers",
-                                     source));
+        throw InputError(
+            fmt::format("{} has no device in common with this run; name some of its devices with "
+                        "--towers: {}",
+                        source, ids));
 }
 
 BenchComparison compare(const BenchReport& now, const BenchReport& before) {

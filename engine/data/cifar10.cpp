@@ -44,8 +44,7 @@ fs::path find_folder(const fs::path& folder, const std::vector<std::string>& nam
         error; // what cannot be looked at counts as not there, and the message says what was sought
     if (!fs::is_directory(folder, error))
         throw InputError(
-            fmt::format("there is no data folder {}; check --data, or use --data shapes, which needs "
-                        "no files",
+            fmt::format("there is no data folder {}; name CIFAR-10's, or 'shapes', which needs no files",
                         folder.string()));
     for (const fs::path& candidate : {folder, folder / archive_folder})
         for (const std::string& name : names)

@@ -33,7 +33,8 @@ Known list_all(const OpenOptions& options) {
 [[noreturn]] void throw_unknown(const Known& known, const std::string& what, const std::string& name) {
     for (const auto& [backend, reason] : known.absent)
         if (name == backend || name.starts_with(backend + ":"))
-            throw UsageError(fmt::format("{} '{}': {}", what, name, reason));
+            throw UsageError(fmt::format("{} '{}': {}; this machine has {}", what, name, reason,
+                                         fmt::join(known.ids, ", ")));
     throw UsageError(fmt::format("{} '{}': there is none of that name; this machine has {}", what, name,
                                  fmt::join(known.ids, ", ")));
 }
@@ -75,7 +76,9 @@ std::vector<std::string> select_towers(const std::string& backend, const std::st
         if (id == backend || id.starts_with(backend + ":")) chosen.push_back(id);
     if (!chosen.empty()) return chosen;
     for (const auto& [absent, reason] : known.absent)
-        if (backend == absent) throw UsageError(fmt::format("--backend {}: {}", backend, reason));
+        if (backend == absent)
+            throw UsageError(fmt::format("--backend {}: {}; this machine has {}", backend, reason,
+                                         fmt::join(known.ids, ", ")));
     std::vector<std::string_view> names;
     for (const Backend* each : all_backends()) names.push_back(each->name());
     throw UsageError(fmt::format("--backend '{}': there is none of that name; known are {}", backend,

@@ -66,7 +66,7 @@ TensorFile to_checkpoint(const TrainingState& state, const ParameterLayout& layo
                      {"examples", std::to_string(state.examples)},
                      {"seed", std::to_string(origin.seed)},
                      {"records", std::to_string(origin.records)},
-                     {"labels", std::to_string(origin.labels)}};
+                     {"checksum", std::to_string(origin.checksum)}};
     return file;
 }
 
@@ -106,15 +106,14 @@ void check_origin(const TensorFile& file, const CheckpointOrigin& origin, const 
     if (const std::uint64_t seed = checkpoint_seed(file, path); seed != origin.seed)
         throw UsageError(fmt::format("--seed {}: {} was trained with seed {}; give --seed {} to resume it",
                                      origin.seed, path.string(), seed, seed));
-    if (!file.metadata.contains("records")) return; // an early version's
+    if (!file.metadata.contains("checksum")) return; // an early version's
     const std::uint64_t records = number(file, "records", path);
-    const bool same_labels = number(file, "labels", path) == origin.labels;
-    if (records == origin.records && same_labels) return;
+    if (records == origin.records && number(file, "checksum", path) == origin.checksum) return;
     throw InputError(
         fmt::format("--data: is not the data that {} was trained on ({}); give that to resume it, or begin "
                     "another run",
                     path.string(),
-                    records == origin.records ? "as many examples, but other labels"
+                    records == origin.records ? "as many examples, but others"
                                               : fmt::format("{} examples, not {}", origin.records, records)));
 }
 

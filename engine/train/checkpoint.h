@@ -15,12 +15,12 @@ namespace towers {
 struct CheckpointOrigin {
     std::string recipe;
     std::uint64_t seed;
-    std::uint64_t records; ///< of the training data
-    std::uint64_t labels;  ///< their checksum, as Dataset has it
+    std::uint64_t records;  ///< of the training data
+    std::uint64_t checksum; ///< likewise, as Dataset has it
 };
 
 /// Tensors `<variable>` and `<variable>/ExponentialMovingAverage`; metadata recipe, step, epoch, examples,
-/// seed, records, labels.
+/// seed, records, checksum.
 TensorFile to_checkpoint(const TrainingState& state, const ParameterLayout& layout,
                          const CheckpointOrigin& origin);
 

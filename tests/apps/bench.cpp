@@ -114,7 +114,7 @@ TEST_CASE("bench by default measures what trains, and the CPU") {
         run_towers({"bench", "--batch", "2", "--repetitions", "1", "--seconds", "0.01", "--threads", "1"});
     check_worked(outcome);
     CHECK(contains(outcome.out, "\ncpu "));
-    CHECK(contains(outcome.out, "batch 2, 1 repetitions in turn, 1 CPU threads"));
+    CHECK(contains(outcome.out, "batch 2, repetitions in turn: 1, CPU threads: 1"));
 }
 
 TEST_CASE("--baseline finds what has become slower") {
@@ -179,8 +179,13 @@ TEST_CASE("bench says what is wrong with its command line") {
         {{"--seconds", "nan"}, "--seconds nan"},
         {{"--warm-up", "0"}, "--warm-up 0"},
         {{"--threads", "5000"}, "--threads 5000"},
-        {{"--tolerance", "1"}, "--tolerance 1"},
-        {{"--tolerance", "-0.1"}, "--tolerance -0.1"},
+        {{"--baseline", "b.json", "--tolerance", "1"}, "--tolerance 1"},
+        {{"--baseline", "b.json", "--tolerance", "-0.1"}, "--tolerance -0.1"},
+        {{"--tolerance", "0.2"}, "--tolerance requires --baseline"},
+        {{"--steps", "2", "--seconds", "0.1"}, "--seconds"},
+        {{"--baseline", "b.json", "--json", "b.json"}, "--json and --baseline"},
+        {{"--towers", ""}, "--towers: its value is empty"},
+        {{"--baseline", ""}, "--baseline: its value is empty"},
         {{"--recipe", "none"}, "recipe 'none'"},
         {{"--towers", "cuda:99"}, "cuda:99"},
         {{"--towers", "cpu", "--backend", "cpu"}, "--towers and --backend"},
