@@ -73,7 +73,7 @@ int main(int argc, char** argv) {
     for (const CLI::App* const command : app.get_subcommands())
         for (const CLI::Option* const option : command->get_options())
             for (const std::string& value : option->results())
-                if (value.empty())
+                if (value.empty() && option->get_expected_min() > 0)
                     return report(command_line_wrong,
                                   fmt::format("{}: its value is empty", option->get_name()));
     try {

@@ -90,7 +90,7 @@ TEST_CASE("class names come from the meta file, or are the official ones") {
 TEST_CASE("data that is not there is named, and what to do about it") {
     const test::TemporaryFolder folder;
     const std::filesystem::path nowhere = folder / "nowhere";
-    check_says(load_error(nowhere), {"there is no data folder", nowhere.c_str(), "--data"});
+    check_says(load_error(nowhere), {"there is no data folder", nowhere.c_str(), "shapes"});
     check_says(input_error([] { load_dataset("", Split::train, 1); }), {"there is no data folder"});
     check_says(load_error(folder.path()), {folder.path().c_str(), "data_batch_1.bin", "unpack"});
     check_says(load_error(folder.path(), Split::test), {"test_batch.bin"});
