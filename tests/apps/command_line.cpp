@@ -91,7 +91,8 @@ TEST_CASE("what does not exist is named") {
 
 TEST_CASE("OpenMP's threads do not spin for long, unless the user wants it") {
     const auto environment = [](const std::string& variable) {
-        Program program({"env", variable, "OMP_DISPLAY_ENV=verbose", TOWERS_PROGRAM, "--version"});
+        Program program({"env", "-u", "OMP_WAIT_POLICY", "-u", "GOMP_SPINCOUNT", variable,
+                         "OMP_DISPLAY_ENV=verbose", TOWERS_PROGRAM, "--version"});
         const Outcome outcome = program.end();
         CHECK(outcome.code == 0);
         return outcome.err;

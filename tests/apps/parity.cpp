@@ -55,7 +55,7 @@ TEST_CASE("a tolerance of zero allows no rounding") {
     if (quick_device().empty()) return;
     check_failed(
         run_towers(Arguments{"parity", "--towers", "cpu," + quick_device(), "--tolerance", "0"} + quick), 1,
-        "first in images, kernel distort_images");
+        "tensors, first in ");
 }
 
 TEST_CASE("the first kernel that a device gets wrong is named, and no innocent one") {
