@@ -2,17 +2,20 @@
 # Packs the built programs with all libraries that they need, Mesa's lavapipe and the validation layer into
 # one archive, with which tests/gpu/run.sh runs on a machine that has an NVIDIA driver and nothing else.
 #
-# Usage: tests/gpu/pack.sh FILE.tar.xz [--programs DIR]
+# Usage: tests/gpu/pack.sh FILE.tar.xz [--programs DIR] [--no-mesa]
 #   --programs DIR   where towers was built, with its tests and with CUDA (default: build/release)
+#   --no-mesa        leaves out lavapipe, whose LLVM is most of the archive: then there are no runs of two vendors
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-file='' programs=$root/build/release
+file='' programs=$root/build/release mesa=1
 fail() { echo "pack.sh: $2" >&2; exit "$1"; }
 while (($#)); do
     case $1 in
     -h | --help) sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "${BASH_SOURCE[0]}"; exit 0 ;;
     --programs) (($# > 1)) || fail 2 "$1 needs a value"; programs=$2; shift 2 ;;
+    --no-mesa) mesa=''; shift ;;
+    -*) fail 2 "$1: there is no such flag; see --help" ;;
     *) [[ -z $file ]] || fail 2 "$1: give one file"; file=$1; shift ;;
     esac
 done
@@ -31,15 +34,16 @@ strip "$work"/bin/*
 loader=$(ldconfig -p | sed -nE 's/.*libvulkan\.so\.1 \(.*x86-64.*=> //p' | head -n 1)
 lavapipe=$(find /usr/lib -name libvulkan_lvp.so | head -n 1)
 layer=$(find /usr/lib -name libVkLayer_khronos_validation.so | head -n 1)
-for found in "$loader" "$lavapipe" "$layer"; do
+for found in "$loader" "$layer" ${mesa:+"$lavapipe"}; do
     [[ -n $found ]] || fail 1 "libvulkan1, mesa-vulkan-drivers or vulkan-validationlayers is missing"
     cp -L "$found" "$work/lib/"
 done
 mv "$work/lib/libVkLayer_khronos_validation.so" "$work/layers/"
 manifest=$(find /usr/share/vulkan/explicit_layer.d -name '*khronos_validation.json' | head -n 1)
 sed -E 's|("library_path": *")[^"]*|\1./libVkLayer_khronos_validation.so|' "$manifest" >"$work/layers/khronos_validation.json"
-echo '{"file_format_version": "1.0.0", "ICD": {"library_path": "./lib/libvulkan_lvp.so", "api_version": "1.3.230"}}' \
-    >"$work/lavapipe.json"
+[[ -z $mesa ]] ||
+    echo '{"file_format_version": "1.0.0", "ICD": {"library_path": "./lib/libvulkan_lvp.so", "api_version": "1.3.230"}}' \
+        >"$work/lavapipe.json"
 # The C library and the C++ one come with every system, and must be its own.
 ldd "$work"/bin/* "$work"/lib/* "$work"/layers/*.so | sed -nE 's|.* => (/[^ ]+) .*|\1|p' | sort -u |
     grep -vE '/(libc|libm|libdl|libpthread|librt|libstdc\+\+|libgcc_s|ld-linux[^/]*)\.so' |

@@ -48,7 +48,8 @@ if [[ -n $pack ]]; then
     tar -xJf "$pack" -C "$work/pack" || fail 1 "$pack: cannot unpack; make it with tests/gpu/pack.sh"
     programs=$work/pack/bin
     export LD_LIBRARY_PATH=$work/pack/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-    export VK_ADD_LAYER_PATH=$work/pack/layers VK_ADD_DRIVER_FILES=$work/pack/lavapipe.json
+    export VK_ADD_LAYER_PATH=$work/pack/layers
+    [[ ! -f $work/pack/lavapipe.json ]] || export VK_ADD_DRIVER_FILES=$work/pack/lavapipe.json
 elif [[ -z $programs ]]; then
     programs=$root/build/release
     [[ -x $programs/towers ]] || sh "$root/cmake/quickstart.sh" test -N >>"$log" 2>&1 ||
