@@ -33,14 +33,14 @@ void check(const BenchFlags& flags) {
     const auto complain = [](const std::string& what) { throw UsageError(what); };
     const BenchSettings& s = flags.settings;
     if (s.batch == 0) complain("--batch 0: give at least 1 example per tower");
-    if (s.batch > 1u << 20) complain(fmt::format("--batch {}: is too large; try 128", s.batch));
+    global_batch(s.batch, 1); // says when that is too much
     if (s.repetitions == 0 || s.repetitions > 1000)
         complain(fmt::format("--repetitions {}: give 1 to 1000", s.repetitions));
     if (s.steps && *s.steps == 0) complain("--steps 0: give at least 1 step a repetition");
     if (!(s.seconds > 0 && s.seconds <= 3600))
         complain(fmt::format("--seconds {}: give a number above 0, at most 3600", s.seconds));
     if (s.warm_up && *s.warm_up == 0) complain("--warm-up 0: give at least 1 step");
-    if (s.threads > 1024) complain(fmt::format("--threads {}: give at most 1024", s.threads));
+    check_threads(s.threads);
     if (!flags.towers.empty() && !flags.backend.empty())
         complain("--towers and --backend both say which devices to use; give one of them");
     if (!(flags.tolerance >= 0 && flags.tolerance < 1))
@@ -71,14 +71,6 @@ std::vector<DeviceInfo> describe(const std::vector<std::string>& ids, const Open
     return devices;
 }
 
-/// Reads a file to its end.
-std::string contents_of(const std::string& path) {
-    const InputFile file(path);
-    std::string text(file.size(), '\0');
-    file.read(0, std::as_writable_bytes(std::span(text)));
-    return text;
-}
-
 /// One line on a terminal that is written over; silent elsewhere.
 void show_progress(const std::string& what) {
     if (isatty(STDOUT_FILENO) == 0) return;
@@ -102,16 +94,14 @@ int run(BenchFlags& flags) {
     const unsigned count = unsigned(options.towers.size());
     if (flags.together) {
         if (count < 2) throw UsageError("--together: name at least two towers with --towers");
-        if (std::uint64_t(settings.batch) * count > 1u << 20)
-            throw UsageError(fmt::format("--batch {}: is too large; try 128", settings.batch));
         if (!flags.shares.empty()) options.shares = parse_shares(flags.shares);
-        share_out(settings.batch * count, count, options.shares);
+        share_out(global_batch(settings.batch, count), count, options.shares);
     }
     for (const std::string& path : {flags.json, flags.html})
         if (!path.empty()) AtomicFile probe(path); // leaves no trace
     std::optional<BenchReport> before;
     if (!flags.baseline.empty()) {
-        before = report_from_json(contents_of(flags.baseline), flags.baseline);
+        before = report_from_json(read_file(flags.baseline), flags.baseline);
         check_comparable(settings, describe(options.towers, flags.open), *before, flags.baseline,
                          flags.backend.empty() && flags.towers.empty());
     }
@@ -166,8 +156,7 @@ void add_bench(CLI::App& app, Action& chosen) {
             ->capture_default_str();
     command->add_option("--warm-up", s.warm_up,
                         "Steps before the first repetition (default: 2, and more until half of --seconds)");
-    command->add_option("--threads", s.threads, "Threads of the CPU backend; 0: one for each processor")
-        ->capture_default_str();
+    add_threads(*command, s.threads);
     command->add_option("--json", flags->json, "Write the report to this file as JSON");
     command->add_option("--html", flags->html, "Write the report to this file as a page with charts");
     CLI::Option* const baseline =

@@ -20,7 +20,7 @@ namespace {
 
 struct EvalFlags {
     std::string run, checkpoint, recipe, data, device, split = "test", quirks;
-    unsigned batch = 128, interval = 0, threads = 0;
+    unsigned batch = 128, interval = 0;
     bool raw = false;
     OpenOptions open;
 };
@@ -38,10 +38,9 @@ int run_eval(EvalFlags& flags) {
     if (!flags.data.empty()) settings.data = flags.data;
     const Recipe recipe = find_recipe(settings.recipe);
     const Quirks quirks = parse_quirks(flags.quirks.empty() ? settings.quirks : flags.quirks);
-    if (flags.threads > 1024) throw UsageError(fmt::format("--threads {}: give at most 1024", flags.threads));
+    check_threads(flags.open.threads);
     if (flags.device.find(',') != std::string::npos)
         throw UsageError(fmt::format("--device {}: give one device", flags.device));
-    flags.open.threads = flags.threads;
     const std::vector<std::string> devices = select_towers("", flags.device, flags.open);
 
     std::unique_ptr<Evaluator> evaluator;
@@ -102,8 +101,7 @@ void add_eval(CLI::App& app, Action& chosen) {
         ->add_option("--interval", flags->interval,
                      "Look for a newer checkpoint every so many seconds and evaluate it; 0: once")
         ->capture_default_str();
-    command->add_option("--threads", flags->threads, "Threads of the CPU backend; 0: one for each processor")
-        ->capture_default_str();
+    add_threads(*command, flags->open.threads);
     command->add_option(
         "--quirks", flags->quirks,
         "padded-evaluation: fill the last batch with repeated images, and count them (default: the "

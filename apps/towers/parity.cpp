@@ -18,7 +18,7 @@ namespace {
 
 struct ParityFlags {
     std::string recipe = "cifar10-tutorial", data = "shapes", towers, distort = "on", json;
-    unsigned batch = 32, threads = 0;
+    unsigned batch = 32;
     std::uint64_t seed = 1, steps = 10;
     double tolerance = 1e-5;
     OpenOptions open;
@@ -28,10 +28,9 @@ std::array<std::string, 2> check(ParityFlags& flags) {
     if (flags.batch == 0) throw UsageError("--batch 0: give at least 1 example");
     if (flags.batch > 1u << 20)
         throw UsageError(fmt::format("--batch {}: is too large; try 32", flags.batch));
-    if (flags.threads > 1024) throw UsageError(fmt::format("--threads {}: give at most 1024", flags.threads));
+    check_threads(flags.open.threads);
     if (!(flags.tolerance >= 0 && std::isfinite(flags.tolerance)))
         throw UsageError(fmt::format("--tolerance {}: give a number of at least 0", flags.tolerance));
-    flags.open.threads = flags.threads;
     if (std::ranges::count(flags.towers, ',') != 1)
         throw UsageError(fmt::format("--towers '{}': give the two devices to compare, such as cpu,vulkan:0",
                                      flags.towers));
@@ -186,8 +185,7 @@ void add_parity(CLI::App& app, Action& chosen) {
         ->check(CLI::IsMember({"on", "off"}).description(""))
         ->type_name("on|off")
         ->capture_default_str();
-    command->add_option("--threads", flags->threads, "Threads of the CPU backend; 0: one for each processor")
-        ->capture_default_str();
+    add_threads(*command, flags->open.threads);
     command->add_option("--json", flags->json, "Write the numbers to this file too");
     add_validate(*command, flags->open);
     command->callback([flags, &chosen] { chosen = [flags] { return run_parity(*flags); }; });

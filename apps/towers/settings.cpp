@@ -15,6 +15,8 @@ namespace {
 
 /// Calls visitor(name, field, help) for every setting: the one list that flags, reading and writing come
 /// from.
+constexpr const char* threads_help = "Threads of the CPU backend; 0: one for each processor";
+
 template<class Settings, class Visitor>
 void for_each_setting(Settings& s, const Visitor& visitor) {
     visitor("recipe", s.recipe, "Model, data pipeline, optimizer and schedule: cifar10-tutorial");
@@ -37,7 +39,7 @@ void for_each_setting(Settings& s, const Visitor& visitor) {
     visitor("keep", s.keep, "Checkpoints to keep; 0: all");
     visitor("log-every", s.log_every, "Steps between log lines; 0: none");
     visitor("log-towers", s.log_towers, "Log each tower's own loss too");
-    visitor("threads", s.threads, "Threads of the CPU backend; 0: one for each processor");
+    visitor("threads", s.threads, threads_help);
     visitor("quirks", s.quirks,
             "Bring back defects of the published system: last-tower-loss, step-schedule, unordered-average, "
             "delete-run, padded-evaluation, divided-batch-time; a list, all or none");
@@ -165,6 +167,14 @@ std::string write_settings(const TrainSettings& settings) {
     for_each_setting(
         settings, [&](const std::string& name, const auto& field, const char*) { put(text, name, field); });
     return text;
+}
+
+void add_threads(CLI::App& command, unsigned& threads) {
+    command.add_option("--threads", threads, threads_help)->capture_default_str();
+}
+
+void check_threads(unsigned threads) {
+    if (threads > 1024) throw UsageError(fmt::format("--threads {}: give at most 1024", threads));
 }
 
 void add_validate(CLI::App& command, OpenOptions& options) {

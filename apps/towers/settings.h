@@ -48,9 +48,11 @@ void override_settings(CLI::App& command, TrainSettings& settings);
 /// As read_settings() reads it.
 std::string write_settings(const TrainSettings& settings);
 
-/// For CLI::Option::check: "" when the text is a whole number of 0 to 2^63 - 1, else what is wrong. CLI11
-/// takes -1 and what is beyond 64 bits for some unsigned number, and TOML has no numbers beyond 63 bits.
-std::string check_count(const std::string& text);
+/// Adds --threads, of the CPU backend, to a command that has no add_settings().
+void add_threads(CLI::App& command, unsigned& threads);
+
+/// Throws UsageError when there are too many.
+void check_threads(unsigned threads);
 
 /// Adds the flags with which devices are opened; they are no part of a run's settings.
 void add_validate(CLI::App& command, OpenOptions& options);

@@ -50,7 +50,7 @@ void check(const TrainSettings& s) {
     if (s.epochs && !(*s.epochs > 0 && std::isfinite(*s.epochs)))
         complain(fmt::format("--epochs {}: give a number above 0", *s.epochs));
     if (s.epochs && s.steps) complain("--steps and --epochs both say how long to train; give one of them");
-    if (s.threads > 1024) complain(fmt::format("--threads {}: give at most 1024", s.threads));
+    check_threads(s.threads);
     if (!s.towers.empty() && !s.backend.empty())
         complain("--towers and --backend both say which devices to use; give one of them");
 }
@@ -113,6 +113,14 @@ int run_train(TrainFlags& flags) {
     for (std::size_t i = 0; i < trainer.tower_count(); ++i)
         fmt::print("tower_{}: {} ({}), {} examples a step\n", i, trainer.tower(i).info().id,
                    trainer.tower(i).info().name, trainer.tower(i).share());
+    if (flags.resume) {
+        const std::uint64_t done = trainer.steps_done();
+        fmt::print(
+            "resumed at step {}{}\n", done,
+            done < *settings.steps
+                ? ""
+                : fmt::format(": nothing is left of {} steps, give more with --steps", *settings.steps));
+    }
     std::fflush(stdout);
 
     std::signal(SIGINT, request_stop);
@@ -123,15 +131,6 @@ int run_train(TrainFlags& flags) {
                              .divided_batch_time = quirks.divided_batch_time,
                              .steps = *settings.steps,
                              .towers = trainer.tower_count()});
-    if (flags.resume) {
-        const std::uint64_t done = trainer.steps_done();
-        fmt::print(
-            "resumed at step {}{}\n", done,
-            done < *settings.steps
-                ? ""
-                : fmt::format(": nothing is left of {} steps, give more with --steps", *settings.steps));
-    }
-    std::fflush(stdout);
     const Ending ending =
         train(trainer, run, loop, stop_requested, [&](const Progress& progress) { printer.show(progress); });
     printer.finish();

@@ -1,24 +1,14 @@
 #include "engine/bench/averaging_bench.h"
 
 #include "backends/backend.h"
+#include "engine/bench/clock.h"
 
 #include <algorithm>
 #include <barrier>
-#include <chrono>
 #include <cstring>
 #include <thread>
 
 namespace towers {
-namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point begin) {
-    return std::chrono::duration<double>(Clock::now() - begin).count();
-}
-
-} // namespace
-
 AveragingBench::AveragingBench(const ParameterLayout& layout, unsigned towers, unsigned threads)
     : towers_(towers), threads_(threads), bytes_(layout.bytes),
       memory_(open_device("cpu", {.threads = threads})) {

@@ -1,16 +1,11 @@
 #include "engine/bench/copies.h"
 
+#include "engine/bench/clock.h"
+
 #include <algorithm>
-#include <chrono>
 
 namespace towers {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point begin) {
-    return std::chrono::duration<double>(Clock::now() - begin).count();
-}
 
 /// Enough for a median, and no more time than a few large copies take.
 unsigned runs_of(std::size_t bytes) {

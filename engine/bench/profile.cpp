@@ -22,11 +22,6 @@ TrainingPlan plan_step(const Device& device, const Recipe& recipe, const Paramet
                              .parallel_groups = device.info().parallel_groups});
 }
 
-std::string kernel_of(const Operation& operation) {
-    const auto* launch = std::get_if<Launch>(&operation.work);
-    return launch != nullptr ? kernel_info(launch->kernel).name : "copy";
-}
-
 Work work_of(const Operation& operation, const Plan& plan) {
     if (const auto* launch = std::get_if<Launch>(&operation.work)) return work_of(*launch);
     const TensorId source = std::get<PlannedCopy>(operation.work).source;
@@ -61,8 +56,9 @@ void StepProfile::load(const ParameterLayout& layout, const Dataset& data, unsig
     const std::vector<float> parameters = initial_parameters(layout, 1);
     upload(device_, arena(Arena::parameters), std::as_bytes(std::span(parameters)));
     upload(device_, arena(Arena::averages), std::as_bytes(std::span(parameters)));
-    const auto examples = arena(Arena::step).host<Example>().subspan(step_examples_offset / sizeof(Example));
-    Sampler(std::uint32_t(data.size()), 1, true).fill(0, examples.first(batch));
+    std::vector<Example> examples(batch);
+    Sampler(std::uint32_t(data.size()), 1, true).fill(0, examples);
+    write_step(arena(Arena::step), {.learning_rate = 0, .average_decay = 0}, examples);
 }
 
 void StepProfile::repeat(unsigned runs) {
@@ -98,7 +94,7 @@ void StepProfile::report(DeviceFigures& figures) const {
         const Work work = work_of(*operations_[i], plan_.plan);
         KernelFigures& kernel = figures.kernels.emplace_back();
         kernel.name = operations_[i]->name;
-        kernel.kernel = kernel_of(*operations_[i]);
+        kernel.kernel = kernel_name(*operations_[i]);
         kernel.time_us = spread_of(operation_us_[i]);
         kernel.flops = work.flops;
         kernel.bytes = work.bytes;

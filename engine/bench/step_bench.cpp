@@ -1,19 +1,10 @@
 #include "engine/bench/step_bench.h"
 
+#include "engine/bench/clock.h"
+
 #include <algorithm>
-#include <chrono>
 
 namespace towers {
-namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point begin) {
-    return std::chrono::duration<double>(Clock::now() - begin).count();
-}
-
-} // namespace
-
 StepBench::StepBench(const Recipe& recipe, const TrainerOptions& options, const BenchSettings& settings,
                      const Dataset& data)
     : global_batch_(options.global_batch), settings_(settings), trainer_(recipe, options, data) {}

@@ -90,6 +90,13 @@ void InputFile::read(std::uint64_t offset, std::span<std::byte> target) const {
     }
 }
 
+std::string read_file(const std::filesystem::path& path) {
+    const InputFile file(path);
+    std::string text(file.size(), '\0');
+    file.read(0, std::as_writable_bytes(std::span(text)));
+    return text;
+}
+
 int write_all(const FileDescriptor& file, std::span<const std::byte> bytes) {
     while (!bytes.empty()) {
         const ssize_t written = ::write(file.get(), bytes.data(), bytes.size());

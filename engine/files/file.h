@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <span>
+#include <string>
 #include <string_view>
 
 namespace towers {
@@ -46,6 +47,9 @@ private:
     FileDescriptor file_;
     std::uint64_t size_ = 0;
 };
+
+/// All of a regular file. InputError as InputFile has it.
+std::string read_file(const std::filesystem::path& path);
 
 /// Writes all of `bytes` where the file stands; the error number, 0 when all were written.
 int write_all(const FileDescriptor& file, std::span<const std::byte> bytes);

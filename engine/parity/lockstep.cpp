@@ -120,9 +120,8 @@ std::vector<TensorComparison> compare_step(Device& a, Device& b, const Recipe& r
         for (ParitySide* side : {&side_a, &side_b}) side->finish();
         for (const WrittenTensor& written : levels[level]) {
             TensorComparison found = compare(side_a, side_b, written, options.tolerance);
-            const auto* const launch = std::get_if<Launch>(&written.operation->work);
             found.operation = written.operation->name;
-            found.kernel = launch != nullptr ? kernel_info(launch->kernel).name : "copy";
+            found.kernel = kernel_name(*written.operation);
             found.tensor = plan.tensors()[written.tensor.index()].name;
             const auto shape = shapes.find(found.tensor);
             found.shape = {found.difference.elements};

@@ -44,11 +44,7 @@ void ParitySide::prepare(std::span<const float> parameters, const StepNumbers& n
                          std::span<const Example> examples) {
     upload(device_, arena(Arena::parameters), std::as_bytes(parameters));
     upload(device_, arena(Arena::averages), std::as_bytes(parameters));
-    const std::span<float> block = arena(Arena::step).host<float>();
-    block[STEP_LEARNING_RATE] = numbers.learning_rate;
-    block[STEP_AVERAGE_DECAY] = numbers.average_decay;
-    const auto target = arena(Arena::step).host<Example>().subspan(step_examples_offset / sizeof(Example));
-    std::copy(examples.begin(), examples.end(), target.begin());
+    write_step(arena(Arena::step), numbers, examples);
 }
 
 void ParitySide::start(std::size_t level, std::span<const WrittenTensor> written) {

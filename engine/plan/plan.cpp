@@ -24,6 +24,11 @@ const PlannedTensor& Plan::find(const std::string& name) const {
     throw std::logic_error("plan: no tensor " + name);
 }
 
+const char* kernel_name(const Operation& operation) {
+    const auto* launch = std::get_if<Launch>(&operation.work);
+    return launch != nullptr ? kernel_info(launch->kernel).name : "copy";
+}
+
 std::vector<Plan::Use> Plan::uses(const Operation& operation) const {
     if (const auto* copy = std::get_if<PlannedCopy>(&operation.work))
         return {{copy->source.index(), false}, {copy->target.index(), true}};

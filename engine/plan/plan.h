@@ -78,6 +78,9 @@ struct Operation {
     std::variant<Launch, PlannedCopy> work; ///< a launch's pointers are tensor ids
 };
 
+/// As shaders/kernels.def has it, or `copy`.
+const char* kernel_name(const Operation& operation);
+
 /// Operations that need nothing from each other.
 using Level = std::vector<Operation>;
 

@@ -161,10 +161,7 @@ void RunDirectory::truncate_metrics(std::uint64_t step) {
     const fs::path path = metrics_path();
     std::error_code error;
     if (!fs::exists(path, error)) return;
-    const InputFile file(path);
-    std::string text(file.size(), '\0');
-    file.read(0, std::as_writable_bytes(std::span(text)));
-
+    const std::string text = read_file(path);
     std::string kept;
     for (std::size_t begin = 0; begin < text.size();) {
         const std::size_t end = text.find('\n', begin);

@@ -17,6 +17,15 @@ std::array<Buffer, arena_count> allocate_arenas(Device& device, const Plan& plan
     return arenas;
 }
 
+void write_step(const Buffer& step, const StepNumbers& numbers, std::span<const Example> examples) {
+    const std::span<float> block = step.host<float>();
+    block[STEP_LEARNING_RATE] = numbers.learning_rate;
+    block[STEP_AVERAGE_DECAY] = numbers.average_decay;
+    static_assert(sizeof(Example) == sizeof(uvec2)); // as the kernel reads them
+    const auto target = step.host<Example>().subspan(step_examples_offset / sizeof(Example));
+    std::copy(examples.begin(), examples.end(), target.begin());
+}
+
 std::array<const Buffer*, arena_count> pointers_to(const std::array<Buffer, arena_count>& arenas) {
     std::array<const Buffer*, arena_count> pointers{};
     std::transform(arenas.begin(), arenas.end(), pointers.begin(), [](const Buffer& each) { return &each; });
@@ -35,12 +44,7 @@ Tower::Tower(std::unique_ptr<Device> device, const Dataset& data, TrainingPlan p
 }
 
 void Tower::prepare(const StepNumbers& numbers, std::span<const Example> examples) {
-    const std::span<float> block = buffer(Arena::step).host<float>();
-    block[STEP_LEARNING_RATE] = numbers.learning_rate;
-    block[STEP_AVERAGE_DECAY] = numbers.average_decay;
-    static_assert(sizeof(Example) == sizeof(uvec2)); // as the kernel reads them
-    const auto target = buffer(Arena::step).host<Example>().subspan(step_examples_offset / sizeof(Example));
-    std::copy(examples.begin(), examples.end(), target.begin());
+    write_step(buffer(Arena::step), numbers, examples);
 }
 
 void Tower::start() {

@@ -70,6 +70,8 @@ private:
 
 /// Buffers for every arena of a plan, the data set's uploaded. The engine's one way to give a plan memory.
 std::array<Buffer, arena_count> allocate_arenas(Device& device, const Plan& plan, const Dataset& data);
+/// Writes what a step reads into its arena of that name.
+void write_step(const Buffer& step, const StepNumbers& numbers, std::span<const Example> examples);
 /// As Plan::bind() takes them.
 std::array<const Buffer*, arena_count> pointers_to(const std::array<Buffer, arena_count>& arenas);
 

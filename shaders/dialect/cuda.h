@@ -64,15 +64,7 @@ struct InOut {
 template<class T>
 struct Out : InOut<T> {};
 
-using In_f32 = In<float>;
-using In_f32x4 = In<vec4>;
-using In_u32 = In<uint>;
-using In_u32x2 = In<uvec2>;
-using Out_f32 = Out<float>;
-using Out_f32x4 = Out<vec4>;
-using Out_u32 = Out<uint>;
-using InOut_f32 = InOut<float>;
-using InOut_f32x4 = InOut<vec4>;
+#include "shaders/dialect/tensor_types.h"
 
 // What GLSL has built in
 inline __device__ float max(float a, float b) { return fmaxf(a, b); }

@@ -5,9 +5,9 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <glm/common.hpp>
 #include <glm/vec2.hpp>
 #include <glm/vec4.hpp>
-#include <glm/common.hpp>
 
 namespace towers {
 
@@ -28,15 +28,7 @@ template<class T>
 struct InOut {
     T* at;
 };
-using In_f32 = In<float>;
-using In_f32x4 = In<vec4>;
-using In_u32 = In<uint>;
-using In_u32x2 = In<uvec2>;
-using Out_f32 = Out<float>;
-using Out_f32x4 = Out<vec4>;
-using Out_u32 = Out<uint>;
-using InOut_f32 = InOut<float>;
-using InOut_f32x4 = InOut<vec4>;
+#include "shaders/dialect/tensor_types.h"
 
 // One thread's share of a launch: thread `id` of `count`.
 struct Invocation {

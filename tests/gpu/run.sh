@@ -15,7 +15,7 @@ set -uo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 out='' programs='' pack='' data='' stand_in=''
-only=conformance,parity,train,mixed,bench,peer,sanitizer
+all=conformance,parity,train,mixed,bench,peer,sanitizer only=$all
 
 fail() { echo "run.sh: $2" >&2; exit "$1"; }
 
@@ -30,7 +30,7 @@ while (($#)); do
 done
 [[ -n $out ]] || fail 2 "say where the figures go: tests/gpu/run.sh OUT"
 for step in ${only//,/ }; do
-    case ,conformance,parity,train,mixed,bench,peer,sanitizer, in *,$step,*) ;; *) fail 2 "--only $step: there is no such step; see --help" ;; esac
+    case ,$all, in *,$step,*) ;; *) fail 2 "--only $step: there is no such step; see --help" ;; esac
 done
 mkdir -p "$out" && out=$(cd "$out" && pwd) || fail 1 "cannot make $out"
 work=$(mktemp -d)

@@ -1,0 +1,11 @@
+// The names of tensors in parameter blocks, for a dialect of C++: included within its namespace, which has
+// In, Out and InOut. (glsl.h declares the same names as buffer references.)
+using In_f32 = In<float>;
+using In_f32x4 = In<vec4>;
+using In_u32 = In<uint>;
+using In_u32x2 = In<uvec2>;
+using Out_f32 = Out<float>;
+using Out_f32x4 = Out<vec4>;
+using Out_u32 = Out<uint>;
+using InOut_f32 = InOut<float>;
+using InOut_f32x4 = InOut<vec4>;
