@@ -11,7 +11,7 @@
 namespace towers {
 
 struct OpenOptions {
-    unsigned threads = 0;  ///< of a CPU device; 0: one for each processor this process may use
+    unsigned threads = 0;  ///< of a CPU device; 0: as OMP_NUM_THREADS says, else one a usable processor
     bool validate = false; ///< run under the Vulkan validation layer; each message is an error
     bool overrides =
         true; ///< use a Vulkan driver's better kernels where there are some, not just the shared text
@@ -41,6 +41,10 @@ std::unique_ptr<Device> open_device(std::string_view id, const OpenOptions& opti
 
 /// What people read: `discrete GPU`.
 std::string_view name_of(DeviceKind kind);
+
+/// How many threads a CPU device works with that is asked for `wanted`, which means what OpenOptions::threads
+/// does: fewer where OpenMP gives no more (OMP_THREAD_LIMIT, OMP_MAX_ACTIVE_LEVELS).
+unsigned cpu_threads(unsigned wanted);
 
 /// How many messages the validation layer has sent in this process.
 unsigned validation_messages();

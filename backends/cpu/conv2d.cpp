@@ -50,41 +50,43 @@ Described descriptors(const ConvShape& s) {
 }
 
 auto describe_conv_forward(const CpuContext& context, const Described& d) {
-    return describe<dnnl::convolution_forward>(context, dnnl::primitive_attr{}, prop_kind::forward_training,
+    return describe<dnnl::convolution_forward>(context, prop_kind::forward_training,
                                                dnnl::algorithm::convolution_direct, d.x, d.w_any, d.b, d.y,
                                                d.strides, d.pads_before, d.pads_after);
 }
 
 auto describe_dense_forward(const CpuContext& context, const Described& d) {
-    return describe<dnnl::inner_product_forward>(context, dnnl::primitive_attr{}, prop_kind::forward_training,
-                                                 d.x, d.w_any, d.b, d.y);
+    return describe<dnnl::inner_product_forward>(context, prop_kind::forward_training, d.x, d.w_any, d.b,
+                                                 d.y);
 }
 
 /// Weights as a primitive wants them: the engine's own where the layouts agree, else a copy and its reorder.
 class Weights {
 public:
     Weights(CpuContext& context, const memory::desc& user, const memory::desc& wanted, const float* data)
-        : stream_(context.stream), user_(tensor(context, user, data)) {
-        if (wanted == user) {
-            own_ = user_;
-            return;
-        }
+        : own_(tensor(context, user, data)) {
+        if (wanted == user) return;
+        const memory theirs = own_;
         own_ = memory(wanted, context.engine);
-        in_.emplace(user_, own_);
-        out_.emplace(own_, user_);
+        in_.emplace(reorder(context, theirs, own_));
+        out_.emplace(reorder(context, own_, theirs));
     }
     const memory& wanted() const { return own_; }
     void load() {
-        if (in_) in_->execute(stream_, user_, own_);
+        if (in_) (*in_)();
     }
     void store() {
-        if (out_) out_->execute(stream_, own_, user_);
+        if (out_) (*out_)();
     }
 
 private:
-    dnnl::stream stream_;
-    memory user_, own_;
-    std::optional<dnnl::reorder> in_, out_;
+    static Execution reorder(CpuContext& context, const memory& from, const memory& to) {
+        const dnnl::reorder::primitive_desc description(from, to, with_scratchpad());
+        return {context, description, dnnl::reorder(description), {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}}};
+    }
+
+    memory own_;
+    std::optional<Execution> in_, out_;
 };
 
 /// oneDNN's own ReLU, fused into the product, would make a NaN zero and hide a divergence.
@@ -97,16 +99,16 @@ template<class Primitive, class Description>
 Work forward(CpuContext& context, const Described& d, const Description& description,
              const Conv2dForwardParams& p) {
     auto weights = std::make_shared<Weights>(context, d.w_user, description.weights_desc(), p.w.at);
-    const std::unordered_map<int, memory> arguments{{DNNL_ARG_SRC, tensor(context, d.x, p.x.at)},
-                                                    {DNNL_ARG_WEIGHTS, weights->wanted()},
-                                                    {DNNL_ARG_BIAS, tensor(context, d.b, p.b.at)},
-                                                    {DNNL_ARG_DST, tensor(context, d.y, p.y.at)}};
+    Execution product(context, description, Primitive(description),
+                      {{DNNL_ARG_SRC, tensor(context, d.x, p.x.at)},
+                       {DNNL_ARG_WEIGHTS, weights->wanted()},
+                       {DNNL_ARG_BIAS, tensor(context, d.b, p.b.at)},
+                       {DNNL_ARG_DST, tensor(context, d.y, p.y.at)}});
     const std::size_t count =
         std::size_t(p.shape.batch) * p.shape.out_height * p.shape.out_width * p.shape.out_channels;
-    return [&context, weights, arguments, y = p.y.at, count, relu = p.relu != 0,
-            primitive = Primitive(description)] {
+    return [&context, weights, product, y = p.y.at, count, relu = p.relu != 0]() mutable {
         weights->load();
-        primitive.execute(context.stream, arguments);
+        product();
         if (relu) relu_in_place(y, count, context.threads);
     };
 }
@@ -115,14 +117,15 @@ template<class Primitive, class Description>
 Work backward_data(CpuContext& context, const Described& d, const Description& description,
                    const Conv2dBackwardDataParams& p) {
     auto weights = std::make_shared<Weights>(context, d.w_user, description.weights_desc(), p.w.at);
-    const std::unordered_map<int, memory> arguments{{DNNL_ARG_DIFF_DST, tensor(context, d.y, p.dy.at)},
-                                                    {DNNL_ARG_WEIGHTS, weights->wanted()},
-                                                    {DNNL_ARG_DIFF_SRC, tensor(context, d.x, p.dx.at)}};
+    Execution product(context, description, Primitive(description),
+                      {{DNNL_ARG_DIFF_DST, tensor(context, d.y, p.dy.at)},
+                       {DNNL_ARG_WEIGHTS, weights->wanted()},
+                       {DNNL_ARG_DIFF_SRC, tensor(context, d.x, p.dx.at)}});
     const uint count = p.shape.batch * p.shape.in_height * p.shape.in_width * p.shape.in_channels;
     const auto mask = ParameterBlock::of(ReluBackwardParams{{p.x.at}, {p.dx.at}, count});
-    return [&context, weights, arguments, mask, relu = p.relu != 0, primitive = Primitive(description)] {
+    return [&context, weights, product, mask, relu = p.relu != 0]() mutable {
         weights->load();
-        primitive.execute(context.stream, arguments);
+        product();
         if (!relu) return;
 #pragma omp parallel num_threads(int(context.threads))
         host_kernel(Kernel::relu_backward)(mask, {uint(omp_get_thread_num()), uint(omp_get_num_threads())});
@@ -133,12 +136,13 @@ template<class Primitive, class Description>
 Work backward_weights(CpuContext& context, const Described& d, const Description& description,
                       const Conv2dBackwardWeightsParams& p) {
     auto weights = std::make_shared<Weights>(context, d.w_user, description.diff_weights_desc(), p.dw.at);
-    const std::unordered_map<int, memory> arguments{{DNNL_ARG_SRC, tensor(context, d.x, p.x.at)},
-                                                    {DNNL_ARG_DIFF_DST, tensor(context, d.y, p.dy.at)},
-                                                    {DNNL_ARG_DIFF_WEIGHTS, weights->wanted()},
-                                                    {DNNL_ARG_DIFF_BIAS, tensor(context, d.b, p.db.at)}};
-    return [&context, weights, arguments, p, primitive = Primitive(description)] {
-        primitive.execute(context.stream, arguments);
+    Execution product(context, description, Primitive(description),
+                      {{DNNL_ARG_SRC, tensor(context, d.x, p.x.at)},
+                       {DNNL_ARG_DIFF_DST, tensor(context, d.y, p.dy.at)},
+                       {DNNL_ARG_DIFF_WEIGHTS, weights->wanted()},
+                       {DNNL_ARG_DIFF_BIAS, tensor(context, d.b, p.db.at)}});
+    return [weights, product, p]() mutable {
+        product();
         weights->store();
         // oneDNN shares out the sum itself: the first part is the whole.
         const std::size_t bias = p.shape.out_channels;

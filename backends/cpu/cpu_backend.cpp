@@ -10,16 +10,16 @@
 #include <fstream>
 #include <new>
 #include <omp.h>
-#include <sched.h>
 #include <unistd.h>
 
 namespace towers {
 namespace {
 
-unsigned usable_processors() {
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) == 0) return unsigned(CPU_COUNT(&set));
-    return unsigned(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN)));
+/// Has OpenMP start so many threads, no fewer, for the parallel regions that the calling thread begins.
+/// oneDNN shares work out among as many as it is told and waits for ever for those that do not come.
+void use_threads(unsigned threads) {
+    omp_set_dynamic(0);
+    omp_set_num_threads(int(threads));
 }
 
 /// The value of /proc/cpuinfo's first line that begins with `key`.
@@ -63,7 +63,7 @@ double seconds_now() {
 class CpuDevice final : public Device {
 public:
     explicit CpuDevice(const OpenOptions& options) {
-        context_.threads = options.threads != 0 ? options.threads : usable_processors();
+        context_.threads = cpu_threads(options.threads);
         info_ = describe_cpu(context_.threads);
     }
 
@@ -86,7 +86,7 @@ public:
     Recording record(std::span<const Command> commands) override {
         auto recording = std::make_unique<CpuRecording>();
         std::size_t timestamps = 0;
-        omp_set_num_threads(int(context_.threads)); // oneDNN plans for the threads that it sees
+        use_threads(context_.threads); // oneDNN plans for the threads that it sees
         for (const Command& command : commands) {
             if (const auto* launch = std::get_if<Launch>(&command))
                 recording->work.push_back(prepare(*launch));
@@ -106,7 +106,7 @@ public:
     }
 
     void wait(Ticket ticket) override {
-        omp_set_num_threads(int(context_.threads));
+        use_threads(context_.threads);
         try {
             while (submitted_ - queue_.size() < ticket) {
                 for (const Work& work : queue_.front()->work) work();
@@ -158,7 +158,7 @@ public:
     std::string_view name() const override { return "cpu"; }
 
     Listing list(const OpenOptions& options) const override {
-        return {{describe_cpu(options.threads != 0 ? options.threads : usable_processors())}, {}};
+        return {{describe_cpu(cpu_threads(options.threads))}, {}};
     }
 
     std::unique_ptr<Device> open(unsigned, const OpenOptions& options) const override {
@@ -167,6 +167,17 @@ public:
 };
 
 } // namespace
+
+unsigned cpu_threads(unsigned wanted) {
+    // Asked before anything changes it.
+    static const unsigned by_default = unsigned(omp_get_max_threads());
+    use_threads(wanted != 0 ? wanted : by_default);
+    unsigned given = 1;
+#pragma omp parallel
+#pragma omp single
+    given = unsigned(omp_get_num_threads());
+    return given;
+}
 
 const Backend& cpu_backend() {
     static const CpuBackend backend;

@@ -3,7 +3,6 @@
 #include "backends/cpu/versions.h"
 
 #include <omp.h>
-#include <unordered_map>
 #include <vector>
 
 // oneDNN's pooling in the engine's layout. Its workspace is the engine's own form of argmax, a byte an
@@ -35,13 +34,12 @@ Described described_pool(const CpuContext& context, const PoolShape& s) {
     };
     d.pads_after = {after(s.out_height, s.in_height, s.pad_top), after(s.out_width, s.in_width, s.pad_left)};
     if (s.channels % 4 != 0) return d;
-    d.forward =
-        describe<dnnl::pooling_forward>(context, dnnl::primitive_attr{}, dnnl::prop_kind::forward_training,
-                                        dnnl::algorithm::pooling_max, d.x, d.y, d.strides, d.window,
+    d.forward = describe<dnnl::pooling_forward>(context, dnnl::prop_kind::forward_training,
+                                                dnnl::algorithm::pooling_max, d.x, d.y, d.strides, d.window,
 #if DNNL_VERSION_MAJOR >= 3
-                                        d.dilation,
+                                                d.dilation,
 #endif
-                                        d.pads_before, d.pads_after);
+                                                d.pads_before, d.pads_after);
     d.usable = d.forward.workspace_desc() == d.argmax;
     return d;
 }
@@ -111,13 +109,10 @@ Work override_max_pool(CpuContext& context, const Launch& launch) {
             d.dilation,
 #endif
             d.pads_before, d.pads_after);
-        const std::unordered_map<int, memory> arguments{
-            {DNNL_ARG_DIFF_DST, tensor(context, d.y, p.dy.at)},
-            {DNNL_ARG_DIFF_SRC, tensor(context, d.x, p.dx.at)},
-            {DNNL_ARG_WORKSPACE, tensor(context, d.argmax, p.argmax.at)}};
-        return [&context, arguments, primitive = dnnl::pooling_backward(description)] {
-            primitive.execute(context.stream, arguments);
-        };
+        return Execution(context, description, dnnl::pooling_backward(description),
+                         {{DNNL_ARG_DIFF_DST, tensor(context, d.y, p.dy.at)},
+                          {DNNL_ARG_DIFF_SRC, tensor(context, d.x, p.dx.at)},
+                          {DNNL_ARG_WORKSPACE, tensor(context, d.argmax, p.argmax.at)}});
     }
     return {};
 }

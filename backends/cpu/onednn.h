@@ -4,6 +4,7 @@
 #include "backends/cpu/overrides.h"
 
 #include <dnnl.hpp>
+#include <unordered_map>
 #include <utility>
 
 namespace towers {
@@ -14,12 +15,19 @@ inline dnnl::memory::desc described(const dnnl::memory::dims& dims, Tag tag) {
     return {dims, dnnl::memory::data_type::f32, tag};
 }
 
+/// A scratchpad of oneDNN's own belongs to the thread that makes the primitive, and here another runs it.
+inline dnnl::primitive_attr with_scratchpad() {
+    dnnl::primitive_attr attributes;
+    attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+    return attributes;
+}
+
 template<class Primitive, class... Arguments>
-auto describe(const CpuContext& context, const dnnl::primitive_attr& attributes, Arguments&&... arguments) {
+auto describe(const CpuContext& context, Arguments&&... arguments) {
 #if DNNL_VERSION_MAJOR >= 3
-    return typename Primitive::primitive_desc(context.engine, arguments..., attributes);
+    return typename Primitive::primitive_desc(context.engine, arguments..., with_scratchpad());
 #else
-    return typename Primitive::primitive_desc(typename Primitive::desc(arguments...), attributes,
+    return typename Primitive::primitive_desc(typename Primitive::desc(arguments...), with_scratchpad(),
                                               context.engine);
 #endif
 }
@@ -28,12 +36,37 @@ auto describe(const CpuContext& context, const dnnl::primitive_attr& attributes,
 template<class Primitive, class Hint, class... Arguments>
 auto describe_backward(const CpuContext& context, const Hint& forward, Arguments&&... arguments) {
 #if DNNL_VERSION_MAJOR >= 3
-    return typename Primitive::primitive_desc(context.engine, arguments..., forward);
+    return typename Primitive::primitive_desc(context.engine, arguments..., forward, with_scratchpad());
 #else
-    return
-        typename Primitive::primitive_desc(typename Primitive::desc(arguments...), context.engine, forward);
+    return typename Primitive::primitive_desc(typename Primitive::desc(arguments...), with_scratchpad(),
+                                              context.engine, forward);
 #endif
 }
+
+/// A primitive with its arguments but for the scratchpad, which it takes from the context when it runs.
+class Execution {
+public:
+    template<class Description>
+    Execution(CpuContext& context, const Description& description, const dnnl::primitive& primitive,
+              std::unordered_map<int, dnnl::memory> arguments)
+        : context_(&context), primitive_(primitive), arguments_(std::move(arguments)),
+          scratchpad_(description.scratchpad_desc()) {
+        if (!context.scratchpad || context.scratchpad.get_desc().get_size() < scratchpad_.get_size())
+            context.scratchpad = dnnl::memory(scratchpad_, context.engine);
+    }
+
+    void operator()() {
+        arguments_[DNNL_ARG_SCRATCHPAD] =
+            dnnl::memory(scratchpad_, context_->engine, context_->scratchpad.get_data_handle());
+        primitive_.execute(context_->stream, arguments_);
+    }
+
+private:
+    CpuContext* context_;
+    dnnl::primitive primitive_;
+    std::unordered_map<int, dnnl::memory> arguments_;
+    dnnl::memory::desc scratchpad_;
+};
 
 /// oneDNN takes no pointers to const, but leaves its inputs alone.
 inline dnnl::memory tensor(const CpuContext& context, const dnnl::memory::desc& desc, const void* data) {

@@ -11,11 +11,14 @@ namespace towers {
 /// A launch made ready to run.
 using Work = std::function<void()>;
 
-/// What overrides need: oneDNN's handles and the number of threads that a launch may use.
+/// What overrides need: oneDNN's handles, the number of threads that a launch may use, and memory that
+/// oneDNN's primitives work in.
 struct CpuContext {
     dnnl::engine engine{dnnl::engine::kind::cpu, 0};
     dnnl::stream stream{engine};
     unsigned threads = 1;
+    /// One for all primitives, since a device runs one at a time; as large as the largest of them wants.
+    dnnl::memory scratchpad;
 };
 
 /// The override of a launch, or nothing where the shared text is to run.

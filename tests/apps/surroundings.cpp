@@ -1,0 +1,79 @@
+// What a shell, a batch system or a user's profile sets around the program must not make it hang or die.
+#include "tests/apps/helpers.h"
+#include "tests/support/files.h"
+
+#include <csignal>
+#include <doctest/doctest.h>
+
+using namespace towers::test;
+namespace fs = std::filesystem;
+
+namespace {
+
+/// Runs `script` by the shell, where $0 is the program.
+Outcome run_script(const std::string& script, const RunOptions& options) {
+    return Program({"sh", "-c", script, TOWERS_PROGRAM}, options).end();
+}
+
+} // namespace
+
+TEST_CASE("towers on the CPU train on processors of every level") {
+    for (const std::string level : {"SSE41", "AVX2", "ALL"}) {
+        CAPTURE(level);
+        const TemporaryFolder folder;
+        const Outcome outcome = run_towers({"train", "--towers", "cpu,cpu", "--batch", "16", "--steps", "2",
+                                            "--run", (folder / "run").string()},
+                                           {.environment = {{"ONEDNN_MAX_CPU_ISA", level}}});
+        check_worked(outcome);
+        CHECK(fs::exists(checkpoint(folder / "run", 2)));
+    }
+}
+
+TEST_CASE("the CPU works with as many threads as OpenMP gives") {
+    const TemporaryFolder folder;
+    train(folder / "plain", {"--batch", "8", "--steps", "3"});
+    for (const auto& [name, value] : {std::pair{"OMP_THREAD_LIMIT", "1"},
+                                      {"OMP_DYNAMIC", "true"},
+                                      {"OMP_MAX_ACTIVE_LEVELS", "0"},
+                                      {"OMP_NUM_THREADS", "3"}}) {
+        CAPTURE(name);
+        const RunOptions options{.environment = {{name, value}}, .seconds = 60};
+        const fs::path run = folder / name;
+        check_worked(run_towers({"train", "--towers", "cpu", "--batch", "8", "--steps", "3", "--log-every",
+                                 "1", "--run", run.string()},
+                                options));
+        CHECK(metrics(run).size() == 3);
+        check_worked(run_towers({"bench", "--towers", "cpu", "--batch", "4", "--steps", "1", "--repetitions",
+                                 "1", "--warm-up", "1"},
+                                options));
+        check_worked(run_towers({"parity", "--towers", "cpu,cpu", "--batch", "4", "--steps", "1"}, options));
+    }
+    const auto listed = [](const RunOptions& options) { return run_towers({"devices"}, options).out; };
+    CHECK(contains(listed({.environment = {{"OMP_NUM_THREADS", "3"}}}), ", 3 threads"));
+    CHECK(contains(listed({.environment = {{"OMP_THREAD_LIMIT", "1"}}}), ", 1 thread\n"));
+}
+
+TEST_CASE("more threads than OpenMP gives are said") {
+    const TemporaryFolder folder;
+    const Outcome outcome = run_towers({"train", "--towers", "cpu", "--threads", "8", "--batch", "8",
+                                        "--steps", "3", "--run", (folder / "run").string()},
+                                       {.environment = {{"OMP_THREAD_LIMIT", "2"}}, .seconds = 60});
+    CHECK(outcome.code == 0);
+    CHECK(lines_of(outcome.err).size() == 1);
+    CHECK(contains(outcome.err, "--threads 8: OpenMP gives 2"));
+}
+
+TEST_CASE("a closed standard stream costs no file and no crash") {
+    const TemporaryFolder folder;
+    const RunOptions options{.folder = folder.path()};
+    const Outcome trained = run_script(
+        "\"$0\" train --towers cpu --batch 8 --steps 2 --log-every 1 --run run >&- 2>&- <&-", options);
+    CHECK(trained.code == 0);
+    CHECK(read_text(folder / "run/lock").empty());
+    CHECK(metrics(folder / "run").size() == 2);
+    for (const std::string closed : {">&-", "2>&-", "<&-", ">&- 2>&- <&-"}) {
+        CAPTURE(closed);
+        CHECK(run_script("\"$0\" train --towers vulkan:99 " + closed, options).code == 2);
+        CHECK(run_script("\"$0\" train --towers cpu --run run " + closed, options).code == 1);
+    }
+}
