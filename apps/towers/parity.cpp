@@ -3,7 +3,7 @@
 #include "apps/towers/settings.h"
 #include "engine/data/source.h"
 #include "engine/error.h"
-#include "engine/files/atomic_file.h"
+#include "engine/files/output.h"
 #include "engine/towers/selection.h"
 
 #include <algorithm>
@@ -11,7 +11,6 @@
 #include <cstdio>
 #include <fmt/format.h>
 #include <memory>
-#include <optional>
 
 namespace towers {
 namespace {
@@ -22,6 +21,7 @@ struct ParityFlags {
     std::uint64_t seed = 1, steps = 10;
     double tolerance = 1e-5;
     OpenOptions open;
+    std::FILE* text = stdout; ///< where the tables go
 };
 
 std::array<std::string, 2> check(ParityFlags& flags) {
@@ -48,8 +48,8 @@ Lockstep run_lockstep(const std::array<std::string, 2>& ids, const Recipe& recip
                       const ParityFlags& flags) {
     const auto a = open_device(ids[0], flags.open), b = open_device(ids[1], flags.open);
     for (const Device* device : {a.get(), b.get()})
-        fmt::print("{}: {}, {}\n", device->info().id, device->info().name, device->info().driver);
-    std::fflush(stdout);
+        fmt::print(flags.text, "{}: {}, {}\n", device->info().id, device->info().name, device->info().driver);
+    std::fflush(flags.text);
     return {{a->info(), b->info()},
             compare_step(*a, *b, recipe, data,
                          {.batch = flags.batch,
@@ -62,26 +62,28 @@ Drift run_drift(const Lockstep& lockstep, const Recipe& recipe, const Dataset& d
                 const ParityFlags& flags) {
     if (flags.steps == 0) return {};
     const auto& devices = lockstep.devices;
-    fmt::print("\n{} steps of training on each device by itself, from the same start:\n", flags.steps);
-    print_drift_header(devices);
-    Drift drift = measure_drift({devices[0].id, devices[1].id}, recipe,
-                                {.towers = {},
-                                 .global_batch = flags.batch,
-                                 .shares = {},
-                                 .learning_rate = recipe.learning_rate,
-                                 .seed = flags.seed,
-                                 .distort = flags.distort != "off",
-                                 .shuffle = true,
-                                 .quirks = {},
-                                 .open = flags.open},
-                                data, flags.steps, print_drift);
+    fmt::print(flags.text, "\n{} steps of training on each device by itself, from the same start:\n",
+               flags.steps);
+    print_drift_header(flags.text, devices);
+    Drift drift =
+        measure_drift({devices[0].id, devices[1].id}, recipe,
+                      {.towers = {},
+                       .global_batch = flags.batch,
+                       .shares = {},
+                       .learning_rate = recipe.learning_rate,
+                       .seed = flags.seed,
+                       .distort = flags.distort != "off",
+                       .shuffle = true,
+                       .quirks = {},
+                       .open = flags.open},
+                      data, flags.steps, [&](const DriftStep& step) { print_drift(flags.text, step); });
     for (const std::string& message : drift.diverged)
-        if (!message.empty()) fmt::print("stopped: {}\n", message);
-    fmt::print("moving averages' relative norm at the end: {:.1e}\n", drift.relative_averages);
+        if (!message.empty()) fmt::print(flags.text, "stopped: {}\n", message);
+    fmt::print(flags.text, "moving averages' relative norm at the end: {:.1e}\n", drift.relative_averages);
     return drift;
 }
 
-void write_json(AtomicFile& file, const ParityFlags& flags, const Lockstep& lockstep, const Drift& drift) {
+void write_json(const ParityFlags& flags, const Lockstep& lockstep, const Drift& drift) {
     nlohmann::json devices = nlohmann::json::array(), tensors = nlohmann::json::array();
     for (const DeviceInfo& device : lockstep.devices)
         devices.push_back({{"id", device.id}, {"name", device.name}, {"driver", device.driver}});
@@ -95,12 +97,12 @@ void write_json(AtomicFile& file, const ParityFlags& flags, const Lockstep& lock
                              {"seed", flags.seed},           {"distort", flags.distort == "on"},
                              {"tolerance", flags.tolerance}, {"tensors", tensors},
                              {"first_difference", first},    {"drift", to_json(drift)}};
-    file.write(all.dump(2) + "\n");
-    file.commit();
+    // A path may hold bytes that are no text.
+    write_output(flags.json, all.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
 }
 
 /// Throws when the devices differ, with the first difference for the error's one line.
-void judge(const Lockstep& lockstep, const Drift& drift, double tolerance) {
+void judge(const Lockstep& lockstep, const Drift& drift, const ParityFlags& flags) {
     const auto& [devices, comparisons] = lockstep;
     const auto differs = [](const TensorComparison& each) { return !each.same; };
     const auto count = std::ranges::count_if(comparisons, differs);
@@ -108,21 +110,23 @@ void judge(const Lockstep& lockstep, const Drift& drift, double tolerance) {
         throw DeviceError(fmt::format(
             "{} and {} differ in {} of {} tensors, first in {}", devices[0].id, devices[1].id, count,
             comparisons.size(),
-            describe_difference(*std::ranges::find_if(comparisons, differs), tolerance, devices)));
+            describe_difference(*std::ranges::find_if(comparisons, differs), flags.tolerance, devices)));
     for (const std::size_t side : {0, 1})
         if (!drift.diverged[side].empty() && drift.diverged[1 - side].empty())
             throw DeviceError(fmt::format("{} goes on where {} does not: {}", devices[1 - side].id,
                                           devices[side].id, drift.diverged[side]));
     const TensorComparison& most = *std::ranges::max_element(
         comparisons, {}, [](const TensorComparison& each) { return each.difference.relative_norm; });
-    fmt::print("clean: all {} tensors of a step agree on {} and {}; largest relative norm {:.1e} ({}, tensor "
+    fmt::print(flags.text,
+               "clean: all {} tensors of a step agree on {} and {}; largest relative norm {:.1e} ({}, tensor "
                "'{}'), tolerance {:g}\n",
                comparisons.size(), devices[0].id, devices[1].id, most.difference.relative_norm,
-               most.operation, most.tensor, tolerance);
+               most.operation, most.tensor, flags.tolerance);
     const auto poisoned = std::ranges::find_if(
         comparisons, [](const TensorComparison& each) { return each.difference.both_nan > 0; });
     if (poisoned != comparisons.end())
-        fmt::print("but some of what agrees is NaN on both, first {} of {} elements in {}, tensor '{}'\n",
+        fmt::print(flags.text,
+                   "but some of what agrees is NaN on both, first {} of {} elements in {}, tensor '{}'\n",
                    poisoned->difference.both_nan, poisoned->difference.elements, poisoned->operation,
                    poisoned->tensor);
 }
@@ -134,18 +138,19 @@ int run_parity(ParityFlags& flags) {
     if (data.classes.size() != recipe.model.classes())
         throw InputError(fmt::format("{}: has {} classes, recipe {} wants {}", flags.data,
                                      data.classes.size(), recipe.name, recipe.model.classes()));
-    std::optional<AtomicFile> json; // before the work, so that a wrong path is known at once
-    if (!flags.json.empty()) json.emplace(flags.json);
+    if (!flags.json.empty()) check_output(flags.json);
+    flags.text = text_stream({flags.json});
 
     const Lockstep lockstep = run_lockstep(ids, recipe, data, flags);
-    fmt::print("one step of {} in lockstep, {} examples, seed {}:\n\n", recipe.name, flags.batch, flags.seed);
-    print_comparisons(lockstep.comparisons, flags.tolerance, lockstep.devices);
-    std::fflush(stdout);
+    fmt::print(flags.text, "one step of {} in lockstep, {} examples, seed {}:\n\n", recipe.name, flags.batch,
+               flags.seed);
+    print_comparisons(flags.text, lockstep.comparisons, flags.tolerance, lockstep.devices);
+    std::fflush(flags.text);
     const Drift drift = run_drift(lockstep, recipe, data, flags);
-    if (json) write_json(*json, flags, lockstep, drift);
-    fmt::print("\n");
-    std::fflush(stdout); // the error, if there is one, comes last
-    judge(lockstep, drift, flags.tolerance);
+    if (!flags.json.empty()) write_json(flags, lockstep, drift);
+    fmt::print(flags.text, "\n");
+    std::fflush(flags.text); // the error, if there is one, comes last
+    judge(lockstep, drift, flags);
     return 0;
 }
 

@@ -22,9 +22,9 @@ std::string worst_value(const TensorComparison& comparison, std::size_t side) {
 
 } // namespace
 
-void print_comparisons(const std::vector<TensorComparison>& comparisons, double tolerance,
+void print_comparisons(std::FILE* text, const std::vector<TensorComparison>& comparisons, double tolerance,
                        const std::array<DeviceInfo, 2>& devices) {
-    fmt::print("{:<31} {:<23} {:<30} {:>13} {:>18}\n", "operation", "kernel", "tensor", "relative norm",
+    fmt::print(text, "{:<31} {:<23} {:<30} {:>13} {:>18}\n", "operation", "kernel", "tensor", "relative norm",
                "largest difference");
     for (const TensorComparison& each : comparisons) {
         const Difference& difference = each.difference;
@@ -34,13 +34,13 @@ void print_comparisons(const std::vector<TensorComparison>& comparisons, double 
         const std::string largest = each.words
                                         ? fmt::format("{} of {}", difference.unequal, difference.elements)
                                         : short_number(difference.largest);
-        fmt::print("{:<31} {:<23} {:<30} {:>13} {:>18}{}\n", each.operation, each.kernel, each.tensor,
+        fmt::print(text, "{:<31} {:<23} {:<30} {:>13} {:>18}{}\n", each.operation, each.kernel, each.tensor,
                    relative, largest, each.same ? "" : "  DIFFERS");
     }
     bool first = true;
     for (const TensorComparison& each : comparisons)
         if (!each.same)
-            fmt::print("{}differs: {}\n", std::exchange(first, false) ? "\n" : "",
+            fmt::print(text, "{}differs: {}\n", std::exchange(first, false) ? "\n" : "",
                        describe_difference(each, tolerance, devices));
 }
 
@@ -61,15 +61,15 @@ std::string describe_difference(const TensorComparison& comparison, double toler
                        worst_value(comparison, 1), devices[1].id);
 }
 
-void print_drift_header(const std::array<DeviceInfo, 2>& devices) {
-    fmt::print("{:>6} {:>14} {:>14} {:>20} {:>26}\n", "step", "loss " + devices[0].id,
+void print_drift_header(std::FILE* text, const std::array<DeviceInfo, 2>& devices) {
+    fmt::print(text, "{:>6} {:>14} {:>14} {:>20} {:>26}\n", "step", "loss " + devices[0].id,
                "loss " + devices[1].id, "relative difference", "parameters' relative norm");
 }
 
-void print_drift(const DriftStep& step) {
-    fmt::print("{:>6} {:>14.6f} {:>14.6f} {:>20} {:>26}\n", step.step, step.loss[0], step.loss[1],
+void print_drift(std::FILE* text, const DriftStep& step) {
+    fmt::print(text, "{:>6} {:>14.6f} {:>14.6f} {:>20} {:>26}\n", step.step, step.loss[0], step.loss[1],
                short_number(step.relative_loss), short_number(step.relative_parameters));
-    std::fflush(stdout);
+    std::fflush(text);
 }
 
 nlohmann::json to_json(const TensorComparison& comparison) {

@@ -6,6 +6,7 @@
 #include "engine/parity/lockstep.h"
 
 #include <array>
+#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -13,15 +14,15 @@
 namespace towers {
 
 /// The table of all tensors, and a line for each that differs.
-void print_comparisons(const std::vector<TensorComparison>& comparisons, double tolerance,
+void print_comparisons(std::FILE* text, const std::vector<TensorComparison>& comparisons, double tolerance,
                        const std::array<DeviceInfo, 2>& devices);
 
 /// Where, by how much and what is allowed, in one line without an end.
 std::string describe_difference(const TensorComparison& comparison, double tolerance,
                                 const std::array<DeviceInfo, 2>& devices);
 
-void print_drift_header(const std::array<DeviceInfo, 2>& devices);
-void print_drift(const DriftStep& step);
+void print_drift_header(std::FILE* text, const std::array<DeviceInfo, 2>& devices);
+void print_drift(std::FILE* text, const DriftStep& step);
 
 /// Numbers that are not finite become null.
 nlohmann::json to_json(const TensorComparison& comparison);

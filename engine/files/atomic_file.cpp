@@ -22,11 +22,22 @@ void sync_folder(const std::filesystem::path& file) {
         throw_file_error("write", folder, errno);
 }
 
+/// Where a chain of symbolic links ends, whether or not there is a file yet.
+std::filesystem::path follow_links(std::filesystem::path path) {
+    constexpr int longest_chain = 40; // as Linux has it
+    std::error_code error;
+    for (int links = 0; std::filesystem::is_symlink(path, error); ++links) {
+        if (links == longest_chain) throw_file_error("write", path, ELOOP);
+        path = path.parent_path() / std::filesystem::read_symlink(path);
+    }
+    return path;
+}
+
 } // namespace
 
 // The process id keeps two processes that write one path from writing one temporary file.
 AtomicFile::AtomicFile(const std::filesystem::path& path)
-    : path_(path), temporary_(fmt::format("{}{}{}", path.string(), mark, ::getpid())) {
+    : path_(follow_links(path)), temporary_(fmt::format("{}{}{}", path_.string(), mark, ::getpid())) {
     if (std::filesystem::is_directory(path)) throw_file_error("write", path_, EISDIR);
     file_ = FileDescriptor(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
     if (!file_) throw_file_error("write", path_, errno);

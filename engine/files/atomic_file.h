@@ -12,7 +12,8 @@ namespace towers {
 
 /// Writes a file under a temporary name in the same folder and gives it its own name only once all of it is
 /// on the disk. Whoever opens the path meanwhile, or after a crash at any moment, finds the earlier content
-/// or the new one. Destroyed without commit(), also by an exception, it leaves no trace.
+/// or the new one. Destroyed without commit(), also by an exception, it leaves no trace. What a symbolic link
+/// points to is written, and the link stays.
 class AtomicFile {
 public:
     /// InputError when the folder does not take a new file.
