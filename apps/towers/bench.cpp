@@ -6,7 +6,8 @@
 #include "engine/bench/json.h"
 #include "engine/bench/machine.h"
 #include "engine/error.h"
-#include "engine/files/atomic_file.h"
+#include "engine/files/file.h"
+#include "engine/files/output.h"
 #include "engine/towers/selection.h"
 #include "engine/towers/shares.h"
 #include "engine/train/recipe.h"
@@ -81,7 +82,7 @@ void show_progress(const std::string& what) {
 int run(BenchFlags& flags) {
     check(flags);
     BenchSettings& settings = flags.settings;
-    if (settings.threads == 0) settings.threads = usable_processors();
+    settings.threads = cpu_threads(settings.threads);
     settings.validate = flags.open.validate;
     flags.open.threads = settings.threads;
     find_recipe(settings.recipe); // all that can be refused is refused before minutes are spent
@@ -98,7 +99,7 @@ int run(BenchFlags& flags) {
         share_out(global_batch(settings.batch, count), count, options.shares);
     }
     for (const std::string& path : {flags.json, flags.html})
-        if (!path.empty()) AtomicFile probe(path); // leaves no trace
+        if (!path.empty()) check_output(path);
     std::optional<BenchReport> before;
     if (!flags.baseline.empty()) {
         before = report_from_json(read_file(flags.baseline), flags.baseline);
@@ -109,14 +110,15 @@ int run(BenchFlags& flags) {
     BenchReport report = run_bench(options);
     report.towers_version = TOWERS_VERSION;
     show_progress("");
-    fmt::print("{}", format_report(report));
+    std::FILE* const text = text_stream({flags.json, flags.html});
+    fmt::print(text, "{}", format_report(report));
     const std::string json = to_json(report);
-    if (!flags.json.empty()) write_file_atomically(flags.json, json);
-    if (!flags.html.empty()) write_file_atomically(flags.html, bench_page(json));
+    if (!flags.json.empty()) write_output(flags.json, json);
+    if (!flags.html.empty()) write_output(flags.html, bench_page(json));
     if (!before) return 0;
 
     const BenchComparison comparison = compare(report, *before);
-    fmt::print("{}", format_comparison(comparison, flags.baseline));
+    fmt::print(text, "{}", format_comparison(comparison, flags.baseline));
     std::string slower;
     for (const RateComparison& rate : comparison.slower(flags.tolerance))
         slower +=

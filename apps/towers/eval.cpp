@@ -9,67 +9,112 @@
 #include "engine/train/evaluation.h"
 
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <fmt/format.h>
 #include <memory>
 #include <optional>
 #include <thread>
+#include <utility>
+#include <vector>
 
 namespace towers {
 namespace {
 
 struct EvalFlags {
-    std::string run, checkpoint, recipe, data, device, split = "test", quirks;
+    std::string run, checkpoint, recipe, data, backend, towers, split = "test", quirks;
     unsigned batch = 128, interval = 0;
     bool raw = false;
     OpenOptions open;
 };
 
-int run_eval(EvalFlags& flags) {
+void check(const EvalFlags& flags) {
     if (flags.run.empty() == flags.checkpoint.empty())
         throw UsageError("say what to evaluate with either --run DIR or --checkpoint FILE");
     if (flags.batch == 0) throw UsageError("--batch 0: give at least 1 example");
-    TrainSettings settings; // of the run, as far as they are known
-    if (!flags.run.empty()) {
-        const std::filesystem::path kept = std::filesystem::path(flags.run) / "config.toml";
-        if (std::filesystem::exists(kept)) read_settings(kept, settings);
-    }
+    if (!flags.towers.empty() && !flags.backend.empty())
+        throw UsageError("--towers and --backend both say which devices to use; give one of them");
+    check_threads(flags.open.threads);
+}
+
+/// How the checkpoint was trained, as far as evaluation needs it: as the flags say, else the checkpoint, else
+/// its run.
+TrainSettings settings_of(const TensorFile& file, const std::filesystem::path& path, const EvalFlags& flags) {
+    TrainSettings settings;
+    settings.data.clear();
+    const std::filesystem::path config = std::filesystem::path(flags.run) / "config.toml";
+    if (const auto text = checkpoint_settings(file))
+        parse_settings(*text, path.string() + ", settings", settings);
+    else if (!flags.run.empty() && std::filesystem::exists(config)) // an early version's checkpoint
+        read_settings(config, settings);
     if (!flags.recipe.empty()) settings.recipe = flags.recipe;
     if (!flags.data.empty()) settings.data = flags.data;
-    const Recipe recipe = find_recipe(settings.recipe);
-    const Quirks quirks = parse_quirks(flags.quirks.empty() ? settings.quirks : flags.quirks);
-    check_threads(flags.open.threads);
-    if (flags.device.find(',') != std::string::npos)
-        throw UsageError(fmt::format("--device {}: give one device", flags.device));
-    const std::vector<std::string> devices = select_towers("", flags.device, flags.open);
+    if (!flags.quirks.empty()) settings.quirks = flags.quirks;
+    if (settings.data.empty())
+        throw UsageError(fmt::format("--data: {} does not say what it was trained on; give the data to "
+                                     "evaluate it on",
+                                     path.string()));
+    return settings;
+}
 
-    std::unique_ptr<Evaluator> evaluator;
+std::vector<std::unique_ptr<Evaluator>> open_evaluators(const Recipe& recipe, const Dataset& data,
+                                                        const EvalFlags& flags) {
+    std::vector<std::unique_ptr<Evaluator>> evaluators;
+    for (const std::string& id : select_towers(flags.backend, flags.towers, flags.open))
+        evaluators.push_back(
+            std::make_unique<Evaluator>(open_device(id, flags.open), recipe.model, data, flags.batch));
+    return evaluators;
+}
+
+bool has_checkpoint(const std::string& run) {
+    std::error_code error;
+    return std::filesystem::exists(run, error) && !checkpoint_steps(run).empty();
+}
+
+int run_eval(EvalFlags& flags) {
+    check(flags);
+    if (!flags.recipe.empty()) find_recipe(flags.recipe);
+    if (!flags.quirks.empty()) parse_quirks(flags.quirks);
+    select_towers(flags.backend, flags.towers, flags.open); // before anything is read or waited for
+
+    std::vector<std::unique_ptr<Evaluator>> evaluators;
+    bool waiting = false;
     for (std::filesystem::path path;;) {
         std::optional<TensorFile> file; // one that is not evaluated yet
         const auto read = [&](const std::filesystem::path& latest) {
             if (latest != path) file = read_safetensors(latest);
             path = latest;
         };
-        if (flags.run.empty())
+        if (flags.run.empty()) {
             read(flags.checkpoint);
-        else
+        } else if (flags.interval == 0 || has_checkpoint(flags.run)) {
             read_latest_checkpoint(flags.run, read);
+        } else {
+            if (!std::exchange(waiting, true))
+                fmt::print("waiting for the first checkpoint in {}\n", flags.run);
+            std::fflush(stdout);
+        }
         if (file) {
-            const ParameterLayout layout = layout_parameters(recipe.model);
-            const TrainingState state = from_checkpoint(*file, layout, recipe.name, path);
-            if (!evaluator) {
+            const TrainSettings settings = settings_of(*file, path, flags);
+            const Recipe recipe = find_recipe(settings.recipe);
+            const TrainingState state =
+                from_checkpoint(*file, layout_parameters(recipe.model), recipe.name, path);
+            if (evaluators.empty()) {
                 // The drawn shapes are those of the training: its seed is theirs.
-                const Dataset data =
-                    load_dataset(settings.data, flags.split == "test" ? Split::test : Split::train,
-                                 checkpoint_seed(*file, path));
-                evaluator = std::make_unique<Evaluator>(open_device(devices[0], flags.open), recipe.model,
-                                                        data, flags.batch);
+                const Split split = flags.split == "test" ? Split::test : Split::train;
+                evaluators = open_evaluators(
+                    recipe, load_dataset(settings.data, split, checkpoint_seed(*file, path)), flags);
             }
-            const Evaluation result =
-                evaluator->run(flags.raw ? state.parameters : state.averages, quirks.padded_evaluation);
+            const Evaluation result = evaluate(evaluators, flags.raw ? state.parameters : state.averages,
+                                               parse_quirks(settings.quirks).padded_evaluation);
+            if (!std::isfinite(result.cross_entropy()))
+                throw InputError(
+                    fmt::format("{}: its cross entropy is {}, the model has diverged; evaluate an "
+                                "earlier checkpoint",
+                                path.string(), result.cross_entropy()));
             fmt::print("{}: precision @ 1 = {:.3f}\n", timestamp(), result.precision());
             fmt::print("{} of {} examples, cross entropy {:.3f}, step {}, {}\n", result.correct,
-                       result.examples, result.cross_entropy, state.step,
+                       result.examples, result.cross_entropy(), state.step,
                        flags.raw ? "the variables themselves" : "moving averages of the variables");
             std::fflush(stdout);
         }
@@ -87,15 +132,19 @@ void add_eval(CLI::App& app, Action& chosen) {
                         "Evaluate this run's latest checkpoint, on the data that it was trained with");
     command->add_option("--checkpoint", flags->checkpoint, "Evaluate this file");
     command->add_option("--recipe", flags->recipe,
-                        "The checkpoint's recipe (default: the run's, else cifar10-tutorial)");
-    command->add_option("--data", flags->data,
-                        "Folder of CIFAR-10's binary files, or 'shapes' (default: the run's, else shapes)");
+                        "The checkpoint's recipe (default: the one that it names)");
+    command->add_option(
+        "--data", flags->data,
+        "Folder of CIFAR-10's binary files, or 'shapes' (default: what the checkpoint was trained on)");
     command->add_option("--split", flags->split, "Which examples: test or train")
         ->check(CLI::IsMember({"test", "train"}))
         ->capture_default_str();
     command->add_flag("--raw", flags->raw, "The variables themselves instead of their moving averages");
-    command->add_option("--device", flags->device,
-                        "Where to evaluate: cpu, vulkan:0 (default: the best device)");
+    command->add_option("--backend", flags->backend,
+                        "Evaluate on all devices of this backend: cuda, vulkan or cpu");
+    command->add_option("--towers", flags->towers,
+                        "Evaluate on these devices, each a part of the examples, such as vulkan:0,cpu "
+                        "('towers devices' lists them; default: those that training would take)");
     command->add_option("--batch", flags->batch, "Examples at a time")->capture_default_str();
     command
         ->add_option("--interval", flags->interval,
@@ -104,8 +153,8 @@ void add_eval(CLI::App& app, Action& chosen) {
     add_threads(*command, flags->open.threads);
     command->add_option(
         "--quirks", flags->quirks,
-        "padded-evaluation: fill the last batch with repeated images, and count them (default: the "
-        "run's, else none)");
+        "padded-evaluation: fill the last batch with repeated images, and count them (default: as "
+        "the checkpoint was trained)");
     add_validate(*command, flags->open);
     command->callback([flags, &chosen] { chosen = [flags] { return run_eval(*flags); }; });
 }

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <fcntl.h>
 #include <filesystem>
 #include <fmt/format.h>
 #include <new>
@@ -20,6 +21,13 @@ constexpr int work_failed = 1, command_line_wrong = 2;
 int report(int code, const std::string& message) {
     fmt::print(stderr, "towers: {}\n", message);
     return code;
+}
+
+/// A program that is started with a standard stream closed would get its number for the next file that it
+/// opens, and print into that.
+void open_standard_streams() {
+    for (int number = STDIN_FILENO; number <= STDERR_FILENO; ++number)
+        if (fcntl(number, F_GETFD) == -1 && open("/dev/null", O_RDWR) != number) std::abort();
 }
 
 /// OpenMP's threads spin between two loops, for milliseconds, where they keep the processors from drivers,
@@ -37,6 +45,7 @@ void limit_spinning(char** argv) {
 } // namespace
 
 int main(int argc, char** argv) {
+    open_standard_streams();
     limit_spinning(argv);
     std::signal(SIGXFSZ, SIG_IGN); // a file over the user's limit is an error to report, like a full disk
     spdlog::set_default_logger(spdlog::stderr_color_mt("towers"));

@@ -1,11 +1,16 @@
 #include "apps/towers/settings.h"
 
 #include "engine/error.h"
+#include "engine/files/file.h"
+#include "engine/files/output.h"
 
+#include <algorithm>
 #include <charconv>
 #include <fmt/format.h>
-#include <fstream>
 #include <limits>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <spdlog/spdlog.h>
 #include <sstream>
 #include <toml++/toml.h>
 #include <type_traits>
@@ -13,49 +18,104 @@
 namespace towers {
 namespace {
 
-/// Calls visitor(name, field, help) for every setting: the one list that flags, reading and writing come
-/// from.
-constexpr const char* threads_help = "Threads of the CPU backend; 0: one for each processor";
+constexpr const char* threads_help =
+    "Threads of the CPU backend; 0: as OMP_NUM_THREADS says, else one a processor";
 
-template<class Settings, class Visitor>
-void for_each_setting(Settings& s, const Visitor& visitor) {
-    visitor("recipe", s.recipe, "Model, data pipeline, optimizer and schedule: cifar10-tutorial");
-    visitor("data", s.data, "Folder of CIFAR-10's binary files, or 'shapes': ten classes of drawn shapes");
-    visitor("backend", s.backend, "Use all devices of this backend: cuda, vulkan or cpu");
-    visitor("towers", s.towers,
+/// Calls visitor(name, field, which, help) for every setting: the one list that flags, reading and writing
+/// come from.
+template<class AnySettings, class Visitor>
+void for_each_setting(AnySettings& s, const Visitor& visitor) {
+    constexpr Settings training = Settings::of_training, other = Settings::all;
+    visitor("recipe", s.recipe, training, "Model, data pipeline, optimizer and schedule: cifar10-tutorial");
+    visitor("data", s.data, training,
+            "Folder of CIFAR-10's binary files, or 'shapes': ten classes of drawn shapes");
+    visitor("backend", s.backend, other, "Use all devices of this backend: cuda, vulkan or cpu");
+    visitor("towers", s.towers, training,
             "One tower on each of these devices, such as cuda:0,vulkan:1,cpu ('towers devices' lists them)");
-    visitor("shares", s.shares, "The towers' parts of the global batch, such as 3:1 (default: even)");
-    visitor("batch", s.batch, "Mean examples per tower and step (default: the recipe's, 128)");
-    visitor("steps", s.steps, "Steps in all (default: the recipe's, 100000)");
-    visitor("epochs", s.epochs, "Train for so many passes over the data instead of --steps");
-    visitor("lr", s.lr, "Learning rate at the start (default: the recipe's, 0.1)");
-    visitor("seed", s.seed,
+    visitor("shares", s.shares, training,
+            "The towers' parts of the global batch, such as 3:1 (default: even)");
+    visitor("batch", s.batch, training, "Mean examples per tower and step (default: the recipe's, 128)");
+    visitor("global-batch", s.global_batch, training,
+            "Examples a step of all towers together, instead of --batch");
+    visitor("steps", s.steps, other, "Steps in all (default: the recipe's, 100000)");
+    visitor("epochs", s.epochs, other, "Train for so many passes over the data instead of --steps");
+    visitor("lr", s.lr, training, "Learning rate at the start (default: the recipe's, 0.1)");
+    visitor("seed", s.seed, training,
             "Of initial values, order of examples, distortions and drawn shapes (default: 1)");
-    visitor("distort", s.distort,
+    visitor("distort", s.distort, training,
             "Crop, flip, brightness and contrast at random; off: the evaluation pipeline");
-    visitor("shuffle", s.shuffle, "Draw the examples in another order each epoch");
-    visitor("init", s.init, "Begin with the variables in this safetensors file");
-    visitor("save-every", s.save_every, "Steps between checkpoints; 0: only at the end");
-    visitor("keep", s.keep, "Checkpoints to keep; 0: all");
-    visitor("log-every", s.log_every, "Steps between log lines; 0: none");
-    visitor("log-towers", s.log_towers, "Log each tower's own loss too");
-    visitor("threads", s.threads, threads_help);
-    visitor("quirks", s.quirks,
+    visitor("shuffle", s.shuffle, training, "Draw the examples in another order each epoch");
+    visitor("init", s.init, other, "Begin with the variables in this safetensors file");
+    visitor("save-every", s.save_every, other, "Steps between checkpoints; 0: only at the end");
+    visitor("keep", s.keep, other, "Checkpoints to keep; 0: all");
+    visitor("log-every", s.log_every, other, "Steps between log lines; 0: none");
+    visitor("log-towers", s.log_towers, other, "Log each tower's own loss too");
+    visitor("threads", s.threads, other, threads_help);
+    visitor("quirks", s.quirks, training,
             "Bring back defects of the published system: last-tower-loss, step-schedule, unordered-average, "
             "delete-run, padded-evaluation, divided-batch-time; a list, all or none");
 }
 
+// A path on Linux is any bytes, and TOML is UTF-8. So a path that is not is kept as a URI (RFC 8089), which
+// says bytes by their numbers.
+constexpr std::string_view uri_scheme = "file://";
+
+bool is_utf8(const std::string& text) {
+    try {
+        return !nlohmann::json(text).dump().empty();
+    } catch (const nlohmann::json::type_error&) {
+        return false;
+    }
+}
+
+std::string to_uri(const std::string& path) {
+    std::string uri(uri_scheme);
+    for (const char c : path) {
+        const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                           std::string_view("/-._~").find(c) != std::string_view::npos;
+        uri += plain ? std::string(1, c) : fmt::format("%{:02X}", static_cast<unsigned char>(c));
+    }
+    return uri;
+}
+
+/// Text that is no URI stays as it is.
+std::string from_uri(const std::string& text) {
+    if (!text.starts_with(std::string(uri_scheme) + '/')) return text;
+    std::string path;
+    for (std::size_t i = uri_scheme.size(); i < text.size(); ++i) {
+        if (text[i] != '%') {
+            path += text[i];
+            continue;
+        }
+        unsigned char byte = 0;
+        const char* const digits = text.data() + i + 1;
+        if (i + 2 >= text.size() || std::from_chars(digits, digits + 2, byte, 16).ptr != digits + 2)
+            throw std::invalid_argument("has a % that two hexadecimal digits do not follow");
+        path += char(byte);
+        i += 2;
+    }
+    return path;
+}
+
 template<class T>
 void take(const toml::node& node, T& field) {
-    using Value = std::conditional_t<std::is_integral_v<T> && !std::is_same_v<T, bool>, std::int64_t, T>;
-    const auto value = node.value<Value>();
-    if (!value) throw std::invalid_argument("has a value of another type");
-    if constexpr (std::is_same_v<Value, std::int64_t>) {
-        if (*value < 0) throw std::invalid_argument("must not be negative");
-        if (std::uint64_t(*value) > std::numeric_limits<T>::max())
-            throw std::invalid_argument("is too large");
+    if constexpr (std::is_same_v<T, bool>) {
+        if (!node.is_boolean()) throw std::invalid_argument("must be true or false");
+        field = **node.as_boolean();
+    } else if constexpr (std::is_floating_point_v<T>) {
+        if (!node.is_number()) throw std::invalid_argument("must be a number");
+        field = *node.value<T>();
+    } else if constexpr (std::is_integral_v<T>) {
+        if (!node.is_integer()) throw std::invalid_argument("must be a whole number");
+        const std::int64_t value = **node.as_integer();
+        if (value < 0) throw std::invalid_argument("must not be negative");
+        if (std::uint64_t(value) > std::numeric_limits<T>::max()) throw std::invalid_argument("is too large");
+        field = T(value);
+    } else {
+        if (!node.is_string()) throw std::invalid_argument("must be text in quotes");
+        field = from_uri(**node.as_string());
+        if (field.empty()) throw std::invalid_argument("is empty; give a value or leave it out");
     }
-    field = T(*value);
 }
 template<class T>
 void take(const toml::node& node, std::optional<T>& field) {
@@ -69,7 +129,7 @@ void put(std::string& text, const std::string& name, const T& field) {
     if constexpr (std::is_same_v<T, std::string>) {
         if (field.empty()) return;
         std::ostringstream quoted;
-        quoted << toml::value<std::string>(field);
+        quoted << toml::value<std::string>(is_utf8(field) ? field : to_uri(field));
         text += fmt::format("{} = {}\n", name, quoted.str());
     } else {
         text += fmt::format("{} = {}\n", name, field);
@@ -91,7 +151,7 @@ std::string check_count(const std::string& text) {
 }
 
 void add_settings(CLI::App& command, TrainSettings& settings) {
-    for_each_setting(settings, [&]<class T>(const std::string& name, T& field, const char* help) {
+    for_each_setting(settings, [&]<class T>(const std::string& name, T& field, Settings, const char* help) {
         if constexpr (std::is_same_v<T, bool>)
             command
                 .add_option(
@@ -118,55 +178,88 @@ void add_settings(CLI::App& command, TrainSettings& settings) {
 }
 
 void read_settings(const std::filesystem::path& file, TrainSettings& settings) {
-    if (!std::ifstream(file))
-        throw InputError(fmt::format("cannot read {}; check the path of the settings", file.string()));
+    parse_settings(read_file(file), file.string(), settings);
+}
+
+void parse_settings(const std::string& text, const std::string& source, TrainSettings& settings) {
     toml::table table;
     try {
-        table = toml::parse_file(file.string());
+        table = toml::parse(text);
     } catch (const toml::parse_error& error) {
-        throw InputError(
-            fmt::format("{}:{}: {}", file.string(), error.source().begin.line, error.description()));
+        throw InputError(fmt::format("{}:{}: {}", source, error.source().begin.line, error.description()));
     }
     // Two ways to say one thing: what was set before goes when the file uses the other.
     if (table.contains("epochs")) settings.steps.reset();
     if (table.contains("steps")) settings.epochs.reset();
+    if (table.contains("batch")) settings.global_batch.reset();
+    if (table.contains("global-batch")) settings.batch.reset();
     if (table.contains("backend")) settings.towers.clear();
     if (table.contains("towers")) settings.backend.clear();
-    for_each_setting(settings, [&](const std::string& name, auto& field, const char*) {
+    for_each_setting(settings, [&](const std::string& name, auto& field, Settings, const char*) {
         const toml::node* const node = table.get(name);
         if (node == nullptr) return;
         try {
             take(*node, field);
         } catch (const std::invalid_argument& error) {
             throw InputError(
-                fmt::format("{}:{}: '{}' {}", file.string(), node->source().begin.line, name, error.what()));
+                fmt::format("{}:{}: '{}' {}", source, node->source().begin.line, name, error.what()));
         }
         table.erase(name);
     });
     for (const auto& [key, node] : table) // what is left is nobody's
-        throw InputError(fmt::format("{}:{}: there is no setting '{}'; see 'towers train --help'",
-                                     file.string(), node.source().begin.line, std::string_view(key)));
+        throw InputError(fmt::format("{}:{}: there is no setting '{}'; see 'towers train --help'", source,
+                                     node.source().begin.line, std::string_view(key)));
 }
 
 void override_settings(CLI::App& command, TrainSettings& settings) {
     const auto said = [&](const char* name) { return command.get_option(name)->count() > 0; };
-    if ((said("--backend") || said("--towers")) && !said("--shares"))
-        settings.shares.clear(); // of other towers
     if (said("--epochs")) settings.steps.reset();
     if (said("--steps")) settings.epochs.reset();
+    if (said("--batch")) settings.global_batch.reset();
+    if (said("--global-batch")) settings.batch.reset();
     if (said("--backend")) settings.towers.clear();
     if (said("--towers")) settings.backend.clear();
-    for_each_setting(settings, [&](const std::string& name, auto&, const char*) {
+    for_each_setting(settings, [&](const std::string& name, auto&, Settings, const char*) {
         CLI::Option* const option = command.get_option("--" + name);
         if (option->count() > 0) option->run_callback();
     });
 }
 
-std::string write_settings(const TrainSettings& settings) {
-    std::string text = "# The settings of this run; 'towers train --config' takes them again.\n";
-    for_each_setting(
-        settings, [&](const std::string& name, const auto& field, const char*) { put(text, name, field); });
+std::string write_settings(const TrainSettings& settings, Settings which) {
+    std::string text;
+    for_each_setting(settings, [&](const std::string& name, const auto& field, Settings kind, const char*) {
+        if (which == Settings::all || kind == which) put(text, name, field);
+    });
     return text;
+}
+
+std::vector<std::string> changes_of_training(const TrainSettings& before, const TrainSettings& after) {
+    // What a setting says as config.toml would, after `name = `.
+    const auto values_of = [](const TrainSettings& settings) {
+        std::map<std::string, std::string> values;
+        for_each_setting(settings,
+                         [&](const std::string& name, const auto& field, Settings which, const char*) {
+                             if (which != Settings::of_training || name.ends_with("batch")) return;
+                             std::string line;
+                             put(line, name, field);
+                             values[name] = line.empty() ? "none" : line.substr(name.size() + 3);
+                             std::erase(values[name], '\n');
+                         });
+        return values;
+    };
+    const auto earlier = values_of(before), later = values_of(after);
+    std::vector<std::string> changes;
+    for (const auto& [name, value] : earlier)
+        if (later.at(name) != value)
+            changes.push_back(fmt::format("{} from {} to {}", name, value, later.at(name)));
+    return changes;
+}
+
+std::FILE* text_stream(std::initializer_list<std::string> files) {
+    return std::any_of(files.begin(), files.end(),
+                       [](const std::string& file) { return is_standard_output(file); })
+               ? stderr
+               : stdout;
 }
 
 void add_threads(CLI::App& command, unsigned& threads) {
@@ -175,6 +268,11 @@ void add_threads(CLI::App& command, unsigned& threads) {
 
 void check_threads(unsigned threads) {
     if (threads > 1024) throw UsageError(fmt::format("--threads {}: give at most 1024", threads));
+    if (threads == 0) return;
+    if (const unsigned given = cpu_threads(threads); given < threads)
+        spdlog::warn("--threads {}: OpenMP gives {}, so the CPU works with {}; see OMP_THREAD_LIMIT and "
+                     "OMP_MAX_ACTIVE_LEVELS",
+                     threads, given, given);
 }
 
 void add_validate(CLI::App& command, OpenOptions& options) {

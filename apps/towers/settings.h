@@ -5,9 +5,12 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
+#include <cstdio>
 #include <filesystem>
+#include <initializer_list>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace towers {
 
@@ -17,7 +20,7 @@ struct TrainSettings {
     std::string recipe = "cifar10-tutorial";
     std::string data = "shapes";
     std::string backend, towers, shares;
-    std::optional<unsigned> batch;
+    std::optional<unsigned> batch, global_batch; ///< at most one of them is set
     std::optional<std::uint64_t> steps;
     std::optional<double> epochs;
     std::optional<double> lr;
@@ -42,16 +45,31 @@ std::string check_count(const std::string& text);
 /// Takes the settings that the file names. Throws InputError that says where the file is wrong.
 void read_settings(const std::filesystem::path& file, TrainSettings& settings);
 
+/// Takes the settings in `text`, which comes from `source`.
+void parse_settings(const std::string& text, const std::string& source, TrainSettings& settings);
+
 /// Takes again what the command line said, over what a file has said since.
 void override_settings(CLI::App& command, TrainSettings& settings);
 
-/// As read_settings() reads it.
-std::string write_settings(const TrainSettings& settings);
+enum class Settings {
+    all,
+    of_training, ///< those that decide what a step computes
+};
+
+/// As read_settings() reads it: one setting a line, `name = value`; those that are not set have none.
+std::string write_settings(const TrainSettings& settings, Settings which);
+
+/// `NAME from VALUE to VALUE` for each setting of training that differs, but for those of the batch.
+std::vector<std::string> changes_of_training(const TrainSettings& before, const TrainSettings& after);
+
+/// Where a command prints what people read: standard output, or standard error where one of these files that
+/// it writes is standard output.
+std::FILE* text_stream(std::initializer_list<std::string> files);
 
 /// Adds --threads, of the CPU backend, to a command that has no add_settings().
 void add_threads(CLI::App& command, unsigned& threads);
 
-/// Throws UsageError when there are too many.
+/// Throws UsageError when there are too many; warns when OpenMP gives fewer.
 void check_threads(unsigned threads);
 
 /// Adds the flags with which devices are opened; they are no part of a run's settings.

@@ -14,16 +14,29 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <memory>
+#include <optional>
+#include <spdlog/spdlog.h>
+#include <sstream>
 #include <unistd.h>
 
 namespace towers {
 namespace {
 
+/// What a run goes on from.
+struct Past {
+    FoundCheckpoint checkpoint;
+    TrainSettings settings; ///< with which the checkpoint was trained
+    std::vector<std::string> towers;
+    unsigned global_batch;
+};
+
 struct TrainFlags {
     TrainSettings settings;
     std::string config, run, progress = "auto";
     bool resume = false;
+    std::optional<std::uint64_t> resume_from;
     OpenOptions open;
+    std::optional<Past> past; ///< of --resume
 };
 
 std::atomic<bool> stop_requested = false;
@@ -45,6 +58,10 @@ std::string default_run_directory(const std::string& recipe) {
 void check(const TrainSettings& s) {
     const auto complain = [](const std::string& what) { throw UsageError(what); };
     if (s.batch && *s.batch == 0) complain("--batch 0: give at least 1 example per tower");
+    if (s.global_batch && (*s.global_batch == 0 || *s.global_batch > largest_global_batch))
+        complain(fmt::format("--global-batch {}: give 1 to {}", *s.global_batch, largest_global_batch));
+    if (s.batch && s.global_batch)
+        complain("--batch and --global-batch both say how many examples a step takes; give one of them");
     if (s.lr && !(*s.lr >= 0 && std::isfinite(float(*s.lr)))) // the kernels take a float
         complain(fmt::format("--lr {}: give a number of at least 0, within a float's range", *s.lr));
     if (s.epochs && !(*s.epochs > 0 && std::isfinite(*s.epochs)))
@@ -55,20 +72,91 @@ void check(const TrainSettings& s) {
         complain("--towers and --backend both say which devices to use; give one of them");
 }
 
+std::filesystem::path config_of(const std::string& run) { return std::filesystem::path(run) / "config.toml"; }
+
+/// The checkpoint that --resume or --resume-from means, and the settings of the run: those in the checkpoint
+/// and, over them, those in its config.toml.
+Past find_past(const TrainFlags& flags) {
+    Past past{find_checkpoint(flags.run, flags.resume_from), {}, {}, 0};
+    const auto& [path, file] = past.checkpoint;
+    TrainSettings& settings = past.settings;
+    if (const auto text = checkpoint_settings(file))
+        parse_settings(*text, path.string() + ", settings", settings);
+    const std::filesystem::path config = config_of(flags.run);
+    if (std::filesystem::exists(config)) read_settings(config, settings);
+    if (!flags.config.empty()) {
+        // An early version's checkpoint says nothing of its settings: here is who knows them.
+        TrainSettings given;
+        read_settings(flags.config, given);
+        if (!settings.batch && !settings.global_batch) settings = given;
+    }
+    if (settings.towers.empty() || (!settings.batch && !settings.global_batch))
+        throw InputError(fmt::format("{} does not say with which settings it was trained, nor does {}; give "
+                                     "the run's settings with --config FILE",
+                                     path.string(), config.string()));
+    if (!settings.seed) settings.seed = checkpoint_seed(file, path);
+    std::istringstream list(settings.towers);
+    for (std::string id; std::getline(list, id, ',');) past.towers.push_back(id);
+    past.global_batch =
+        settings.global_batch ? *settings.global_batch : global_batch(*settings.batch, past.towers.size());
+    return past;
+}
+
+/// The settings that a run goes on with where nobody says otherwise: its own, the global batch whatever the
+/// towers. adopt_layout() adds what depends on these.
+TrainSettings settings_to_go_on_with(const Past& past) {
+    TrainSettings settings = past.settings;
+    settings.batch.reset();
+    settings.global_batch = past.global_batch;
+    settings.shares.clear();
+    return settings;
+}
+
+/// Takes over the run's shares and the form in which it gives its batch, if `towers` are the same.
+void adopt_layout(TrainSettings& settings, const Past& past, const std::vector<std::string>& towers) {
+    if (towers == past.towers && settings.shares.empty()) settings.shares = past.settings.shares;
+    if (towers.size() == past.towers.size() && settings.global_batch == past.global_batch) {
+        settings.batch = past.settings.batch;
+        settings.global_batch = past.settings.global_batch;
+    }
+}
+
+/// Says what is not as it was when the checkpoint was written.
+void print_changes(const Past& past, const TrainSettings& settings, unsigned global) {
+    for (const std::string& change : changes_of_training(past.settings, settings))
+        fmt::print("changed: {}\n", change);
+    if (global != past.global_batch)
+        fmt::print("changed: global batch from {} to {} examples a step\n", past.global_batch, global);
+    else if (settings.towers != past.settings.towers)
+        fmt::print("the global batch stays {} examples a step\n", global);
+}
+
+/// Evaluation needs the test examples, and may be hours away.
+void check_test_data(const TrainSettings& settings) {
+    try {
+        if (settings.data != "shapes") load_dataset(settings.data, Split::test, *settings.seed);
+    } catch (const InputError& error) {
+        spdlog::warn("{}; training goes on without, but eval needs the test examples", error.what());
+    }
+}
+
 int run_train(TrainFlags& flags) {
     TrainSettings& settings = flags.settings;
+    const std::optional<Past>& past = flags.past;
     check(settings);
     Recipe recipe = find_recipe(settings.recipe);
     const Quirks quirks = parse_quirks(settings.quirks);
     flags.open.threads = settings.threads;
     const std::vector<std::string> towers = select_towers(settings.backend, settings.towers, flags.open);
+    if (past) adopt_layout(settings, *past, towers);
     const std::vector<double> shares =
         settings.shares.empty() ? std::vector<double>{} : parse_shares(settings.shares);
     settings.towers = fmt::format("{}", fmt::join(towers, ","));
     settings.backend.clear();
-    settings.batch = settings.batch.value_or(recipe.batch);
+    if (!settings.global_batch) settings.batch = settings.batch.value_or(recipe.batch);
     settings.lr = settings.lr.value_or(recipe.learning_rate);
-    const unsigned global = global_batch(*settings.batch, towers.size());
+    const unsigned global =
+        settings.global_batch ? *settings.global_batch : global_batch(*settings.batch, towers.size());
     share_out(global, unsigned(towers.size()), shares); // before anything is opened
     if (settings.data != "shapes")
         settings.data = std::filesystem::absolute(settings.data).lexically_normal().string();
@@ -76,9 +164,10 @@ int run_train(TrainFlags& flags) {
         settings.init = std::filesystem::absolute(settings.init).lexically_normal().string();
 
     if (flags.run.empty()) flags.run = default_run_directory(recipe.name);
-    if (!settings.seed) settings.seed = flags.resume ? run_seed(flags.run) : 1;
+    settings.seed = settings.seed.value_or(1);
 
     const Dataset data = load_dataset(settings.data, Split::train, *settings.seed);
+    check_test_data(settings);
     Trainer trainer(recipe,
                     {.towers = towers,
                      .global_batch = global,
@@ -90,14 +179,19 @@ int run_train(TrainFlags& flags) {
                      .quirks = quirks,
                      .open = flags.open},
                     data);
-    if (!settings.init.empty() && !flags.resume)
-        trainer.load(from_initial(read_safetensors(settings.init), trainer.layout(), settings.init));
+    if (!settings.init.empty() && !past) trainer.load(read_initial(settings.init, trainer.layout()));
     // Not before all that the run needs is known to be there: this may delete an earlier one.
-    RunDirectory run(flags.run, flags.resume        ? Existing::resume
+    RunDirectory run(flags.run, past                ? Existing::resume
                                 : quirks.delete_run ? Existing::erase
                                                     : Existing::refuse);
-    const CheckpointOrigin origin{recipe.name, *settings.seed, data.size(), data.checksum()};
-    if (flags.resume) resume(trainer, run, origin);
+    const CheckpointOrigin origin{recipe.name, *settings.seed, data.size(), data.checksum(),
+                                  write_settings(settings, Settings::of_training)};
+    if (past) {
+        // It was read before the folder was locked.
+        if (!flags.resume_from && run.latest() != past->checkpoint.path)
+            throw InputError(fmt::format("{} has gone on meanwhile; try again", flags.run));
+        resume(trainer, past->checkpoint, origin);
+    }
     if (settings.epochs) settings.steps = trainer.steps_until(*settings.epochs);
     settings.epochs.reset();
     settings.steps = settings.steps.value_or(recipe.steps);
@@ -107,19 +201,25 @@ int run_train(TrainFlags& flags) {
                            .log_every = settings.log_every,
                            .origin = origin,
                            .global_batch = global};
-    if (!flags.resume) save_checkpoint(trainer, run, loop);
-    run.write_config(write_settings(settings));
+    if (past && trainer.steps_done() >= *settings.steps) {
+        fmt::print("nothing is left to do: {} has {} of {} steps, give more with --steps\n",
+                   past->checkpoint.path.string(), trainer.steps_done(), *settings.steps);
+        fmt::print("evaluate with: towers eval --run {}\n", flags.run);
+        return 0;
+    }
+    const auto replaced = past ? rewind(run, trainer) : std::nullopt;
+    if (!past) save_checkpoint(trainer, run, loop);
+    run.write_config("# The settings of this run; 'towers train --config' takes them again.\n" +
+                     write_settings(settings, Settings::all));
 
     for (std::size_t i = 0; i < trainer.tower_count(); ++i)
         fmt::print("tower_{}: {} ({}), {} examples a step\n", i, trainer.tower(i).info().id,
                    trainer.tower(i).info().name, trainer.tower(i).share());
-    if (flags.resume) {
-        const std::uint64_t done = trainer.steps_done();
-        fmt::print(
-            "resumed at step {}{}\n", done,
-            done < *settings.steps
-                ? ""
-                : fmt::format(": nothing is left of {} steps, give more with --steps", *settings.steps));
+    if (past) {
+        fmt::print("resumed at step {}\n", trainer.steps_done());
+        print_changes(*past, settings, global);
+        if (replaced)
+            fmt::print("moved later checkpoints and a copy of the metrics to {}\n", replaced->string());
     }
     std::fflush(stdout);
 
@@ -153,6 +253,10 @@ void add_train(CLI::App& app, Action& chosen) {
                         "Run directory for checkpoints and metrics (default: a new one under runs/)");
     command->add_flag("--resume", flags->resume,
                       "Go on with the run in --run, with its settings where no flag says otherwise");
+    command
+        ->add_option("--resume-from", flags->resume_from,
+                     "Go on from this step's checkpoint; later ones are moved to RUN/replaced-1")
+        ->check(check_count, "");
     command->add_option(
         "--config", flags->config,
         "Take the settings in this TOML file, such as a run's config.toml; flags override them");
@@ -164,12 +268,25 @@ void add_train(CLI::App& app, Action& chosen) {
     add_validate(*command, flags->open);
     command->callback([flags, command, &chosen] {
         chosen = [flags, command] {
+            flags->resume = flags->resume || flags->resume_from;
             if (flags->resume && flags->run.empty())
                 throw UsageError("--resume: say which run with --run DIR");
-            const std::filesystem::path kept = std::filesystem::path(flags->run) / "config.toml";
-            if (flags->resume && std::filesystem::exists(kept)) read_settings(kept, flags->settings);
-            if (!flags->config.empty()) read_settings(flags->config, flags->settings);
-            override_settings(*command, flags->settings);
+            TrainSettings& settings = flags->settings;
+            if (flags->resume) {
+                flags->past = find_past(*flags);
+                settings = settings_to_go_on_with(*flags->past);
+            }
+            if (!flags->config.empty()) read_settings(flags->config, settings);
+            override_settings(*command, settings);
+            if (flags->resume && settings.init != flags->past->settings.init)
+                throw UsageError(
+                    "--init: a run goes on with its checkpoint's variables; leave out --init, or "
+                    "begin another run");
+            if (flags->resume && !settings.steps && !settings.epochs)
+                throw UsageError(
+                    fmt::format("--steps: {} is gone, which says how long to train; give --steps "
+                                "or --epochs",
+                                config_of(flags->run).string()));
             return run_train(*flags);
         };
     });

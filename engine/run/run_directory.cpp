@@ -8,6 +8,7 @@
 #include <charconv>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string_view>
@@ -54,14 +55,6 @@ std::vector<std::string> names_in(const fs::path& folder) {
         names.push_back(entry->path().filename().string());
     if (error) throw_file_error("read", folder, error.value());
     return names;
-}
-
-std::vector<std::uint64_t> steps_in(const fs::path& folder) {
-    std::vector<std::uint64_t> steps;
-    for (const std::string& name : names_in(folder))
-        if (const auto step = step_of(name)) steps.push_back(*step);
-    std::sort(steps.begin(), steps.end());
-    return steps;
 }
 
 void delete_file(const fs::path& path) {
@@ -122,7 +115,7 @@ fs::path RunDirectory::config_path() const { return path_ / config_name; }
 fs::path RunDirectory::metrics_path() const { return path_ / metrics_name; }
 fs::path RunDirectory::checkpoint_path(std::uint64_t step) const { return path_ / checkpoint_name(step); }
 
-std::vector<std::uint64_t> RunDirectory::checkpoints() const { return steps_in(path_); }
+std::vector<std::uint64_t> RunDirectory::checkpoints() const { return checkpoint_steps(path_); }
 
 std::optional<fs::path> RunDirectory::latest() const {
     const std::vector<std::uint64_t> steps = checkpoints();
@@ -131,12 +124,15 @@ std::optional<fs::path> RunDirectory::latest() const {
 }
 
 void RunDirectory::save_checkpoint(std::uint64_t step, const TensorFile& file, unsigned keep) {
+    // Else a power cut could leave a checkpoint without the lines before it, for a resumed run to follow.
+    if (metrics_ && ::fdatasync(metrics_.get()) != 0) throw_file_error("write", metrics_path(), errno);
     write_safetensors(checkpoint_path(step), file);
     if (keep == 0) return;
     std::vector<std::uint64_t> steps = checkpoints();
     steps.erase(std::upper_bound(steps.begin(), steps.end(), step), steps.end());
-    if (steps.size() <= keep) return;
-    steps.resize(steps.size() - keep);
+    const std::size_t kept = std::max(keep, 2u);
+    if (steps.size() <= kept) return;
+    steps.resize(steps.size() - kept);
     for (const std::uint64_t old : steps) delete_file(checkpoint_path(old));
 }
 
@@ -174,13 +170,48 @@ void RunDirectory::truncate_metrics(std::uint64_t step) {
     if (kept != text) write_file_atomically(path, kept);
 }
 
+std::optional<fs::path> RunDirectory::set_aside_after(std::uint64_t step) {
+    std::vector<std::uint64_t> later = checkpoints();
+    later.erase(later.begin(), std::upper_bound(later.begin(), later.end(), step));
+    if (later.empty()) return std::nullopt;
+    fs::path folder;
+    std::error_code error;
+    for (int i = 1; folder.empty() || fs::exists(folder, error); ++i)
+        folder = path_ / fmt::format("replaced-{}", i);
+    make_folder(folder);
+    // The metrics first: while a later checkpoint is there, a run that is killed meanwhile goes on from that.
+    if (fs::exists(metrics_path(), error))
+        write_file_atomically(folder / metrics_name, read_file(metrics_path()));
+    for (const std::uint64_t each : later)
+        if (::rename(checkpoint_path(each).c_str(), (folder / checkpoint_name(each)).c_str()) != 0)
+            throw_file_error("move", checkpoint_path(each), errno);
+    return folder;
+}
+
 void RunDirectory::write_config(const std::string& toml) { write_file_atomically(config_path(), toml); }
 
-fs::path latest_checkpoint(const fs::path& folder) {
+std::vector<std::uint64_t> checkpoint_steps(const fs::path& folder) {
     std::error_code error;
     if (!fs::exists(folder, error))
         throw InputError(fmt::format("there is no run directory {}; check --run", folder.string()));
-    const std::vector<std::uint64_t> steps = steps_in(folder);
+    std::vector<std::uint64_t> steps;
+    for (const std::string& name : names_in(folder))
+        if (const auto step = step_of(name)) steps.push_back(*step);
+    std::sort(steps.begin(), steps.end());
+    return steps;
+}
+
+fs::path checkpoint_of(const fs::path& folder, std::uint64_t step) {
+    latest_checkpoint(folder); // says so when there is none at all
+    const std::vector<std::uint64_t> steps = checkpoint_steps(folder);
+    if (!std::binary_search(steps.begin(), steps.end(), step))
+        throw InputError(fmt::format("{} holds no checkpoint of step {}; it has those of {}", folder.string(),
+                                     step, fmt::join(steps, ", ")));
+    return folder / checkpoint_name(step);
+}
+
+fs::path latest_checkpoint(const fs::path& folder) {
+    const std::vector<std::uint64_t> steps = checkpoint_steps(folder);
     if (steps.empty())
         throw InputError(fmt::format(
             "{} holds no checkpoint (model.ckpt-<step>.safetensors); check --run, or train without "

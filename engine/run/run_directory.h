@@ -2,6 +2,7 @@
 //   config.toml                      the effective configuration
 //   model.ckpt-<step>.safetensors    checkpoints
 //   metrics.jsonl                    one JSON object a line
+//   replaced-<n>/                    checkpoints and metrics that a run did not go on from (set_aside_after)
 //   lock                             held while the run lasts; stays behind, empty
 #pragma once
 
@@ -37,14 +38,16 @@ public:
     std::filesystem::path metrics_path() const;
     std::filesystem::path checkpoint_path(std::uint64_t step) const;
 
-    /// The steps that have a checkpoint, ascending.
+    /// As checkpoint_steps() has them.
     std::vector<std::uint64_t> checkpoints() const;
 
     /// The checkpoint of the latest step.
     std::optional<std::filesystem::path> latest() const;
 
-    /// Once it is safely written, deletes earlier steps' checkpoints so that it and `keep` - 1 before it
-    /// remain; 0 keeps all. On an InputError the earlier ones are all there.
+    /// Writes the metrics so far and then the checkpoint to the disk. After that deletes earlier steps'
+    /// checkpoints so that it and `keep` - 1 before it remain, 0 keeps all; the one before it always remains,
+    /// since only the next step tells whether the new one's loss is finite. On an InputError the earlier ones
+    /// are all there.
     void save_checkpoint(std::uint64_t step, const TensorFile& file, unsigned keep);
 
     /// Adds one line, given without its line end. On an InputError the file is as it was.
@@ -54,12 +57,22 @@ public:
     /// and what a crash has left that is no JSON.
     void truncate_metrics(std::uint64_t step);
 
+    /// For a run that goes on from an earlier step: moves later checkpoints and copies the metrics into a new
+    /// folder within path(), and gives its path. Nothing when there are no later checkpoints.
+    std::optional<std::filesystem::path> set_aside_after(std::uint64_t step);
+
     void write_config(const std::string& toml);
 
 private:
     std::filesystem::path path_;
     FileDescriptor lock_, metrics_;
 };
+
+/// The path of this step's checkpoint. InputError that names the steps that have one when it has none.
+std::filesystem::path checkpoint_of(const std::filesystem::path& folder, std::uint64_t step);
+
+/// The steps that have a checkpoint, ascending.
+std::vector<std::uint64_t> checkpoint_steps(const std::filesystem::path& folder);
 
 /// The checkpoint of the latest step in a folder, found without its lock: evaluation may run beside the
 /// training. InputError when there is none.

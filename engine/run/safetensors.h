@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -19,10 +20,14 @@ struct TensorFile {
     std::map<std::string, std::string> metadata;
 };
 
-/// Reads a file of float32 tensors. InputError when it cannot be read, holds another type of number, or is
-/// not what the format says, in whatever way: no header can make it read or allocate more than the file's
-/// size.
-TensorFile read_safetensors(const std::filesystem::path& path);
+/// Chooses tensors by their names.
+using TensorFilter = std::function<bool(const std::string&)>;
+
+/// Reads a file's float32 tensors, those that `wanted` chooses where there is one; the others may be of any
+/// type. InputError when the file cannot be read, a tensor to read holds another type of number, or the file
+/// is not what the format says, in whatever way: no header can make it read or allocate more than a small
+/// multiple of the file's size.
+TensorFile read_safetensors(const std::filesystem::path& path, const TensorFilter& wanted = {});
 
 /// Writes the file atomically: on an InputError (full disk, no permission) an earlier file of that name is as
 /// it was. std::invalid_argument when a tensor's shape and number of values disagree or its name is

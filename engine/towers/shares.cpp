@@ -12,7 +12,8 @@ namespace towers {
 
 unsigned global_batch(unsigned batch, std::size_t towers) {
     const std::uint64_t global = std::uint64_t(batch) * towers;
-    if (global > 1u << 20) throw UsageError(fmt::format("--batch {}: is too large; try 128", batch));
+    if (global > largest_global_batch)
+        throw UsageError(fmt::format("--batch {}: is too large; try 128", batch));
     return unsigned(global);
 }
 

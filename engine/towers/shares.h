@@ -6,6 +6,8 @@
 
 namespace towers {
 
+constexpr unsigned largest_global_batch = 1u << 20;
+
 /// Examples a step of all towers together, when a tower takes `batch` in the mean. Throws UsageError when
 /// that is too much.
 unsigned global_batch(unsigned batch, std::size_t towers);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -66,7 +67,8 @@ TensorFile to_checkpoint(const TrainingState& state, const ParameterLayout& layo
                      {"examples", std::to_string(state.examples)},
                      {"seed", std::to_string(origin.seed)},
                      {"records", std::to_string(origin.records)},
-                     {"checksum", std::to_string(origin.checksum)}};
+                     {"checksum", std::to_string(origin.checksum)},
+                     {"settings", origin.settings}};
     return file;
 }
 
@@ -97,9 +99,36 @@ std::uint64_t checkpoint_seed(const TensorFile& file, const std::filesystem::pat
     return number(file, "seed", path);
 }
 
-std::uint64_t run_seed(const std::filesystem::path& folder) {
-    const std::filesystem::path path = latest_checkpoint(folder);
-    return checkpoint_seed(read_safetensors(path), path);
+std::optional<std::string> checkpoint_settings(const TensorFile& file) {
+    const auto found = file.metadata.find("settings");
+    if (found == file.metadata.end()) return std::nullopt;
+    return found->second;
+}
+
+FoundCheckpoint find_checkpoint(const std::filesystem::path& folder, std::optional<std::uint64_t> step) {
+    const std::filesystem::path path = step ? checkpoint_of(folder, *step) : latest_checkpoint(folder);
+    const auto read = [](const std::filesystem::path& each) {
+        TensorFile file = read_safetensors(each);
+        number(file, "step", each);
+        return file;
+    };
+    try {
+        return {path, read(path)};
+    } catch (const InputError& error) {
+        std::vector<std::uint64_t> steps = checkpoint_steps(folder);
+        for (auto other = steps.rbegin(); other != steps.rend(); ++other) {
+            const std::filesystem::path candidate = checkpoint_of(folder, *other);
+            if (candidate == path) continue;
+            try {
+                read(candidate);
+            } catch (const InputError&) {
+                continue;
+            }
+            throw InputError(fmt::format("{}; {} is sound: go on from it with --resume-from {}", error.what(),
+                                         candidate.string(), *other));
+        }
+        throw;
+    }
 }
 
 void check_origin(const TensorFile& file, const CheckpointOrigin& origin, const std::filesystem::path& path) {
@@ -120,10 +149,26 @@ void check_origin(const TensorFile& file, const CheckpointOrigin& origin, const 
 TrainingState from_initial(const TensorFile& file, const ParameterLayout& layout,
                            const std::filesystem::path& path) {
     TrainingState state = empty_state(layout);
-    for (const ParameterSlot& slot : layout.slots)
+    for (const ParameterSlot& slot : layout.slots) {
         copy_in(file, slot.variable.name, slot, state.parameters, path);
+        const std::vector<float>& values = file.tensors.at(slot.variable.name).values;
+        const auto bad =
+            std::find_if_not(values.begin(), values.end(), [](float value) { return std::isfinite(value); });
+        if (bad != values.end())
+            throw InputError(fmt::format("{}: tensor '{}' holds {} in place {}, with which no training can "
+                                         "begin; use another file",
+                                         path.string(), slot.variable.name, *bad, bad - values.begin()));
+    }
     state.averages = state.parameters;
     return state;
+}
+
+TrainingState read_initial(const std::filesystem::path& path, const ParameterLayout& layout) {
+    const auto is_variable = [&](const std::string& name) {
+        return std::any_of(layout.slots.begin(), layout.slots.end(),
+                           [&](const ParameterSlot& slot) { return slot.variable.name == name; });
+    };
+    return from_initial(read_safetensors(path, is_variable), layout, path);
 }
 
 } // namespace towers

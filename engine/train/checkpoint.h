@@ -6,6 +6,7 @@
 #include "engine/train/trainer.h"
 
 #include <filesystem>
+#include <optional>
 #include <string>
 
 namespace towers {
@@ -17,10 +18,11 @@ struct CheckpointOrigin {
     std::uint64_t seed;
     std::uint64_t records;  ///< of the training data
     std::uint64_t checksum; ///< likewise, as Dataset has it
+    std::string settings;   ///< TOML of all that the training depends on, in the words of the command line
 };
 
 /// Tensors `<variable>` and `<variable>/ExponentialMovingAverage`; metadata recipe, step, epoch, examples,
-/// seed, records, checksum.
+/// seed, records, checksum, settings.
 TensorFile to_checkpoint(const TrainingState& state, const ParameterLayout& layout,
                          const CheckpointOrigin& origin);
 
@@ -37,12 +39,25 @@ void check_origin(const TensorFile& file, const CheckpointOrigin& origin, const 
 /// The seed in a checkpoint's metadata; throws InputError.
 std::uint64_t checkpoint_seed(const TensorFile& file, const std::filesystem::path& path);
 
-/// The seed of the run in this folder, from its latest checkpoint; throws InputError.
-std::uint64_t run_seed(const std::filesystem::path& folder);
+/// The settings in a checkpoint's metadata; nothing in one that an early version wrote.
+std::optional<std::string> checkpoint_settings(const TensorFile& file);
 
-/// Initial parameters from any safetensors file that holds every variable; the moving averages begin with
-/// them.
+/// A checkpoint as it was read.
+struct FoundCheckpoint {
+    std::filesystem::path path;
+    TensorFile file;
+};
+
+/// The checkpoint of this step in a run's folder, else the latest one. Throws InputError when there is none,
+/// and when it is damaged: then with the newest one that is not.
+FoundCheckpoint find_checkpoint(const std::filesystem::path& folder, std::optional<std::uint64_t> step);
+
+/// Initial parameters from tensors with the variables' names; the moving averages begin with them. Throws
+/// InputError when one is missing or of another shape, and for values that are infinite or NaN.
 TrainingState from_initial(const TensorFile& file, const ParameterLayout& layout,
                            const std::filesystem::path& path);
+
+/// As from_initial(), from a safetensors file that may hold other tensors, of any type, as well.
+TrainingState read_initial(const std::filesystem::path& path, const ParameterLayout& layout);
 
 } // namespace towers

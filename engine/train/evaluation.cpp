@@ -3,6 +3,7 @@
 #include "engine/towers/upload.h"
 
 #include <algorithm>
+#include <future>
 
 namespace towers {
 
@@ -19,7 +20,8 @@ Evaluator::Evaluator(std::unique_ptr<Device> device, const Model& model, const D
       arenas_(allocate_arenas(*device_, plan_, data)),
       recording_(device_->record(plan_.bind(pointers_to(arenas_), 0, plan_.levels().size()))) {}
 
-Evaluation Evaluator::run(std::span<const float> parameters, bool padded) {
+Evaluation Evaluator::run(std::span<const float> parameters, bool padded, std::size_t first_batch,
+                          std::size_t stride) {
     upload(*device_, arenas_[std::size_t(Arena::parameters)], std::as_bytes(parameters));
     const std::span<std::byte> staged = arenas_[std::size_t(Arena::staged_results)].host<std::byte>();
     const auto* losses = reinterpret_cast<const float*>(&staged[plan_.find("staged_losses").offset]);
@@ -29,18 +31,34 @@ Evaluation Evaluator::run(std::span<const float> parameters, bool padded) {
         step_examples_offset / sizeof(Example), batch_);
 
     Evaluation evaluation;
-    for (std::uint64_t first = 0; first < records_; first += batch_) {
+    for (std::uint64_t first = first_batch * batch_; first < records_; first += stride * batch_) {
         for (std::uint64_t i = 0; i < batch_; ++i) examples[i] = {std::uint32_t((first + i) % records_), 0};
         device_->wait(device_->submit(recording_));
         const std::uint64_t counted = padded ? batch_ : std::min<std::uint64_t>(batch_, records_ - first);
         for (std::uint64_t i = 0; i < counted; ++i) {
             evaluation.correct += correct[i];
-            evaluation.cross_entropy += double(losses[i]);
+            evaluation.loss_sum += double(losses[i]);
         }
         evaluation.examples += counted;
     }
-    evaluation.cross_entropy /= double(evaluation.examples);
     return evaluation;
+}
+
+Evaluation evaluate(const std::vector<std::unique_ptr<Evaluator>>& evaluators,
+                    std::span<const float> parameters, bool padded) {
+    std::vector<std::future<Evaluation>> parts;
+    for (std::size_t i = 0; i < evaluators.size(); ++i)
+        parts.push_back(std::async(std::launch::async, [&, i] {
+            return evaluators[i]->run(parameters, padded, i, evaluators.size());
+        }));
+    Evaluation all;
+    for (std::future<Evaluation>& each : parts) {
+        const Evaluation part = each.get();
+        all.examples += part.examples;
+        all.correct += part.correct;
+        all.loss_sum += part.loss_sum;
+    }
+    return all;
 }
 
 } // namespace towers

@@ -7,23 +7,27 @@
 
 #include <memory>
 #include <span>
+#include <vector>
 
 namespace towers {
 
 struct Evaluation {
     std::uint64_t examples = 0, correct = 0;
-    double cross_entropy = 0; ///< mean over the examples
+    double loss_sum = 0; ///< of the examples' cross entropies
 
     double precision() const { return double(correct) / double(examples); } ///< precision @ 1
+    double cross_entropy() const { return loss_sum / double(examples); }
 };
 
+/// Evaluates on one device.
 class Evaluator {
 public:
     Evaluator(std::unique_ptr<Device> device, const Model& model, const Dataset& data, unsigned batch);
 
-    /// `parameters`: a whole arena, laid out as layout_parameters(model) says. Each example counts once,
-    /// unless `padded` asks for whole batches, filled up with the first examples.
-    Evaluation run(std::span<const float> parameters, bool padded);
+    /// Of every `stride`-th batch, beginning with batch `first`. `parameters`: a whole arena, laid out as
+    /// layout_parameters(model) says. Each example counts once, unless `padded` asks for whole batches,
+    /// filled up with the first examples.
+    Evaluation run(std::span<const float> parameters, bool padded, std::size_t first, std::size_t stride);
 
 private:
     std::unique_ptr<Device> device_;
@@ -34,5 +38,9 @@ private:
     std::array<Buffer, arena_count> arenas_;
     Recording recording_;
 };
+
+/// Of the whole data set, its batches dealt out to the evaluators, which work at the same time.
+Evaluation evaluate(const std::vector<std::unique_ptr<Evaluator>>& evaluators,
+                    std::span<const float> parameters, bool padded);
 
 } // namespace towers

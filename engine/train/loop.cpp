@@ -1,6 +1,7 @@
 #include "engine/train/loop.h"
 
 #include <chrono>
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 namespace towers {
@@ -20,6 +21,16 @@ std::string metrics_line(const StepReport& report, std::uint64_t records) {
         .dump();
 }
 
+/// What to do when the loss of the parameters after `step` steps is not finite.
+std::string way_back(const RunDirectory& run, std::uint64_t step) {
+    // Every checkpoint of before was followed by a step with a finite loss.
+    std::vector<std::uint64_t> steps = run.checkpoints();
+    std::erase_if(steps, [&](std::uint64_t each) { return each >= step; });
+    if (steps.empty()) return "the run has no checkpoint from before, so begin another";
+    return fmt::format("the last checkpoint with a finite loss is {}: go on from it with --resume-from {}",
+                       run.checkpoint_path(steps.back()).string(), steps.back());
+}
+
 } // namespace
 
 void save_checkpoint(Trainer& trainer, RunDirectory& run, const LoopOptions& options) {
@@ -27,13 +38,17 @@ void save_checkpoint(Trainer& trainer, RunDirectory& run, const LoopOptions& opt
     run.save_checkpoint(state.step, to_checkpoint(state, trainer.layout(), options.origin), options.keep);
 }
 
-void resume(Trainer& trainer, RunDirectory& run, const CheckpointOrigin& origin) {
-    const std::filesystem::path path = latest_checkpoint(run.path());
-    const TensorFile file = read_safetensors(path);
+void resume(Trainer& trainer, const FoundCheckpoint& checkpoint, const CheckpointOrigin& origin) {
+    const auto& [path, file] = checkpoint;
     const TrainingState state = from_checkpoint(file, trainer.layout(), origin.recipe, path);
     check_origin(file, origin, path);
     trainer.load(state);
-    run.truncate_metrics(state.step);
+}
+
+std::optional<std::filesystem::path> rewind(RunDirectory& run, const Trainer& trainer) {
+    std::optional<std::filesystem::path> folder = run.set_aside_after(trainer.steps_done());
+    run.truncate_metrics(trainer.steps_done());
+    return folder;
 }
 
 Ending train(Trainer& trainer, RunDirectory& run, const LoopOptions& options, const std::atomic<bool>& stop,
@@ -45,9 +60,8 @@ Ending train(Trainer& trainer, RunDirectory& run, const LoopOptions& options, co
         Progress progress{};
         try {
             progress.report = trainer.step();
-        } catch (const Diverged&) {
-            if (saved != step) save_checkpoint(trainer, run, options);
-            throw;
+        } catch (const Diverged& diverged) {
+            throw Diverged(fmt::format("{}; {}", diverged.what(), way_back(run, step)));
         } catch (const DeviceError&) {
             // Several towers have their state on the host; that of one is lost with its device.
             if (saved != step && trainer.tower_count() > 1) save_checkpoint(trainer, run, options);

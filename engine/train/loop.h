@@ -32,13 +32,17 @@ enum class Ending { finished, stopped };
 /// checkpoint is due can go on.
 void save_checkpoint(Trainer& trainer, RunDirectory& run, const LoopOptions& options);
 
-/// Takes up a run where its latest checkpoint stands, which becomes the trainer's state; metrics of later
-/// steps go. Throws InputError when there is none or it is of another recipe, seed or data set.
-void resume(Trainer& trainer, RunDirectory& run, const CheckpointOrigin& origin);
+/// A run's checkpoint becomes the trainer's state. Throws InputError when it is of another recipe, seed or
+/// data set. Changes no file.
+void resume(Trainer& trainer, const FoundCheckpoint& checkpoint, const CheckpointOrigin& origin);
 
-/// Saves a checkpoint at the end, also when `stop` becomes true: then after the step under way. On Diverged,
-/// and with several towers on DeviceError, saves the last good state and throws it on. `observe` hears of
-/// every step.
+/// Makes the run directory stand where the trainer does: later checkpoints are set aside, metrics of later
+/// steps go. Gives the folder that RunDirectory::set_aside_after() made.
+std::optional<std::filesystem::path> rewind(RunDirectory& run, const Trainer& trainer);
+
+/// Saves a checkpoint at the end, also when `stop` becomes true: then after the step under way. Throws
+/// Diverged with the last checkpoint whose loss was finite. With several towers saves the state of before the
+/// step on DeviceError, and throws it on. `observe` hears of every step.
 Ending train(Trainer& trainer, RunDirectory& run, const LoopOptions& options, const std::atomic<bool>& stop,
              const std::function<void(const Progress&)>& observe);
 

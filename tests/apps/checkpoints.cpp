@@ -108,7 +108,7 @@ TEST_CASE("a bad checkpoint is refused by name and nothing else is touched") {
             const bool untouched = contents(small.folder.path()) == before;
             CHECK(untouched);
         };
-        check(run_towers({"eval", "--device", "cpu", "--data", small.data, "--checkpoint", bad.string()}));
+        check(run_towers({"eval", "--towers", "cpu", "--data", small.data, "--checkpoint", bad.string()}));
         check(run_towers({"train", "--resume", "--run", small.run().string(), "--steps", "3"}));
 
         const TemporaryFolder other;
@@ -127,8 +127,37 @@ TEST_CASE("a bad checkpoint is refused by name and nothing else is touched") {
         }
     }
     // The checkpoint before the bad ones is as good as ever.
-    check_worked(run_towers({"eval", "--device", "cpu", "--data", small.data, "--checkpoint",
+    check_worked(run_towers({"eval", "--towers", "cpu", "--data", small.data, "--checkpoint",
                              checkpoint(small.run(), 1).string()}));
+}
+
+TEST_CASE("--init takes the variables from among whatever tensors a file has") {
+    const SmallRun small;
+    const TemporaryFolder folder;
+    RawTensors file = RawTensors::read(checkpoint(small.run(), 2));
+    const std::size_t end = file.data.size();
+    file.header["ids"] = {{"dtype", "I64"}, {"shape", {2}}, {"data_offsets", {end, end + 16}}};
+    file.data.append(16, 'x');
+    write_text(folder / "more.safetensors", file.bytes());
+    train(folder / "run",
+          {"--steps", "0", "--data", small.data, "--init", (folder / "more.safetensors").string()});
+    const bool given = variables(checkpoint(folder / "run", 0)) == variables(checkpoint(small.run(), 2));
+    CHECK(given);
+}
+
+TEST_CASE("a header that would become a far larger tree is refused before that") {
+    const TemporaryFolder folder;
+    const fs::path bomb = folder / "bomb.safetensors";
+    std::string header = "{";
+    for (unsigned i = 0; header.size() < 100'000'000 - 16; ++i)
+        header.append("\"").append(std::to_string(i)).append("\":0,");
+    header.back() = '}';
+    const std::uint64_t length = header.size();
+    write_text(bomb, std::string(reinterpret_cast<const char*>(&length), sizeof length) + header);
+    check_failed(run_towers({"train", "--towers", "cpu", "--steps", "1", "--init", bomb.string(), "--run",
+                             (folder / "run").string()},
+                            {.seconds = 20}),
+                 1, "bomb.safetensors is not a sound safetensors file: its header has");
 }
 
 TEST_CASE("--init begins with the given variables, averages too") {
@@ -146,10 +175,10 @@ TEST_CASE("--init begins with the given variables, averages too") {
 TEST_CASE("a checkpoint that is not there is named") {
     const TemporaryFolder folder;
     const std::string none = (folder / "none.safetensors").string();
-    check_failed(run_towers({"eval", "--device", "cpu", "--checkpoint", none}), 1, none);
-    check_failed(run_towers({"eval", "--device", "cpu", "--checkpoint", folder.path().string()}), 1,
+    check_failed(run_towers({"eval", "--towers", "cpu", "--checkpoint", none}), 1, none);
+    check_failed(run_towers({"eval", "--towers", "cpu", "--checkpoint", folder.path().string()}), 1,
                  folder.path().string());
-    check_failed(run_towers({"eval", "--device", "cpu", "--run", folder.path().string()}), 1,
+    check_failed(run_towers({"eval", "--towers", "cpu", "--run", folder.path().string()}), 1,
                  folder.path().string());
     check_failed(run_towers({"train", "--towers", "cpu", "--init", none, "--run", (folder / "run").string()}),
                  1, none);

@@ -80,7 +80,7 @@ TEST_CASE("what does not exist is named") {
         {{"train", "--quirks", "last-tower-los"}, "last-tower-los"},
         {{"train", "--progress", "bar"}, "bar"},
         {{"eval", "--run", "r", "--split", "dev"}, "dev"},
-        {{"eval", "--run", "r", "--device", "vulkan:99"}, "vulkan:99"},
+        {{"eval", "--run", "r", "--towers", "vulkan:99"}, "vulkan:99"},
         {{"eval", "--run", "r", "--recipe", "cifar11"}, "cifar11"},
         {{"eval", "--run", "r", "--quirks", "pad"}, "pad"},
         {{"parity", "--towers", "cpu,vulkan:99"}, "vulkan:99"},
@@ -110,6 +110,9 @@ TEST_CASE("what is no sensible number is named") {
         {{"train", "--batch", "4294967297"}, "--batch"},
         {{"train", "--batch", "3000000", "--towers", "cpu"}, "--batch"},
         {{"train", "--batch"}, "--batch"},
+        {{"train", "--global-batch", "3000000", "--towers", "cpu"}, "--global-batch"},
+        {{"train", "--global-batch", "0", "--towers", "cpu"}, "--global-batch 0"},
+        {{"train", "--global-batch", "1", "--towers", "cpu,cpu"}, "2 towers cannot share"},
         {{"train", "--steps", "1.5"}, "--steps"},
         {{"train", "--steps", "-1"}, "--steps"},
         {{"train", "--steps", "ten"}, "--steps"},
@@ -144,6 +147,8 @@ TEST_CASE("what is no sensible number is named") {
 TEST_CASE("flags that contradict each other are named") {
     check_refused({
         {{"train", "--steps", "5", "--epochs", "1"}, "--epochs"},
+        {{"train", "--batch", "5", "--global-batch", "10"}, "--global-batch"},
+        {{"train", "--resume-from", "3"}, "--run"},
         {{"train", "--towers", "cpu", "--backend", "cpu"}, "--backend"},
         {{"train", "--towers", "cpu,cpu", "--shares", "3:x"}, "3:x"},
         {{"train", "--towers", "cpu,cpu", "--shares", "3:0"}, "3:0"},
@@ -171,7 +176,14 @@ TEST_CASE("a configuration that cannot be read is named, with the line") {
     check("seed = 1\nbatch = 'four'\n", "c.toml:2: 'batch'");
     check("seed = -1\n", "c.toml:1: 'seed'");
     check("batch = 4294967297\n", "c.toml:1: 'batch'");
-    check("distort = 'off'\n", "c.toml:1: 'distort'");
+    check("distort = 'off'\n", "c.toml:1: 'distort' must be true or false");
+    check("distort = 0\n", "c.toml:1: 'distort' must be true or false");
+    check("batch = true\n", "c.toml:1: 'batch' must be a whole number");
+    check("steps = 1.0\n", "c.toml:1: 'steps' must be a whole number");
+    check("lr = true\n", "c.toml:1: 'lr' must be a number");
+    check("data = ''\n", "c.toml:1: 'data' is empty");
+    check("data = 1\n", "c.toml:1: 'data' must be text");
+    check("data = 'file:///a%2'\n", "c.toml:1: 'data' has a %");
     check("\nbarch = 4\n", "c.toml:2: there is no setting 'barch'");
     check("[train]\nbatch = 4\n", "train");
     check_failed(run_towers({"train", "--config", "none.toml"}, {.folder = folder.path()}), 1, "none.toml");

@@ -3,6 +3,7 @@
 #include "tests/support/files.h"
 
 #include <cmath>
+#include <csignal>
 #include <doctest/doctest.h>
 #include <regex>
 
@@ -19,7 +20,7 @@ struct Result {
 
 /// Checks the form of what eval prints and takes the numbers from it.
 Result evaluate(const Arguments& flags) {
-    const Outcome outcome = run_towers(Arguments{"eval", "--device", "cpu"} + flags);
+    const Outcome outcome = run_towers(Arguments{"eval", "--towers", "cpu"} + flags);
     check_worked(outcome);
     CAPTURE(outcome.out);
     const std::vector<std::string> lines = lines_of(outcome.out);
@@ -69,10 +70,74 @@ TEST_CASE("the evaluation uses the run's data and its latest checkpoint") {
     write_records(folder / "data", 3);
     const fs::path run = folder / "run";
     train(run, {"--steps", "11", "--batch", "2", "--save-every", "3", "--data", (folder / "data").string()});
-    const Outcome outcome = run_towers({"eval", "--device", "cpu", "--run", run.string()});
+    const Outcome outcome = run_towers({"eval", "--towers", "cpu", "--run", run.string()});
     check_worked(outcome);
     CHECK(contains(outcome.out, " of 3 examples"));
     CHECK(contains(outcome.out, "step 11, moving averages")); // not 9, which sorts behind 11 as text
+}
+
+TEST_CASE("a checkpoint alone is evaluated on the data that it was trained on") {
+    const TemporaryFolder folder;
+    write_records(folder / "data", 3);
+    train(folder / "run", {"--steps", "1", "--batch", "2", "--data", (folder / "data").string()});
+    const fs::path file = folder / "file.safetensors";
+    fs::copy(checkpoint(folder / "run", 1), file);
+    CHECK(evaluate({"--checkpoint", file.string()}).examples == 3);
+    CHECK(evaluate({"--checkpoint", file.string(), "--data", "shapes"}).examples == 2000);
+    // One that does not say is not taken for any.
+    RawTensors early = RawTensors::read(file);
+    early.header["__metadata__"].erase("settings");
+    write_text(file, early.bytes());
+    check_failed(run_towers({"eval", "--checkpoint", file.string()}), 2,
+                 "--data: " + file.string() + " does not say what it was trained on");
+    CHECK(evaluate({"--checkpoint", file.string(), "--data", (folder / "data").string()}).examples == 3);
+    // The data may be gone.
+    fs::remove_all(folder / "data");
+    check_failed(run_towers({"eval", "--run", (folder / "run").string()}), 1, (folder / "data").string());
+}
+
+TEST_CASE("several devices share the evaluation") {
+    const TemporaryFolder folder;
+    const fs::path run = folder / "run";
+    train(run, {"--steps", "5", "--batch", "8"});
+    const Arguments it{"eval", "--run", run.string(), "--raw"};
+    const auto numbers = [](const Outcome& outcome) {
+        check_worked(outcome);
+        return lines_of(outcome.out).at(1);
+    };
+    const std::string alone = numbers(run_towers(it + Arguments{"--towers", "cpu"}));
+    CHECK(contains(alone, "of 2000 examples"));
+    CHECK(numbers(run_towers(it + Arguments{"--towers", "cpu,cpu,cpu"})) == alone);
+    CHECK(numbers(run_towers(it + Arguments{"--backend", "cpu"})) == alone);
+    check_failed(run_towers(it + Arguments{"--backend", "cpu", "--towers", "cpu"}), 2, "--backend");
+    check_failed(run_towers(it + Arguments{"--towers", "cpu,vulkan:99"}), 2, "vulkan:99");
+}
+
+TEST_CASE("a model that gives no number is no result") {
+    const TemporaryFolder folder;
+    train(folder / "run", {"--steps", "1", "--batch", "2"});
+    const fs::path file = checkpoint(folder / "run", 1);
+    RawTensors poisoned = RawTensors::read(file);
+    const std::size_t begin = poisoned.header["softmax_linear/weights"]["data_offsets"][0];
+    poisoned.data.replace(begin, 4, "\xff\xff\xff\x7f"); // NaN
+    write_text(file, poisoned.bytes());
+    const Outcome outcome = run_towers({"eval", "--towers", "cpu", "--raw", "--checkpoint", file.string()});
+    check_failed(outcome, 1, file.string() + ": its cross entropy is nan");
+    CHECK(outcome.out.empty());
+    check_failed(run_towers({"train", "--towers", "cpu", "--steps", "1", "--init", file.string(), "--run",
+                             (folder / "other").string()}),
+                 1, "tensor 'softmax_linear/weights' holds nan in place 0");
+}
+
+TEST_CASE("--interval waits for the first checkpoint") {
+    const TemporaryFolder folder;
+    const fs::path run = folder / "run";
+    Program waiting(towers_command({"eval", "--towers", "cpu", "--run", run.string(), "--interval", "1"}));
+    REQUIRE(waiting.wait_for_lines("waiting for the first checkpoint in " + run.string(), 1));
+    train(run, {"--steps", "2", "--batch", "2"});
+    CHECK(waiting.wait_for_lines("of 2000 examples", 1));
+    waiting.send(SIGKILL);
+    CHECK(waiting.end().err.empty());
 }
 
 TEST_CASE("a trained model does better than chance") {
@@ -91,7 +156,7 @@ TEST_SUITE("slow") {
         const Result expected = evaluate({"--run", run.string(), "--raw"});
         for (const std::string& id : other_devices()) {
             CAPTURE(id);
-            const Outcome outcome = run_towers({"eval", "--device", id, "--run", run.string(), "--raw"});
+            const Outcome outcome = run_towers({"eval", "--towers", id, "--run", run.string(), "--raw"});
             check_worked(outcome);
             std::smatch match;
             REQUIRE(std::regex_search(outcome.out, match,

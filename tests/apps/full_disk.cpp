@@ -22,7 +22,7 @@ TEST_CASE("a checkpoint that does not fit leaves the earlier ones alone") {
         const std::string name = checkpoint(run, step).filename().string();
         const bool untouched = read_text(run / name) == before.at(name);
         CHECK(untouched);
-        check_worked(run_towers({"eval", "--device", "cpu", "--checkpoint", (run / name).string()}));
+        check_worked(run_towers({"eval", "--towers", "cpu", "--checkpoint", (run / name).string()}));
     }
     const std::vector<std::string> expected{"config.toml",
                                             "lock",
@@ -67,7 +67,7 @@ TEST_CASE("a disk that is full while a run saves") {
     CHECK(names_in(folder / "copy") == expected);
     for (const unsigned step : {0u, 2u, 4u})
         check_worked(run_towers(
-            {"eval", "--device", "cpu", "--checkpoint", checkpoint(folder / "copy", step).string()}));
+            {"eval", "--towers", "cpu", "--checkpoint", checkpoint(folder / "copy", step).string()}));
     check_worked(run_towers({"train", "--resume", "--run", (folder / "copy").string(), "--steps", "6"}));
 }
 

@@ -98,21 +98,54 @@ TEST_CASE("the log counts every example of all towers") {
     CHECK(found == 3);
 }
 
-TEST_CASE("a loss that is no number ends the run and keeps the last good state") {
+TEST_CASE("a loss that is no number ends the run and names the last good checkpoint") {
     for (const std::string device : {"cpu", "cpu,cpu"}) {
         CAPTURE(device);
         const TemporaryFolder folder;
-        const fs::path run = folder / "run";
-        const Outcome outcome = run_towers({"train", "--towers", device, "--steps", "5", "--batch", "2",
-                                            "--lr", "1e30", "--log-every", "1", "--run", run.string()});
+        const std::string run = (folder / "run").string();
+        // Step 0 changes the parameters so much that step 1 has no finite loss: checkpoint 1 is bad.
+        const Outcome outcome =
+            run_towers({"train", "--towers", device, "--steps", "5", "--batch", "2", "--lr", "1e30",
+                        "--log-every", "1", "--save-every", "1", "--keep", "1", "--run", run});
         check_failed(outcome, 1, "Model diverged with loss");
         CHECK(contains(outcome.err, "tower 0 (cpu)"));
         CHECK(contains(outcome.err, "in step 1"));
+        const std::string good = checkpoint(run, 0).string();
+        CHECK(contains(outcome.err, good + ": go on from it with --resume-from 0"));
         CHECK(metrics(run).size() == 1);
-        const auto is_finite = [](float value) { return std::isfinite(value); };
-        for (const bool averages : {false, true}) {
-            const std::vector<float> saved = variables(checkpoint(run, 1), averages);
-            CHECK(std::all_of(saved.begin(), saved.end(), is_finite));
-        }
+        REQUIRE(fs::exists(good));
+        check_worked(run_towers({"eval", "--towers", "cpu", "--checkpoint", good}));
+
+        // To go on plainly fails again, and says the same.
+        const Outcome again = run_towers({"train", "--resume", "--run", run});
+        check_failed(again, 1, good + ": go on from it with --resume-from 0");
+        // What the message says works, and nothing is lost.
+        const std::string bad_bytes = read_text(checkpoint(run, 1)),
+                          lines = read_text(fs::path(run) / "metrics.jsonl");
+        const Outcome resumed =
+            run_towers({"train", "--resume-from", "0", "--lr", "0.01", "--steps", "2", "--run", run});
+        check_worked(resumed);
+        CHECK(contains(resumed.out, "changed: lr from 1e+30 to 0.01"));
+        CHECK(contains(resumed.out,
+                       "moved later checkpoints and a copy of the metrics to " + run + "/replaced-1"));
+        CHECK(metrics(run).size() == 2);
+        const bool kept = read_text(checkpoint(run + "/replaced-1", 1)) == bad_bytes;
+        CHECK(kept);
+        CHECK(read_text(fs::path(run) / "replaced-1/metrics.jsonl") == lines);
+        check_failed(run_towers({"train", "--resume-from", "7", "--run", run}), 1,
+                     "no checkpoint of step 7; it has those of");
     }
+}
+
+TEST_CASE("a run that diverges in its first step has no way back") {
+    const TemporaryFolder folder;
+    train(folder / "first", {"--steps", "1", "--batch", "2"});
+    RawTensors file = RawTensors::read(checkpoint(folder / "first", 1));
+    const std::size_t begin = file.header["softmax_linear/weights"]["data_offsets"][0];
+    for (std::size_t i = 0; i < 1920 * sizeof(float); i += sizeof(float)) // finite, with an infinite loss
+        file.data.replace(begin + i, sizeof(float), i % 8 == 0 ? "\xff\xff\x7f\x7f" : "\xff\xff\x7f\xff");
+    write_text(folder / "huge.safetensors", file.bytes());
+    check_failed(run_towers({"train", "--towers", "cpu", "--steps", "5", "--batch", "2", "--init",
+                             (folder / "huge.safetensors").string(), "--run", (folder / "run").string()}),
+                 1, "in step 0; try a smaller --lr; the run has no checkpoint from before, so begin another");
 }

@@ -2,6 +2,7 @@
 #include "tests/apps/helpers.h"
 #include "tests/support/files.h"
 
+#include <cstdlib>
 #include <doctest/doctest.h>
 
 using namespace towers::test;
@@ -57,6 +58,17 @@ TEST_CASE("--resume goes on with the run's settings, and a flag overrides one") 
     const std::string parts = (folder / "parts").string();
     check_worked(run_towers({"train", "--resume", "--run", parts})); // to the step where it is already
     CHECK(metrics(parts).size() == 4);
+    // Flags that it never trained with are no settings of the run.
+    const auto before = contents(parts);
+    const Outcome nothing = run_towers({"train", "--resume", "--run", parts, "--steps", "2", "--lr", "0.5",
+                                        "--distort", "on", "--batch", "3"});
+    check_worked(nothing);
+    CHECK(contains(nothing.out,
+                   "nothing is left to do: " + checkpoint(parts, 4).string() + " has 4 of 2 steps"));
+    const bool untouched = contents(parts) == before;
+    CHECK(untouched);
+    check_failed(run_towers({"train", "--resume", "--run", parts, "--steps", "8", "--init", "x"}), 2,
+                 "--init: a run goes on with its checkpoint's variables");
     check_worked(run_towers({"train", "--resume", "--run", parts, "--steps", "8"}));
     check_same(folder / "whole", parts, 8);
     CHECK(read_text(folder / "whole/config.toml") == read_text(folder / "parts/config.toml"));
@@ -74,19 +86,125 @@ TEST_CASE("--resume goes on with the run's settings, and a flag overrides one") 
     CHECK(metrics(parts).size() == 10);
 }
 
-TEST_CASE("a run whose config.toml is lost goes on with its checkpoint's seed") {
+TEST_CASE("a run whose config.toml is lost or emptied goes on with its checkpoint's settings") {
     const TemporaryFolder folder;
-    const Arguments flags{"--batch", "4", "--steps"};
-    train(folder / "whole", flags + Arguments{"4", "--seed", "9"});
-    train(folder / "parts", flags + Arguments{"2", "--seed", "9"});
-    fs::remove(folder / "parts/config.toml");
-    train(folder / "parts", flags + Arguments{"4", "--resume"});
-    check_same(folder / "whole", folder / "parts", 4);
-    CHECK(read_text(folder / "whole/config.toml") == read_text(folder / "parts/config.toml"));
-    fs::remove(folder / "parts/config.toml");
-    check_failed(run_towers({"train", "--resume", "--run", (folder / "parts").string(), "--towers", "cpu",
-                             "--seed", "1"}),
-                 2, "--seed 1: " + checkpoint(folder / "parts", 4).string() + " was trained with seed 9");
+    const Arguments flags{"--towers", "cpu,cpu", "--shares", "3:1",       "--batch", "4",         "--lr",
+                          "0.05",     "--seed",  "9",        "--distort", "off",     "--shuffle", "off"};
+    train(folder / "whole", flags + Arguments{"--steps", "4"});
+    train(folder / "parts", flags + Arguments{"--steps", "2"});
+    const fs::path parts = folder / "parts";
+    const auto resume = [&](const Arguments& more) {
+        return run_towers(Arguments{"train", "--resume", "--run", parts.string(), "--log-every", "1"} + more);
+    };
+    fs::remove(parts / "config.toml");
+    check_failed(resume({}), 2, "--steps: " + (parts / "config.toml").string() + " is gone");
+    check_failed(resume({"--steps", "4", "--seed", "1"}), 2,
+                 "--seed 1: " + checkpoint(parts, 2).string() + " was trained with seed 9");
+    check_worked(resume({"--steps", "3"}));
+    write_text(parts / "config.toml", "");
+    check_worked(resume({"--steps", "4"}));
+    check_same(folder / "whole", parts, 4);
+    CHECK(read_text(folder / "whole/config.toml") == read_text(parts / "config.toml"));
+
+    // An early version's checkpoint does not say its settings, and nobody guesses.
+    RawTensors file = RawTensors::read(checkpoint(parts, 4));
+    CHECK(file.header["__metadata__"].erase("settings") == 1);
+    write_text(checkpoint(parts, 4), file.bytes());
+    check_worked(resume({"--steps", "5"}));
+    file.header["__metadata__"]["step"] = "6";
+    write_text(checkpoint(parts, 6), file.bytes());
+    fs::remove(parts / "config.toml");
+    check_failed(resume({"--steps", "7"}), 1, "does not say with which settings it was trained");
+    check_worked(resume({"--steps", "7", "--config", (folder / "whole/config.toml").string()}));
+}
+
+TEST_CASE("a run that goes on with other towers keeps its global batch, and says what changed") {
+    const TemporaryFolder folder;
+    const fs::path run = folder / "run";
+    train(run, {"--towers", "cpu,cpu,cpu", "--shares", "2:1:1", "--batch", "4", "--steps", "1"});
+    const auto resume = [&](const Arguments& flags) {
+        const Outcome outcome =
+            run_towers(Arguments{"train", "--resume", "--run", run.string(), "--log-every", "1"} + flags);
+        check_worked(outcome);
+        return outcome.out;
+    };
+    const auto examples = [&] { return metrics(run).back().at("examples").get<unsigned>(); };
+    std::string out = resume({"--steps", "3", "--towers", "cpu"});
+    CAPTURE(out);
+    CHECK(contains(out, "tower_0: cpu ("));
+    CHECK(contains(out, "), 12 examples a step"));
+    CHECK(contains(out, "changed: towers from 'cpu,cpu,cpu' to 'cpu'"));
+    CHECK(contains(out, "changed: shares from '2:1:1' to none"));
+    CHECK(contains(out, "the global batch stays 12 examples a step"));
+    CHECK(examples() == 24);
+    CHECK(contains(read_text(run / "config.toml"), "global-batch = 12\n"));
+
+    // Also one that no whole number of examples per tower makes.
+    out = resume({"--steps", "5", "--towers", "cpu,cpu,cpu,cpu,cpu"});
+    CHECK(examples() == 48);
+    out = resume({"--steps", "7", "--global-batch", "15"});
+    CHECK(contains(out, "changed: global batch from 12 to 15 examples a step"));
+    CHECK(examples() == 60 + 15);
+    // --batch is meant as it says, and the same towers keep their shares.
+    out = resume({"--steps", "9", "--towers", "cpu,cpu", "--batch", "4", "--shares", "3:1"});
+    CHECK(contains(out, "changed: global batch from 15 to 8 examples a step"));
+    out = resume({"--steps", "11", "--towers", "cpu,cpu"});
+    CHECK_FALSE(contains(out, "changed"));
+    CHECK(contains(out, "tower_0: cpu ("));
+    CHECK(contains(out, "), 6 examples a step"));
+    CHECK(contains(out, "), 2 examples a step"));
+}
+
+TEST_CASE("a path that is not UTF-8 survives in the settings") {
+    const TemporaryFolder folder;
+    const fs::path data = folder / "caf\xe9 100%", run = folder / "run";
+    write_records(data, 4);
+    train(run, {"--data", data.string(), "--batch", "2", "--steps", "1"});
+    CHECK(contains(read_text(run / "config.toml"), "/caf%E9%20100%25'"));
+    check_worked(run_towers({"train", "--resume", "--run", run.string(), "--steps", "2"}));
+    check_worked(run_towers({"eval", "--run", run.string()}));
+    check_worked(run_towers({"parity", "--towers", "cpu,cpu", "--batch", "2", "--steps", "0", "--data",
+                             data.string(), "--json", (folder / "json").string()}));
+}
+
+TEST_CASE("a newest checkpoint that is damaged is named with the sound one before it") {
+    const TemporaryFolder folder;
+    const fs::path run = folder / "run";
+    train(run, {"--batch", "2", "--steps", "3", "--save-every", "1"});
+    train(folder / "whole", {"--batch", "2", "--steps", "4", "--save-every", "1"});
+    fs::resize_file(checkpoint(run, 3), 1'000'000);
+    fs::resize_file(checkpoint(run, 2), 10);
+    const Outcome outcome = run_towers({"train", "--resume", "--run", run.string(), "--steps", "4"});
+    check_failed(outcome, 1, checkpoint(run, 3).string() + " is not a sound");
+    CHECK(
+        contains(outcome.err, checkpoint(run, 1).string() + " is sound: go on from it with --resume-from 1"));
+    train(run, {"--resume-from", "1", "--steps", "4"});
+    check_same(folder / "whole", run, 4);
+    CHECK(fs::file_size(run / "replaced-1/model.ckpt-3.safetensors") == 1'000'000);
+}
+
+TEST_CASE("metrics are on the disk before the checkpoint that follows them") {
+    const TemporaryFolder folder;
+    std::string sanitizer = "verify_asan_link_order=0"; // the log is no library of its own
+    if (const char* const options = std::getenv("ASAN_OPTIONS")) sanitizer.append(":").append(options);
+    const Outcome outcome =
+        run_towers({"train", "--towers", "cpu", "--batch", "2", "--steps", "4", "--save-every", "2",
+                    "--log-every", "1", "--run", (folder / "run").string()},
+                   {.environment = {{"LD_PRELOAD", TOWERS_DISK_LOG},
+                                    {"DISK_LOG", (folder / "log").string()},
+                                    {"ASAN_OPTIONS", sanitizer}}});
+    check_worked(outcome);
+    bool written = false;
+    unsigned checked = 0;
+    for (const std::string& line : lines_of(read_text(folder / "log"))) {
+        if (line == "write metrics.jsonl") written = true;
+        if (line == "sync metrics.jsonl") written = false;
+        if (line != "rename model.ckpt-2.safetensors" && line != "rename model.ckpt-4.safetensors") continue;
+        CAPTURE(line);
+        CHECK_FALSE(written);
+        ++checked;
+    }
+    CHECK(checked == 2);
 }
 
 TEST_CASE("a run does not go on with other data unnoticed") {

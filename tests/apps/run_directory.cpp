@@ -33,7 +33,7 @@ TEST_CASE("a run in progress is not joined by another") {
     check_failed(run_towers({"train", "--towers", "cpu", "--run", run, "--quirks", "delete-run"}), 1,
                  "in use");
     // To evaluate beside the training is fine.
-    check_worked(run_towers({"eval", "--device", "cpu", "--run", run}));
+    check_worked(run_towers({"eval", "--towers", "cpu", "--run", run}));
     first.send(SIGINT);
     check_worked(first.end());
 }

@@ -51,7 +51,7 @@ TEST_CASE("SIGINT and SIGTERM end a run in good order") {
         CHECK(contains(outcome.out, "stopped: saved " + checkpoint(run, step).string()));
         CHECK(contains(outcome.out, "go on with: towers train --run " + run.string() + " --resume"));
         CHECK(metrics(run).size() == step); // no step is lost
-        check_worked(run_towers({"eval", "--device", "cpu", "--run", run.string()}));
+        check_worked(run_towers({"eval", "--towers", "cpu", "--run", run.string()}));
         check_goes_on(folder);
     }
 }

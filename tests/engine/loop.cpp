@@ -38,7 +38,7 @@ const LoopOptions loop{.steps = steps,
                        .save_every = 0,
                        .keep = 0,
                        .log_every = 1,
-                       .origin = {"cifar10-tutorial", 3, 50, 0},
+                       .origin = {"cifar10-tutorial", 3, 50, 0, ""},
                        .global_batch = 4};
 
 /// Begins a training whose last tower is lost after good_steps, and gives the steps that have a checkpoint.
@@ -70,7 +70,7 @@ TEST_CASE("a device that is lost costs a run of several towers no step") {
 
     Trainer resumed(test::small_recipe(), test::options_for(towers, loop.global_batch), data);
     RunDirectory run(folder.path(), Existing::resume);
-    resume(resumed, run, loop.origin);
+    resume(resumed, find_checkpoint(folder.path(), {}), loop.origin);
     CHECK(resumed.steps_done() == good_steps);
     train(resumed, run, loop, false, [](const Progress&) {});
     Trainer whole(test::small_recipe(), test::options_for(towers, loop.global_batch), data);

@@ -157,11 +157,30 @@ TEST_CASE("the newest checkpoints are kept") {
     CHECK(run.checkpoints() == Steps{10, 11, 12});
     run.save_checkpoint(13, weights(1), 0);
     CHECK(run.checkpoints() == Steps{10, 11, 12, 13});
+    // The last one may have diverged, the one before has not.
     run.save_checkpoint(13, weights(2), 1);
-    CHECK(run.checkpoints() == Steps{13});
+    CHECK(run.checkpoints() == Steps{12, 13});
     CHECK(read_safetensors(run.checkpoint_path(13)).tensors.at("w").values[0] == 2.0f);
     run.save_checkpoint(4, weights(1), 1); // never the one just written
-    CHECK(run.checkpoints() == Steps{4, 13});
+    CHECK(run.checkpoints() == Steps{4, 12, 13});
+}
+
+TEST_CASE("what a run does not go on from is set aside, not deleted") {
+    const test::TemporaryFolder folder;
+    RunDirectory run(folder.path(), Existing::refuse);
+    for (std::uint64_t step = 1; step <= 3; ++step) {
+        run.append_metrics("{\"step\":" + std::to_string(step - 1) + "}");
+        run.save_checkpoint(step, weights(float(step)), 0);
+    }
+    const std::string metrics = read_text(run.metrics_path());
+    CHECK(run.set_aside_after(3) == std::nullopt);
+    const auto first = run.set_aside_after(2);
+    REQUIRE(first == folder.path() / "replaced-1");
+    CHECK(names_in(*first) == Names{"metrics.jsonl", "model.ckpt-3.safetensors"});
+    CHECK(read_text(*first / "metrics.jsonl") == metrics);
+    CHECK(run.set_aside_after(1) == folder.path() / "replaced-2");
+    CHECK(run.checkpoints() == Steps{1});
+    CHECK(read_safetensors(*first / "model.ckpt-3.safetensors").tensors.at("w").values[0] == 3.0f);
 }
 
 TEST_CASE("a full disk costs the new checkpoint, and no earlier one") {

@@ -138,7 +138,7 @@ if wanted train; then
     for device in "$cuda" $vulkan; do
         name=full-${device/:/-}
         [[ -d $work/run-$name ]] || train "$name" "$device" "$steps" 128 --lr "$rate"
-        check "eval-${device/:/-}" "$towers" eval --run "$work/run-$name" --device "$device"
+        check "eval-${device/:/-}" "$towers" eval --run "$work/run-$name" --towers "$device"
         precision=$(sed -nE 's/.*precision @ 1 = ([0-9.]+).*/\1/p' "$work/eval-${device/:/-}.log")
         figure "precision_${device/:/-}" "$precision" ""
         if awk "BEGIN { exit !(${precision:-0} < $least) }"; then failed=1; echo "precision of $device is ${precision:-none}, at least $least is due"; fi
