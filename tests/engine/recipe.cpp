@@ -16,6 +16,9 @@ TEST_CASE("shares add up to the global batch and follow the weights") {
     CHECK(share_out(128, 3, {3, 2, 1}) == std::vector<unsigned>{64, 43, 21});
     CHECK(share_out(10, 2, {1000, 1}) == std::vector<unsigned>{9, 1}); // nobody is idle
     CHECK(share_out(3, 3, {1e6, 1, 1}) == std::vector<unsigned>{1, 1, 1});
+    for (const double huge : {1e308, 1e307, 1e-308, 5e-324}) // neither sums nor products overflow or vanish
+        CHECK(share_out(256, 2, {huge, huge}) == std::vector<unsigned>{128, 128});
+    CHECK(share_out(256, 2, {1e308, 1e-308}) == std::vector<unsigned>{255, 1});
     for (unsigned global = 7; global < 200; ++global) {
         const std::vector<unsigned> shares = share_out(global, 4, {1, 2.5, 0.01, 7});
         CHECK(std::accumulate(shares.begin(), shares.end(), 0u) == global);
