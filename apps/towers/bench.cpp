@@ -2,6 +2,7 @@
 #include "apps/towers/bench_page.h"
 #include "apps/towers/bench_table.h"
 #include "apps/towers/commands.h"
+#include "apps/towers/progress.h"
 #include "apps/towers/settings.h"
 #include "engine/bench/json.h"
 #include "engine/bench/machine.h"
@@ -74,7 +75,12 @@ std::vector<DeviceInfo> describe(const std::vector<std::string>& ids, const Open
 /// One line on a terminal that is written over; silent elsewhere.
 void show_progress(const std::string& what) {
     if (isatty(STDOUT_FILENO) == 0) return;
-    fmt::print("\r\033[K{}", what);
+    std::string line = what;
+    while (line.size() > line_width()) { // the last part goes first
+        const std::size_t end = std::max(line.rfind(": ") + 1, line.rfind(", ") + 1);
+        line.resize(end == 0 ? 0 : end - 1);
+    }
+    fmt::print("\r\033[K{}", line);
     std::fflush(stdout);
 }
 
