@@ -1,4 +1,5 @@
 #include "apps/towers/commands.h"
+#include "apps/towers/hint.h"
 #include "apps/towers/settings.h"
 #include "engine/data/cifar10.h"
 #include "engine/data/shapes.h"
@@ -40,8 +41,8 @@ int make(const DataFlags& flags) {
                 fmt::format("{} already holds a data set ({}); name another folder", flags.folder, name));
     for (const Split split : {Split::train, Split::test})
         write_cifar10(make_shapes(split, flags.seed), split, flags.folder);
-    fmt::print("made the shapes of seed {} in {}; train on them with: towers train --data {}\n", flags.seed,
-               flags.folder, flags.folder);
+    fmt::print("made the shapes of seed {} in {}; train on them with: {}\n", flags.seed, flags.folder,
+               hint({"train", "--data", path_argument(flags.folder)}));
     return 0;
 }
 

@@ -1,4 +1,5 @@
 #include "apps/towers/commands.h"
+#include "apps/towers/hint.h"
 #include "apps/towers/progress.h"
 #include "apps/towers/settings.h"
 #include "engine/data/source.h"
@@ -137,9 +138,9 @@ int run_train(TrainFlags& flags) {
     fmt::print("{}: saved {}\n", ending == Ending::stopped ? "stopped" : "done",
                run.latest().value().string());
     if (ending == Ending::stopped)
-        fmt::print("go on with: towers train --run {} --resume\n", flags.run);
+        fmt::print("go on with: {}\n", hint({"train", "--run", path_argument(flags.run), "--resume"}));
     else
-        fmt::print("evaluate with: towers eval --run {}\n", flags.run);
+        fmt::print("evaluate with: {}\n", hint({"eval", "--run", path_argument(flags.run)}));
     return 0;
 }
 
