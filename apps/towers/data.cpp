@@ -1,6 +1,6 @@
 #include "apps/towers/commands.h"
+#include "apps/towers/flags.h"
 #include "apps/towers/hint.h"
-#include "apps/towers/settings.h"
 #include "engine/data/cifar10.h"
 #include "engine/data/shapes.h"
 #include "engine/data/source.h"
@@ -48,9 +48,7 @@ int make(const DataFlags& flags) {
 
 void add_seed(CLI::App& command, DataFlags& flags) {
     // In the range of train's, so that it can train on the same shapes.
-    command.add_option("--seed", flags.seed, "Of the drawn shapes")
-        ->capture_default_str()
-        ->check(check_count, "");
+    add_number(command, "--seed", flags.seed, "Of the drawn shapes")->capture_default_str();
 }
 
 } // namespace

@@ -1,4 +1,5 @@
 #include "apps/towers/commands.h"
+#include "apps/towers/flags.h"
 #include "apps/towers/progress.h"
 #include "apps/towers/settings.h"
 #include "engine/data/source.h"
@@ -28,7 +29,6 @@ struct EvalFlags {
 int run_eval(EvalFlags& flags) {
     if (flags.run.empty() == flags.checkpoint.empty())
         throw UsageError("say what to evaluate with either --run DIR or --checkpoint FILE");
-    if (flags.batch == 0) throw UsageError("--batch 0: give at least 1 example");
     TrainSettings settings; // of the run, as far as they are known
     if (!flags.run.empty()) {
         const std::filesystem::path kept = std::filesystem::path(flags.run) / "config.toml";
@@ -91,15 +91,15 @@ void add_eval(CLI::App& app, Action& chosen) {
     command->add_option("--data", flags->data,
                         "Folder of CIFAR-10's binary files, or 'shapes' (default: the run's, else shapes)");
     command->add_option("--split", flags->split, "Which examples: test or train")
-        ->check(CLI::IsMember({"test", "train"}))
+        ->check(one_of({"test", "train"}))
+        ->type_name("test|train")
         ->capture_default_str();
     command->add_flag("--raw", flags->raw, "The variables themselves instead of their moving averages");
     command->add_option("--device", flags->device,
                         "Where to evaluate: cpu, vulkan:0 (default: the best device)");
-    command->add_option("--batch", flags->batch, "Examples at a time")->capture_default_str();
-    command
-        ->add_option("--interval", flags->interval,
-                     "Look for a newer checkpoint every so many seconds and evaluate it; 0: once")
+    add_number(*command, "--batch", flags->batch, "Examples at a time", 1)->capture_default_str();
+    add_number(*command, "--interval", flags->interval,
+               "Look for a newer checkpoint every so many seconds and evaluate it; 0: once")
         ->capture_default_str();
     add_threads(*command, flags->open.threads);
     command->add_option(

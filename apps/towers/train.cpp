@@ -1,4 +1,5 @@
 #include "apps/towers/commands.h"
+#include "apps/towers/flags.h"
 #include "apps/towers/hint.h"
 #include "apps/towers/progress.h"
 #include "apps/towers/settings.h"
@@ -160,7 +161,8 @@ void add_train(CLI::App& app, Action& chosen) {
     command
         ->add_option("--progress", flags->progress,
                      "live: one line written over; log: the tutorial's log lines; auto: live on a terminal")
-        ->check(CLI::IsMember({"auto", "live", "log"}))
+        ->check(one_of({"auto", "live", "log"}))
+        ->type_name("auto|live|log")
         ->capture_default_str();
     add_validate(*command, flags->open);
     command->callback([flags, command, &chosen] {
