@@ -8,8 +8,8 @@
 set -eu
 
 build_packages="cmake ninja-build g++ libvulkan-dev glslang-tools spirv-tools libdnnl-dev ocl-icd-opencl-dev
-libglm-dev libcli11-dev libfmt-dev libspdlog-dev nlohmann-json3-dev libtomlplusplus-dev"
-test_packages="doctest-dev mesa-vulkan-drivers vulkan-validationlayers util-linux python3-jsonschema"
+libglm-dev libcli11-dev libfmt-dev libspdlog-dev nlohmann-json3-dev libtomlplusplus-dev help2man"
+test_packages="doctest-dev mesa-vulkan-drivers vulkan-validationlayers util-linux man-db python3-jsonschema"
 
 usage() {
     sed -n '2,7s/^# \{0,1\}//p' "$0" >&2

@@ -2,6 +2,8 @@
 #include "apps/towers/bench_page.h"
 #include "apps/towers/bench_table.h"
 #include "apps/towers/commands.h"
+#include "apps/towers/flags.h"
+#include "apps/towers/progress.h"
 #include "apps/towers/settings.h"
 #include "engine/bench/json.h"
 #include "engine/bench/machine.h"
@@ -33,14 +35,10 @@ struct BenchFlags {
 void check(const BenchFlags& flags) {
     const auto complain = [](const std::string& what) { throw UsageError(what); };
     const BenchSettings& s = flags.settings;
-    if (s.batch == 0) complain("--batch 0: give at least 1 example per tower");
     global_batch(s.batch, 1); // says when that is too much
-    if (s.repetitions == 0 || s.repetitions > 1000)
-        complain(fmt::format("--repetitions {}: give 1 to 1000", s.repetitions));
-    if (s.steps && *s.steps == 0) complain("--steps 0: give at least 1 step a repetition");
+    if (s.repetitions > 1000) complain(fmt::format("--repetitions {}: give at most 1000", s.repetitions));
     if (!(s.seconds > 0 && s.seconds <= 3600))
         complain(fmt::format("--seconds {}: give a number above 0, at most 3600", s.seconds));
-    if (s.warm_up && *s.warm_up == 0) complain("--warm-up 0: give at least 1 step");
     check_threads(s.threads);
     if (!flags.towers.empty() && !flags.backend.empty())
         complain("--towers and --backend both say which devices to use; give one of them");
@@ -75,7 +73,12 @@ std::vector<DeviceInfo> describe(const std::vector<std::string>& ids, const Open
 /// One line on a terminal that is written over; silent elsewhere.
 void show_progress(const std::string& what) {
     if (isatty(STDOUT_FILENO) == 0) return;
-    fmt::print("\r\033[K{}", what);
+    std::string line = what;
+    while (line.size() > line_width()) { // the last part goes first
+        const std::size_t end = std::max(line.rfind(": ") + 1, line.rfind(", ") + 1);
+        line.resize(end == 0 ? 0 : end - 1);
+    }
+    fmt::print("\r\033[K{}", line);
     std::fflush(stdout);
 }
 
@@ -147,17 +150,16 @@ void add_bench(CLI::App& app, Action& chosen) {
                       "Also measure all of them as the towers of one run, their gradients averaged");
     command->add_option("--shares", flags->shares,
                         "The towers' parts of the global batch in that run, such as 3:1 (default: even)");
-    command->add_option("--batch", s.batch, "Examples per tower and step")->capture_default_str();
-    command->add_option("--repetitions", s.repetitions, "Of all measurements, the devices in turn")
+    add_number(*command, "--batch", s.batch, "Examples per tower and step", 1)->capture_default_str();
+    add_number(*command, "--repetitions", s.repetitions, "Of all measurements, the devices in turn", 1)
         ->capture_default_str();
-    CLI::Option* const steps =
-        command->add_option("--steps", s.steps, "Steps a repetition (default: as many as --seconds allows)");
-    CLI::Option* const seconds =
-        command
-            ->add_option("--seconds", s.seconds, "Time of a repetition's steps; at least one step is taken")
-            ->capture_default_str();
-    command->add_option("--warm-up", s.warm_up,
-                        "Steps before the first repetition (default: 2, and more until half of --seconds)");
+    CLI::Option* const steps = add_number(*command, "--steps", s.steps,
+                                          "Steps a repetition (default: as many as --seconds allows)", 1);
+    CLI::Option* const seconds = add_number(*command, "--seconds", s.seconds,
+                                            "Time of a repetition's steps; at least one step is taken")
+                                     ->capture_default_str();
+    add_number(*command, "--warm-up", s.warm_up,
+               "Steps before the first repetition (default: 2, and more until half of --seconds)", 1);
     add_threads(*command, s.threads);
     command->add_option("--json", flags->json, "Write the report to this file as JSON");
     command->add_option("--html", flags->html, "Write the report to this file as a page with charts");
@@ -165,7 +167,7 @@ void add_bench(CLI::App& app, Action& chosen) {
         command->add_option("--baseline", flags->baseline,
                             "Compare with this earlier JSON report; exit code 1 when a device is slower or, "
                             "unless --towers says what to compare, missing");
-    command->add_option("--tolerance", flags->tolerance, "By how much it may be slower: 0.1 is 10 %")
+    add_number(*command, "--tolerance", flags->tolerance, "By how much it may be slower: 0.1 is 10 %")
         ->capture_default_str()
         ->needs(baseline);
     seconds->excludes(steps);

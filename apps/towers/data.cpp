@@ -1,5 +1,6 @@
 #include "apps/towers/commands.h"
-#include "apps/towers/settings.h"
+#include "apps/towers/flags.h"
+#include "apps/towers/hint.h"
 #include "engine/data/cifar10.h"
 #include "engine/data/shapes.h"
 #include "engine/data/source.h"
@@ -40,16 +41,14 @@ int make(const DataFlags& flags) {
                 fmt::format("{} already holds a data set ({}); name another folder", flags.folder, name));
     for (const Split split : {Split::train, Split::test})
         write_cifar10(make_shapes(split, flags.seed), split, flags.folder);
-    fmt::print("made the shapes of seed {} in {}; train on them with: towers train --data {}\n", flags.seed,
-               flags.folder, flags.folder);
+    fmt::print("made the shapes of seed {} in {}; train on them with: {}\n", flags.seed, flags.folder,
+               hint({"train", "--data", path_argument(flags.folder)}));
     return 0;
 }
 
 void add_seed(CLI::App& command, DataFlags& flags) {
     // In the range of train's, so that it can train on the same shapes.
-    command.add_option("--seed", flags.seed, "Of the drawn shapes")
-        ->capture_default_str()
-        ->check(check_count, "");
+    add_number(command, "--seed", flags.seed, "Of the drawn shapes")->capture_default_str();
 }
 
 } // namespace

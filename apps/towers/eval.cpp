@@ -1,4 +1,5 @@
 #include "apps/towers/commands.h"
+#include "apps/towers/flags.h"
 #include "apps/towers/progress.h"
 #include "apps/towers/settings.h"
 #include "engine/data/source.h"
@@ -31,7 +32,6 @@ struct EvalFlags {
 void check(const EvalFlags& flags) {
     if (flags.run.empty() == flags.checkpoint.empty())
         throw UsageError("say what to evaluate with either --run DIR or --checkpoint FILE");
-    if (flags.batch == 0) throw UsageError("--batch 0: give at least 1 example");
     if (!flags.towers.empty() && !flags.backend.empty())
         throw UsageError("--towers and --backend both say which devices to use; give one of them");
     check_threads(flags.open.threads);
@@ -137,7 +137,8 @@ void add_eval(CLI::App& app, Action& chosen) {
         "--data", flags->data,
         "Folder of CIFAR-10's binary files, or 'shapes' (default: what the checkpoint was trained on)");
     command->add_option("--split", flags->split, "Which examples: test or train")
-        ->check(CLI::IsMember({"test", "train"}))
+        ->check(one_of({"test", "train"}))
+        ->type_name("test|train")
         ->capture_default_str();
     command->add_flag("--raw", flags->raw, "The variables themselves instead of their moving averages");
     command->add_option("--backend", flags->backend,
@@ -145,10 +146,9 @@ void add_eval(CLI::App& app, Action& chosen) {
     command->add_option("--towers", flags->towers,
                         "Evaluate on these devices, each a part of the examples, such as vulkan:0,cpu "
                         "('towers devices' lists them; default: those that training would take)");
-    command->add_option("--batch", flags->batch, "Examples at a time")->capture_default_str();
-    command
-        ->add_option("--interval", flags->interval,
-                     "Look for a newer checkpoint every so many seconds and evaluate it; 0: once")
+    add_number(*command, "--batch", flags->batch, "Examples at a time", 1)->capture_default_str();
+    add_number(*command, "--interval", flags->interval,
+               "Look for a newer checkpoint every so many seconds and evaluate it; 0: once")
         ->capture_default_str();
     add_threads(*command, flags->open.threads);
     command->add_option(

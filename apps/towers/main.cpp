@@ -1,7 +1,9 @@
 #include "apps/towers/commands.h"
+#include "apps/towers/flags.h"
 #include "backends/backend.h"
 #include "engine/error.h"
 
+#include <cctype>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -18,7 +20,9 @@ namespace {
 
 constexpr int work_failed = 1, command_line_wrong = 2;
 
-int report(int code, const std::string& message) {
+int report(int code, std::string message) {
+    for (char& c : message) // such as a line's end in a file name
+        if (std::iscntrl(static_cast<unsigned char>(c))) c = ' ';
     fmt::print(stderr, "towers: {}\n", message);
     return code;
 }
@@ -55,6 +59,8 @@ int main(int argc, char** argv) {
     app.require_subcommand(1);
     app.fallthrough(false);
     app.set_version_flag("--version", "towers " TOWERS_VERSION);
+    app.get_formatter()->label("UINT", "N");
+    app.get_formatter()->label("FLOAT", "X");
     towers::Action chosen;
     towers::add_devices(app, chosen);
     towers::add_train(app, chosen);
@@ -67,24 +73,10 @@ int main(int argc, char** argv) {
     } catch (const CLI::Success& help) { // --help and --version
         return app.exit(help);
     } catch (const CLI::ParseError& error) {
-        const auto subcommands = app.get_subcommands();
-        const CLI::App& last = subcommands.empty() ? app : *subcommands[0];
-        const std::string command = subcommands.empty() ? "towers" : "towers " + last.get_name();
-        std::string message = error.what();
-        // Where a subcommand is required CLI11 says only that, also when there is a misspelt one.
-        if (const auto unknown = last.remaining(); !unknown.empty() && last.get_require_subcommand_min() > 0)
-            message = fmt::format("there is no '{}'", unknown[0]);
-        for (char& c : message)
-            if (c == '\n') c = ' ';
-        return report(command_line_wrong, fmt::format("{}; see '{} --help'", message, command));
+        return report(command_line_wrong, towers::describe_mistake(app, error));
     }
-    // An unset variable in a script would turn off what it was to set.
-    for (const CLI::App* const command : app.get_subcommands())
-        for (const CLI::Option* const option : command->get_options())
-            for (const std::string& value : option->results())
-                if (value.empty() && option->get_expected_min() > 0)
-                    return report(command_line_wrong,
-                                  fmt::format("{}: its value is empty", option->get_name()));
+    if (const std::string odd = towers::describe_odd_value(app); !odd.empty())
+        return report(command_line_wrong, odd);
     try {
         const int code = chosen();
         if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)

@@ -1,4 +1,5 @@
 #include "apps/towers/commands.h"
+#include "apps/towers/flags.h"
 #include "apps/towers/parity_report.h"
 #include "apps/towers/settings.h"
 #include "engine/data/source.h"
@@ -25,7 +26,6 @@ struct ParityFlags {
 };
 
 std::array<std::string, 2> check(ParityFlags& flags) {
-    if (flags.batch == 0) throw UsageError("--batch 0: give at least 1 example");
     if (flags.batch > 1u << 20)
         throw UsageError(fmt::format("--batch {}: is too large; try 32", flags.batch));
     check_threads(flags.open.threads);
@@ -169,25 +169,21 @@ void add_parity(CLI::App& app, Action& chosen) {
         ->add_option("--data", flags->data,
                      "Folder of CIFAR-10's binary files, or 'shapes': ten classes of drawn shapes")
         ->capture_default_str();
-    command->add_option("--batch", flags->batch, "Examples of the step")->capture_default_str();
-    command->add_option("--seed", flags->seed, "Of initial values, order of examples, distortions and shapes")
-        ->check(check_count, "")
+    add_number(*command, "--batch", flags->batch, "Examples of the step", 1)->capture_default_str();
+    add_number(*command, "--seed", flags->seed,
+               "Of initial values, order of examples, distortions and shapes")
         ->capture_default_str();
-    command
-        ->add_option("--steps", flags->steps,
-                     "Then train so many steps on each device and show how losses and parameters drift apart")
-        ->check(check_count, "")
+    add_number(*command, "--steps", flags->steps,
+               "Then train so many steps on each device and show how losses and parameters drift apart")
         ->capture_default_str();
-    command
-        ->add_option(
-            "--tolerance", flags->tolerance,
-            "Largest relative norm ||a - b|| / max(||a||, ||b||) of a tensor that counts as rounding, "
-            "both devices having had the same inputs; integers must be equal")
+    add_number(*command, "--tolerance", flags->tolerance,
+               "Largest relative norm ||a - b|| / max(||a||, ||b||) of a tensor that counts as rounding, "
+               "both devices having had the same inputs; integers must be equal")
         ->capture_default_str();
     command
         ->add_option("--distort", flags->distort,
                      "Crop, flip, brightness and contrast at random; off: the evaluation pipeline")
-        ->check(CLI::IsMember({"on", "off"}).description(""))
+        ->check(one_of({"on", "off"}))
         ->type_name("on|off")
         ->capture_default_str();
     add_threads(*command, flags->open.threads);

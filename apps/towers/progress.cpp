@@ -1,9 +1,13 @@
 #include "apps/towers/progress.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <fmt/chrono.h>
 #include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+#include <vector>
 
 namespace towers {
 namespace {
@@ -22,7 +26,29 @@ std::string tower_losses(const StepReport& report) {
     return text;
 }
 
+struct Part {
+    std::string text;
+    int rank; ///< the highest is the first to go
+};
+
+/// The parts in this order, as many as fit.
+std::string fit(std::vector<Part> parts, std::size_t width) {
+    std::string line;
+    do {
+        line.clear();
+        for (const Part& part : parts) line += (line.empty() ? "" : "  ") + part.text;
+        if (line.size() > width) parts.erase(std::ranges::max_element(parts, {}, &Part::rank));
+    } while (line.size() > width);
+    return line;
+}
+
 } // namespace
+
+std::size_t line_width() {
+    winsize size{};
+    const bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+    return (known ? size.ws_col : 80u) - 1;
+}
 
 std::string timestamp() {
     const auto now = std::chrono::system_clock::now();
@@ -55,11 +81,15 @@ void ProgressPrinter::show_live(const Progress& progress) {
     if (now - last_ < std::chrono::milliseconds(100) && !last_step) return;
     last_ = now;
     const double left = double(options_.steps - progress.report.step - 1) * progress.seconds_per_step;
-    std::string line = fmt::format("step {}/{}  {:.1f} examples/s  loss {:.3f}  lr {:g}  {} left",
-                                   progress.report.step + 1, options_.steps, progress.examples_per_second,
-                                   progress.report.loss, progress.report.learning_rate, duration(left));
-    if (options_.log_towers) line += "  " + tower_losses(progress.report);
-    fmt::print("\r{:<{}}", line, width_);
+    std::vector<Part> parts{{fmt::format("step {}/{}", progress.report.step + 1, options_.steps), 0},
+                            {fmt::format("{:.1f} examples/s", progress.examples_per_second), 3},
+                            {fmt::format("loss {:.3f}", progress.report.loss), 1},
+                            {fmt::format("lr {:g}", progress.report.learning_rate), 4},
+                            {fmt::format("{} left", duration(left)), 2}};
+    if (options_.log_towers) parts.push_back({tower_losses(progress.report), 5});
+    const std::size_t most = line_width();
+    const std::string line = fit(std::move(parts), most);
+    fmt::print("\r{:<{}}", line, std::min(width_, most)); // blanks over what stood there
     width_ = line.size();
     std::fflush(stdout);
 }

@@ -8,6 +8,9 @@
 
 namespace towers {
 
+/// How long a line of the terminal may be: one that fills it would wrap, and could not be written over.
+std::size_t line_width();
+
 /// `2026-11-21 10:00:00.000000`, as Python's datetime prints it: how the tutorial's lines begin.
 std::string timestamp();
 

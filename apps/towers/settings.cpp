@@ -1,5 +1,6 @@
 #include "apps/towers/settings.h"
 
+#include "apps/towers/flags.h"
 #include "engine/error.h"
 #include "engine/files/file.h"
 #include "engine/files/output.h"
@@ -142,14 +143,6 @@ void put(std::string& text, const std::string& name, const std::optional<T>& fie
 
 } // namespace
 
-std::string check_count(const std::string& text) {
-    std::int64_t value = 0;
-    const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error == std::errc{} && rest == text.data() + text.size() && value >= 0) return {};
-    return fmt::format("'{}' is not a whole number of 0 to {}", text,
-                       std::numeric_limits<std::int64_t>::max());
-}
-
 void add_settings(CLI::App& command, TrainSettings& settings) {
     for_each_setting(settings, [&]<class T>(const std::string& name, T& field, Settings, const char* help) {
         if constexpr (std::is_same_v<T, bool>)
@@ -161,17 +154,16 @@ void add_settings(CLI::App& command, TrainSettings& settings) {
                         return true;
                     },
                     help)
-                ->check(CLI::IsMember({"on", "off"}).description(""))
+                ->check(one_of({"on", "off"}))
                 ->type_name("on|off")
                 ->default_str(field ? "on" : "off");
         else if constexpr (std::is_same_v<T, std::string>) {
             CLI::Option* option = command.add_option("--" + name, field, help);
             if (!field.empty()) option->capture_default_str();
         } else {
-            CLI::Option* option = command.add_option("--" + name, field, help);
+            CLI::Option* option =
+                add_number(command, "--" + name, field, help, name.ends_with("batch") ? 1 : 0);
             if constexpr (std::is_arithmetic_v<T>) option->capture_default_str();
-            if constexpr (std::is_same_v<T, std::uint64_t> || std::is_same_v<T, std::optional<std::uint64_t>>)
-                option->check(check_count, "");
         }
     });
     command.get_option("--log-towers")->expected(0, 1)->default_str("");
@@ -263,7 +255,7 @@ std::FILE* text_stream(std::initializer_list<std::string> files) {
 }
 
 void add_threads(CLI::App& command, unsigned& threads) {
-    command.add_option("--threads", threads, threads_help)->capture_default_str();
+    add_number(command, "--threads", threads, threads_help)->capture_default_str();
 }
 
 void check_threads(unsigned threads) {

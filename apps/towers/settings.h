@@ -38,10 +38,6 @@ struct TrainSettings {
 /// Adds a flag for each setting.
 void add_settings(CLI::App& command, TrainSettings& settings);
 
-/// For CLI::Option::check() of a 64-bit number: CLI11 takes -1 and what is beyond 64 bits for some unsigned
-/// number, and TOML has no numbers beyond 63 bits. What is wrong with `text`; "" when nothing is.
-std::string check_count(const std::string& text);
-
 /// Takes the settings that the file names. Throws InputError that says where the file is wrong.
 void read_settings(const std::filesystem::path& file, TrainSettings& settings);
 

@@ -1,4 +1,6 @@
 #include "apps/towers/commands.h"
+#include "apps/towers/flags.h"
+#include "apps/towers/hint.h"
 #include "apps/towers/progress.h"
 #include "apps/towers/settings.h"
 #include "engine/data/source.h"
@@ -204,7 +206,7 @@ int run_train(TrainFlags& flags) {
     if (past && trainer.steps_done() >= *settings.steps) {
         fmt::print("nothing is left to do: {} has {} of {} steps, give more with --steps\n",
                    past->checkpoint.path.string(), trainer.steps_done(), *settings.steps);
-        fmt::print("evaluate with: towers eval --run {}\n", flags.run);
+        fmt::print("evaluate with: {}\n", hint({"eval", "--run", path_argument(flags.run)}));
         return 0;
     }
     const auto replaced = past ? rewind(run, trainer) : std::nullopt;
@@ -237,9 +239,9 @@ int run_train(TrainFlags& flags) {
     fmt::print("{}: saved {}\n", ending == Ending::stopped ? "stopped" : "done",
                run.latest().value().string());
     if (ending == Ending::stopped)
-        fmt::print("go on with: towers train --run {} --resume\n", flags.run);
+        fmt::print("go on with: {}\n", hint({"train", "--run", path_argument(flags.run), "--resume"}));
     else
-        fmt::print("evaluate with: towers eval --run {}\n", flags.run);
+        fmt::print("evaluate with: {}\n", hint({"eval", "--run", path_argument(flags.run)}));
     return 0;
 }
 
@@ -253,17 +255,16 @@ void add_train(CLI::App& app, Action& chosen) {
                         "Run directory for checkpoints and metrics (default: a new one under runs/)");
     command->add_flag("--resume", flags->resume,
                       "Go on with the run in --run, with its settings where no flag says otherwise");
-    command
-        ->add_option("--resume-from", flags->resume_from,
-                     "Go on from this step's checkpoint; later ones are moved to RUN/replaced-1")
-        ->check(check_count, "");
+    add_number(*command, "--resume-from", flags->resume_from,
+               "Go on from this step's checkpoint; later ones are moved to RUN/replaced-1");
     command->add_option(
         "--config", flags->config,
         "Take the settings in this TOML file, such as a run's config.toml; flags override them");
     command
         ->add_option("--progress", flags->progress,
                      "live: one line written over; log: the tutorial's log lines; auto: live on a terminal")
-        ->check(CLI::IsMember({"auto", "live", "log"}))
+        ->check(one_of({"auto", "live", "log"}))
+        ->type_name("auto|live|log")
         ->capture_default_str();
     add_validate(*command, flags->open);
     command->callback([flags, command, &chosen] {

@@ -90,7 +90,9 @@ std::vector<float> initial_values(const Variable& variable, std::uint64_t seed) 
     for (float& value : values) {
         double normal;
         do {
-            normal = std::sqrt(-2 * std::log(unit())) * std::cos(2 * std::numbers::pi * unit());
+            // A statement of its own: within one, compilers may draw the two in either order.
+            const double radius = std::sqrt(-2 * std::log(unit()));
+            normal = radius * std::cos(2 * std::numbers::pi * unit());
         } while (std::abs(normal) > 2);
         value = variable.bias + float(variable.stddev * normal);
     }

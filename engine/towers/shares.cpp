@@ -17,7 +17,7 @@ unsigned global_batch(unsigned batch, std::size_t towers) {
     return unsigned(global);
 }
 
-std::vector<unsigned> share_out(unsigned global, unsigned towers, const std::vector<double>& weights) {
+std::vector<unsigned> share_out(unsigned global, unsigned towers, std::vector<double> weights) {
     if (!weights.empty() && weights.size() != towers)
         throw UsageError(fmt::format("--shares names {} share{} for {} tower{}; give one for each",
                                      weights.size(), weights.size() == 1 ? "" : "s", towers,
@@ -25,12 +25,17 @@ std::vector<unsigned> share_out(unsigned global, unsigned towers, const std::vec
     if (global < towers)
         throw UsageError(
             fmt::format("{} towers cannot share a global batch of {}; use a larger --batch", towers, global));
-    const double total = weights.empty() ? towers : std::accumulate(weights.begin(), weights.end(), 0.0);
+    if (weights.empty()) weights.assign(towers, 1);
+    // Only their ratios count. The largest becomes 1 to 2, so that sums and products stay within a double's
+    // range; by a power of two, so that nothing is rounded.
+    const int exponent = std::ilogb(*std::ranges::max_element(weights));
+    for (double& weight : weights) weight = std::scalbn(weight, -exponent);
+    const double total = std::accumulate(weights.begin(), weights.end(), 0.0);
     // One example each is set aside first, so that no share is empty.
     std::vector<unsigned> shares(towers, 1);
     std::vector<double> wants(towers);
     for (unsigned i = 0; i < towers; ++i) {
-        const double ideal = global * (weights.empty() ? 1.0 : weights[i]) / total;
+        const double ideal = global * weights[i] / total;
         shares[i] = std::max(1u, unsigned(std::floor(ideal)));
         wants[i] = ideal - shares[i];
     }

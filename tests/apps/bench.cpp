@@ -171,17 +171,17 @@ TEST_CASE("--baseline finds what has become slower") {
 
 TEST_CASE("bench says what is wrong with its command line") {
     const std::vector<std::pair<Arguments, std::string>> wrong = {
-        {{"--batch", "0"}, "--batch 0"},
+        {{"--batch", "0"}, "--batch '0'"},
         {{"--batch", "2000000"}, "--batch 2000000"},
-        {{"--repetitions", "0"}, "--repetitions 0"},
-        {{"--steps", "0"}, "--steps 0"},
+        {{"--repetitions", "0"}, "--repetitions '0'"},
+        {{"--steps", "0"}, "--steps '0'"},
         {{"--seconds", "-1"}, "--seconds -1"},
         {{"--seconds", "nan"}, "--seconds nan"},
-        {{"--warm-up", "0"}, "--warm-up 0"},
+        {{"--warm-up", "0"}, "--warm-up '0'"},
         {{"--threads", "5000"}, "--threads 5000"},
         {{"--baseline", "b.json", "--tolerance", "1"}, "--tolerance 1"},
         {{"--baseline", "b.json", "--tolerance", "-0.1"}, "--tolerance -0.1"},
-        {{"--tolerance", "0.2"}, "--tolerance requires --baseline"},
+        {{"--tolerance", "0.2"}, "--tolerance: give --baseline"},
         {{"--steps", "2", "--seconds", "0.1"}, "--seconds"},
         {{"--baseline", "b.json", "--json", "b.json"}, "--json and --baseline"},
         {{"--towers", ""}, "--towers: its value is empty"},

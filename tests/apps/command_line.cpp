@@ -144,6 +144,91 @@ TEST_CASE("what is no sensible number is named") {
     });
 }
 
+TEST_CASE("what is said of a wrong flag names it, its value and what to give instead") {
+    const std::string train = "; see 'towers train --help'\n", bench = "; see 'towers bench --help'\n";
+    const std::string eval = "; see 'towers eval --help'\n", parity = "; see 'towers parity --help'\n";
+    const std::string top = "; see 'towers --help'\n", data = "; see 'towers data --help'\n";
+    const std::pair<Arguments, std::string> expected[] = {
+        // no such thing
+        {{"train", "--optimizer", "adam"}, "there is no flag '--optimizer'" + train},
+        {{"train", "--barch=4"}, "there is no flag '--barch', but there is '--batch'" + train},
+        {{"train", "-batch", "4"}, "there is no flag '-batch', but there is '--batch'" + train},
+        {{"train", "-b"}, "there is no flag '-b'" + train},
+        {{"train", "--batch", "4", "cpu"}, "'cpu' belongs to no flag" + train},
+        {{"train", "--", "cpu"}, "'cpu' belongs to no flag" + train},
+        {{"train", "eval"}, "'eval' belongs to no flag" + train},
+        {{"--backend", "cpu", "train"}, "--backend: give it after 'train'" + top},
+        {{"-x"}, "there is no flag '-x'" + top},
+        {{"trian"}, "there is no command 'trian', but there is 'train'" + top},
+        {{"serve"}, "there is no command 'serve'" + top},
+        {{"data", "shape"}, "there is no command 'shape', but there is 'shapes'" + data},
+        {{"data", "shapes", "a", "b"}, "'b' belongs to no flag; see 'towers data shapes --help'\n"},
+        // what is missing
+        {{}, "give a subcommand: devices, train, eval, parity, bench, data" + top},
+        {{"data"}, "give a subcommand: describe, shapes" + data},
+        {{"data", "describe"}, "give the source; see 'towers data describe --help'\n"},
+        {{"parity"}, "give --towers" + parity},
+        {{"parity", "--tower", "cpu,cpu"}, "there is no flag '--tower', but there is '--towers'" + parity},
+        {{"bench", "--tolerance", "0.2"}, "--tolerance: give --baseline too" + bench},
+        {{"train", "--batch"}, "--batch: give a whole number of 1 or more" + train},
+        {{"train", "--batch="}, "--batch: give a whole number of 1 or more" + train},
+        {{"train", "--lr"}, "--lr: give a number" + train},
+        {{"train", "--distort"}, "--distort: give on or off" + train},
+        {{"train", "--data"}, "--data: give a value" + train},
+        {{"train", "--data", ""}, "--data: its value is empty" + train},
+        {{"train", "--run", "--resume"}, "--run: give a value before --resume" + train},
+        {{"train", "--data=", "--steps", "5"}, "'5' belongs to no flag" + train},
+        {{"data", "describe", ""}, "source: its value is empty; see 'towers data describe --help'\n"},
+        // numbers
+        {{"train", "--batch", "many"}, "--batch 'many': give a whole number of 1 or more" + train},
+        {{"train", "--batch", "0"}, "--batch '0': give a whole number of 1 or more" + train},
+        {{"train", "--batch", "-1"}, "--batch '-1': give a whole number of 1 or more" + train},
+        {{"train", "--batch", "0x10"}, "--batch '0x10': give a whole number of 1 or more" + train},
+        {{"train", "--batch", "two\nlines"}, "--batch 'two lines': give a whole number of 1 or more" + train},
+        {{"train", "--batch", "4294967296"}, "--batch '4294967296': give at most 4294967295" + train},
+        {{"train", "--steps", "1.5"}, "--steps '1.5': give a whole number of 0 or more" + train},
+        {{"train", "--steps", "9223372036854775808"},
+         "--steps '9223372036854775808': give at most 9223372036854775807" + train},
+        {{"train", "--keep", "-1"}, "--keep '-1': give a whole number of 0 or more" + train},
+        {{"train", "--threads", "x"}, "--threads 'x': give a whole number of 0 or more" + train},
+        {{"train", "--lr", "fast"}, "--lr 'fast': give a number" + train},
+        {{"train", "--epochs", "1e"}, "--epochs '1e': give a number" + train},
+        {{"eval", "--batch", "x"}, "--batch 'x': give a whole number of 1 or more" + eval},
+        {{"eval", "--interval", "-1"}, "--interval '-1': give a whole number of 0 or more" + eval},
+        {{"bench", "--repetitions", "0"}, "--repetitions '0': give a whole number of 1 or more" + bench},
+        {{"bench", "--steps", "-1"}, "--steps '-1': give a whole number of 1 or more" + bench},
+        {{"bench", "--seconds", "x"}, "--seconds 'x': give a number" + bench},
+        {{"bench", "--warm-up", "0"}, "--warm-up '0': give a whole number of 1 or more" + bench},
+        {{"parity", "--tolerance", "x"}, "--tolerance 'x': give a number" + parity},
+        // words
+        {{"train", "--progress", "bar"}, "--progress 'bar': give auto or live or log" + train},
+        {{"train", "--shuffle", "maybe"}, "--shuffle 'maybe': give on or off" + train},
+        {{"train", "--log-towers", "maybe"}, "--log-towers 'maybe': give on or off" + train},
+        {{"train", "--resume=maybe"}, "--resume 'maybe': give the flag without a value" + train},
+        {{"eval", "--split", "dev"}, "--split 'dev': give test or train" + eval},
+        // too much
+        {{"train", "--batch", "2", "--batch", "3"}, "--batch: give it once, not 2 times" + train},
+        {{"bench", "--seconds", "1", "--steps", "2"}, "--steps and --seconds: give one of them" + bench},
+    };
+    const TemporaryFolder folder;
+    for (const auto& [arguments, message] : expected) {
+        const Outcome outcome = run_towers(arguments, {.folder = folder.path()});
+        CHECK(outcome.err == "towers: " + message);
+        CHECK(outcome.code == 2);
+        CHECK(names_in(folder.path()) == std::vector<std::string>{});
+    }
+}
+
+TEST_CASE("a number with zeros in front is no octal one") {
+    const TemporaryFolder folder;
+    train(folder / "run", {"--steps", "010", "--batch", "2"});
+    CHECK(metrics(folder / "run").size() == 10);
+}
+
+TEST_CASE("a file's name with a line's end in it leaves the error one line") {
+    check_failed(run_towers({"eval", "--run", "two\nlines"}), 1, "two lines");
+}
+
 TEST_CASE("flags that contradict each other are named") {
     check_refused({
         {{"train", "--steps", "5", "--epochs", "1"}, "--epochs"},

@@ -1,13 +1,16 @@
 #include "tests/apps/program.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <map>
 #include <poll.h>
+#include <pty.h>
 #include <stdexcept>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -48,6 +51,13 @@ void make_pipe(int (&ends)[2]) {
     if (::pipe2(ends, O_CLOEXEC) != 0) throw std::runtime_error("no pipe");
 }
 
+/// Like make_pipe(); what is written to the second end is written to a terminal.
+void make_terminal(int (&ends)[2], unsigned columns) {
+    const winsize size{.ws_row = 24, .ws_col = static_cast<unsigned short>(columns)};
+    if (::openpty(&ends[0], &ends[1], nullptr, nullptr, &size) != 0) throw std::runtime_error("no terminal");
+    for (const int end : ends) ::fcntl(end, F_SETFD, FD_CLOEXEC);
+}
+
 } // namespace
 
 Program::Program(const Arguments& command, const RunOptions& options) : deadline_(now() + options.seconds) {
@@ -57,7 +67,7 @@ Program::Program(const Arguments& command, const RunOptions& options) : deadline
     const std::vector<char*> argv = pointers_to(words), envp = pointers_to(entries);
     const std::string folder = options.folder.empty() ? "." : options.folder.string();
     int out[2], err[2];
-    make_pipe(out);
+    options.columns == 0 ? make_pipe(out) : make_terminal(out, options.columns);
     make_pipe(err);
     const pid_t parent = ::getpid();
     process_ = ::fork();
@@ -101,7 +111,8 @@ void Program::pump(int milliseconds) {
         char buffer[65536];
         const ssize_t got = ::read(pipes_[i], buffer, sizeof(buffer));
         if (got > 0) texts_[i].append(buffer, std::size_t(got));
-        if (got == 0) ::close(std::exchange(pipes_[i], -1));
+        // A terminal that the program has left ends in an error.
+        if (got == 0 || (got < 0 && errno == EIO)) ::close(std::exchange(pipes_[i], -1));
     }
     if (now() > deadline_) {
         ::kill(process_, SIGKILL);
@@ -128,6 +139,11 @@ bool Program::wait_for_lines(std::string_view text, std::size_t count) {
 }
 
 void Program::send(int signal) { ::kill(process_, signal); }
+
+void Program::resize(unsigned columns) {
+    const winsize size{.ws_row = 24, .ws_col = static_cast<unsigned short>(columns)};
+    REQUIRE(::ioctl(pipes_[0], TIOCSWINSZ, &size) == 0);
+}
 
 Outcome Program::end() {
     while (pipes_[0] >= 0 || pipes_[1] >= 0) pump(100);

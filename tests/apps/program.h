@@ -23,7 +23,8 @@ struct RunOptions {
     std::filesystem::path folder;                                 ///< to run in; here when empty
     std::vector<std::pair<std::string, std::string>> environment; ///< added to this program's
     std::size_t largest_file = 0;                                 ///< bytes a file may grow to; 0: any
-    double seconds = 180;                                         ///< then it is killed and the test fails
+    unsigned columns = 0; ///< of the terminal that is its stdout; 0: none
+    double seconds = 180; ///< then it is killed and the test fails
 };
 
 /// A program that runs beside the test. It never outlives the test.
@@ -40,6 +41,10 @@ public:
     /// Waits until it has written so many whole lines to stdout that contain `text`.
     bool wait_for_lines(std::string_view text, std::size_t count);
     void send(int signal);
+    /// Makes its terminal this wide.
+    void resize(unsigned columns);
+    /// What it has written to stdout so far.
+    const std::string& out() const { return texts_[0]; }
     /// Waits for its end.
     Outcome end();
 
@@ -48,7 +53,7 @@ private:
     void close_pipes();
 
     pid_t process_ = -1;
-    int pipes_[2] = {-1, -1}; ///< its stdout and stderr
+    int pipes_[2] = {-1, -1}; ///< its stdout, or the terminal that it is, and stderr
     std::string texts_[2];
     double deadline_;
 };

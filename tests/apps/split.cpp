@@ -48,6 +48,19 @@ TEST_CASE("any split of the global batch over CPU towers trains the same paramet
                   {"126", {"--batch", "42", "--towers", "cpu,cpu,cpu", "--shares", "3:2:1"}}});
 }
 
+TEST_CASE("shares are ratios, however large their numbers") {
+    const TemporaryFolder folder;
+    for (const char* shares : {"1e308:1e308", "1:1", "1e-320:1e-320"}) {
+        const std::string out = train(
+            folder / shares, {"--towers", "cpu,cpu", "--batch", "8", "--shares", shares, "--steps", "0"});
+        CAPTURE(out);
+        for (const std::string tower : {"tower_0: ", "tower_1: "})
+            CHECK(std::ranges::any_of(lines_of(out), [&](const std::string& line) {
+                return line.starts_with(tower) && line.ends_with("), 8 examples a step");
+            }));
+    }
+}
+
 TEST_CASE("the loss of a step is the mean over all examples") {
     const TemporaryFolder folder;
     train(folder / "one", {"--steps", "3", "--batch", "12"});

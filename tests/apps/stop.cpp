@@ -49,7 +49,8 @@ TEST_CASE("SIGINT and SIGTERM end a run in good order") {
         check_worked(outcome);
         const unsigned step = latest_step(run);
         CHECK(contains(outcome.out, "stopped: saved " + checkpoint(run, step).string()));
-        CHECK(contains(outcome.out, "go on with: towers train --run " + run.string() + " --resume"));
+        CHECK(contains(outcome.out,
+                       "go on with: " TOWERS_PROGRAM " train --run " + run.string() + " --resume"));
         CHECK(metrics(run).size() == step); // no step is lost
         check_worked(run_towers({"eval", "--towers", "cpu", "--run", run.string()}));
         check_goes_on(folder);

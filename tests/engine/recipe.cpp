@@ -16,6 +16,9 @@ TEST_CASE("shares add up to the global batch and follow the weights") {
     CHECK(share_out(128, 3, {3, 2, 1}) == std::vector<unsigned>{64, 43, 21});
     CHECK(share_out(10, 2, {1000, 1}) == std::vector<unsigned>{9, 1}); // nobody is idle
     CHECK(share_out(3, 3, {1e6, 1, 1}) == std::vector<unsigned>{1, 1, 1});
+    for (const double huge : {1e308, 1e307, 1e-308, 5e-324}) // neither sums nor products overflow or vanish
+        CHECK(share_out(256, 2, {huge, huge}) == std::vector<unsigned>{128, 128});
+    CHECK(share_out(256, 2, {1e308, 1e-308}) == std::vector<unsigned>{255, 1});
     for (unsigned global = 7; global < 200; ++global) {
         const std::vector<unsigned> shares = share_out(global, 4, {1, 2.5, 0.01, 7});
         CHECK(std::accumulate(shares.begin(), shares.end(), 0u) == global);
@@ -45,6 +48,15 @@ TEST_CASE("the moving average warms up as the tutorial's") {
     CHECK(average_decay_at(recipe, 1) == doctest::Approx(2.0 / 11));
     CHECK(average_decay_at(recipe, 990) == doctest::Approx(991.0 / 1000));
     CHECK(average_decay_at(recipe, 1000000) == 0.9999);
+}
+
+TEST_CASE("initial values are the same whatever compiler made the program") {
+    const std::vector<Variable> variables = variables_of(find_recipe("cifar10-tutorial").model);
+    const std::vector<float> values = initial_values(variables[0], 1);
+    REQUIRE(variables[0].name == "conv1/weights");
+    const float expected[] = {-0.00758206206f, -0.0227249246f, 0.0812646672f, 0.00539698638f};
+    for (std::size_t i = 0; i < std::size(expected); ++i) // no nearer: mathematical libraries may differ
+        CHECK(values[i] == doctest::Approx(expected[i]).epsilon(1e-6));
 }
 
 TEST_CASE("initial values have the tutorial's spread and its truncation, and depend on the seed") {

@@ -1,0 +1,182 @@
+#include "apps/towers/flags.h"
+
+#include <charconv>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <numeric>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace towers {
+namespace {
+
+/// The chosen commands, each within the one before it: `towers`, `data`, `shapes`.
+std::vector<CLI::App*> chosen_commands(CLI::App& app) {
+    std::vector<CLI::App*> commands{&app};
+    while (!commands.back()->get_subcommands().empty())
+        commands.push_back(commands.back()->get_subcommands()[0]);
+    return commands;
+}
+
+/// `message` and whose --help to see: of the chosen commands up to this one.
+std::string with_help(const std::string& message, const CLI::App& command) {
+    std::string name = command.get_name();
+    for (const CLI::App* parent = command.get_parent(); parent != nullptr; parent = parent->get_parent())
+        name = parent->get_name() + " " + name;
+    return fmt::format("{}; see '{} --help'", message, name);
+}
+
+/// How many letters to add, to take away or to change (Levenshtein's distance).
+std::size_t distance(std::string_view a, std::string_view b) {
+    std::vector<std::size_t> row(b.size() + 1);
+    std::iota(row.begin(), row.end(), 0u);
+    for (std::size_t i = 0; i < a.size(); ++i) {
+        std::size_t diagonal = std::exchange(row[0], i + 1);
+        for (std::size_t k = 0; k < b.size(); ++k) {
+            const std::size_t changed = diagonal + (a[i] == b[k] ? 0 : 1);
+            diagonal = row[k + 1];
+            row[k + 1] = std::min({row[k] + 1, row[k + 1] + 1, changed});
+        }
+    }
+    return row.back();
+}
+
+/// "there is no flag '--barch', but there is '--batch'"
+std::string there_is_no(const char* what, const std::string& word, const std::vector<std::string>& names) {
+    const std::string message = fmt::format("there is no {} '{}'", what, word);
+    const auto far = [&](const std::string& name) { return distance(word, name); };
+    const auto nearest = std::ranges::min_element(names, {}, far);
+    if (nearest == names.end() || far(*nearest) > 2 || far(*nearest) * 2 >= word.size()) return message;
+    return fmt::format("{}, but there is '{}'", message, *nearest);
+}
+
+/// Of the first word that no command knows; "" when there is none.
+std::string describe_unknown_word(const std::vector<CLI::App*>& commands) {
+    for (const CLI::App* const command : commands)
+        for (const std::string& word : command->remaining()) {
+            if (word == "--") continue;
+            std::vector<std::string> names;
+            if (word.starts_with('-')) {
+                const std::string flag = word.substr(0, word.find('='));
+                if (command != commands.back() && commands.back()->get_option_no_throw(flag) != nullptr)
+                    return with_help(fmt::format("{}: give it after '{}'", flag, commands.back()->get_name()),
+                                     *command);
+                for (const CLI::Option* const option : command->get_options())
+                    names.push_back(option->get_name());
+                return with_help(there_is_no("flag", flag, names), *command);
+            }
+            if (command != commands.back() || command->get_require_subcommand_min() == 0)
+                return with_help(fmt::format("'{}' belongs to no flag", word), *commands.back());
+            for (const CLI::App* const each : command->get_subcommands({})) names.push_back(each->get_name());
+            return with_help(there_is_no("command", word, names), *command);
+        }
+    return {};
+}
+
+std::string describe_missing(const CLI::App& command) {
+    for (const CLI::Option* const option : command.get_options())
+        if (option->get_required() && option->empty())
+            return fmt::format("give {}{}", option->get_positional() ? "the " : "", option->get_name());
+    std::vector<std::string> names;
+    for (const CLI::App* const each : command.get_subcommands({})) names.push_back(each->get_name());
+    return fmt::format("give a subcommand: {}", fmt::join(names, ", "));
+}
+
+/// The flags that CLI11's message names; its errors do not carry them.
+std::vector<std::string> flags_in(std::string_view text) {
+    std::vector<std::string> flags;
+    for (std::size_t begin = 0; (begin = text.find("--", begin)) != std::string_view::npos;) {
+        const std::size_t end = std::min(text.find_first_of(": ", begin), text.size());
+        flags.emplace_back(text.substr(begin, end - begin));
+        begin = end;
+    }
+    return flags;
+}
+
+/// What its validator says of this value. An empty one is always wrong.
+std::string advice(CLI::Option& option, const std::string& value) {
+    try {
+        return (*option.get_validator())(value);
+    } catch (const CLI::OptionNotFound&) {
+        return "give a value";
+    }
+}
+
+template<class Kind>
+bool is(const CLI::ParseError& error) {
+    return dynamic_cast<const Kind*>(&error) != nullptr;
+}
+
+} // namespace
+
+CLI::Validator whole_number(std::uint64_t least, std::uint64_t most) {
+    return CLI::Validator(
+        [least, most](std::string& text) -> std::string {
+            std::uint64_t value = 0;
+            const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+            const bool whole = error != std::errc::invalid_argument && rest == text.data() + text.size();
+            if (!whole || value < least) return fmt::format("give a whole number of {} or more", least);
+            if (error != std::errc{} || value > most) return fmt::format("give at most {}", most);
+            text = fmt::to_string(value);
+            return {};
+        },
+        "");
+}
+
+CLI::Validator any_number() {
+    return CLI::Validator(
+        [](std::string& text) -> std::string { return CLI::Number(text).empty() ? "" : "give a number"; },
+        "");
+}
+
+CLI::Validator one_of(std::initializer_list<std::string> words) {
+    return CLI::Validator(
+        [words = std::vector(words)](std::string& text) -> std::string {
+            if (std::ranges::find(words, text) != words.end()) return {};
+            return fmt::format("give {}", fmt::join(words, " or "));
+        },
+        "");
+}
+
+std::string describe_mistake(CLI::App& app, const CLI::ParseError& error) {
+    const std::vector<CLI::App*> commands = chosen_commands(app);
+    CLI::App& last = *commands.back();
+    const std::string text = error.what();
+    const std::vector<std::string> flags = flags_in(text);
+    const auto say = [&](const std::string& message) { return with_help(message, last); };
+    if (CLI::Option* const option = flags.empty() ? nullptr : last.get_option_no_throw(flags[0])) {
+        const auto wrong = [&](const std::string& what) {
+            return say(fmt::format("{} '{}': {}", flags[0], option->results()[0], what));
+        };
+        if (is<CLI::ValidationError>(error)) return wrong(advice(*option, option->results()[0]));
+        if (is<CLI::ConversionError>(error)) return wrong("give the flag without a value");
+        if (is<CLI::ArgumentMismatch>(error))
+            return say(option->count() > 1
+                           ? fmt::format("{}: give it once, not {} times", flags[0], option->count())
+                           : fmt::format("{}: {}", flags[0], advice(*option, "")));
+    }
+    // What is missing may be there, misspelt.
+    if (const std::string unknown = describe_unknown_word(commands); !unknown.empty()) return unknown;
+    if (is<CLI::ExcludesError>(error) && flags.size() == 2)
+        return say(fmt::format("{} and {}: give one of them", flags[0], flags[1]));
+    if (is<CLI::RequiresError>(error) && flags.size() == 2)
+        return say(fmt::format("{}: give {} too", flags[0], flags[1]));
+    if (is<CLI::RequiredError>(error)) return say(describe_missing(last));
+    return say(text);
+}
+
+std::string describe_odd_value(CLI::App& app) {
+    for (CLI::App* const command : chosen_commands(app))
+        for (const CLI::Option* const option : command->get_options())
+            for (const std::string& value : option->results()) {
+                const std::string& name = option->get_name();
+                if (value.empty() && option->get_expected_min() > 0)
+                    return with_help(name + ": its value is empty", *command);
+                if (value.starts_with('-') && command->get_option_no_throw(value) != nullptr)
+                    return with_help(fmt::format("{}: give a value before {}", name, value), *command);
+            }
+    return {};
+}
+
+} // namespace towers

@@ -1,0 +1,46 @@
+#!/bin/sh
+# Installs a build to a folder of its own, and does there what the README says.
+# Usage: install.sh CMAKE BUILD
+set -eu
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+fail() { echo "FAILED: $1" >&2; exit 1; }
+
+"$1" --install "$2" --prefix "$work/a prefix" >"$work/log" || fail "cmake --install"
+cat "$work/log"
+cd "$work"
+[ -x "a prefix/bin/towers" ] || fail "there is no bin/towers"
+[ -z "$(find "a prefix" -name '*.a' -o -name '*.h' -o -name include)" ] || fail "more is installed than a user needs"
+
+PATH="$work/a prefix/bin:$PATH"
+[ "$(command -v towers)" = "$work/a prefix/bin/towers" ] || fail "another towers is on PATH"
+towers --version
+towers data shapes data
+towers train --towers cpu --data data --batch 2 --steps 1 --run run | tee log
+[ "$(sed -n 's/^evaluate with: //p' log)" = "towers eval --run run" ] || fail "the hint of train"
+towers eval --device cpu --run run
+
+if [ ! -d "a prefix/share/man" ]; then
+    echo "SKIPPED the man pages: this build has none, for want of help2man"
+    exit
+fi
+# subcommands WORD...: the subcommands below this command
+subcommands() { towers "$@" --help | sed -n '/^subcommands:/I,$s/^  \([a-z-]*\) .*/\1/p'; }
+# check WORD...: the page of this command, and of those below it
+check() {
+    page="a prefix/share/man/man1/$(echo towers "$@" | tr ' ' -).1"
+    [ -f "$page" ] || fail "there is no $page"
+    for section in NAME SYNOPSIS DESCRIPTION OPTIONS "EXIT STATUS" "SEE ALSO"; do
+        grep -Eq "^\.SH \"?$section\"?\$" "$page" || fail "$page: no $section"
+    done
+    for flag in $(towers "$@" --help | grep -oE '^  (-h,)?--[a-z-]+' | tr , ' '); do
+        sed 's/\\-/-/g' "$page" | grep -qe "$flag" || fail "$page: no $flag"
+    done
+    if command -v man >/dev/null; then
+        man --warnings -l "$page" >/dev/null 2>warnings || fail "man cannot show $page"
+        [ ! -s warnings ] || { cat warnings; fail "$page: man warns"; }
+    fi
+    for name in $(subcommands "$@"); do check "$@" "$name"; done
+}
+check
+command -v man >/dev/null || echo "SKIPPED what man says of the pages: there is no man"
