@@ -80,7 +80,7 @@ public:
         std::memset(allocation->host, 0, size);
         allocation->address = reinterpret_cast<std::uint64_t>(allocation->host);
         allocation->bytes = bytes;
-        return Buffer(std::move(allocation));
+        return Buffer(*this, std::move(allocation));
     }
 
     Recording record(std::span<const Command> commands) override {
@@ -97,7 +97,7 @@ public:
                     [moments = &recording->timestamps, i = timestamps++] { (*moments)[i] = seconds_now(); });
         }
         recording->timestamps.resize(timestamps);
-        return recording;
+        return Recording(recording.release(), {this});
     }
 
     Ticket submit(const Recording& recording) override {
@@ -113,7 +113,16 @@ public:
                 queue_.pop_front();
             }
         } catch (const dnnl::error& error) {
+            queue_.clear(); // what comes after a failure counts on what did not happen
             throw DeviceError(fmt::format("{}: oneDNN: {}", info_.id, error.message));
+        }
+    }
+
+    void finish() noexcept override {
+        try {
+            wait(submitted_);
+        } catch (...) {
+            queue_.clear();
         }
     }
 

@@ -108,10 +108,7 @@ public:
         });
     }
 
-    ~CudaDevice() override {
-        cudaSetDevice(ordinal_);
-        cudaStreamSynchronize(stream_.get()); // an error here was reported by wait(), or is nobody's
-    }
+    ~CudaDevice() override { finish(); }
 
     const DeviceInfo& info() const override { return info_; }
 
@@ -132,7 +129,7 @@ public:
                 allocation->address = reinterpret_cast<std::uint64_t>(pointer);
                 check(cudaMemsetAsync(pointer, 0, size, stream_.get()));
             }
-            return Buffer(std::move(allocation));
+            return Buffer(*this, std::move(allocation));
         });
     }
 
@@ -140,7 +137,7 @@ public:
         return guard("recording", [&] {
             auto recording = build_graph(commands, info_);
             check(cudaGraphUpload(recording->graph.get(), stream_.get()));
-            return recording;
+            return Recording(recording.release(), {this});
         });
     }
 
@@ -165,6 +162,11 @@ public:
                 pending_.pop_front();
             }
         });
+    }
+
+    void finish() noexcept override {
+        cudaSetDevice(ordinal_);
+        cudaStreamSynchronize(stream_.get()); // an error here was reported by wait(), or is nobody's
     }
 
     std::vector<double> timestamps(const Recording& recording) const override {

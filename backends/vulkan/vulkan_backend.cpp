@@ -36,12 +36,7 @@ public:
         guard("opening the device", [&] { open(); });
     }
 
-    ~VulkanDevice() override {
-        try {
-            if (ticket_ != 0) wait(ticket_);
-        } catch (const DeviceError&) { // lost: there is nothing left to wait for
-        }
-    }
+    ~VulkanDevice() override { finish(); }
 
     const DeviceInfo& info() const override { return info_; }
 
@@ -78,7 +73,7 @@ public:
             } else {
                 clear(*allocation->buffer);
             }
-            return Buffer(std::move(allocation));
+            return Buffer(*this, std::move(allocation));
         });
     }
 
@@ -92,7 +87,7 @@ public:
             for (const Command& command : commands)
                 std::visit([&](const auto& each) { encode(*recording, each); }, command);
             finish(recording->commands);
-            return recording;
+            return Recording(recording.release(), {this});
         });
     }
 
@@ -122,6 +117,13 @@ public:
             const vk::Result result = device_.waitSemaphores(info, UINT64_MAX);
             if (result != vk::Result::eSuccess) throw DeviceError(vk::to_string(result));
         });
+    }
+
+    void finish() noexcept override {
+        try {
+            if (ticket_ != 0) wait(ticket_);
+        } catch (...) { // lost, which Vulkan tells in finite time: nothing runs any more
+        }
     }
 
 private:
