@@ -27,6 +27,8 @@ struct VulkanRecording : RecordingState {
 constexpr auto work_stages = vk::PipelineStageFlagBits2::eComputeShader | vk::PipelineStageFlagBits2::eCopy;
 constexpr auto work_reads = vk::AccessFlagBits2::eShaderStorageRead | vk::AccessFlagBits2::eTransferRead;
 constexpr auto work_writes = vk::AccessFlagBits2::eShaderStorageWrite | vk::AccessFlagBits2::eTransferWrite;
+/// A timestamp is taken when all stages of what came before are done.
+constexpr auto moment = vk::PipelineStageFlagBits2::eAllCommands;
 
 class VulkanDevice final : public Device {
 public:
@@ -188,8 +190,8 @@ private:
         return buffer;
     }
 
-    void barrier(const vk::raii::CommandBuffer& buffer) {
-        const vk::MemoryBarrier2 memory{.srcStageMask = work_stages,
+    void barrier(const vk::raii::CommandBuffer& buffer, vk::PipelineStageFlags2 after = work_stages) {
+        const vk::MemoryBarrier2 memory{.srcStageMask = after,
                                         .srcAccessMask = work_writes,
                                         .dstStageMask = work_stages,
                                         .dstAccessMask = work_reads | work_writes};
@@ -230,9 +232,10 @@ private:
 
     void encode(VulkanRecording& recording, const Timestamp&) {
         barrier(recording.commands);
-        if (*recording.timestamps)
-            recording.commands.writeTimestamp2(vk::PipelineStageFlagBits2::eAllCommands,
-                                               *recording.timestamps, recording.timestamp_count++);
+        if (!*recording.timestamps) return;
+        recording.commands.writeTimestamp2(moment, *recording.timestamps, recording.timestamp_count++);
+        // Only a barrier on the stage at which it is taken keeps what follows from beginning before.
+        barrier(recording.commands, moment);
     }
 
     /// Makes what the commands wrote visible to the host.
