@@ -34,7 +34,8 @@ class VulkanDevice final : public Device {
 public:
     VulkanDevice(std::shared_ptr<const Instance> instance, unsigned index, const OpenOptions& options)
         : instance_(std::move(instance)), physical_(instance_->devices()[index]),
-          info_(describe(physical_, index)), overrides_(options.overrides) {
+          info_(describe(physical_, index)),
+          overrides_(options.overrides && has_subgroups(physical_, vk::SubgroupFeatureFlagBits::eShuffle)) {
         guard("opening the device", [&] { open(); });
     }
 
@@ -51,6 +52,7 @@ public:
     }
 
     Buffer allocate(std::size_t bytes, Memory memory) override {
+        check_size(bytes);
         return guard(fmt::format("allocating {} bytes (try a smaller --batch)", bytes), [&] {
             using Usage = vk::BufferUsageFlagBits;
             auto allocation = std::make_unique<VulkanAllocation>();
@@ -141,11 +143,7 @@ private:
 
     void open() {
         const auto families = physical_.getQueueFamilyProperties();
-        const auto computes = [](const auto& family) {
-            return bool(family.queueFlags & vk::QueueFlagBits::eCompute);
-        };
         const auto family = std::find_if(families.begin(), families.end(), computes);
-        if (family == families.end()) throw DeviceError(fmt::format("{}: has no compute queue", info_.id));
         const std::uint32_t family_index = std::uint32_t(family - families.begin());
         const std::uint32_t bits = family->timestampValidBits;
         timestamp_mask_ = bits == 0 ? 0 : UINT64_MAX >> (64 - bits);
@@ -163,6 +161,21 @@ private:
         queue_ = vk::raii::Queue(device_, family_index, 0);
         pool_ = vk::raii::CommandPool(device_, vk::CommandPoolCreateInfo{.queueFamilyIndex = family_index});
         pipelines_.emplace(device_, pipeline_cache_file(physical_));
+    }
+
+    void check_size(std::size_t bytes) const {
+        const auto chain =
+            physical_.getProperties2<vk::PhysicalDeviceProperties2, vk::PhysicalDeviceMaintenance3Properties,
+                                     vk::PhysicalDeviceMaintenance4Properties>();
+        const auto check = [&](const char* limit, std::uint64_t most) {
+            if (bytes > most)
+                throw DeviceError(fmt::format("{} ({}): a buffer of {} bytes is over the driver's {} of {}; "
+                                              "try a smaller --batch",
+                                              info_.id, info_.name, bytes, limit, most));
+        };
+        check("maxBufferSize", chain.get<vk::PhysicalDeviceMaintenance4Properties>().maxBufferSize);
+        check("maxMemoryAllocationSize",
+              chain.get<vk::PhysicalDeviceMaintenance3Properties>().maxMemoryAllocationSize);
     }
 
     std::uint32_t memory_type(std::uint32_t allowed, Memory memory) const {
@@ -302,9 +315,12 @@ public:
             unsigned index = 0;
             for (const auto& device : instance->devices())
                 listing.devices.push_back(describe(device, index++));
+            listing.left_out = instance->left_out();
             if (listing.devices.empty())
-                listing.absence = "no Vulkan 1.3 driver found a device; install one (a GPU's own, or "
-                                  "mesa-vulkan-drivers for Mesa's)";
+                listing.absence = listing.left_out.empty()
+                                      ? "no Vulkan driver found a device; install one (a GPU's own, or "
+                                        "mesa-vulkan-drivers for Mesa's)"
+                                      : "no device has what the kernels need";
         } catch (const Absent& absent) {
             listing.absence = absent.what();
         }
