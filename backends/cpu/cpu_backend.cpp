@@ -2,6 +2,7 @@
 
 #include "backends/cpu/host_kernels.h"
 #include "backends/cpu/overrides.h"
+#include "backends/headroom.h"
 
 #include <chrono>
 #include <cstdlib>
@@ -132,6 +133,8 @@ public:
 
 private:
     Work prepare(const Launch& launch) {
+        constexpr std::size_t compiled = std::size_t(32) << 20; // by oneDNN, all of a large network
+        require_headroom(info_.id, compiled + context_.threads * thread_stack);
         try {
             for (const auto override_kernel : {override_conv2d, override_max_pool, override_lrn})
                 if (Work work = override_kernel(context_, launch)) return work;

@@ -1,5 +1,6 @@
 #include "backends/vulkan/vulkan_backend.h"
 
+#include "backends/headroom.h"
 #include "backends/vulkan/dispatch.h"
 #include "backends/vulkan/instance.h"
 #include "backends/vulkan/pipelines.h"
@@ -7,6 +8,7 @@
 #include <cstring>
 #include <fmt/format.h>
 #include <optional>
+#include <thread>
 
 namespace towers {
 namespace vulkan {
@@ -30,12 +32,16 @@ constexpr auto work_writes = vk::AccessFlagBits2::eShaderStorageWrite | vk::Acce
 /// A timestamp is taken when all stages of what came before are done.
 constexpr auto moment = vk::PipelineStageFlagBits2::eAllCommands;
 
+/// Enough for any driver's compiler to build the pipelines
+constexpr std::size_t compiler_memory = std::size_t(160) << 20;
+
 class VulkanDevice final : public Device {
 public:
     VulkanDevice(std::shared_ptr<const Instance> instance, unsigned index, const OpenOptions& options)
         : instance_(std::move(instance)), physical_(instance_->devices()[index]),
           info_(describe(physical_, index)),
           overrides_(options.overrides && has_subgroups(physical_, vk::SubgroupFeatureFlagBits::eShuffle)) {
+        require_headroom(info_.id, compiler_memory + driver_threads() * (thread_stack + thread_heap));
         guard("opening the device", [&] { open(); });
     }
 
@@ -75,6 +81,8 @@ public:
                 allocation->host = static_cast<std::byte*>(allocation->memory.mapMemory(0, VK_WHOLE_SIZE));
                 std::memset(allocation->host, 0, bytes);
             } else {
+                // Not for staging memory: it may be for the results of work that is done.
+                require_headroom(info_.id, compiler_memory);
                 clear(*allocation->buffer);
             }
             return Buffer(*this, std::move(allocation));
@@ -161,6 +169,11 @@ private:
         queue_ = vk::raii::Queue(device_, family_index, 0);
         pool_ = vk::raii::CommandPool(device_, vk::CommandPoolCreateInfo{.queueFamilyIndex = family_index});
         pipelines_.emplace(device_, pipeline_cache_file(physical_));
+    }
+
+    /// Threads that a driver in software starts in this process
+    std::size_t driver_threads() const {
+        return info_.kind == DeviceKind::software ? std::thread::hardware_concurrency() : 0;
     }
 
     void check_size(std::size_t bytes) const {
