@@ -42,7 +42,7 @@ std::unique_ptr<Device> open_device(std::string_view id, const OpenOptions& opti
         if (!valid || backend->name() != name) continue;
         const Backend::Listing listing = backend->list(options);
         if (index < listing.devices.size()) return backend->open(index, options);
-        if (!listing.absence.empty()) throw DeviceError(fmt::format("device '{}': {}", id, listing.absence));
+        if (listing.devices.empty()) throw DeviceError(fmt::format("device '{}': {}", id, listing.absence));
     }
     throw DeviceError(fmt::format("device '{}': there is none of that name; this machine has {}", id,
                                   known_devices(options)));

@@ -23,9 +23,14 @@ public:
     virtual ~Backend() = default;
     virtual std::string_view name() const = 0;
 
+    /// A device that is there and lacks what the kernels need.
+    struct LeftOut {
+        std::string name, reason;
+    };
     struct Listing {
         std::vector<DeviceInfo> devices;
-        std::string absence; ///< why there are no devices
+        std::string absence = {}; ///< why there are no devices
+        std::vector<LeftOut> left_out = {};
     };
     virtual Listing list(const OpenOptions& options) const = 0;
 

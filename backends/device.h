@@ -15,7 +15,8 @@
 
 namespace towers {
 
-/// A device failed or refused; the message names the device, the call and the driver's words.
+/// A device failed or refused; the message names the device, the call and the driver's words. After one from
+/// submit() or wait() the device and what it made are good for nothing but their end.
 class DeviceError : public std::runtime_error {
     using std::runtime_error::runtime_error;
 };
@@ -45,6 +46,16 @@ enum class Memory {
     staging, ///< both reach it; kernels may read small blocks from it, copies move large ones
 };
 
+class Device;
+
+/// Frees what a device made once the device is idle: whatever ends first, and for whatever reason, nothing
+/// that runs loses its memory or its commands.
+struct FreeWhenIdle {
+    Device* device = nullptr;
+    template<class T>
+    void operator()(T* made) const;
+};
+
 /// What a backend keeps behind a buffer; destroying it frees the memory.
 struct Allocation {
     virtual ~Allocation() = default;
@@ -53,11 +64,13 @@ struct Allocation {
     std::byte* host = nullptr; ///< staging memory only: where the host sees it
 };
 
-/// Memory on a device; movable, freed at its end. Must not outlive its device or a recording in flight.
+/// Memory on a device; movable. Its end waits for all that the device was given, then frees the memory. Must
+/// not outlive its device.
 class Buffer {
 public:
     Buffer() = default;
-    explicit Buffer(std::unique_ptr<Allocation> allocation) : allocation_(std::move(allocation)) {}
+    Buffer(Device& device, std::unique_ptr<Allocation> allocation)
+        : allocation_(allocation.release(), {&device}) {}
 
     std::uint64_t address() const { return allocation_->address; }
     std::size_t bytes() const { return allocation_ ? allocation_->bytes : 0; }
@@ -70,7 +83,7 @@ public:
     }
 
 private:
-    std::unique_ptr<Allocation> allocation_;
+    std::unique_ptr<Allocation, FreeWhenIdle> allocation_;
 };
 
 struct BufferSlice {
@@ -95,8 +108,8 @@ struct RecordingState {
     virtual ~RecordingState() = default;
 };
 
-/// A list of launches and copies, recorded once, submitted many times. Must not outlive its device.
-using Recording = std::unique_ptr<RecordingState>;
+/// A list of launches and copies, recorded once, submitted many times. It ends as a Buffer does.
+using Recording = std::unique_ptr<RecordingState, FreeWhenIdle>;
 
 /// Names a submission; tickets of one device grow in order.
 using Ticket = std::uint64_t;
@@ -120,6 +133,10 @@ public:
     /// Returns when the submission has finished and its results are visible in staging memory.
     virtual void wait(Ticket ticket) = 0;
 
+    /// Returns when nothing that was submitted will run any more: it has finished, or the device is lost and
+    /// never will.
+    virtual void finish() noexcept = 0;
+
     /// Seconds since an arbitrary moment at which the recording's last submission, which has finished, passed
     /// each Timestamp. Empty when the device has no clock.
     virtual std::vector<double> timestamps(const Recording& recording) const = 0;
@@ -127,5 +144,11 @@ public:
     /// Records, submits and waits: for work that is done once.
     void run(std::span<const Command> commands) { wait(submit(record(commands))); }
 };
+
+template<class T>
+void FreeWhenIdle::operator()(T* made) const {
+    device->finish();
+    delete made;
+}
 
 } // namespace towers

@@ -16,6 +16,9 @@ struct Tile {
 constexpr std::array<unsigned, 3> tile_heights = {32, 64, 128};
 constexpr std::array<unsigned, 3> tile_widths = {16, 32, 64};
 
+/// What a workgroup of the largest one shares: two slices, 16 deep, the first with a word more a row.
+constexpr unsigned largest_tile_bytes = 16 * (tile_heights.back() + 1 + tile_widths.back()) * 4;
+
 /// Whether a kernel is tiled at all.
 bool is_tiled(Kernel kernel);
 

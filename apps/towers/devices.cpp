@@ -20,6 +20,7 @@ std::string hex(const std::array<std::uint8_t, 16>& uuid) {
 int list_devices(const OpenOptions& options, bool json) {
     nlohmann::json all = nlohmann::json::array();
     nlohmann::json absent = nlohmann::json::object();
+    nlohmann::json left_out = nlohmann::json::array();
     std::vector<DeviceInfo> listed;
     for (const Backend* backend : all_backends()) {
         const Backend::Listing listing = backend->list(options);
@@ -49,8 +50,14 @@ int list_devices(const OpenOptions& options, bool json) {
                            device.driver,
                            same_as.empty() ? "" : fmt::format("; the same card as {}", same_as));
         }
+        for (const Backend::LeftOut& device : listing.left_out) {
+            left_out.push_back({{"backend", backend_name}, {"name", device.name}, {"reason", device.reason}});
+            if (!json) fmt::print("{:<10} left out: {}: {}\n", backend_name, device.name, device.reason);
+        }
     }
-    if (json) fmt::print("{}\n", nlohmann::json{{"devices", all}, {"absent", absent}}.dump(2));
+    if (json)
+        fmt::print("{}\n",
+                   nlohmann::json{{"devices", all}, {"absent", absent}, {"left_out", left_out}}.dump(2));
     return 0;
 }
 

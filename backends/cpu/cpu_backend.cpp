@@ -2,6 +2,7 @@
 
 #include "backends/cpu/host_kernels.h"
 #include "backends/cpu/overrides.h"
+#include "backends/headroom.h"
 
 #include <chrono>
 #include <cstdlib>
@@ -80,7 +81,7 @@ public:
         std::memset(allocation->host, 0, size);
         allocation->address = reinterpret_cast<std::uint64_t>(allocation->host);
         allocation->bytes = bytes;
-        return Buffer(std::move(allocation));
+        return Buffer(*this, std::move(allocation));
     }
 
     Recording record(std::span<const Command> commands) override {
@@ -97,7 +98,7 @@ public:
                     [moments = &recording->timestamps, i = timestamps++] { (*moments)[i] = seconds_now(); });
         }
         recording->timestamps.resize(timestamps);
-        return recording;
+        return Recording(recording.release(), {this});
     }
 
     Ticket submit(const Recording& recording) override {
@@ -113,7 +114,16 @@ public:
                 queue_.pop_front();
             }
         } catch (const dnnl::error& error) {
+            queue_.clear(); // what comes after a failure counts on what did not happen
             throw DeviceError(fmt::format("{}: oneDNN: {}", info_.id, error.message));
+        }
+    }
+
+    void finish() noexcept override {
+        try {
+            wait(submitted_);
+        } catch (...) {
+            queue_.clear();
         }
     }
 
@@ -123,6 +133,8 @@ public:
 
 private:
     Work prepare(const Launch& launch) {
+        constexpr std::size_t compiled = std::size_t(32) << 20; // by oneDNN, all of a large network
+        require_headroom(info_.id, compiled + context_.threads * thread_stack);
         try {
             for (const auto override_kernel : {override_conv2d, override_max_pool, override_lrn})
                 if (Work work = override_kernel(context_, launch)) return work;

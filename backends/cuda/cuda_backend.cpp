@@ -55,43 +55,47 @@ struct Found {
     cudaDeviceProp properties;
 };
 
-/// The GPUs that can run the kernels, in the runtime's order; where there are none, why.
-std::vector<Found> find_devices(std::string& absence) {
+struct Search {
+    std::vector<Found> devices; ///< that can run the kernels, in the runtime's order
+    std::string absence = {};   ///< where there are none: why
+    std::vector<Backend::LeftOut> left_out = {};
+};
+
+Search find_devices() {
     int driver = 0, runtime = 0, count = 0;
     check(cudaDriverGetVersion(&driver));
     check(cudaRuntimeGetVersion(&runtime));
     if (driver == 0) {
-        absence = "no NVIDIA driver is installed (libcuda.so.1)";
-        return {};
+        return {{}, "no NVIDIA driver is installed (libcuda.so.1)"};
     }
     const cudaError_t error = cudaGetDeviceCount(&count);
     if (error == cudaErrorInsufficientDriver) {
         cudaGetLastError();
-        absence =
+        return {
+            {},
             fmt::format("the NVIDIA driver is for CUDA {0}, this program needs {1}; update the driver, or "
                         "build with the CUDA Toolkit {0}",
-                        version(driver), version(runtime));
-        return {};
+                        version(driver), version(runtime))};
     }
     if (error == cudaErrorNoDevice) {
         cudaGetLastError();
-        absence = "the NVIDIA driver shows no GPU; if there is one, look at CUDA_VISIBLE_DEVICES";
-        return {};
+        return {{}, "the NVIDIA driver shows no GPU; if there is one, look at CUDA_VISIBLE_DEVICES"};
     }
     check(error);
-    std::vector<Found> devices;
+    Search search;
     for (int ordinal = 0; ordinal < count; ++ordinal) {
         Found found{ordinal, {}};
         check(cudaGetDeviceProperties(&found.properties, ordinal));
         const auto& [major, minor] = std::tie(found.properties.major, found.properties.minor);
         if (std::pair(major, minor) >= std::pair(least_major, least_minor))
-            devices.push_back(found);
+            search.devices.push_back(found);
         else
-            absence += fmt::format("{}{} has compute capability {}.{}", absence.empty() ? "" : ", ",
-                                   found.properties.name, major, minor);
+            search.left_out.push_back(
+                {found.properties.name, fmt::format("its compute capability is {}.{}, {}.{} is needed", major,
+                                                    minor, least_major, least_minor)});
     }
-    if (devices.empty()) absence += fmt::format("; {}.{} is needed", least_major, least_minor);
-    return devices;
+    if (search.devices.empty()) search.absence = "no GPU has what the kernels need";
+    return search;
 }
 
 class CudaDevice final : public Device {
@@ -108,10 +112,7 @@ public:
         });
     }
 
-    ~CudaDevice() override {
-        cudaSetDevice(ordinal_);
-        cudaStreamSynchronize(stream_.get()); // an error here was reported by wait(), or is nobody's
-    }
+    ~CudaDevice() override { finish(); }
 
     const DeviceInfo& info() const override { return info_; }
 
@@ -132,7 +133,7 @@ public:
                 allocation->address = reinterpret_cast<std::uint64_t>(pointer);
                 check(cudaMemsetAsync(pointer, 0, size, stream_.get()));
             }
-            return Buffer(std::move(allocation));
+            return Buffer(*this, std::move(allocation));
         });
     }
 
@@ -140,7 +141,7 @@ public:
         return guard("recording", [&] {
             auto recording = build_graph(commands, info_);
             check(cudaGraphUpload(recording->graph.get(), stream_.get()));
-            return recording;
+            return Recording(recording.release(), {this});
         });
     }
 
@@ -165,6 +166,11 @@ public:
                 pending_.pop_front();
             }
         });
+    }
+
+    void finish() noexcept override {
+        cudaSetDevice(ordinal_);
+        cudaStreamSynchronize(stream_.get()); // an error here was reported by wait(), or is nobody's
     }
 
     std::vector<double> timestamps(const Recording& recording) const override {
@@ -207,18 +213,21 @@ public:
     Listing list(const OpenOptions&) const override {
         Listing listing;
         try {
-            for (const Found& found : find_devices(listing.absence))
+            Search search = find_devices();
+            listing.absence = std::move(search.absence);
+            listing.left_out = std::move(search.left_out);
+            for (const Found& found : search.devices)
                 listing.devices.push_back(describe(found.properties, unsigned(listing.devices.size())));
         } catch (const RuntimeError& error) {
-            listing = {{}, fmt::format("the NVIDIA driver did not start: {}", error.what())};
+            listing = {.devices = {},
+                       .absence = fmt::format("the NVIDIA driver did not start: {}", error.what())};
         }
         return listing;
     }
 
     std::unique_ptr<Device> open(unsigned index, const OpenOptions&) const override {
         try {
-            std::string absence;
-            const Found found = find_devices(absence).at(index);
+            const Found found = find_devices().devices.at(index);
             return std::make_unique<CudaDevice>(found.ordinal, describe(found.properties, index));
         } catch (const RuntimeError& error) {
             throw DeviceError(fmt::format("cuda:{}: {}", index, error.what()));

@@ -1,7 +1,9 @@
 #include "backends/vulkan/instance.h"
 
+#include "backends/vulkan/requirements.h"
 #include "backends/vulkan/vulkan_backend.h"
 
+#include <algorithm>
 #include <atomic>
 #include <fmt/format.h>
 #include <mutex>
@@ -27,19 +29,28 @@ VKAPI_ATTR VkBool32 VKAPI_CALL report(VkDebugUtilsMessageSeverityFlagBitsEXT, Vk
     return VK_FALSE;
 }
 
-bool usable(const vk::raii::PhysicalDevice& device) {
-    if (device.getProperties().apiVersion < VK_API_VERSION_1_3) return false;
+Abilities abilities_of(const vk::raii::PhysicalDevice& device) {
+    Abilities abilities;
+    const vk::PhysicalDeviceProperties basic = device.getProperties();
+    abilities.version = basic.apiVersion;
+    if (abilities.version < VK_API_VERSION_1_3) return abilities; // must not be asked what follows
+    const auto families = device.getQueueFamilyProperties();
+    abilities.compute_queue = std::any_of(families.begin(), families.end(), computes);
     const auto features = device.getFeatures2<vk::PhysicalDeviceFeatures2, vk::PhysicalDeviceVulkan12Features,
                                               vk::PhysicalDeviceVulkan13Features>();
-    const auto properties =
-        device.getProperties2<vk::PhysicalDeviceProperties2, vk::PhysicalDeviceSubgroupProperties>()
-            .get<vk::PhysicalDeviceSubgroupProperties>();
-    const auto needed = vk::SubgroupFeatureFlagBits::eBasic | vk::SubgroupFeatureFlagBits::eArithmetic;
-    return features.get<vk::PhysicalDeviceVulkan12Features>().bufferDeviceAddress &&
-           features.get<vk::PhysicalDeviceVulkan12Features>().timelineSemaphore &&
-           features.get<vk::PhysicalDeviceVulkan13Features>().synchronization2 &&
-           (properties.supportedStages & vk::ShaderStageFlagBits::eCompute) &&
-           (properties.supportedOperations & needed) == needed;
+    const auto& features12 = features.get<vk::PhysicalDeviceVulkan12Features>();
+    const auto& features13 = features.get<vk::PhysicalDeviceVulkan13Features>();
+    abilities.buffer_device_address = features12.bufferDeviceAddress;
+    abilities.timeline_semaphore = features12.timelineSemaphore;
+    abilities.synchronization2 = features13.synchronization2;
+    abilities.maintenance4 = features13.maintenance4;
+    abilities.subgroup_basic = has_subgroups(device, vk::SubgroupFeatureFlagBits::eBasic);
+    abilities.subgroup_arithmetic = has_subgroups(device, vk::SubgroupFeatureFlagBits::eArithmetic);
+    abilities.workgroup_invocations = basic.limits.maxComputeWorkGroupInvocations;
+    abilities.workgroup_width = basic.limits.maxComputeWorkGroupSize[0];
+    abilities.shared_memory = basic.limits.maxComputeSharedMemorySize;
+    abilities.push_constants = basic.limits.maxPushConstantsSize;
+    return abilities;
 }
 
 DeviceKind kind_of(const vk::PhysicalDeviceProperties& properties) {
@@ -116,7 +127,10 @@ Instance::Instance(bool validate) try {
                                           vk::DebugUtilsMessageTypeFlagBitsEXT::ePerformance,
                            .pfnUserCallback = report});
     for (vk::raii::PhysicalDevice& device : vk::raii::PhysicalDevices(instance_))
-        if (usable(device)) devices_.push_back(std::move(device));
+        if (std::string lacks = missing(abilities_of(device)); lacks.empty())
+            devices_.push_back(std::move(device));
+        else
+            left_out_.push_back({device.getProperties().deviceName.data(), std::move(lacks)});
 } catch (const vk::SystemError& error) {
     throw Absent(fmt::format("the Vulkan driver did not start: {}", error.what()));
 } catch (const std::runtime_error& error) {
@@ -134,6 +148,18 @@ std::shared_ptr<const Instance> Instance::shared(bool validate) {
         last[validate] = instance;
     }
     return instance;
+}
+
+bool computes(const vk::QueueFamilyProperties& family) {
+    return bool(family.queueFlags & vk::QueueFlagBits::eCompute);
+}
+
+bool has_subgroups(const vk::raii::PhysicalDevice& device, vk::SubgroupFeatureFlags operations) {
+    const auto subgroups =
+        device.getProperties2<vk::PhysicalDeviceProperties2, vk::PhysicalDeviceSubgroupProperties>()
+            .get<vk::PhysicalDeviceSubgroupProperties>();
+    return (subgroups.supportedStages & vk::ShaderStageFlagBits::eCompute) &&
+           (subgroups.supportedOperations & operations) == operations;
 }
 
 DeviceInfo describe(const vk::raii::PhysicalDevice& device, unsigned index) {

@@ -22,6 +22,8 @@ public:
 
     /// Devices with all that the kernels need, in the loader's order.
     const std::vector<vk::raii::PhysicalDevice>& devices() const { return devices_; }
+    /// The others, and what each one lacks.
+    const std::vector<Backend::LeftOut>& left_out() const { return left_out_; }
 
     /// The instance of this process; made anew only when nobody holds the last one.
     static std::shared_ptr<const Instance> shared(bool validate);
@@ -31,7 +33,13 @@ private:
     vk::raii::Instance instance_ = nullptr;
     vk::raii::DebugUtilsMessengerEXT messenger_ = nullptr;
     std::vector<vk::raii::PhysicalDevice> devices_;
+    std::vector<Backend::LeftOut> left_out_;
 };
+
+bool computes(const vk::QueueFamilyProperties& family);
+
+/// Whether compute shaders may use these subgroup operations.
+bool has_subgroups(const vk::raii::PhysicalDevice& device, vk::SubgroupFeatureFlags operations);
 
 DeviceInfo describe(const vk::raii::PhysicalDevice& device, unsigned index);
 

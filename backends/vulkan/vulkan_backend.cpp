@@ -1,5 +1,6 @@
 #include "backends/vulkan/vulkan_backend.h"
 
+#include "backends/headroom.h"
 #include "backends/vulkan/dispatch.h"
 #include "backends/vulkan/instance.h"
 #include "backends/vulkan/pipelines.h"
@@ -7,6 +8,7 @@
 #include <cstring>
 #include <fmt/format.h>
 #include <optional>
+#include <thread>
 
 namespace towers {
 namespace vulkan {
@@ -27,21 +29,23 @@ struct VulkanRecording : RecordingState {
 constexpr auto work_stages = vk::PipelineStageFlagBits2::eComputeShader | vk::PipelineStageFlagBits2::eCopy;
 constexpr auto work_reads = vk::AccessFlagBits2::eShaderStorageRead | vk::AccessFlagBits2::eTransferRead;
 constexpr auto work_writes = vk::AccessFlagBits2::eShaderStorageWrite | vk::AccessFlagBits2::eTransferWrite;
+/// A timestamp is taken when all stages of what came before are done.
+constexpr auto moment = vk::PipelineStageFlagBits2::eAllCommands;
+
+/// Enough for any driver's compiler to build the pipelines
+constexpr std::size_t compiler_memory = std::size_t(160) << 20;
 
 class VulkanDevice final : public Device {
 public:
     VulkanDevice(std::shared_ptr<const Instance> instance, unsigned index, const OpenOptions& options)
         : instance_(std::move(instance)), physical_(instance_->devices()[index]),
-          info_(describe(physical_, index)), overrides_(options.overrides) {
+          info_(describe(physical_, index)),
+          overrides_(options.overrides && has_subgroups(physical_, vk::SubgroupFeatureFlagBits::eShuffle)) {
+        require_headroom(info_.id, compiler_memory + driver_threads() * (thread_stack + thread_heap));
         guard("opening the device", [&] { open(); });
     }
 
-    ~VulkanDevice() override {
-        try {
-            if (ticket_ != 0) wait(ticket_);
-        } catch (const DeviceError&) { // lost: there is nothing left to wait for
-        }
-    }
+    ~VulkanDevice() override { finish(); }
 
     const DeviceInfo& info() const override { return info_; }
 
@@ -54,6 +58,7 @@ public:
     }
 
     Buffer allocate(std::size_t bytes, Memory memory) override {
+        check_size(bytes);
         return guard(fmt::format("allocating {} bytes (try a smaller --batch)", bytes), [&] {
             using Usage = vk::BufferUsageFlagBits;
             auto allocation = std::make_unique<VulkanAllocation>();
@@ -76,9 +81,11 @@ public:
                 allocation->host = static_cast<std::byte*>(allocation->memory.mapMemory(0, VK_WHOLE_SIZE));
                 std::memset(allocation->host, 0, bytes);
             } else {
+                // Not for staging memory: it may be for the results of work that is done.
+                require_headroom(info_.id, compiler_memory);
                 clear(*allocation->buffer);
             }
-            return Buffer(std::move(allocation));
+            return Buffer(*this, std::move(allocation));
         });
     }
 
@@ -92,7 +99,7 @@ public:
             for (const Command& command : commands)
                 std::visit([&](const auto& each) { encode(*recording, each); }, command);
             finish(recording->commands);
-            return recording;
+            return Recording(recording.release(), {this});
         });
     }
 
@@ -124,6 +131,13 @@ public:
         });
     }
 
+    void finish() noexcept override {
+        try {
+            if (ticket_ != 0) wait(ticket_);
+        } catch (...) { // lost, which Vulkan tells in finite time: nothing runs any more
+        }
+    }
+
 private:
     /// Adds the device and what was being done to an error from the driver.
     template<class Function>
@@ -137,11 +151,7 @@ private:
 
     void open() {
         const auto families = physical_.getQueueFamilyProperties();
-        const auto computes = [](const auto& family) {
-            return bool(family.queueFlags & vk::QueueFlagBits::eCompute);
-        };
         const auto family = std::find_if(families.begin(), families.end(), computes);
-        if (family == families.end()) throw DeviceError(fmt::format("{}: has no compute queue", info_.id));
         const std::uint32_t family_index = std::uint32_t(family - families.begin());
         const std::uint32_t bits = family->timestampValidBits;
         timestamp_mask_ = bits == 0 ? 0 : UINT64_MAX >> (64 - bits);
@@ -159,6 +169,26 @@ private:
         queue_ = vk::raii::Queue(device_, family_index, 0);
         pool_ = vk::raii::CommandPool(device_, vk::CommandPoolCreateInfo{.queueFamilyIndex = family_index});
         pipelines_.emplace(device_, pipeline_cache_file(physical_));
+    }
+
+    /// Threads that a driver in software starts in this process
+    std::size_t driver_threads() const {
+        return info_.kind == DeviceKind::software ? std::thread::hardware_concurrency() : 0;
+    }
+
+    void check_size(std::size_t bytes) const {
+        const auto chain =
+            physical_.getProperties2<vk::PhysicalDeviceProperties2, vk::PhysicalDeviceMaintenance3Properties,
+                                     vk::PhysicalDeviceMaintenance4Properties>();
+        const auto check = [&](const char* limit, std::uint64_t most) {
+            if (bytes > most)
+                throw DeviceError(fmt::format("{} ({}): a buffer of {} bytes is over the driver's {} of {}; "
+                                              "try a smaller --batch",
+                                              info_.id, info_.name, bytes, limit, most));
+        };
+        check("maxBufferSize", chain.get<vk::PhysicalDeviceMaintenance4Properties>().maxBufferSize);
+        check("maxMemoryAllocationSize",
+              chain.get<vk::PhysicalDeviceMaintenance3Properties>().maxMemoryAllocationSize);
     }
 
     std::uint32_t memory_type(std::uint32_t allowed, Memory memory) const {
@@ -186,8 +216,8 @@ private:
         return buffer;
     }
 
-    void barrier(const vk::raii::CommandBuffer& buffer) {
-        const vk::MemoryBarrier2 memory{.srcStageMask = work_stages,
+    void barrier(const vk::raii::CommandBuffer& buffer, vk::PipelineStageFlags2 after = work_stages) {
+        const vk::MemoryBarrier2 memory{.srcStageMask = after,
                                         .srcAccessMask = work_writes,
                                         .dstStageMask = work_stages,
                                         .dstAccessMask = work_reads | work_writes};
@@ -228,9 +258,10 @@ private:
 
     void encode(VulkanRecording& recording, const Timestamp&) {
         barrier(recording.commands);
-        if (*recording.timestamps)
-            recording.commands.writeTimestamp2(vk::PipelineStageFlagBits2::eAllCommands,
-                                               *recording.timestamps, recording.timestamp_count++);
+        if (!*recording.timestamps) return;
+        recording.commands.writeTimestamp2(moment, *recording.timestamps, recording.timestamp_count++);
+        // Only a barrier on the stage at which it is taken keeps what follows from beginning before.
+        barrier(recording.commands, moment);
     }
 
     /// Makes what the commands wrote visible to the host.
@@ -297,9 +328,12 @@ public:
             unsigned index = 0;
             for (const auto& device : instance->devices())
                 listing.devices.push_back(describe(device, index++));
+            listing.left_out = instance->left_out();
             if (listing.devices.empty())
-                listing.absence = "no Vulkan 1.3 driver found a device; install one (a GPU's own, or "
-                                  "mesa-vulkan-drivers for Mesa's)";
+                listing.absence = listing.left_out.empty()
+                                      ? "no Vulkan driver found a device; install one (a GPU's own, or "
+                                        "mesa-vulkan-drivers for Mesa's)"
+                                      : "no device has what the kernels need";
         } catch (const Absent& absent) {
             listing.absence = absent.what();
         }

@@ -13,7 +13,7 @@ namespace {
 struct Known {
     std::vector<DeviceInfo> devices;
     std::vector<std::string> ids;
-    std::vector<std::pair<std::string, std::string>> absent; ///< backend, reason
+    std::vector<std::pair<std::string, std::string>> absent; ///< backend, why it or a card is not there
 };
 
 Known list_all(const OpenOptions& options) {
@@ -24,7 +24,12 @@ Known list_all(const OpenOptions& options) {
             known.devices.push_back(device);
             known.ids.push_back(device.id);
         }
-        if (listing.devices.empty()) known.absent.emplace_back(backend->name(), listing.absence);
+        std::vector<std::string> reasons;
+        if (listing.devices.empty()) reasons.push_back(listing.absence);
+        for (const Backend::LeftOut& device : listing.left_out)
+            reasons.push_back(fmt::format("{} is left out: {}", device.name, device.reason));
+        if (!reasons.empty())
+            known.absent.emplace_back(backend->name(), fmt::format("{}", fmt::join(reasons, "; ")));
     }
     return known;
 }

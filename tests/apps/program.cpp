@@ -75,11 +75,14 @@ Program::Program(const Arguments& command, const RunOptions& options) : deadline
     if (process_ == 0) {
         ::prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (::getppid() != parent) ::_exit(127);
-        const rlimit largest{options.largest_file, options.largest_file};
+        const auto limit = [](int resource, std::size_t bytes) {
+            const rlimit both{bytes, bytes};
+            return bytes == 0 || ::setrlimit(decltype(RLIMIT_AS)(resource), &both) == 0;
+        };
         const int null = ::open("/dev/null", O_RDONLY);
         const bool ready = ::chdir(folder.c_str()) == 0 && ::dup2(null, 0) == 0 && ::dup2(out[1], 1) == 1 &&
-                           ::dup2(err[1], 2) == 2 &&
-                           (options.largest_file == 0 || ::setrlimit(RLIMIT_FSIZE, &largest) == 0);
+                           ::dup2(err[1], 2) == 2 && limit(RLIMIT_FSIZE, options.largest_file) &&
+                           limit(RLIMIT_AS, options.address_space);
         if (ready) ::execvpe(argv[0], argv.data(), envp.data());
         ::_exit(127);
     }

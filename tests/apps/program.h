@@ -23,6 +23,7 @@ struct RunOptions {
     std::filesystem::path folder;                                 ///< to run in; here when empty
     std::vector<std::pair<std::string, std::string>> environment; ///< added to this program's
     std::size_t largest_file = 0;                                 ///< bytes a file may grow to; 0: any
+    std::size_t address_space = 0;                                ///< bytes it may map; 0: any
     unsigned columns = 0; ///< of the terminal that is its stdout; 0: none
     double seconds = 180; ///< then it is killed and the test fails
 };

@@ -1,5 +1,6 @@
 #include "tests/conformance/harness.h"
 
+#include <algorithm>
 #include <chrono>
 
 namespace towers::test {
@@ -17,6 +18,30 @@ TEST_CASE("every device opens, and memory copied to it and back is unchanged") {
         device.run(commands);
         for (std::size_t i = 0; i < count; ++i)
             REQUIRE(back.host<std::uint32_t>()[i] == source.host<std::uint32_t>()[i]);
+    });
+}
+
+TEST_CASE("what a submission uses may end before it, and it still does its work") {
+    on_every_device([](Device& device) {
+        constexpr std::size_t bytes = std::size_t(8) << 20, copies = 20; // takes a while
+        const unsigned messages = validation_messages();
+        const Buffer back = device.allocate(bytes, Memory::staging);
+        Ticket ticket = 0;
+        {
+            const Buffer source = device.allocate(bytes, Memory::staging);
+            const Buffer there = device.allocate(bytes, Memory::device);
+            std::ranges::fill(source.host<std::uint32_t>(), 0x5eed);
+            std::vector<Command> commands;
+            for (std::size_t i = 0; i < copies; ++i) {
+                commands.push_back(Copy{{&source, 0, bytes}, {&there, 0, bytes}});
+                commands.push_back(Barrier{});
+            }
+            commands.push_back(Copy{{&there, 0, bytes}, {&back, 0, bytes}});
+            ticket = device.submit(device.record(commands));
+        }
+        device.wait(ticket);
+        CHECK(std::ranges::count(back.host<std::uint32_t>(), 0x5eed) == bytes / 4);
+        CHECK(validation_messages() == messages);
     });
 }
 

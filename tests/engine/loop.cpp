@@ -10,25 +10,17 @@ namespace towers {
 namespace {
 
 /// A device that is there until `lost` becomes true.
-class FailingDevice : public Device {
+class FailingDevice final : public test::WrappedDevice {
 public:
     FailingDevice(std::unique_ptr<Device> device, const std::atomic<bool>& lost)
-        : device_(std::move(device)), lost_(lost) {}
+        : WrappedDevice(std::move(device)), lost_(lost) {}
 
-    const DeviceInfo& info() const override { return device_->info(); }
-    Buffer allocate(std::size_t bytes, Memory memory) override { return device_->allocate(bytes, memory); }
-    Recording record(std::span<const Command> commands) override { return device_->record(commands); }
-    Ticket submit(const Recording& recording) override { return device_->submit(recording); }
     void wait(Ticket ticket) override {
         if (lost_) throw DeviceError("the device is lost");
-        device_->wait(ticket);
-    }
-    std::vector<double> timestamps(const Recording& recording) const override {
-        return device_->timestamps(recording);
+        WrappedDevice::wait(ticket);
     }
 
 private:
-    std::unique_ptr<Device> device_;
     const std::atomic<bool>& lost_;
 };
 

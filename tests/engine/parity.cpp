@@ -18,13 +18,13 @@ constexpr float infinity = std::numeric_limits<float>::infinity();
 constexpr float nan = std::numeric_limits<float>::quiet_NaN();
 
 /// The CPU, with a fault in the launches of one kernel.
-class FaultyDevice final : public Device {
+class FaultyDevice final : public test::WrappedDevice {
 public:
     enum class Fault { none, wrong_element, nothing_done };
 
     FaultyDevice(Fault fault, Kernel kernel, std::size_t pointer = 0, std::size_t element = 0)
-        : base_(open_device("cpu", {})), info_(base_->info()), fault_(fault), kernel_(kernel),
-          pointer_(pointer), element_(element), bad_(base_->allocate(sizeof(float), Memory::staging)) {
+        : WrappedDevice(open_device("cpu", {})), info_(base().info()), fault_(fault), kernel_(kernel),
+          pointer_(pointer), element_(element), bad_(allocate(sizeof(float), Memory::staging)) {
         bad_.host<float>()[0] = value;
         info_.id = "faulty";
         info_.parallel_groups = 64;
@@ -33,7 +33,6 @@ public:
     static constexpr float value = 1e6f;
 
     const DeviceInfo& info() const override { return info_; }
-    Buffer allocate(std::size_t bytes, Memory memory) override { return base_->allocate(bytes, memory); }
     Recording record(std::span<const Command> commands) override {
         std::vector<Command> changed;
         std::vector<Buffer> places; // what a recording needs of them is their address
@@ -45,20 +44,14 @@ public:
             if (!hit || fault_ != Fault::wrong_element) continue;
             auto place = std::make_unique<Allocation>();
             place->address = launch->parameters.pointer(pointer_) + element_ * sizeof(float);
-            places.emplace_back(std::move(place));
+            places.emplace_back(base(), std::move(place));
             changed.push_back(Barrier{});
             changed.push_back(Copy{{&bad_, 0, sizeof(float)}, {&places.back(), 0, sizeof(float)}});
         }
-        return base_->record(changed);
-    }
-    Ticket submit(const Recording& recording) override { return base_->submit(recording); }
-    void wait(Ticket ticket) override { base_->wait(ticket); }
-    std::vector<double> timestamps(const Recording& recording) const override {
-        return base_->timestamps(recording);
+        return base().record(changed);
     }
 
 private:
-    std::unique_ptr<Device> base_;
     DeviceInfo info_;
     Fault fault_;
     Kernel kernel_;

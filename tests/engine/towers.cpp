@@ -43,6 +43,22 @@ double gradient_distance(const std::vector<std::string>& towers, const std::vect
     return distances[distances.size() / 2];
 }
 
+/// A device that takes so many more submissions and no other.
+class RefusingDevice final : public test::WrappedDevice {
+public:
+    RefusingDevice(std::unique_ptr<Device> device, unsigned& submissions_left)
+        : WrappedDevice(std::move(device)), submissions_left_(submissions_left) {}
+
+    Ticket submit(const Recording& recording) override {
+        if (submissions_left_ == 0) throw DeviceError("refused");
+        --submissions_left_;
+        return WrappedDevice::submit(recording);
+    }
+
+private:
+    unsigned& submissions_left_;
+};
+
 } // namespace
 
 TEST_CASE("any number of towers and any split gives the single tower's gradient") {
@@ -123,6 +139,27 @@ TEST_CASE("an infinite gradient stops the training though the loss is finite") {
         CHECK_THROWS_AS(trainer.step(), Diverged);
         CHECK(trainer.save().parameters == state.parameters);
     }
+}
+
+TEST_CASE("a tower whose device refuses a later part of a step ends safely while the first part runs") {
+    const Dataset data = test::noise(50);
+    const unsigned messages = validation_messages();
+    for (const std::string& id : test::device_ids()) {
+        CAPTURE(id);
+        unsigned submissions_left = std::numeric_limits<unsigned>::max();
+        TrainerOptions options = test::options_for({"cpu", id}, 32);
+        std::size_t opened = 0;
+        options.open_device = [&](std::string_view name, const OpenOptions& open) -> std::unique_ptr<Device> {
+            std::unique_ptr<Device> device = open_device(name, open);
+            if (++opened < options.towers.size()) return device;
+            return std::make_unique<RefusingDevice>(std::move(device), submissions_left);
+        };
+        Trainer trainer(test::small_recipe({8, 16, 1000, 12}), options, data);
+        REQUIRE(trainer.tower(1).recordings() > 1);
+        submissions_left = 1;
+        CHECK_THROWS_WITH_AS(trainer.step(), "refused", DeviceError);
+    }
+    CHECK(validation_messages() == messages);
 }
 
 TEST_CASE("the same run twice gives the same bits, on every device and on several towers") {

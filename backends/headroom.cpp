@@ -1,0 +1,23 @@
+#include "backends/headroom.h"
+
+#include "backends/device.h"
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+namespace towers {
+
+void require_headroom(std::string_view device, std::size_t bytes) {
+    rlimit limit{};
+    if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
+    void* const room = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (room == MAP_FAILED)
+        throw DeviceError(fmt::format(
+            "{}: of the {} KiB of memory that this process may use (ulimit -v) less than {} are left, "
+            "too few for its driver and threads; raise the limit or try a smaller --batch",
+            device, limit.rlim_cur >> 10, bytes >> 10));
+    munmap(room, bytes);
+}
+
+} // namespace towers

@@ -1,0 +1,22 @@
+// What the kernels need of a Vulkan device, and what one lacks of it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace towers::vulkan {
+
+/// What a driver says of a device, as far as the kernels go.
+struct Abilities {
+    std::uint32_t version = 0; ///< as VK_MAKE_API_VERSION packs it
+    bool compute_queue = false;
+    bool buffer_device_address = false, timeline_semaphore = false, synchronization2 = false,
+         maintenance4 = false;
+    bool subgroup_basic = false, subgroup_arithmetic = false; ///< in compute shaders
+    std::uint32_t workgroup_invocations = 0, workgroup_width = 0, shared_memory = 0, push_constants = 0;
+};
+
+/// All that is missing for the kernels to run, in words for the user; empty when nothing is.
+std::string missing(const Abilities& abilities);
+
+} // namespace towers::vulkan

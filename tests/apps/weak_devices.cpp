@@ -1,0 +1,96 @@
+// A card that cannot run the kernels must be named with what it lacks, hide no other card, and stop no work
+// in the middle. The layer in tests/weak_vulkan takes abilities away from the drivers that are there.
+#include "tests/apps/helpers.h"
+#include "tests/support/files.h"
+
+#include <doctest/doctest.h>
+
+using namespace towers::test;
+
+namespace {
+
+RunOptions weak(const std::string& device, const std::string& ability, const TemporaryFolder& folder) {
+    return {.folder = folder.path(),
+            .environment = {{"VK_ADD_LAYER_PATH", TOWERS_WEAK_VULKAN},
+                            {"VK_INSTANCE_LAYERS", "VK_LAYER_TOWERS_weak"},
+                            {"TOWERS_WEAK_DEVICE", device},
+                            {"TOWERS_WEAK_ABILITY", ability}}};
+}
+
+std::vector<nlohmann::json> vulkan_devices(const nlohmann::json& all) {
+    std::vector<nlohmann::json> found;
+    for (const nlohmann::json& device : all.at("devices"))
+        if (device.at("id").get<std::string>().starts_with("vulkan:")) found.push_back(device);
+    return found;
+}
+
+nlohmann::json list_devices(const RunOptions& options = {}) {
+    const Outcome outcome = run_towers({"devices", "--json"}, options);
+    check_worked(outcome);
+    return nlohmann::json::parse(outcome.out);
+}
+
+} // namespace
+
+TEST_CASE("a Vulkan device that lacks what the kernels need is left out, with the reason") {
+    const std::vector<nlohmann::json> there = vulkan_devices(list_devices());
+    if (there.empty()) {
+        MESSAGE("SKIPPED: no Vulkan device");
+        return;
+    }
+    const std::string name = there[0].at("name");
+    const std::pair<const char*, const char*> cases[] = {
+        {"apiVersion", "it offers Vulkan 1.2, 1.3 is needed"},
+        {"bufferDeviceAddress", "it has no bufferDeviceAddress"},
+        {"timelineSemaphore", "it has no timelineSemaphore"},
+        {"synchronization2", "it has no synchronization2"},
+        {"maintenance4", "it has no maintenance4"},
+        {"compute queue", "it has no queue for compute"},
+        {"subgroups", "it has no subgroups in compute shaders"},
+        {"subgroup arithmetic", "it has no subgroup arithmetic in compute shaders"},
+        {"maxComputeWorkGroupInvocations=128", "its maxComputeWorkGroupInvocations is 128, 256 is needed"},
+        {"maxComputeWorkGroupSize[0]=128", "its maxComputeWorkGroupSize[0] is 128, 256 is needed"},
+        {"maxComputeSharedMemorySize=8192", "its maxComputeSharedMemorySize is 8192, 12352 is needed"},
+        {"maxPushConstantsSize=64", "its maxPushConstantsSize is 64, 128 is needed"}};
+    const TemporaryFolder folder;
+    for (const auto& [ability, reason] : cases) {
+        CAPTURE(ability);
+        const nlohmann::json all = list_devices(weak(name, ability, folder));
+        CHECK(vulkan_devices(all).size() + 1 == there.size());
+        REQUIRE(all.at("left_out").size() == 1);
+        CHECK(all.at("left_out")[0].at("backend") == "vulkan");
+        CHECK(all.at("left_out")[0].at("name") == name);
+        CHECK(contains(all.at("left_out")[0].at("reason").get<std::string>(), reason));
+    }
+    const std::string line = "vulkan     left out: " + name + ": it has no maintenance4\n";
+    CHECK(contains(run_towers({"devices"}, weak(name, "maintenance4", folder)).out, line));
+
+    // All of them: Vulkan is absent, and who asks for it hears why.
+    const RunOptions all_weak = weak("", "maintenance4", folder);
+    const nlohmann::json all = list_devices(all_weak);
+    CHECK(vulkan_devices(all).empty());
+    CHECK(all.at("left_out").size() == there.size());
+    CHECK_FALSE(all.at("absent").at("vulkan").get<std::string>().empty());
+    const std::string reason = name + " is left out: it has no maintenance4";
+    check_failed(run_towers({"train", "--towers", "vulkan:0"}, all_weak), 2, reason);
+    check_failed(run_towers({"train", "--backend", "vulkan"}, all_weak), 2, reason);
+}
+
+TEST_CASE("a batch that needs a buffer over the driver's limits is told the limit and to be smaller") {
+    const TemporaryFolder folder;
+    const auto train = [](const std::string& device, const char* batch) {
+        return Arguments{"train", "--data", "shapes", "--towers", device, "--steps", "1", "--batch", batch};
+    };
+    for (const nlohmann::json& each : vulkan_devices(list_devices())) {
+        const std::string id = each.at("id"), name = each.at("name");
+        CAPTURE(name);
+        for (const std::string limit : {"maxBufferSize", "maxMemoryAllocationSize"}) {
+            const Outcome outcome = run_towers(train(id, "2"), weak(name, limit + "=1000000", folder));
+            check_failed(outcome, 1, "is over the driver's " + limit + " of 1000000; try a smaller --batch");
+        }
+        // The driver's own limit, where it is a software driver's: a card may well have room for it.
+        if (each.at("kind") == "software")
+            check_failed(run_towers(train(id, "40000"), {.folder = folder.path()}), 1,
+                         "is over the driver's max");
+    }
+}

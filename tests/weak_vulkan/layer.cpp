@@ -1,0 +1,167 @@
+// A Vulkan layer between the program and the drivers that takes abilities away, so that tests see devices
+// which no machine at hand has. TOWERS_WEAK_DEVICE is part of a device's name, or empty for all;
+// TOWERS_WEAK_ABILITY is what it lacks, `maintenance4`, or has less of, `maxBufferSize=1000`.
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <vulkan/vk_layer.h>
+#include <vulkan/vulkan.h>
+
+namespace {
+
+// What lies below this layer
+PFN_vkGetInstanceProcAddr next = nullptr;
+PFN_vkGetPhysicalDeviceProperties next_properties = nullptr;
+PFN_vkGetPhysicalDeviceProperties2 next_properties2 = nullptr;
+PFN_vkGetPhysicalDeviceFeatures2 next_features2 = nullptr;
+PFN_vkGetPhysicalDeviceQueueFamilyProperties next_queues = nullptr;
+
+std::string environment(const char* name) {
+    const char* const value = std::getenv(name);
+    return value != nullptr ? value : "";
+}
+
+bool lacks(std::string_view ability) { return environment("TOWERS_WEAK_ABILITY") == ability; }
+
+template<class Number>
+void lessen(Number& number, const std::string& limit) {
+    const std::string ability = environment("TOWERS_WEAK_ABILITY");
+    if (ability.starts_with(limit + "="))
+        number = Number(std::strtoull(ability.c_str() + limit.size() + 1, nullptr, 10));
+}
+
+bool is_weak(const VkPhysicalDeviceProperties& properties) {
+    return std::strstr(properties.deviceName, environment("TOWERS_WEAK_DEVICE").c_str()) != nullptr;
+}
+
+void weaken(VkPhysicalDeviceProperties& properties) {
+    if (lacks("apiVersion")) properties.apiVersion = VK_API_VERSION_1_2;
+    lessen(properties.limits.maxComputeWorkGroupInvocations, "maxComputeWorkGroupInvocations");
+    lessen(properties.limits.maxComputeWorkGroupSize[0], "maxComputeWorkGroupSize[0]");
+    lessen(properties.limits.maxComputeSharedMemorySize, "maxComputeSharedMemorySize");
+    lessen(properties.limits.maxPushConstantsSize, "maxPushConstantsSize");
+}
+
+void weaken_subgroups(VkShaderStageFlags& stages, VkSubgroupFeatureFlags& operations) {
+    if (lacks("subgroups")) stages &= ~VkFlags(VK_SHADER_STAGE_COMPUTE_BIT);
+    if (lacks("subgroup arithmetic")) operations &= ~VkFlags(VK_SUBGROUP_FEATURE_ARITHMETIC_BIT);
+    if (lacks("subgroup shuffle")) operations &= ~VkFlags(VK_SUBGROUP_FEATURE_SHUFFLE_BIT);
+}
+
+void weaken(VkBaseOutStructure& structure) {
+    switch (structure.sType) {
+    case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_PROPERTIES: {
+        auto& subgroup = reinterpret_cast<VkPhysicalDeviceSubgroupProperties&>(structure);
+        weaken_subgroups(subgroup.supportedStages, subgroup.supportedOperations);
+        break;
+    }
+    case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_PROPERTIES: {
+        auto& all = reinterpret_cast<VkPhysicalDeviceVulkan11Properties&>(structure);
+        weaken_subgroups(all.subgroupSupportedStages, all.subgroupSupportedOperations);
+        break;
+    }
+    case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_3_PROPERTIES:
+        lessen(reinterpret_cast<VkPhysicalDeviceMaintenance3Properties&>(structure).maxMemoryAllocationSize,
+               "maxMemoryAllocationSize");
+        break;
+    case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_4_PROPERTIES:
+        lessen(reinterpret_cast<VkPhysicalDeviceMaintenance4Properties&>(structure).maxBufferSize,
+               "maxBufferSize");
+        break;
+    case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES: {
+        auto& features = reinterpret_cast<VkPhysicalDeviceVulkan12Features&>(structure);
+        if (lacks("bufferDeviceAddress")) features.bufferDeviceAddress = VK_FALSE;
+        if (lacks("timelineSemaphore")) features.timelineSemaphore = VK_FALSE;
+        break;
+    }
+    case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_FEATURES: {
+        auto& features = reinterpret_cast<VkPhysicalDeviceVulkan13Features&>(structure);
+        if (lacks("synchronization2")) features.synchronization2 = VK_FALSE;
+        if (lacks("maintenance4")) features.maintenance4 = VK_FALSE;
+        break;
+    }
+    default:
+        break;
+    }
+}
+
+template<class Structure>
+void weaken_chain(Structure& first) {
+    for (auto* each = static_cast<VkBaseOutStructure*>(first.pNext); each != nullptr; each = each->pNext)
+        weaken(*each);
+}
+
+VKAPI_ATTR void VKAPI_CALL get_properties(VkPhysicalDevice device, VkPhysicalDeviceProperties* properties) {
+    next_properties(device, properties);
+    if (is_weak(*properties)) weaken(*properties);
+}
+
+VKAPI_ATTR void VKAPI_CALL get_properties2(VkPhysicalDevice device, VkPhysicalDeviceProperties2* properties) {
+    next_properties2(device, properties);
+    if (!is_weak(properties->properties)) return;
+    weaken(properties->properties);
+    weaken_chain(*properties);
+}
+
+VKAPI_ATTR void VKAPI_CALL get_features2(VkPhysicalDevice device, VkPhysicalDeviceFeatures2* features) {
+    next_features2(device, features);
+    VkPhysicalDeviceProperties properties;
+    next_properties(device, &properties);
+    if (is_weak(properties)) weaken_chain(*features);
+}
+
+VKAPI_ATTR void VKAPI_CALL get_queues(VkPhysicalDevice device, uint32_t* count,
+                                      VkQueueFamilyProperties* families) {
+    next_queues(device, count, families);
+    VkPhysicalDeviceProperties properties;
+    next_properties(device, &properties);
+    if (families == nullptr || !is_weak(properties) || !lacks("compute queue")) return;
+    for (uint32_t i = 0; i < *count; ++i) families[i].queueFlags &= ~VkFlags(VK_QUEUE_COMPUTE_BIT);
+}
+
+VKAPI_ATTR VkResult VKAPI_CALL create_instance(const VkInstanceCreateInfo* info,
+                                               const VkAllocationCallbacks* allocator, VkInstance* created) {
+    auto* link = static_cast<VkLayerInstanceCreateInfo*>(const_cast<void*>(info->pNext));
+    while (link->sType != VK_STRUCTURE_TYPE_LOADER_INSTANCE_CREATE_INFO ||
+           link->function != VK_LAYER_LINK_INFO)
+        link = static_cast<VkLayerInstanceCreateInfo*>(const_cast<void*>(link->pNext));
+    next = link->u.pLayerInfo->pfnNextGetInstanceProcAddr;
+    link->u.pLayerInfo = link->u.pLayerInfo->pNext;
+    const auto create = reinterpret_cast<PFN_vkCreateInstance>(next(VK_NULL_HANDLE, "vkCreateInstance"));
+    const VkResult result = create(info, allocator, created);
+    if (result != VK_SUCCESS) return result;
+    const auto find = [&]<class Function>(Function& function, const char* name) {
+        function = reinterpret_cast<Function>(next(*created, name));
+    };
+    find(next_properties, "vkGetPhysicalDeviceProperties");
+    find(next_properties2, "vkGetPhysicalDeviceProperties2");
+    find(next_features2, "vkGetPhysicalDeviceFeatures2");
+    find(next_queues, "vkGetPhysicalDeviceQueueFamilyProperties");
+    return result;
+}
+
+VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL get_function(VkInstance of, const char* name) {
+    const std::string_view wanted = name;
+    if (wanted == "vkGetInstanceProcAddr") return reinterpret_cast<PFN_vkVoidFunction>(get_function);
+    if (wanted == "vkCreateInstance") return reinterpret_cast<PFN_vkVoidFunction>(create_instance);
+    if (wanted == "vkGetPhysicalDeviceProperties")
+        return reinterpret_cast<PFN_vkVoidFunction>(get_properties);
+    if (wanted == "vkGetPhysicalDeviceProperties2")
+        return reinterpret_cast<PFN_vkVoidFunction>(get_properties2);
+    if (wanted == "vkGetPhysicalDeviceFeatures2") return reinterpret_cast<PFN_vkVoidFunction>(get_features2);
+    if (wanted == "vkGetPhysicalDeviceQueueFamilyProperties")
+        return reinterpret_cast<PFN_vkVoidFunction>(get_queues);
+    return next != nullptr ? next(of, name) : nullptr;
+}
+
+} // namespace
+
+extern "C" __attribute__((visibility("default"))) VKAPI_ATTR VkResult VKAPI_CALL
+vkNegotiateLoaderLayerInterfaceVersion(VkNegotiateLayerInterface* negotiated) {
+    negotiated->loaderLayerInterfaceVersion = 2;
+    negotiated->pfnGetInstanceProcAddr = get_function;
+    negotiated->pfnGetDeviceProcAddr = nullptr; // commands of devices are not its business
+    negotiated->pfnGetPhysicalDeviceProcAddr = nullptr;
+    return VK_SUCCESS;
+}
