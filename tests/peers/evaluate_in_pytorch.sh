@@ -1,0 +1,66 @@
+#!/bin/sh
+# Trains a little, evaluates the checkpoint with `towers eval` and with docs/examples/evaluate_in_pytorch.py, and fails
+# when the two disagree: then the documents describe the checkpoint's tensors wrongly. Fails too when docs/runs.md does
+# not show that script as it is.
+#   evaluate_in_pytorch.sh TOWERS
+# Prints SKIPPED and exits 77 where no Python has PyTorch and safetensors.
+set -u
+towers=${1:?usage: evaluate_in_pytorch.sh TOWERS}
+root=$(cd "$(dirname "$0")/../.." && pwd)
+example=$root/docs/examples/evaluate_in_pytorch.py
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+fail() {
+    echo "$1"
+    exit 1
+}
+
+sed -n '/^```python$/,/^```$/p' "$root/docs/runs.md" | sed '1d;$d' >"$work/shown.py"
+diff -u "$example" "$work/shown.py" || fail "docs/runs.md shows another script than $example"
+
+export PYTHONPATH="$root/.cache/python${PYTHONPATH:+:$PYTHONPATH}" PYTHONDONTWRITEBYTECODE=1
+python=
+for candidate in python3 /usr/bin/python3; do
+    if "$candidate" -c 'import safetensors.torch' 2>/dev/null; then
+        python=$candidate
+        break
+    fi
+done
+if [ -z "$python" ]; then
+    echo "SKIPPED: no Python here has PyTorch and safetensors (apt-get install python3-torch;" \
+        "python3 -m pip install --target .cache/python safetensors)"
+    exit 77
+fi
+
+"$towers" data shapes "$work/shapes" || exit 1
+train() { "$towers" train --data "$work/shapes" --towers cpu --batch 32 --progress log "$@" >>"$work/train.log" || exit 1; }
+# So few steps that many images are wrong still, and averages and variables differ: mistakes show in the count.
+train --steps 100 --lr 0.05 --run "$work/trained"
+# Normalization does nearly nothing to a network this young; it does to large activations.
+"$python" - "$work/trained/model.ckpt-100.safetensors" "$work/large.safetensors" <<'P' || exit 1
+import sys
+from safetensors.torch import load_file, save_file
+variables = load_file(sys.argv[1])
+variables["conv1/weights"] *= 30
+save_file(variables, sys.argv[2])
+P
+train --init "$work/large.safetensors" --steps 1 --lr 0 --run "$work/large"
+
+# Each program says "C of N examples, cross entropy X".
+figures() { sed -nE 's/^([0-9]+) of ([0-9]+) examples, cross entropy ([0-9.]+).*/\1 \2 \3/p' "$1"; }
+compare() { # RUN STEP
+    "$towers" eval --run "$work/$1" >"$work/towers.log" || exit 1
+    "$python" "$example" "$work/$1/model.ckpt-$2.safetensors" "$work/shapes" >"$work/pytorch.log" || exit 1
+    cat "$work/towers.log" "$work/pytorch.log"
+    echo "$(figures "$work/towers.log") $(figures "$work/pytorch.log")" | awk '
+        function distance(a, b) { return a < b ? b - a : a - b }
+        {
+            if (NF != 6 || $2 != $5) { print "not the same examples"; exit 1 }
+            # One image whose two best classes are within rounding may go either way; the last digit is rounded.
+            if (distance($1, $4) > 1 || distance($3, $6) > 0.0011) { print "towers and PyTorch disagree"; exit 1 }
+            print "towers and PyTorch agree"
+        }' || exit 1
+}
+compare trained 100
+compare large 1
