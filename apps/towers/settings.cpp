@@ -48,7 +48,7 @@ void for_each_setting(AnySettings& s, const Visitor& visitor) {
     visitor("shuffle", s.shuffle, training, "Draw the examples in another order each epoch");
     visitor("init", s.init, other, "Begin with the variables in this safetensors file");
     visitor("save-every", s.save_every, other, "Steps between checkpoints; 0: only at the end");
-    visitor("keep", s.keep, other, "Checkpoints to keep; 0: all");
+    visitor("keep", s.keep, other, "Checkpoints to keep, at least 2; 0: all");
     visitor("log-every", s.log_every, other, "Steps between log lines; 0: none");
     visitor("log-towers", s.log_towers, other, "Log each tower's own loss too");
     visitor("threads", s.threads, other, threads_help);
