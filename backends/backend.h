@@ -47,6 +47,8 @@ std::unique_ptr<Device> open_device(std::string_view id, const OpenOptions& opti
 /// What people read: `discrete GPU`.
 std::string_view name_of(DeviceKind kind);
 
+constexpr unsigned most_cpu_threads = 1024;
+
 /// How many threads a CPU device works with that is asked for `wanted`, which means what OpenOptions::threads
 /// does: fewer where OpenMP gives no more (OMP_THREAD_LIMIT, OMP_MAX_ACTIVE_LEVELS).
 unsigned cpu_threads(unsigned wanted);

@@ -48,7 +48,8 @@ void check(const BenchFlags& flags) {
         {"--json", &flags.json}, {"--html", &flags.html}, {"--baseline", &flags.baseline}};
     for (const auto& [one, path] : files)
         for (const auto& [other, same] : files)
-            if (one != other && !path->empty() && *path == *same)
+            if (one != other && !path->empty() &&
+                (*path == *same || (is_standard_output(*path) && is_standard_output(*same))))
                 complain(fmt::format("{} and {} both name {}; give two files", one, other, *path));
     if (!flags.shares.empty() && !flags.together)
         complain("--shares is for the run of all towers; give --together as well");

@@ -88,10 +88,19 @@ int run_eval(EvalFlags& flags) {
         if (flags.run.empty()) {
             read(flags.checkpoint);
         } else if (flags.interval == 0 || has_checkpoint(flags.run)) {
-            read_latest_checkpoint(flags.run, read);
+            try {
+                read_latest_checkpoint(flags.run, read);
+            } catch (const InputError& error) {
+                const auto sound = newest_sound_checkpoint(flags.run);
+                if (!sound) throw;
+                throw InputError(fmt::format("{}; evaluate {} with --checkpoint, which is sound",
+                                             error.what(), sound->string()));
+            }
         } else {
+            std::error_code error;
             if (!std::exchange(waiting, true))
-                fmt::print("waiting for the first checkpoint in {}\n", flags.run);
+                fmt::print("waiting for the first checkpoint in {}{}\n", flags.run,
+                           std::filesystem::exists(flags.run, error) ? "" : ", which is not there yet");
             std::fflush(stdout);
         }
         if (file) {

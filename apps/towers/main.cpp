@@ -31,7 +31,7 @@ int report(int code, std::string message) {
 /// opens, and print into that.
 void open_standard_streams() {
     for (int number = STDIN_FILENO; number <= STDERR_FILENO; ++number)
-        if (fcntl(number, F_GETFD) == -1 && open("/dev/null", O_RDWR) != number) std::abort();
+        if (fcntl(number, F_GETFD) == -1 && open("/dev/null", O_RDWR) != number) _exit(work_failed);
 }
 
 /// OpenMP's threads spin between two loops, for milliseconds, where they keep the processors from drivers,

@@ -169,6 +169,23 @@ void add_settings(CLI::App& command, TrainSettings& settings) {
     command.get_option("--log-towers")->expected(0, 1)->default_str("");
 }
 
+namespace {
+
+/// Clears what no longer holds once the settings that are `given` are taken: the other way to say the same,
+/// and the shares of other towers.
+template<class Given>
+void make_room(TrainSettings& settings, const Given& given) {
+    if (given("epochs")) settings.steps.reset();
+    if (given("steps")) settings.epochs.reset();
+    if (given("batch")) settings.global_batch.reset();
+    if (given("global-batch")) settings.batch.reset();
+    if (given("backend")) settings.towers.clear();
+    if (given("towers")) settings.backend.clear();
+    if (given("backend") || given("towers")) settings.shares.clear();
+}
+
+} // namespace
+
 void read_settings(const std::filesystem::path& file, TrainSettings& settings) {
     parse_settings(read_file(file), file.string(), settings);
 }
@@ -180,13 +197,12 @@ void parse_settings(const std::string& text, const std::string& source, TrainSet
     } catch (const toml::parse_error& error) {
         throw InputError(fmt::format("{}:{}: {}", source, error.source().begin.line, error.description()));
     }
-    // Two ways to say one thing: what was set before goes when the file uses the other.
-    if (table.contains("epochs")) settings.steps.reset();
-    if (table.contains("steps")) settings.epochs.reset();
-    if (table.contains("batch")) settings.global_batch.reset();
-    if (table.contains("global-batch")) settings.batch.reset();
-    if (table.contains("backend")) settings.towers.clear();
-    if (table.contains("towers")) settings.backend.clear();
+    for (const auto& [one, other] :
+         {std::pair{"batch", "global-batch"}, {"steps", "epochs"}, {"backend", "towers"}})
+        if (table.contains(one) && table.contains(other))
+            throw InputError(fmt::format("{}:{}: '{}' and '{}' say the same in two ways; give one of them",
+                                         source, table.get(other)->source().begin.line, one, other));
+    make_room(settings, [&](const char* name) { return table.contains(name); });
     for_each_setting(settings, [&](const std::string& name, auto& field, Settings, const char*) {
         const toml::node* const node = table.get(name);
         if (node == nullptr) return;
@@ -204,13 +220,8 @@ void parse_settings(const std::string& text, const std::string& source, TrainSet
 }
 
 void override_settings(CLI::App& command, TrainSettings& settings) {
-    const auto said = [&](const char* name) { return command.get_option(name)->count() > 0; };
-    if (said("--epochs")) settings.steps.reset();
-    if (said("--steps")) settings.epochs.reset();
-    if (said("--batch")) settings.global_batch.reset();
-    if (said("--global-batch")) settings.batch.reset();
-    if (said("--backend")) settings.towers.clear();
-    if (said("--towers")) settings.backend.clear();
+    make_room(settings,
+              [&](const std::string& name) { return command.get_option("--" + name)->count() > 0; });
     for_each_setting(settings, [&](const std::string& name, auto&, Settings, const char*) {
         CLI::Option* const option = command.get_option("--" + name);
         if (option->count() > 0) option->run_callback();
@@ -259,7 +270,8 @@ void add_threads(CLI::App& command, unsigned& threads) {
 }
 
 void check_threads(unsigned threads) {
-    if (threads > 1024) throw UsageError(fmt::format("--threads {}: give at most 1024", threads));
+    if (threads > most_cpu_threads)
+        throw UsageError(fmt::format("--threads {}: give at most {}", threads, most_cpu_threads));
     if (threads == 0) return;
     if (const unsigned given = cpu_threads(threads); given < threads)
         spdlog::warn("--threads {}: OpenMP gives {}, so the CPU works with {}; see OMP_THREAD_LIMIT and "

@@ -52,7 +52,7 @@ enum class Settings {
     of_training, ///< those that decide what a step computes
 };
 
-/// As read_settings() reads it: one setting a line, `name = value`; those that are not set have none.
+/// As read_settings() reads it: `name = value` for each setting that is set.
 std::string write_settings(const TrainSettings& settings, Settings which);
 
 /// `NAME from VALUE to VALUE` for each setting of training that differs, but for those of the batch.

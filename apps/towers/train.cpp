@@ -24,12 +24,18 @@
 namespace towers {
 namespace {
 
+/// Settings of a run with what follows from them.
+struct Course {
+    TrainSettings settings;
+    std::vector<std::string> towers;
+    unsigned global_batch;
+};
+
 /// What a run goes on from.
 struct Past {
     FoundCheckpoint checkpoint;
-    TrainSettings settings; ///< with which the checkpoint was trained
-    std::vector<std::string> towers;
-    unsigned global_batch;
+    Course trained; ///< how the checkpoint came about
+    Course latest;  ///< as the run was last told to go on, in its config.toml; else the same
 };
 
 struct TrainFlags {
@@ -76,60 +82,68 @@ void check(const TrainSettings& s) {
 
 std::filesystem::path config_of(const std::string& run) { return std::filesystem::path(run) / "config.toml"; }
 
-/// The checkpoint that --resume or --resume-from means, and the settings of the run: those in the checkpoint
-/// and, over them, those in its config.toml.
+Course course_of(const TrainSettings& settings, const OpenOptions& open) {
+    std::vector<std::string> towers;
+    std::istringstream list(settings.towers);
+    for (std::string id; std::getline(list, id, ',');)
+        towers.push_back(id); // they need not be there any more
+    if (towers.empty()) towers = select_towers(settings.backend, "", open);
+    const unsigned global =
+        settings.global_batch ? *settings.global_batch : global_batch(settings.batch.value(), towers.size());
+    return {settings, std::move(towers), global};
+}
+
+/// The checkpoint that --resume or --resume-from means, and the run's settings.
 Past find_past(const TrainFlags& flags) {
-    Past past{find_checkpoint(flags.run, flags.resume_from), {}, {}, 0};
-    const auto& [path, file] = past.checkpoint;
-    TrainSettings& settings = past.settings;
-    if (const auto text = checkpoint_settings(file))
-        parse_settings(*text, path.string() + ", settings", settings);
+    FoundCheckpoint checkpoint = find_checkpoint(flags.run, flags.resume_from);
+    const auto& [path, file] = checkpoint;
     const std::filesystem::path config = config_of(flags.run);
-    if (std::filesystem::exists(config)) read_settings(config, settings);
-    if (!flags.config.empty()) {
-        // An early version's checkpoint says nothing of its settings: here is who knows them.
-        TrainSettings given;
-        read_settings(flags.config, given);
-        if (!settings.batch && !settings.global_batch) settings = given;
-    }
-    if (settings.towers.empty() || (!settings.batch && !settings.global_batch))
+    const bool has_config = std::filesystem::exists(config);
+    TrainSettings trained;
+    if (const auto text = checkpoint_settings(file))
+        parse_settings(*text, path.string() + ", settings", trained);
+    else if (has_config) // an early version's checkpoint
+        read_settings(config, trained);
+    if (!trained.batch && !trained.global_batch && !flags.config.empty())
+        read_settings(flags.config, trained);
+    if (!trained.batch && !trained.global_batch)
         throw InputError(fmt::format("{} does not say with which settings it was trained, nor does {}; give "
                                      "the run's settings with --config FILE",
                                      path.string(), config.string()));
-    if (!settings.seed) settings.seed = checkpoint_seed(file, path);
-    std::istringstream list(settings.towers);
-    for (std::string id; std::getline(list, id, ',');) past.towers.push_back(id);
-    past.global_batch =
-        settings.global_batch ? *settings.global_batch : global_batch(*settings.batch, past.towers.size());
-    return past;
+    if (!trained.seed) trained.seed = checkpoint_seed(file, path);
+    TrainSettings latest = trained;
+    if (has_config) read_settings(config, latest);
+    const Course before = course_of(trained, flags.open);
+    return {std::move(checkpoint), before, course_of(latest, flags.open)};
 }
 
 /// The settings that a run goes on with where nobody says otherwise: its own, the global batch whatever the
 /// towers. adopt_layout() adds what depends on these.
 TrainSettings settings_to_go_on_with(const Past& past) {
-    TrainSettings settings = past.settings;
+    TrainSettings settings = past.latest.settings;
     settings.batch.reset();
-    settings.global_batch = past.global_batch;
+    settings.global_batch = past.latest.global_batch;
     settings.shares.clear();
     return settings;
 }
 
 /// Takes over the run's shares and the form in which it gives its batch, if `towers` are the same.
 void adopt_layout(TrainSettings& settings, const Past& past, const std::vector<std::string>& towers) {
-    if (towers == past.towers && settings.shares.empty()) settings.shares = past.settings.shares;
-    if (towers.size() == past.towers.size() && settings.global_batch == past.global_batch) {
-        settings.batch = past.settings.batch;
-        settings.global_batch = past.settings.global_batch;
+    const Course& latest = past.latest;
+    if (towers == latest.towers && settings.shares.empty()) settings.shares = latest.settings.shares;
+    if (towers.size() == latest.towers.size() && settings.global_batch == latest.global_batch) {
+        settings.batch = latest.settings.batch;
+        settings.global_batch = latest.settings.global_batch;
     }
 }
 
 /// Says what is not as it was when the checkpoint was written.
-void print_changes(const Past& past, const TrainSettings& settings, unsigned global) {
-    for (const std::string& change : changes_of_training(past.settings, settings))
+void print_changes(const Course& trained, const TrainSettings& settings, unsigned global) {
+    for (const std::string& change : changes_of_training(trained.settings, settings))
         fmt::print("changed: {}\n", change);
-    if (global != past.global_batch)
-        fmt::print("changed: global batch from {} to {} examples a step\n", past.global_batch, global);
-    else if (settings.towers != past.settings.towers)
+    if (global != trained.global_batch)
+        fmt::print("changed: global batch from {} to {} examples a step\n", trained.global_batch, global);
+    else if (settings.towers != trained.settings.towers)
         fmt::print("the global batch stays {} examples a step\n", global);
 }
 
@@ -219,7 +233,7 @@ int run_train(TrainFlags& flags) {
                    trainer.tower(i).info().name, trainer.tower(i).share());
     if (past) {
         fmt::print("resumed at step {}\n", trainer.steps_done());
-        print_changes(*past, settings, global);
+        print_changes(past->trained, settings, global);
         if (replaced)
             fmt::print("moved later checkpoints and a copy of the metrics to {}\n", replaced->string());
     }
@@ -279,7 +293,8 @@ void add_train(CLI::App& app, Action& chosen) {
             }
             if (!flags->config.empty()) read_settings(flags->config, settings);
             override_settings(*command, settings);
-            if (flags->resume && settings.init != flags->past->settings.init)
+            if (flags->resume && (command->get_option("--init")->count() > 0 ||
+                                  settings.init != flags->past->latest.settings.init))
                 throw UsageError(
                     "--init: a run goes on with its checkpoint's variables; leave out --init, or "
                     "begin another run");

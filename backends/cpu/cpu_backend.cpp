@@ -116,6 +116,9 @@ public:
         } catch (const dnnl::error& error) {
             queue_.clear(); // what comes after a failure counts on what did not happen
             throw DeviceError(fmt::format("{}: oneDNN: {}", info_.id, error.message));
+        } catch (...) {
+            queue_.clear();
+            throw;
         }
     }
 
@@ -182,13 +185,9 @@ public:
 
 unsigned cpu_threads(unsigned wanted) {
     // Asked before anything changes it.
-    static const unsigned by_default = unsigned(omp_get_max_threads());
-    use_threads(wanted != 0 ? wanted : by_default);
-    unsigned given = 1;
-#pragma omp parallel
-#pragma omp single
-    given = unsigned(omp_get_num_threads());
-    return given;
+    static const unsigned by_default = std::min(unsigned(omp_get_max_threads()), most_cpu_threads);
+    if (omp_get_max_active_levels() == 0) return 1;
+    return std::min(wanted != 0 ? wanted : by_default, unsigned(omp_get_thread_limit()));
 }
 
 const Backend& cpu_backend() {

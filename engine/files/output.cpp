@@ -23,8 +23,11 @@ bool is_special(const std::filesystem::path& path) {
 bool is_standard_output(const std::filesystem::path& path) {
     struct stat named {
     }, output{};
-    return path == "-" || (::stat(path.c_str(), &named) == 0 && ::fstat(STDOUT_FILENO, &output) == 0 &&
-                           named.st_dev == output.st_dev && named.st_ino == output.st_ino);
+    if (path == "-") return true;
+    if (::stat(path.c_str(), &named) != 0 || ::fstat(STDOUT_FILENO, &output) != 0) return false;
+    // /dev/null and its like take what they are given: two streams to them are two.
+    if (S_ISCHR(named.st_mode) && ::isatty(STDOUT_FILENO) == 0) return false;
+    return named.st_dev == output.st_dev && named.st_ino == output.st_ino;
 }
 
 void check_output(const std::filesystem::path& path) {

@@ -54,6 +54,16 @@ TrainingState empty_state(const ParameterLayout& layout) {
 
 } // namespace
 
+namespace {
+
+TensorFile read_checkpoint(const std::filesystem::path& path) {
+    TensorFile file = read_safetensors(path);
+    number(file, "step", path);
+    return file;
+}
+
+} // namespace
+
 TensorFile to_checkpoint(const TrainingState& state, const ParameterLayout& layout,
                          const CheckpointOrigin& origin) {
     TensorFile file;
@@ -105,29 +115,28 @@ std::optional<std::string> checkpoint_settings(const TensorFile& file) {
     return found->second;
 }
 
+std::optional<std::filesystem::path> newest_sound_checkpoint(const std::filesystem::path& folder) {
+    const std::vector<std::uint64_t> steps = checkpoint_steps(folder);
+    for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
+        const std::filesystem::path path = checkpoint_of(folder, *step);
+        try {
+            read_checkpoint(path);
+            return path;
+        } catch (const InputError&) { // an earlier one may be sound
+        }
+    }
+    return std::nullopt;
+}
+
 FoundCheckpoint find_checkpoint(const std::filesystem::path& folder, std::optional<std::uint64_t> step) {
     const std::filesystem::path path = step ? checkpoint_of(folder, *step) : latest_checkpoint(folder);
-    const auto read = [](const std::filesystem::path& each) {
-        TensorFile file = read_safetensors(each);
-        number(file, "step", each);
-        return file;
-    };
     try {
-        return {path, read(path)};
+        return {path, read_checkpoint(path)};
     } catch (const InputError& error) {
-        std::vector<std::uint64_t> steps = checkpoint_steps(folder);
-        for (auto other = steps.rbegin(); other != steps.rend(); ++other) {
-            const std::filesystem::path candidate = checkpoint_of(folder, *other);
-            if (candidate == path) continue;
-            try {
-                read(candidate);
-            } catch (const InputError&) {
-                continue;
-            }
-            throw InputError(fmt::format("{}; {} is sound: go on from it with --resume-from {}", error.what(),
-                                         candidate.string(), *other));
-        }
-        throw;
+        const auto sound = newest_sound_checkpoint(folder);
+        if (!sound) throw;
+        throw InputError(fmt::format("{}; {} is sound: go on from it with --resume-from {}", error.what(),
+                                     sound->string(), read_checkpoint(*sound).metadata.at("step")));
     }
 }
 
@@ -157,7 +166,9 @@ TrainingState from_initial(const TensorFile& file, const ParameterLayout& layout
         if (bad != values.end())
             throw InputError(fmt::format("{}: tensor '{}' holds {} in place {}, with which no training can "
                                          "begin; use another file",
-                                         path.string(), slot.variable.name, *bad, bad - values.begin()));
+                                         path.string(), slot.variable.name,
+                                         std::isnan(*bad) ? "NaN" : "an infinite number",
+                                         bad - values.begin()));
     }
     state.averages = state.parameters;
     return state;

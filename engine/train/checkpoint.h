@@ -52,6 +52,9 @@ struct FoundCheckpoint {
 /// and when it is damaged: then with the newest one that is not.
 FoundCheckpoint find_checkpoint(const std::filesystem::path& folder, std::optional<std::uint64_t> step);
 
+/// The latest checkpoint in a run's folder that can be read.
+std::optional<std::filesystem::path> newest_sound_checkpoint(const std::filesystem::path& folder);
+
 /// Initial parameters from tensors with the variables' names; the moving averages begin with them. Throws
 /// InputError when one is missing or of another shape, and for values that are infinite or NaN.
 TrainingState from_initial(const TensorFile& file, const ParameterLayout& layout,

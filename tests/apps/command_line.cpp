@@ -111,7 +111,7 @@ TEST_CASE("what is no sensible number is named") {
         {{"train", "--batch", "3000000", "--towers", "cpu"}, "--batch"},
         {{"train", "--batch"}, "--batch"},
         {{"train", "--global-batch", "3000000", "--towers", "cpu"}, "--global-batch"},
-        {{"train", "--global-batch", "0", "--towers", "cpu"}, "--global-batch 0"},
+        {{"train", "--global-batch", "0", "--towers", "cpu"}, "--global-batch '0'"},
         {{"train", "--global-batch", "1", "--towers", "cpu,cpu"}, "2 towers cannot share"},
         {{"train", "--steps", "1.5"}, "--steps"},
         {{"train", "--steps", "-1"}, "--steps"},
@@ -267,6 +267,7 @@ TEST_CASE("a configuration that cannot be read is named, with the line") {
     check("steps = 1.0\n", "c.toml:1: 'steps' must be a whole number");
     check("lr = true\n", "c.toml:1: 'lr' must be a number");
     check("data = ''\n", "c.toml:1: 'data' is empty");
+    check("batch = 4\nglobal-batch = 4\n", "c.toml:2: 'batch' and 'global-batch'");
     check("data = 1\n", "c.toml:1: 'data' must be text");
     check("data = 'file:///a%2'\n", "c.toml:1: 'data' has a %");
     check("\nbarch = 4\n", "c.toml:2: there is no setting 'barch'");

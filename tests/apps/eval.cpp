@@ -96,6 +96,16 @@ TEST_CASE("a checkpoint alone is evaluated on the data that it was trained on") 
     check_failed(run_towers({"eval", "--run", (folder / "run").string()}), 1, (folder / "data").string());
 }
 
+TEST_CASE("a newest checkpoint that is damaged is not evaluated, and the sound one before it is named") {
+    const TemporaryFolder folder;
+    const fs::path run = folder / "run";
+    train(run, {"--steps", "2", "--batch", "2", "--save-every", "1"});
+    fs::resize_file(checkpoint(run, 2), 1000);
+    const Outcome outcome = run_towers({"eval", "--run", run.string()});
+    check_failed(outcome, 1, checkpoint(run, 2).string() + " is not a sound");
+    CHECK(contains(outcome.err, "evaluate " + checkpoint(run, 1).string() + " with --checkpoint"));
+}
+
 TEST_CASE("several devices share the evaluation") {
     const TemporaryFolder folder;
     const fs::path run = folder / "run";
@@ -122,11 +132,11 @@ TEST_CASE("a model that gives no number is no result") {
     poisoned.data.replace(begin, 4, "\xff\xff\xff\x7f"); // NaN
     write_text(file, poisoned.bytes());
     const Outcome outcome = run_towers({"eval", "--towers", "cpu", "--raw", "--checkpoint", file.string()});
-    check_failed(outcome, 1, file.string() + ": its cross entropy is nan");
+    check_failed(outcome, 1, file.string() + ": its cross entropy is NaN");
     CHECK(outcome.out.empty());
     check_failed(run_towers({"train", "--towers", "cpu", "--steps", "1", "--init", file.string(), "--run",
                              (folder / "other").string()}),
-                 1, "tensor 'softmax_linear/weights' holds nan in place 0");
+                 1, "tensor 'softmax_linear/weights' holds NaN in place 0");
 }
 
 TEST_CASE("--interval waits for the first checkpoint") {

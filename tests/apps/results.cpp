@@ -79,4 +79,5 @@ TEST_CASE("a result on standard output is there alone") {
         CHECK(nlohmann::json::parse(read_text(folder / "file")).is_object());
     }
     CHECK(names_in(folder.path()) == std::vector<std::string>{"file"});
+    check_failed(run_towers(bench + Arguments{"--json", "-", "--html", "/dev/stdout"}), 2, "both name");
 }

@@ -69,6 +69,9 @@ TEST_CASE("--resume goes on with the run's settings, and a flag overrides one") 
     CHECK(untouched);
     check_failed(run_towers({"train", "--resume", "--run", parts, "--steps", "8", "--init", "x"}), 2,
                  "--init: a run goes on with its checkpoint's variables");
+    check_failed(run_towers({"train", "--resume", "--run", parts, "--steps", "8", "--init",
+                             checkpoint(parts, 0).string()}),
+                 2, "--init");
     check_worked(run_towers({"train", "--resume", "--run", parts, "--steps", "8"}));
     check_same(folder / "whole", parts, 8);
     CHECK(read_text(folder / "whole/config.toml") == read_text(folder / "parts/config.toml"));
@@ -97,7 +100,8 @@ TEST_CASE("a run whose config.toml is lost or emptied goes on with its checkpoin
         return run_towers(Arguments{"train", "--resume", "--run", parts.string(), "--log-every", "1"} + more);
     };
     fs::remove(parts / "config.toml");
-    check_failed(resume({}), 2, "--steps: " + (parts / "config.toml").string() + " is gone");
+    check_failed(resume({}), 2,
+                 "--steps: " + (parts / "config.toml").string() + " does not say how long to train");
     check_failed(resume({"--steps", "4", "--seed", "1"}), 2,
                  "--seed 1: " + checkpoint(parts, 2).string() + " was trained with seed 9");
     check_worked(resume({"--steps", "3"}));
@@ -153,6 +157,36 @@ TEST_CASE("a run that goes on with other towers keeps its global batch, and says
     CHECK(contains(out, "tower_0: cpu ("));
     CHECK(contains(out, "), 6 examples a step"));
     CHECK(contains(out, "), 2 examples a step"));
+}
+
+TEST_CASE("a run's shares, towers and rate are those of where it goes on, and what changed is said") {
+    const TemporaryFolder folder;
+    const fs::path run = folder / "run";
+    train(run,
+          {"--towers", "cpu,cpu", "--shares", "3:1", "--batch", "4", "--steps", "4", "--save-every", "2"});
+    const auto resume = [&](const Arguments& flags) {
+        const Outcome outcome = run_towers(Arguments{"train", "--run", run.string()} + flags);
+        check_worked(outcome);
+        return outcome.out;
+    };
+    resume({"--resume", "--towers", "cpu", "--lr", "0.01", "--steps", "6"});
+    // The checkpoint of step 4 was trained otherwise than config.toml says since.
+    const std::string out = resume({"--resume-from", "4"});
+    CAPTURE(out);
+    CHECK(contains(out, "changed: towers from 'cpu,cpu' to 'cpu'"));
+    CHECK(contains(out, "changed: shares from '3:1' to none"));
+    CHECK(contains(out, "changed: lr from 0.1 to 0.01"));
+    CHECK(contains(out, "the global batch stays 8 examples a step"));
+    CHECK_FALSE(contains(resume({"--resume", "--steps", "8"}), "changed"));
+
+    // A configuration's shares are of its own towers.
+    write_text(folder / "c.toml", "towers = 'cpu,cpu'\nshares = '3:1'\nbatch = 4\nsteps = 1\n");
+    train(folder / "other", {"--config", (folder / "c.toml").string(), "--towers", "cpu"});
+    // One that a user has edited is read as it is.
+    std::string edited = read_text(run / "config.toml");
+    edited.replace(edited.find("towers = 'cpu'"), 14, "backend = 'cpu'");
+    write_text(run / "config.toml", edited);
+    CHECK_FALSE(contains(resume({"--resume", "--steps", "9"}), "changed"));
 }
 
 TEST_CASE("a path that is not UTF-8 survives in the settings") {

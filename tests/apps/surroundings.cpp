@@ -51,6 +51,7 @@ TEST_CASE("the CPU works with as many threads as OpenMP gives") {
     const auto listed = [](const RunOptions& options) { return run_towers({"devices"}, options).out; };
     CHECK(contains(listed({.environment = {{"OMP_NUM_THREADS", "3"}}}), ", 3 threads"));
     CHECK(contains(listed({.environment = {{"OMP_THREAD_LIMIT", "1"}}}), ", 1 thread\n"));
+    CHECK(contains(listed({.environment = {{"OMP_NUM_THREADS", "100000"}}}), ", 1024 threads"));
 }
 
 TEST_CASE("more threads than OpenMP gives are said") {

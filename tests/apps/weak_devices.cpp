@@ -3,6 +3,7 @@
 #include "tests/apps/helpers.h"
 #include "tests/support/files.h"
 
+#include <algorithm>
 #include <doctest/doctest.h>
 
 using namespace towers::test;
@@ -39,6 +40,8 @@ TEST_CASE("a Vulkan device that lacks what the kernels need is left out, with th
         return;
     }
     const std::string name = there[0].at("name");
+    const auto alike = std::size_t(std::count_if(
+        there.begin(), there.end(), [&](const nlohmann::json& device) { return device.at("name") == name; }));
     const std::pair<const char*, const char*> cases[] = {
         {"apiVersion", "it offers Vulkan 1.2, 1.3 is needed"},
         {"bufferDeviceAddress", "it has no bufferDeviceAddress"},
@@ -56,8 +59,8 @@ TEST_CASE("a Vulkan device that lacks what the kernels need is left out, with th
     for (const auto& [ability, reason] : cases) {
         CAPTURE(ability);
         const nlohmann::json all = list_devices(weak(name, ability, folder));
-        CHECK(vulkan_devices(all).size() + 1 == there.size());
-        REQUIRE(all.at("left_out").size() == 1);
+        CHECK(vulkan_devices(all).size() + alike == there.size());
+        REQUIRE(all.at("left_out").size() == alike);
         CHECK(all.at("left_out")[0].at("backend") == "vulkan");
         CHECK(all.at("left_out")[0].at("name") == name);
         CHECK(contains(all.at("left_out")[0].at("reason").get<std::string>(), reason));

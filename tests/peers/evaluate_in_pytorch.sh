@@ -64,3 +64,11 @@ compare() { # RUN STEP
 }
 compare trained 100
 compare large 1
+
+# The README's few lines, on the file that they name.
+sed -n '/^```python$/,/^```$/p' "$root/README.md" | sed '1d;$d' >"$work/readme.py"
+cp "$work/trained/model.ckpt-100.safetensors" "$work/model.ckpt-2000.safetensors"
+shown=$(cd "$work" && "$python" readme.py) || fail "the README's example does not run"
+echo "$shown"
+[ "$shown" = "cifar10-tutorial after step 100
+torch.Size([1, 64, 24, 24]) torch.Size([1, 192])" ] || fail "the README's example prints something else"

@@ -46,7 +46,6 @@ void weaken(VkPhysicalDeviceProperties& properties) {
 void weaken_subgroups(VkShaderStageFlags& stages, VkSubgroupFeatureFlags& operations) {
     if (lacks("subgroups")) stages &= ~VkFlags(VK_SHADER_STAGE_COMPUTE_BIT);
     if (lacks("subgroup arithmetic")) operations &= ~VkFlags(VK_SUBGROUP_FEATURE_ARITHMETIC_BIT);
-    if (lacks("subgroup shuffle")) operations &= ~VkFlags(VK_SUBGROUP_FEATURE_SHUFFLE_BIT);
 }
 
 void weaken(VkBaseOutStructure& structure) {
