@@ -44,8 +44,8 @@ std::unique_ptr<Device> open_device(std::string_view id, const OpenOptions& opti
         if (index < listing.devices.size()) return backend->open(index, options);
         if (listing.devices.empty()) throw DeviceError(fmt::format("device '{}': {}", id, listing.absence));
     }
-    throw DeviceError(fmt::format("device '{}': there is none of that name; this machine has {}", id,
-                                  known_devices(options)));
+    throw DeviceError(
+        fmt::format("device '{}': there is no such device; this machine has {}", id, known_devices(options)));
 }
 
 std::string_view name_of(DeviceKind kind) {

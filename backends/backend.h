@@ -11,10 +11,9 @@
 namespace towers {
 
 struct OpenOptions {
-    unsigned threads = 0;  ///< of a CPU device; 0: as OMP_NUM_THREADS says, else one a usable processor
+    unsigned threads = 0;  ///< of a CPU device; 0: as OMP_NUM_THREADS says, else one per usable processor
     bool validate = false; ///< run under the Vulkan validation layer; each message is an error
-    bool overrides =
-        true; ///< use a Vulkan driver's better kernels where there are some, not just the shared text
+    bool overrides = true; ///< use better kernels for a Vulkan driver, if any, and not just the shared text
 };
 
 /// A way to run kernels.
@@ -23,7 +22,7 @@ public:
     virtual ~Backend() = default;
     virtual std::string_view name() const = 0;
 
-    /// A device that is there and lacks what the kernels need.
+    /// A device that lacks what the kernels need.
     struct LeftOut {
         std::string name, reason;
     };
@@ -38,19 +37,19 @@ public:
     virtual std::unique_ptr<Device> open(unsigned index, const OpenOptions& options) const = 0;
 };
 
-/// Every backend built in, the one to prefer first.
+/// Every backend built in, the preferred one first.
 std::span<const Backend* const> all_backends();
 
 /// Opens a device by its id: `cpu`, `vulkan:0`. Throws DeviceError when there is no such device.
 std::unique_ptr<Device> open_device(std::string_view id, const OpenOptions& options);
 
-/// What people read: `discrete GPU`.
+/// For people to read: `discrete GPU`.
 std::string_view name_of(DeviceKind kind);
 
 constexpr unsigned most_cpu_threads = 1024;
 
-/// How many threads a CPU device works with that is asked for `wanted`, which means what OpenOptions::threads
-/// does: fewer where OpenMP gives no more (OMP_THREAD_LIMIT, OMP_MAX_ACTIVE_LEVELS).
+/// How many threads a CPU device uses when asked for `wanted`, which means what OpenOptions::threads means:
+/// fewer where OpenMP limits them (OMP_THREAD_LIMIT, OMP_MAX_ACTIVE_LEVELS).
 unsigned cpu_threads(unsigned wanted);
 
 /// How many messages the validation layer has sent in this process.

@@ -16,7 +16,7 @@
 namespace towers {
 
 /// A device failed or refused; the message names the device, the call and the driver's words. After one from
-/// submit() or wait() the device and what it made are good for nothing but their end.
+/// submit() or wait(), the device and what it made can only be destroyed.
 class DeviceError : public std::runtime_error {
     using std::runtime_error::runtime_error;
 };
@@ -24,12 +24,11 @@ class DeviceError : public std::runtime_error {
 enum class DeviceKind { cpu, integrated_gpu, discrete_gpu, virtual_gpu, software };
 
 struct DeviceInfo {
-    std::string id;     ///< what the command line calls it: `vulkan:0`, `cpu`
-    std::string name;   ///< the card's or processor's own name
-    std::string vendor; ///< who made it
-    std::string driver; ///< the driver or library with its version
-    std::array<std::uint8_t, 16>
-        uuid{}; ///< the same card shows the same one through every backend; zero: none
+    std::string id;                      ///< what the command line calls it: `vulkan:0`, `cpu`
+    std::string name;                    ///< the card's or processor's own name
+    std::string vendor;                  ///< who made it
+    std::string driver;                  ///< the driver or library with its version
+    std::array<std::uint8_t, 16> uuid{}; ///< the same for a card in every backend; zero: none
     DeviceKind kind = DeviceKind::cpu;
     std::uint64_t memory = 0;     ///< bytes
     unsigned subgroup_size = 1;   ///< invocations that run in lockstep
@@ -48,8 +47,8 @@ enum class Memory {
 
 class Device;
 
-/// Frees what a device made once the device is idle: whatever ends first, and for whatever reason, nothing
-/// that runs loses its memory or its commands.
+/// Frees what a device made once the device is idle, so that nothing that runs loses its memory or its
+/// commands, whatever ends first and for whatever reason.
 struct FreeWhenIdle {
     Device* device = nullptr;
     template<class T>
@@ -64,8 +63,8 @@ struct Allocation {
     std::byte* host = nullptr; ///< staging memory only: where the host sees it
 };
 
-/// Memory on a device; movable. Its end waits for all that the device was given, then frees the memory. Must
-/// not outlive its device.
+/// Memory on a device; movable. Its destruction waits for all that was submitted to the device, then frees
+/// the memory. Must not outlive its device.
 class Buffer {
 public:
     Buffer() = default;
@@ -95,7 +94,7 @@ struct Copy {
     BufferSlice source, target; ///< of equal size
 };
 
-/// What follows may read what came before; between two barriers order is free.
+/// What follows may read what came before; between two barriers any order is allowed.
 struct Barrier {};
 
 /// A moment on the device's clock: all that came before is done, nothing that follows has begun.
@@ -108,7 +107,8 @@ struct RecordingState {
     virtual ~RecordingState() = default;
 };
 
-/// A list of launches and copies, recorded once, submitted many times. It ends as a Buffer does.
+/// A list of launches and copies, recorded once, submitted many times. Its destruction waits as a Buffer's
+/// does.
 using Recording = std::unique_ptr<RecordingState, FreeWhenIdle>;
 
 /// Names a submission; tickets of one device grow in order.
@@ -126,19 +126,19 @@ public:
 
     virtual Recording record(std::span<const Command> commands) = 0;
 
-    /// Queues the recording behind all that was submitted before, with what the host has written so far to
-    /// staging memory visible to it. A device that is the host works only while it is waited for.
+    /// Queues the recording behind all that was submitted before. It sees what the host has written to
+    /// staging memory so far. A device that is the host works only while a thread waits for it.
     virtual Ticket submit(const Recording& recording) = 0;
 
     /// Returns when the submission has finished and its results are visible in staging memory.
     virtual void wait(Ticket ticket) = 0;
 
-    /// Returns when nothing that was submitted will run any more: it has finished, or the device is lost and
-    /// never will.
+    /// Returns when nothing that was submitted will run any more: all of it has finished, or the device is
+    /// lost.
     virtual void finish() noexcept = 0;
 
-    /// Seconds since an arbitrary moment at which the recording's last submission, which has finished, passed
-    /// each Timestamp. Empty when the device has no clock.
+    /// When the recording's last submission, which has finished, passed each Timestamp: seconds since an
+    /// arbitrary moment. Empty when the device has no clock.
     virtual std::vector<double> timestamps(const Recording& recording) const = 0;
 
     /// Records, submits and waits: for work that is done once.

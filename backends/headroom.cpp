@@ -14,9 +14,9 @@ void require_headroom(std::string_view device, std::size_t bytes) {
     void* const room = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (room == MAP_FAILED)
         throw DeviceError(fmt::format(
-            "{}: of the {} KiB of memory that this process may use (ulimit -v) less than {} are left, "
-            "too few for its driver and threads; raise the limit or try a smaller --batch",
-            device, limit.rlim_cur >> 10, bytes >> 10));
+            "{}: less than {} KiB are left of the {} KiB of memory that this process may use (ulimit -v), "
+            "too little for the driver and threads; raise the limit or try a smaller --batch",
+            device, bytes >> 10, limit.rlim_cur >> 10));
     munmap(room, bytes);
 }
 

@@ -3,8 +3,8 @@
 namespace towers {
 namespace {
 
-// Which pointers a parameter block has is read off its type: the block is brace-initialized with stand-ins,
-// the last of which converts to one kind of pointer only.
+// A parameter block's type tells which pointers it has: the block is brace-initialized with stand-ins, the
+// last of which converts to only one kind of pointer.
 struct Anything {
     template<class T>
     operator T() const;

@@ -1,4 +1,4 @@
-// The kernels as host code names and launches them; made from shaders/kernels.def.
+// How host code names and launches the kernels; made from shaders/kernels.def.
 #pragma once
 
 #include "shaders/kernel.h"
@@ -21,7 +21,7 @@ enum class Kernel : std::uint16_t {
 #undef TOWERS_TILED_KERNEL
 };
 
-/// What a kernel does to the memory that a pointer of its parameter block leads to.
+/// What a kernel does to the memory that a pointer of its parameter block points to.
 enum class Access : std::uint8_t { read, write, read_write };
 
 /// What lies there: float32, or uint32 of which every bit counts.
@@ -32,7 +32,7 @@ struct KernelInfo {
     unsigned workgroup_size;
     std::size_t parameter_bytes;
     std::span<const Access> pointers;  ///< of the parameter block, in order
-    std::span<const Element> elements; ///< that each of them leads to
+    std::span<const Element> elements; ///< that each of them points to
 };
 
 const KernelInfo& kernel_info(Kernel kernel);
@@ -68,7 +68,7 @@ struct ParameterBlock {
 };
 
 /// One kernel with its parameters and its workgroup count. The count shares out the work and never changes
-/// the result, so that a backend with a kernel of its own may choose another.
+/// the result, so a backend with its own kernel may choose another.
 struct Launch {
     Kernel kernel;
     ParameterBlock parameters;
@@ -90,7 +90,7 @@ namespace kernels {
 #undef TOWERS_TILED_KERNEL
 } // namespace kernels
 
-/// A launch with one invocation an item, or several items each where there are very many.
+/// A launch with one invocation per item, or with several items per invocation where there are very many.
 template<class Params>
 Launch launch(KernelHandle<Params> kernel, const std::type_identity_t<Params>& params, std::uint64_t items) {
     constexpr std::uint64_t most_groups = 4096; // 2^20 invocations fill any device

@@ -5,8 +5,8 @@
 namespace towers {
 namespace {
 
-/// For a product of `m` rows and `n` columns: narrow where it is narrow, tall where that leaves enough tiles
-/// to fill the device.
+/// For a product of `m` rows and `n` columns: narrow if the product is narrow, tall if that leaves enough
+/// tiles to fill the device.
 Tile tile(std::uint64_t m, unsigned n, const DeviceInfo& info) {
     const auto* const found =
         std::find_if(tile_widths.begin(), tile_widths.end(), [n](unsigned width) { return n <= width; });

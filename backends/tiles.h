@@ -16,7 +16,7 @@ struct Tile {
 constexpr std::array<unsigned, 3> tile_heights = {32, 64, 128};
 constexpr std::array<unsigned, 3> tile_widths = {16, 32, 64};
 
-/// What a workgroup of the largest one shares: two slices, 16 deep, the first with a word more a row.
+/// What a workgroup with the largest tile shares: two slices, 16 deep, the first with one more word per row.
 constexpr unsigned largest_tile_bytes = 16 * (tile_heights.back() + 1 + tile_widths.back()) * 4;
 
 /// Whether a kernel is tiled at all.

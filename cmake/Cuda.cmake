@@ -14,11 +14,11 @@ if(NOT TOWERS_CUDA STREQUAL "OFF")
   if(CCACHE AND NOT CMAKE_CUDA_COMPILER_LAUNCHER)
     set(CMAKE_CUDA_COMPILER_LAUNCHER ${CCACHE})
   endif()
-  # First the version, for an older nvcc makes enable_language() fail, then whether nvcc works
+  # First the version, since an older nvcc makes enable_language() fail; then whether nvcc works
   find_package(CUDAToolkit 12 QUIET)
   if(CUDAToolkit_FOUND)
     if(NOT CMAKE_CUDA_COMPILER)
-      unset(CMAKE_CUDA_COMPILER CACHE) # what an earlier attempt did not find
+      unset(CMAKE_CUDA_COMPILER CACHE) # clears an earlier attempt's "not found"
     endif()
     include(CheckLanguage)
     check_language(CUDA)
@@ -30,10 +30,10 @@ if(NOT TOWERS_CUDA STREQUAL "OFF")
     set(TOWERS_WITH_CUDA ON)
     message(NOTICE "CUDA backend: built with nvcc ${CMAKE_CUDA_COMPILER_VERSION}")
   elseif(TOWERS_CUDA STREQUAL "ON")
-    message(FATAL_ERROR "TOWERS_CUDA=ON: no nvcc 12 or newer that works is found; put one on PATH or name it with "
-                        "-DCMAKE_CUDA_COMPILER, or give -DTOWERS_CUDA=AUTO to do without")
+    message(FATAL_ERROR "TOWERS_CUDA=ON: found no working nvcc 12 or newer; put one on PATH, name it with "
+                        "-DCMAKE_CUDA_COMPILER, or give -DTOWERS_CUDA=AUTO to build without CUDA")
   else()
-    message(NOTICE "CUDA backend: left out, no nvcc 12 or newer that works is on PATH")
+    message(NOTICE "CUDA backend: left out, no working nvcc 12 or newer is on PATH")
   endif()
 else()
   message(NOTICE "CUDA backend: left out, TOWERS_CUDA is OFF")

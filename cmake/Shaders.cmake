@@ -1,7 +1,7 @@
-# Makes of shaders/kernels.def and the .comp files beside it:
+# Makes from shaders/kernels.def and the .comp files beside it:
 #   spirv.inc               every kernel's SPIR-V as an array of words, validated
 #   plain_kernel_texts.inc  one #include for each kernel that is not tiled, for the host's compiler and nvcc
-# and sets TILED_KERNELS to the names of the others.
+# and sets TILED_KERNELS to the names of the tiled kernels.
 find_program(GLSLANG glslangValidator REQUIRED)
 find_program(SPIRV_VAL spirv-val REQUIRED)
 
@@ -10,7 +10,7 @@ set(SHADERS_OUT ${CMAKE_BINARY_DIR}/shaders)
 file(MAKE_DIRECTORY ${SHADERS_OUT})
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${SHADERS_DIR}/kernels.def)
 
-# file(GENERATE) would do as well, but only this leaves an unchanged file's time alone.
+# Unlike file(GENERATE), this keeps an unchanged file's time.
 function(write_if_changed path content)
   file(CONFIGURE OUTPUT ${path} CONTENT "${content}" @ONLY)
 endfunction()

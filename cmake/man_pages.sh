@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes the man pages of `towers` and of each of its subcommands, by help2man from what --help says.
+# Makes the man pages of `towers` and of each of its subcommands, with help2man, from the output of --help.
 # Usage: man_pages.sh HELP2MAN FOLDER_OF_TOWERS VERSION FOLDER
 set -eu
 help2man=$1 version=$3 folder=$4
@@ -9,9 +9,9 @@ trap 'rm -rf "$work"' EXIT
 rm -rf "$folder"
 mkdir -p "$folder"
 
-# The subcommands below one, one a line: `data`, `data shapes`
+# The subcommands of a command, one per line: `data`, `data shapes`
 subcommands() {
-    # shellcheck disable=SC2086 # one word a command
+    # shellcheck disable=SC2086 # one word per command
     towers $1 --help | sed -n '/^subcommands:/I,$s/^  \([a-z-]*\) .*/\1/p' | while read -r name; do
         echo "$1 $name"
         subcommands "$1 $name"
@@ -34,7 +34,7 @@ while read -r words; do
     summary=$(towers $words --help | sed -n '1{s/\.$//;p;}')
     "$help2man" --no-info --version-string "$version" --include "$work/sections" --name "$summary" \
         --output "$work/page" "towers${words:+ $words}"
-    # help2man calls every page towers, as the usage begins.
+    # help2man names every page towers, since the usage begins with it.
     sed "s/^\.TH TOWERS /.TH $(echo "$name" | tr '[:lower:]' '[:upper:]') /; s/^towers \\\\- /$name \\\\- /" \
         "$work/page" >"$folder/$name.1"
 done <"$work/commands"

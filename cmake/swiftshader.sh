@@ -1,7 +1,7 @@
 #!/bin/sh
 # Fetches SwiftShader, a software Vulkan driver and the tests' second vendor, out of Debian's chromium-common
 # package without installing it:  swiftshader.sh DEST  ->  DEST/usr/lib/chromium/vk_swiftshader_icd.json
-# Fails softly: where no such package is to be had, the tests run on the drivers that are there.
+# Fails softly: without such a package, the tests run on the drivers that are installed.
 set -eu
 dest=${1:?usage: swiftshader.sh DEST}
 [ -f "$dest/usr/lib/chromium/vk_swiftshader_icd.json" ] && exit 0
@@ -13,5 +13,5 @@ if (cd "$work" && apt-get -q download chromium-common >download.log 2>&1); then
     cp "$work/unpacked/usr/lib/chromium/libvk_swiftshader.so" "$work/unpacked/usr/lib/chromium/vk_swiftshader_icd.json" \
         "$dest/usr/lib/chromium/"
 else
-    echo "SwiftShader is not to be had here (no chromium-common package): testing without it" >&2
+    echo "SwiftShader is not available here (no chromium-common package): testing without it" >&2
 fi

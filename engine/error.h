@@ -10,7 +10,8 @@ class InputError : public std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
-/// What the user asked for does not exist or does not fit together; said like an InputError.
+/// The user asked for something that does not exist or does not fit together; the message is like an
+/// InputError's.
 class UsageError : public InputError {
     using InputError::InputError;
 };

@@ -1,7 +1,7 @@
 #include "kernel.h"
 #include "conv_index.h"
 
-// M = taps x input channels and one row more, K = output pixels, N = output channels.
+// M = taps x input channels and one more row, K = output pixels, N = output channels.
 // The last row of A is all ones, so that it sums the bias gradient.
 #define Row Tap
 #define Step Pixel

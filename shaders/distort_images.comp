@@ -1,7 +1,7 @@
 #include "kernel.h"
 
-// One round of Philox4x32 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3"), ten of which make
-// four random words of a counter and a key.
+// One round of Philox4x32 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3"); ten rounds
+// turn a counter and a key into four random words.
 struct Words {
     uint a, b, c, d;
 };
@@ -31,8 +31,8 @@ FUNCTION float unit(uint word) { return float(word >> 8u) * (1.0f / 16777216.0f)
 
 FUNCTION uint byte_at(In_u32 bytes, uint i) { return bytes.at[i >> 2u] >> ((i & 3u) * 8u) & 255u; }
 
-// Of n bytes, of their sum and the sum of their squares: n squares - sum^2 in 64 bits, since the difference of
-// two float32 means is all rounding where an image is dull.
+// The variance of n bytes, from their sum and the sum of their squares: n squares - sum^2 in 64 bits, since
+// in a dull image the difference of two float32 means is only rounding.
 FUNCTION float variance_of(uint n, uint sum, uint squares) {
     const uint low = n * squares;
     const uint low_sum = sum * sum;
@@ -84,8 +84,8 @@ KERNEL(distort_images, DistortImagesParams, 256) {
                                 variance_of(pixels, sum_b, subgroupAdd(square_b));
 
         // Contrast keeps each channel's mean and scales its variance; the whole image's follow from the three.
-        // Differences from a mean are taken of whole numbers: where an image is dull, those of floats are all
-        // rounding. Brightness moves the mean along, so standardization takes it out, whatever it is.
+        // Take differences from a mean in whole numbers: in a dull image those of floats are only rounding.
+        // Brightness only moves the mean, so standardization takes it out, whatever it is.
         const float shift_r = float(int(3u * sum_r - sum)) / (3.0f * n);
         const float shift_g = float(int(3u * sum_g - sum)) / (3.0f * n);
         const float shift_b = float(int(3u * sum_b - sum)) / (3.0f * n);

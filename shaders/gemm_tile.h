@@ -1,18 +1,18 @@
-// The tiled matrix product that all convolutions are: C[M, N] = A[M, K] B[K, N], neither A nor B stored as
-// such. A workgroup computes TILE_M x TILE_N of C from slices TILE_K deep that it keeps in shared memory; an
-// invocation computes every 16th row and column of them. Including files define, before:
-//   Row, row_of(shape, m)             what addressing needs of row m of A, worked out once a tile
-//   Step, step_of(shape, k)           likewise of the index k that is summed over, once a slice
+// The tiled matrix product of all convolutions: C[M, N] = A[M, K] B[K, N]; neither A nor B is stored as such.
+// A workgroup computes TILE_M x TILE_N of C from slices TILE_K deep that it keeps in shared memory; an
+// invocation computes every 16th row and column of them. An including file first defines:
+//   Row, row_of(shape, m)             what addressing needs of row m of A, worked out once per tile
+//   Step, step_of(shape, k)           likewise for the index k that is summed over, once per slice
 //   load_a(A, shape, Row, Step), load_b(B, shape, Step, n)
 //   STORE(m, n, part, value)          a statement
-// and say GEMM_TILES(shape, A, B, M, N, K, splits): `splits` share out K, each storing its own part.
+// and then uses GEMM_TILES(shape, A, B, M, N, K, splits): `splits` share out K; each stores its own part.
 // (SwiftShader crashes on functions that take a block with pointers in it; one pointer is fine.)
 #define TILE_K 16u
 #define SIDE 16u
 TUNABLE(0, TILE_M, 64);
 TUNABLE(1, TILE_N, 64);
 
-// A is stored by columns: one word more a row spreads a column over the banks of shared memory.
+// A is stored by columns: one more word per row spreads a column over the banks of shared memory.
 #define A_STRIDE (TILE_M + 1u)
 shared float a_slice[TILE_K * A_STRIDE];
 shared float b_slice[TILE_K * TILE_N];

@@ -10,7 +10,7 @@ KERNEL(max_pool_backward, MaxPoolBackwardParams, 256) {
         const uint y = pixel / p.shape.in_width % p.shape.in_height + p.shape.pad_top;
         const uint image = pixel / p.shape.in_width / p.shape.in_height;
         const uint lanes = min(4u, p.shape.channels - quad * 4u);
-        // The windows that hold y begin at rows (y - window, y], of which every stride-th exists.
+        // The windows that hold y begin at rows (y - window, y]; only every stride-th of them exists.
         const uint first_row = y < p.shape.window ? 0u : (y - p.shape.window) / p.shape.stride + 1u;
         const uint first_column = x < p.shape.window ? 0u : (x - p.shape.window) / p.shape.stride + 1u;
         const uint last_row = min(y / p.shape.stride, p.shape.out_height - 1u);

@@ -54,14 +54,14 @@ struct Conv2dBackwardWeightsParams {
     uint splits;
 };
 
-// sum[count] = over `parts` of partials[parts, count]
+// sum[count] = sum over `parts` of partials[parts, count]
 struct SumPartialsParams {
     In_f32 partials;
     Out_f32 sum;
     uint parts, count;
 };
 
-// Window maximum, `argmax` the place in the window (row * window + column) of four channels a word:
+// Window maximum, `argmax` the place in the window (row * window + column) for four channels per word:
 // [N, OH, OW, ceil(C / 4)]. Padding never wins.
 struct PoolShape {
     uint batch, in_height, in_width, channels;
@@ -119,7 +119,7 @@ struct SoftmaxCrossEntropyParams {
     float scale;
 };
 
-// dw += decay * w; partials = sums of decay / 2 * w^2, one a chunk. `quads` counts vec4s.
+// dw += decay * w; partials = sums of decay / 2 * w^2, one per chunk. `quads` counts vec4s.
 struct WeightDecayParams {
     In_f32x4 w;
     InOut_f32x4 dw;
@@ -143,9 +143,9 @@ struct StepResultsParams {
     uint loss_count, decay_count, nonfinite_count;
 };
 
-// w -= learning_rate * g, then average += (1 - decay) * (w - average); nothing at all where `results` tells
-// of a non-finite gradient or loss, so that a diverged step leaves the last good parameters.
-// `average_first` averages the parameters of before the update.
+// w -= learning_rate * g, then average += (1 - decay) * (w - average); does nothing if `results` tells of a
+// non-finite gradient or loss, so that a diverged step leaves the last good parameters. `average_first`
+// averages the parameters from before the update.
 struct SgdParams {
     In_f32x4 gradients;
     InOut_f32x4 parameters, averages;
@@ -163,7 +163,7 @@ struct AverageGradientsParams {
 };
 
 // Picks examples from the resident data set, crops, and standardizes: (x - mean) / max(stddev, 1/sqrt(n)).
-// records: planar RGB bytes, four a word, one image after the other; examples: (record, epoch) each.
+// records: planar RGB bytes, four per word, one image after the other; examples: (record, epoch) each.
 // `distort`: random crop, flip, brightness + U(-63, 63), contrast x U(0.2, 1.8) about each channel's mean;
 // else the centre crop. Random numbers: Philox4x32-10 keyed by the seed, counted by (record, epoch).
 struct DistortImagesParams {

@@ -6,7 +6,7 @@ KERNEL(softmax_cross_entropy, SoftmaxCrossEntropyParams, 256) {
         const uint label = p.labels.at[row];
         const float score = p.logits.at[base + label];
         float top = score;
-        float unsound = 0.0f; // max() and exp() may swallow a NaN; a sum does not
+        float unsound = 0.0f; // max() and exp() may lose a NaN; a sum does not
         for (uint c = 0u; c < p.classes; ++c) {
             const float z = p.logits.at[base + c];
             top = max(top, z);

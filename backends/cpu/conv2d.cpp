@@ -7,8 +7,8 @@
 #include <optional>
 
 // Convolutions, and dense layers as oneDNN's inner products. Activations and weights keep the engine's
-// layouts outside; inside, oneDNN chooses its own for the weights, which pays for the reorder several times
-// over (conv2 of the CIFAR-10 tutorial at batch 128: 9.7 ms instead of 25.9).
+// layouts outside; inside, oneDNN chooses its own for the weights, which saves several times the cost of the
+// reorder (conv2 of the CIFAR-10 tutorial at batch 128: 9.7 ms instead of 25.9).
 
 namespace towers {
 namespace {
@@ -60,7 +60,7 @@ auto describe_dense_forward(const CpuContext& context, const Described& d) {
                                                  d.y);
 }
 
-/// Weights as a primitive wants them: the engine's own where the layouts agree, else a copy and its reorder.
+/// Weights in a primitive's layout: the engine's own where the layouts agree, else a copy and its reorder.
 class Weights {
 public:
     Weights(CpuContext& context, const memory::desc& user, const memory::desc& wanted, const float* data)
@@ -89,7 +89,7 @@ private:
     std::optional<Execution> in_, out_;
 };
 
-/// oneDNN's own ReLU, fused into the product, would make a NaN zero and hide a divergence.
+/// oneDNN's own ReLU, fused into the product, would turn a NaN into zero and hide a divergence.
 void relu_in_place(float* y, std::size_t count, unsigned threads) {
 #pragma omp parallel for simd num_threads(int(threads))
     for (std::size_t i = 0; i < count; ++i) y[i] = y[i] < 0.0f ? 0.0f : y[i];
@@ -144,7 +144,7 @@ Work backward_weights(CpuContext& context, const Described& d, const Description
     return [weights, product, p]() mutable {
         product();
         weights->store();
-        // oneDNN shares out the sum itself: the first part is the whole.
+        // oneDNN splits the sum itself: the first part is the whole.
         const std::size_t bias = p.shape.out_channels;
         const std::size_t taps =
             std::size_t(p.shape.kernel_height) * p.shape.kernel_width * p.shape.in_channels;

@@ -16,8 +16,8 @@
 namespace towers {
 namespace {
 
-/// Has OpenMP start so many threads, no fewer, for the parallel regions that the calling thread begins.
-/// oneDNN shares work out among as many as it is told and waits for ever for those that do not come.
+/// Makes OpenMP start this many threads, no fewer, for the calling thread's parallel regions. oneDNN splits
+/// work among as many as it is told and waits forever for any that do not come.
 void use_threads(unsigned threads) {
     omp_set_dynamic(0);
     omp_set_num_threads(int(threads));
@@ -59,8 +59,8 @@ double seconds_now() {
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-/// Works on what was submitted while it is waited for, on the waiting thread and its OpenMP team: so the
-/// host hears of each submission as soon as it is done.
+/// Works on submissions while a thread waits for them, on that thread and its OpenMP team, so that the host
+/// learns of each submission as soon as it is done.
 class CpuDevice final : public Device {
 public:
     explicit CpuDevice(const OpenOptions& options) {
@@ -114,7 +114,7 @@ public:
                 queue_.pop_front();
             }
         } catch (const dnnl::error& error) {
-            queue_.clear(); // what comes after a failure counts on what did not happen
+            queue_.clear(); // what comes after a failure relies on what did not happen
             throw DeviceError(fmt::format("{}: oneDNN: {}", info_.id, error.message));
         } catch (...) {
             queue_.clear();
@@ -184,7 +184,7 @@ public:
 } // namespace
 
 unsigned cpu_threads(unsigned wanted) {
-    // Asked before anything changes it.
+    // Read before anything changes it.
     static const unsigned by_default = std::min(unsigned(omp_get_max_threads()), most_cpu_threads);
     if (omp_get_max_active_levels() == 0) return 1;
     return std::min(wanted != 0 ? wanted : by_default, unsigned(omp_get_thread_limit()));

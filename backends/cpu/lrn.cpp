@@ -5,8 +5,8 @@
 #include <omp.h>
 #include <vector>
 
-// Local response normalization a pixel at a time, in loops along the channels that the compiler vectorizes:
-// the shared text slides its window from channel to channel, which it cannot.
+// Local response normalization one pixel at a time, in loops along the channels that the compiler vectorizes.
+// It cannot vectorize the shared text, which slides its window from channel to channel.
 
 namespace towers {
 namespace {

@@ -5,8 +5,8 @@
 #include <omp.h>
 #include <vector>
 
-// oneDNN's pooling in the engine's layout. Its workspace is the engine's own form of argmax, a byte an
-// element; where it would be anything else, the shared text runs.
+// oneDNN's pooling in the engine's layout. Its workspace has the engine's own form of argmax, one byte per
+// element; where it has another, the shared text runs.
 
 namespace towers {
 namespace {
@@ -45,7 +45,7 @@ Described described_pool(const CpuContext& context, const PoolShape& s) {
 }
 
 /// The window's maximum in loops along the channels that the compiler vectorizes. oneDNN's own would lose a
-/// NaN, and with it a divergence.
+/// NaN and so hide a divergence.
 FOR_EACH_PROCESSOR_LEVEL
 void max_pool_forward(const MaxPoolForwardParams& p, Invocation invocation) {
     const PoolShape& s = p.shape;
@@ -63,7 +63,7 @@ void max_pool_forward(const MaxPoolForwardParams& p, Invocation invocation) {
         for (uint ky = 0; ky < s.window; ++ky) {
             for (uint kx = 0; kx < s.window; ++kx) {
                 const uint y = row * s.stride + ky - s.pad_top, x = column * s.stride + kx - s.pad_left;
-                if (y >= s.in_height || x >= s.in_width) continue; // unsigned: also what is above and left
+                if (y >= s.in_height || x >= s.in_width) continue; // unsigned: also above and left
                 const float* const in = p.x.at + ((image * s.in_height + y) * s.in_width + x) * s.channels;
                 const std::uint32_t here = ky * s.window + kx;
                 if (!found) {

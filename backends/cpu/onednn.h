@@ -15,7 +15,7 @@ inline dnnl::memory::desc described(const dnnl::memory::dims& dims, Tag tag) {
     return {dims, dnnl::memory::data_type::f32, tag};
 }
 
-/// A scratchpad of oneDNN's own belongs to the thread that makes the primitive, and here another runs it.
+/// oneDNN's own scratchpad belongs to the thread that makes the primitive, but here another thread runs it.
 inline dnnl::primitive_attr with_scratchpad() {
     dnnl::primitive_attr attributes;
     attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
@@ -32,7 +32,7 @@ auto describe(const CpuContext& context, Arguments&&... arguments) {
 #endif
 }
 
-/// Backward primitives want the forward one's description as a hint.
+/// Backward primitives need the forward one's description as a hint.
 template<class Primitive, class Hint, class... Arguments>
 auto describe_backward(const CpuContext& context, const Hint& forward, Arguments&&... arguments) {
 #if DNNL_VERSION_MAJOR >= 3
@@ -43,7 +43,7 @@ auto describe_backward(const CpuContext& context, const Hint& forward, Arguments
 #endif
 }
 
-/// A primitive with its arguments but for the scratchpad, which it takes from the context when it runs.
+/// A primitive with its arguments except the scratchpad, which it takes from the context when it runs.
 class Execution {
 public:
     template<class Description>

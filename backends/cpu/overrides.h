@@ -1,4 +1,4 @@
-// Kernels that the CPU backend has of its own, better than the shared text compiled for the host.
+// The CPU backend's own kernels, better than the shared text compiled for the host.
 #pragma once
 
 #include "backends/kernels.h"
@@ -17,12 +17,12 @@ struct CpuContext {
     dnnl::engine engine{dnnl::engine::kind::cpu, 0};
     dnnl::stream stream{engine};
     unsigned threads = 1;
-    /// One for all primitives, since a device runs one at a time; as large as the largest of them wants.
+    /// One for all primitives, since a device runs one at a time; as large as the largest of them needs.
     dnnl::memory scratchpad;
 };
 
-/// The override of a launch, or nothing where the shared text is to run.
-/// `context` must outlive the work. Throws dnnl::error.
+/// The override of a launch, or nothing where the shared text must run. `context` must outlive the work.
+/// Throws dnnl::error.
 Work override_conv2d(CpuContext& context, const Launch& launch);
 Work override_max_pool(CpuContext& context, const Launch& launch);
 Work override_lrn(CpuContext& context, const Launch& launch);

@@ -1,5 +1,5 @@
-// Compiles a function once for each x86-64 level; the best that the processor has is picked at start-up.
-// Not under the sanitizers, whose run-time is not up yet when that happens.
+// Compiles a function once for each x86-64 level; the program picks the processor's best at start-up. Not
+// under the sanitizers, whose run-time has not started at that point.
 #pragma once
 
 #if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)

@@ -16,7 +16,7 @@ namespace {
 // The oldest architecture that cmake/Cuda.cmake builds for
 constexpr int least_major = 7, least_minor = 5;
 
-// Who waits sleeps: the processors are for CPU towers and the averaging.
+// A waiting thread sleeps: the processors are for CPU towers and the averaging.
 constexpr unsigned wait_event = cudaEventDisableTiming | cudaEventBlockingSync;
 
 struct CudaAllocation : Allocation {
@@ -37,7 +37,7 @@ DeviceInfo describe(const cudaDeviceProp& properties, unsigned index) {
     info.vendor = "NVIDIA";
     int supported = 0;
     check(cudaDriverGetVersion(&supported));
-    std::string release; // of the kernel module, where the system tells
+    std::string release; // of the kernel module, if the system tells it
     std::ifstream("/sys/module/nvidia/version") >> release;
     info.driver =
         fmt::format("NVIDIA {}{}CUDA {}, compute capability {}.{}", release, release.empty() ? "" : ", ",
@@ -57,7 +57,7 @@ struct Found {
 
 struct Search {
     std::vector<Found> devices; ///< that can run the kernels, in the runtime's order
-    std::string absence = {};   ///< where there are none: why
+    std::string absence = {};   ///< why there are none
     std::vector<Backend::LeftOut> left_out = {};
 };
 
@@ -79,7 +79,7 @@ Search find_devices() {
     }
     if (error == cudaErrorNoDevice) {
         cudaGetLastError();
-        return {{}, "the NVIDIA driver shows no GPU; if there is one, look at CUDA_VISIBLE_DEVICES"};
+        return {{}, "the NVIDIA driver shows no GPU; if there is one, check CUDA_VISIBLE_DEVICES"};
     }
     check(error);
     Search search;
@@ -91,8 +91,8 @@ Search find_devices() {
             search.devices.push_back(found);
         else
             search.left_out.push_back(
-                {found.properties.name, fmt::format("its compute capability is {}.{}, {}.{} is needed", major,
-                                                    minor, least_major, least_minor)});
+                {found.properties.name, fmt::format("its compute capability is {}.{}, but {}.{} is needed",
+                                                    major, minor, least_major, least_minor)});
     }
     if (search.devices.empty()) search.absence = "no GPU has what the kernels need";
     return search;
@@ -170,7 +170,7 @@ public:
 
     void finish() noexcept override {
         cudaSetDevice(ordinal_);
-        cudaStreamSynchronize(stream_.get()); // an error here was reported by wait(), or is nobody's
+        cudaStreamSynchronize(stream_.get()); // wait() has reported any error that matters
     }
 
     std::vector<double> timestamps(const Recording& recording) const override {
@@ -187,7 +187,8 @@ public:
     }
 
 private:
-    /// Makes the device this thread's, and adds it and what was being done to an error from the runtime.
+    /// Makes the device current in this thread, and adds the device and the action to an error from the
+    /// runtime.
     template<class Function>
     auto guard(const std::string& doing, Function function) const -> decltype(function()) {
         try {
@@ -201,7 +202,7 @@ private:
     int ordinal_;
     DeviceInfo info_;
     Stream stream_;
-    std::deque<Event> pending_; ///< one a submission that nobody knows to have finished, in order
+    std::deque<Event> pending_; ///< one per submission that is not known to have finished, in order
     std::vector<Event> free_;
     Ticket submitted_ = 0;
 };

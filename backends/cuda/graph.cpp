@@ -47,7 +47,7 @@ public:
     }
 
     std::unique_ptr<CudaRecording> finish() {
-        if (before_.empty() && current_.empty()) // an empty recording costs a launch as any other does
+        if (before_.empty() && current_.empty()) // an empty recording costs a launch like any other
             check(cudaGraphAddEmptyNode(next(), graph_.get(), nullptr, 0));
         cudaGraphExec_t executable = nullptr;
         check(cudaGraphInstantiate(&executable, graph_.get(), 0));

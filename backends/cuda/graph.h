@@ -16,7 +16,7 @@ struct CudaRecording : RecordingState {
     GraphExec graph;
 };
 
-/// For the current device, of which `info` tells. Throws RuntimeError.
+/// For the current device, which `info` describes. Throws RuntimeError.
 std::unique_ptr<CudaRecording> build_graph(std::span<const Command> commands, const DeviceInfo& info);
 
 } // namespace towers::cuda

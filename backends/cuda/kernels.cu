@@ -1,4 +1,4 @@
-// The kernels that are not tiled; the others are made of tiled_kernel.cu.in.
+// The kernels that are not tiled; the others are made from tiled_kernel.cu.in.
 #include "shaders/kernel.h"
 
 namespace towers::cuda_text {

@@ -33,7 +33,7 @@ Abilities abilities_of(const vk::raii::PhysicalDevice& device) {
     Abilities abilities;
     const vk::PhysicalDeviceProperties basic = device.getProperties();
     abilities.version = basic.apiVersion;
-    if (abilities.version < VK_API_VERSION_1_3) return abilities; // must not be asked what follows
+    if (abilities.version < VK_API_VERSION_1_3) return abilities; // the queries below need 1.3
     const auto families = device.getQueueFamilyProperties();
     abilities.compute_queue = std::any_of(families.begin(), families.end(), computes);
     const auto features = device.getFeatures2<vk::PhysicalDeviceFeatures2, vk::PhysicalDeviceVulkan12Features,
@@ -63,7 +63,7 @@ DeviceKind kind_of(const vk::PhysicalDeviceProperties& properties) {
         return DeviceKind::virtual_gpu;
     case vk::PhysicalDeviceType::eCpu:
         return DeviceKind::software;
-    default: // a layer over who knows what
+    default: // a layer over something unknown
         return DeviceKind::virtual_gpu;
     }
 }
@@ -180,7 +180,7 @@ DeviceInfo describe(const vk::raii::PhysicalDevice& device, unsigned index) {
     for (const vk::MemoryHeap& heap : device.getMemoryProperties().memoryHeaps)
         if (heap.flags & vk::MemoryHeapFlagBits::eDeviceLocal) info.memory = std::max(info.memory, heap.size);
     info.subgroup_size = chain.get<vk::PhysicalDeviceSubgroupProperties>().subgroupSize;
-    // Vulkan does not tell how many processors a card has; a few hundred workgroups fill today's.
+    // Vulkan does not tell how many processors a card has; a few hundred workgroups fill today's cards.
     info.parallel_groups = info.kind == DeviceKind::software ? 8 : 256;
     return info;
 }

@@ -17,7 +17,7 @@ class Absent : public DeviceError {
 
 class Instance {
 public:
-    /// Throws Absent when there is no loader, or no validation layer where one is asked for.
+    /// Throws Absent when there is no loader, or no validation layer when one is asked for.
     explicit Instance(bool validate);
 
     /// Devices with all that the kernels need, in the loader's order.
@@ -25,7 +25,7 @@ public:
     /// The others, and what each one lacks.
     const std::vector<Backend::LeftOut>& left_out() const { return left_out_; }
 
-    /// The instance of this process; made anew only when nobody holds the last one.
+    /// The instance of this process; made again only when nobody holds the last one.
     static std::shared_ptr<const Instance> shared(bool validate);
 
 private:

@@ -31,7 +31,7 @@ Pipelines::Pipelines(const vk::raii::Device& device, std::filesystem::path cache
     if (std::ifstream file{cache_file_, std::ios::binary})
         cached.assign(std::istreambuf_iterator<char>(file), {});
     cached_bytes_ = cached.size();
-    // The driver checks the data's header and ignores what another one wrote.
+    // The driver checks the data's header and ignores what another driver wrote.
     cache_ = vk::raii::PipelineCache(device_, vk::PipelineCacheCreateInfo{.initialDataSize = cached.size(),
                                                                           .pInitialData = cached.data()});
     const vk::PushConstantRange range{
@@ -41,7 +41,7 @@ Pipelines::Pipelines(const vk::raii::Device& device, std::filesystem::path cache
 }
 
 Pipelines::~Pipelines() {
-    // A cache that cannot be kept costs time at the next start and nothing else.
+    // A cache that cannot be saved only costs time at the next start.
     try {
         const std::vector<std::uint8_t> data = cache_.getData();
         if (cache_file_.empty() || data.size() == cached_bytes_) return;

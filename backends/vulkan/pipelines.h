@@ -34,7 +34,7 @@ private:
     std::map<std::pair<const std::uint32_t*, std::vector<std::uint32_t>>, vk::raii::Pipeline> pipelines_;
 };
 
-/// Where this device's compiled pipelines are kept: in the user's cache folder, one file a driver version.
+/// Where this device's compiled pipelines are kept: in the user's cache folder, one file per driver version.
 std::filesystem::path pipeline_cache_file(const vk::raii::PhysicalDevice& device);
 
 } // namespace towers::vulkan

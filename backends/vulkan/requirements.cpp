@@ -21,16 +21,16 @@ unsigned largest_workgroup() {
 
 std::string missing(const Abilities& abilities) {
     if (abilities.version < VK_API_VERSION_1_3)
-        return fmt::format("it offers Vulkan {}.{}, 1.3 is needed", VK_API_VERSION_MAJOR(abilities.version),
-                           VK_API_VERSION_MINOR(abilities.version));
+        return fmt::format("it offers Vulkan {}.{}, but 1.3 is needed",
+                           VK_API_VERSION_MAJOR(abilities.version), VK_API_VERSION_MINOR(abilities.version));
     std::vector<std::string> all;
     const auto need = [&](bool there, const char* what) {
         if (!there) all.push_back(fmt::format("it has no {}", what));
     };
     const auto need_at_least = [&](const char* limit, std::uint32_t has, std::size_t needed) {
-        if (has < needed) all.push_back(fmt::format("its {} is {}, {} is needed", limit, has, needed));
+        if (has < needed) all.push_back(fmt::format("its {} is {}, but {} is needed", limit, has, needed));
     };
-    need(abilities.compute_queue, "queue for compute");
+    need(abilities.compute_queue, "compute queue");
     need(abilities.buffer_device_address, "bufferDeviceAddress");
     need(abilities.timeline_semaphore, "timelineSemaphore");
     need(abilities.synchronization2, "synchronization2");

@@ -1,4 +1,4 @@
-// What the kernels need of a Vulkan device, and what one lacks of it.
+// What the kernels need of a Vulkan device, and what a device lacks.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,7 @@
 
 namespace towers::vulkan {
 
-/// What a driver says of a device, as far as the kernels go.
+/// What a driver says of a device, as far as it matters to the kernels.
 struct Abilities {
     std::uint32_t version = 0; ///< as VK_MAKE_API_VERSION packs it
     bool compute_queue = false;

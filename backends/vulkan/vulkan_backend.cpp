@@ -81,7 +81,7 @@ public:
                 allocation->host = static_cast<std::byte*>(allocation->memory.mapMemory(0, VK_WHOLE_SIZE));
                 std::memset(allocation->host, 0, bytes);
             } else {
-                // Not for staging memory: it may be for the results of work that is done.
+                // Not for staging memory, which may be for the results of finished work.
                 require_headroom(info_.id, compiler_memory);
                 clear(*allocation->buffer);
             }
@@ -94,7 +94,7 @@ public:
             auto recording = std::make_unique<VulkanRecording>();
             recording->commands = begin();
             make_timestamps(*recording, commands);
-            // What earlier submissions wrote; the host's writes are visible by being submitted after.
+            // For what earlier submissions wrote; submission itself makes the host's writes visible.
             barrier(recording->commands);
             for (const Command& command : commands)
                 std::visit([&](const auto& each) { encode(*recording, each); }, command);
@@ -134,12 +134,12 @@ public:
     void finish() noexcept override {
         try {
             if (ticket_ != 0) wait(ticket_);
-        } catch (...) { // lost, which Vulkan tells in finite time: nothing runs any more
+        } catch (...) { // the device is lost, as Vulkan says in finite time: nothing runs any more
         }
     }
 
 private:
-    /// Adds the device and what was being done to an error from the driver.
+    /// Adds the device and the action to an error from the driver.
     template<class Function>
     auto guard(const std::string& doing, Function function) const -> decltype(function()) {
         try {
@@ -171,7 +171,7 @@ private:
         pipelines_.emplace(device_, pipeline_cache_file(physical_));
     }
 
-    /// Threads that a driver in software starts in this process
+    /// Threads that a software driver starts in this process
     std::size_t driver_threads() const {
         return info_.kind == DeviceKind::software ? std::thread::hardware_concurrency() : 0;
     }
@@ -182,7 +182,7 @@ private:
                                      vk::PhysicalDeviceMaintenance4Properties>();
         const auto check = [&](const char* limit, std::uint64_t most) {
             if (bytes > most)
-                throw DeviceError(fmt::format("{} ({}): a buffer of {} bytes is over the driver's {} of {}; "
+                throw DeviceError(fmt::format("{} ({}): a buffer of {} bytes exceeds the driver's {} of {}; "
                                               "try a smaller --batch",
                                               info_.id, info_.name, bytes, limit, most));
         };
@@ -202,7 +202,7 @@ private:
         };
         const vk::MemoryPropertyFlags visible = Property::eHostVisible | Property::eHostCoherent;
         if (memory == Memory::device) return find(Property::eDeviceLocal).value_or(0);
-        // Cached memory is many times faster for the host to read back.
+        // The host reads cached memory many times faster.
         if (const auto cached = find(visible | Property::eHostCached)) return *cached;
         return find(visible).value(); // every implementation has it
     }
@@ -260,7 +260,7 @@ private:
         barrier(recording.commands);
         if (!*recording.timestamps) return;
         recording.commands.writeTimestamp2(moment, *recording.timestamps, recording.timestamp_count++);
-        // Only a barrier on the stage at which it is taken keeps what follows from beginning before.
+        // Only a barrier on the timestamp's own stage keeps what follows from starting before it.
         barrier(recording.commands, moment);
     }
 
@@ -287,7 +287,7 @@ private:
     }
 
     Ticket submit(const vk::raii::CommandBuffer& commands) {
-        // Not before it is needed: a driver that compiles for hardware that is not there has none to give.
+        // Made only when needed: a driver that compiles for absent hardware cannot make one.
         if (!*timeline_) {
             const vk::SemaphoreTypeCreateInfo type{.semaphoreType = vk::SemaphoreType::eTimeline};
             timeline_ = vk::raii::Semaphore(device_, vk::SemaphoreCreateInfo{.pNext = &type});
@@ -313,7 +313,7 @@ private:
     vk::raii::Semaphore timeline_ = nullptr;
     std::optional<Pipelines> pipelines_;
     std::uint64_t timestamp_mask_ = 0; ///< of the bits that count; 0: the queue has no clock
-    double timestamp_period_ = 0;      ///< seconds a tick
+    double timestamp_period_ = 0;      ///< seconds per tick
     Ticket ticket_ = 0;
 };
 

@@ -10,8 +10,8 @@
 
 namespace towers {
 
-/// The gradients of so many towers averaged by so many threads, in turn with as many threads that move as
-/// many bytes by memcpy().
+/// Averages the gradients of `towers` towers with `threads` threads, in turn with as many threads that move
+/// as many bytes by memcpy().
 class AveragingBench {
 public:
     AveragingBench(const ParameterLayout& layout, unsigned towers, unsigned threads);
@@ -33,7 +33,7 @@ private:
     std::vector<Buffer> gradients_;
     Buffer source_, target_; ///< of memcpy()
     std::unique_ptr<AveragingStage> stage_;
-    std::vector<double> gb_per_s_, memcpy_gb_per_s_, ratio_; ///< one a repetition
+    std::vector<double> gb_per_s_, memcpy_gb_per_s_, ratio_; ///< one per repetition
 };
 
 } // namespace towers

@@ -31,7 +31,7 @@ TrainerOptions trainer_options(const BenchOptions& options, std::vector<std::str
             .open = options.open};
 }
 
-/// All that is measured of one device alone.
+/// Everything that is measured on one device alone.
 class DeviceBench {
 public:
     DeviceBench(const std::string& id, const BenchOptions& options, const Recipe& recipe, const Dataset& data)
@@ -79,8 +79,8 @@ public:
     }
 
 private:
-    /// A submission's cost shows in the small one, what a memory bus gives in the large one; between them
-    /// lies what a step of several towers moves.
+    /// The small one shows a submission's cost, the large one the speed of the memory bus; between them lies
+    /// what a step of several towers moves.
     static std::vector<std::size_t> copy_sizes(const Recipe& recipe) {
         return {std::size_t(64) << 10, layout_parameters(recipe.model).bytes, std::size_t(64) << 20};
     }

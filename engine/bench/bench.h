@@ -12,17 +12,17 @@ namespace towers {
 
 struct BenchOptions {
     std::vector<std::string> towers; ///< device ids; each device is measured alone once
-    bool together = false;           ///< and all towers in one run
-    std::vector<double> shares;      ///< of the towers in that run; even when empty
+    bool together = false;           ///< also measure all towers in one run
+    std::vector<double> shares;      ///< of the towers in that run; equal when empty
     BenchSettings settings;
     OpenOptions open; ///< its threads as in `settings`
-    /// Hears what is measured next; may be empty.
+    /// Called with what is measured next; may be empty.
     std::function<void(const std::string&)> progress;
 };
 
-/// Measures on the drawn shapes, each repetition on every device before the next one begins, so that what
-/// slows the machine for a while slows all. Throws DeviceError, and UsageError when the batch or the shares
-/// do not fit. Leaves BenchReport::towers_version to the caller.
+/// Measures on the drawn shapes. Each repetition runs on every device before the next one begins, so that
+/// what slows the machine for a while slows all. Throws DeviceError, and UsageError when the batch or the
+/// shares do not fit. Leaves BenchReport::towers_version to the caller.
 BenchReport run_bench(const BenchOptions& options);
 
 } // namespace towers

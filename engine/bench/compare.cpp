@@ -13,7 +13,7 @@ template<class T>
 void check_same(const char* what, const T& now, const T& before, const std::string& source) {
     if (now != before)
         throw InputError(fmt::format("{} is not comparable: its {} is {}, here it is {}; measure with the "
-                                     "settings of the baseline",
+                                     "baseline's settings",
                                      source, what, before, now));
 }
 
@@ -57,9 +57,10 @@ void check_comparable(const BenchSettings& settings, const std::vector<DeviceInf
             return device.id == earlier.id && device.name == earlier.name;
         });
         if (!here && whole)
-            throw InputError(fmt::format("{} has {} ({}), which this run would not measure; name the devices "
-                                         "to compare with --towers",
-                                         source, earlier.id, earlier.name));
+            throw InputError(
+                fmt::format("{} has {} ({}), which this run would not measure; choose with --towers "
+                            "which devices to compare",
+                            source, earlier.id, earlier.name));
         common += here ? 1 : 0;
         ids += (ids.empty() ? "" : ",") + earlier.id;
     }

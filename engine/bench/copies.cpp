@@ -36,7 +36,7 @@ void CopyBench::repeat() {
             device_.wait(device_.submit(each.recording));
             host.push_back(seconds_since(begin));
             const std::vector<double> moments = device_.timestamps(each.recording);
-            // A clock may tick too seldom for a small copy.
+            // A clock may be too coarse for a small copy.
             if (!moments.empty()) device.push_back(std::max(moments[1] - moments[0], 1e-9));
         }
         each.gb_per_s.push_back(double(each.bytes) * 1e-9 / median_of(host));

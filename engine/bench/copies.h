@@ -1,4 +1,4 @@
-// Times copies between staging and device memory, and submissions with nothing in them.
+// Times copies between staging and device memory, and empty submissions.
 #pragma once
 
 #include "backends/device.h"
@@ -10,7 +10,7 @@ namespace towers {
 
 class CopyBench {
 public:
-    /// Copies of these sizes, in bytes, each way. The device outlives this.
+    /// Copies these sizes, in bytes, each way. The device must outlive this.
     CopyBench(Device& device, const std::vector<std::size_t>& sizes);
 
     /// Several copies of each size and direction; the medians over them are one repetition.
@@ -24,7 +24,7 @@ private:
         std::string direction;
         std::size_t bytes;
         Recording recording;
-        std::vector<double> gb_per_s, device_gb_per_s; ///< one a repetition
+        std::vector<double> gb_per_s, device_gb_per_s; ///< one per repetition
     };
 
     Device& device_;
@@ -32,7 +32,7 @@ private:
     std::vector<Case> cases_;
 };
 
-/// What a step costs beside its commands: submits so many recordings without any and waits for the last.
+/// What a step costs apart from its commands: submits so many empty recordings and waits for the last.
 class EmptyStepBench {
 public:
     EmptyStepBench(Device& device, std::size_t recordings);
@@ -44,7 +44,7 @@ public:
 private:
     Device& device_;
     std::vector<Recording> recordings_;
-    std::vector<double> us_; ///< one a repetition
+    std::vector<double> us_; ///< one per repetition
 };
 
 } // namespace towers

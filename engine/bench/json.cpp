@@ -15,7 +15,7 @@ using Json = nlohmann::ordered_json;
 template<class T, class Struct>
 concept Is = std::same_as<std::remove_const_t<T>, Struct>;
 
-// The one list of every structure's fields, which writing and reading come from: calls visit(name, field).
+// The only list of every structure's fields, for both writing and reading: calls visit(name, field).
 
 void fields(Is<Spread> auto& s, const auto& visit) {
     visit("median", s.median);
@@ -132,7 +132,7 @@ Json write(const std::vector<T>& values) {
     return array;
 }
 
-/// Something is not as a report has it; says where.
+/// Where the JSON does not match a report.
 struct Mismatch {
     std::string where;
 };
@@ -178,29 +178,29 @@ void read(const Json& json, const std::string& where, std::vector<T>& values) {
 std::string to_json(const BenchReport& report) {
     Json json = {{"schema", BenchReport::schema}};
     json.update(write(report));
-    // A device's name may be in any encoding: what is not UTF-8 is replaced rather than refused.
+    // A device's name may have any encoding: what is not UTF-8 is replaced and not refused.
     return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 BenchReport report_from_json(std::string_view text, const std::string& source) {
     const Json json = Json::parse(text, nullptr, false);
     if (!json.is_object() || !json.contains("schema") || !json.at("schema").is_number_integer())
-        throw InputError(fmt::format(
-            "{} is not a report of 'towers bench'; give a file that its --json has written", source));
+        throw InputError(
+            fmt::format("{} is not a report of 'towers bench'; give a file that its --json wrote", source));
     if (json.at("schema") != BenchReport::schema)
-        throw InputError(fmt::format("{} has schema {}, this program reads {}; measure anew with --json",
+        throw InputError(fmt::format("{} has schema {}, but this program reads {}; measure again with --json",
                                      source, json.at("schema").dump(), BenchReport::schema));
     BenchReport report;
     try {
         read(json, "", report);
     } catch (const Mismatch& mismatch) {
-        throw InputError(fmt::format("{} is not a whole report of 'towers bench': '{}' is missing or of "
-                                     "another type; measure anew with --json",
+        throw InputError(fmt::format("{} is not a complete report of 'towers bench': '{}' is missing or of "
+                                     "another type; measure again with --json",
                                      source, mismatch.where));
     }
     for (const DeviceFigures& device : report.devices)
         if (!(device.examples_per_s.median > 0))
-            throw InputError(fmt::format("{}: the rate of {} is not above 0; measure anew with --json",
+            throw InputError(fmt::format("{}: the rate of {} is not above 0; measure again with --json",
                                          source, device.id));
     return report;
 }

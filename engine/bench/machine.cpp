@@ -50,7 +50,7 @@ BenchMachine describe_machine() {
 std::string utc_date() { return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr))); }
 
 std::uint64_t peak_memory_bytes() {
-    // Not getrusage(): its figure begins with what the process had that started this one.
+    // Not getrusage(): its figure starts from that of the process that started this one.
     std::ifstream status("/proc/self/status");
     for (std::string line; std::getline(status, line);)
         if (line.starts_with("VmHWM:")) return std::stoull(line.substr(6)) * 1024;

@@ -98,7 +98,7 @@ void StepProfile::report(DeviceFigures& figures) const {
         kernel.time_us = spread_of(operation_us_[i]);
         kernel.flops = work.flops;
         kernel.bytes = work.bytes;
-        // A clock may tick too seldom for the smallest kernels.
+        // A clock may be too coarse for the smallest kernels.
         const double seconds = std::max(kernel.time_us.median, 1e-3) * 1e-6;
         if (work.flops > 0) kernel.gflops = work.flops / seconds * 1e-9;
         kernel.gb_per_s = work.bytes / seconds * 1e-9;

@@ -9,20 +9,20 @@
 
 namespace towers {
 
-/// A single tower's step with a timestamp around each operation. That puts one after another what may run
-/// side by side in training, so the sum over the operations may exceed a step's time. The learning rate is 0,
-/// so that every run does the same work.
+/// A single tower's step with a timestamp around each operation. Operations that may run side by side in
+/// training run one after another here, so their sum may exceed a step's time. The learning rate is 0, so
+/// that every run does the same work.
 class StepProfile {
 public:
-    /// The device is one that nothing else uses, and outlives the profile.
+    /// Nothing else may use the device, which must outlive the profile.
     StepProfile(Device& device, const Recipe& recipe, const Dataset& data, unsigned batch);
 
-    /// Runs the step so many times; the medians over them are one repetition.
+    /// Runs the step `runs` times; the medians over them are one repetition.
     void repeat(unsigned runs);
     /// Forgets the repetitions so far.
     void reset();
 
-    /// Fills in memory and kernels. Without kernels when the device has no clock.
+    /// Fills in memory and kernels. Leaves out the kernels when the device has no clock.
     void report(DeviceFigures& figures) const;
 
 private:

@@ -14,7 +14,7 @@ double median_of(std::vector<double> values) {
 }
 
 Spread spread_of(std::vector<double> values) {
-    const double median = median_of(values); // which refuses no values
+    const double median = median_of(values); // which throws for no values
     const auto [min, max] = std::minmax_element(values.begin(), values.end());
     return {median, *min, *max};
 }

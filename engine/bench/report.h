@@ -22,7 +22,7 @@ struct BenchMachine {
     std::string processor, system, kernel;
     unsigned processors = 0; ///< that this process may use
     std::uint64_t memory_bytes = 0;
-    double load_average = 0; ///< over the minute before: others that worked here
+    double load_average = 0; ///< over the minute before: shows other work on the machine
 };
 
 /// Reports are comparable when recipe, batch, threads and validate agree.
@@ -30,21 +30,21 @@ struct BenchSettings {
     std::string recipe;
     unsigned batch = 0;            ///< examples per tower and step
     unsigned repetitions = 0;      ///< of every measurement, one device after another
-    std::optional<unsigned> steps; ///< a repetition; absent: as many as fit into `seconds`
+    std::optional<unsigned> steps; ///< per repetition; absent: as many as fit into `seconds`
     double seconds = 0;
     std::optional<unsigned> warm_up; ///< steps before the first measurement; absent: by time
     unsigned threads = 0;            ///< of the CPU backend
     bool validate = false;
 };
 
-/// One launch or copy of the step, timed on the device's clock with no other at its side.
+/// One launch or copy of the step, timed alone on the device's clock.
 struct KernelFigures {
     std::string name;   ///< layer and role: `conv2 forward`
     std::string kernel; ///< as shaders/kernels.def calls it, or `copy`
     Spread time_us;
     double share = 0;             ///< of the sum over all kernels
     double flops = 0, bytes = 0;  ///< that the algorithm needs, see work_of()
-    std::optional<double> gflops; ///< a second; absent where flops do not count
+    std::optional<double> gflops; ///< per second; absent where flops do not count
     double gb_per_s = 0;
 };
 
@@ -59,9 +59,9 @@ struct CopyFigures {
 /// One device alone.
 struct DeviceFigures {
     std::string id, name, vendor, driver, kind;
-    std::uint64_t steps = 0; ///< a repetition
+    std::uint64_t steps = 0; ///< per repetition
     Spread examples_per_s, step_us;
-    Spread host_us;       ///< a step, other than waiting for the device
+    Spread host_us;       ///< per step, without waiting for the device
     Spread empty_step_us; ///< submission to completion of a step's recordings with no commands in them
     std::uint64_t device_memory_bytes = 0, staging_memory_bytes = 0; ///< of the tower's arenas
     std::vector<KernelFigures> kernels; ///< in the order of the step; empty when the device has no clock
@@ -74,10 +74,10 @@ struct DeviceFigures {
 struct TogetherFigures {
     std::vector<std::string> towers;
     std::vector<unsigned> shares; ///< examples of each tower
-    std::uint64_t steps = 0;      ///< a repetition
+    std::uint64_t steps = 0;      ///< per repetition
     Spread examples_per_s, step_us;
-    Spread host_us;      ///< a step, of the thread that averages: all but waiting for towers
-    Spread share_of_sum; ///< of the sum of the solo rates, a device that has two towers counting once
+    Spread host_us;      ///< per step, of the averaging thread, without waiting for towers
+    Spread share_of_sum; ///< of the sum of the solo rates; a device with two towers counts once
     double split_limit_examples_per_s = 0; ///< at which the slowest tower would need all of its solo rate
 };
 

@@ -14,14 +14,14 @@ public:
     StepBench(const Recipe& recipe, const TrainerOptions& options, const BenchSettings& settings,
               const Dataset& data);
 
-    /// Steps that count nowhere; from their time follows how many make a repetition.
+    /// Runs steps that do not count; their time decides how many make a repetition.
     void warm_up();
-    /// Short steps are warmed up anew: while others are measured, clocks fall and caches are lost.
+    /// Warms up short steps again: clocks fall and caches are lost while others are measured.
     void repeat();
 
-    std::uint64_t steps() const { return steps_; } ///< a repetition
+    std::uint64_t steps() const { return steps_; } ///< per repetition
     std::vector<unsigned> shares() const;
-    /// One value a repetition.
+    /// One value per repetition.
     const std::vector<double>& examples_per_s() const { return examples_per_s_; }
     const std::vector<double>& step_us() const { return step_us_; }
     const std::vector<double>& host_us() const { return host_us_; }
@@ -31,7 +31,7 @@ private:
     BenchSettings settings_;
     Trainer trainer_;
     std::uint64_t steps_ = 1;
-    double step_seconds_ = 0; ///< of the fastest step of warming up
+    double step_seconds_ = 0; ///< of the fastest warm-up step
     std::vector<double> examples_per_s_, step_us_, host_us_;
 };
 

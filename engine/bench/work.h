@@ -1,4 +1,4 @@
-// How much work a launch is, from its parameters alone.
+// How much work a launch does, from its parameters alone.
 #pragma once
 
 #include "backends/kernels.h"
@@ -6,11 +6,11 @@
 namespace towers {
 
 struct Work {
-    /// Of products of matrices, two a multiply-add, padding included, as such figures are usually given; 0
-    /// for the other kernels, whose time memory decides.
+    /// Of matrix products: two per multiply-add, padding included, as is usual. 0 for the other kernels,
+    /// whose time depends on memory.
     double flops = 0;
-    /// Each element that the kernel needs read once and each result written once; blocks of a few words left
-    /// out.
+    /// Counts each element that the kernel needs as read once and each result as written once, but no blocks
+    /// of a few words.
     double bytes = 0;
 };
 

@@ -40,8 +40,7 @@ std::vector<std::string> file_names(Split split) {
 }
 
 fs::path find_folder(const fs::path& folder, const std::vector<std::string>& names) {
-    std::error_code
-        error; // what cannot be looked at counts as not there, and the message says what was sought
+    std::error_code error; // what cannot be examined counts as absent; the message says what was sought
     if (!fs::is_directory(folder, error))
         throw InputError(
             fmt::format("there is no data folder {}; name CIFAR-10's, or 'shapes', which needs no files",
@@ -58,14 +57,14 @@ fs::path find_folder(const fs::path& folder, const std::vector<std::string>& nam
 std::size_t count_records(const fs::path& path, std::uint64_t bytes) {
     const std::uint64_t records = bytes / record_bytes;
     const auto refuse = [&](const std::string& what) {
-        throw InputError(fmt::format("{} {}; replace it by a whole copy", path.string(), what));
+        throw InputError(fmt::format("{} {}; replace it with a complete copy", path.string(), what));
     };
     if (bytes == 0) refuse("is empty");
     if (bytes > records_per_file * record_bytes)
         refuse(fmt::format("has {} bytes, more than {} records of {} bytes", bytes, records_per_file,
                            record_bytes));
     if (bytes % record_bytes != 0)
-        refuse(fmt::format("is cut short: its {} bytes are {} whole records of {} bytes and {} bytes more",
+        refuse(fmt::format("is cut short: its {} bytes are {} whole records of {} bytes and {} more bytes",
                            bytes, records, record_bytes, bytes % record_bytes));
     return records;
 }
@@ -109,8 +108,8 @@ Dataset load_cifar10(const fs::path& folder, Split split) {
     }
 
     Dataset data{"cifar10", side, side, channels, read_classes(found / names_file), {}, {}};
-    // Each file is read to where its images belong, and its label bytes are then squeezed out from among
-    // them. So the last file needs a byte for each record beyond the end.
+    // Read each file to where its images belong, then squeeze out the label bytes between them. So the last
+    // file needs one byte per record beyond the end.
     data.images.resize(total * image_bytes + largest);
     data.labels.reserve(total);
     for (const Part& part : parts) {
@@ -120,8 +119,8 @@ Dataset load_cifar10(const fs::path& folder, Split split) {
             const std::uint8_t* const record = begin + i * record_bytes;
             if (*record >= class_count)
                 throw InputError(
-                    fmt::format("{} has label {} in record {} (of 0 to {}), where 0 to 9 are known; "
-                                "replace it by a sound copy",
+                    fmt::format("{} has label {} in record {} (of 0 to {}), but labels are 0 to 9; "
+                                "replace it with a sound copy",
                                 part.path.string(), *record, i, part.records - 1));
             data.labels.push_back(*record);
             std::memmove(begin + i * image_bytes, record + 1, image_bytes);
@@ -139,7 +138,7 @@ void write_cifar10(const Dataset& data, Split split, const fs::path& folder) {
     if (!fits)
         throw InputError(
             fmt::format("the data set {} ({} examples of {}x{}x{}, {} classes) does not fit CIFAR-10's "
-                        "format: {} to {} examples of 32x32x3, 10 classes; choose others",
+                        "format: {} to {} examples of 32x32x3, 10 classes; choose another",
                         data.name, data.size(), data.height, data.width, data.channels, data.classes.size(),
                         names.size(), names.size() * records_per_file));
     std::error_code error;

@@ -15,9 +15,8 @@ namespace towers {
 Dataset load_cifar10(const std::filesystem::path& folder, Split split);
 
 /// Stores a data set of 32x32 colour images and ten classes, such that load_cifar10() gives back the same
-/// images, labels and classes. Each file is written atomically; the folder is made where there is none.
-/// InputError when the data set does not fit the format (train: 5 to 50,000 examples, test: 1 to 10,000) or
-/// the disk refuses.
+/// images, labels and classes. Writes each file atomically; creates a missing folder. InputError when the
+/// data set does not fit the format (train: 5 to 50,000 examples, test: 1 to 10,000) or writing fails.
 void write_cifar10(const Dataset& data, Split split, const std::filesystem::path& folder);
 
 } // namespace towers

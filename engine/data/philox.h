@@ -1,5 +1,5 @@
-// Random numbers on the host: the same generator as the kernels', and mappings of our own, since those of the
-// standard library differ between its implementations.
+// Random numbers on the host: the same generator as the kernels', with our own mappings, since the standard
+// library's differ between implementations.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// Which example comes at which place of the training.
+// Which example comes at which position in training.
 #pragma once
 
 #include <array>
@@ -9,19 +9,18 @@
 
 namespace towers {
 
-/// As the distortion kernel takes it: which record, and in which pass over the data.
+/// In the distortion kernel's form: which record, and in which pass over the data.
 struct Example {
     std::uint32_t record, epoch;
     bool operator==(const Example&) const = default;
 };
 
-/// The endless stream of examples: position p is place p % records of epoch p / records, and each epoch is a
-/// permutation of its own, made from (seed, epoch) alone. So batches run on across the ends of epochs, a run
-/// resumes at any position with the same bits, and how the stream is cut into batches or shares changes
-/// nothing.
+/// The endless stream of examples: position p is place p % records of epoch p / records, and each epoch has
+/// its own permutation, made from (seed, epoch) alone. So batches cross the ends of epochs, a run resumes at
+/// any position with the same bits, and cutting the stream into batches or shares changes nothing.
 class Sampler {
 public:
-    /// Not shuffled, every epoch is the records in their order. std::invalid_argument for 0 records.
+    /// Without shuffling, every epoch has the records in order. std::invalid_argument for 0 records.
     Sampler(std::uint32_t records, std::uint64_t seed, bool shuffle);
 
     /// The examples at positions `first`, `first` + 1, ...

@@ -22,7 +22,7 @@ struct Point {
 float dot(Point a, Point b) { return a.x * b.x + a.y * b.y; }
 
 // A shape is its signed distance in pixels, negative inside, from a point relative to its centre and turned
-// by its rotation. `r` is its radius, for stripes and squares of the textures their width.
+// by its rotation. `r` is its radius, or the width of a texture's stripes or squares.
 using Shape = float (*)(Point p, float r);
 
 float square_of(Point p, float half) { return std::max(std::abs(p.x), std::abs(p.y)) - half; }
@@ -74,7 +74,7 @@ float checkers(Point p, float r) {
 struct Class {
     const char* name;
     Shape shape;
-    bool turns; // any rotation, or only by a few degrees
+    bool turns; // any rotation, or only a few degrees
 };
 
 constexpr std::array<Class, 10> classes = {{
@@ -122,7 +122,7 @@ void draw(const Class& kind, PhiloxStream& random, std::uint8_t* image) {
     Colour front = any_colour(random);
     while (std::abs(brightness(front) - brightness(back)) < 60.0f) front = any_colour(random);
 
-    constexpr float noise = 12.0f; // at most; of a pixel's 255
+    constexpr float noise = 12.0f; // at most, out of 255
     for (unsigned i = 0; i < pixels; ++i) {
         const Point p{float(i % side) - centre.x, float(i / side) - centre.y};
         const float distance = kind.shape({dot(p, turn), turn.x * p.y - turn.y * p.x}, radius);

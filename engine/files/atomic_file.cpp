@@ -24,7 +24,7 @@ void sync_folder(const std::filesystem::path& file) {
 
 /// Where a chain of symbolic links ends, whether or not there is a file yet.
 std::filesystem::path follow_links(std::filesystem::path path) {
-    constexpr int longest_chain = 40; // as Linux has it
+    constexpr int longest_chain = 40; // Linux's limit
     std::error_code error;
     for (int links = 0; std::filesystem::is_symlink(path, error); ++links) {
         if (links == longest_chain) throw_file_error("write", path, ELOOP);
@@ -35,7 +35,7 @@ std::filesystem::path follow_links(std::filesystem::path path) {
 
 } // namespace
 
-// The process id keeps two processes that write one path from writing one temporary file.
+// The process id keeps two processes that write the same path from sharing a temporary file.
 AtomicFile::AtomicFile(const std::filesystem::path& path)
     : path_(follow_links(path)), temporary_(fmt::format("{}{}{}", path_.string(), mark, ::getpid())) {
     if (std::filesystem::is_directory(path)) throw_file_error("write", path_, EISDIR);

@@ -1,4 +1,4 @@
-// Files that are there whole or not at all.
+// Files that exist whole or not at all.
 #pragma once
 
 #include "engine/files/file.h"
@@ -10,13 +10,13 @@
 
 namespace towers {
 
-/// Writes a file under a temporary name in the same folder and gives it its own name only once all of it is
-/// on the disk. Whoever opens the path meanwhile, or after a crash at any moment, finds the earlier content
-/// or the new one. Destroyed without commit(), also by an exception, it leaves no trace. What a symbolic link
-/// points to is written, and the link stays.
+/// Writes a file under a temporary name in the same folder and renames it only once all of it is on the disk.
+/// A reader of the path, meanwhile or after a crash at any moment, finds either the old content or the new.
+/// Without commit(), also after an exception, it leaves no trace. If the path is a symbolic link, it replaces
+/// the link's target and keeps the link.
 class AtomicFile {
 public:
-    /// InputError when the folder does not take a new file.
+    /// InputError when the folder accepts no new file.
     explicit AtomicFile(const std::filesystem::path& path);
     AtomicFile(const AtomicFile&) = delete;
     AtomicFile& operator=(const AtomicFile&) = delete;
@@ -35,11 +35,11 @@ private:
     bool renamed_ = false;
 };
 
-/// The whole of it in one call.
+/// All of that in one call.
 void write_file_atomically(const std::filesystem::path& path, std::string_view text);
 
-/// The file name that a temporary file of this name was to become, or "" when it is no temporary's name. A
-/// process that was killed leaves its temporary file behind.
+/// The name that a temporary file of this name would have taken, or "" when it is not a temporary file's
+/// name. A killed process leaves its temporary file behind.
 std::string name_behind_temporary(std::string_view name);
 
 } // namespace towers

@@ -20,7 +20,7 @@ std::string_view remedy(int error) {
     case EDQUOT:
         return "free some space there or choose another place";
     case EFBIG:
-        return "raise the limit on the size of files (ulimit -f) or choose another place";
+        return "raise the limit on file sizes (ulimit -f) or choose another place";
     case EACCES:
     case EPERM:
         return "change its permissions or choose another place";
@@ -64,7 +64,7 @@ int FileDescriptor::close() {
     return ::close(std::exchange(number_, -1)) == 0 || errno == EINTR ? 0 : errno;
 }
 
-// O_NONBLOCK so that a pipe in a file's place is refused below instead of being waited on.
+// O_NONBLOCK, so that a pipe in place of a file is refused below and not waited on.
 InputFile::InputFile(const std::filesystem::path& path)
     : path_(path), file_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
     if (!file_) throw_file_error("read", path, errno);

@@ -1,4 +1,4 @@
-// Files through the system's own calls, so that a failure is known with the system's words for it.
+// Files through system calls, so that a failure comes with the system's own words for it.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@ public:
     int get() const { return number_; }
     explicit operator bool() const { return number_ >= 0; }
 
-    /// Closes and gives the error number, 0 when all went well: some file systems report a full disk here.
+    /// Closes and returns the error number, 0 for none: some file systems report a full disk here.
     int close();
 
 private:
@@ -35,11 +35,11 @@ public:
     /// InputError when it is missing, not a regular file or not readable.
     explicit InputFile(const std::filesystem::path& path);
 
-    /// Bytes, as they were when it was opened.
+    /// In bytes, at the time when it was opened.
     std::uint64_t size() const { return size_; }
 
-    /// Fills `target` with what starts at byte `offset`. InputError when the file ends before that or the
-    /// disk fails.
+    /// Fills `target` with the bytes from `offset` on. InputError when the file ends before that or the disk
+    /// fails.
     void read(std::uint64_t offset, std::span<std::byte> target) const;
 
 private:
@@ -48,10 +48,10 @@ private:
     std::uint64_t size_ = 0;
 };
 
-/// All of a regular file. InputError as InputFile has it.
+/// All of a regular file. InputError as for InputFile.
 std::string read_file(const std::filesystem::path& path);
 
-/// Writes all of `bytes` where the file stands; the error number, 0 when all were written.
+/// Writes all of `bytes` at the file's position. Returns the error number, 0 for none.
 int write_all(const FileDescriptor& file, std::span<const std::byte> bytes);
 
 /// Throws the InputError "cannot VERB PATH: the system's words; what to do". `verb` is one of "read",

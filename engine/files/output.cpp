@@ -12,7 +12,7 @@ namespace towers {
 
 namespace {
 
-/// A device, a pipe, a socket: what has no content to replace.
+/// A device, a pipe, a socket: it has no content to replace.
 bool is_special(const std::filesystem::path& path) {
     struct stat status {};
     return ::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode);
@@ -34,7 +34,7 @@ void check_output(const std::filesystem::path& path) {
     if (is_standard_output(path)) return;
     if (!is_special(path))
         AtomicFile probe(path);
-    else if (::access(path.c_str(), W_OK) != 0) // opening a pipe would be noticed at its other end
+    else if (::access(path.c_str(), W_OK) != 0) // a pipe's other end would notice an open()
         throw_file_error("write", path, errno);
 }
 

@@ -6,15 +6,15 @@
 
 namespace towers {
 
-/// Whether the path means standard output: `-`, or a name of the very file, pipe or terminal that it is, such
-/// as /dev/stdout.
+/// Whether the path means standard output: `-`, or another name of the same file, pipe or terminal, such as
+/// /dev/stdout.
 bool is_standard_output(const std::filesystem::path& path);
 
 /// Throws InputError when write_output() could not write there; leaves no trace.
 void check_output(const std::filesystem::path& path);
 
-/// Writes standard output as is_standard_output() has it. A regular file, also behind a symbolic link, is
-/// replaced as AtomicFile does it; anything else (a device, a pipe) is written to. InputError when that
+/// Writes to standard output where is_standard_output() says so. Replaces a regular file, also behind a
+/// symbolic link, as AtomicFile does; writes into anything else (a device, a pipe). InputError when that
 /// fails.
 void write_output(const std::filesystem::path& path, std::string_view text);
 

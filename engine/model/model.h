@@ -22,7 +22,7 @@ struct Initial {
     float stddev = 0, bias = 0, weight_decay = 0;
 };
 
-/// Padding SAME, as TensorFlow pads: what is odd goes below and right. Weights [kernel, kernel, in, filters].
+/// Padding SAME, as TensorFlow pads: an odd pixel goes below or right. Weights [kernel, kernel, in, filters].
 struct Conv2d {
     unsigned filters, kernel, stride;
     bool relu;
@@ -78,7 +78,7 @@ struct Variable {
 /// In the layers' order, weights before biases.
 std::vector<Variable> variables_of(const Model& model);
 
-/// What a variable begins with; depends on the seed and the variable's name only.
+/// A variable's initial values; they depend only on the seed and the variable's name.
 std::vector<float> initial_values(const Variable& variable, std::uint64_t seed);
 
 /// Output size and padding of SAME along one axis.

@@ -9,24 +9,24 @@ namespace towers {
 
 struct Difference {
     std::size_t elements = 0;
-    /// Elements that no rounding explains: words that are not the same bits, and numbers of which one is
-    /// infinite or NaN and the other is not the same.
+    /// Elements that rounding does not explain: words whose bits differ, and numbers of which one is infinite
+    /// or NaN and the other is not the same.
     std::size_t unequal = 0;
     std::size_t both_nan = 0; ///< numbers that are NaN in both, which counts as equal
     /// ||a - b|| over the larger of ||a|| and ||b||, infinite when there are unequal numbers. Of words: the
-    /// part that is unequal.
+    /// fraction that is unequal.
     double relative_norm = 0;
     double largest = 0;    ///< of all |a - b|; infinite when there are unequal numbers
-    std::size_t worst = 0; ///< the element whose difference that is, the first of several
+    std::size_t worst = 0; ///< the element with that difference, the first of several
 };
 
-/// Of float32. A NaN equals a NaN: then both devices computed the same. The spans are equally long.
+/// Of float32. A NaN equals a NaN, since both devices computed the same. The spans have equal lengths.
 Difference compare_numbers(std::span<const float> a, std::span<const float> b);
 
 /// Of uint32, such as labels and places, which must be equal.
 Difference compare_words(std::span<const std::uint32_t> a, std::span<const std::uint32_t> b);
 
-/// |a - b| over the larger of |a| and |b|; infinite as relative_norm is.
+/// |a - b| over the larger of |a| and |b|; infinite when relative_norm would be.
 double relative_difference(float a, float b);
 
 } // namespace towers

@@ -1,4 +1,4 @@
-// How two devices' trainings part from each other.
+// How far two devices' trainings drift apart.
 #pragma once
 
 #include "engine/train/trainer.h"
@@ -21,12 +21,12 @@ struct DriftStep {
 
 struct Drift {
     std::vector<DriftStep> steps;
-    double relative_averages = 0;        ///< of the moving averages at the end, as relative_parameters
+    double relative_averages = 0;        ///< of the moving averages at the end, like relative_parameters
     std::array<std::string, 2> diverged; ///< why a side stopped before the last step; empty: it did not
 };
 
-/// Trains on each of two devices by itself, with these options but for the towers, from the same start. Stops
-/// early when a side's loss or gradient is infinite or NaN. `observe` hears of every step. Throws
+/// Trains on each of two devices alone, from the same start, with these options except the towers. Stops
+/// early when a side's loss or gradient is infinite or NaN. Calls `observe` after every step. Throws
 /// DeviceError.
 Drift measure_drift(const std::array<std::string, 2>& devices, const Recipe& recipe,
                     const TrainerOptions& options, const Dataset& data, std::uint64_t steps,

@@ -37,7 +37,7 @@ Shapes shapes_of(const Model& model, const ParameterLayout& layout, unsigned bat
     return shapes;
 }
 
-/// The numbers as they are to be compared: partial results added up.
+/// The numbers to compare: partial results are added up.
 std::vector<float> joined(std::span<const float> numbers, unsigned parts) {
     std::vector<float> sums(numbers.size() / parts);
     for (std::size_t i = 0; i < sums.size(); ++i) {

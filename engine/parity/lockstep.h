@@ -20,7 +20,7 @@ struct LockstepOptions {
     double tolerance;    ///< the largest relative norm that counts as equal; words have no tolerance
 };
 
-/// What a kernel, or a copy, left in one tensor on the two devices when both began with the same inputs.
+/// What a kernel or a copy left in one tensor on the two devices, given the same inputs.
 struct TensorComparison {
     std::string operation;          ///< layer and role, as the plan names it: `norm2 backward`
     std::string kernel;             ///< or `copy`
@@ -35,10 +35,10 @@ struct TensorComparison {
     std::vector<std::size_t> worst_index() const; ///< difference.worst in terms of `shape`
 };
 
-/// Runs the first step of a single tower's training level by level on both devices, at the end of each level
-/// compares what it wrote, and carries on with a's values on both: so every kernel is judged by itself, and
-/// what it does wrong is not blamed on those that come after. In the order of the plan, which is the same for
-/// both devices: sums are split as on the one that splits them more. Throws DeviceError.
+/// Runs the first step of a single tower's training level by level on both devices. After each level it
+/// compares what the level wrote and continues with a's values on both, so that each kernel is judged alone
+/// and its errors are not blamed on later ones. The result is in the order of the plan, which is the same for
+/// both devices: it splits sums as the device that splits them more would. Throws DeviceError.
 std::vector<TensorComparison> compare_step(Device& a, Device& b, const Recipe& recipe, const Dataset& data,
                                            const LockstepOptions& options);
 

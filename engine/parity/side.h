@@ -18,17 +18,16 @@ struct WrittenTensor {
     TensorId tensor;
     bool words; ///< uint32, else float32
     bool read;  ///< the operation reads it as well
-    /// Above 1: partial results [parts, ...] of which only the sum is the kernel's promise; who adds up what
-    /// is each device's own affair.
+    /// Above 1: partial results [parts, ...]. The kernel promises only their sum; each device may divide the
+    /// sum in its own way.
     unsigned parts;
     std::size_t window_offset, bytes;
 };
 
-/// All that a level writes, in the order of its operations, each with a place in a window of their own.
+/// Everything that a level writes, in the order of its operations, each with its own place in a window.
 std::vector<WrittenTensor> written_in(const Plan& plan, const Level& level);
 
-/// What lies in a tensor before it is written, so that an element that is left out shows: a NaN, and absurd
-/// as a word.
+/// Fills a tensor before it is written, so that an element left out shows: a NaN, and absurd as a word.
 constexpr std::uint32_t unwritten = 0x7fc0dead;
 
 /// A device with the plan's memory, and a window through which the host sees what a level has written.
@@ -37,15 +36,15 @@ public:
     /// Uploads the data set. The device and the plan must outlive it. Throws DeviceError, as all below.
     ParitySide(Device& device, const Plan& plan, const Dataset& data, std::size_t window_bytes);
 
-    /// What the step begins with; the moving averages begin as the parameters.
+    /// Sets what the step starts with; the moving averages start as the parameters.
     void prepare(std::span<const float> parameters, const StepNumbers& numbers,
                  std::span<const Example> examples);
 
     /// Starts a level; `written` is all that it writes. One at a time.
     void start(std::size_t level, std::span<const WrittenTensor> written);
-    /// Waits for it; then numbers() and words() are what it wrote.
+    /// Waits for it; numbers() and words() then give what it wrote.
     void finish();
-    /// Puts the other side's values in the place of what this one's level wrote.
+    /// Replaces what this side's level wrote by the other side's values.
     void adopt(const ParitySide& other, std::span<const WrittenTensor> written);
 
     std::span<const float> numbers(const WrittenTensor& written) const { return view<float>(written); }

@@ -10,7 +10,7 @@
 namespace towers {
 namespace {
 
-constexpr unsigned nominal_tile = 64; // of a tiled product; only the launch's group count follows from it
+constexpr unsigned nominal_tile = 64; // of a tiled product; it decides only the launch's group count
 
 unsigned ceil_div(std::size_t a, std::size_t b) { return unsigned((a + b - 1) / b); }
 
@@ -19,7 +19,7 @@ struct LayerTensors {
     TensorId output, argmax, scale;
     Shape in, out;
     TensorId input;
-    bool input_activated; ///< no more than zero where a ReLU let nothing through
+    bool input_activated; ///< at most zero where a ReLU let nothing through
     bool output_activated;
 };
 
@@ -97,7 +97,7 @@ public:
         for (std::size_t i = layers_.size(); i-- > 0;) {
             const Layer& layer = model_.layers[i];
             const int from = model_.producer(layer.inputs[0]);
-            if (from + 1 != int(i)) // a chain has one consumer each
+            if (from + 1 != int(i)) // in a chain each has one consumer
                 throw std::logic_error(
                     fmt::format("plan: gradients of branches are not summed yet (layer {})", layer.name));
             const TensorId dx =
@@ -251,8 +251,8 @@ private:
             tile_items(std::size_t(shape.batch) * shape.out_height * shape.out_width, shape.out_channels));
     }
     void forward(const Layer& layer, const MaxPool& pool, LayerTensors& t) {
-        // The maximum of what a ReLU let through is as a ReLU lets through, and gradients reach only its
-        // place: whoever masks the gradient of this output has masked it for the layer before.
+        // The maximum of a ReLU's outputs is itself one of them, and gradients reach only its place: masking
+        // the gradient of this output also masks it for the layer before.
         t.output_activated = t.input_activated;
         const unsigned quads = (t.in.channels + 3) / 4 * t.out.height * t.out.width * spec_.batch;
         t.argmax = plan_.activation(layer.name + " argmax", quads * 4);
@@ -300,7 +300,7 @@ private:
         const TensorId db = variable(layer.name + "/biases", Arena::gradients);
         const unsigned rows = shape.kernel_height * shape.kernel_width * shape.in_channels;
         const std::size_t pixels = std::size_t(shape.batch) * shape.out_height * shape.out_width;
-        // Few tiles leave a wide device idle: then the sum over pixels is shared out as well.
+        // Few tiles leave a wide device idle, so the sum over pixels is then split as well.
         const unsigned tiles = ceil_div(rows + 1, nominal_tile) * ceil_div(shape.out_channels, nominal_tile);
         const unsigned most = std::max(1u, unsigned(pixels / 256));
         const unsigned splits = std::clamp(spec_.parallel_groups / tiles, 1u, most);
@@ -329,7 +329,7 @@ private:
         const unsigned quads = ceil_div(bytes, 16);
         const unsigned chunks = REDUCTION_CHUNKS(quads);
         const std::size_t offset = slice_alignment + decay_bytes_;
-        decay_bytes_ += aligned(chunks * 4); // what is between two lists stays zero and adds nothing
+        decay_bytes_ += aligned(chunks * 4); // gaps between lists stay zero and add nothing
         const TensorId partials = plan_.tensor(layer.name + " decay", Arena::results, offset, chunks * 4);
         plan_.add(layer.name + " weight decay", kernels::weight_decay,
                   {.w = weights, .dw = dw, .partials = partials, .decay = rate, .quads = quads}, chunks);

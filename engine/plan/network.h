@@ -15,8 +15,8 @@ struct NetworkSpec {
     std::size_t records;                ///< how many there are
     std::uint64_t seed = 0;             ///< of the distortions
     bool distort = false;               ///< else the evaluation pipeline: centre crop, standardization
-    bool average_first = false;         ///< the moving average takes the parameters of before the update
-    unsigned parallel_groups = 1;       ///< as DeviceInfo has it
+    bool average_first = false;         ///< the moving average takes the parameters from before the update
+    unsigned parallel_groups = 1;       ///< as in DeviceInfo
 };
 
 /// In Arena::step: STEP_FLOATS floats, then at this offset (record, epoch) of each example.
@@ -25,7 +25,7 @@ constexpr std::size_t step_examples_offset = slice_alignment;
 struct TrainingPlan {
     Plan plan;
     std::vector<ArenaRange> buckets; ///< of the gradient arena; empty when the step updates by itself
-    /// Where the step is cut into recordings: the end level of each. One a bucket, or one in all.
+    /// Where the step is cut into recordings: the end level of each. One per bucket, or one in all.
     std::vector<std::size_t> cuts;
 };
 
@@ -36,7 +36,7 @@ TrainingPlan plan_single_step(const NetworkSpec& spec);
 TrainingPlan plan_shared_step(const NetworkSpec& spec, std::size_t bucket_bytes);
 
 /// Forward only, with the parameters in Arena::parameters. Arena::staged_results receives `losses` and
-/// `correct`, a word an example each (find() tells where).
+/// `correct`, one word per example each (find() tells where).
 Plan plan_evaluation(const NetworkSpec& spec);
 
 } // namespace towers

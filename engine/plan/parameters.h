@@ -28,7 +28,7 @@ struct ParameterLayout {
 
 ParameterLayout layout_parameters(const Model& model);
 
-/// A whole arena of what the variables begin with, padding zero.
+/// A whole arena of the variables' initial values, with zero padding.
 std::vector<float> initial_parameters(const ParameterLayout& layout, std::uint64_t seed);
 
 /// Cuts the arena into runs of whole variables of at least `least` bytes each, except perhaps the last: what

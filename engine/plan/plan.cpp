@@ -84,7 +84,7 @@ void Plan::place_activations() {
                 lives[use.tensor].last = level;
             }
 
-    // The largest first, each at the lowest place where nothing that is alive at the same time lies.
+    // The largest first, each at the lowest place that is free while it is alive.
     std::vector<std::size_t> order(tensors_.size());
     std::iota(order.begin(), order.end(), std::size_t(0));
     std::stable_sort(order.begin(), order.end(),

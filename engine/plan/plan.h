@@ -74,24 +74,24 @@ struct PlannedCopy {
 
 /// One piece of a step's work.
 struct Operation {
-    std::string name;                       ///< layer and role, `conv2 forward`; one of its kind in a plan
+    std::string name;                       ///< layer and role, `conv2 forward`; unique in a plan
     std::variant<Launch, PlannedCopy> work; ///< a launch's pointers are tensor ids
 };
 
-/// As shaders/kernels.def has it, or `copy`.
+/// The name in shaders/kernels.def, or `copy`.
 const char* kernel_name(const Operation& operation);
 
-/// Operations that need nothing from each other.
+/// Operations that do not depend on each other.
 using Level = std::vector<Operation>;
 
 class Plan {
 public:
     /// A slice of a fixed arena.
     TensorId tensor(std::string name, Arena arena, std::size_t offset, std::size_t bytes);
-    /// An activation; where it lies is decided by place().
+    /// An activation; place() decides where it lies.
     TensorId activation(std::string name, std::size_t bytes);
 
-    /// The name says which part of the step this is: for those who measure or compare steps.
+    /// The name says which part of the step this is, for measurements and comparisons.
     template<class Params>
     void add(std::string name, KernelHandle<Params> kernel, const std::type_identity_t<Params>& params,
              std::uint64_t items) {
@@ -107,7 +107,7 @@ public:
 
     const std::vector<PlannedTensor>& tensors() const { return tensors_; }
     const std::vector<Level>& levels() const { return levels_; }
-    /// Bytes that an arena must have.
+    /// The bytes that an arena needs.
     std::size_t bytes(Arena arena) const { return arena_bytes_[std::size_t(arena)]; }
     /// The tensor of that name; throws std::logic_error when there is none.
     const PlannedTensor& find(const std::string& name) const;

@@ -37,8 +37,8 @@ std::optional<std::uint64_t> step_of(std::string_view name) {
     if (!name.starts_with(checkpoint_prefix) || !name.ends_with(checkpoint_suffix)) return std::nullopt;
     std::uint64_t step = 0;
     std::from_chars(name.data() + checkpoint_prefix.size(), name.data() + name.size(), step);
-    // Only the one way in which a run writes that number: a name with leading zeros would be deleted or read
-    // under another.
+    // Only the form in which a run writes the number: a name with leading zeros would be deleted or read
+    // under another name.
     if (name != checkpoint_name(step)) return std::nullopt;
     return step;
 }
@@ -79,12 +79,12 @@ FileDescriptor take_lock(const fs::path& folder) {
     if (!lock) throw_file_error("write", path, errno);
     if (::flock(lock.get(), LOCK_EX | LOCK_NB) == 0) return lock;
     if (errno == EWOULDBLOCK)
-        throw InputError(fmt::format("{} is in use by another run; wait for its end or name another --run",
+        throw InputError(fmt::format("{} is in use by another run; wait until it ends or name another --run",
                                      folder.string()));
     throw_file_error("lock", path, errno);
 }
 
-// Not a line from before `step`: of this step or a later one, or the rest of one that a crash cut off.
+// Whether a line is of `step` or a later one, or is the rest of one that a crash cut off.
 bool is_stale(std::string_view line, std::uint64_t step) {
     const nlohmann::json parsed = nlohmann::json::parse(line, nullptr, false);
     if (!parsed.is_object()) return true;
@@ -95,18 +95,18 @@ bool is_stale(std::string_view line, std::uint64_t step) {
 } // namespace
 
 RunDirectory::RunDirectory(const fs::path& path, Existing existing) : path_(path) {
-    // Looked at before the lock, which would leave a file in whatever folder was named by mistake.
+    // Checked before locking, which would leave a file in a folder that was named by mistake.
     if (existing == Existing::resume) latest_checkpoint(path_);
     make_folder(path_);
     lock_ = take_lock(path_);
 
     if (existing == Existing::erase) delete_if(path_, is_run_file);
-    if (existing == Existing::resume) latest_checkpoint(path_); // an erasing run may have come between
+    if (existing == Existing::resume) latest_checkpoint(path_); // a run that erases may have come between
     if (existing == Existing::refuse)
         for (const std::string& name : names_in(path_))
             if (is_run_file(name))
-                throw InputError(fmt::format("{} already holds a run ({}); go on with it by --resume or name "
-                                             "another --run",
+                throw InputError(fmt::format("{} already holds a run ({}); use --resume to go on with it, or "
+                                             "name another --run",
                                              path_.string(), name));
     delete_if(path_, [](std::string_view name) { return is_run_file(name_behind_temporary(name)); });
 }
@@ -124,7 +124,8 @@ std::optional<fs::path> RunDirectory::latest() const {
 }
 
 void RunDirectory::save_checkpoint(std::uint64_t step, const TensorFile& file, unsigned keep) {
-    // Else a power cut could leave a checkpoint without the lines before it, for a resumed run to follow.
+    // Otherwise a power cut could leave a checkpoint without the lines before it, and a resumed run would
+    // follow it.
     if (metrics_ && ::fdatasync(metrics_.get()) != 0) throw_file_error("write", metrics_path(), errno);
     write_safetensors(checkpoint_path(step), file);
     if (keep == 0) return;
@@ -144,11 +145,11 @@ void RunDirectory::append_metrics(const std::string& json_line) {
     struct stat before {};
     if (::fstat(metrics_.get(), &before) != 0) throw_file_error("write", path, errno);
 
-    // One write a line, so that a reader beside the run sees whole lines.
+    // One write per line, so that a reader beside the run sees whole lines.
     const std::string line = json_line + '\n';
     const int error = write_all(metrics_, std::as_bytes(std::span(line)));
     if (error == 0) return;
-    // Half a line would spoil the next one. That this may fail too is why truncate_metrics() also drops such.
+    // Half a line would spoil the next one. This may fail too, so truncate_metrics() also drops half lines.
     [[maybe_unused]] const int ignored = ::ftruncate(metrics_.get(), before.st_size);
     throw_file_error("write", path, error);
 }
@@ -161,12 +162,12 @@ void RunDirectory::truncate_metrics(std::uint64_t step) {
     std::string kept;
     for (std::size_t begin = 0; begin < text.size();) {
         const std::size_t end = text.find('\n', begin);
-        if (end == std::string::npos) break; // torn, even if what is there happens to be JSON
+        if (end == std::string::npos) break; // torn, even if the rest happens to be JSON
         const std::string_view line = std::string_view(text).substr(begin, end - begin);
         if (!is_stale(line, step)) kept.append(line).append(1, '\n');
         begin = end + 1;
     }
-    metrics_ = FileDescriptor(); // it would go on with the file that is replaced here
+    metrics_ = FileDescriptor(); // it would keep writing to the file that is replaced here
     if (kept != text) write_file_atomically(path, kept);
 }
 
@@ -179,7 +180,7 @@ std::optional<fs::path> RunDirectory::set_aside_after(std::uint64_t step) {
     for (int i = 1; folder.empty() || fs::exists(folder, error); ++i)
         folder = path_ / fmt::format("replaced-{}", i);
     make_folder(folder);
-    // The metrics first: while a later checkpoint is there, a run that is killed meanwhile goes on from that.
+    // The metrics first: a run killed meanwhile then goes on from a later checkpoint that is still in place.
     if (fs::exists(metrics_path(), error))
         write_file_atomically(folder / metrics_name, read_file(metrics_path()));
     for (const std::uint64_t each : later)
@@ -202,10 +203,10 @@ std::vector<std::uint64_t> checkpoint_steps(const fs::path& folder) {
 }
 
 fs::path checkpoint_of(const fs::path& folder, std::uint64_t step) {
-    latest_checkpoint(folder); // says so when there is none at all
+    latest_checkpoint(folder); // throws when there is none at all
     const std::vector<std::uint64_t> steps = checkpoint_steps(folder);
     if (!std::binary_search(steps.begin(), steps.end(), step))
-        throw InputError(fmt::format("{} holds no checkpoint of step {}; it has those of {}", folder.string(),
+        throw InputError(fmt::format("{} holds no checkpoint of step {}; choose one of {}", folder.string(),
                                      step, fmt::join(steps, ", ")));
     return folder / checkpoint_name(step);
 }

@@ -1,9 +1,9 @@
-// The folder in which one run keeps what it makes:
+// The folder that holds what one run makes:
 //   config.toml                      the effective configuration
 //   model.ckpt-<step>.safetensors    checkpoints
 //   metrics.jsonl                    one JSON object a line
 //   replaced-<n>/                    checkpoints and metrics that a run did not go on from (set_aside_after)
-//   lock                             held while the run lasts; stays behind, empty
+//   lock                             held while the run lasts; stays behind as an empty file
 #pragma once
 
 #include "engine/files/file.h"
@@ -26,11 +26,11 @@ enum class Existing {
 };
 
 /// One run's folder, locked against other runs for as long as this lives. All paths it gives lie within
-/// `path()`. Every member throws InputError when the disk refuses.
+/// `path()`. Every member throws InputError when a file operation fails.
 class RunDirectory {
 public:
-    /// Makes the folder where there is none, its parents too. InputError when another run uses it, or as
-    /// `existing` says.
+    /// Creates the folder and its parents if missing. InputError when another run uses it, or as `existing`
+    /// says.
     RunDirectory(const std::filesystem::path& path, Existing existing);
 
     const std::filesystem::path& path() const { return path_; }
@@ -38,27 +38,27 @@ public:
     std::filesystem::path metrics_path() const;
     std::filesystem::path checkpoint_path(std::uint64_t step) const;
 
-    /// As checkpoint_steps() has them.
+    /// As checkpoint_steps() gives them.
     std::vector<std::uint64_t> checkpoints() const;
 
     /// The checkpoint of the latest step.
     std::optional<std::filesystem::path> latest() const;
 
-    /// Writes the metrics so far and then the checkpoint to the disk. After that deletes earlier steps'
-    /// checkpoints so that it and `keep` - 1 before it remain, 0 keeps all; the one before it always remains,
-    /// since only the next step tells whether the new one's loss is finite. On an InputError the earlier ones
-    /// are all there.
+    /// Writes the metrics so far and then the checkpoint to the disk. Then deletes earlier steps'
+    /// checkpoints, except for `keep` - 1 before this one; 0 keeps all. The one before this always remains,
+    /// since only the next step tells whether the new one's loss is finite. On an InputError all the earlier
+    /// ones remain.
     void save_checkpoint(std::uint64_t step, const TensorFile& file, unsigned keep);
 
-    /// Adds one line, given without its line end. On an InputError the file is as it was.
+    /// Adds one line, given without its line end. On an InputError the file is unchanged.
     void append_metrics(const std::string& json_line);
 
     /// For a run that goes on with `step`: deletes the lines of this step and later ones (by their "step"),
-    /// and what a crash has left that is no JSON.
+    /// and whatever a crash left that is not JSON.
     void truncate_metrics(std::uint64_t step);
 
     /// For a run that goes on from an earlier step: moves later checkpoints and copies the metrics into a new
-    /// folder within path(), and gives its path. Nothing when there are no later checkpoints.
+    /// folder within path(), and returns its path. Does nothing when there are no later checkpoints.
     std::optional<std::filesystem::path> set_aside_after(std::uint64_t step);
 
     void write_config(const std::string& toml);
@@ -68,7 +68,7 @@ private:
     FileDescriptor lock_, metrics_;
 };
 
-/// The path of this step's checkpoint. InputError that names the steps that have one when it has none.
+/// The path of this step's checkpoint. If it has none, an InputError names the steps that have one.
 std::filesystem::path checkpoint_of(const std::filesystem::path& folder, std::uint64_t step);
 
 /// The steps that have a checkpoint, ascending.
@@ -78,8 +78,8 @@ std::vector<std::uint64_t> checkpoint_steps(const std::filesystem::path& folder)
 /// training. InputError when there is none.
 std::filesystem::path latest_checkpoint(const std::filesystem::path& folder);
 
-/// Calls `read` with that checkpoint, and again with the one that is then the latest when it throws
-/// InputError because the training has deleted the file (--keep) since it was found.
+/// Calls `read` with that checkpoint. If it throws InputError because the training has since deleted the file
+/// (--keep), calls it again with the checkpoint that is then the latest.
 void read_latest_checkpoint(const std::filesystem::path& folder,
                             const std::function<void(const std::filesystem::path&)>& read);
 

@@ -25,11 +25,11 @@ namespace {
 using nlohmann::json;
 
 constexpr const char* metadata_key = "__metadata__";
-// Parsed, a header takes up to 60 times its size. The format's own library allows 100 MB, which no model
-// comes near: a tensor's entry has some 100 bytes.
+// A parsed header takes up to 60 times its size. The format's own library allows 100 MB. No model comes near
+// that: a tensor's entry has about 100 bytes.
 constexpr std::uint64_t longest_header = 4 << 20;
 
-// What is in a file may go into a message only as one short line.
+// A file's content may go into a message only as one short line.
 std::string excerpt(const json& value) {
     std::string text = value.dump(-1, ' ', true, json::error_handler_t::replace);
     if (text.size() > 100) text = text.substr(0, 100) + "...";
@@ -51,15 +51,14 @@ struct Entry {
 json parse_header(const std::filesystem::path& path, const std::string& text) {
     std::vector<std::set<std::string>> open_objects;
     const auto check = [&](int depth, json::parse_event_t event, json& parsed) {
-        // The library writes values out by recursion, so an endless "[[[[" would overflow the stack in a
-        // message.
+        // The library prints values recursively, so an endless "[[[[" would overflow the stack in a message.
         if (depth > 16) refuse(path, "its header is nested too deeply");
         if (event == json::parse_event_t::object_start) open_objects.emplace_back();
         if (event == json::parse_event_t::object_end) open_objects.pop_back();
-        // The library keeps the last of several equal keys, but which tensor is meant then is anyone's guess.
+        // The library keeps the last of several equal keys, but another of them may be the one that is meant.
         if (event == json::parse_event_t::key &&
             !open_objects.back().insert(parsed.get<std::string>()).second)
-            refuse(path, fmt::format("the name {} comes twice in its header", excerpt(parsed)));
+            refuse(path, fmt::format("the name {} appears twice in its header", excerpt(parsed)));
         return true;
     };
     json header;
@@ -98,7 +97,7 @@ Entry parse_entry(const std::filesystem::path& path, const std::string& name, co
     };
     const json& dtype = field("dtype");
     if (wanted && dtype != "F32")
-        throw InputError(fmt::format("{} of {} has dtype {}, and only \"F32\" is read; convert it to float32",
+        throw InputError(fmt::format("{} of {} has dtype {}, but only \"F32\" is read; convert it to float32",
                                      who, path.string(), excerpt(dtype)));
     const json& shape = field("shape");
     if (!is_list_of_counts(shape))
@@ -112,14 +111,14 @@ Entry parse_entry(const std::filesystem::path& path, const std::string& name, co
                 offsets[1].get<std::uint64_t>()};
     if (!wanted) return entry;
     const std::optional<std::uint64_t> bytes = product(entry.shape, sizeof(float));
-    if (!bytes) refuse(path, fmt::format("{} has shape {}, more than any memory", who, excerpt(shape)));
+    if (!bytes) refuse(path, fmt::format("{} has shape {}, too large for any memory", who, excerpt(shape)));
     if (*bytes != entry.end - entry.begin)
         refuse(path, fmt::format("{} of shape {} takes {} bytes, but its data_offsets hold {}", who,
                                  excerpt(shape), *bytes, entry.end - entry.begin));
     return entry;
 }
 
-// The format wants every byte of the data to belong to exactly one tensor.
+// The format requires every byte of the data to belong to exactly one tensor.
 void check_cover(const std::filesystem::path& path, std::vector<Entry>& entries, std::uint64_t data_bytes) {
     std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
         return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
@@ -149,7 +148,7 @@ std::uint64_t header_length(const std::filesystem::path& path, const InputFile& 
         refuse(path,
                fmt::format("its header should have {} bytes, but the file has {}", length, file.size()));
     if (length > longest_header)
-        refuse(path, fmt::format("its header has {} bytes, and {} are read at most", length, longest_header));
+        refuse(path, fmt::format("its header has {} bytes, but at most {} are read", length, longest_header));
     return length;
 }
 
@@ -176,7 +175,7 @@ TensorFile read_safetensors(const std::filesystem::path& path, const TensorFilte
             result.metadata[key] = word.get<std::string>();
         }
     }
-    // Before any memory is taken: afterwards every tensor is known to lie within the file.
+    // Before any memory is allocated: this ensures that every tensor lies within the file.
     check_cover(path, entries, file.size() - data_begin);
 
     for (Entry& entry : entries) {

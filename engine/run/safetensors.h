@@ -23,14 +23,14 @@ struct TensorFile {
 /// Chooses tensors by their names.
 using TensorFilter = std::function<bool(const std::string&)>;
 
-/// Reads a file's float32 tensors, those that `wanted` chooses where there is one; the others may be of any
-/// type. InputError when the file cannot be read, a tensor to read holds another type of number, or the file
-/// is not what the format says, in whatever way: no header can make it read or allocate more than a small
-/// multiple of the file's size.
+/// Reads a file's float32 tensors: those that `wanted` chooses, or all. The others may be of any type.
+/// InputError when the file cannot be read, a tensor to read holds another type of number, or the file breaks
+/// the format in any way. No header can make it read or allocate more than a small multiple of the file's
+/// size.
 TensorFile read_safetensors(const std::filesystem::path& path, const TensorFilter& wanted = {});
 
-/// Writes the file atomically: on an InputError (full disk, no permission) an earlier file of that name is as
-/// it was. std::invalid_argument when a tensor's shape and number of values disagree or its name is
+/// Writes the file atomically: on an InputError (full disk, no permission) an earlier file of that name is
+/// unchanged. std::invalid_argument when a tensor's shape and number of values disagree or its name is
 /// `__metadata__`.
 void write_safetensors(const std::filesystem::path& path, const TensorFile& file);
 

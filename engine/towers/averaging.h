@@ -1,5 +1,5 @@
-// The host part of a step of several towers: averages their gradients over staged buffers, checks them,
-// updates the parameters. It runs the same kernels as a tower, on a `cpu` device of its own.
+// The host part of a step of several towers: averages their staged gradients, checks them, updates the
+// parameters. It runs the same kernels as a tower, on its own `cpu` device.
 #pragma once
 
 #include "backends/device.h"
@@ -15,18 +15,19 @@ namespace towers {
 class AveragingStage {
 public:
     /// `staged`: each tower's staged gradients, laid out as `layout`; `weights`: its part of the global
-    /// batch. Buckets are those that the towers deliver.
+    /// batch. `buckets`: those that the towers deliver.
     AveragingStage(std::unique_ptr<Device> device, const ParameterLayout& layout,
                    const std::vector<std::span<float>>& staged, const std::vector<float>& weights,
                    std::span<const ArenaRange> buckets, bool average_first);
 
-    /// The weighted mean of a bucket that every tower has delivered, summed in the order of the towers.
+    /// Computes the weighted mean of a bucket that every tower has delivered, summed in the order of the
+    /// towers.
     void average(std::size_t bucket);
 
-    /// How many elements of the mean are infinite or NaN; after the last bucket.
+    /// How many elements of the mean are infinite or NaN; call after the last bucket.
     unsigned nonfinite();
 
-    /// Optimizer and moving average.
+    /// Runs the optimizer and the moving average.
     void update(const StepNumbers& numbers);
 
     std::span<float> parameters() const { return parameters_.host<float>(); }

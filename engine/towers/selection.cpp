@@ -13,7 +13,7 @@ namespace {
 struct Known {
     std::vector<DeviceInfo> devices;
     std::vector<std::string> ids;
-    std::vector<std::pair<std::string, std::string>> absent; ///< backend, why it or a card is not there
+    std::vector<std::pair<std::string, std::string>> absent; ///< backend, and why it or a card is absent
 };
 
 Known list_all(const OpenOptions& options) {
@@ -34,13 +34,13 @@ Known list_all(const OpenOptions& options) {
     return known;
 }
 
-/// Why there is nothing under this device's or backend's name.
+/// Says why nothing has this device's or backend's name.
 [[noreturn]] void throw_unknown(const Known& known, const std::string& what, const std::string& name) {
     for (const auto& [backend, reason] : known.absent)
         if (name == backend || name.starts_with(backend + ":"))
             throw UsageError(fmt::format("{} '{}': {}; this machine has {}", what, name, reason,
                                          fmt::join(known.ids, ", ")));
-    throw UsageError(fmt::format("{} '{}': there is none of that name; this machine has {}", what, name,
+    throw UsageError(fmt::format("{} '{}': there is no such {}; this machine has {}", what, name, what,
                                  fmt::join(known.ids, ", ")));
 }
 
@@ -64,7 +64,7 @@ std::vector<std::string> default_towers(std::span<const DeviceInfo> devices) {
 
 std::vector<std::string> select_towers(const std::string& backend, const std::string& towers,
                                        const OpenOptions& options) {
-    if (towers == "cpu" || (towers.empty() && backend == "cpu")) return {"cpu"}; // needs no driver's word
+    if (towers == "cpu" || (towers.empty() && backend == "cpu")) return {"cpu"}; // needs no driver
     const Known known = list_all(options);
     std::vector<std::string> chosen;
     if (!towers.empty()) {
@@ -86,7 +86,7 @@ std::vector<std::string> select_towers(const std::string& backend, const std::st
                                          fmt::join(known.ids, ", ")));
     std::vector<std::string_view> names;
     for (const Backend* each : all_backends()) names.push_back(each->name());
-    throw UsageError(fmt::format("--backend '{}': there is none of that name; known are {}", backend,
+    throw UsageError(fmt::format("--backend '{}': there is no such backend; choose from {}", backend,
                                  fmt::join(names, ", ")));
 }
 

@@ -1,4 +1,4 @@
-// Which devices a run is to use.
+// Which devices a run uses.
 #pragma once
 
 #include "backends/backend.h"
@@ -9,8 +9,9 @@
 
 namespace towers {
 
-/// What a run uses that names no device, of those listed, the preferred backend's first: every discrete GPU,
-/// else one integrated GPU, else the CPU. A card that several backends show is used once, through the first.
+/// The devices of a run that names none. `devices` lists the preferred backend's first. Takes every discrete
+/// GPU, else one integrated GPU, else the CPU. Uses a card that several backends show once, through the
+/// first.
 std::vector<std::string> default_towers(std::span<const DeviceInfo> devices);
 
 /// The towers' device ids. `towers`, when not empty, is a list such as `vulkan:0,vulkan:0,cpu`; else

@@ -26,12 +26,12 @@ std::vector<unsigned> share_out(unsigned global, unsigned towers, std::vector<do
         throw UsageError(
             fmt::format("{} towers cannot share a global batch of {}; use a larger --batch", towers, global));
     if (weights.empty()) weights.assign(towers, 1);
-    // Only their ratios count. The largest becomes 1 to 2, so that sums and products stay within a double's
-    // range; by a power of two, so that nothing is rounded.
+    // Only ratios count. Scale the largest to between 1 and 2, so that sums and products stay within a
+    // double's range, and by a power of two, so that nothing is rounded.
     const int exponent = std::ilogb(*std::ranges::max_element(weights));
     for (double& weight : weights) weight = std::scalbn(weight, -exponent);
     const double total = std::accumulate(weights.begin(), weights.end(), 0.0);
-    // One example each is set aside first, so that no share is empty.
+    // First set aside one example each, so that no share is empty.
     std::vector<unsigned> shares(towers, 1);
     std::vector<double> wants(towers);
     for (unsigned i = 0; i < towers; ++i) {
@@ -40,7 +40,7 @@ std::vector<unsigned> share_out(unsigned global, unsigned towers, std::vector<do
         wants[i] = ideal - shares[i];
     }
     unsigned given = std::accumulate(shares.begin(), shares.end(), 0u);
-    while (given != global) { // at most one round a tower
+    while (given != global) { // at most one round per tower
         const bool more = given < global;
         unsigned best = towers;
         for (unsigned i = 0; i < towers; ++i) {
@@ -62,7 +62,7 @@ std::vector<double> parse_shares(const std::string& text) {
         const auto [rest, error] = std::from_chars(text.data() + begin, text.data() + end, weight);
         if (error != std::errc{} || rest != text.data() + end || !(weight > 0) || !std::isfinite(weight))
             throw UsageError(
-                fmt::format("--shares '{}': give positive numbers, one a tower, such as 3:1", text));
+                fmt::format("--shares '{}': give positive numbers, one per tower, such as 3:1", text));
         weights.push_back(weight);
         begin = end + 1;
     }

@@ -18,13 +18,13 @@ struct StepNumbers {
     float learning_rate, average_decay;
 };
 
-/// What a tower says of its share after a step: means over the share.
+/// What a tower reports after a step: means over its share.
 struct StepResults {
     float total_loss, cross_entropy;
     bool finite; ///< loss and, where the tower checks them, gradients
 };
 
-/// One thread at a time uses a tower; its device is its own.
+/// One thread at a time uses a tower. A tower owns its device.
 class Tower {
 public:
     /// Opens nothing: takes the device, allocates the plan's arenas, uploads the data set and records the
@@ -35,7 +35,7 @@ public:
     unsigned share() const { return share_; }
     std::span<const ArenaRange> buckets() const { return plan_.buckets; }
 
-    /// The tower's share of the next step. `examples` as many as share().
+    /// The tower's share of the next step. `examples`: share() of them.
     void prepare(const StepNumbers& numbers, std::span<const Example> examples);
 
     /// Submits the step's recordings.
@@ -43,11 +43,10 @@ public:
     /// Waits for recording `index` of recordings(): gradient bucket `index` is then in staged_gradients().
     void wait(std::size_t index);
     std::size_t recordings() const { return recordings_.size(); }
-    /// Of the step that has finished.
+    /// Of the finished step.
     StepResults results() const;
 
-    /// Where a shared step leaves its gradients and takes the parameters from, laid out as ParameterLayout
-    /// says.
+    /// Where a shared step leaves its gradients and finds the parameters, laid out as in ParameterLayout.
     std::span<float> staged_gradients() const { return buffer(Arena::staged_gradients).host<float>(); }
     std::span<float> staged_parameters() const { return buffer(Arena::staged_parameters).host<float>(); }
 
@@ -68,9 +67,10 @@ private:
     std::vector<Ticket> tickets_;
 };
 
-/// Buffers for every arena of a plan, the data set's uploaded. The engine's one way to give a plan memory.
+/// Buffers for every arena of a plan, with the data set uploaded. The engine's only way to give a plan
+/// memory.
 std::array<Buffer, arena_count> allocate_arenas(Device& device, const Plan& plan, const Dataset& data);
-/// Writes what a step reads into its arena of that name.
+/// Writes what a step reads into Arena::step.
 void write_step(const Buffer& step, const StepNumbers& numbers, std::span<const Example> examples);
 /// As Plan::bind() takes them.
 std::array<const Buffer*, arena_count> pointers_to(const std::array<Buffer, arena_count>& arenas);

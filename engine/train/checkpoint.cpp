@@ -33,7 +33,7 @@ void copy_in(const TensorFile& file, const std::string& name, const ParameterSlo
         throw InputError(fmt::format("{}: has no tensor '{}'; it does not belong to this recipe's model",
                                      path.string(), name));
     if (found->second.shape != slot.variable.shape)
-        throw InputError(fmt::format("{}: tensor '{}' has shape [{}], this recipe's model wants [{}]",
+        throw InputError(fmt::format("{}: tensor '{}' has shape [{}], but this recipe's model needs [{}]",
                                      path.string(), name, fmt::join(found->second.shape, ", "),
                                      fmt::join(slot.variable.shape, ", ")));
     std::copy(found->second.values.begin(), found->second.values.end(),
@@ -100,7 +100,7 @@ TrainingState from_checkpoint(const TensorFile& file, const ParameterLayout& lay
     }
     if (file.tensors.size() != 2 * layout.slots.size())
         throw InputError(
-            fmt::format("{}: holds {} tensors, this recipe's model has {}; it belongs to another model",
+            fmt::format("{}: holds {} tensors, but this recipe's model has {}; it belongs to another model",
                         path.string(), file.tensors.size(), 2 * layout.slots.size()));
     return state;
 }
@@ -148,10 +148,10 @@ void check_origin(const TensorFile& file, const CheckpointOrigin& origin, const 
     const std::uint64_t records = number(file, "records", path);
     if (records == origin.records && number(file, "checksum", path) == origin.checksum) return;
     throw InputError(
-        fmt::format("--data: is not the data that {} was trained on ({}); give that to resume it, or begin "
+        fmt::format("--data: is not the data that {} was trained on ({}); give that to resume it, or start "
                     "another run",
                     path.string(),
-                    records == origin.records ? "as many examples, but others"
+                    records == origin.records ? "equally many examples, but different ones"
                                               : fmt::format("{} examples, not {}", origin.records, records)));
 }
 
@@ -164,8 +164,8 @@ TrainingState from_initial(const TensorFile& file, const ParameterLayout& layout
         const auto bad =
             std::find_if_not(values.begin(), values.end(), [](float value) { return std::isfinite(value); });
         if (bad != values.end())
-            throw InputError(fmt::format("{}: tensor '{}' holds {} in place {}, with which no training can "
-                                         "begin; use another file",
+            throw InputError(fmt::format("{}: tensor '{}' holds {} in place {}, and training cannot start "
+                                         "from that; use another file",
                                          path.string(), slot.variable.name,
                                          std::isnan(*bad) ? "NaN" : "an infinite number",
                                          bad - values.begin()));

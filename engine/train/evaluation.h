@@ -24,8 +24,8 @@ class Evaluator {
 public:
     Evaluator(std::unique_ptr<Device> device, const Model& model, const Dataset& data, unsigned batch);
 
-    /// Of every `stride`-th batch, beginning with batch `first`. `parameters`: a whole arena, laid out as
-    /// layout_parameters(model) says. Each example counts once, unless `padded` asks for whole batches,
+    /// Evaluates every `stride`-th batch, starting with batch `first`. `parameters`: a whole arena, laid out
+    /// as layout_parameters(model) says. Each example counts once, unless `padded` asks for whole batches,
     /// filled up with the first examples.
     Evaluation run(std::span<const float> parameters, bool padded, std::size_t first, std::size_t stride);
 
@@ -39,7 +39,7 @@ private:
     Recording recording_;
 };
 
-/// Of the whole data set, its batches dealt out to the evaluators, which work at the same time.
+/// Evaluates the whole data set: the evaluators share its batches and work at the same time.
 Evaluation evaluate(const std::vector<std::unique_ptr<Evaluator>>& evaluators,
                     std::span<const float> parameters, bool padded);
 

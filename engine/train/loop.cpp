@@ -23,10 +23,10 @@ std::string metrics_line(const StepReport& report, std::uint64_t records) {
 
 /// What to do when the loss of the parameters after `step` steps is not finite.
 std::string way_back(const RunDirectory& run, std::uint64_t step) {
-    // Every checkpoint of before was followed by a step with a finite loss.
+    // A step with a finite loss followed every earlier checkpoint.
     std::vector<std::uint64_t> steps = run.checkpoints();
     std::erase_if(steps, [&](std::uint64_t each) { return each >= step; });
-    if (steps.empty()) return "the run has no checkpoint from before, so begin another";
+    if (steps.empty()) return "the run has no earlier checkpoint, so start another run";
     return fmt::format("the last checkpoint with a finite loss is {}: go on from it with --resume-from {}",
                        run.checkpoint_path(steps.back()).string(), steps.back());
 }
@@ -63,7 +63,7 @@ Ending train(Trainer& trainer, RunDirectory& run, const LoopOptions& options, co
         } catch (const Diverged& diverged) {
             throw Diverged(fmt::format("{}; {}", diverged.what(), way_back(run, step)));
         } catch (const DeviceError&) {
-            // Several towers have their state on the host; that of one is lost with its device.
+            // Several towers keep their state on the host; a single tower's is lost with its device.
             if (saved != step && trainer.tower_count() > 1) save_checkpoint(trainer, run, options);
             throw;
         }
@@ -83,7 +83,7 @@ Ending train(Trainer& trainer, RunDirectory& run, const LoopOptions& options, co
             const Clock::time_point before = Clock::now();
             save_checkpoint(trainer, run, options);
             saved = step;
-            logged += Clock::now() - before; // the log counts no time spent on saving
+            logged += Clock::now() - before; // the log leaves out time spent on saving
         }
     }
     if (saved != step) save_checkpoint(trainer, run, options);

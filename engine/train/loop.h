@@ -11,7 +11,7 @@
 namespace towers {
 
 struct LoopOptions {
-    std::uint64_t steps;      ///< updates in all, those of an earlier part of the run included
+    std::uint64_t steps;      ///< updates in all, including an earlier part of the run
     std::uint64_t save_every; ///< steps between checkpoints; 0: only at the end
     unsigned keep;            ///< checkpoints; 0: all
     std::uint64_t log_every;  ///< steps between lines of the log and of metrics.jsonl
@@ -28,21 +28,21 @@ struct Progress {
 
 enum class Ending { finished, stopped };
 
-/// Saves where the training stands. A new run begins with this, so that one killed before its first
-/// checkpoint is due can go on.
+/// Saves the state of the training. A new run starts with this, so that it can go on even if it is killed
+/// before its first checkpoint is due.
 void save_checkpoint(Trainer& trainer, RunDirectory& run, const LoopOptions& options);
 
-/// A run's checkpoint becomes the trainer's state. Throws InputError when it is of another recipe, seed or
-/// data set. Changes no file.
+/// Makes a run's checkpoint the trainer's state. Throws InputError when it is of another recipe, seed or data
+/// set. Changes no file.
 void resume(Trainer& trainer, const FoundCheckpoint& checkpoint, const CheckpointOrigin& origin);
 
-/// Makes the run directory stand where the trainer does: later checkpoints are set aside, metrics of later
-/// steps go. Gives the folder that RunDirectory::set_aside_after() made.
+/// Takes the run directory back to the trainer's step: sets later checkpoints aside and deletes the metrics
+/// of later steps. Returns the folder that RunDirectory::set_aside_after() made.
 std::optional<std::filesystem::path> rewind(RunDirectory& run, const Trainer& trainer);
 
-/// Saves a checkpoint at the end, also when `stop` becomes true: then after the step under way. Throws
-/// Diverged with the last checkpoint whose loss was finite. With several towers saves the state of before the
-/// step on DeviceError, and throws it on. `observe` hears of every step.
+/// Saves a checkpoint at the end. When `stop` becomes true, ends after the current step. Throws Diverged,
+/// which names the last checkpoint with a finite loss. On DeviceError with several towers, saves the state
+/// from before the step and rethrows. Calls `observe` after every step.
 Ending train(Trainer& trainer, RunDirectory& run, const LoopOptions& options, const std::atomic<bool>& stop,
              const std::function<void(const Progress&)>& observe);
 

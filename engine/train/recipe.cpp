@@ -35,7 +35,7 @@ Quirks parse_quirks(const std::string& text) {
         for (const auto& [name, member] : quirk_names)
             if (word == name || word == "all") quirks.*member = known = true;
         if (!known)
-            throw UsageError(fmt::format("--quirks '{}': there is no '{}'; known are {}, all, none", text,
+            throw UsageError(fmt::format("--quirks '{}': there is no '{}'; choose from {}, all, none", text,
                                          word, all_quirk_names()));
     }
     return quirks;
@@ -58,7 +58,7 @@ Recipe find_recipe(const std::string& name) {
                 .epochs_per_decay = 350,
                 .average_decay = 0.9999,
                 .steps = 100000};
-    throw UsageError(fmt::format("recipe '{}': there is none of that name; known is cifar10-tutorial", name));
+    throw UsageError(fmt::format("recipe '{}': there is no such recipe; use cifar10-tutorial", name));
 }
 
 double learning_rate_at(const Recipe& recipe, double initial, std::uint64_t step, std::uint64_t examples,

@@ -9,11 +9,11 @@
 
 namespace towers {
 
-/// Defects of the published systems that are mended here; each comes back when asked for (`--quirks`).
+/// Defects of the published systems that are fixed here; `--quirks` brings each one back.
 struct Quirks {
     bool last_tower_loss = false;    ///< report the last tower's loss, not the mean over all
     bool step_schedule = false;      ///< decay the learning rate by steps, however many towers share them
-    bool unordered_average = false;  ///< average the parameters of before the update
+    bool unordered_average = false;  ///< average the parameters from before the update
     bool delete_run = false;         ///< delete an earlier run in the run directory at start
     bool padded_evaluation = false;  ///< fill the last evaluation batch with repeated images, and count them
     bool divided_batch_time = false; ///< log seconds a batch divided by the number of towers
@@ -23,7 +23,7 @@ struct Quirks {
 
 /// Reads `last-tower-loss,step-schedule`, `all` or `none`. Throws UsageError that lists the names.
 Quirks parse_quirks(const std::string& text);
-/// What parse_quirks() reads.
+/// Text that parse_quirks() reads.
 std::string format_quirks(const Quirks& quirks);
 
 struct Recipe {
@@ -33,7 +33,7 @@ struct Recipe {
     double learning_rate; ///< at the start
     double decay_factor;  ///< of the learning rate, in a staircase
     unsigned epochs_per_decay;
-    double average_decay; ///< the moving averages' decay at most
+    double average_decay; ///< the largest decay of the moving averages
     std::uint64_t steps;
 };
 

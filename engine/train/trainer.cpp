@@ -11,13 +11,13 @@
 namespace towers {
 namespace {
 
-/// Large enough that a copy is worth its start, small enough that local3's gradient, the bulk of the
-/// tutorial's, leaves while the convolutions still work.
+/// Large enough to be worth starting a copy, small enough that local3's gradient, the bulk of the tutorial's,
+/// leaves while the convolutions still run.
 constexpr std::size_t bucket_bytes = std::size_t(1) << 20;
 
 constexpr std::size_t failed = SIZE_MAX; // in place of a count of delivered buckets
 
-/// Adds the time of its life to a sum of seconds.
+/// Adds its lifetime to a sum of seconds.
 class Stopwatch {
 public:
     explicit Stopwatch(double& sum) : sum_(sum) {}
@@ -36,8 +36,8 @@ Trainer::Trainer(const Recipe& recipe, const TrainerOptions& options, const Data
       sampler_(std::uint32_t(data.size()), options.seed, options.shuffle), delivered_(options.towers.size()) {
     if (data.classes.size() != recipe.model.classes())
         throw InputError(
-            fmt::format("the data set {} has {} classes, recipe {} wants {}; choose other --data", data.name,
-                        data.classes.size(), recipe.name, recipe.model.classes()));
+            fmt::format("the data set {} has {} classes, but recipe {} needs {}; choose other --data",
+                        data.name, data.classes.size(), recipe.name, recipe.model.classes()));
     const unsigned count = unsigned(options.towers.size());
     const std::vector<unsigned> shares = share_out(options.global_batch, count, options.shares);
     for (unsigned i = 0; i < count; ++i) {
@@ -111,7 +111,7 @@ std::vector<float> Trainer::gradients() {
 std::uint64_t Trainer::steps_until(double epochs) const {
     const double left = epochs * double(records_) - double(examples_);
     const double steps = std::ceil(std::max(0.0, left) / double(options_.global_batch));
-    constexpr double endless = 1e18; // what a 64-bit number can still hold
+    constexpr double endless = 1e18; // still fits a 64-bit number
     return step_ + std::uint64_t(std::min(steps, endless));
 }
 
@@ -208,7 +208,7 @@ void Trainer::step_shared(const StepNumbers& numbers) {
     }
     {
         const Stopwatch watch(waited_);
-        for (std::future<void>& each : done) each.wait(); // all, before the first one's exception leaves
+        for (std::future<void>& each : done) each.wait(); // for all, before the first exception leaves
     }
     for (std::future<void>& each : done) each.get();
     if (stage_->nonfinite() != 0) check_towers();

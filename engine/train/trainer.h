@@ -20,15 +20,15 @@
 namespace towers {
 
 struct TrainerOptions {
-    std::vector<std::string> towers; ///< device ids, one a tower; a device may come more than once
-    unsigned global_batch;           ///< examples a step, all towers together
-    std::vector<double> shares;      ///< in this proportion; even when empty
+    std::vector<std::string> towers; ///< device ids, one per tower; a device may appear more than once
+    unsigned global_batch;           ///< examples per step, all towers together
+    std::vector<double> shares;      ///< in this proportion; equal when empty
     double learning_rate;
     std::uint64_t seed;
     bool distort, shuffle;
     Quirks quirks;
     OpenOptions open;
-    /// Opens the towers' devices by their ids; a test may give devices of its own.
+    /// Opens the towers' devices by their ids; a test may supply its own.
     std::function<std::unique_ptr<Device>(std::string_view, const OpenOptions&)> open_device =
         towers::open_device;
 };
@@ -40,7 +40,7 @@ struct TrainingState {
     std::vector<float> parameters, averages; ///< whole arenas, laid out as ParameterLayout says
 };
 
-/// What one step came to. Losses are those of the parameters before its update.
+/// The result of one step. Losses are those of the parameters before its update.
 struct StepReport {
     std::uint64_t step;     ///< counted from 0
     std::uint64_t examples; ///< seen before it
@@ -48,32 +48,31 @@ struct StepReport {
     float loss;          ///< mean over the global batch, weight decay included
     float cross_entropy; ///< likewise, without it
     std::vector<float> tower_losses;
-    double
-        host_seconds; ///< of the step's time, what the calling thread did itself rather than wait for towers
+    double host_seconds; ///< of the step's time, what the calling thread spent without waiting for towers
 };
 
-/// A loss or gradient is infinite or NaN. The parameters are those of before the step.
+/// A loss or gradient is infinite or NaN. The parameters are those from before the step.
 class Diverged : public std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
 class Trainer {
 public:
-    /// Opens the devices and begins with initial_state(). Throws DeviceError, and InputError when the data is
-    /// not what the recipe's model takes.
+    /// Opens the devices and starts from initial_state(). Throws DeviceError, and InputError when the data
+    /// does not fit the recipe's model.
     Trainer(const Recipe& recipe, const TrainerOptions& options, const Dataset& data);
 
     const ParameterLayout& layout() const { return layout_; }
     std::size_t tower_count() const { return towers_.size(); }
     const Tower& tower(std::size_t index) const { return *towers_[index]; }
 
-    /// The recipe's initial values, by the seed.
+    /// The recipe's initial values for the seed.
     TrainingState initial_state() const;
     void load(const TrainingState& state);
     TrainingState save();
 
     std::uint64_t steps_done() const { return step_; }
-    /// Steps in all, those done included, until `epochs` passes over the data are complete.
+    /// Steps in all, including those done, until `epochs` passes over the data are complete.
     std::uint64_t steps_until(double epochs) const;
 
     /// Throws Diverged, DeviceError.
@@ -100,7 +99,7 @@ private:
     std::uint64_t step_ = 0, examples_ = 0;
     double waited_ = 0; ///< seconds, in this step
 
-    /// How many of its buckets each tower has delivered in this step.
+    /// How many buckets each tower has delivered in this step.
     std::vector<std::atomic<std::size_t>> delivered_;
     std::vector<std::unique_ptr<Worker>> workers_; // last: they use the others
 };

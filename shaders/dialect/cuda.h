@@ -14,8 +14,8 @@ using uint = unsigned int;
 using glm::uvec2;
 using glm::vec4;
 
-// GLM's vectors are aligned as their elements are, so that the compiler would load and store them one element
-// at a time. The machine's own type for the same bytes moves them at once.
+// GLM's vectors have the alignment of their elements, so the compiler would load and store one element at a
+// time. The machine's own type for the same bytes moves them at once.
 template<class T>
 struct Whole {
     using type = T;
@@ -66,7 +66,7 @@ struct Out : InOut<T> {};
 
 #include "shaders/dialect/tensor_types.h"
 
-// What GLSL has built in
+// GLSL's built-in functions
 inline __device__ float max(float a, float b) { return fmaxf(a, b); }
 inline __device__ float exp(float x) { return expf(x); }
 inline __device__ float floor(float x) { return floorf(x); }

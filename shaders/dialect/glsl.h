@@ -1,4 +1,4 @@
-// The kernel dialect for glslang, which makes SPIR-V 1.6 of it.
+// The kernel dialect for glslang, which compiles it to SPIR-V 1.6.
 #extension GL_EXT_buffer_reference : require
 #extension GL_EXT_control_flow_attributes : require
 #extension GL_KHR_shader_subgroup_basic : require

@@ -1,5 +1,5 @@
 // The kernel dialect for the host's C++ compiler: a kernel becomes a function over the part of its items that
-// one thread takes, and a subgroup has one lane. Also what host code that fills parameter blocks includes.
+// one thread takes, and a subgroup has one lane. Host code that fills parameter blocks includes it too.
 #pragma once
 
 #include <bit>
@@ -36,7 +36,7 @@ struct Invocation {
     uint begin(uint items) const { return uint(std::uint64_t(items) * id / count); }
 };
 
-// What GLSL has built in, for the kernels' texts only.
+// GLSL's built-in functions, for the kernels' texts only.
 namespace dialect {
 using glm::max;
 using glm::min;
@@ -58,7 +58,7 @@ inline bool is_finite(float x) { return (std::bit_cast<uint>(x) & 0x7f800000u) !
 #define KERNEL(name, Params, size) void name(const Params& p, Invocation invocation)
 #define SUBGROUP_LANE 0u
 #define SUBGROUP_SIZE 1u
-// Items are independent, which the compiler cannot see through the pointers.
+// Items are independent, but the compiler cannot see that through the pointers.
 #define FOR_RANGE(i, items)                                                                                  \
     const uint i##_end = Invocation{invocation.id + 1, invocation.count}.begin(items);                       \
     _Pragma("GCC ivdep") for (uint i = invocation.begin(items); i < i##_end; ++i)

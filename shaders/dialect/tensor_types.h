@@ -1,5 +1,5 @@
-// The names of tensors in parameter blocks, for a dialect of C++: included within its namespace, which has
-// In, Out and InOut. (glsl.h declares the same names as buffer references.)
+// The names of tensors in parameter blocks, for a dialect of C++: included within its namespace, which
+// defines In, Out and InOut. (glsl.h declares the same names as buffer references.)
 using In_f32 = In<float>;
 using In_f32x4 = In<vec4>;
 using In_u32 = In<uint>;

@@ -2,10 +2,10 @@
 //
 // Their matrix product keeps its tile in registers and no shared memory. A subgroup is a workgroup; it computes
 // TILE_ROWS rows of 4 columns a lane, in chunks of CHUNK steps of the sum. What makes this fast on llvmpipe (27-30
-// GFLOP/s on two cores, against 2.9 of a tile in shared memory): a load through a buffer address is a loop over the
-// lanes, whatever they ask for, so each must fetch something else in every lane; subgroupShuffle by a constant costs
-// next to nothing where subgroupBroadcast searches the lanes; all loops over the tile are written out, and there is
-// no branch in the innermost.
+// GFLOP/s on two cores, against 2.9 with a tile in shared memory): a load through a buffer address is a loop over the
+// lanes, whatever they ask for, so each lane must fetch something else; subgroupShuffle by a constant costs next to
+// nothing, while subgroupBroadcast searches the lanes; all loops over the tile are written out, and the innermost has
+// no branch.
 //
 // TILE_ROWS is 32; where subgroups have fewer than eight lanes (SwiftShader, which takes minutes to compile such a
 // tile) it is 8.

@@ -42,7 +42,7 @@ void main() {
         const int x = pixel - line * out_width - int(p.shape.pad_left);
         const int pixel_y = line - image * out_height - int(p.shape.pad_top);
         const int base = ((image * height + pixel_y) * width + x) * channels;
-        // Lanes beyond the chunk or the part read padding, and nobody shuffles from them.
+        // Lanes beyond the chunk or the part read padding, and no lane shuffles from them.
         const int y = first + lane < end ? pixel_y : NOWHERE;
 #define LOAD(s)                                                                                                \
     FETCH(min(first + s, pixels - 1), b##s)                                                                    \

@@ -16,8 +16,8 @@ void main() {
     int y = row / out_width / out_height, x = row % out_width;
     int image = y;
     y = row / out_width % out_height;
-    // Of each row: its sum, its window's corner, and where that lies in x. Coordinates step on: a division costs one
-    // for each lane.
+    // For each row: its sum, its window's corner, and where that lies in x. Coordinates advance by steps: a division
+    // costs one per lane.
 #define INIT(r)                                                                                                \
     vec4 sum##r = vec4(0.0f);                                                                                  \
     const int y##r = y - int(p.shape.pad_top), x##r = x - int(p.shape.pad_left);                               \

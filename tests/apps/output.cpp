@@ -133,7 +133,7 @@ TEST_CASE("a loss that is no number ends the run and names the last good checkpo
         CHECK(kept);
         CHECK(read_text(fs::path(run) / "replaced-1/metrics.jsonl") == lines);
         check_failed(run_towers({"train", "--resume-from", "7", "--run", run}), 1,
-                     "no checkpoint of step 7; it has those of");
+                     "no checkpoint of step 7; choose one of ");
     }
 }
 
@@ -147,5 +147,5 @@ TEST_CASE("a run that diverges in its first step has no way back") {
     write_text(folder / "huge.safetensors", file.bytes());
     check_failed(run_towers({"train", "--towers", "cpu", "--steps", "5", "--batch", "2", "--init",
                              (folder / "huge.safetensors").string(), "--run", (folder / "run").string()}),
-                 1, "in step 0; try a smaller --lr; the run has no checkpoint from before, so begin another");
+                 1, "in step 0; try a smaller --lr; the run has no earlier checkpoint, so start another run");
 }

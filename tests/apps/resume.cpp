@@ -262,7 +262,7 @@ TEST_CASE("a run does not go on with other data unnoticed") {
     std::string records = read_text(data / "data_batch_3.bin");
     records[1000] ^= 1; // of an image
     write_text(data / "data_batch_3.bin", records);
-    check_refused({}, "as many examples, but others");
+    check_refused({}, "equally many examples, but different ones");
     train(run, {"--resume", "--data", (folder / "moved").string(), "--steps", "2"});
 
     // A checkpoint of before its data was noted goes on with whatever it is given.

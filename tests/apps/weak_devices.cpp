@@ -43,18 +43,19 @@ TEST_CASE("a Vulkan device that lacks what the kernels need is left out, with th
     const auto alike = std::size_t(std::count_if(
         there.begin(), there.end(), [&](const nlohmann::json& device) { return device.at("name") == name; }));
     const std::pair<const char*, const char*> cases[] = {
-        {"apiVersion", "it offers Vulkan 1.2, 1.3 is needed"},
+        {"apiVersion", "it offers Vulkan 1.2, but 1.3 is needed"},
         {"bufferDeviceAddress", "it has no bufferDeviceAddress"},
         {"timelineSemaphore", "it has no timelineSemaphore"},
         {"synchronization2", "it has no synchronization2"},
         {"maintenance4", "it has no maintenance4"},
-        {"compute queue", "it has no queue for compute"},
+        {"compute queue", "it has no compute queue"},
         {"subgroups", "it has no subgroups in compute shaders"},
         {"subgroup arithmetic", "it has no subgroup arithmetic in compute shaders"},
-        {"maxComputeWorkGroupInvocations=128", "its maxComputeWorkGroupInvocations is 128, 256 is needed"},
-        {"maxComputeWorkGroupSize[0]=128", "its maxComputeWorkGroupSize[0] is 128, 256 is needed"},
-        {"maxComputeSharedMemorySize=8192", "its maxComputeSharedMemorySize is 8192, 12352 is needed"},
-        {"maxPushConstantsSize=64", "its maxPushConstantsSize is 64, 128 is needed"}};
+        {"maxComputeWorkGroupInvocations=128",
+         "its maxComputeWorkGroupInvocations is 128, but 256 is needed"},
+        {"maxComputeWorkGroupSize[0]=128", "its maxComputeWorkGroupSize[0] is 128, but 256 is needed"},
+        {"maxComputeSharedMemorySize=8192", "its maxComputeSharedMemorySize is 8192, but 12352 is needed"},
+        {"maxPushConstantsSize=64", "its maxPushConstantsSize is 64, but 128 is needed"}};
     const TemporaryFolder folder;
     for (const auto& [ability, reason] : cases) {
         CAPTURE(ability);
@@ -89,11 +90,11 @@ TEST_CASE("a batch that needs a buffer over the driver's limits is told the limi
         CAPTURE(name);
         for (const std::string limit : {"maxBufferSize", "maxMemoryAllocationSize"}) {
             const Outcome outcome = run_towers(train(id, "2"), weak(name, limit + "=1000000", folder));
-            check_failed(outcome, 1, "is over the driver's " + limit + " of 1000000; try a smaller --batch");
+            check_failed(outcome, 1, "exceeds the driver's " + limit + " of 1000000; try a smaller --batch");
         }
         // The driver's own limit, where it is a software driver's: a card may well have room for it.
         if (each.at("kind") == "software")
             check_failed(run_towers(train(id, "40000"), {.folder = folder.path()}), 1,
-                         "is over the driver's max");
+                         "exceeds the driver's max");
     }
 }

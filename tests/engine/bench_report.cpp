@@ -75,7 +75,7 @@ TEST_CASE("what is no report is refused with its name and the reason") {
         CAPTURE(text);
         CHECK(refusal(text).starts_with("old.json is not a report of 'towers bench'"));
     }
-    CHECK(refusal("{\"schema\": 2}").starts_with("old.json has schema 2, this program reads 1"));
+    CHECK(refusal("{\"schema\": 2}").starts_with("old.json has schema 2, but this program reads 1"));
     std::string json = to_json(example());
     const auto with = [&](const std::string& before, const std::string& after) {
         std::string changed = json;
