@@ -24,10 +24,10 @@
 namespace towers {
 namespace {
 
-/// What a run goes on from.
+/// What a resumed run starts from.
 struct Past {
     FoundCheckpoint checkpoint;
-    TrainSettings settings; ///< with which the checkpoint was trained
+    TrainSettings settings; ///< that the checkpoint was trained with
     std::vector<std::string> towers;
     unsigned global_batch;
 };
@@ -38,12 +38,12 @@ struct TrainFlags {
     bool resume = false;
     std::optional<std::uint64_t> resume_from;
     OpenOptions open;
-    std::optional<Past> past; ///< of --resume
+    std::optional<Past> past; ///< set by --resume
 };
 
 std::atomic<bool> stop_requested = false;
 
-/// The first signal asks for a clean end; a second one ends the program at once.
+/// The first signal asks for a clean end; the second one ends the program at once.
 void request_stop(int signal) {
     stop_requested = true;
     std::signal(signal, SIG_DFL);
@@ -52,7 +52,7 @@ void request_stop(int signal) {
 std::string default_run_directory(const std::string& recipe) {
     const std::string name =
         fmt::format("runs/{}-{:%Y%m%d-%H%M%S}", recipe, fmt::localtime(std::time(nullptr)));
-    std::string free = name; // two runs may begin in one second
+    std::string free = name; // two runs may start in the same second
     for (int i = 2; std::filesystem::exists(free); ++i) free = fmt::format("{}-{}", name, i);
     return free;
 }
@@ -76,8 +76,8 @@ void check(const TrainSettings& s) {
 
 std::filesystem::path config_of(const std::string& run) { return std::filesystem::path(run) / "config.toml"; }
 
-/// The checkpoint that --resume or --resume-from means, and the settings of the run: those in the checkpoint
-/// and, over them, those in its config.toml.
+/// Finds the checkpoint that --resume or --resume-from means, and the settings of the run: those in the
+/// checkpoint, overridden by those in its config.toml.
 Past find_past(const TrainFlags& flags) {
     Past past{find_checkpoint(flags.run, flags.resume_from), {}, {}, 0};
     const auto& [path, file] = past.checkpoint;
@@ -87,15 +87,15 @@ Past find_past(const TrainFlags& flags) {
     const std::filesystem::path config = config_of(flags.run);
     if (std::filesystem::exists(config)) read_settings(config, settings);
     if (!flags.config.empty()) {
-        // An early version's checkpoint says nothing of its settings: here is who knows them.
+        // A checkpoint of an early version does not hold its settings, so this file supplies them.
         TrainSettings given;
         read_settings(flags.config, given);
         if (!settings.batch && !settings.global_batch) settings = given;
     }
     if (settings.towers.empty() || (!settings.batch && !settings.global_batch))
-        throw InputError(fmt::format("{} does not say with which settings it was trained, nor does {}; give "
-                                     "the run's settings with --config FILE",
-                                     path.string(), config.string()));
+        throw InputError(fmt::format(
+            "neither {} nor {} says which settings the run was trained with; give them with --config FILE",
+            path.string(), config.string()));
     if (!settings.seed) settings.seed = checkpoint_seed(file, path);
     std::istringstream list(settings.towers);
     for (std::string id; std::getline(list, id, ',');) past.towers.push_back(id);
@@ -104,8 +104,8 @@ Past find_past(const TrainFlags& flags) {
     return past;
 }
 
-/// The settings that a run goes on with where nobody says otherwise: its own, the global batch whatever the
-/// towers. adopt_layout() adds what depends on these.
+/// The settings of a resumed run unless the user changes them: its own, with the same global batch for any
+/// towers. adopt_layout() adds what depends on the towers.
 TrainSettings settings_to_go_on_with(const Past& past) {
     TrainSettings settings = past.settings;
     settings.batch.reset();
@@ -114,7 +114,7 @@ TrainSettings settings_to_go_on_with(const Past& past) {
     return settings;
 }
 
-/// Takes over the run's shares and the form in which it gives its batch, if `towers` are the same.
+/// If `towers` are the same, takes over the run's shares and whether it sets --batch or --global-batch.
 void adopt_layout(TrainSettings& settings, const Past& past, const std::vector<std::string>& towers) {
     if (towers == past.towers && settings.shares.empty()) settings.shares = past.settings.shares;
     if (towers.size() == past.towers.size() && settings.global_batch == past.global_batch) {
@@ -123,22 +123,22 @@ void adopt_layout(TrainSettings& settings, const Past& past, const std::vector<s
     }
 }
 
-/// Says what is not as it was when the checkpoint was written.
+/// Prints what has changed since the checkpoint was written.
 void print_changes(const Past& past, const TrainSettings& settings, unsigned global) {
     for (const std::string& change : changes_of_training(past.settings, settings))
         fmt::print("changed: {}\n", change);
     if (global != past.global_batch)
         fmt::print("changed: global batch from {} to {} examples a step\n", past.global_batch, global);
     else if (settings.towers != past.settings.towers)
-        fmt::print("the global batch stays {} examples a step\n", global);
+        fmt::print("the global batch stays at {} examples a step\n", global);
 }
 
-/// Evaluation needs the test examples, and may be hours away.
+/// Warns now about bad test examples: evaluation needs them, but may be hours away.
 void check_test_data(const TrainSettings& settings) {
     try {
         if (settings.data != "shapes") load_dataset(settings.data, Split::test, *settings.seed);
     } catch (const InputError& error) {
-        spdlog::warn("{}; training goes on without, but eval needs the test examples", error.what());
+        spdlog::warn("{}; training continues, but eval needs the test examples", error.what());
     }
 }
 
@@ -159,7 +159,7 @@ int run_train(TrainFlags& flags) {
     settings.lr = settings.lr.value_or(recipe.learning_rate);
     const unsigned global =
         settings.global_batch ? *settings.global_batch : global_batch(*settings.batch, towers.size());
-    share_out(global, unsigned(towers.size()), shares); // before anything is opened
+    share_out(global, unsigned(towers.size()), shares); // throws before anything is opened
     if (settings.data != "shapes")
         settings.data = std::filesystem::absolute(settings.data).lexically_normal().string();
     if (!settings.init.empty())
@@ -182,16 +182,17 @@ int run_train(TrainFlags& flags) {
                      .open = flags.open},
                     data);
     if (!settings.init.empty() && !past) trainer.load(read_initial(settings.init, trainer.layout()));
-    // Not before all that the run needs is known to be there: this may delete an earlier one.
+    // Only now, when all that the run needs is known to be there, because this may delete an earlier run.
     RunDirectory run(flags.run, past                ? Existing::resume
                                 : quirks.delete_run ? Existing::erase
                                                     : Existing::refuse);
     const CheckpointOrigin origin{recipe.name, *settings.seed, data.size(), data.checksum(),
                                   write_settings(settings, Settings::of_training)};
     if (past) {
-        // It was read before the folder was locked.
+        // The checkpoint was read before the folder was locked.
         if (!flags.resume_from && run.latest() != past->checkpoint.path)
-            throw InputError(fmt::format("{} has gone on meanwhile; try again", flags.run));
+            throw InputError(
+                fmt::format("{}: another program continued this run in the meantime; try again", flags.run));
         resume(trainer, past->checkpoint, origin);
     }
     if (settings.epochs) settings.steps = trainer.steps_until(*settings.epochs);
@@ -204,14 +205,14 @@ int run_train(TrainFlags& flags) {
                            .origin = origin,
                            .global_batch = global};
     if (past && trainer.steps_done() >= *settings.steps) {
-        fmt::print("nothing is left to do: {} has {} of {} steps, give more with --steps\n",
+        fmt::print("nothing to do: {} already has {} of {} steps; ask for more with --steps\n",
                    past->checkpoint.path.string(), trainer.steps_done(), *settings.steps);
         fmt::print("evaluate with: {}\n", hint({"eval", "--run", path_argument(flags.run)}));
         return 0;
     }
     const auto replaced = past ? rewind(run, trainer) : std::nullopt;
     if (!past) save_checkpoint(trainer, run, loop);
-    run.write_config("# The settings of this run; 'towers train --config' takes them again.\n" +
+    run.write_config("# The settings of this run; 'towers train --config' accepts this file.\n" +
                      write_settings(settings, Settings::all));
 
     for (std::size_t i = 0; i < trainer.tower_count(); ++i)
@@ -239,7 +240,7 @@ int run_train(TrainFlags& flags) {
     fmt::print("{}: saved {}\n", ending == Ending::stopped ? "stopped" : "done",
                run.latest().value().string());
     if (ending == Ending::stopped)
-        fmt::print("go on with: {}\n", hint({"train", "--run", path_argument(flags.run), "--resume"}));
+        fmt::print("resume with: {}\n", hint({"train", "--run", path_argument(flags.run), "--resume"}));
     else
         fmt::print("evaluate with: {}\n", hint({"eval", "--run", path_argument(flags.run)}));
     return 0;
@@ -254,15 +255,17 @@ void add_train(CLI::App& app, Action& chosen) {
     command->add_option("--run", flags->run,
                         "Run directory for checkpoints and metrics (default: a new one under runs/)");
     command->add_flag("--resume", flags->resume,
-                      "Go on with the run in --run, with its settings where no flag says otherwise");
+                      "Resume the run in --run, with its settings unless a flag overrides them");
     add_number(*command, "--resume-from", flags->resume_from,
-               "Go on from this step's checkpoint; later ones are moved to RUN/replaced-1");
+               "Resume the run in --run from the checkpoint of step N; move later checkpoints to "
+               "RUN/replaced-1 (or the next free number)");
     command->add_option(
         "--config", flags->config,
         "Take the settings in this TOML file, such as a run's config.toml; flags override them");
     command
         ->add_option("--progress", flags->progress,
-                     "live: one line written over; log: the tutorial's log lines; auto: live on a terminal")
+                     "How to show progress: live updates one line in place; log prints the tutorial's log "
+                     "lines; auto is live on a terminal, else log")
         ->check(one_of({"auto", "live", "log"}))
         ->type_name("auto|live|log")
         ->capture_default_str();
@@ -271,7 +274,7 @@ void add_train(CLI::App& app, Action& chosen) {
         chosen = [flags, command] {
             flags->resume = flags->resume || flags->resume_from;
             if (flags->resume && flags->run.empty())
-                throw UsageError("--resume: say which run with --run DIR");
+                throw UsageError("--resume: name the run with --run DIR");
             TrainSettings& settings = flags->settings;
             if (flags->resume) {
                 flags->past = find_past(*flags);
@@ -280,14 +283,12 @@ void add_train(CLI::App& app, Action& chosen) {
             if (!flags->config.empty()) read_settings(flags->config, settings);
             override_settings(*command, settings);
             if (flags->resume && settings.init != flags->past->settings.init)
-                throw UsageError(
-                    "--init: a run goes on with its checkpoint's variables; leave out --init, or "
-                    "begin another run");
+                throw UsageError("--init: a resumed run starts from its checkpoint's variables; leave out "
+                                 "--init or start another run");
             if (flags->resume && !settings.steps && !settings.epochs)
-                throw UsageError(
-                    fmt::format("--steps: {} is gone, which says how long to train; give --steps "
-                                "or --epochs",
-                                config_of(flags->run).string()));
+                throw UsageError(fmt::format(
+                    "--steps: {}, which says how long to train, is gone; give --steps or --epochs",
+                    config_of(flags->run).string()));
             return run_train(*flags);
         };
     });
