@@ -1,10 +1,10 @@
 #!/bin/sh
 # From an empty machine to a trained model or a passed test suite:
 #   sh cmake/quickstart.sh train [FLAGS]   install what is missing, build, train (FLAGS go to `towers train`)
-#                                          and evaluate, unless FLAGS contain --run
+#                                          and, if FLAGS name no --run, evaluate
 #   sh cmake/quickstart.sh test            install what is missing, build, run all tests
-# Uses apt on Debian and Ubuntu; elsewhere prints what to install. Set PRESET to the CMake preset to build (default:
-# release) and TOWERS_CUDA to ON, OFF or AUTO to build with CUDA or without (default: AUTO).
+# Installs with apt on Debian and Ubuntu; elsewhere it says what is needed. PRESET=release (the default) names the
+# CMake preset to build; TOWERS_CUDA=ON, OFF or AUTO (the default) says whether to include CUDA.
 set -eu
 
 build_packages="cmake ninja-build g++ libvulkan-dev glslang-tools spirv-tools libdnnl-dev ocl-icd-opencl-dev
@@ -22,7 +22,7 @@ as_root() {
 
 install() {
     if ! command -v dpkg-query >/dev/null; then
-        echo "This system has no apt. It needs these packages, here by their Debian names (oneDNN is libdnnl-dev):" >&2
+        echo "This system has no apt. The build needs these, named as Debian's packages (oneDNN is libdnnl-dev):" >&2
         echo "$@" >&2
         echo "Install them, then run: cmake --preset release && cmake --build --preset release" >&2
         for tool in cmake ninja glslangValidator spirv-val; do
@@ -61,7 +61,7 @@ train)
     *" --help "* | *" --resume "*) exec "$program" train "$@" ;;
     *" --steps "* | *" --epochs "* | *" --steps="* | *" --epochs="*) ;;
     *" --data "* | *" --data="* | *" --config "* | *" --config="*) ;;
-    # The recipe's 100,000 steps and learning rate are for photographs. The drawn shapes need a minute or two.
+    # The recipe's 100,000 steps and learning rate are for photographs; the drawn shapes take a minute or two.
     *)
         case " $* " in *" --lr "* | *" --lr="*) ;; *) set -- "$@" --lr 0.05 ;; esac
         set -- "$@" --steps 1200
