@@ -18,7 +18,7 @@ towers --version
 towers data shapes data
 towers train --towers cpu --data data --batch 2 --steps 1 --run run | tee log
 [ "$(sed -n 's/^evaluate with: //p' log)" = "towers eval --run run" ] || fail "the hint of train"
-towers eval --device cpu --run run
+towers eval --towers cpu --run run
 
 if [ ! -d "a prefix/share/man" ]; then
     echo "SKIPPED the man pages: this build has none because help2man is missing"
