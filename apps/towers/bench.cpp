@@ -35,7 +35,7 @@ struct BenchFlags {
 void check(const BenchFlags& flags) {
     const auto complain = [](const std::string& what) { throw UsageError(what); };
     const BenchSettings& s = flags.settings;
-    global_batch(s.batch, 1); // says when that is too much
+    global_batch(s.batch, 1); // throws if that is too large
     if (s.repetitions > 1000) complain(fmt::format("--repetitions {}: give at most 1000", s.repetitions));
     if (!(s.seconds > 0 && s.seconds <= 3600))
         complain(fmt::format("--seconds {}: give a number above 0, at most 3600", s.seconds));
@@ -43,26 +43,26 @@ void check(const BenchFlags& flags) {
     if (!flags.towers.empty() && !flags.backend.empty())
         complain("--towers and --backend both say which devices to use; give one of them");
     if (!(flags.tolerance >= 0 && flags.tolerance < 1))
-        complain(fmt::format("--tolerance {}: give a part of at least 0 and below 1", flags.tolerance));
+        complain(fmt::format("--tolerance {}: give a fraction of at least 0 and below 1", flags.tolerance));
     const std::pair<const char*, const std::string*> files[] = {
         {"--json", &flags.json}, {"--html", &flags.html}, {"--baseline", &flags.baseline}};
     for (const auto& [one, path] : files)
         for (const auto& [other, same] : files)
             if (one != other && !path->empty() &&
                 (*path == *same || (is_standard_output(*path) && is_standard_output(*same))))
-                complain(fmt::format("{} and {} both name {}; give two files", one, other, *path));
+                complain(fmt::format("{} and {} both name {}; give two different files", one, other, *path));
     if (!flags.shares.empty() && !flags.together)
-        complain("--shares is for the run of all towers; give --together as well");
+        complain("--shares is only for the run of all towers; give --together too");
 }
 
-/// What training would take and, for comparison, the CPU.
+/// The devices that training would use and, for comparison, the CPU.
 std::vector<std::string> devices_to_measure(const BenchFlags& flags) {
     std::vector<std::string> towers = select_towers(flags.backend, flags.towers, flags.open);
     if (flags.backend.empty() && flags.towers.empty() && towers.back() != "cpu") towers.push_back("cpu");
     return towers;
 }
 
-/// What the devices of these ids are, without opening them.
+/// The devices with these ids, without opening them.
 std::vector<DeviceInfo> describe(const std::vector<std::string>& ids, const OpenOptions& options) {
     std::vector<DeviceInfo> devices;
     for (const Backend* backend : all_backends())
@@ -71,11 +71,11 @@ std::vector<DeviceInfo> describe(const std::vector<std::string>& ids, const Open
     return devices;
 }
 
-/// One line on a terminal that is written over; silent elsewhere.
+/// Updates one line in place on a terminal; prints nothing elsewhere.
 void show_progress(const std::string& what) {
     if (isatty(STDOUT_FILENO) == 0) return;
     std::string line = what;
-    while (line.size() > line_width()) { // the last part goes first
+    while (line.size() > line_width()) { // the last part is dropped first
         const std::size_t end = std::max(line.rfind(": ") + 1, line.rfind(", ") + 1);
         line.resize(end == 0 ? 0 : end - 1);
     }
@@ -89,7 +89,7 @@ int run(BenchFlags& flags) {
     settings.threads = cpu_threads(settings.threads);
     settings.validate = flags.open.validate;
     flags.open.threads = settings.threads;
-    find_recipe(settings.recipe); // all that can be refused is refused before minutes are spent
+    find_recipe(settings.recipe); // refuse what can be refused before spending minutes
     BenchOptions options{.towers = devices_to_measure(flags),
                          .together = flags.together,
                          .shares = {},
@@ -137,38 +137,47 @@ int run(BenchFlags& flags) {
 
 void add_bench(CLI::App& app, Action& chosen) {
     CLI::App* const command = app.add_subcommand(
-        "bench", "Measure equal work on several devices: whole steps, every kernel, copies");
+        "bench", "Measure the same work on several devices: whole steps, every kernel, copies");
     const auto flags = std::make_shared<BenchFlags>();
     BenchSettings& s = flags->settings;
-    command->add_option("--recipe", s.recipe, "Whose model and data pipeline to measure: cifar10-tutorial")
+    command
+        ->add_option("--recipe", s.recipe,
+                     "Recipe whose model and data pipeline to measure: cifar10-tutorial")
         ->capture_default_str();
     command->add_option("--backend", flags->backend,
                         "Measure all devices of this backend: cuda, vulkan or cpu");
     command->add_option("--towers", flags->towers,
                         "Measure these devices, such as vulkan:0,cpu ('towers devices' lists them; default: "
-                        "those that training would take, and the CPU)");
+                        "those that training would use, and the CPU)");
     command->add_flag("--together", flags->together,
-                      "Also measure all of them as the towers of one run, their gradients averaged");
+                      "Also measure all of them as the towers of one run that averages their gradients");
     command->add_option("--shares", flags->shares,
-                        "The towers' parts of the global batch in that run, such as 3:1 (default: even)");
-    add_number(*command, "--batch", s.batch, "Examples per tower and step", 1)->capture_default_str();
-    add_number(*command, "--repetitions", s.repetitions, "Of all measurements, the devices in turn", 1)
+                        "Ratio in which the towers of the --together run share the global batch, such as 3:1 "
+                        "(default: equal shares)");
+    add_number(*command, "--batch", s.batch, "Number of examples per tower and step", 1)
         ->capture_default_str();
-    CLI::Option* const steps = add_number(*command, "--steps", s.steps,
-                                          "Steps a repetition (default: as many as --seconds allows)", 1);
+    add_number(*command, "--repetitions", s.repetitions,
+               "Number of times to repeat all measurements; the devices take turns", 1)
+        ->capture_default_str();
+    CLI::Option* const steps =
+        add_number(*command, "--steps", s.steps,
+                   "Number of steps in a repetition (default: as many as --seconds allows)", 1);
     CLI::Option* const seconds = add_number(*command, "--seconds", s.seconds,
-                                            "Time of a repetition's steps; at least one step is taken")
+                                            "Seconds for the steps of a repetition; at least one step runs")
                                      ->capture_default_str();
     add_number(*command, "--warm-up", s.warm_up,
-               "Steps before the first repetition (default: 2, and more until half of --seconds)", 1);
+               "Number of steps before the first repetition (default: 2, then more until half of --seconds "
+               "has passed)",
+               1);
     add_threads(*command, s.threads);
     command->add_option("--json", flags->json, "Write the report to this file as JSON");
     command->add_option("--html", flags->html, "Write the report to this file as a page with charts");
     CLI::Option* const baseline =
         command->add_option("--baseline", flags->baseline,
-                            "Compare with this earlier JSON report; exit code 1 when a device is slower or, "
-                            "unless --towers says what to compare, missing");
-    add_number(*command, "--tolerance", flags->tolerance, "By how much it may be slower: 0.1 is 10 %")
+                            "Compare with this earlier JSON report; exit with code 1 if a device is slower "
+                            "or, unless --towers or --backend chooses the devices, missing");
+    add_number(*command, "--tolerance", flags->tolerance,
+               "Fraction by which a device may be slower than in --baseline: 0.1 is 10 %")
         ->capture_default_str()
         ->needs(baseline);
     seconds->excludes(steps);

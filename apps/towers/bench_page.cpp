@@ -16,8 +16,8 @@ constexpr std::string_view script =
 #include "page/bench.js.inc"
     ;
 
-/// JSON that can stand within an HTML script element, whatever a device's name says: strings, the only place
-/// where these characters occur, may spell them by their numbers.
+/// JSON that is safe inside an HTML script element, whatever a device's name contains. These characters occur
+/// only in strings, and strings may contain them as escapes.
 std::string escaped(const std::string& json) {
     std::string text;
     for (const char c : json) {
@@ -45,7 +45,7 @@ std::string bench_page(const std::string& json) {
     std::string text(page);
     replace(text, "{{STYLE}}", style);
     replace(text, "{{SCRIPT}}", script);
-    replace(text, "{{REPORT}}", escaped(json)); // last: what it says is no marker
+    replace(text, "{{REPORT}}", escaped(json)); // last, so that no text in it is taken for a marker
     return text;
 }
 

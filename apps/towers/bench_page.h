@@ -1,4 +1,4 @@
-// A report of `towers bench` as one HTML page that needs no other file and no network.
+// A report of `towers bench` as a single HTML page that needs no other file and no network.
 #pragma once
 
 #include <string>

@@ -9,7 +9,7 @@
 namespace towers {
 namespace {
 
-/// Three digits that count.
+/// Three significant digits.
 std::string number(double value) {
     return fmt::format("{:.{}f}", value, value >= 99.95 ? 0 : value >= 9.995 ? 1 : value >= 0.9995 ? 2 : 3);
 }
@@ -58,7 +58,7 @@ std::string step_text(const BenchReport& r) {
     return text;
 }
 
-/// The kernels of all devices in the order of the step: a wide device has some that others do not need.
+/// The kernels of all devices in the order of the step. Wide devices have some that others do not need.
 std::vector<std::string> kernel_names(const BenchReport& r) {
     std::vector<std::string> names;
     for (const DeviceFigures& device : r.devices) {
@@ -106,8 +106,8 @@ std::string kernel_text(const BenchReport& r) {
     };
     last_row("sum", [](const DeviceFigures& d) { return d.kernels_us->median; });
     last_row("timestamp alone", [](const DeviceFigures& d) { return *d.timestamp_us; });
-    return text + "Kernels are timed on the device's clock one after another, which in a step may run side "
-                  "by side.\n";
+    return text +
+           "The device's clock times the kernels one after another; in a step they may run side by side.\n";
 }
 
 std::string copy_text(const BenchReport& r) {
@@ -152,8 +152,9 @@ std::string format_comparison(const BenchComparison& comparison, const std::stri
             fmt::format("{:<32} {:>10} {:>10} {:>8.3f}\n", fmt::format("{} {}", kernel.device, kernel.name),
                         number(kernel.before_us), number(kernel.now_us), kernel.before_us / kernel.now_us);
     if (!comparison.missing.empty())
-        text += fmt::format("not compared, measured only then: {}\n", fmt::join(comparison.missing, ", "));
-    return text + "The kernels' times are in us, for information; a ratio above 1 is faster.\n";
+        text += fmt::format("not compared, because only the earlier report has them: {}\n",
+                            fmt::join(comparison.missing, ", "));
+    return text + "Kernel times are in us and for information only; a ratio above 1 means faster.\n";
 }
 
 } // namespace towers

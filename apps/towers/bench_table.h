@@ -10,7 +10,7 @@ namespace towers {
 
 std::string format_report(const BenchReport& report);
 
-/// `source` is what the earlier report is called.
+/// `source` is the name of the earlier report.
 std::string format_comparison(const BenchComparison& comparison, const std::string& source);
 
 } // namespace towers

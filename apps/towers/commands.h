@@ -1,4 +1,5 @@
-// The subcommands of `towers`. Each adds itself to the command line and says what to run when it is chosen.
+// The subcommands of `towers`. Each adds itself to the command line and sets what to run when the user
+// chooses it.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -38,17 +38,17 @@ int make(const DataFlags& flags) {
     for (const char* name : {"data_batch_1.bin", "test_batch.bin"})
         if (std::filesystem::exists(std::filesystem::path(flags.folder) / name))
             throw InputError(
-                fmt::format("{} already holds a data set ({}); name another folder", flags.folder, name));
+                fmt::format("{} already holds a data set ({}); choose another folder", flags.folder, name));
     for (const Split split : {Split::train, Split::test})
         write_cifar10(make_shapes(split, flags.seed), split, flags.folder);
-    fmt::print("made the shapes of seed {} in {}; train on them with: {}\n", flags.seed, flags.folder,
+    fmt::print("wrote the shapes of seed {} to {}; train on them with: {}\n", flags.seed, flags.folder,
                hint({"train", "--data", path_argument(flags.folder)}));
     return 0;
 }
 
 void add_seed(CLI::App& command, DataFlags& flags) {
-    // In the range of train's, so that it can train on the same shapes.
-    add_number(command, "--seed", flags.seed, "Of the drawn shapes")->capture_default_str();
+    // The same range as train's, so that train can use the same shapes.
+    add_number(command, "--seed", flags.seed, "Seed for the drawn shapes")->capture_default_str();
 }
 
 } // namespace
@@ -59,13 +59,14 @@ void add_data(CLI::App& app, Action& chosen) {
     const auto flags = std::make_shared<DataFlags>();
 
     CLI::App* const info = command->add_subcommand("describe", "Check a data set and count its examples");
-    info->add_option("source", flags->source, "Folder of CIFAR-10's binary files, or 'shapes'")->required();
+    info->add_option("source", flags->source, "Data set: a folder with CIFAR-10's binary files, or 'shapes'")
+        ->required();
     add_seed(*info, *flags);
     info->callback([flags, &chosen] { chosen = [flags] { return describe_source(*flags); }; });
 
     CLI::App* const shapes =
-        command->add_subcommand("shapes", "Write the drawn shapes as CIFAR-10's binary files");
-    shapes->add_option("folder", flags->folder, "Where to")->required();
+        command->add_subcommand("shapes", "Write the drawn shapes in CIFAR-10's binary format");
+    shapes->add_option("folder", flags->folder, "Folder to write to")->required();
     add_seed(*shapes, *flags);
     shapes->callback([flags, &chosen] { chosen = [flags] { return make(*flags); }; });
 }

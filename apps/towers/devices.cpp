@@ -70,7 +70,7 @@ void add_devices(CLI::App& app, Action& chosen) {
         OpenOptions open;
     };
     const auto flags = std::make_shared<Flags>();
-    command->add_flag("--json", flags->json, "As JSON");
+    command->add_flag("--json", flags->json, "Print the list as JSON");
     add_validate(*command, flags->open);
     command->callback(
         [flags, &chosen] { chosen = [flags] { return list_devices(flags->open, flags->json); }; });

@@ -31,14 +31,14 @@ struct EvalFlags {
 
 void check(const EvalFlags& flags) {
     if (flags.run.empty() == flags.checkpoint.empty())
-        throw UsageError("say what to evaluate with either --run DIR or --checkpoint FILE");
+        throw UsageError("give either --run DIR or --checkpoint FILE to say what to evaluate");
     if (!flags.towers.empty() && !flags.backend.empty())
         throw UsageError("--towers and --backend both say which devices to use; give one of them");
     check_threads(flags.open.threads);
 }
 
-/// How the checkpoint was trained, as far as evaluation needs it: as the flags say, else the checkpoint, else
-/// its run.
+/// What evaluation needs to know of how the checkpoint was trained. The flags come first, then the
+/// checkpoint, then its run.
 TrainSettings settings_of(const TensorFile& file, const std::filesystem::path& path, const EvalFlags& flags) {
     TrainSettings settings;
     settings.data.clear();
@@ -75,12 +75,12 @@ int run_eval(EvalFlags& flags) {
     check(flags);
     if (!flags.recipe.empty()) find_recipe(flags.recipe);
     if (!flags.quirks.empty()) parse_quirks(flags.quirks);
-    select_towers(flags.backend, flags.towers, flags.open); // before anything is read or waited for
+    select_towers(flags.backend, flags.towers, flags.open); // before reading or waiting for anything
 
     std::vector<std::unique_ptr<Evaluator>> evaluators;
     bool waiting = false;
     for (std::filesystem::path path;;) {
-        std::optional<TensorFile> file; // one that is not evaluated yet
+        std::optional<TensorFile> file; // set if it is not evaluated yet
         const auto read = [&](const std::filesystem::path& latest) {
             if (latest != path) file = read_safetensors(latest);
             path = latest;
@@ -109,7 +109,7 @@ int run_eval(EvalFlags& flags) {
             const TrainingState state =
                 from_checkpoint(*file, layout_parameters(recipe.model), recipe.name, path);
             if (evaluators.empty()) {
-                // The drawn shapes are those of the training: its seed is theirs.
+                // Draw the same shapes as the training: use its seed for them.
                 const Split split = flags.split == "test" ? Split::test : Split::train;
                 evaluators = open_evaluators(
                     recipe, load_dataset(settings.data, split, checkpoint_seed(*file, path)), flags);
@@ -118,7 +118,7 @@ int run_eval(EvalFlags& flags) {
                                                parse_quirks(settings.quirks).padded_evaluation);
             if (!std::isfinite(result.cross_entropy()))
                 throw InputError(
-                    fmt::format("{}: its cross entropy is {}, the model has diverged; evaluate an "
+                    fmt::format("{}: its cross entropy is {} because the model has diverged; evaluate an "
                                 "earlier checkpoint",
                                 path.string(), result.cross_entropy()));
             fmt::print("{}: precision @ 1 = {:.3f}\n", timestamp(), result.precision());
@@ -135,35 +135,36 @@ int run_eval(EvalFlags& flags) {
 } // namespace
 
 void add_eval(CLI::App& app, Action& chosen) {
-    CLI::App* const command = app.add_subcommand("eval", "Precision @ 1 of a checkpoint");
+    CLI::App* const command = app.add_subcommand("eval", "Measure the precision @ 1 of a checkpoint");
     const auto flags = std::make_shared<EvalFlags>();
     command->add_option("--run", flags->run,
-                        "Evaluate this run's latest checkpoint, on the data that it was trained with");
-    command->add_option("--checkpoint", flags->checkpoint, "Evaluate this file");
+                        "Evaluate this run's latest checkpoint, on the data that it was trained on");
+    command->add_option("--checkpoint", flags->checkpoint, "Evaluate this checkpoint file");
     command->add_option("--recipe", flags->recipe,
-                        "The checkpoint's recipe (default: the one that it names)");
-    command->add_option(
-        "--data", flags->data,
-        "Folder of CIFAR-10's binary files, or 'shapes' (default: what the checkpoint was trained on)");
-    command->add_option("--split", flags->split, "Which examples: test or train")
+                        "Recipe of the checkpoint (default: the one that it names)");
+    command->add_option("--data", flags->data,
+                        "Data to evaluate on: a folder with CIFAR-10's binary files, or 'shapes' (default: "
+                        "what the checkpoint was trained on)");
+    command->add_option("--split", flags->split, "Examples to evaluate: test or train")
         ->check(one_of({"test", "train"}))
         ->type_name("test|train")
         ->capture_default_str();
-    command->add_flag("--raw", flags->raw, "The variables themselves instead of their moving averages");
+    command->add_flag("--raw", flags->raw,
+                      "Evaluate the variables themselves instead of their moving averages");
     command->add_option("--backend", flags->backend,
                         "Evaluate on all devices of this backend: cuda, vulkan or cpu");
     command->add_option("--towers", flags->towers,
-                        "Evaluate on these devices, each a part of the examples, such as vulkan:0,cpu "
-                        "('towers devices' lists them; default: those that training would take)");
-    add_number(*command, "--batch", flags->batch, "Examples at a time", 1)->capture_default_str();
+                        "Evaluate on these devices, each with a part of the examples, such as vulkan:0,cpu "
+                        "('towers devices' lists them; default: those that training would use)");
+    add_number(*command, "--batch", flags->batch, "Number of examples at a time", 1)->capture_default_str();
     add_number(*command, "--interval", flags->interval,
-               "Look for a newer checkpoint every so many seconds and evaluate it; 0: once")
+               "Look for a newer checkpoint every N seconds and evaluate it; 0 evaluates once")
         ->capture_default_str();
     add_threads(*command, flags->open.threads);
     command->add_option(
         "--quirks", flags->quirks,
-        "padded-evaluation: fill the last batch with repeated images, and count them (default: as "
-        "the checkpoint was trained)");
+        "Reproduce a defect of the published system. padded-evaluation: fill the last batch with repeated "
+        "images and count them; none: do not (default: as the checkpoint was trained)");
     add_validate(*command, flags->open);
     command->callback([flags, &chosen] { chosen = [flags] { return run_eval(*flags); }; });
 }

@@ -19,7 +19,7 @@ std::vector<CLI::App*> chosen_commands(CLI::App& app) {
     return commands;
 }
 
-/// `message` and whose --help to see: of the chosen commands up to this one.
+/// `message`, and the command line that shows `command`'s help.
 std::string with_help(const std::string& message, const CLI::App& command) {
     std::string name = command.get_name();
     for (const CLI::App* parent = command.get_parent(); parent != nullptr; parent = parent->get_parent())
@@ -27,7 +27,7 @@ std::string with_help(const std::string& message, const CLI::App& command) {
     return fmt::format("{}; see '{} --help'", message, name);
 }
 
-/// How many letters to add, to take away or to change (Levenshtein's distance).
+/// The number of letters to add, remove or change (Levenshtein distance).
 std::size_t distance(std::string_view a, std::string_view b) {
     std::vector<std::size_t> row(b.size() + 1);
     std::iota(row.begin(), row.end(), 0u);
@@ -51,7 +51,7 @@ std::string there_is_no(const char* what, const std::string& word, const std::ve
     return fmt::format("{}, but there is '{}'", message, *nearest);
 }
 
-/// Of the first word that no command knows; "" when there is none.
+/// The message for the first word that no command knows; "" if there is none.
 std::string describe_unknown_word(const std::vector<CLI::App*>& commands) {
     for (const CLI::App* const command : commands)
         for (const std::string& word : command->remaining()) {
@@ -67,7 +67,7 @@ std::string describe_unknown_word(const std::vector<CLI::App*>& commands) {
                 return with_help(there_is_no("flag", flag, names), *command);
             }
             if (command != commands.back() || command->get_require_subcommand_min() == 0)
-                return with_help(fmt::format("'{}' belongs to no flag", word), *commands.back());
+                return with_help(fmt::format("'{}' does not belong to any flag", word), *commands.back());
             for (const CLI::App* const each : command->get_subcommands({})) names.push_back(each->get_name());
             return with_help(there_is_no("command", word, names), *command);
         }
@@ -83,7 +83,7 @@ std::string describe_missing(const CLI::App& command) {
     return fmt::format("give a subcommand: {}", fmt::join(names, ", "));
 }
 
-/// The flags that CLI11's message names; its errors do not carry them.
+/// The flags that CLI11's message names; its errors hold them only as text.
 std::vector<std::string> flags_in(std::string_view text) {
     std::vector<std::string> flags;
     for (std::size_t begin = 0; (begin = text.find("--", begin)) != std::string_view::npos;) {
@@ -94,7 +94,7 @@ std::vector<std::string> flags_in(std::string_view text) {
     return flags;
 }
 
-/// What its validator says of this value. An empty one is always wrong.
+/// What the option's validator says about this value. An empty value is always wrong.
 std::string advice(CLI::Option& option, const std::string& value) {
     try {
         return (*option.get_validator())(value);
@@ -156,7 +156,7 @@ std::string describe_mistake(CLI::App& app, const CLI::ParseError& error) {
                            ? fmt::format("{}: give it once, not {} times", flags[0], option->count())
                            : fmt::format("{}: {}", flags[0], advice(*option, "")));
     }
-    // What is missing may be there, misspelt.
+    // The missing word may be there, but misspelt.
     if (const std::string unknown = describe_unknown_word(commands); !unknown.empty()) return unknown;
     if (is<CLI::ExcludesError>(error) && flags.size() == 2)
         return say(fmt::format("{} and {}: give one of them", flags[0], flags[1]));

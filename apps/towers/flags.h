@@ -1,5 +1,5 @@
-// What flags take, and what is said of a command line that is wrong: the flag, its value, what to give
-// instead.
+// The values that flags take, and the messages about a wrong command line: the flag, its value and what to
+// give instead.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -13,7 +13,7 @@
 
 namespace towers {
 
-// These check a value and, where it is wrong, say what to give instead.
+// These check a value. If it is wrong, they say what to give instead.
 CLI::Validator whole_number(std::uint64_t least, std::uint64_t most);
 CLI::Validator any_number();
 CLI::Validator one_of(std::initializer_list<std::string> words);
@@ -27,8 +27,8 @@ struct NumberOf<std::optional<T>> {
     using Type = T;
 };
 
-/// Adds a flag for a number, or an optional one; a whole number is at least `least`. Left to itself CLI11
-/// takes -1 and what is beyond 64 bits for some unsigned number, and 010 for 8.
+/// Adds a flag for a number or an optional number; a whole number must be at least `least`. On its own, CLI11
+/// reads -1 and numbers beyond 64 bits as some unsigned number, and 010 as 8.
 template<class T>
 CLI::Option* add_number(CLI::App& command, const std::string& name, T& field, const std::string& help,
                         std::uint64_t least = 0) {
@@ -36,17 +36,17 @@ CLI::Option* add_number(CLI::App& command, const std::string& name, T& field, co
     CLI::Option* const option = command.add_option(name, field, help);
     if constexpr (std::is_floating_point_v<Number>)
         return option->transform(any_number());
-    else // TOML, in which a run keeps its settings, has no numbers beyond 63 bits
+    else // a run keeps its settings in TOML, which has no numbers beyond 63 bits
         return option->transform(
             whole_number(least, std::min<std::uint64_t>(std::numeric_limits<Number>::max(),
                                                         std::numeric_limits<std::int64_t>::max())));
 }
 
-/// What is wrong, in one line, and whose --help to see. `app` has just thrown `error`.
+/// One line that says what is wrong and which --help to read. `app` has just thrown `error`.
 std::string describe_mistake(CLI::App& app, const CLI::ParseError& error);
 
-/// The same of a value that CLI11 lets pass: an empty one, as of a variable that a script has not set, or a
-/// flag where a value was forgotten. "" when there is none.
+/// The same for a value that CLI11 accepts: an empty one, such as a variable that a script did not set, or a
+/// flag where the user forgot a value. "" if there is none.
 std::string describe_odd_value(CLI::App& app);
 
 } // namespace towers

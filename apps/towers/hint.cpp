@@ -17,7 +17,7 @@ std::string quoted(const std::string& word) {
     for (const char c : word) {
         plain = plain && is_plain(static_cast<unsigned char>(c));
         if (c == '\'')
-            text += "'\\''"; // ends the quotes, adds one and begins them again
+            text += "'\\''"; // closes the quotes, adds one and opens them again
         else
             text += c;
     }

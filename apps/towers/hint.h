@@ -1,4 +1,4 @@
-// Commands that a message proposes, for the user to paste into a shell.
+// Commands that a message suggests, for the user to paste into a shell.
 #pragma once
 
 #include <string>
@@ -6,10 +6,11 @@
 
 namespace towers {
 
-/// `towers` with these arguments, called as this program was, each word quoted where a shell needs it.
+/// `towers` with these arguments, under the name by which this program was called. Each word is quoted if a
+/// shell needs that.
 std::string hint(const std::vector<std::string>& arguments);
 
-/// A path as an argument: with a dash in front it would look like a flag.
+/// A path as an argument. Gets ./ in front if it starts with a dash, because it would look like a flag.
 std::string path_argument(const std::string& path);
 
 } // namespace towers

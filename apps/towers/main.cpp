@@ -21,29 +21,29 @@ namespace {
 constexpr int work_failed = 1, command_line_wrong = 2;
 
 int report(int code, std::string message) {
-    for (char& c : message) // such as a line's end in a file name
+    for (char& c : message) // such as a newline in a file name
         if (std::iscntrl(static_cast<unsigned char>(c))) c = ' ';
     fmt::print(stderr, "towers: {}\n", message);
     return code;
 }
 
-/// A program that is started with a standard stream closed would get its number for the next file that it
-/// opens, and print into that.
+/// If a standard stream is closed at the start, the next file that the program opens gets its number, and
+/// what the program prints would go into that file.
 void open_standard_streams() {
     for (int number = STDIN_FILENO; number <= STDERR_FILENO; ++number)
         if (fcntl(number, F_GETFD) == -1 && open("/dev/null", O_RDWR) != number) _exit(work_failed);
 }
 
-/// OpenMP's threads spin between two loops, for milliseconds, where they keep the processors from drivers,
+/// OpenMP's threads spin for milliseconds between two loops. Meanwhile they keep the processors from drivers,
 /// from averaging and from other programs: beside one of these a training step took 5 times as long. libgomp
-/// reads how long they may spin when it is loaded, before main(): so the program says so and starts itself
-/// again. What the user has set stands.
+/// reads how long they may spin when it is loaded, before main(). So the program sets the variable and starts
+/// itself again. It leaves alone what the user has set.
 void limit_spinning(char** argv) {
     if (std::getenv("GOMP_SPINCOUNT") != nullptr || std::getenv("OMP_WAIT_POLICY") != nullptr) return;
     std::error_code error;
     const auto program = std::filesystem::read_symlink("/proc/self/exe", error);
     if (error || setenv("GOMP_SPINCOUNT", "2000", 0) != 0) return;
-    execv(program.c_str(), argv); // returns only when it fails; then it goes on spinning
+    execv(program.c_str(), argv); // returns only on failure; then the threads spin as before
 }
 
 } // namespace
@@ -54,11 +54,11 @@ int main(int argc, char** argv) {
     std::signal(SIGXFSZ, SIG_IGN); // a file over the user's limit is an error to report, like a full disk
     spdlog::set_default_logger(spdlog::stderr_color_mt("towers"));
     spdlog::set_pattern("towers: %v");
-    CLI::App app("Trains convolutional networks with one replica of the model, a tower, per compute device.",
+    CLI::App app("Train convolutional networks with one replica of the model, a tower, per compute device.",
                  "towers");
     app.require_subcommand(1);
     app.fallthrough(false);
-    app.set_version_flag("--version", "towers " TOWERS_VERSION);
+    app.set_version_flag("--version", "towers " TOWERS_VERSION, "Print the version and exit");
     app.get_formatter()->label("UINT", "N");
     app.get_formatter()->label("FLOAT", "X");
     towers::Action chosen;
@@ -80,7 +80,7 @@ int main(int argc, char** argv) {
     try {
         const int code = chosen();
         if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
-            return report(work_failed, "cannot write to standard output; what was printed is not complete");
+            return report(work_failed, "cannot write to standard output; the output is incomplete");
         if (towers::validation_messages() == 0) return code;
         return report(work_failed, fmt::format("the Vulkan validation layer sent {} messages",
                                                towers::validation_messages()));

@@ -22,12 +22,11 @@ struct ParityFlags {
     std::uint64_t seed = 1, steps = 10;
     double tolerance = 1e-5;
     OpenOptions open;
-    std::FILE* text = stdout; ///< where the tables go
+    std::FILE* text = stdout; ///< the stream for the tables
 };
 
 std::array<std::string, 2> check(ParityFlags& flags) {
-    if (flags.batch > 1u << 20)
-        throw UsageError(fmt::format("--batch {}: is too large; try 32", flags.batch));
+    if (flags.batch > 1u << 20) throw UsageError(fmt::format("--batch {}: too large; try 32", flags.batch));
     check_threads(flags.open.threads);
     if (!(flags.tolerance >= 0 && std::isfinite(flags.tolerance)))
         throw UsageError(fmt::format("--tolerance {}: give a number of at least 0", flags.tolerance));
@@ -43,7 +42,7 @@ struct Lockstep {
     std::vector<TensorComparison> comparisons;
 };
 
-/// The devices are closed again at the end, so that training has their memory.
+/// Closes the devices at the end, so that training can use their memory.
 Lockstep run_lockstep(const std::array<std::string, 2>& ids, const Recipe& recipe, const Dataset& data,
                       const ParityFlags& flags) {
     const auto a = open_device(ids[0], flags.open), b = open_device(ids[1], flags.open);
@@ -62,8 +61,7 @@ Drift run_drift(const Lockstep& lockstep, const Recipe& recipe, const Dataset& d
                 const ParityFlags& flags) {
     if (flags.steps == 0) return {};
     const auto& devices = lockstep.devices;
-    fmt::print(flags.text, "\n{} steps of training on each device by itself, from the same start:\n",
-               flags.steps);
+    fmt::print(flags.text, "\n{} training steps on each device alone, from the same start:\n", flags.steps);
     print_drift_header(flags.text, devices);
     Drift drift =
         measure_drift({devices[0].id, devices[1].id}, recipe,
@@ -87,7 +85,7 @@ void write_json(const ParityFlags& flags, const Lockstep& lockstep, const Drift&
     nlohmann::json devices = nlohmann::json::array(), tensors = nlohmann::json::array();
     for (const DeviceInfo& device : lockstep.devices)
         devices.push_back({{"id", device.id}, {"name", device.name}, {"driver", device.driver}});
-    nlohmann::json first; // null: there is none
+    nlohmann::json first; // null if no tensor differs
     for (const TensorComparison& each : lockstep.comparisons) {
         if (!each.same && first.is_null()) first = tensors.size();
         tensors.push_back(to_json(each));
@@ -97,11 +95,11 @@ void write_json(const ParityFlags& flags, const Lockstep& lockstep, const Drift&
                              {"seed", flags.seed},           {"distort", flags.distort == "on"},
                              {"tolerance", flags.tolerance}, {"tensors", tensors},
                              {"first_difference", first},    {"drift", to_json(drift)}};
-    // A path may hold bytes that are no text.
+    // A path may contain bytes that are not text.
     write_output(flags.json, all.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
 }
 
-/// Throws when the devices differ, with the first difference for the error's one line.
+/// Throws if the devices differ; the error's one line names the first difference.
 void judge(const Lockstep& lockstep, const Drift& drift, const ParityFlags& flags) {
     const auto& [devices, comparisons] = lockstep;
     const auto differs = [](const TensorComparison& each) { return !each.same; };
@@ -113,7 +111,7 @@ void judge(const Lockstep& lockstep, const Drift& drift, const ParityFlags& flag
             describe_difference(*std::ranges::find_if(comparisons, differs), flags.tolerance, devices)));
     for (const std::size_t side : {0, 1})
         if (!drift.diverged[side].empty() && drift.diverged[1 - side].empty())
-            throw DeviceError(fmt::format("{} goes on where {} does not: {}", devices[1 - side].id,
+            throw DeviceError(fmt::format("{} keeps training where {} stops: {}", devices[1 - side].id,
                                           devices[side].id, drift.diverged[side]));
     const TensorComparison& most = *std::ranges::max_element(
         comparisons, {}, [](const TensorComparison& each) { return each.difference.relative_norm; });
@@ -126,7 +124,8 @@ void judge(const Lockstep& lockstep, const Drift& drift, const ParityFlags& flag
         comparisons, [](const TensorComparison& each) { return each.difference.both_nan > 0; });
     if (poisoned != comparisons.end())
         fmt::print(flags.text,
-                   "but some of what agrees is NaN on both, first {} of {} elements in {}, tensor '{}'\n",
+                   "but some values that agree are NaN on both devices: first {} of {} elements in {}, "
+                   "tensor '{}'\n",
                    poisoned->difference.both_nan, poisoned->difference.elements, poisoned->operation,
                    poisoned->tensor);
 }
@@ -136,7 +135,7 @@ int run_parity(ParityFlags& flags) {
     const Recipe recipe = find_recipe(flags.recipe);
     const Dataset data = load_dataset(flags.data, Split::train, flags.seed);
     if (data.classes.size() != recipe.model.classes())
-        throw InputError(fmt::format("{}: has {} classes, recipe {} wants {}", flags.data,
+        throw InputError(fmt::format("{}: has {} classes, but recipe {} needs {}", flags.data,
                                      data.classes.size(), recipe.name, recipe.model.classes()));
     if (!flags.json.empty()) check_output(flags.json);
     flags.text = text_stream({flags.json});
@@ -149,7 +148,7 @@ int run_parity(ParityFlags& flags) {
     const Drift drift = run_drift(lockstep, recipe, data, flags);
     if (!flags.json.empty()) write_json(flags, lockstep, drift);
     fmt::print(flags.text, "\n");
-    std::fflush(flags.text); // the error, if there is one, comes last
+    std::fflush(flags.text); // so that an error comes last
     judge(lockstep, drift, flags);
     return 0;
 }
@@ -158,36 +157,40 @@ int run_parity(ParityFlags& flags) {
 
 void add_parity(CLI::App& app, Action& chosen) {
     CLI::App* const command =
-        app.add_subcommand("parity", "Find the first tensor of a step in which two devices differ");
+        app.add_subcommand("parity", "Find the first tensor of a training step in which two devices differ");
     const auto flags = std::make_shared<ParityFlags>();
     command
         ->add_option("--towers", flags->towers,
-                     "The two devices, such as cpu,vulkan:0 ('towers devices' lists them)")
+                     "The two devices to compare, such as cpu,vulkan:0 ('towers devices' lists them)")
         ->required();
-    command->add_option("--recipe", flags->recipe, "Whose step: cifar10-tutorial")->capture_default_str();
+    command->add_option("--recipe", flags->recipe, "Recipe whose step to compare: cifar10-tutorial")
+        ->capture_default_str();
     command
         ->add_option("--data", flags->data,
-                     "Folder of CIFAR-10's binary files, or 'shapes': ten classes of drawn shapes")
+                     "Data for the step: a folder with CIFAR-10's binary files, or 'shapes' (ten classes of "
+                     "drawn shapes)")
         ->capture_default_str();
-    add_number(*command, "--batch", flags->batch, "Examples of the step", 1)->capture_default_str();
+    add_number(*command, "--batch", flags->batch, "Number of examples in the step", 1)->capture_default_str();
     add_number(*command, "--seed", flags->seed,
-               "Of initial values, order of examples, distortions and shapes")
+               "Seed for the initial values, the order of the examples, the distortions and the drawn shapes")
         ->capture_default_str();
     add_number(*command, "--steps", flags->steps,
-               "Then train so many steps on each device and show how losses and parameters drift apart")
+               "Number of steps to train on each device afterwards, to show how losses and parameters drift "
+               "apart; 0 trains none")
         ->capture_default_str();
     add_number(*command, "--tolerance", flags->tolerance,
-               "Largest relative norm ||a - b|| / max(||a||, ||b||) of a tensor that counts as rounding, "
-               "both devices having had the same inputs; integers must be equal")
+               "Largest relative norm ||a - b|| / max(||a||, ||b||) of a tensor that counts as rounding when "
+               "both devices get the same inputs; integers must be equal")
         ->capture_default_str();
     command
-        ->add_option("--distort", flags->distort,
-                     "Crop, flip, brightness and contrast at random; off: the evaluation pipeline")
+        ->add_option(
+            "--distort", flags->distort,
+            "Crop, flip and change brightness and contrast at random; off uses the evaluation pipeline")
         ->check(one_of({"on", "off"}))
         ->type_name("on|off")
         ->capture_default_str();
     add_threads(*command, flags->open.threads);
-    command->add_option("--json", flags->json, "Write the numbers to this file too");
+    command->add_option("--json", flags->json, "Also write the numbers to this file as JSON");
     add_validate(*command, flags->open);
     command->callback([flags, &chosen] { chosen = [flags] { return run_parity(*flags); }; });
 }

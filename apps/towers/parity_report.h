@@ -13,18 +13,18 @@
 
 namespace towers {
 
-/// The table of all tensors, and a line for each that differs.
+/// Prints the table of all tensors, and a line for each tensor that differs.
 void print_comparisons(std::FILE* text, const std::vector<TensorComparison>& comparisons, double tolerance,
                        const std::array<DeviceInfo, 2>& devices);
 
-/// Where, by how much and what is allowed, in one line without an end.
+/// Where the tensor differs, by how much and what is allowed: one line without a newline.
 std::string describe_difference(const TensorComparison& comparison, double tolerance,
                                 const std::array<DeviceInfo, 2>& devices);
 
 void print_drift_header(std::FILE* text, const std::array<DeviceInfo, 2>& devices);
 void print_drift(std::FILE* text, const DriftStep& step);
 
-/// Numbers that are not finite become null.
+/// Infinities and NaNs become null.
 nlohmann::json to_json(const TensorComparison& comparison);
 nlohmann::json to_json(const Drift& drift);
 

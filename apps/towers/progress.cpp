@@ -28,10 +28,10 @@ std::string tower_losses(const StepReport& report) {
 
 struct Part {
     std::string text;
-    int rank; ///< the highest is the first to go
+    int rank; ///< the part with the highest rank is dropped first
 };
 
-/// The parts in this order, as many as fit.
+/// As many of the parts as fit, in this order.
 std::string fit(std::vector<Part> parts, std::size_t width) {
     std::string line;
     do {
@@ -89,7 +89,7 @@ void ProgressPrinter::show_live(const Progress& progress) {
     if (options_.log_towers) parts.push_back({tower_losses(progress.report), 5});
     const std::size_t most = line_width();
     const std::string line = fit(std::move(parts), most);
-    fmt::print("\r{:<{}}", line, std::min(width_, most)); // blanks over what stood there
+    fmt::print("\r{:<{}}", line, std::min(width_, most)); // blanks overwrite the rest of the earlier line
     width_ = line.size();
     std::fflush(stdout);
 }

@@ -19,46 +19,55 @@
 namespace towers {
 namespace {
 
-constexpr const char* threads_help =
-    "Threads of the CPU backend; 0: as OMP_NUM_THREADS says, else one a processor";
+constexpr const char* threads_help = "Number of threads of the CPU backend; 0 uses OMP_NUM_THREADS or, if "
+                                     "that is not set, one thread per processor";
 
-/// Calls visitor(name, field, which, help) for every setting: the one list that flags, reading and writing
-/// come from.
+/// Calls visitor(name, field, which, help) for every setting. Flags, reading and writing all use this one
+/// list.
 template<class AnySettings, class Visitor>
 void for_each_setting(AnySettings& s, const Visitor& visitor) {
     constexpr Settings training = Settings::of_training, other = Settings::all;
-    visitor("recipe", s.recipe, training, "Model, data pipeline, optimizer and schedule: cifar10-tutorial");
-    visitor("data", s.data, training,
-            "Folder of CIFAR-10's binary files, or 'shapes': ten classes of drawn shapes");
-    visitor("backend", s.backend, other, "Use all devices of this backend: cuda, vulkan or cpu");
+    visitor("recipe", s.recipe, training,
+            "Recipe for model, data pipeline, optimizer and schedule: cifar10-tutorial");
+    visitor(
+        "data", s.data, training,
+        "Training data: a folder with CIFAR-10's binary files, or 'shapes' (ten classes of drawn shapes)");
+    visitor("backend", s.backend, other, "Train on all devices of this backend: cuda, vulkan or cpu");
     visitor("towers", s.towers, training,
-            "One tower on each of these devices, such as cuda:0,vulkan:1,cpu ('towers devices' lists them)");
+            "Train one tower on each of these devices, such as cuda:0,vulkan:1,cpu ('towers devices' lists "
+            "them; default: every discrete GPU, else one integrated GPU, else the CPU)");
     visitor("shares", s.shares, training,
-            "The towers' parts of the global batch, such as 3:1 (default: even)");
-    visitor("batch", s.batch, training, "Mean examples per tower and step (default: the recipe's, 128)");
+            "Ratio in which the towers share the global batch, such as 3:1 (default: equal shares)");
+    visitor("batch", s.batch, training,
+            "Mean number of examples per tower and step (default: the recipe's 128)");
     visitor("global-batch", s.global_batch, training,
-            "Examples a step of all towers together, instead of --batch");
-    visitor("steps", s.steps, other, "Steps in all (default: the recipe's, 100000)");
-    visitor("epochs", s.epochs, other, "Train for so many passes over the data instead of --steps");
-    visitor("lr", s.lr, training, "Learning rate at the start (default: the recipe's, 0.1)");
+            "Number of examples per step for all towers together, instead of --batch");
+    visitor("steps", s.steps, other, "Total number of training steps (default: the recipe's 100000)");
+    visitor("epochs", s.epochs, other, "Total number of passes over the training data, instead of --steps");
+    visitor("lr", s.lr, training, "Learning rate at the start (default: the recipe's 0.1)");
     visitor("seed", s.seed, training,
-            "Of initial values, order of examples, distortions and drawn shapes (default: 1)");
+            "Seed for the initial values, the order of the examples, the distortions and the drawn shapes "
+            "(default: 1)");
     visitor("distort", s.distort, training,
-            "Crop, flip, brightness and contrast at random; off: the evaluation pipeline");
-    visitor("shuffle", s.shuffle, training, "Draw the examples in another order each epoch");
-    visitor("init", s.init, other, "Begin with the variables in this safetensors file");
-    visitor("save-every", s.save_every, other, "Steps between checkpoints; 0: only at the end");
-    visitor("keep", s.keep, other, "Checkpoints to keep, at least 2; 0: all");
-    visitor("log-every", s.log_every, other, "Steps between log lines; 0: none");
-    visitor("log-towers", s.log_towers, other, "Log each tower's own loss too");
+            "Crop, flip and change brightness and contrast at random; off uses the evaluation pipeline");
+    visitor("shuffle", s.shuffle, training,
+            "Draw the examples in a new order each epoch; off keeps the order of the records");
+    visitor("init", s.init, other,
+            "Start from the variables in this safetensors file (default: the recipe's initial values)");
+    visitor("save-every", s.save_every, other,
+            "Number of steps between checkpoints; 0 saves only at the end");
+    visitor("keep", s.keep, other, "Number of checkpoints to keep, at least 2; 0 keeps all");
+    visitor("log-every", s.log_every, other, "Number of steps between log lines; 0 writes none");
+    visitor("log-towers", s.log_towers, other, "Also log each tower's own loss (default: off)");
     visitor("threads", s.threads, other, threads_help);
-    visitor("quirks", s.quirks, training,
-            "Bring back defects of the published system: last-tower-loss, step-schedule, unordered-average, "
-            "delete-run, padded-evaluation, divided-batch-time; a list, all or none");
+    visitor(
+        "quirks", s.quirks, training,
+        "Reproduce defects of the published system: none, all, or some of last-tower-loss, step-schedule, "
+        "unordered-average, delete-run, padded-evaluation, divided-batch-time, separated by commas");
 }
 
-// A path on Linux is any bytes, and TOML is UTF-8. So a path that is not is kept as a URI (RFC 8089), which
-// says bytes by their numbers.
+// A path on Linux may be any bytes, but TOML is UTF-8. So a path that is not UTF-8 is kept as a URI (RFC
+// 8089), which writes bytes as numbers.
 constexpr std::string_view uri_scheme = "file://";
 
 bool is_utf8(const std::string& text) {
@@ -79,7 +88,7 @@ std::string to_uri(const std::string& path) {
     return uri;
 }
 
-/// Text that is no URI stays as it is.
+/// Leaves text that is not a URI as it is.
 std::string from_uri(const std::string& text) {
     if (!text.starts_with(std::string(uri_scheme) + '/')) return text;
     std::string path;
@@ -91,7 +100,7 @@ std::string from_uri(const std::string& text) {
         unsigned char byte = 0;
         const char* const digits = text.data() + i + 1;
         if (i + 2 >= text.size() || std::from_chars(digits, digits + 2, byte, 16).ptr != digits + 2)
-            throw std::invalid_argument("has a % that two hexadecimal digits do not follow");
+            throw std::invalid_argument("has a % without two hexadecimal digits after it");
         path += char(byte);
         i += 2;
     }
@@ -150,7 +159,7 @@ void add_settings(CLI::App& command, TrainSettings& settings) {
                 .add_option(
                     "--" + name,
                     [&field](const CLI::results_t& words) {
-                        field = words[0] != "off"; // also --log-towers without a word
+                        field = words[0] != "off"; // also true for --log-towers without a value
                         return true;
                     },
                     help)
@@ -200,8 +209,9 @@ void parse_settings(const std::string& text, const std::string& source, TrainSet
     for (const auto& [one, other] :
          {std::pair{"batch", "global-batch"}, {"steps", "epochs"}, {"backend", "towers"}})
         if (table.contains(one) && table.contains(other))
-            throw InputError(fmt::format("{}:{}: '{}' and '{}' say the same in two ways; give one of them",
-                                         source, table.get(other)->source().begin.line, one, other));
+            throw InputError(
+                fmt::format("{}:{}: '{}' and '{}' set the same thing in two ways; give one of them", source,
+                            table.get(other)->source().begin.line, one, other));
     make_room(settings, [&](const char* name) { return table.contains(name); });
     for_each_setting(settings, [&](const std::string& name, auto& field, Settings, const char*) {
         const toml::node* const node = table.get(name);
@@ -214,7 +224,7 @@ void parse_settings(const std::string& text, const std::string& source, TrainSet
         }
         table.erase(name);
     });
-    for (const auto& [key, node] : table) // what is left is nobody's
+    for (const auto& [key, node] : table) // what is left is not a setting
         throw InputError(fmt::format("{}:{}: there is no setting '{}'; see 'towers train --help'", source,
                                      node.source().begin.line, std::string_view(key)));
 }
@@ -237,7 +247,7 @@ std::string write_settings(const TrainSettings& settings, Settings which) {
 }
 
 std::vector<std::string> changes_of_training(const TrainSettings& before, const TrainSettings& after) {
-    // What a setting says as config.toml would, after `name = `.
+    // Each setting's value as config.toml has it after `name = `.
     const auto values_of = [](const TrainSettings& settings) {
         std::map<std::string, std::string> values;
         for_each_setting(settings,
@@ -274,14 +284,15 @@ void check_threads(unsigned threads) {
         throw UsageError(fmt::format("--threads {}: give at most {}", threads, most_cpu_threads));
     if (threads == 0) return;
     if (const unsigned given = cpu_threads(threads); given < threads)
-        spdlog::warn("--threads {}: OpenMP gives {}, so the CPU works with {}; see OMP_THREAD_LIMIT and "
+        spdlog::warn("--threads {}: OpenMP gives {}, so the CPU backend uses {}; check OMP_THREAD_LIMIT and "
                      "OMP_MAX_ACTIVE_LEVELS",
                      threads, given, given);
 }
 
 void add_validate(CLI::App& command, OpenOptions& options) {
-    command.add_flag("--validate", options.validate,
-                     "Run Vulkan under the Khronos validation layer; each message is an error");
+    command.add_flag(
+        "--validate", options.validate,
+        "Run Vulkan under the Khronos validation layer; each of its messages counts as an error");
 }
 
 } // namespace towers

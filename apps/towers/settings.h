@@ -14,8 +14,8 @@
 
 namespace towers {
 
-/// What --config accepts and config.toml in a run directory keeps. What is not set follows from the recipe;
-/// the seed from the run that goes on.
+/// The settings that --config accepts and that config.toml in a run directory keeps. The recipe supplies what
+/// is not set; a resumed run supplies the seed.
 struct TrainSettings {
     std::string recipe = "cifar10-tutorial";
     std::string data = "shapes";
@@ -38,13 +38,13 @@ struct TrainSettings {
 /// Adds a flag for each setting.
 void add_settings(CLI::App& command, TrainSettings& settings);
 
-/// Takes the settings that the file names. Throws InputError that says where the file is wrong.
+/// Takes the settings that the file names. Throws an InputError that says where the file is wrong.
 void read_settings(const std::filesystem::path& file, TrainSettings& settings);
 
 /// Takes the settings in `text`, which comes from `source`.
 void parse_settings(const std::string& text, const std::string& source, TrainSettings& settings);
 
-/// Takes again what the command line said, over what a file has said since.
+/// Applies the command line's settings again, over what a file has set since.
 void override_settings(CLI::App& command, TrainSettings& settings);
 
 enum class Settings {
@@ -52,23 +52,23 @@ enum class Settings {
     of_training, ///< those that decide what a step computes
 };
 
-/// As read_settings() reads it: `name = value` for each setting that is set.
+/// The settings in the form that read_settings() reads: `name = value` for each setting that is set.
 std::string write_settings(const TrainSettings& settings, Settings which);
 
-/// `NAME from VALUE to VALUE` for each setting of training that differs, but for those of the batch.
+/// `NAME from VALUE to VALUE` for each setting of training that differs, except those of the batch.
 std::vector<std::string> changes_of_training(const TrainSettings& before, const TrainSettings& after);
 
-/// Where a command prints what people read: standard output, or standard error where one of these files that
-/// it writes is standard output.
+/// The stream for what people read: standard output, or standard error if one of these files, which the
+/// command writes, is standard output.
 std::FILE* text_stream(std::initializer_list<std::string> files);
 
-/// Adds --threads, of the CPU backend, to a command that has no add_settings().
+/// Adds --threads, for the CPU backend, to a command that does not use add_settings().
 void add_threads(CLI::App& command, unsigned& threads);
 
-/// Throws UsageError when there are too many; warns when OpenMP gives fewer.
+/// Throws UsageError if there are too many; warns if OpenMP gives fewer.
 void check_threads(unsigned threads);
 
-/// Adds the flags with which devices are opened; they are no part of a run's settings.
+/// Adds the flags for opening devices. They are not among a run's settings.
 void add_validate(CLI::App& command, OpenOptions& options);
 
 } // namespace towers

@@ -31,11 +31,11 @@ struct Course {
     unsigned global_batch;
 };
 
-/// What a run goes on from.
+/// What a resumed run starts from.
 struct Past {
     FoundCheckpoint checkpoint;
     Course trained; ///< how the checkpoint came about
-    Course latest;  ///< as the run was last told to go on, in its config.toml; else the same
+    Course latest;  ///< what its config.toml says since; else the same
 };
 
 struct TrainFlags {
@@ -44,12 +44,12 @@ struct TrainFlags {
     bool resume = false;
     std::optional<std::uint64_t> resume_from;
     OpenOptions open;
-    std::optional<Past> past; ///< of --resume
+    std::optional<Past> past; ///< set by --resume
 };
 
 std::atomic<bool> stop_requested = false;
 
-/// The first signal asks for a clean end; a second one ends the program at once.
+/// The first signal asks for a clean end; the second one ends the program at once.
 void request_stop(int signal) {
     stop_requested = true;
     std::signal(signal, SIG_DFL);
@@ -58,7 +58,7 @@ void request_stop(int signal) {
 std::string default_run_directory(const std::string& recipe) {
     const std::string name =
         fmt::format("runs/{}-{:%Y%m%d-%H%M%S}", recipe, fmt::localtime(std::time(nullptr)));
-    std::string free = name; // two runs may begin in one second
+    std::string free = name; // two runs may start in the same second
     for (int i = 2; std::filesystem::exists(free); ++i) free = fmt::format("{}-{}", name, i);
     return free;
 }
@@ -93,7 +93,7 @@ Course course_of(const TrainSettings& settings, const OpenOptions& open) {
     return {settings, std::move(towers), global};
 }
 
-/// The checkpoint that --resume or --resume-from means, and the run's settings.
+/// Finds the checkpoint that --resume or --resume-from means, and the settings of the run.
 Past find_past(const TrainFlags& flags) {
     FoundCheckpoint checkpoint = find_checkpoint(flags.run, flags.resume_from);
     const auto& [path, file] = checkpoint;
@@ -102,14 +102,14 @@ Past find_past(const TrainFlags& flags) {
     TrainSettings trained;
     if (const auto text = checkpoint_settings(file))
         parse_settings(*text, path.string() + ", settings", trained);
-    else if (has_config) // an early version's checkpoint
+    else if (has_config) // a checkpoint of an early version
         read_settings(config, trained);
     if (!trained.batch && !trained.global_batch && !flags.config.empty())
         read_settings(flags.config, trained);
     if (!trained.batch && !trained.global_batch)
-        throw InputError(fmt::format("{} does not say with which settings it was trained, nor does {}; give "
-                                     "the run's settings with --config FILE",
-                                     path.string(), config.string()));
+        throw InputError(fmt::format(
+            "neither {} nor {} says which settings the run was trained with; give them with --config FILE",
+            path.string(), config.string()));
     if (!trained.seed) trained.seed = checkpoint_seed(file, path);
     TrainSettings latest = trained;
     if (has_config) read_settings(config, latest);
@@ -117,8 +117,8 @@ Past find_past(const TrainFlags& flags) {
     return {std::move(checkpoint), before, course_of(latest, flags.open)};
 }
 
-/// The settings that a run goes on with where nobody says otherwise: its own, the global batch whatever the
-/// towers. adopt_layout() adds what depends on these.
+/// The settings of a resumed run unless the user changes them: its own, with the same global batch for any
+/// towers. adopt_layout() adds what depends on the towers.
 TrainSettings settings_to_go_on_with(const Past& past) {
     TrainSettings settings = past.latest.settings;
     settings.batch.reset();
@@ -127,7 +127,7 @@ TrainSettings settings_to_go_on_with(const Past& past) {
     return settings;
 }
 
-/// Takes over the run's shares and the form in which it gives its batch, if `towers` are the same.
+/// If `towers` are the same, takes over the run's shares and whether it sets --batch or --global-batch.
 void adopt_layout(TrainSettings& settings, const Past& past, const std::vector<std::string>& towers) {
     const Course& latest = past.latest;
     if (towers == latest.towers && settings.shares.empty()) settings.shares = latest.settings.shares;
@@ -137,22 +137,22 @@ void adopt_layout(TrainSettings& settings, const Past& past, const std::vector<s
     }
 }
 
-/// Says what is not as it was when the checkpoint was written.
+/// Prints what has changed since the checkpoint was written.
 void print_changes(const Course& trained, const TrainSettings& settings, unsigned global) {
     for (const std::string& change : changes_of_training(trained.settings, settings))
         fmt::print("changed: {}\n", change);
     if (global != trained.global_batch)
         fmt::print("changed: global batch from {} to {} examples a step\n", trained.global_batch, global);
     else if (settings.towers != trained.settings.towers)
-        fmt::print("the global batch stays {} examples a step\n", global);
+        fmt::print("the global batch stays at {} examples a step\n", global);
 }
 
-/// Evaluation needs the test examples, and may be hours away.
+/// Warns now about bad test examples: evaluation needs them, but may be hours away.
 void check_test_data(const TrainSettings& settings) {
     try {
         if (settings.data != "shapes") load_dataset(settings.data, Split::test, *settings.seed);
     } catch (const InputError& error) {
-        spdlog::warn("{}; training goes on without, but eval needs the test examples", error.what());
+        spdlog::warn("{}; training continues, but eval needs the test examples", error.what());
     }
 }
 
@@ -173,7 +173,7 @@ int run_train(TrainFlags& flags) {
     settings.lr = settings.lr.value_or(recipe.learning_rate);
     const unsigned global =
         settings.global_batch ? *settings.global_batch : global_batch(*settings.batch, towers.size());
-    share_out(global, unsigned(towers.size()), shares); // before anything is opened
+    share_out(global, unsigned(towers.size()), shares); // throws before anything is opened
     if (settings.data != "shapes")
         settings.data = std::filesystem::absolute(settings.data).lexically_normal().string();
     if (!settings.init.empty())
@@ -196,16 +196,17 @@ int run_train(TrainFlags& flags) {
                      .open = flags.open},
                     data);
     if (!settings.init.empty() && !past) trainer.load(read_initial(settings.init, trainer.layout()));
-    // Not before all that the run needs is known to be there: this may delete an earlier one.
+    // Only now, when all that the run needs is known to be there, because this may delete an earlier run.
     RunDirectory run(flags.run, past                ? Existing::resume
                                 : quirks.delete_run ? Existing::erase
                                                     : Existing::refuse);
     const CheckpointOrigin origin{recipe.name, *settings.seed, data.size(), data.checksum(),
                                   write_settings(settings, Settings::of_training)};
     if (past) {
-        // It was read before the folder was locked.
+        // The checkpoint was read before the folder was locked.
         if (!flags.resume_from && run.latest() != past->checkpoint.path)
-            throw InputError(fmt::format("{} has gone on meanwhile; try again", flags.run));
+            throw InputError(
+                fmt::format("{}: another program continued this run in the meantime; try again", flags.run));
         resume(trainer, past->checkpoint, origin);
     }
     if (settings.epochs) settings.steps = trainer.steps_until(*settings.epochs);
@@ -218,14 +219,14 @@ int run_train(TrainFlags& flags) {
                            .origin = origin,
                            .global_batch = global};
     if (past && trainer.steps_done() >= *settings.steps) {
-        fmt::print("nothing is left to do: {} has {} of {} steps, give more with --steps\n",
+        fmt::print("nothing to do: {} already has {} of {} steps; ask for more with --steps\n",
                    past->checkpoint.path.string(), trainer.steps_done(), *settings.steps);
         fmt::print("evaluate with: {}\n", hint({"eval", "--run", path_argument(flags.run)}));
         return 0;
     }
     const auto replaced = past ? rewind(run, trainer) : std::nullopt;
     if (!past) save_checkpoint(trainer, run, loop);
-    run.write_config("# The settings of this run; 'towers train --config' takes them again.\n" +
+    run.write_config("# The settings of this run; 'towers train --config' accepts this file.\n" +
                      write_settings(settings, Settings::all));
 
     for (std::size_t i = 0; i < trainer.tower_count(); ++i)
@@ -253,7 +254,7 @@ int run_train(TrainFlags& flags) {
     fmt::print("{}: saved {}\n", ending == Ending::stopped ? "stopped" : "done",
                run.latest().value().string());
     if (ending == Ending::stopped)
-        fmt::print("go on with: {}\n", hint({"train", "--run", path_argument(flags.run), "--resume"}));
+        fmt::print("resume with: {}\n", hint({"train", "--run", path_argument(flags.run), "--resume"}));
     else
         fmt::print("evaluate with: {}\n", hint({"eval", "--run", path_argument(flags.run)}));
     return 0;
@@ -268,15 +269,17 @@ void add_train(CLI::App& app, Action& chosen) {
     command->add_option("--run", flags->run,
                         "Run directory for checkpoints and metrics (default: a new one under runs/)");
     command->add_flag("--resume", flags->resume,
-                      "Go on with the run in --run, with its settings where no flag says otherwise");
+                      "Resume the run in --run, with its settings unless a flag overrides them");
     add_number(*command, "--resume-from", flags->resume_from,
-               "Go on from this step's checkpoint; later ones are moved to RUN/replaced-1");
+               "Resume the run in --run from the checkpoint of step N; move later checkpoints to "
+               "RUN/replaced-1 (or the next free number)");
     command->add_option(
         "--config", flags->config,
         "Take the settings in this TOML file, such as a run's config.toml; flags override them");
     command
         ->add_option("--progress", flags->progress,
-                     "live: one line written over; log: the tutorial's log lines; auto: live on a terminal")
+                     "How to show progress: live updates one line in place; log prints the tutorial's log "
+                     "lines; auto is live on a terminal, else log")
         ->check(one_of({"auto", "live", "log"}))
         ->type_name("auto|live|log")
         ->capture_default_str();
@@ -285,7 +288,7 @@ void add_train(CLI::App& app, Action& chosen) {
         chosen = [flags, command] {
             flags->resume = flags->resume || flags->resume_from;
             if (flags->resume && flags->run.empty())
-                throw UsageError("--resume: say which run with --run DIR");
+                throw UsageError("--resume: name the run with --run DIR");
             TrainSettings& settings = flags->settings;
             if (flags->resume) {
                 flags->past = find_past(*flags);
@@ -295,13 +298,11 @@ void add_train(CLI::App& app, Action& chosen) {
             override_settings(*command, settings);
             if (flags->resume && (command->get_option("--init")->count() > 0 ||
                                   settings.init != flags->past->latest.settings.init))
-                throw UsageError(
-                    "--init: a run goes on with its checkpoint's variables; leave out --init, or "
-                    "begin another run");
+                throw UsageError("--init: a resumed run starts from its checkpoint's variables; leave out "
+                                 "--init or start another run");
             if (flags->resume && !settings.steps && !settings.epochs)
                 throw UsageError(
-                    fmt::format("--steps: {} is gone, which says how long to train; give --steps "
-                                "or --epochs",
+                    fmt::format("--steps: {} does not say how long to train; give --steps or --epochs",
                                 config_of(flags->run).string()));
             return run_train(*flags);
         };

@@ -1,4 +1,4 @@
-// Measuring: the report on the terminal, as JSON, as a page, and beside an earlier one.
+// Measuring: the report on the terminal, as JSON, as a page, and compared with an earlier one.
 #include "tests/apps/helpers.h"
 #include "tests/support/files.h"
 
@@ -12,14 +12,14 @@ using Json = nlohmann::json;
 
 namespace {
 
-/// With as little work as there can be; `repetitions` 1 where spread does not matter.
+/// `towers bench` with as little work as possible; `repetitions` is 1 where the spread does not matter.
 Arguments bench(const Arguments& flags, const char* repetitions = "1") {
     return Arguments{"bench", "--batch",   "8", "--repetitions", repetitions, "--steps",
                      "1",     "--warm-up", "1"} +
            flags;
 }
 
-/// The errors that a validator of JSON schemas finds; "" when there are none or there is no such validator.
+/// The errors that a JSON schema validator finds; "" if there are none or there is no such validator.
 std::string schema_errors(const fs::path& report) {
     const char* const script = "import json, sys\n"
                                "try:\n"
@@ -83,7 +83,7 @@ TEST_CASE("bench measures every device alone and together, as text, JSON and a p
         CAPTURE(part);
         CHECK(contains(outcome.out, part));
     }
-    CHECK_FALSE(contains(outcome.out, "\r")); // no live line where there is no terminal
+    CHECK_FALSE(contains(outcome.out, "\r")); // no live line without a terminal
 
     CHECK(schema_errors(json) == "");
     const Json report = Json::parse(read_text(json));
@@ -105,11 +105,11 @@ TEST_CASE("bench measures every device alone and together, as text, JSON and a p
     CHECK(page.ends_with("</html>\n"));
     for (const char* reference : {"http:", "https:", "src=", "href=", "url(", "import(", "fetch(", "{{"}) {
         CAPTURE(reference);
-        CHECK_FALSE(contains(page, reference)); // it is one file and asks no network
+        CHECK_FALSE(contains(page, reference)); // it is one file and needs no network
     }
 }
 
-TEST_CASE("bench by default measures what trains, and the CPU") {
+TEST_CASE("by default bench measures what training would use, and the CPU") {
     const Outcome outcome =
         run_towers({"bench", "--batch", "2", "--repetitions", "1", "--seconds", "0.01", "--threads", "1"});
     check_worked(outcome);
@@ -117,7 +117,7 @@ TEST_CASE("bench by default measures what trains, and the CPU") {
     CHECK(contains(outcome.out, "batch 2, repetitions in turn: 1, CPU threads: 1"));
 }
 
-TEST_CASE("--baseline finds what has become slower") {
+TEST_CASE("--baseline finds what became slower") {
     const TemporaryFolder folder;
     const std::string first = (folder / "first.json").string();
     check_worked(run_towers(bench({"--towers", "cpu", "--threads", "1", "--json", first})));
@@ -140,10 +140,10 @@ TEST_CASE("--baseline finds what has become slower") {
     const Outcome slower = against(with_rate(1e6), {"--tolerance", "0.5"});
     check_failed(slower, 1, "slower than " + (folder / "changed.json").string());
     CHECK(contains(slower.err, "cpu at "));
-    CHECK(contains(slower.out, "cpu examples/s")); // the report comes all the same
+    CHECK(contains(slower.out, "cpu examples/s")); // it still prints the report
     check_worked(against(with_rate(10), {"--tolerance", "0.9999"}));
 
-    // What is not comparable is refused before anything is measured.
+    // bench refuses what is not comparable before it measures anything.
     check_failed(
         run_towers({"bench", "--towers", "cpu", "--threads", "1", "--batch", "4", "--baseline", first}), 1,
         "its batch is 8, here it is 4");
@@ -154,14 +154,14 @@ TEST_CASE("--baseline finds what has become slower") {
     later["schema"] = 2;
     write_text(folder / "later.json", later.dump());
     check_failed(against((folder / "later.json").string()), 1, "has schema 2");
-    // A device that has gone is no success, unless the devices to compare are named.
+    // A missing device is a failure, unless the user names the devices to compare.
     Json more = report;
     more["devices"].push_back(report["devices"][0]);
     more["devices"][1]["id"] = "cuda:9";
     const std::string gone = (folder / "gone.json").string();
     write_text(gone, more.dump());
     check_failed(run_towers(bench({"--threads", "1", "--baseline", gone})), 1, "has cuda:9");
-    CHECK(contains(against(gone, {"--tolerance", "0.9999"}).out, "measured only then: cuda:9"));
+    CHECK(contains(against(gone, {"--tolerance", "0.9999"}).out, "only the earlier report has them: cuda:9"));
     check_failed(against(with_rate(0)), 1, "rate of cpu is not above 0");
     Json elsewhere = report;
     elsewhere["devices"][0]["name"] = "another processor";

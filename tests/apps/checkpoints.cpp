@@ -1,4 +1,4 @@
-// A damaged or foreign checkpoint must be refused by name, and whatever lies around it must survive.
+// towers must refuse a damaged or foreign checkpoint by name, and leave alone what lies around it.
 #include "tests/apps/helpers.h"
 #include "tests/support/files.h"
 
@@ -10,7 +10,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// A run of two steps with checkpoints of both, on data of its own; made once.
+/// A run of two steps with a checkpoint of each, on its own data; made once.
 struct SmallRun {
     TemporaryFolder folder;
     std::string data;
@@ -27,7 +27,7 @@ struct Damage {
     const char* what;
     std::function<std::string(RawTensors)> damaged; ///< the file's new bytes
     const char* named;
-    bool also_as_initial; ///< --init wants only variables, whoever's they are
+    bool also_as_initial; ///< --init needs only variables, whoever wrote them
 };
 
 std::string edit(RawTensors file, const std::function<void(nlohmann::ordered_json&)>& change) {
@@ -118,7 +118,7 @@ TEST_CASE("a bad checkpoint is refused by name and nothing else is touched") {
         if (damage.also_as_initial) {
             check(initial);
             CHECK_FALSE(fs::exists(other / "run/config.toml"));
-            // So that the same command works once the file is replaced.
+            // The same command must work once the file is replaced.
             write_text(bad, sound.bytes());
             train(other / "run",
                   {"--steps", "1", "--batch", "2", "--data", small.data, "--init", bad.string()});
@@ -126,12 +126,12 @@ TEST_CASE("a bad checkpoint is refused by name and nothing else is touched") {
             check_worked(initial);
         }
     }
-    // The checkpoint before the bad ones is as good as ever.
+    // The checkpoint before the bad ones still works.
     check_worked(run_towers({"eval", "--towers", "cpu", "--data", small.data, "--checkpoint",
                              checkpoint(small.run(), 1).string()}));
 }
 
-TEST_CASE("--init takes the variables from among whatever tensors a file has") {
+TEST_CASE("--init finds the variables among any other tensors of a file") {
     const SmallRun small;
     const TemporaryFolder folder;
     RawTensors file = RawTensors::read(checkpoint(small.run(), 2));
@@ -145,7 +145,7 @@ TEST_CASE("--init takes the variables from among whatever tensors a file has") {
     CHECK(given);
 }
 
-TEST_CASE("a header that would become a far larger tree is refused before that") {
+TEST_CASE("a header that would parse into a far larger tree is refused before it does") {
     const TemporaryFolder folder;
     const fs::path bomb = folder / "bomb.safetensors";
     std::string header = "{";
@@ -160,7 +160,7 @@ TEST_CASE("a header that would become a far larger tree is refused before that")
                  1, "bomb.safetensors: its header has");
 }
 
-TEST_CASE("--init begins with the given variables, averages too") {
+TEST_CASE("--init starts the variables and their averages from the given file") {
     const SmallRun small;
     const TemporaryFolder folder;
     train(folder / "run",
@@ -172,7 +172,7 @@ TEST_CASE("--init begins with the given variables, averages too") {
     CHECK(averages_given);
 }
 
-TEST_CASE("a checkpoint that is not there is named") {
+TEST_CASE("a missing checkpoint is named") {
     const TemporaryFolder folder;
     const std::string none = (folder / "none.safetensors").string();
     check_failed(run_towers({"eval", "--towers", "cpu", "--checkpoint", none}), 1, none);

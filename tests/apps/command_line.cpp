@@ -1,4 +1,4 @@
-// A user who mistypes must be told what, before anything is made or overwritten.
+// If the user mistypes, towers must say where, before it makes or overwrites anything.
 #include "tests/apps/helpers.h"
 #include "tests/support/files.h"
 
@@ -6,7 +6,7 @@
 
 using namespace towers::test;
 
-TEST_CASE("every command explains itself") {
+TEST_CASE("every command has --help") {
     for (const Arguments& command : std::vector<Arguments>{{},
                                                            {"devices"},
                                                            {"train"},
@@ -38,7 +38,7 @@ TEST_CASE("the flags that scripts rely on are there") {
     CHECK(contains(run_towers({"devices", "--help"}).out, "--json"));
 }
 
-TEST_CASE("the program says its version") {
+TEST_CASE("the program prints its version") {
     const Outcome outcome = run_towers({"--version"});
     check_worked(outcome);
     CHECK(outcome.out.starts_with("towers "));
@@ -56,7 +56,7 @@ void check_refused(const std::vector<Mistake>& mistakes) {
     const TemporaryFolder folder;
     for (const Mistake& mistake : mistakes) {
         check_failed(run_towers(mistake.arguments, {.folder = folder.path()}), 2, mistake.named);
-        CHECK(names_in(folder.path()) == std::vector<std::string>{}); // not a run directory either
+        CHECK(names_in(folder.path()) == std::vector<std::string>{}); // no run directory
     }
 }
 
@@ -102,7 +102,7 @@ TEST_CASE("OpenMP's threads do not spin for long, unless the user wants it") {
     CHECK_FALSE(contains(environment("OMP_WAIT_POLICY=active"), "GOMP_SPINCOUNT = '2000'"));
 }
 
-TEST_CASE("what is no sensible number is named") {
+TEST_CASE("a number that makes no sense is named") {
     check_refused({
         {{"train", "--batch", "0"}, "--batch"},
         {{"train", "--batch", "-1"}, "--batch"},
@@ -121,10 +121,10 @@ TEST_CASE("what is no sensible number is named") {
         {{"train", "--lr", "fast"}, "--lr"},
         {{"train", "--lr", "nan"}, "--lr"},
         {{"train", "--lr", "-0.1"}, "--lr"},
-        {{"train", "--lr", "1e39"}, "--lr"}, // infinite as the float that the kernels take
+        {{"train", "--lr", "1e39"}, "--lr"}, // infinite as a float, which the kernels take
         {{"train", "--seed", "-1"}, "--seed"},
         {{"train", "--seed", "18446744073709551616"}, "--seed"},
-        {{"train", "--seed", "18446744073709551615"}, "--seed"}, // TOML, where it is kept, ends at 63 bits
+        {{"train", "--seed", "18446744073709551615"}, "--seed"}, // TOML, which keeps it, ends at 63 bits
         {{"train", "--save-every", "-5"}, "--save-every"},
         {{"train", "--log-every", "x"}, "--log-every"},
         {{"train", "--distort", "maybe"}, "--distort"},
@@ -144,7 +144,7 @@ TEST_CASE("what is no sensible number is named") {
     });
 }
 
-TEST_CASE("what is said of a wrong flag names it, its value and what to give instead") {
+TEST_CASE("the message about a wrong flag names it, its value and what to give instead") {
     const std::string train = "; see 'towers train --help'\n", bench = "; see 'towers bench --help'\n";
     const std::string eval = "; see 'towers eval --help'\n", parity = "; see 'towers parity --help'\n";
     const std::string top = "; see 'towers --help'\n", data = "; see 'towers data --help'\n";
@@ -154,15 +154,15 @@ TEST_CASE("what is said of a wrong flag names it, its value and what to give ins
         {{"train", "--barch=4"}, "there is no flag '--barch', but there is '--batch'" + train},
         {{"train", "-batch", "4"}, "there is no flag '-batch', but there is '--batch'" + train},
         {{"train", "-b"}, "there is no flag '-b'" + train},
-        {{"train", "--batch", "4", "cpu"}, "'cpu' belongs to no flag" + train},
-        {{"train", "--", "cpu"}, "'cpu' belongs to no flag" + train},
-        {{"train", "eval"}, "'eval' belongs to no flag" + train},
+        {{"train", "--batch", "4", "cpu"}, "'cpu' does not belong to any flag" + train},
+        {{"train", "--", "cpu"}, "'cpu' does not belong to any flag" + train},
+        {{"train", "eval"}, "'eval' does not belong to any flag" + train},
         {{"--backend", "cpu", "train"}, "--backend: give it after 'train'" + top},
         {{"-x"}, "there is no flag '-x'" + top},
         {{"trian"}, "there is no command 'trian', but there is 'train'" + top},
         {{"serve"}, "there is no command 'serve'" + top},
         {{"data", "shape"}, "there is no command 'shape', but there is 'shapes'" + data},
-        {{"data", "shapes", "a", "b"}, "'b' belongs to no flag; see 'towers data shapes --help'\n"},
+        {{"data", "shapes", "a", "b"}, "'b' does not belong to any flag; see 'towers data shapes --help'\n"},
         // what is missing
         {{}, "give a subcommand: devices, train, eval, parity, bench, data" + top},
         {{"data"}, "give a subcommand: describe, shapes" + data},
@@ -177,7 +177,7 @@ TEST_CASE("what is said of a wrong flag names it, its value and what to give ins
         {{"train", "--data"}, "--data: give a value" + train},
         {{"train", "--data", ""}, "--data: its value is empty" + train},
         {{"train", "--run", "--resume"}, "--run: give a value before --resume" + train},
-        {{"train", "--data=", "--steps", "5"}, "'5' belongs to no flag" + train},
+        {{"train", "--data=", "--steps", "5"}, "'5' does not belong to any flag" + train},
         {{"data", "describe", ""}, "source: its value is empty; see 'towers data describe --help'\n"},
         // numbers
         {{"train", "--batch", "many"}, "--batch 'many': give a whole number of 1 or more" + train},
@@ -219,13 +219,13 @@ TEST_CASE("what is said of a wrong flag names it, its value and what to give ins
     }
 }
 
-TEST_CASE("a number with zeros in front is no octal one") {
+TEST_CASE("a number with leading zeros is not octal") {
     const TemporaryFolder folder;
     train(folder / "run", {"--steps", "010", "--batch", "2"});
     CHECK(metrics(folder / "run").size() == 10);
 }
 
-TEST_CASE("a file's name with a line's end in it leaves the error one line") {
+TEST_CASE("an error stays one line when a file name contains a newline") {
     check_failed(run_towers({"eval", "--run", "two\nlines"}), 1, "two lines");
 }
 
@@ -249,7 +249,7 @@ TEST_CASE("flags that contradict each other are named") {
     });
 }
 
-TEST_CASE("a configuration that cannot be read is named, with the line") {
+TEST_CASE("an unreadable configuration is named, with the line") {
     const TemporaryFolder folder;
     const auto check = [&](const char* text, const char* named) {
         write_text(folder / "c.toml", text);

@@ -1,4 +1,4 @@
-// A bad copy of the data must be found before hours are spent on training with it.
+// towers must find a bad copy of the data before it trains on it for hours.
 #include "tests/apps/helpers.h"
 #include "tests/support/files.h"
 
@@ -22,7 +22,7 @@ void check_data_refused(const fs::path& data, const std::string& named) {
 
 } // namespace
 
-TEST_CASE("a bad test file is said when the training begins") {
+TEST_CASE("training warns about a bad test file when it starts") {
     const TemporaryFolder folder;
     write_records(folder.path(), 2);
     const fs::path file = folder / "test_batch.bin";
@@ -32,7 +32,7 @@ TEST_CASE("a bad test file is said when the training begins") {
             run_towers({"train", "--towers", "cpu", "--steps", "1", "--batch", "2", "--data",
                         folder.path().string(), "--run", (other / "run").string()});
         CAPTURE(outcome.err);
-        CHECK(outcome.code == 0); // training needs it not
+        CHECK(outcome.code == 0); // training does not need it
         CHECK(fs::exists(checkpoint(other / "run", 1)));
         CHECK(lines_of(outcome.err).size() == 1);
         CHECK(contains(outcome.err, named));
@@ -66,7 +66,7 @@ TEST_CASE("a bad data file is named") {
         fs::resize_file(file, 0);
         check_data_refused(folder.path(), file.string());
     }
-    SUBCASE("a label that CIFAR-10 has not") {
+    SUBCASE("a label that CIFAR-10 does not have") {
         std::string text = read_text(file);
         text[record] = 10;
         write_text(file, text);
@@ -83,7 +83,7 @@ TEST_CASE("a bad data file is named") {
     }
 }
 
-TEST_CASE("a data folder that is none is named") {
+TEST_CASE("a folder that holds no data is named") {
     const TemporaryFolder folder;
     check_data_refused(folder / "none", (folder / "none").string());
     check_data_refused(folder.path(), folder.path().string()); // empty
@@ -91,7 +91,7 @@ TEST_CASE("a data folder that is none is named") {
     check_data_refused(folder / "file", (folder / "file").string());
 }
 
-TEST_CASE("a bad test file is named by the evaluation") {
+TEST_CASE("the evaluation names a bad test file") {
     const TemporaryFolder folder;
     write_records(folder / "data", 2);
     train(folder / "run", {"--steps", "1", "--batch", "2", "--data", (folder / "data").string()});
@@ -101,7 +101,7 @@ TEST_CASE("a bad test file is named by the evaluation") {
                  file.string());
 }
 
-TEST_CASE("the shapes train the same from their files") {
+TEST_CASE("the shapes train the same from files") {
     const TemporaryFolder folder;
     const std::string data = (folder / "data").string();
     check_worked(run_towers({"data", "shapes", data, "--seed", "5"}));
@@ -114,7 +114,7 @@ TEST_CASE("the shapes train the same from their files") {
     const Arguments flags{"--steps", "3", "--batch", "4", "--seed", "5"};
     train(folder / "drawn", flags + Arguments{"--data", "shapes"});
     train(folder / "files", flags + Arguments{"--data", data});
-    // The files differ in the data's name.
+    // The checkpoints differ only in the name of the data.
     const auto tensors = [&](const char* run) { return RawTensors::read(checkpoint(folder / run, 3)).data; };
     const bool same_tensors = tensors("drawn") == tensors("files");
     CHECK(same_tensors);
@@ -122,10 +122,10 @@ TEST_CASE("the shapes train the same from their files") {
 }
 
 TEST_SUITE("slow") {
-    TEST_CASE("the real CIFAR-10 is read and trained on") {
+    TEST_CASE("towers reads the real CIFAR-10 and trains on it") {
         const char* const data = std::getenv("TOWERS_CIFAR10");
         if (data == nullptr || *data == '\0') {
-            MESSAGE("SKIPPED: TOWERS_CIFAR10 names no folder with CIFAR-10's binary files");
+            MESSAGE("SKIPPED: TOWERS_CIFAR10 does not name a folder with CIFAR-10's binary files");
             return;
         }
         const Outcome description = run_towers({"data", "describe", data});

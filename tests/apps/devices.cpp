@@ -1,4 +1,4 @@
-// Whoever has lost a driver must see so, and be able to train all the same.
+// Users who have lost a driver must see that, and must still be able to train.
 #include "tests/apps/helpers.h"
 #include "tests/support/files.h"
 

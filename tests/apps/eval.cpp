@@ -1,4 +1,4 @@
-// The precision that is reported must be that of the whole test set, each image counted once.
+// The reported precision must be that of the whole test set, with each image counted once.
 #include "tests/apps/helpers.h"
 #include "tests/support/files.h"
 
@@ -18,7 +18,7 @@ struct Result {
     double cross_entropy = -1;
 };
 
-/// Checks the form of what eval prints and takes the numbers from it.
+/// Checks the form of eval's output and reads the numbers from it.
 Result evaluate(const Arguments& flags) {
     const Outcome outcome = run_towers(Arguments{"eval", "--towers", "cpu"} + flags);
     check_worked(outcome);
@@ -38,7 +38,7 @@ Result evaluate(const Arguments& flags) {
 
 } // namespace
 
-TEST_CASE("the evaluation counts every example once, whatever its batch") {
+TEST_CASE("the evaluation counts every example once with any batch size") {
     const TemporaryFolder folder;
     const fs::path run = folder / "run";
     train(run, {"--steps", "20", "--batch", "16"});
@@ -49,17 +49,17 @@ TEST_CASE("the evaluation counts every example once, whatever its batch") {
     for (const char* batch : {"300", "5000"}) {
         const Result other = evaluate(it + Arguments{"--batch", batch});
         CHECK(other.examples == 2000);
-        CHECK(other.correct <= result.correct + 1); // another order of sums may turn a tie
+        CHECK(other.correct <= result.correct + 1); // another summation order may decide a tie differently
         CHECK(result.correct <= other.correct + 1);
     }
     CHECK(evaluate({"--checkpoint", checkpoint(run, 20).string()}).correct == result.correct);
     CHECK(evaluate(it + Arguments{"--split", "train"}).examples == 10000);
 
-    // The published system's padding comes back when asked for: the last of 16 batches of 128 is filled up.
+    // The quirk reproduces the published system's padding: it fills up the last of 16 batches of 128.
     CHECK(evaluate(it + Arguments{"--quirks", "padded-evaluation"}).examples == 2048);
     CHECK(evaluate(it + Arguments{"--quirks", "padded-evaluation", "--batch", "500"}).examples == 2000);
 
-    // The variables themselves are far from their averages early in a training.
+    // Early in training the variables themselves are far from their averages.
     const Result raw = evaluate(it + Arguments{"--raw"});
     CHECK(raw.examples == 2000);
     CHECK(raw.cross_entropy != result.cross_entropy);
@@ -73,7 +73,7 @@ TEST_CASE("the evaluation uses the run's data and its latest checkpoint") {
     const Outcome outcome = run_towers({"eval", "--towers", "cpu", "--run", run.string()});
     check_worked(outcome);
     CHECK(contains(outcome.out, " of 3 examples"));
-    CHECK(contains(outcome.out, "step 11, moving averages")); // not 9, which sorts behind 11 as text
+    CHECK(contains(outcome.out, "step 11, moving averages")); // not 9, which sorts after 11 as text
 }
 
 TEST_CASE("a checkpoint alone is evaluated on the data that it was trained on") {
@@ -84,7 +84,7 @@ TEST_CASE("a checkpoint alone is evaluated on the data that it was trained on") 
     fs::copy(checkpoint(folder / "run", 1), file);
     CHECK(evaluate({"--checkpoint", file.string()}).examples == 3);
     CHECK(evaluate({"--checkpoint", file.string(), "--data", "shapes"}).examples == 2000);
-    // One that does not say is not taken for any.
+    // If the checkpoint does not say, eval does not guess.
     RawTensors early = RawTensors::read(file);
     early.header["__metadata__"].erase("settings");
     write_text(file, early.bytes());
@@ -123,7 +123,7 @@ TEST_CASE("several devices share the evaluation") {
     check_failed(run_towers(it + Arguments{"--towers", "cpu,vulkan:99"}), 2, "vulkan:99");
 }
 
-TEST_CASE("a model that gives no number is no result") {
+TEST_CASE("a model that gives NaN is not a result") {
     const TemporaryFolder folder;
     train(folder / "run", {"--steps", "1", "--batch", "2"});
     const fs::path file = checkpoint(folder / "run", 1);

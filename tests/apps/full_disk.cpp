@@ -1,4 +1,4 @@
-// A disk that fills up must not cost the checkpoints that are on it.
+// A disk that fills up must not destroy the checkpoints that are on it.
 #include "tests/apps/helpers.h"
 #include "tests/support/files.h"
 
@@ -13,7 +13,7 @@ TEST_CASE("a checkpoint that does not fit leaves the earlier ones alone") {
     train(run, {"--steps", "2", "--save-every", "1", "--batch", "2"});
     const auto before = contents(run);
 
-    // A limit on the size of a file stands in for a full disk where there is none to be had.
+    // A limit on the file size stands in for a full disk, which not every machine can provide.
     const Outcome outcome =
         run_towers({"train", "--resume", "--run", run.string(), "--steps", "4"}, {.largest_file = 4 << 20});
     check_failed(outcome, 1, checkpoint(run, 3).string());
@@ -30,19 +30,19 @@ TEST_CASE("a checkpoint that does not fit leaves the earlier ones alone") {
                                             "model.ckpt-0.safetensors",
                                             "model.ckpt-1.safetensors",
                                             "model.ckpt-2.safetensors"};
-    CHECK(names_in(run) == expected); // no part of a file either
+    CHECK(names_in(run) == expected); // and no partial file
 
-    // With room again it goes on as if nothing had been.
+    // Once there is room again, the run continues as if nothing had happened.
     check_worked(run_towers({"train", "--resume", "--run", run.string(), "--steps", "4"}));
     train(folder / "whole", {"--steps", "4", "--batch", "2"});
     check_same(folder / "whole", run, 4);
 }
 
-TEST_CASE("a disk that is full while a run saves") {
+TEST_CASE("a run says so when the disk fills up while it saves") {
     const TemporaryFolder folder;
     fs::create_directory(folder / "disk");
-    // A disk of 28 MiB, which only the script sees, holds three checkpoints; what is on it is copied out at
-    // the end.
+    // Only the script sees this disk. Its 28 MiB hold three checkpoints; the script copies its contents out
+    // at the end.
     write_text(folder / "script", R"(
         mount -t tmpfs -o size=28m towers-test disk || exit 77
         "$1" train --towers cpu --batch 2 --log-every 1 --save-every 2 --steps 20 --run disk/run
@@ -53,7 +53,7 @@ TEST_CASE("a disk that is full while a run saves") {
     const Outcome outcome =
         Program({"unshare", "-rm", "sh", "script", TOWERS_PROGRAM}, {.folder = folder.path()}).end();
     if (outcome.code == 77 || outcome.code == 127 || contains(outcome.err, "unshare")) {
-        MESSAGE("SKIPPED: this machine lets users mount no disk: ", outcome.err);
+        MESSAGE("SKIPPED: this machine does not let users mount a disk: ", outcome.err);
         return;
     }
     check_failed(outcome, 1, "disk/run/model.ckpt-6.safetensors");
@@ -71,7 +71,7 @@ TEST_CASE("a disk that is full while a run saves") {
     check_worked(run_towers({"train", "--resume", "--run", (folder / "copy").string(), "--steps", "6"}));
 }
 
-TEST_CASE("a run directory that cannot be made is named") {
+TEST_CASE("a run directory that towers cannot create is named") {
     const TemporaryFolder folder;
     write_text(folder / "file", "x");
     const std::string run = (folder / "file/run").string();

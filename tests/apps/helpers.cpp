@@ -20,7 +20,7 @@ void check_failed(const Outcome& outcome, int code, std::string_view name) {
     CAPTURE(name);
     CHECK(outcome.code == code);
     CHECK(outcome.err.starts_with("towers: "));
-    CHECK(outcome.err.find('\n') + 1 == outcome.err.size()); // one line, and it is ended
+    CHECK(outcome.err.find('\n') + 1 == outcome.err.size()); // exactly one line, with its newline
     CHECK(contains(outcome.err, name));
     if (code == 2) CHECK(outcome.out.empty());
 }
@@ -77,7 +77,7 @@ const Listed& list() {
             const std::string id = device.at("id"), name = device.at("name");
             if (id == "cpu") continue;
             found.ids.push_back(id);
-            // SwiftShader takes several times as long as any other.
+            // SwiftShader takes several times as long as any other device.
             if (found.quick.empty() || contains(name, "llvmpipe") || device.at("kind") == "discrete GPU")
                 found.quick = id;
         }
@@ -113,7 +113,7 @@ fs::path checkpoint(const fs::path& run, unsigned step) {
 
 void check_same(const fs::path& run, const fs::path& other, unsigned step) {
     CAPTURE(step);
-    // Not CHECK(a == b): it would print megabytes.
+    // CHECK(a == b) would print megabytes.
     const bool same_checkpoint = read_text(checkpoint(run, step)) == read_text(checkpoint(other, step));
     CHECK(same_checkpoint);
     CHECK(read_text(run / "metrics.jsonl") == read_text(other / "metrics.jsonl"));
@@ -152,7 +152,7 @@ std::vector<float> variables(const fs::path& path, bool averages) {
         const std::vector<float> values = file.values(name);
         all.insert(all.end(), values.begin(), values.end());
     }
-    CHECK(all.size() == 1068298); // of the tutorial's model
+    CHECK(all.size() == 1068298); // the size of the tutorial's model
     return all;
 }
 

@@ -1,4 +1,4 @@
-// Who is told to go on with a command pastes it into a shell.
+// When towers suggests a command, users paste it into a shell.
 #include "tests/apps/helpers.h"
 #include "tests/support/files.h"
 
@@ -11,7 +11,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// What stands behind `label`, to the end of the output.
+/// The text after `label`, up to the end of the output.
 std::string hint_after(const Outcome& outcome, const std::string& label) {
     CAPTURE(outcome.out);
     check_worked(outcome);
@@ -30,7 +30,7 @@ Arguments training(const std::string& run, const char* steps) {
 
 } // namespace
 
-TEST_CASE("what a run proposes at its end works when it is pasted, whatever its folder is called") {
+TEST_CASE("the command that a run suggests at its end works when pasted, for any folder name") {
     for (const std::string name :
          {"plain", "it's my run", "-x", "--resume", "a \"b\" $HOME `c`", "two\nlines", "~", "*", "# \\"}) {
         CAPTURE(name);
@@ -45,22 +45,22 @@ TEST_CASE("what a run proposes at its end works when it is pasted, whatever its 
     }
 }
 
-TEST_CASE("what a stopped run proposes works when it is pasted") {
+TEST_CASE("the command that a stopped run suggests works when pasted") {
     const TemporaryFolder folder;
     const std::string run = "it's my run";
     const RunOptions options{.folder = folder.path()};
     Program program(towers_command(training(run, "1000000") + Arguments{"--log-every", "1"}), options);
     REQUIRE(program.wait_for_lines(": step ", 2));
     program.send(SIGINT);
-    std::string hint = hint_after(program.end(), "go on with: ");
+    std::string hint = hint_after(program.end(), "resume with: ");
     REQUIRE(hint.ends_with('\n'));
-    hint.replace(hint.size() - 1, 1, " --steps 1"); // nothing is left of one step
+    hint.replace(hint.size() - 1, 1, " --steps 1"); // the run has already done one step
     const Outcome pasted = paste(hint, options);
     check_worked(pasted);
     CHECK(contains(pasted.out, "nothing is left to do: "));
 }
 
-TEST_CASE("what 'data shapes' proposes works when it is pasted") {
+TEST_CASE("the command that 'data shapes' suggests works when pasted") {
     const TemporaryFolder folder;
     const RunOptions options{.folder = folder.path()};
     const Outcome outcome = run_towers({"data", "shapes", "it's data"}, options);
@@ -71,7 +71,7 @@ TEST_CASE("what 'data shapes' proposes works when it is pasted") {
     CHECK(contains(read_text(folder / "r/config.toml"), "it's data"));
 }
 
-TEST_CASE("what is proposed calls the program as it was called") {
+TEST_CASE("a suggested command calls the program as the user called it") {
     const TemporaryFolder folder;
     const std::string bin = "it's bin";
     fs::create_directory(folder / bin);

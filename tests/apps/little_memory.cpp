@@ -1,5 +1,5 @@
-// A limit on memory (ulimit -v) must end a run in one line that says so: drivers crash where they are refused
-// some.
+// If a limit on memory (ulimit -v) ends a run, one line must say so. Drivers crash when they are refused
+// memory.
 #include "tests/apps/helpers.h"
 #include "tests/support/files.h"
 
@@ -10,11 +10,12 @@ using namespace towers::test;
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) // which map terabytes
 
-TEST_CASE("under a limit on memory the program works or says that the limit is too low") {
+TEST_CASE("under a memory limit the program works or says that the limit is too low") {
     const TemporaryFolder folder;
     const nlohmann::json all = nlohmann::json::parse(run_towers({"devices", "--json"}).out);
     for (const nlohmann::json& device : all.at("devices")) {
-        // A card's driver is the vendor's affair; what runs on the host takes its memory from this process.
+        // Only devices that run on the host take their memory from this process. A card's driver is its
+        // vendor's business.
         const std::string id = device.at("id"), kind = device.at("kind");
         if (kind != "CPU" && kind != "software") continue;
         CAPTURE(id);
@@ -22,7 +23,7 @@ TEST_CASE("under a limit on memory the program works or says that the limit is t
         bool said = false;
         for (const std::size_t kib : {150'000, 200'000, 300'000, 400'000, 500'000, 600'000}) {
             CAPTURE(kib);
-            // Not under the validation layer, which has needs of its own
+            // Without the validation layer, which needs memory of its own
             const Arguments command{TOWERS_PROGRAM, "train", "--data",  "shapes", "--towers", id,
                                     "--steps",      "1",     "--batch", "2"};
             const RunOptions options{.folder = folder.path(), .address_space = kib << 10};

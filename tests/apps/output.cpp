@@ -30,7 +30,7 @@ std::vector<int> logged_steps(const std::string& out) {
 
 TEST_CASE("the log has the tutorial's lines") {
     const TemporaryFolder folder;
-    // Not on a terminal the log is what there is by itself.
+    // Without a terminal, the log is the default.
     for (const Arguments& flags : {Arguments{}, Arguments{"--progress", "log"}}) {
         const fs::path run = folder / ("run" + std::to_string(flags.size()));
         const Outcome outcome = run_towers(Arguments{"train", "--towers", "cpu", "--steps", "9", "--batch",
@@ -71,7 +71,7 @@ TEST_CASE("--log-towers adds each tower's loss") {
     CHECK(contains(out, "tower_1: cpu "));
 }
 
-TEST_CASE("the live line is written over and says what people look for") {
+TEST_CASE("the live line is updated in place and shows what people look for") {
     const TemporaryFolder folder;
     const std::string out = train(folder / "run", {"--steps", "40", "--batch", "8", "--progress", "live"});
     CAPTURE(out);
@@ -98,7 +98,7 @@ TEST_CASE("the log counts every example of all towers") {
     CHECK(found == 3);
 }
 
-TEST_CASE("a loss that is no number ends the run and names the last good checkpoint") {
+TEST_CASE("a NaN loss ends the run, and the error names the last good checkpoint") {
     for (const std::string device : {"cpu", "cpu,cpu"}) {
         CAPTURE(device);
         const TemporaryFolder folder;
@@ -116,10 +116,10 @@ TEST_CASE("a loss that is no number ends the run and names the last good checkpo
         REQUIRE(fs::exists(good));
         check_worked(run_towers({"eval", "--towers", "cpu", "--checkpoint", good}));
 
-        // To go on plainly fails again, and says the same.
+        // A plain --resume fails again, with the same message.
         const Outcome again = run_towers({"train", "--resume", "--run", run});
         check_failed(again, 1, good + ": go on from it with --resume-from 0");
-        // What the message says works, and nothing is lost.
+        // The command in the message works, and nothing is lost.
         const std::string bad_bytes = read_text(checkpoint(run, 1)),
                           lines = read_text(fs::path(run) / "metrics.jsonl");
         const Outcome resumed =
@@ -142,7 +142,7 @@ TEST_CASE("a run that diverges in its first step has no way back") {
     train(folder / "first", {"--steps", "1", "--batch", "2"});
     RawTensors file = RawTensors::read(checkpoint(folder / "first", 1));
     const std::size_t begin = file.header["softmax_linear/weights"]["data_offsets"][0];
-    for (std::size_t i = 0; i < 1920 * sizeof(float); i += sizeof(float)) // finite, with an infinite loss
+    for (std::size_t i = 0; i < 1920 * sizeof(float); i += sizeof(float)) // finite, but the loss is infinite
         file.data.replace(begin + i, sizeof(float), i % 8 == 0 ? "\xff\xff\x7f\x7f" : "\xff\xff\x7f\xff");
     write_text(folder / "huge.safetensors", file.bytes());
     check_failed(run_towers({"train", "--towers", "cpu", "--steps", "5", "--batch", "2", "--init",

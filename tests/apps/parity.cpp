@@ -1,4 +1,4 @@
-// Whoever suspects a driver must be told which kernel it gets wrong, or that it gets none wrong.
+// Users who suspect a driver must learn which kernel it gets wrong, or that it gets none wrong.
 #include "tests/apps/helpers.h"
 #include "tests/support/files.h"
 
@@ -9,7 +9,7 @@ using namespace towers::test;
 
 namespace {
 
-/// `towers parity` of a program in which one Vulkan kernel is wrong.
+/// Runs `towers parity` of a program in which one Vulkan kernel is wrong.
 Outcome run_broken(const std::string& kernel, const Arguments& flags) {
     return Program(Arguments{TOWERS_BROKEN_PROGRAMS + kernel, "parity"} + flags).end();
 }
@@ -58,7 +58,7 @@ TEST_CASE("a tolerance of zero allows no rounding") {
         "tensors, first in ");
 }
 
-TEST_CASE("the first kernel that a device gets wrong is named, and no innocent one") {
+TEST_CASE("parity names the first kernel that a device gets wrong, and no other") {
     if (quick_device().empty()) return;
     const TemporaryFolder folder;
     const std::string json = (folder / "p.json").string();
@@ -83,12 +83,12 @@ TEST_CASE("the first kernel that a device gets wrong is named, and no innocent o
         CHECK(all.at("tensors").at(all.at("first_difference").get<std::size_t>()).at("tensor") ==
               broken.tensor);
     }
-    // The same program without Vulkan is as good as any.
+    // Without Vulkan, the same program has no fault.
     const Outcome cpu = run_broken("lrn_backward", Arguments{"--towers", "cpu,cpu"} + quick);
     check_worked(cpu);
 }
 
-TEST_CASE("a report that cannot be written is known before the work") {
+TEST_CASE("a report that cannot be written is an error before the work starts") {
     const TemporaryFolder folder;
     const Outcome outcome =
         run_towers({"parity", "--towers", "cpu,cpu", "--json", "none/p.json"}, {.folder = folder.path()});

@@ -31,7 +31,7 @@ std::vector<std::string> environment_with(const RunOptions& options) {
         all[text.substr(0, text.find('='))] = text;
     }
     for (const auto& [name, value] : options.environment) {
-        std::string text = name; // g++ 12 warns without cause about name + "=" + value
+        std::string text = name; // for name + "=" + value g++ 12 gives a false warning
         text.append("=").append(value);
         all[name] = text;
     }
@@ -51,7 +51,7 @@ void make_pipe(int (&ends)[2]) {
     if (::pipe2(ends, O_CLOEXEC) != 0) throw std::runtime_error("no pipe");
 }
 
-/// Like make_pipe(); what is written to the second end is written to a terminal.
+/// Like make_pipe(), but the second end is a terminal.
 void make_terminal(int (&ends)[2], unsigned columns) {
     const winsize size{.ws_row = 24, .ws_col = static_cast<unsigned short>(columns)};
     if (::openpty(&ends[0], &ends[1], nullptr, nullptr, &size) != 0) throw std::runtime_error("no terminal");
@@ -61,7 +61,7 @@ void make_terminal(int (&ends)[2], unsigned columns) {
 } // namespace
 
 Program::Program(const Arguments& command, const RunOptions& options) : deadline_(now() + options.seconds) {
-    // All memory is taken before the fork.
+    // Allocate all memory before the fork.
     Arguments words = command;
     std::vector<std::string> entries = environment_with(options);
     const std::vector<char*> argv = pointers_to(words), envp = pointers_to(entries);
@@ -105,7 +105,7 @@ void Program::close_pipes() {
         if (pipe >= 0) ::close(std::exchange(pipe, -1));
 }
 
-/// Takes in what the program writes within so many milliseconds.
+/// Reads what the program writes within this many milliseconds.
 void Program::pump(int milliseconds) {
     pollfd polled[2] = {{pipes_[0], POLLIN, 0}, {pipes_[1], POLLIN, 0}};
     ::poll(polled, 2, milliseconds);
@@ -114,7 +114,7 @@ void Program::pump(int milliseconds) {
         char buffer[65536];
         const ssize_t got = ::read(pipes_[i], buffer, sizeof(buffer));
         if (got > 0) texts_[i].append(buffer, std::size_t(got));
-        // A terminal that the program has left ends in an error.
+        // Reading from a terminal fails once the program has closed it.
         if (got == 0 || (got < 0 && errno == EIO)) ::close(std::exchange(pipes_[i], -1));
     }
     if (now() > deadline_) {
@@ -158,7 +158,7 @@ Outcome Program::end() {
 Arguments towers_command(const Arguments& arguments) {
     Arguments command{TOWERS_PROGRAM};
     command.insert(command.end(), arguments.begin(), arguments.end());
-    // Whatever runs on Vulkan runs under the validation layer, each of whose messages is a failure.
+    // Everything on Vulkan runs under the validation layer, and each of its messages is a failure.
     const bool takes_devices =
         !arguments.empty() && (arguments[0] == "train" || arguments[0] == "eval" || arguments[0] == "parity");
     const auto vulkan = [](const std::string& argument) {

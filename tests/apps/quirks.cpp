@@ -1,4 +1,4 @@
-// Whoever compares with the published system needs its defects back, each alone and exactly.
+// Comparing with the published system takes its defects, each one alone and exactly.
 #include "tests/apps/helpers.h"
 #include "tests/support/files.h"
 
@@ -11,7 +11,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// The same run without and with a quirk.
+/// The same run without a quirk and with it.
 struct Pair {
     TemporaryFolder folder;
     std::string out_plain, out_quirk;
@@ -54,7 +54,8 @@ TEST_CASE("step-schedule decays the learning rate by steps, however many towers 
     const auto plain = metrics(pair.plain()), quirked = metrics(pair.quirked());
     for (std::size_t i = 0; i < 15; ++i) {
         CAPTURE(i);
-        // 250 examples a step: the seventh step ends 350 epochs. By steps of 125 it takes 14.
+        // With 250 examples a step, the seventh step completes 350 epochs. Counted in steps of 125, it
+        // takes 14.
         CHECK(plain[i].at("learning_rate").get<double>() == doctest::Approx(i < 7    ? 0.1
                                                                             : i < 14 ? 0.01
                                                                                      : 0.001));
@@ -63,7 +64,7 @@ TEST_CASE("step-schedule decays the learning rate by steps, however many towers 
     CHECK_FALSE(pair.same(15, false));
 }
 
-TEST_CASE("unordered-average averages the parameters of before the update") {
+TEST_CASE("unordered-average averages the parameters from before the update") {
     for (const char* device : {"cpu", "cpu,cpu"}) {
         CAPTURE(device);
         const Pair pair("unordered-average", {"--towers", device, "--steps", "1", "--batch", "4"});
@@ -91,7 +92,7 @@ TEST_CASE("divided-batch-time divides the logged seconds by the number of towers
     check(pair.out_quirk, 64);
 }
 
-TEST_CASE("a run keeps its quirks when it goes on") {
+TEST_CASE("a resumed run keeps its quirks") {
     const TemporaryFolder folder;
     const fs::path run = folder / "run";
     train(run, {"--towers", "cpu,cpu", "--steps", "2", "--batch", "2", "--quirks",

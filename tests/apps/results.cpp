@@ -1,4 +1,4 @@
-// A result goes where the user says, and replaces nothing but a file.
+// A result goes where the user says, and replaces only a regular file.
 #include "tests/apps/helpers.h"
 #include "tests/support/files.h"
 
@@ -16,7 +16,7 @@ const Arguments bench{"bench", "--towers",      "cpu", "--batch",   "2", "--step
                       "1",     "--repetitions", "1",   "--warm-up", "1"};
 const Arguments parity{"parity", "--towers", "cpu,cpu", "--batch", "2", "--steps", "1"};
 
-/// Runs the command by a shell, in whose words $0 is the program and $@ are `command` and --json.
+/// Runs `script` in a shell, where $0 is the program and $@ are `command` and --json.
 Outcome run_in_shell(const std::string& script, const Arguments& command, const fs::path& folder) {
     return Program(Arguments{"sh", "-c", script, TOWERS_PROGRAM} + command + Arguments{"--json"},
                    {.folder = folder})
@@ -25,7 +25,7 @@ Outcome run_in_shell(const std::string& script, const Arguments& command, const 
 
 } // namespace
 
-TEST_CASE("a result behind a symbolic link is written, and the link stays") {
+TEST_CASE("a result is written through a symbolic link, and the link stays") {
     const TemporaryFolder folder;
     fs::create_directory(folder / "real");
     fs::create_symlink("real/result.json", folder / "link");
@@ -36,13 +36,13 @@ TEST_CASE("a result behind a symbolic link is written, and the link stays") {
         CHECK(fs::is_symlink(folder / "link to link"));
         CHECK(fs::is_symlink(folder / "link"));
         CHECK(nlohmann::json::parse(read_text(folder / "real/result.json")).is_object());
-        fs::remove(folder / "real/result.json"); // then it is made
+        fs::remove(folder / "real/result.json"); // now the link's target must be created
     }
     fs::create_symlink("endless", folder / "endless");
     check_failed(run_towers(parity + Arguments{"--json", (folder / "endless").string()}), 1, "endless");
 }
 
-TEST_CASE("a result that goes to a device or a pipe leaves it what it is") {
+TEST_CASE("writing a result to a device or a pipe does not replace it") {
     const TemporaryFolder folder;
     const fs::path pipe = folder / "pipe", device = folder / "device";
     REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
@@ -53,9 +53,9 @@ TEST_CASE("a result that goes to a device or a pipe leaves it what it is") {
         CHECK(nlohmann::json::parse(read_text(folder / "copy")).is_object());
         CHECK(fs::is_fifo(pipe));
     }
-    // As /dev/null is, and only root could replace it.
+    // A device like /dev/null; only root could replace it.
     if (::mknod(device.c_str(), S_IFCHR | 0600, makedev(1, 3)) != 0) {
-        MESSAGE("SKIPPED: this user makes no devices");
+        MESSAGE("SKIPPED: this user may not create devices");
         return;
     }
     check_worked(run_towers(bench + Arguments{"--json", device.string()}));
@@ -64,7 +64,7 @@ TEST_CASE("a result that goes to a device or a pipe leaves it what it is") {
     CHECK(fs::is_character_file(device));
 }
 
-TEST_CASE("a result on standard output is there alone") {
+TEST_CASE("a result on standard output has nothing else beside it") {
     const TemporaryFolder folder;
     for (const Arguments& command : {bench, parity}) {
         for (const std::string name : {"-", "/dev/stdout", "/proc/self/fd/1"}) {
@@ -74,7 +74,7 @@ TEST_CASE("a result on standard output is there alone") {
             CHECK(nlohmann::json::parse(piped.out).is_object());
             CHECK_FALSE(piped.err.empty()); // the tables
         }
-        // Also where it is a file
+        // Also if standard output is a file
         CHECK(run_in_shell("\"$0\" \"$@\" /dev/stdout >file", command, folder.path()).code == 0);
         CHECK(nlohmann::json::parse(read_text(folder / "file")).is_object());
     }

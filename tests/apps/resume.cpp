@@ -1,4 +1,4 @@
-// A run that was interrupted or is repeated must come to the same bits; else no experiment can be trusted.
+// An interrupted or repeated run must end with the same bits; otherwise no experiment can be trusted.
 #include "tests/apps/helpers.h"
 #include "tests/support/files.h"
 
@@ -39,36 +39,37 @@ TEST_SUITE("slow") {
     }
 }
 
-TEST_CASE("a run may change to other devices") {
+TEST_CASE("a resumed run may use other devices") {
     const TemporaryFolder folder;
     train(folder / "one", {"--steps", "4", "--batch", "8"});
     train(folder / "two", {"--steps", "2", "--batch", "8"});
     train(folder / "two", {"--steps", "4", "--batch", "4", "--towers", "cpu,cpu", "--resume"});
-    // Not the same bits, and a tie in a pooling may be decided the other way.
+    // The bits differ, and a tie in a pooling window may be decided the other way.
     CHECK(relative_distance(variables(checkpoint(folder / "two", 4)),
                             variables(checkpoint(folder / "one", 4))) < 1e-3);
 }
 
-TEST_CASE("--resume goes on with the run's settings, and a flag overrides one") {
+TEST_CASE("--resume uses the run's settings, and a flag overrides one") {
     const TemporaryFolder folder;
     const Arguments flags{"--batch",   "6",   "--lr",      "0.05", "--seed", "9",
                           "--distort", "off", "--shuffle", "off",  "--steps"};
     train(folder / "whole", flags + Arguments{"8"});
     train(folder / "parts", flags + Arguments{"4"});
     const std::string parts = (folder / "parts").string();
-    check_worked(run_towers({"train", "--resume", "--run", parts})); // to the step where it is already
+    check_worked(
+        run_towers({"train", "--resume", "--run", parts})); // to the step that it has already reached
     CHECK(metrics(parts).size() == 4);
-    // Flags that it never trained with are no settings of the run.
+    // Flags that the run never trained with do not become its settings.
     const auto before = contents(parts);
     const Outcome nothing = run_towers({"train", "--resume", "--run", parts, "--steps", "2", "--lr", "0.5",
                                         "--distort", "on", "--batch", "3"});
     check_worked(nothing);
     CHECK(contains(nothing.out,
-                   "nothing is left to do: " + checkpoint(parts, 4).string() + " has 4 of 2 steps"));
+                   "nothing to do: " + checkpoint(parts, 4).string() + " already has 4 of 2 steps"));
     const bool untouched = contents(parts) == before;
     CHECK(untouched);
     check_failed(run_towers({"train", "--resume", "--run", parts, "--steps", "8", "--init", "x"}), 2,
-                 "--init: a run goes on with its checkpoint's variables");
+                 "--init: a resumed run starts from its checkpoint's variables");
     check_failed(run_towers({"train", "--resume", "--run", parts, "--steps", "8", "--init",
                              checkpoint(parts, 0).string()}),
                  2, "--init");
@@ -83,13 +84,13 @@ TEST_CASE("--resume goes on with the run's settings, and a flag overrides one") 
     CHECK(lines[8].at("learning_rate") == doctest::Approx(0.01));
     CHECK(lines[9].at("examples") == 9 * 6);
 
-    // Another seed would be another run.
+    // Another seed would make it another run.
     check_failed(run_towers({"train", "--resume", "--run", parts, "--steps", "11", "--seed", "8"}), 2,
                  "--seed 8");
     CHECK(metrics(parts).size() == 10);
 }
 
-TEST_CASE("a run whose config.toml is lost or emptied goes on with its checkpoint's settings") {
+TEST_CASE("a run whose config.toml is lost or empty resumes with its checkpoint's settings") {
     const TemporaryFolder folder;
     const Arguments flags{"--towers", "cpu,cpu", "--shares", "3:1",       "--batch", "4",         "--lr",
                           "0.05",     "--seed",  "9",        "--distort", "off",     "--shuffle", "off"};
@@ -110,7 +111,7 @@ TEST_CASE("a run whose config.toml is lost or emptied goes on with its checkpoin
     check_same(folder / "whole", parts, 4);
     CHECK(read_text(folder / "whole/config.toml") == read_text(parts / "config.toml"));
 
-    // An early version's checkpoint does not say its settings, and nobody guesses.
+    // A checkpoint of an early version does not hold its settings, and towers does not guess them.
     RawTensors file = RawTensors::read(checkpoint(parts, 4));
     CHECK(file.header["__metadata__"].erase("settings") == 1);
     write_text(checkpoint(parts, 4), file.bytes());
@@ -118,11 +119,11 @@ TEST_CASE("a run whose config.toml is lost or emptied goes on with its checkpoin
     file.header["__metadata__"]["step"] = "6";
     write_text(checkpoint(parts, 6), file.bytes());
     fs::remove(parts / "config.toml");
-    check_failed(resume({"--steps", "7"}), 1, "does not say with which settings it was trained");
+    check_failed(resume({"--steps", "7"}), 1, "says which settings the run was trained with");
     check_worked(resume({"--steps", "7", "--config", (folder / "whole/config.toml").string()}));
 }
 
-TEST_CASE("a run that goes on with other towers keeps its global batch, and says what changed") {
+TEST_CASE("a run resumed on other towers keeps its global batch, and says what changed") {
     const TemporaryFolder folder;
     const fs::path run = folder / "run";
     train(run, {"--towers", "cpu,cpu,cpu", "--shares", "2:1:1", "--batch", "4", "--steps", "1"});
@@ -139,17 +140,17 @@ TEST_CASE("a run that goes on with other towers keeps its global batch, and says
     CHECK(contains(out, "), 12 examples a step"));
     CHECK(contains(out, "changed: towers from 'cpu,cpu,cpu' to 'cpu'"));
     CHECK(contains(out, "changed: shares from '2:1:1' to none"));
-    CHECK(contains(out, "the global batch stays 12 examples a step"));
+    CHECK(contains(out, "the global batch stays at 12 examples a step"));
     CHECK(examples() == 24);
     CHECK(contains(read_text(run / "config.toml"), "global-batch = 12\n"));
 
-    // Also one that no whole number of examples per tower makes.
+    // Also a global batch that the towers cannot share evenly.
     out = resume({"--steps", "5", "--towers", "cpu,cpu,cpu,cpu,cpu"});
     CHECK(examples() == 48);
     out = resume({"--steps", "7", "--global-batch", "15"});
     CHECK(contains(out, "changed: global batch from 12 to 15 examples a step"));
     CHECK(examples() == 60 + 15);
-    // --batch is meant as it says, and the same towers keep their shares.
+    // --batch sets the batch per tower, and the same towers keep their shares.
     out = resume({"--steps", "9", "--towers", "cpu,cpu", "--batch", "4", "--shares", "3:1"});
     CHECK(contains(out, "changed: global batch from 15 to 8 examples a step"));
     out = resume({"--steps", "11", "--towers", "cpu,cpu"});
@@ -176,7 +177,7 @@ TEST_CASE("a run's shares, towers and rate are those of where it goes on, and wh
     CHECK(contains(out, "changed: towers from 'cpu,cpu' to 'cpu'"));
     CHECK(contains(out, "changed: shares from '3:1' to none"));
     CHECK(contains(out, "changed: lr from 0.1 to 0.01"));
-    CHECK(contains(out, "the global batch stays 8 examples a step"));
+    CHECK(contains(out, "the global batch stays at 8 examples a step"));
     CHECK_FALSE(contains(resume({"--resume", "--steps", "8"}), "changed"));
 
     // A configuration's shares are of its own towers.
@@ -201,7 +202,7 @@ TEST_CASE("a path that is not UTF-8 survives in the settings") {
                              data.string(), "--json", (folder / "json").string()}));
 }
 
-TEST_CASE("a newest checkpoint that is damaged is named with the sound one before it") {
+TEST_CASE("if the newest checkpoint is damaged, the error names it and the sound one before it") {
     const TemporaryFolder folder;
     const fs::path run = folder / "run";
     train(run, {"--batch", "2", "--steps", "3", "--save-every", "1"});
@@ -217,9 +218,9 @@ TEST_CASE("a newest checkpoint that is damaged is named with the sound one befor
     CHECK(fs::file_size(run / "replaced-1/model.ckpt-3.safetensors") == 1'000'000);
 }
 
-TEST_CASE("metrics are on the disk before the checkpoint that follows them") {
+TEST_CASE("metrics reach the disk before the checkpoint that follows them") {
     const TemporaryFolder folder;
-    std::string sanitizer = "verify_asan_link_order=0"; // the log is no library of its own
+    std::string sanitizer = "verify_asan_link_order=0"; // the log's library is not built with the sanitizer
     if (const char* const options = std::getenv("ASAN_OPTIONS")) sanitizer.append(":").append(options);
     const Outcome outcome =
         run_towers({"train", "--towers", "cpu", "--batch", "2", "--steps", "4", "--save-every", "2",
@@ -241,7 +242,7 @@ TEST_CASE("metrics are on the disk before the checkpoint that follows them") {
     CHECK(checked == 2);
 }
 
-TEST_CASE("a run does not go on with other data unnoticed") {
+TEST_CASE("a run does not silently resume with other data") {
     const TemporaryFolder folder;
     const fs::path data = folder / "data", more = folder / "more", run = folder / "run";
     write_records(data, 4); // 20 training examples
@@ -257,15 +258,15 @@ TEST_CASE("a run does not go on with other data unnoticed") {
     };
     check_refused({"--data", more.string()}, "25 examples, not 20");
     check_refused({"--data", "shapes"}, "10000 examples, not 20");
-    // The same data may lie elsewhere, and other data where it lay.
+    // The same data may move elsewhere, and other data may take its place.
     fs::copy(data, folder / "moved");
     std::string records = read_text(data / "data_batch_3.bin");
-    records[1000] ^= 1; // of an image
+    records[1000] ^= 1; // a byte of an image
     write_text(data / "data_batch_3.bin", records);
     check_refused({}, "equally many examples, but different ones");
     train(run, {"--resume", "--data", (folder / "moved").string(), "--steps", "2"});
 
-    // A checkpoint of before its data was noted goes on with whatever it is given.
+    // A checkpoint from before towers recorded the data accepts any data.
     RawTensors file = RawTensors::read(checkpoint(run, 2));
     CHECK(file.header["__metadata__"].erase("checksum") == 1);
     CHECK(file.header["__metadata__"].erase("records") == 1);
@@ -274,7 +275,7 @@ TEST_CASE("a run does not go on with other data unnoticed") {
     CHECK(RawTensors::read(checkpoint(run, 3)).header["__metadata__"]["records"] == "25");
 }
 
-TEST_CASE("--epochs counts passes over the data, also of a run that was given --steps") {
+TEST_CASE("--epochs counts passes over the data, even in a run that started with --steps") {
     const TemporaryFolder folder;
     write_records(folder / "data", 4); // 20 training examples
     const fs::path run = folder / "run";
@@ -285,10 +286,10 @@ TEST_CASE("--epochs counts passes over the data, also of a run that was given --
     const auto lines = metrics(run);
     REQUIRE(lines.size() == 5);
     CHECK(lines[2].at("epoch") == 0);
-    CHECK(lines[3].at("epoch") == 1); // it begins after 24 examples
+    CHECK(lines[3].at("epoch") == 1); // this step starts after 24 examples
 }
 
-TEST_CASE("--config of a run makes the same run again") {
+TEST_CASE("--config with a run's config.toml makes the same run again") {
     const TemporaryFolder folder;
     const fs::path first = folder / "first", second = folder / "second", third = folder / "third";
     // A learning rate that prints as a whole number must still be read as one.
@@ -306,11 +307,11 @@ TEST_CASE("--config of a run makes the same run again") {
     CHECK(metrics(third)[0].at("loss") != metrics(first)[0].at("loss"));
 }
 
-TEST_CASE("a run that was stopped before its first step and then killed has each step once") {
+TEST_CASE("a run that was stopped before its first step and then killed logs each step once") {
     const TemporaryFolder folder;
     const fs::path run = folder / "run";
     train(run, {"--steps", "0", "--batch", "2"});
-    // What a kill leaves behind: metrics of steps that no checkpoint holds.
+    // A kill leaves behind metrics of steps that no checkpoint contains.
     write_text(run / "metrics.jsonl", "{\"step\":0}\n{\"step\":1}\n{\"st");
     train(run, {"--steps", "2", "--batch", "2", "--resume"});
     train(folder / "whole", {"--steps", "2", "--batch", "2"});

@@ -1,4 +1,4 @@
-// No run may be overwritten by another one.
+// No run may overwrite another one.
 #include "tests/apps/helpers.h"
 #include "tests/support/files.h"
 
@@ -22,7 +22,7 @@ TEST_CASE("a second run does not overwrite the first") {
     CHECK(untouched);
 }
 
-TEST_CASE("a run in progress is not joined by another") {
+TEST_CASE("no second run starts in the folder of a run in progress") {
     const TemporaryFolder folder;
     const std::string run = (folder / "run").string();
     Program first(towers_command({"train", "--towers", "cpu", "--batch", "2", "--log-every", "1",
@@ -32,7 +32,7 @@ TEST_CASE("a run in progress is not joined by another") {
     check_failed(run_towers({"train", "--towers", "cpu", "--run", run}), 1, "in use");
     check_failed(run_towers({"train", "--towers", "cpu", "--run", run, "--quirks", "delete-run"}), 1,
                  "in use");
-    // To evaluate beside the training is fine.
+    // Evaluating during the training is fine.
     check_worked(run_towers({"eval", "--towers", "cpu", "--run", run}));
     first.send(SIGINT);
     check_worked(first.end());
@@ -57,7 +57,7 @@ TEST_CASE("--quirks delete-run deletes the run and nothing else") {
         CHECK(read_text(run / name) == "mine");
 }
 
-TEST_CASE("without --run each run gets a directory of its own under runs/") {
+TEST_CASE("without --run each run gets its own directory under runs/") {
     const TemporaryFolder folder;
     const Outcome outcome =
         run_towers({"train", "--towers", "cpu", "--steps", "1", "--batch", "2"}, {.folder = folder.path()});
@@ -70,7 +70,7 @@ TEST_CASE("without --run each run gets a directory of its own under runs/") {
     CHECK(contains(outcome.out, "saved runs/" + runs[0] + "/model.ckpt-1.safetensors"));
 }
 
-TEST_CASE("--keep and --save-every say which checkpoints remain") {
+TEST_CASE("--keep and --save-every decide which checkpoints remain") {
     const TemporaryFolder folder;
     const auto kept = [&](const char* name, const Arguments& flags) {
         train(folder / name, flags + Arguments{"--steps", "7", "--batch", "2"});
@@ -86,10 +86,10 @@ TEST_CASE("--keep and --save-every say which checkpoints remain") {
     CHECK(kept("default", {}) == Steps{"0", "7"});
 }
 
-TEST_CASE("a run that was killed before its first checkpoint was due goes on") {
+TEST_CASE("a run that was killed before its first checkpoint was due can be resumed") {
     const TemporaryFolder folder;
     const fs::path run = folder / "run";
-    train(run, {"--steps", "0", "--batch", "2"}); // as far as a run gets that is killed at once
+    train(run, {"--steps", "0", "--batch", "2"}); // the state of a run that is killed at once
     check_worked(run_towers({"train", "--resume", "--run", run.string(), "--steps", "2"}));
     train(folder / "whole", {"--steps", "2", "--batch", "2"});
     check_same(folder / "whole", run, 2);

@@ -1,4 +1,4 @@
-// However the devices share the work, it must be the same training.
+// The training must be the same however the devices share the work.
 #include "tests/apps/helpers.h"
 #include "tests/support/files.h"
 
@@ -13,19 +13,20 @@ namespace {
 
 struct Split {
     const char* joined; ///< the batch of one tower
-    Arguments flags;    ///< of several that share it
+    Arguments flags;    ///< of several towers that share it
 };
 
 /// Ten steps on one tower and on several that share its batch must end with the same parameters.
 ///
-/// From the same parameters their gradients agree to 1e-6. But ReLUs and max poolings have kinks: where an
-/// activation, or the gap between a window's two largest, lies within rounding of zero, another order of sums
-/// takes the other side, and a gradient goes another way. Seen in batches of 12: 0.286566019 and 0.286565989
-/// in one window of pool1 were equal on the other tower, and a value of conv2 was 1.7e-7 here and 0 there.
-/// That step's gradients were 3e-4 and 1e-3 of their norm apart, and 6e-7 once the other's place and sign
-/// were put in. Later steps widen such a gap: after ten it was 3e-4 of the parameters' norm. In a batch of
-/// 128 one example weighs a tenth of that: in 48 runs (CPU alone and with lavapipe, two and three towers, 8
-/// and 16 seeds) the parameters ended 1e-8 to 2.3e-5 apart. One wrong example in each step makes 3e-4.
+/// From the same parameters their gradients agree to 1e-6. But ReLUs and max poolings have kinks. If an
+/// activation, or the gap between a window's two largest values, lies within rounding of zero, another
+/// summation order lands on the other side, and a gradient takes another path. Seen in batches of 12:
+/// 0.286566019 and 0.286565989 in one window of pool1 were equal on the other tower, and a value of conv2
+/// was 1.7e-7 on one and 0 on the other. The gradients of these steps were 3e-4 and 1e-3 of their norm apart,
+/// and only 6e-7 after the other tower's place and sign were substituted. Later steps widen such a gap: after
+/// ten steps it was 3e-4 of the parameters' norm. In a batch of 128 one example weighs a tenth of that: in 48
+/// runs (CPU alone and with lavapipe, two and three towers, 8 and 16 seeds) the parameters ended 1e-8
+/// to 2.3e-5 apart. One wrong example in each step makes 3e-4.
 void check_splits(const std::vector<Split>& splits) {
     for (const Split& split : splits) {
         const TemporaryFolder folder;
@@ -84,7 +85,7 @@ TEST_SUITE("slow") {
                       {"126", {"--batch", "42", "--towers", "cpu," + other + ",cpu", "--shares", "3:2:1"}}});
     }
 
-    TEST_CASE("every device begins with the CPU's losses") {
+    TEST_CASE("every device starts with the CPU's losses") {
         const TemporaryFolder folder;
         const Arguments flags{"--steps", "10", "--batch", "8", "--seed", "4", "--distort", "on"};
         train(folder / "cpu", flags);

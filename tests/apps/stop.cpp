@@ -1,4 +1,4 @@
-// Ctrl-C, a batch system's SIGTERM or a crash must not cost what was trained.
+// Ctrl-C, a batch system's SIGTERM or a crash must not lose the training done so far.
 #include "tests/apps/helpers.h"
 #include "tests/support/files.h"
 
@@ -25,7 +25,7 @@ unsigned latest_step(const fs::path& run) {
     return latest;
 }
 
-/// Goes on with the run, and does the same without interruption.
+/// Resumes the run, and checks that a run without interruption gives the same.
 void check_goes_on(const TemporaryFolder& folder) {
     const unsigned steps = latest_step(folder / "run") + 4;
     const Outcome resumed = run_towers(
@@ -37,7 +37,7 @@ void check_goes_on(const TemporaryFolder& folder) {
 
 } // namespace
 
-TEST_CASE("SIGINT and SIGTERM end a run in good order") {
+TEST_CASE("SIGINT and SIGTERM end a run cleanly") {
     for (const int signal : {SIGINT, SIGTERM}) {
         CAPTURE(signal);
         const TemporaryFolder folder;
@@ -50,14 +50,14 @@ TEST_CASE("SIGINT and SIGTERM end a run in good order") {
         const unsigned step = latest_step(run);
         CHECK(contains(outcome.out, "stopped: saved " + checkpoint(run, step).string()));
         CHECK(contains(outcome.out,
-                       "go on with: " TOWERS_PROGRAM " train --run " + run.string() + " --resume"));
+                       "resume with: " TOWERS_PROGRAM " train --run " + run.string() + " --resume"));
         CHECK(metrics(run).size() == step); // no step is lost
         check_worked(run_towers({"eval", "--towers", "cpu", "--run", run.string()}));
         check_goes_on(folder);
     }
 }
 
-TEST_CASE("a run that was killed goes on from its last checkpoint") {
+TEST_CASE("a killed run resumes from its last checkpoint") {
     const TemporaryFolder folder;
     const fs::path run = folder / "run";
     {
@@ -66,7 +66,7 @@ TEST_CASE("a run that was killed goes on from its last checkpoint") {
         program.send(SIGKILL);
         CHECK(program.end().code == -SIGKILL);
     }
-    // As if it had been killed while it saved and while it wrote a line.
+    // Leave what a kill leaves while the run saves and while it writes a line.
     write_text(run / "model.ckpt-99.safetensors.tmp-1", "half a file");
     write_text(run / "metrics.jsonl", read_text(run / "metrics.jsonl") + "{\"step\":");
     check_goes_on(folder);

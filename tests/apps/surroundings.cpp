@@ -1,4 +1,4 @@
-// What a shell, a batch system or a user's profile sets around the program must not make it hang or die.
+// No setting of a shell, a batch system or a user's profile may make the program hang or die.
 #include "tests/apps/helpers.h"
 #include "tests/support/files.h"
 
@@ -10,7 +10,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Runs `script` by the shell, where $0 is the program.
+/// Runs `script` in a shell, where $0 is the program.
 Outcome run_script(const std::string& script, const RunOptions& options) {
     return Program({"sh", "-c", script, TOWERS_PROGRAM}, options).end();
 }
@@ -29,7 +29,7 @@ TEST_CASE("towers on the CPU train on processors of every level") {
     }
 }
 
-TEST_CASE("the CPU works with as many threads as OpenMP gives") {
+TEST_CASE("the CPU uses as many threads as OpenMP gives") {
     const TemporaryFolder folder;
     train(folder / "plain", {"--batch", "8", "--steps", "3"});
     for (const auto& [name, value] : {std::pair{"OMP_THREAD_LIMIT", "1"},
@@ -54,7 +54,7 @@ TEST_CASE("the CPU works with as many threads as OpenMP gives") {
     CHECK(contains(listed({.environment = {{"OMP_NUM_THREADS", "100000"}}}), ", 1024 threads"));
 }
 
-TEST_CASE("more threads than OpenMP gives are said") {
+TEST_CASE("asking for more threads than OpenMP gives is a warning") {
     const TemporaryFolder folder;
     const Outcome outcome = run_towers({"train", "--towers", "cpu", "--threads", "8", "--batch", "8",
                                         "--steps", "3", "--run", (folder / "run").string()},
@@ -64,7 +64,7 @@ TEST_CASE("more threads than OpenMP gives are said") {
     CHECK(contains(outcome.err, "--threads 8: OpenMP gives 2"));
 }
 
-TEST_CASE("a closed standard stream costs no file and no crash") {
+TEST_CASE("a closed standard stream neither spoils a file nor crashes the program") {
     const TemporaryFolder folder;
     const RunOptions options{.folder = folder.path()};
     const Outcome trained = run_script(

@@ -1,4 +1,4 @@
-// People watch the live line on terminals of any width; a line that wraps cannot be written over.
+// People watch the live line on terminals of any width, and a line that wraps cannot be overwritten.
 #include "tests/apps/helpers.h"
 #include "tests/support/files.h"
 
@@ -11,11 +11,11 @@ using namespace towers::test;
 
 namespace {
 
-/// What was written over one another: all that follows a carriage return within its line.
+/// The successive states of the live line: each text after a carriage return, within its line.
 std::vector<std::string> live_lines(const std::string& text) {
     std::vector<std::string> live;
     for (std::string line : lines_of(text)) {
-        if (line.ends_with('\r')) line.pop_back(); // the terminal's end of a line
+        if (line.ends_with('\r')) line.pop_back(); // a terminal ends lines with \r\n
         for (std::size_t begin = line.find('\r'); begin != std::string::npos;) {
             const std::size_t end = line.find('\r', begin + 1);
             live.push_back(line.substr(begin + 1, end == std::string::npos ? end : end - begin - 1));
@@ -38,7 +38,7 @@ Arguments training(const std::filesystem::path& run, const char* steps) {
 
 } // namespace
 
-TEST_CASE("the live line fits the terminal, and leaves out whole figures") {
+TEST_CASE("the live line fits the terminal, and drops whole figures to do so") {
     const std::pair<unsigned, const char*> expected[] = {
         {200,
          R"(step 40/40  \d+\.\d examples/s  loss \d+\.\d{3}  lr 0\.1  0 s left  tower_0 loss = \d+\.\d\d *)"},
@@ -59,7 +59,7 @@ TEST_CASE("the live line fits the terminal, and leaves out whole figures") {
     }
 }
 
-TEST_CASE("no step's number is cut where the terminal has no room for it") {
+TEST_CASE("a terminal too narrow for the step number never shows a part of it") {
     const TemporaryFolder folder;
     const Outcome outcome = run_towers(training(folder / "run", "40"), {.columns = 8});
     check_worked(outcome);
@@ -67,7 +67,7 @@ TEST_CASE("no step's number is cut where the terminal has no room for it") {
     CHECK(contains(outcome.out, "done: saved"));
 }
 
-TEST_CASE("the live line follows when the terminal becomes narrower") {
+TEST_CASE("the live line adapts when the terminal becomes narrower") {
     const TemporaryFolder folder;
     Program program(towers_command(training(folder / "run", "1000000")), {.columns = 80});
     const auto wait_for = [&](std::size_t bytes) {
@@ -75,7 +75,7 @@ TEST_CASE("the live line follows when the terminal becomes narrower") {
     };
     REQUIRE(program.wait_until([&] { return contains(program.out(), " examples/s"); }));
     program.resize(30);
-    const std::size_t before = program.out().size() + 100; // one line may have been on its way
+    const std::size_t before = program.out().size() + 100; // one line may still have been on its way
     REQUIRE(wait_for(before + 200));
     program.send(SIGINT);
     const Outcome outcome = program.end();
@@ -87,7 +87,7 @@ TEST_CASE("the live line follows when the terminal becomes narrower") {
     CHECK(longest(after) < 30);
 }
 
-TEST_CASE("bench says on a terminal how far it is, in one line") {
+TEST_CASE("on a terminal bench shows its progress in one line") {
     for (const unsigned columns : {80, 20}) {
         CAPTURE(columns);
         const Outcome outcome = run_towers({"bench", "--towers", "cpu", "--batch", "2", "--steps", "1",
@@ -97,7 +97,7 @@ TEST_CASE("bench says on a terminal how far it is, in one line") {
         CAPTURE(outcome.out);
         std::vector<std::string> live = live_lines(outcome.out);
         REQUIRE(!live.empty());
-        live.pop_back(); // the report begins where the live line was
+        live.pop_back(); // the report starts where the live line was
         const std::string clear = "\033[K";
         for (std::string& line : live)
             if (line.starts_with(clear)) line.erase(0, clear.size());

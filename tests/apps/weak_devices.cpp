@@ -1,5 +1,6 @@
-// A card that cannot run the kernels must be named with what it lacks, hide no other card, and stop no work
-// in the middle. The layer in tests/weak_vulkan takes abilities away from the drivers that are there.
+// If a card cannot run the kernels, towers must name it and what it lacks. Such a card must not hide another
+// card or stop the work halfway. The layer in tests/weak_vulkan takes abilities away from the installed
+// drivers.
 #include "tests/apps/helpers.h"
 #include "tests/support/files.h"
 
@@ -69,7 +70,7 @@ TEST_CASE("a Vulkan device that lacks what the kernels need is left out, with th
     const std::string line = "vulkan     left out: " + name + ": it has no maintenance4\n";
     CHECK(contains(run_towers({"devices"}, weak(name, "maintenance4", folder)).out, line));
 
-    // All of them: Vulkan is absent, and who asks for it hears why.
+    // All of them are weak: then Vulkan is absent, and asking for it gives the reason.
     const RunOptions all_weak = weak("", "maintenance4", folder);
     const nlohmann::json all = list_devices(all_weak);
     CHECK(vulkan_devices(all).empty());
@@ -80,7 +81,8 @@ TEST_CASE("a Vulkan device that lacks what the kernels need is left out, with th
     check_failed(run_towers({"train", "--backend", "vulkan"}, all_weak), 2, reason);
 }
 
-TEST_CASE("a batch that needs a buffer over the driver's limits is told the limit and to be smaller") {
+TEST_CASE("if a batch needs a buffer over the driver's limit, the error gives the limit and advises a "
+          "smaller batch") {
     const TemporaryFolder folder;
     const auto train = [](const std::string& device, const char* batch) {
         return Arguments{"train", "--data", "shapes", "--towers", device, "--steps", "1", "--batch", batch};
@@ -92,7 +94,7 @@ TEST_CASE("a batch that needs a buffer over the driver's limits is told the limi
             const Outcome outcome = run_towers(train(id, "2"), weak(name, limit + "=1000000", folder));
             check_failed(outcome, 1, "exceeds the driver's " + limit + " of 1000000; try a smaller --batch");
         }
-        // The driver's own limit, where it is a software driver's: a card may well have room for it.
+        // The driver's own limit, for software drivers only: a card may well have room for it.
         if (each.at("kind") == "software")
             check_failed(run_towers(train(id, "40000"), {.folder = folder.path()}), 1,
                          "exceeds the driver's max");

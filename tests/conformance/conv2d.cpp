@@ -16,14 +16,22 @@ using reference::Values;
 
 const std::vector<ConvShape>& shapes() {
     static const std::vector<ConvShape> all{
-        same_conv(1, 1, 1, 1, 1, 1, 1, 1),     same_conv(3, 1, 1, 13, 1, 1, 1, 127), // dense layers
-        same_conv(1, 1, 1, 127, 1, 1, 1, 13),  same_conv(67, 1, 1, 64, 1, 1, 1, 3),  //
-        same_conv(3, 5, 7, 3, 3, 3, 1, 13),    same_conv(1, 5, 7, 13, 5, 5, 2, 3),
-        same_conv(3, 12, 12, 3, 5, 5, 1, 64),  same_conv(1, 12, 12, 64, 5, 5, 1, 64), // the tutorial's kinds
-        same_conv(1, 5, 7, 127, 1, 1, 2, 1),   same_conv(3, 1, 1, 3, 5, 5, 1, 13), // kernel beyond the image
-        same_conv(3, 12, 12, 1, 3, 3, 2, 13),  same_conv(1, 7, 5, 13, 3, 3, 2, 127),
-        same_conv(1, 5, 7, 3, 1, 5, 1, 13),    same_conv(3, 5, 7, 4, 3, 1, 2, 8),
-        valid_conv(3, 12, 12, 3, 5, 5, 1, 13), valid_conv(1, 12, 12, 3, 5, 5, 2, 13), // the last row unseen
+        same_conv(1, 1, 1, 1, 1, 1, 1, 1),
+        same_conv(3, 1, 1, 13, 1, 1, 1, 127), // dense layers
+        same_conv(1, 1, 1, 127, 1, 1, 1, 13),
+        same_conv(67, 1, 1, 64, 1, 1, 1, 3), //
+        same_conv(3, 5, 7, 3, 3, 3, 1, 13),
+        same_conv(1, 5, 7, 13, 5, 5, 2, 3),
+        same_conv(3, 12, 12, 3, 5, 5, 1, 64),
+        same_conv(1, 12, 12, 64, 5, 5, 1, 64), // as in the tutorial
+        same_conv(1, 5, 7, 127, 1, 1, 2, 1),
+        same_conv(3, 1, 1, 3, 5, 5, 1, 13), // kernel larger than the image
+        same_conv(3, 12, 12, 1, 3, 3, 2, 13),
+        same_conv(1, 7, 5, 13, 3, 3, 2, 127),
+        same_conv(1, 5, 7, 3, 1, 5, 1, 13),
+        same_conv(3, 5, 7, 4, 3, 1, 2, 8),
+        valid_conv(3, 12, 12, 3, 5, 5, 1, 13),
+        valid_conv(1, 12, 12, 3, 5, 5, 2, 13), // the last row is never read
     };
     return all;
 }
@@ -34,7 +42,7 @@ std::string text(const ConvShape& s) {
                        s.kernel_height, s.kernel_width, s.stride, s.pad_top, s.pad_left);
 }
 
-/// Random tensors of a shape; `x` is what a ReLU leaves: about half of it zero.
+/// Random tensors of a shape. `x` looks like the output of a ReLU: about half of it is zero.
 struct Tensors {
     std::vector<float> x, w, b, dy;
     explicit Tensors(const ConvShape& s)
@@ -46,7 +54,7 @@ struct Tensors {
     }
 };
 
-/// As many invocations as give every output tile a workgroup.
+/// Enough invocations to give every output tile a workgroup.
 std::uint64_t tiled(std::uint64_t rows, std::uint64_t columns) {
     return (rows + 63) / 64 * ((columns + 63) / 64) * 256;
 }
@@ -68,7 +76,7 @@ std::vector<float> data_gradient(Device& device, const ConvShape& s, const Tenso
     return trial.floats(dx);
 }
 
-/// The sum over the parts, in double.
+/// The sum over the parts, in double precision.
 Values total(const std::vector<float>& parts, std::size_t count) {
     Values sum(count);
     for (std::size_t i = 0; i < parts.size(); ++i) sum[i % count] += parts[i];
@@ -161,7 +169,7 @@ TEST_CASE("a NaN or an infinity passes through a convolution and its ReLU, so th
     }
 }
 
-TEST_CASE("the convolution gradients that the kernels are held to are those of the convolution") {
+TEST_CASE("the reference convolution gradients are the gradients of the convolution") {
     for (const ConvShape& s : {same_conv(2, 5, 4, 3, 3, 3, 1, 2), same_conv(2, 5, 4, 2, 5, 3, 2, 3),
                                same_conv(3, 1, 1, 5, 1, 1, 1, 4), valid_conv(1, 6, 6, 2, 3, 3, 2, 2)}) {
         INFO(text(s));

@@ -25,7 +25,7 @@ struct DataSet {
         : records(record_count), height(image_height), width(image_width), crop(crop_size),
           bytes(std::size_t(records) * 3 * height * width) {
         std::mt19937 random(1);
-        // Channels of different means, so that mixing them up shows
+        // Channels have different means, so that a mix-up shows
         for (std::size_t i = 0; i < bytes.size(); ++i)
             bytes[i] = std::uint8_t(random() % 128 + i / (height * width) % 3 * 64);
         for (std::uint32_t record = 0; record < records; ++record) labels.push_back(record * 7 % 10);
@@ -43,7 +43,7 @@ struct Example {
     std::uint32_t record, epoch;
 };
 
-/// The images one after another; checks the labels on the way.
+/// The images one after another. Also checks the labels.
 std::vector<float> distort(Device& device, const DataSet& data, const std::vector<Example>& examples,
                            bool distort, std::uint64_t key = seed) {
     Words numbers, expected_labels;
@@ -70,7 +70,7 @@ std::span<const float> slot(const DataSet& data, const std::vector<float>& image
     return std::span(images).subspan(i * data.image_size(), data.image_size());
 }
 
-/// Every image by itself, so that a bright one hides nothing of a dull one.
+/// Checks every image by itself, so that a bright one does not hide errors in a dull one.
 void check_images(DataSet& data, const std::vector<Example>& examples, bool distorted) {
     INFO(data.height, "x", data.width, ", crop ", data.crop, ", ", examples.size(),
          " examples, distorted: ", distorted);
@@ -122,7 +122,7 @@ KERNEL_TEST(distort_images, "training sees the tutorial's distortions, the same 
         }
 }
 
-TEST_CASE("dull images are standardized as precisely as others") {
+TEST_CASE("dull images are standardized as precisely as other images") {
     DataSet data(3, 32, 32, 24);
     std::fill(data.image(0), data.image(1), std::uint8_t(200));
     data.image(0)[16 * 32 + 16] = 203; // one pixel that every crop sees
@@ -134,11 +134,11 @@ TEST_CASE("dull images are standardized as precisely as others") {
     on_every_device([&](Device& device) {
         for (const bool distorted : {false, true})
             for (const float value : distort(device, data, {{2, 0}}, distorted))
-                REQUIRE(std::abs(value) < 1e-6f); // no variance to divide by
+                REQUIRE(std::abs(value) < 1e-6f); // there is no variance to divide by
     });
 }
 
-TEST_CASE("an example's image does not depend on the batch that it is in") {
+TEST_CASE("an example's image does not depend on its batch") {
     const DataSet data(13, 32, 32, 24);
     const std::vector<Example> examples = some_examples(37, data.records);
     const std::vector<Example> reversed(examples.rbegin(), examples.rend());
@@ -187,7 +187,7 @@ Values channel(const Values& image, std::size_t which) {
     return values;
 }
 
-/// What is left of the first channel without its mean and contrast.
+/// The first channel without its mean and contrast.
 Values pattern(const Values& image) {
     Values values = channel(image, 0);
     const Moments m = moments(values);
@@ -195,7 +195,7 @@ Values pattern(const Values& image) {
     return values;
 }
 
-/// Contrast stretches a channel about its mean and leaves the distance of two means.
+/// Contrast stretches a channel about its mean and preserves the distance between two means.
 double stretch(const Values& image) {
     const Moments first = moments(channel(image, 0)), last = moments(channel(image, 2));
     return first.deviation / (last.mean - first.mean);
@@ -204,8 +204,8 @@ double stretch(const Values& image) {
 } // namespace
 
 TEST_CASE("all crops, both directions and all contrasts occur about equally often") {
-    // Small images with the tutorial's 9 x 9 crops; what was done to each is read off the result, not off the
-    // random numbers.
+    // Small images with the tutorial's 9 x 9 crops. The test infers what happened to each from the result,
+    // not from the random numbers.
     constexpr std::uint32_t epochs = 4050, sides = 9;
     DataSet data(1, 12, 12, 4);
     std::vector<Values> candidates;
@@ -227,7 +227,7 @@ TEST_CASE("all crops, both directions and all contrasts occur about equally ofte
             const auto likeness = [&](const Values& each) { return reference::dot(each, seen); };
             const auto found =
                 std::size_t(std::ranges::max_element(patterns, {}, likeness) - patterns.begin());
-            REQUIRE(likeness(patterns[found]) > 15.99); // of 16 pixels: the only one that fits
+            REQUIRE(likeness(patterns[found]) > 15.99); // out of 16 pixels: no other pattern fits
             ++crops[found / 2];
             flipped += int(found % 2);
             const double contrast = stretch(image) / stretch(candidates[found]);

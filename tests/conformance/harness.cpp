@@ -7,7 +7,7 @@
 namespace towers::test {
 namespace {
 
-constexpr std::uint32_t poison = 0x7fc0dead; // a quiet NaN; as a count or an index it is absurd
+constexpr std::uint32_t poison = 0x7fc0dead; // a quiet NaN, and absurd as a count or an index
 constexpr std::size_t guard_words = 64;
 
 } // namespace

@@ -1,4 +1,4 @@
-// Runs one kernel on one device between guard words and compares what it leaves with a reference.
+// Runs one kernel on one device between guard words and compares its results with a reference.
 #pragma once
 
 #include "backends/device.h"
@@ -16,11 +16,12 @@
 
 namespace towers::test {
 
-/// Of the normalized error ||measured - expected|| / ||expected||. The longest sums here, 1600 products, stay
-/// at a third of it in float32, and one wrong element in a hundred thousand is a thousand times above.
+/// Tolerance of the normalized error ||measured - expected|| / ||expected||. In float32 the longest sums
+/// here, 1600 products, stay at a third of it. One wrong element in a hundred thousand is a thousand times
+/// above it.
 constexpr double default_tolerance = 2e-6;
 
-/// A tensor on the device under test; goes into a parameter block as any kind of pointer.
+/// A tensor on the device under test. Converts to any kind of pointer in a parameter block.
 struct Tensor {
     std::uint64_t address = 0;
     std::size_t offset = 0, words = 0; ///< in the trial's memory
@@ -39,10 +40,10 @@ struct Tensor {
     }
 };
 
-/// Tensors for one kernel on one device. Guard words lie around each and outputs are poisoned, both with a
-/// NaN that nothing computes: reading past the end of a tensor spoils the result, writing there or to an
-/// input shows, and so does an element left unwritten. Addresses are 16-byte aligned and no better, which is
-/// all that a kernel may count on.
+/// Tensors for one kernel on one device. Guard words around each tensor and all outputs hold a NaN that
+/// nothing computes. So reading past the end of a tensor spoils the result; writing there or to an input
+/// shows, and so does an element left unwritten. Addresses are 16-byte aligned and no better: a kernel may
+/// rely on no more.
 class Trial {
 public:
     explicit Trial(Device& device, std::size_t capacity_bytes = std::size_t(4) << 20);
@@ -53,7 +54,7 @@ public:
     Tensor in_out(std::span<const float> values);
 
     /// Runs the launch as it is, then with one workgroup and with two, each time from the initial values. All
-    /// must leave the same bits, and touch outputs only.
+    /// runs must leave the same bits and touch only outputs.
     void run(const Launch& launch);
 
     std::vector<float> floats(const Tensor& tensor) const;
@@ -77,18 +78,18 @@ private:
     std::vector<std::uint32_t> before_, after_;
 };
 
-/// ||measured - expected|| / ||expected||, over what is finite in `expected`; infinite where the two differ
-/// in length, in which elements are NaN or infinite, or (where all of `expected` is zero) at all.
+/// ||measured - expected|| / ||expected|| over the finite elements of `expected`. Infinite if the two differ
+/// in length or in which elements are NaN or infinite, or if they differ at all and `expected` is all zero.
 double normalized_error(std::span<const float> measured, std::span<const double> expected);
 
-/// `what` names the tensor in the message. An override of the tolerance says why in a comment.
+/// `what` names the tensor in the message. If you override the tolerance, say why in a comment.
 void check_near(const std::string& what, std::span<const float> measured, std::span<const double> expected,
                 double tolerance = default_tolerance);
 
 /// Uniform in [low, high).
 std::vector<float> random_floats(std::size_t count, unsigned seed, float low = -1.0f, float high = 1.0f);
 
-/// Between the float32 of the devices and the double of the references.
+/// Convert between the devices' float32 and the references' double.
 std::vector<double> widen(std::span<const float> values);
 std::vector<float> narrow(std::span<const double> values);
 
@@ -100,7 +101,7 @@ void on_every_device(Function function) {
     }
 }
 
-/// For kernels that a Vulkan driver may override: also runs the shared text on it, which serves other cards.
+/// For kernels that a Vulkan driver may override: also runs the shared text, which serves other cards, on it.
 class EveryText {
 public:
     template<class Function>
@@ -118,7 +119,7 @@ private:
     std::map<std::string, std::unique_ptr<Device>> opened_;
 };
 
-/// Kernels that have a test of their own; kernels.cpp compares them with the list of all.
+/// Kernels that have their own test. kernels.cpp compares them with the list of all kernels.
 std::vector<Kernel>& covered_kernels();
 struct Covered {
     explicit Covered(Kernel kernel) { covered_kernels().push_back(kernel); }

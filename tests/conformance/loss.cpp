@@ -48,8 +48,8 @@ void check_softmax(const Scores& s) {
     });
 }
 
-/// In vec4s: shorter than a chunk, than a block of interleaved chunks, a block exactly, and with every kind
-/// of rest.
+/// Lengths in vec4s: shorter than a chunk, shorter than a block of interleaved chunks, exactly a block, and
+/// with every kind of remainder.
 const std::uint32_t lengths[] = {1, 3, 13, 16, 17, 127, 512, 513, 1031, 2048};
 
 unsigned count_nonfinite(Device& device, const std::vector<float>& values) {
@@ -80,7 +80,7 @@ KERNEL_TEST(softmax_cross_entropy, "the loss, its gradient and the precision are
         for (const std::uint32_t classes : {1u, 2u, 10u, 13u, 127u}) check_softmax(Scores(rows, classes, 4));
 }
 
-TEST_CASE("logits of any size make a finite loss") {
+TEST_CASE("logits of any size give a finite loss") {
     for (const float range : {1e-3f, 80.0f, 1e4f}) {
         INFO("range ", range);
         check_softmax(Scores(13, 10, range));
@@ -90,7 +90,7 @@ TEST_CASE("logits of any size make a finite loss") {
     check_softmax(equal);
 }
 
-TEST_CASE("a label that ties with the best class counts as right, as the tutorial's in_top_k has it") {
+TEST_CASE("a label that ties with the best class counts as right, as in the tutorial's in_top_k") {
     Scores s(3, 10, 1);
     s.logits[s.labels[0]] = s.logits[9] = 2;
     s.logits[10 + s.labels[1]] = 2;
@@ -99,7 +99,7 @@ TEST_CASE("a label that ties with the best class counts as right, as the tutoria
 }
 
 TEST_CASE("a NaN among the logits makes its row's loss and gradient NaN, and no other's") {
-    for (const std::size_t at : {10u, 13u, 19u}) { // the row's first, a middle one, its last
+    for (const std::size_t at : {10u, 13u, 19u}) { // first, middle and last of the row
         Scores s(3, 10, 1);
         s.logits[at] = nan;
         const reference::CrossEntropy expected = reference::softmax_cross_entropy(widen(s.logits), s.labels);
@@ -108,7 +108,7 @@ TEST_CASE("a NaN among the logits makes its row's loss and gradient NaN, and no 
     }
 }
 
-TEST_CASE("the cross entropy gradient that the kernels are held to is that of the loss") {
+TEST_CASE("the reference cross entropy gradient is the gradient of the loss") {
     const Scores s(3, 13, 3);
     const auto loss = [&](const Values& v) {
         const Values losses = reference::softmax_cross_entropy(v, s.labels).losses;
@@ -140,7 +140,7 @@ KERNEL_TEST(weight_decay, "all weights decay, and the loss says by how much") {
     }
 }
 
-TEST_CASE("the weight decay that the kernels are held to is the gradient of its loss") {
+TEST_CASE("the reference weight decay is the gradient of its loss") {
     const Values w = widen(random_floats(13, 1));
     Values gradient = w;
     for (double& value : gradient) value *= 0.04;
@@ -191,7 +191,8 @@ KERNEL_TEST(step_results, "the reported loss is the mean over the examples with 
     });
 }
 
-TEST_CASE("one example's NaN loss, one weight's, or one bad gradient element reaches the step's results") {
+TEST_CASE(
+    "a NaN in one example's loss, in one weight or in one gradient element reaches the step's results") {
     on_every_device([&](Device& device) {
         std::vector<float> losses(127, 1.0f), decays(13, 0.5f);
         Words nonfinite(127, 0);

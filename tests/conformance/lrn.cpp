@@ -14,7 +14,7 @@ using reference::Lrn;
 using reference::Values;
 
 /// The tutorial's constants, then others: a power that needs pow(), a bias and a rate that make the window's
-/// share of `scale` the larger one, radii 0 and beyond the channels.
+/// share of `scale` the larger one, and radii of 0 and beyond the channels.
 const Lrn cases[] = {
     {3 * 12 * 12, 64, 4, 1, 0.001 / 9, 0.75},
     {1, 1, 4, 1, 0.001 / 9, 0.75},
@@ -35,14 +35,14 @@ std::string text(const Lrn& l) {
 
 std::size_t size(const Lrn& l) { return std::size_t(l.pixels) * l.channels; }
 
-/// What a ReLU leaves: about half of it zero.
+/// Values like the output of a ReLU: about half of them are zero.
 std::vector<float> activations(const Lrn& l) {
     std::vector<float> x = random_floats(size(l), 1, -3, 3);
     for (float& value : x) value = std::max(value, 0.0f);
     return x;
 }
 
-/// The kernels get the constants in float32, and so do the references.
+/// Rounds the constants to float32, which is what the kernels get.
 Lrn rounded(Lrn l) {
     l.bias = float(l.bias);
     l.alpha = float(l.alpha);
@@ -74,7 +74,7 @@ KERNEL_TEST(lrn_forward, "responses are normalized by their neighbouring channel
     }
 }
 
-TEST_CASE("one strong response leaves the normalization of channels beyond its window alone") {
+TEST_CASE("one strong response does not affect the normalization of channels beyond its window") {
     const Lrn l{3, 64, 4, 1, 0.001 / 9, 0.75};
     std::vector<float> values = activations(l);
     for (std::size_t i = 3; i < values.size(); i += 64) values[i] = 1e3f;
@@ -121,7 +121,7 @@ KERNEL_TEST(lrn_backward, "layers below a normalization learn from the right gra
     }
 }
 
-TEST_CASE("the normalization gradient that the kernels are held to is that of the normalization") {
+TEST_CASE("the reference normalization gradient is the gradient of the normalization") {
     for (Lrn l : cases) {
         INFO(text(l));
         l.pixels = 1;

@@ -17,9 +17,10 @@ using reference::Words;
 const std::vector<PoolShape>& shapes() {
     static const std::vector<PoolShape> all{
         same_pool(1, 1, 1, 1, 1, 1),    same_pool(3, 1, 1, 3, 3, 2),    same_pool(1, 5, 7, 13, 3, 2),
-        same_pool(3, 5, 7, 127, 2, 2),  same_pool(3, 12, 12, 64, 3, 2), // the tutorial's kind
+        same_pool(3, 5, 7, 127, 2, 2),  same_pool(3, 12, 12, 64, 3, 2), // as in the tutorial
         same_pool(1, 12, 12, 3, 3, 1),  same_pool(1, 5, 7, 4, 5, 3),    same_pool(3, 5, 7, 8, 1, 2),
-        valid_pool(1, 12, 12, 1, 2, 2), valid_pool(3, 5, 7, 64, 2, 2), // the last row and column unseen
+        valid_pool(1, 12, 12, 1, 2, 2), valid_pool(3, 5, 7, 64, 2, 2), // the last row and column are never
+                                                                       // read
         same_pool(1, 12, 12, 8, 11, 7),
     };
     return all;
@@ -37,7 +38,7 @@ std::size_t in_size(const PoolShape& s) {
 std::size_t out_pixels(const PoolShape& s) { return std::size_t(s.batch) * s.out_height * s.out_width; }
 std::size_t argmax_words(const PoolShape& s) { return out_pixels(s) * ((s.channels + 3) / 4); }
 
-/// From a word for four channels to a word for each, and back.
+/// Converts between one word for four channels and one word for each channel.
 Words unpack(const PoolShape& s, const Words& argmax) {
     Words places;
     const std::size_t quads = (s.channels + 3) / 4;
@@ -110,7 +111,7 @@ KERNEL_TEST(max_pool_backward, "the gradient goes to the pixels that won their w
     }
 }
 
-TEST_CASE("the pooling gradient that the kernels are held to is that of pooling") {
+TEST_CASE("the reference pooling gradient is the gradient of pooling") {
     for (const PoolShape& s : {same_pool(2, 5, 7, 3, 3, 2), same_pool(1, 4, 4, 5, 3, 1),
                                valid_pool(1, 5, 4, 2, 2, 2), same_pool(1, 5, 7, 2, 1, 2)}) {
         INFO(text(s));

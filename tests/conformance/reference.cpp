@@ -14,7 +14,7 @@ uint same_pad(uint in, uint window, uint stride) {
     return uint(std::max(total, 0)) / 2;
 }
 
-/// Calls `visit(x index, w index, y index)` for every product that the convolution is a sum of.
+/// Calls `visit(x index, w index, y index)` for every product that the convolution sums.
 template<class Visit>
 void for_each_product(const ConvShape& s, Visit visit) {
     for (uint n = 0; n < s.batch; ++n)
@@ -207,7 +207,8 @@ CrossEntropy softmax_cross_entropy(const Values& logits, const Words& labels) {
 double weight_decay(const Values& w, double decay) { return decay / 2 * dot(w, w); }
 
 Values finite_differences(Values point, const std::function<double(const Values&)>& function) {
-    constexpr double step = 1e-5; // its square and the rounding of double over it are about equal
+    constexpr double step =
+        1e-5; // the step squared and double's rounding divided by the step are about equal
     Values gradient;
     for (double& coordinate : point) {
         const double at = coordinate;

@@ -1,5 +1,5 @@
-// What the kernels are to compute, in double precision and as plainly as possible. Written from the formulas,
-// apart from the kernels, whose parameter blocks describe the shapes.
+// What the kernels should compute, in double precision and as plainly as possible. Written from the formulas,
+// independently of the kernels; only the parameter blocks that describe the shapes are theirs.
 #pragma once
 
 #include "shaders/kernel.h"
@@ -27,12 +27,13 @@ Values conv2d_data_gradient(const ConvShape& shape, const Values& w, const Value
 Values conv2d_weights_gradient(const ConvShape& shape, const Values& x, const Values& dy);
 Values conv2d_bias_gradient(const ConvShape& shape, const Values& dy);
 
-/// A NaN stays one.
+/// A NaN stays a NaN.
 Values relu(Values x);
-/// `dy` where `y` > 0, else zero.
+/// `dy` where `y` > 0, zero elsewhere.
 Values relu_gradient(const Values& y, Values dy);
 
-/// `places`: row * window + column within the window of the first of the largest; a NaN is larger than all.
+/// `places`: row * window + column, within the window, of the first largest value. A NaN counts as the
+/// largest.
 struct Pooled {
     Values y;
     Words places;
@@ -52,8 +53,8 @@ Normalized lrn(const Lrn& lrn, const Values& x);
 Values lrn_gradient(const Lrn& lrn, const Values& x, const Values& dy);
 
 struct CrossEntropy {
-    Values losses, gradient; ///< of each row, and of the sum of the rows by the logits
-    Words correct;           ///< no class scores higher than the label's, and none is NaN
+    Values losses, gradient; ///< loss of each row; gradient of their sum by the logits
+    Words correct;           ///< 1 if no class scores higher than the label's and none is NaN
 };
 CrossEntropy softmax_cross_entropy(const Values& logits, const Words& labels);
 
@@ -71,7 +72,7 @@ double relative_error(const Values& measured, const Values& expected);
 std::array<std::uint32_t, 4> philox4x32_10(std::array<std::uint32_t, 4> counter,
                                            std::array<std::uint32_t, 2> key);
 
-/// What happens to one example.
+/// The distortions of one example.
 struct Distortion {
     uint top, left;
     bool flip;

@@ -98,7 +98,7 @@ KERNEL_TEST(average_gradients, "towers count by their share of the batch, one to
             }
             on_every_device([&](Device& device) {
                 Trial trial(device);
-                // The unused pointers stay null: towers that are not there must not be read.
+                // Unused pointers stay null: the kernel must not read towers that do not exist.
                 for (std::uint32_t tower = 0; tower < towers; ++tower)
                     p.gradients[tower] = trial.input(gradients[tower]);
                 const Tensor mean = trial.output(quads * 4);
@@ -138,7 +138,7 @@ KERNEL_TEST(relu_backward, "no gradient passes a unit that was off") {
             Trial trial(device);
             const Tensor y = trial.input(outputs), dx = trial.in_out(gradients);
             trial.run(launch(kernels::relu_backward, {y, dx, count}, count));
-            check_near("dx", trial.floats(dx), expected, 0); // nothing is computed
+            check_near("dx", trial.floats(dx), expected, 0); // values are only copied, not computed
         });
     }
 }

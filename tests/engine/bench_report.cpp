@@ -1,4 +1,4 @@
-// Reports: medians, JSON and back, comparison with an earlier one; and the profile that fills them.
+// Reports: medians, JSON and back, comparison with an earlier report; and the profile that fills them.
 #include "engine/bench/compare.h"
 #include "engine/bench/json.h"
 #include "engine/bench/profile.h"
@@ -70,7 +70,7 @@ TEST_CASE("a report survives JSON") {
     CHECK(report_from_json(to_json(report), "report.json").devices[0].name == "not UTF-8: \xef\xbf\xbd");
 }
 
-TEST_CASE("what is no report is refused with its name and the reason") {
+TEST_CASE("a file that is not a report is refused, with its name and the reason") {
     for (const char* text : {"", "{", "[]", "{}", "{\"schema\": \"1\"}", "\xff"}) {
         CAPTURE(text);
         CHECK(refusal(text).starts_with("old.json is not a report of 'towers bench'"));

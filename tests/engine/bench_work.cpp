@@ -1,4 +1,4 @@
-// The counts of work that the benchmark's rates come from, against numbers made by hand.
+// Checks the counts of work behind the benchmark's rates against numbers computed by hand.
 #include "engine/bench/work.h"
 #include "engine/model/cifar10_tutorial.h"
 #include "engine/plan/network.h"
@@ -30,14 +30,14 @@ TEST_CASE("the tutorial's network takes 36.9 MFLOP an image forward and 105.3 wi
     const Model model = cifar10_tutorial();
     const ParameterLayout layout = layout_parameters(model);
     // conv1: 24 * 24 pixels, 5 * 5 * 3 inputs, 64 outputs; conv2: 12 * 12, 5 * 5 * 64, 64; then 2304 x 384,
-    // 384 x 192 and 192 x 10. Backward twice that, but for the images, which need no gradient.
+    // 384 x 192 and 192 x 10. Backward takes twice that, except that the images need no gradient.
     const double conv1 = 2.0 * 576 * 75 * 64, conv2 = 2.0 * 144 * 1600 * 64;
     const double dense = 2.0 * (2304 * 384 + 384 * 192 + 192 * 10);
     const double forward = conv1 + conv2 + dense;
     CHECK(forward / 1e6 == doctest::Approx(36.9).epsilon(0.002));
     CHECK((3 * forward - conv1) / 1e6 == doctest::Approx(105.3).epsilon(0.001));
     constexpr unsigned batch = 6;
-    for (const unsigned parallel_groups : {1u, 256u}) { // shared out or not, the products are the same
+    for (const unsigned parallel_groups : {1u, 256u}) { // split or not, the products are the same
         NetworkSpec spec = tutorial_spec(model, layout, batch);
         spec.parallel_groups = parallel_groups;
         double all = 0, forward_only = 0;
@@ -50,7 +50,7 @@ TEST_CASE("the tutorial's network takes 36.9 MFLOP an image forward and 105.3 wi
     }
 }
 
-TEST_CASE("every kernel of a step moves bytes; those of the tutorial's by hand") {
+TEST_CASE("every kernel of a step moves bytes; the tutorial's match counts by hand") {
     const Model model = cifar10_tutorial();
     const ParameterLayout layout = layout_parameters(model);
     const double parameters = double(layout.bytes);                              // a multiple of 16

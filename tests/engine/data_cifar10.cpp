@@ -15,7 +15,7 @@ using test::write_text;
 
 constexpr std::size_t record_bytes = 3073;
 
-// Record i of a file has the label (start + i) % 10 and pixels that tell its place.
+// Record i of a file has the label (start + i) % 10 and pixels that encode its place.
 std::string records(std::size_t count, unsigned start) {
     std::string bytes;
     for (std::size_t i = 0; i < count; ++i) {
@@ -70,7 +70,7 @@ TEST_CASE("CIFAR-10's records arrive in order, planes and labels untouched") {
     CHECK(test.labels[0] == 7);
 }
 
-TEST_CASE("the folder that holds the unpacked archive will do") {
+TEST_CASE("the folder above the unpacked archive works too") {
     const test::TemporaryFolder folder;
     write_train(folder / "cifar-10-batches-bin");
     CHECK(load_cifar10(folder.path(), Split::train).size() == 20);
@@ -87,7 +87,7 @@ TEST_CASE("class names come from the meta file, or are the official ones") {
     CHECK(load_cifar10(folder.path(), Split::test).classes.at(0) == "airplane");
 }
 
-TEST_CASE("data that is not there is named, and what to do about it") {
+TEST_CASE("the error about missing data names it and says what to do") {
     const test::TemporaryFolder folder;
     const std::filesystem::path nowhere = folder / "nowhere";
     check_says(load_error(nowhere), {"there is no data folder", nowhere.c_str(), "shapes"});

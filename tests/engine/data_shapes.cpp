@@ -14,7 +14,7 @@ namespace towers {
 
 namespace {
 
-// Of the bytes, so that a change of the pictures is noticed: results on them are then no longer comparable.
+// A hash of the bytes. It detects changed pictures, after which results on them are no longer comparable.
 std::uint64_t fingerprint(const Dataset& data) {
     std::uint64_t hash = 14695981039346656037ull; // FNV-1a
     for (const std::uint8_t byte : data.images) hash = (hash ^ byte) * 1099511628211ull;
@@ -23,7 +23,7 @@ std::uint64_t fingerprint(const Dataset& data) {
 
 } // namespace
 
-TEST_CASE("the built-in shapes have the promised size and as many of each class") {
+TEST_CASE("the built-in shapes have the promised size and the same number of each class") {
     for (const Split split : {Split::train, Split::test}) {
         const Dataset data = load_dataset("shapes", split, 1);
         const std::size_t count = split == Split::train ? 10'000 : 2'000;
@@ -44,7 +44,7 @@ TEST_CASE("the same seed draws the same shapes, and another seed or split others
 
     const Dataset train = make_shapes(Split::train, 1), test = make_shapes(Split::test, 1);
     CHECK_FALSE(std::equal(test.images.begin(), test.images.end(), train.images.begin()));
-#if defined(__x86_64__) && !defined(__FMA__) // else a compiler may fuse a multiplication and an addition
+#if defined(__x86_64__) && !defined(__FMA__) // otherwise a compiler may fuse a multiplication and an addition
     CHECK(one == 0x5340fe799f43035eull);
 #endif
 }
@@ -68,7 +68,7 @@ TEST_CASE("every shape stands out within every crop that training makes") {
                 }
                 CAPTURE(i);
                 REQUIRE(sum > 0);
-                REQUIRE(square / 3 > 15.0 * 15.0); // the noise alone has 7 * 7
+                REQUIRE(square / 3 > 15.0 * 15.0); // the noise alone gives 7 * 7
             }
 }
 

@@ -9,7 +9,7 @@
 namespace towers {
 namespace {
 
-/// A device that is there until `lost` becomes true.
+/// A device that works until `lost` becomes true.
 class FailingDevice final : public test::WrappedDevice {
 public:
     FailingDevice(std::unique_ptr<Device> device, const std::atomic<bool>& lost)
@@ -33,7 +33,7 @@ const LoopOptions loop{.steps = steps,
                        .origin = {"cifar10-tutorial", 3, 50, 0, ""},
                        .global_batch = 4};
 
-/// Begins a training whose last tower is lost after good_steps, and gives the steps that have a checkpoint.
+/// Trains with a last tower that is lost after good_steps. Returns the steps that have a checkpoint.
 std::vector<std::uint64_t> train_and_lose(const std::vector<std::string>& towers,
                                           const std::filesystem::path& folder, const Dataset& data) {
     std::atomic<bool> lost = false;
@@ -54,7 +54,7 @@ std::vector<std::uint64_t> train_and_lose(const std::vector<std::string>& towers
 
 } // namespace
 
-TEST_CASE("a device that is lost costs a run of several towers no step") {
+TEST_CASE("a run of several towers loses no step when it loses a device") {
     const Dataset data = test::noise(50);
     const test::TemporaryFolder folder;
     const std::vector<std::string> towers{"cpu", "cpu"};
@@ -71,7 +71,7 @@ TEST_CASE("a device that is lost costs a run of several towers no step") {
     CHECK(resumed.save().averages == whole.save().averages);
 }
 
-TEST_CASE("the state of a single tower is not asked of a device that is lost") {
+TEST_CASE("a lost device is not asked for the state of a single tower") {
     const test::TemporaryFolder folder;
     CHECK(train_and_lose({"cpu"}, folder.path(), test::noise(50)) == std::vector<std::uint64_t>{0});
 }

@@ -1,4 +1,4 @@
-// Whatever one device does wrong must be found, and blamed on the kernel that did it.
+// If a device does anything wrong, parity must find it and blame the right kernel.
 #include "backends/backend.h"
 #include "engine/parity/drift.h"
 #include "engine/parity/lockstep.h"
@@ -35,7 +35,7 @@ public:
     const DeviceInfo& info() const override { return info_; }
     Recording record(std::span<const Command> commands) override {
         std::vector<Command> changed;
-        std::vector<Buffer> places; // what a recording needs of them is their address
+        std::vector<Buffer> places; // a recording needs only their addresses
         places.reserve(commands.size());
         for (const Command& command : commands) {
             const auto* const launch = std::get_if<Launch>(&command);
@@ -72,7 +72,7 @@ std::vector<TensorComparison> differing(std::vector<TensorComparison> all) {
 
 } // namespace
 
-TEST_CASE("the difference of numbers is a relative norm, and a NaN equals a NaN only") {
+TEST_CASE("the difference of numbers is a relative norm, and a NaN equals only a NaN") {
     const std::vector<float> a{3, 0, 4, nan, infinity};
     CHECK(compare_numbers(a, a).relative_norm == 0);
     const Difference small = compare_numbers(a, std::vector<float>{3, 0.5f, 3.75f, nan, infinity});
@@ -97,7 +97,7 @@ TEST_CASE("words are equal or not") {
     CHECK(difference.worst == 2);
 }
 
-TEST_CASE("which tensors of a kernel are words is known") {
+TEST_CASE("parity knows which tensors of a kernel are words") {
     const auto elements = [](Kernel kernel) {
         const auto found = kernel_info(kernel).elements;
         CHECK(found.size() == kernel_info(kernel).pointers.size());
@@ -132,7 +132,7 @@ TEST_CASE("every tensor of a step agrees on every device") {
 
 TEST_CASE("partial sums are compared by their sum") {
     FaultyDevice wide(FaultyDevice::Fault::none,
-                      Kernel::sgd); // splits sums, which the CPU does not by itself
+                      Kernel::sgd); // splits sums, which the CPU does not do by itself
     const auto all = compare_with_cpu(wide);
     CHECK(differing(all).empty());
     CHECK(std::ranges::count(all, std::string("sum_partials"), &TensorComparison::kernel) > 0);
@@ -166,7 +166,7 @@ TEST_CASE("a wrong word is found") {
     CHECK(found[0].difference.worst == 5);
 }
 
-TEST_CASE("what a kernel leaves unwritten is found though older values lie there") {
+TEST_CASE("parity finds what a kernel leaves unwritten, although older values are there") {
     FaultyDevice device(FaultyDevice::Fault::nothing_done, Kernel::softmax_cross_entropy);
     const auto found = differing(compare_with_cpu(device));
     REQUIRE(found.size() == 3);
@@ -176,7 +176,7 @@ TEST_CASE("what a kernel leaves unwritten is found though older values lie there
         CHECK(each.worst_written[0]);
         CHECK_FALSE(each.worst_written[1]);
     }
-    // What is updated in place is not emptied: it stays as it was.
+    // Tensors that are updated in place are not cleared; they stay as they were.
     FaultyDevice idle(FaultyDevice::Fault::nothing_done, Kernel::weight_decay);
     CHECK(differing(compare_with_cpu(idle)).size() == 4); // gradient and loss of two layers
 }

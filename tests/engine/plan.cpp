@@ -19,7 +19,7 @@ NetworkSpec spec_of(const Model& model, const ParameterLayout& layout, unsigned 
             .image_height = 32,
             .image_width = 32,
             .records = records,
-            .parallel_groups = 64}; // so that the sums over pixels are split, as on a GPU
+            .parallel_groups = 64}; // splits the sums over pixels, as on a GPU
 }
 
 std::vector<std::size_t> used_tensors(const Operation& operation) {
@@ -34,7 +34,7 @@ std::vector<std::size_t> used_tensors(const Operation& operation) {
 
 } // namespace
 
-TEST_CASE("variables lie in the arena as backward finishes them, aligned and apart") {
+TEST_CASE("variables lie in the arena in the order in which backward finishes them, aligned and apart") {
     const ParameterLayout layout = layout_parameters(cifar10_tutorial());
     std::size_t end = 0, elements = 0;
     for (const ParameterSlot& slot : layout.slots) {
@@ -62,7 +62,7 @@ TEST_CASE("buckets cover the gradients without a gap, and a layer is never cut")
     CHECK(make_buckets(layout, std::size_t(1) << 20).size() == 2);
 }
 
-TEST_CASE("tensors that are alive at the same time never share memory, and others do") {
+TEST_CASE("tensors alive at the same time never share memory; other tensors do") {
     const Model model = cifar10_tutorial();
     const ParameterLayout layout = layout_parameters(model);
     const TrainingPlan training = plan_single_step(spec_of(model, layout, 16, 100));
@@ -94,7 +94,7 @@ TEST_CASE("tensors that are alive at the same time never share memory, and other
     CHECK(plan.bytes(Arena::activations) < sum * 3 / 4);
 }
 
-TEST_CASE("every operation of a plan has a name of its own") {
+TEST_CASE("every operation of a plan has its own name") {
     const Model model = cifar10_tutorial();
     const ParameterLayout layout = layout_parameters(model);
     const NetworkSpec spec = spec_of(model, layout, 16, 100);
@@ -121,7 +121,7 @@ TEST_CASE("an evaluation takes less memory than a training step") {
           plan_single_step(spec).plan.bytes(Arena::activations));
 }
 
-TEST_CASE("a shared step delivers its buckets in order, each as early as it is complete") {
+TEST_CASE("a shared step delivers its buckets in order, each as soon as it is complete") {
     const Model model = cifar10_tutorial();
     const ParameterLayout layout = layout_parameters(model);
     const TrainingPlan training = plan_shared_step(spec_of(model, layout, 16, 100), std::size_t(1) << 20);
@@ -130,7 +130,7 @@ TEST_CASE("a shared step delivers its buckets in order, each as early as it is c
     CHECK(training.cuts.front() + 3 < training.cuts.back()); // the convolutions' backward comes after
 }
 
-TEST_CASE("between two barriers order is free: any order gives the same bits") {
+TEST_CASE("between two barriers the order is free: any order gives the same bits") {
     const Model model = cifar10_tutorial({8, 16, 14, 12});
     const ParameterLayout layout = layout_parameters(model);
     const Dataset data = test::noise(20);

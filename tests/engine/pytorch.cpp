@@ -8,7 +8,7 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
-// Against tests/fixtures/small_network.safetensors, made by PyTorch in float64.
+// Compares with tests/fixtures/small_network.safetensors, which PyTorch made in float64.
 
 namespace towers {
 namespace {

@@ -14,7 +14,7 @@ TEST_CASE("shares add up to the global batch and follow the weights") {
     CHECK(share_out(129, 2, {}) == std::vector<unsigned>{65, 64});
     CHECK(share_out(128, 2, {3, 1}) == std::vector<unsigned>{96, 32});
     CHECK(share_out(128, 3, {3, 2, 1}) == std::vector<unsigned>{64, 43, 21});
-    CHECK(share_out(10, 2, {1000, 1}) == std::vector<unsigned>{9, 1}); // nobody is idle
+    CHECK(share_out(10, 2, {1000, 1}) == std::vector<unsigned>{9, 1}); // no tower is idle
     CHECK(share_out(3, 3, {1e6, 1, 1}) == std::vector<unsigned>{1, 1, 1});
     for (const double huge : {1e308, 1e307, 1e-308, 5e-324}) // neither sums nor products overflow or vanish
         CHECK(share_out(256, 2, {huge, huge}) == std::vector<unsigned>{128, 128});
@@ -38,24 +38,24 @@ TEST_CASE("the learning rate decays by examples, so that more towers do not stre
     CHECK(learning_rate_at(recipe, 0.1, 0, decay - 1, 50000, 128, false) == 0.1);
     CHECK(learning_rate_at(recipe, 0.1, 0, decay, 50000, 128, false) == doctest::Approx(0.01));
     CHECK(learning_rate_at(recipe, 0.1, 0, 2 * decay, 50000, 128, false) == doctest::Approx(0.001));
-    // The published one: int(50000 / 128 * 350) steps, whatever the towers saw in them
+    // The published schedule: int(50000 / 128 * 350) steps, however many examples the towers saw in them
     CHECK(learning_rate_at(recipe, 0.1, 136717, 8 * decay, 50000, 128, true) == 0.1);
     CHECK(learning_rate_at(recipe, 0.1, 136718, 0, 50000, 128, true) == doctest::Approx(0.01));
 }
 
-TEST_CASE("the moving average warms up as the tutorial's") {
+TEST_CASE("the moving average warms up like the tutorial's") {
     const Recipe recipe = find_recipe("cifar10-tutorial");
     CHECK(average_decay_at(recipe, 1) == doctest::Approx(2.0 / 11));
     CHECK(average_decay_at(recipe, 990) == doctest::Approx(991.0 / 1000));
     CHECK(average_decay_at(recipe, 1000000) == 0.9999);
 }
 
-TEST_CASE("initial values are the same whatever compiler made the program") {
+TEST_CASE("initial values do not depend on the compiler") {
     const std::vector<Variable> variables = variables_of(find_recipe("cifar10-tutorial").model);
     const std::vector<float> values = initial_values(variables[0], 1);
     REQUIRE(variables[0].name == "conv1/weights");
     const float expected[] = {-0.00758206206f, -0.0227249246f, 0.0812646672f, 0.00539698638f};
-    for (std::size_t i = 0; i < std::size(expected); ++i) // no nearer: mathematical libraries may differ
+    for (std::size_t i = 0; i < std::size(expected); ++i) // no closer, because math libraries may differ
         CHECK(values[i] == doctest::Approx(expected[i]).epsilon(1e-6));
 }
 

@@ -47,11 +47,11 @@ TEST_CASE("a run makes its folder, with parents, and all its files in it") {
     CHECK(read_safetensors(run.checkpoint_path(10)).tensors.at("w").values[0] == 1.0f);
 }
 
-TEST_CASE("a folder that is there already will do while it holds no run") {
+TEST_CASE("an existing folder works as long as it holds no run") {
     const test::TemporaryFolder folder;
     write_text(folder / "notes.txt", "mine");
     { RunDirectory run(folder.path(), Existing::refuse); }
-    { RunDirectory again(folder.path(), Existing::refuse); } // the lock file alone is no run
+    { RunDirectory again(folder.path(), Existing::refuse); } // the lock file alone is not a run
     CHECK(read_text(folder / "notes.txt") == "mine");
 }
 
@@ -68,20 +68,20 @@ TEST_CASE("a new run never touches an earlier one's files") {
     }
 }
 
-TEST_CASE("a run directory that cannot be one is named") {
+TEST_CASE("an impossible run directory is named") {
     const test::TemporaryFolder folder;
     write_text(folder / "file", "x");
     CHECK(says(opening_error(folder / "file", Existing::refuse), (folder / "file").string()));
     CHECK(says(opening_error(folder / "file/run", Existing::erase), (folder / "file/run").string()));
 }
 
-TEST_CASE("resuming needs a checkpoint, and a mistyped folder stays untouched") {
+TEST_CASE("resuming needs a checkpoint and leaves a mistyped folder untouched") {
     const test::TemporaryFolder folder;
     CHECK(says(opening_error(folder / "none", Existing::resume), "there is no run directory"));
     CHECK(says(opening_error(folder.path(), Existing::resume), "holds no checkpoint"));
     CHECK(names_in(folder.path()).empty());
     write_text(folder / "metrics.jsonl", "");
-    write_text(folder / "model.ckpt-007.safetensors", ""); // not a name that a run gives
+    write_text(folder / "model.ckpt-007.safetensors", ""); // not a name that a run would use
     write_text(folder / "model.ckpt-.safetensors", "");
     write_text(folder / "model.ckpt-99999999999999999999.safetensors", "");
     CHECK(says(opening_error(folder.path(), Existing::resume), "holds no checkpoint"));
@@ -98,10 +98,11 @@ TEST_CASE("resuming finds the latest step by number, not by name") {
     RunDirectory run(folder.path(), Existing::resume);
     CHECK(run.checkpoints() == Steps{0, 20, 900, 1000});
     CHECK(run.latest() == folder / "model.ckpt-1000.safetensors");
-    CHECK(latest_checkpoint(folder.path()) == folder / "model.ckpt-1000.safetensors"); // beside the run
+    CHECK(latest_checkpoint(folder.path()) ==
+          folder / "model.ckpt-1000.safetensors"); // also while a run is open
 }
 
-TEST_CASE("erasing a run deletes its files and nobody else's") {
+TEST_CASE("erasing a run deletes its files and no others") {
     const test::TemporaryFolder folder;
     const Names others = {"events.txt", "model.ckpt-5.safetensors.bak", "model.ckpt-x.safetensors",
                           "notes.tmp-1"};
@@ -132,8 +133,7 @@ TEST_CASE("two runs never share a folder") {
     RunDirectory next(folder.path(), Existing::resume);
 }
 
-TEST_CASE(
-    "a run that was killed can be resumed: its lock goes and its unfinished checkpoint is cleared away") {
+TEST_CASE("a killed run can be resumed: its lock is free and its unfinished checkpoint is cleared away") {
     const test::TemporaryFolder folder;
     const pid_t child = ::fork();
     REQUIRE(child >= 0);
@@ -157,15 +157,15 @@ TEST_CASE("the newest checkpoints are kept") {
     CHECK(run.checkpoints() == Steps{10, 11, 12});
     run.save_checkpoint(13, weights(1), 0);
     CHECK(run.checkpoints() == Steps{10, 11, 12, 13});
-    // The last one may have diverged, the one before has not.
+    // The last one may have diverged; the one before has not.
     run.save_checkpoint(13, weights(2), 1);
     CHECK(run.checkpoints() == Steps{12, 13});
     CHECK(read_safetensors(run.checkpoint_path(13)).tensors.at("w").values[0] == 2.0f);
-    run.save_checkpoint(4, weights(1), 1); // never the one just written
+    run.save_checkpoint(4, weights(1), 1); // never deletes the one just written
     CHECK(run.checkpoints() == Steps{4, 12, 13});
 }
 
-TEST_CASE("what a run does not go on from is set aside, not deleted") {
+TEST_CASE("resuming sets aside later checkpoints instead of deleting them") {
     const test::TemporaryFolder folder;
     RunDirectory run(folder.path(), Existing::refuse);
     for (std::uint64_t step = 1; step <= 3; ++step) {
@@ -183,7 +183,7 @@ TEST_CASE("what a run does not go on from is set aside, not deleted") {
     CHECK(read_safetensors(*first / "model.ckpt-3.safetensors").tensors.at("w").values[0] == 3.0f);
 }
 
-TEST_CASE("a full disk costs the new checkpoint, and no earlier one") {
+TEST_CASE("a full disk loses the new checkpoint and no earlier one") {
     const test::TemporaryFolder folder;
     RunDirectory run(folder.path(), Existing::refuse);
     run.save_checkpoint(1, weights(1), 1);
@@ -201,7 +201,7 @@ TEST_CASE("a full disk costs the new checkpoint, and no earlier one") {
     CHECK(read_safetensors(run.checkpoint_path(1)).tensors.at("w").values[0] == 1.0f);
 }
 
-TEST_CASE("a full disk leaves whole lines of metrics, and the loss of one is not silent") {
+TEST_CASE("a full disk leaves whole lines of metrics, and losing a line is an error") {
     const test::TemporaryFolder folder;
     RunDirectory run(folder.path(), Existing::refuse);
     run.append_metrics(R"({"step":1})");
@@ -216,14 +216,14 @@ TEST_CASE("a full disk leaves whole lines of metrics, and the loss of one is not
     CHECK(read_text(run.metrics_path()) == "{\"step\":1}\n{\"step\":3}\n");
 }
 
-TEST_CASE("a full disk is called by its name") {
+TEST_CASE("the error says that the disk is full") {
     const test::TemporaryFolder folder;
     RunDirectory run(folder.path(), Existing::refuse);
     std::filesystem::create_symlink("/dev/full", run.metrics_path());
     CHECK(says(input_error([&] { run.append_metrics("{}"); }), "No space left on device; free some space"));
 }
 
-TEST_CASE("a resumed run's metrics have each step once") {
+TEST_CASE("a resumed run's metrics contain each step once") {
     const test::TemporaryFolder folder;
     RunDirectory run(folder.path(), Existing::refuse);
     run.truncate_metrics(11); // no file yet
@@ -232,7 +232,7 @@ TEST_CASE("a resumed run's metrics have each step once") {
     write_text(run.metrics_path(),
                "{\"step\":0, \"loss\":4.676}\n{\"note\":\"no step\"}\n{\"step\":10}\n"
                "{\"step\":1\n{\"step\":20}\n{\"step\":11}\n{\"step\":10,\"eval\":0.5}\n{\"step\":3");
-    run.append_metrics(""); // completes the torn line, and opens the file that is to be replaced
+    run.append_metrics(""); // completes the torn line, and opens the file that truncate_metrics() replaces
     run.truncate_metrics(11);
     const std::string kept =
         "{\"step\":0, \"loss\":4.676}\n{\"note\":\"no step\"}\n{\"step\":10}\n{\"step\":10,\"eval\":0.5}\n";
@@ -242,15 +242,15 @@ TEST_CASE("a resumed run's metrics have each step once") {
     CHECK(names_in(folder.path()) == Names{"lock", "metrics.jsonl"});
 }
 
-TEST_CASE("a line that a crash has cut off does not merge with the next") {
+TEST_CASE("a line that a crash cut off does not merge with the next one") {
     const test::TemporaryFolder folder;
     RunDirectory run(folder.path(), Existing::refuse);
-    write_text(run.metrics_path(), "{\"step\":1}\n{\"step\":2}"); // whole JSON, and yet no line
+    write_text(run.metrics_path(), "{\"step\":1}\n{\"step\":2}"); // complete JSON, but not a complete line
     run.truncate_metrics(5);
     CHECK(read_text(run.metrics_path()) == "{\"step\":1}\n");
 }
 
-TEST_CASE("evaluating a folder without a checkpoint says so") {
+TEST_CASE("evaluating a folder without a checkpoint gives an error that says so") {
     const test::TemporaryFolder folder;
     CHECK(says(input_error([&] { latest_checkpoint(folder.path()); }), "holds no checkpoint"));
     CHECK(says(input_error([&] { latest_checkpoint(folder / "none"); }), "there is no run directory"));
@@ -258,7 +258,7 @@ TEST_CASE("evaluating a folder without a checkpoint says so") {
     CHECK(says(input_error([&] { latest_checkpoint(folder / "file"); }), "cannot read"));
 }
 
-TEST_CASE("a checkpoint that the training deletes while it is evaluated is made up for by the next") {
+TEST_CASE("if training deletes a checkpoint before it is read, the next one is read instead") {
     const test::TemporaryFolder folder;
     RunDirectory run(folder.path(), Existing::refuse);
     run.save_checkpoint(1, TensorFile{}, 1);
@@ -273,7 +273,7 @@ TEST_CASE("a checkpoint that the training deletes while it is evaluated is made 
     read_latest_checkpoint(folder.path(), read);
     CHECK(tried == std::vector{run.checkpoint_path(1), run.checkpoint_path(3), run.checkpoint_path(5)});
 
-    // One that is there and bad is not tried for ever, nor is an earlier one taken for it.
+    // A bad checkpoint is neither tried forever nor replaced by an earlier one.
     write_text(run.checkpoint_path(6), "bad");
     CHECK(says(input_error([&] { read_latest_checkpoint(folder.path(), read); }), "model.ckpt-6"));
     CHECK(tried.size() == 4);

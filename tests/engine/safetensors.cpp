@@ -46,7 +46,7 @@ TensorFile sample() {
 
 } // namespace
 
-TEST_CASE("tensors that nobody wants may be of any type") {
+TEST_CASE("unused tensors may have any type") {
     const test::TemporaryFolder folder;
     const std::filesystem::path path = folder / "file";
     test::write_text(path, file_of(R"({"other":{"dtype":"BF16","shape":[3],"data_offsets":[0,6]},)"
@@ -78,7 +78,7 @@ TEST_CASE("a checkpoint comes back bit for bit") {
     CHECK(test::names_in(folder.path()) == std::vector<std::string>{"a.safetensors"});
 }
 
-TEST_CASE("a file without tensors or metadata is a file too") {
+TEST_CASE("a file without tensors or metadata is valid") {
     const test::TemporaryFolder folder;
     write_safetensors(folder / "none", {});
     CHECK(read_safetensors(folder / "none").tensors.empty());
@@ -105,7 +105,7 @@ TEST_CASE("other programs can read the files: the layout is the format's") {
     CHECK(bytes.substr(8 + length, 4) == std::string("\x00\x00\x40\x40", 4));
 }
 
-TEST_CASE("a file made elsewhere is read whatever the order of its tensors") {
+TEST_CASE("a file made elsewhere may have its tensors in any order") {
     const test::TemporaryFolder folder;
     write_text(folder / "f",
                file_of(header_of({entry("a", "[1]", "[8,12]"), entry("z", "[2]", "[0,8]"),
@@ -154,11 +154,11 @@ TEST_CASE("a damaged or hostile checkpoint is refused with one clear line") {
         {"metadata twice", file_of(R"({"__metadata__":{},"__metadata__":{}})", 0), "__metadata__"},
         {"metadata not strings", file_of(R"({"__metadata__":{"step":5}})", 0), "no string under \"step\""},
         {"metadata not an object", file_of(R"({"__metadata__":"x"})", 0), "__metadata__ is not"},
-        {"a tensor that is none", file_of(R"({"w":5})", 0), "\"w\" has no dtype"},
+        {"a tensor that is not one", file_of(R"({"w":5})", 0), "\"w\" has no dtype"},
         {"no shape", file_of(R"({"w":{"dtype":"F32","data_offsets":[0,0]}})", 0), "\"w\" has no shape"},
         {"no offsets", file_of(R"({"w":{"dtype":"F32","shape":[0]}})", 0), "\"w\" has no data_offsets"},
         {"other numbers", file_of(R"({"w":{"dtype":"BF16","shape":[1],"data_offsets":[0,2]}})", 2),
-         "\"w\" of"}, // and the dtype: checked below
+         "\"w\" of"}, // the dtype follows; see below
         {"dtype not a string", file_of(R"({"w":{"dtype":[1],"shape":[1],"data_offsets":[0,4]}})", 4),
          "dtype [1]"},
         {"negative extent", one("[-1]", "[0,4]", 4), "not a list of sizes"},
@@ -230,11 +230,11 @@ TEST_CASE("a full disk leaves the earlier checkpoint as it was") {
     CHECK(message.find("File too large; raise") != std::string::npos);
     CHECK(read_text(path) == before);
     CHECK(test::names_in(folder.path()) == std::vector<std::string>{"model.safetensors"});
-    write_safetensors(path, large); // and once there is room it goes on
+    write_safetensors(path, large); // works again once there is room
     CHECK(read_safetensors(path).tensors.at("w").values == large.tensors.at("w").values);
 }
 
-TEST_CASE("a checkpoint that has no place to go is an error with a path") {
+TEST_CASE("a checkpoint that cannot be written anywhere is an error with a path") {
     const test::TemporaryFolder folder;
     const std::string message = input_error([&] { write_safetensors(folder / "none/f", sample()); });
     CHECK(message.find("cannot write " + (folder / "none/f").string()) != std::string::npos);

@@ -42,7 +42,7 @@ TEST_CASE("an epoch shows every record once") {
     }
 }
 
-TEST_CASE("a run resumed at any position sees the examples that an unbroken run sees") {
+TEST_CASE("a run resumed at any position sees the same examples as an unbroken run") {
     constexpr std::uint32_t records = 37;
     const auto whole = stream(records, 99, true, 0, 500);
     for (std::size_t first = 0; first < whole.size(); first += 11) {
@@ -52,7 +52,7 @@ TEST_CASE("a run resumed at any position sees the examples that an unbroken run 
     }
 }
 
-TEST_CASE("how the stream is cut into batches changes nothing, nor do jumps back and ahead") {
+TEST_CASE("neither the batch size nor jumps back and ahead change the stream") {
     const auto whole = stream(37, 99, true, 0, 600);
     Sampler sampler(37, 99, true);
     for (const std::size_t batch : {1u, 8u, 37u, 50u, 200u}) // the last ones span several epochs
@@ -63,7 +63,7 @@ TEST_CASE("how the stream is cut into batches changes nothing, nor do jumps back
         }
 }
 
-TEST_CASE("epochs and seeds have orders of their own") {
+TEST_CASE("each epoch and each seed has its own order") {
     const auto order = [](std::uint64_t seed, std::uint64_t epoch) {
         return records_of(stream(100, seed, true, epoch * 100, 100));
     };
@@ -85,7 +85,7 @@ TEST_CASE("no place in an epoch prefers a record") {
     CHECK(chi_square > 15);
 }
 
-TEST_CASE("without shuffling the records come in their order") {
+TEST_CASE("without shuffling the records come in their own order") {
     const auto examples = stream(3, 5, false, 2, 6);
     const std::vector<Example> expected = {{2, 0}, {0, 1}, {1, 1}, {2, 1}, {0, 2}, {1, 2}};
     CHECK(examples == expected);
@@ -93,7 +93,7 @@ TEST_CASE("without shuffling the records come in their order") {
 
 TEST_CASE("a sampler of nothing is refused") { CHECK_THROWS_AS(Sampler(0, 1, true), std::invalid_argument); }
 
-// The known answers of the generator's authors (Random123, kat_vectors).
+// Known answers from the generator's authors (Random123, kat_vectors).
 TEST_CASE("the host's random numbers are Philox4x32-10") {
     using Words = std::array<std::uint32_t, 4>;
     CHECK(philox4x32({0, 0, 0, 0}, {0, 0}) == Words{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8});

@@ -25,13 +25,13 @@ TEST_CASE("a card that two backends show is used once, through the preferred bac
     CHECK(default_towers(devices) == Ids{"cuda:0", "vulkan:0"});
 }
 
-TEST_CASE("cards without a UUID are not taken for one another") {
+TEST_CASE("cards without a UUID are not mistaken for one another") {
     const std::vector<DeviceInfo> devices = {device("vulkan:0", discrete, 0), device("vulkan:1", discrete, 0),
                                              device("cpu", cpu, 0)};
     CHECK(default_towers(devices) == Ids{"vulkan:0", "vulkan:1"});
 }
 
-TEST_CASE("one integrated GPU serves where there is no discrete one; software devices do not") {
+TEST_CASE("one integrated GPU is used if there is no discrete one; software devices are not") {
     const std::vector<DeviceInfo> devices = {device("vulkan:0", software, 3),
                                              device("vulkan:1", integrated, 4),
                                              device("vulkan:2", integrated, 5), device("cpu", cpu, 0)};

@@ -8,7 +8,7 @@
 namespace towers {
 namespace {
 
-/// A step from a given state, and the global batch's gradient in it.
+/// The state before a step, and the global batch's gradient in that step.
 struct TakenStep {
     TrainingState from;
     std::vector<float> gradient;
@@ -25,9 +25,9 @@ std::vector<TakenStep> first_steps(const Dataset& data, unsigned global, int cou
     return steps;
 }
 
-/// How far the gradients are from those of the same steps, in the median: an activation, or the gap between
-/// two of a pooling's, within rounding of zero turns the gradient of its step by 1e-3 whatever the towers do,
-/// but a wrong split is wrong in each step.
+/// The median distance of the gradients from those of the same steps. The median, because an activation
+/// within rounding of zero, or such a gap between two values of a pooling window, changes its step's gradient
+/// by 1e-3 whatever the towers do, but a wrong split is wrong in every step.
 double gradient_distance(const std::vector<std::string>& towers, const std::vector<double>& shares,
                          const Dataset& data, unsigned global, const std::vector<TakenStep>& steps) {
     TrainerOptions options = test::options_for(towers, global);
@@ -43,7 +43,7 @@ double gradient_distance(const std::vector<std::string>& towers, const std::vect
     return distances[distances.size() / 2];
 }
 
-/// A device that takes so many more submissions and no other.
+/// A device that accepts this many more submissions and then refuses.
 class RefusingDevice final : public test::WrappedDevice {
 public:
     RefusingDevice(std::unique_ptr<Device> device, unsigned& submissions_left)
@@ -73,7 +73,7 @@ TEST_CASE("any number of towers and any split gives the single tower's gradient"
         CHECK(distance({"cpu", id}, {}) < 1e-5);
         CHECK(distance({id, id, "cpu"}, {3, 2, 1}) < 1e-5);
     }
-    // More towers than one launch of the averaging kernel takes, one example each for most
+    // More towers than one launch of the averaging kernel takes; most have one example each
     CHECK(distance(std::vector<std::string>(11, "cpu"), {}) < 1e-5);
 }
 
@@ -98,7 +98,7 @@ TEST_CASE("a diverged step names its tower and leaves the last good parameters")
          {std::vector<std::string>{"cpu"}, std::vector<std::string>{"cpu", "cpu"}}) {
         Trainer trainer(test::small_recipe(), test::options_for(towers, 4), data);
         TrainingState state = trainer.initial_state();
-        // One weight that is not a number poisons every loss.
+        // One NaN weight poisons every loss.
         state.parameters[0] = std::numeric_limits<float>::quiet_NaN();
         trainer.load(state);
         std::string message;
@@ -118,7 +118,7 @@ TEST_CASE("a diverged step names its tower and leaves the last good parameters")
 }
 
 TEST_CASE("an infinite gradient stops the training though the loss is finite") {
-    // The last layer's weights are so large that the gradient of the layer before overflows, not the loss.
+    // The last layer's weights are so large that the previous layer's gradient overflows, but not the loss.
     const Dataset data = test::noise(50);
     for (const std::vector<std::string>& towers :
          {std::vector<std::string>{"cpu"}, std::vector<std::string>{"cpu", "cpu"}}) {
@@ -128,7 +128,7 @@ TEST_CASE("an infinite gradient stops the training though the loss is finite") {
         for (const ParameterSlot& slot : trainer.layout().slots) {
             float* const values = state.parameters.data() + slot.range.offset / sizeof(float);
             const std::size_t count = slot.variable.elements();
-            // local4's output is 1e3 everywhere, its logits are zero, and dlogits * 1e38 * 12 is infinite
+            // local4's output is 1e3 everywhere, the logits are zero, and dlogits * 1e38 * 12 is infinite
             if (slot.variable.name == "local4/biases") std::fill(values, values + count, 1.0f);
             if (slot.variable.name == "local3/biases") std::fill(values, values + count, 1.0f);
             if (slot.variable.name == "softmax_linear/weights")

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Packs the built programs with all libraries that they need, Mesa's lavapipe and the validation layer into
-# one archive, with which tests/gpu/run.sh runs on a machine that has an NVIDIA driver and nothing else.
+# Packs the built programs, all libraries that they need, Mesa's lavapipe and the validation layer into one archive.
+# With it, tests/gpu/run.sh runs on a machine that has an NVIDIA driver and nothing else.
 #
 # Usage: tests/gpu/pack.sh FILE.tar.xz [--programs DIR] [--no-mesa]
-#   --programs DIR   where towers was built, with its tests and with CUDA (default: build/release)
-#   --no-mesa        leaves out lavapipe, whose LLVM is most of the archive: then there are no runs of two vendors
+#   --programs DIR   folder of a towers build with tests and CUDA (default: build/release)
+#   --no-mesa        leave out lavapipe, whose LLVM is most of the archive; then no run uses two vendors
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -19,18 +19,18 @@ while (($#)); do
     *) [[ -z $file ]] || fail 2 "$1: give one file"; file=$1; shift ;;
     esac
 done
-[[ -n $file ]] || fail 2 "say which file to write: tests/gpu/pack.sh FILE.tar.xz"
+[[ -n $file ]] || fail 2 "give the file to write: tests/gpu/pack.sh FILE.tar.xz"
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir "$work"/{bin,lib,layers}
 for program in towers tests/conformance_tests tests/engine_tests; do
-    [[ -x $programs/$program ]] || fail 1 "$programs/$program is missing; build it, or name the folder by --programs"
+    [[ -x $programs/$program ]] || fail 1 "$programs/$program is missing; build it, or give the folder with --programs"
     cp "$programs/$program" "$work/bin/"
 done
 strip "$work"/bin/*
 
-# What is loaded at run time, found where the packages of tests/ put it
+# Libraries that are loaded at run time, from where the packages for the tests put them
 loader=$(ldconfig -p | sed -nE 's/.*libvulkan\.so\.1 \(.*x86-64.*=> //p' | head -n 1)
 lavapipe=$(find /usr/lib -name libvulkan_lvp.so | head -n 1)
 layer=$(find /usr/lib -name libVkLayer_khronos_validation.so | head -n 1)
@@ -44,7 +44,7 @@ sed -E 's|("library_path": *")[^"]*|\1./libVkLayer_khronos_validation.so|' "$man
 [[ -z $mesa ]] ||
     echo '{"file_format_version": "1.0.0", "ICD": {"library_path": "./lib/libvulkan_lvp.so", "api_version": "1.3.230"}}' \
         >"$work/lavapipe.json"
-# The C library and the C++ one come with every system, and must be its own.
+# The C and C++ libraries come with every system and must be the system's own.
 ldd "$work"/bin/* "$work"/lib/* "$work"/layers/*.so | sed -nE 's|.* => (/[^ ]+) .*|\1|p' | sort -u |
     grep -vE '/(libc|libm|libdl|libpthread|librt|libstdc\+\+|libgcc_s|ld-linux[^/]*)\.so' |
     while read -r library; do cp -nL "$library" "$work/lib/"; done

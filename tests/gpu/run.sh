@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# On a machine with an NVIDIA GPU: checks CUDA, NVIDIA's Vulkan and the CPU against each other, trains for real,
-# measures, compares with PyTorch, prints a short table and writes every figure to OUT.
+# Run this on a machine with an NVIDIA GPU. It checks CUDA, NVIDIA's Vulkan and the CPU against each other, trains for
+# real, measures, compares with PyTorch, prints a short table and writes every figure to OUT.
 #
 # Usage: tests/gpu/run.sh OUT [--programs DIR] [--pack FILE] [--data DIR] [--only STEPS] [--stand-in DEVICE]
-#   --programs DIR    where towers was built (default: build/release, which is built when it is missing)
-#   --pack FILE       instead, what tests/gpu/pack.sh made, with all libraries: for a machine that has none
-#   --data DIR        CIFAR-10's binary files (default: the drawn shapes)
-#   --only STEPS      some of conformance,parity,train,mixed,bench,peer,sanitizer, with commas (default: all)
-#   --stand-in DEVICE tries this script out on a machine without such a GPU, e.g. with vulkan:0 for cuda:0
+#   --programs DIR    folder of a towers build (default: build/release, built first if it is missing)
+#   --pack FILE       instead, an archive from tests/gpu/pack.sh, for a machine that lacks the libraries
+#   --data DIR        folder with CIFAR-10's binary files (default: the drawn shapes)
+#   --only STEPS      comma-separated list from conformance,parity,train,mixed,bench,peer,sanitizer (default: all)
+#   --stand-in DEVICE try this script without such a GPU, using e.g. vulkan:0 in place of cuda:0
 #
-# OUT gets log.txt (all that was printed), figures.json, devices.json, bench-*.json and bench-128.html.
+# OUT gets log.txt (all output), figures.json, devices.json, bench-*.json and bench-128.html.
 # Exit codes: 0, 1 (a check failed; the table says which), 2 (the command line is wrong).
 set -uo pipefail
 
@@ -28,7 +28,7 @@ while (($#)); do
     *) [[ -z $out ]] || fail 2 "$1: give one folder"; out=$1; shift ;;
     esac
 done
-[[ -n $out ]] || fail 2 "say where the figures go: tests/gpu/run.sh OUT"
+[[ -n $out ]] || fail 2 "give the folder for the figures: tests/gpu/run.sh OUT"
 for step in ${only//,/ }; do
     case ,$all, in *,$step,*) ;; *) fail 2 "--only $step: there is no such step; see --help" ;; esac
 done
@@ -36,8 +36,8 @@ mkdir -p "$out" && out=$(cd "$out" && pwd) || fail 1 "cannot make $out"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 export XDG_CACHE_HOME=$work/cache
-export TOWERS_SOURCE=$root # of the tests' fixtures
-rm -f "$out"/{figures,bench-128,bench-1024}.json "$out/bench-128.html" # of an earlier run
+export TOWERS_SOURCE=$root # where the tests find their fixtures
+rm -f "$out"/{figures,bench-128,bench-1024}.json "$out/bench-128.html" # from an earlier run
 log=$out/log.txt
 figures=$work/figures.jsonl
 : >"$log"
@@ -55,18 +55,18 @@ elif [[ -z $programs ]]; then
     [[ -x $programs/towers ]] || sh "$root/cmake/quickstart.sh" test -N >>"$log" 2>&1 ||
         fail 1 "cannot build; see $log"
 fi
-# NVIDIA's Vulkan driver, where the loader does not find it by itself
+# NVIDIA's Vulkan driver in a place where the loader does not look
 for icd in /usr/local/nvidia/share/vulkan/icd.d/nvidia_icd.json; do
     [[ ! -f $icd ]] || export VK_ADD_DRIVER_FILES=${VK_ADD_DRIVER_FILES:+$VK_ADD_DRIVER_FILES:}$icd
 done
 towers=$programs/towers
 tests=$programs
 [[ ! -d $programs/tests ]] || tests=$programs/tests
-[[ -x $towers ]] || fail 1 "no towers program in $programs: build it, or name the folder by --programs"
+[[ -x $towers ]] || fail 1 "no towers program in $programs: build it, or give the folder with --programs"
 
 figure() { printf '{"name": "%s", "value": %s, "unit": "%s"}\n' "$1" "${2:-null}" "$3" >>"$figures"; } # NAME NUMBER UNIT
 failed=0
-# check NAME COMMAND...: output to the log and to $work/NAME.log; the result to the figures
+# check NAME COMMAND...: writes the output to the log and to $work/NAME.log, and the result to the figures
 check() {
     local name=$1 begin=$EPOCHREALTIME code
     shift
@@ -83,7 +83,7 @@ check() {
     return $code
 }
 wanted() { [[ ,$only, == *,$1,* ]]; }
-# losses NAME: of the run's metrics, one a line
+# losses NAME: prints the losses from the run's metrics, one per line
 losses() { python3 -c 'import json,sys
 for line in open(sys.argv[1]): print(json.loads(line)["loss"])' "$work/run-$1/metrics.jsonl"; }
 train() { # NAME TOWERS STEPS BATCH [FLAGS]
@@ -93,7 +93,7 @@ train() { # NAME TOWERS STEPS BATCH [FLAGS]
         --run "$work/run-$name" --progress log "$@"
 }
 
-# --- which devices there are
+# --- the devices
 "$towers" devices --json >"$out/devices.json" 2>>"$log" || fail 1 "'towers devices' failed; see $log"
 "$towers" devices | tee -a "$log"
 pick() { python3 - "$out/devices.json" "$1" <<'P'
@@ -124,7 +124,7 @@ if wanted parity; then
     [[ -z $vulkan ]] || check parity-vulkan "$towers" parity --towers "$cuda,$vulkan" --data "${data:-shapes}"
 fi
 
-# --- real training: the first losses against the CPU's, then the tutorial's precision
+# --- real training: compares the first losses with the CPU's, then checks the tutorial's precision
 if wanted train; then
     for device in cpu "$cuda" $vulkan; do
         [[ -d $work/run-first-${device/:/-} ]] || train "first-${device/:/-}" "$device" 10 128 --log-every 1
@@ -141,7 +141,7 @@ if wanted train; then
         check "eval-${device/:/-}" "$towers" eval --run "$work/run-$name" --towers "$device"
         precision=$(sed -nE 's/.*precision @ 1 = ([0-9.]+).*/\1/p' "$work/eval-${device/:/-}.log")
         figure "precision_${device/:/-}" "$precision" ""
-        if awk "BEGIN { exit !(${precision:-0} < $least) }"; then failed=1; echo "precision of $device is ${precision:-none}, at least $least is due"; fi
+        if awk "BEGIN { exit !(${precision:-0} < $least) }"; then failed=1; echo "precision of $device is ${precision:-none}, but must be at least $least"; fi
     done
 fi
 
@@ -159,7 +159,7 @@ if wanted bench; then
         --json "$out/bench-1024.json"
 fi
 
-# --- the peer, in the same call
+# --- the peer, in the same session
 if wanted peer; then
     device=cuda
     [[ -z $stand_in ]] || device=cpu

@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
-# Compares `towers train` on the CPU with the same network in PyTorch, in turn on the same cores.
+# Compares `towers train` on the CPU with the same network in PyTorch. The two take turns on the same cores.
 #
 # Usage: tests/peers/compare_cpu.sh [--build DIR] [--data PATH] [--batch N] [--steps N] [--rounds N] [--python PROGRAM]
-#   --build DIR       where towers was built (default: build/release, else build/ci)
-#   --data PATH       what towers trains on (default: shapes); PyTorch gets prepared random images
+#   --build DIR       folder of a towers build (default: build/release, else build/ci)
+#   --data PATH       data for towers (default: shapes); PyTorch gets prepared random images
 #   --batch N         examples per step (default 128)
 #   --steps N         timed steps of each run, a multiple of 10 (default 120)
 #   --rounds N        runs of each program, A B A B ... (default 3)
 #   --python PROGRAM  a Python that has PyTorch (default /usr/bin/python3)
 # Any other argument goes to pytorch_cifar10.py, e.g. --mode compile.
 #
-# towers' step gathers and distorts its images too, PyTorch's does not: the ratio is a lower bound.
-# Each run says how much of the machine other programs took meanwhile; above 5 % it is not to be trusted.
+# The step of towers also gathers and distorts its images. PyTorch's does not, so the ratio is a lower bound.
+# Each run prints how much of the machine other programs used meanwhile. Do not trust a run above 5 %.
 # Exit codes: 0, 1 (a program failed or is missing), 2 (the command line is wrong).
 set -euo pipefail
 
@@ -34,11 +34,11 @@ while (($#)); do
     esac
 done
 for number in "$batch" "$steps" "$rounds"; do
-    [[ $number =~ ^[1-9][0-9]*$ ]] || fail 2 "$number is no positive number"
+    [[ $number =~ ^[1-9][0-9]*$ ]] || fail 2 "$number is not a positive number"
 done
 
 "$python" -c 'import torch' 2>/dev/null ||
-    fail 1 "$python has no PyTorch: apt-get install python3-torch libopenblas0-openmp, or name another by --python"
+    fail 1 "$python has no PyTorch: apt-get install python3-torch libopenblas0-openmp, or name another with --python"
 
 towers=''
 if [[ -n $build ]]; then builds=("$build"); else builds=("$root/build/release" "$root/build/ci"); fi
@@ -47,13 +47,13 @@ for folder in "${builds[@]}"; do
         if [[ -z $towers && -f $candidate && -x $candidate ]]; then towers=$candidate; fi
     done
 done
-[[ -n $towers ]] || fail 1 "no towers program in ${builds[*]}: build it, or name the folder by --build"
+[[ -n $towers ]] || fail 1 "no towers program in ${builds[*]}: build it, or give the folder with --build"
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# Both programs get the same: every core that this shell may use, and memory that malloc keeps instead of handing
-# it back to the system at every step (PyTorch is 20 to 30 % faster for it).
+# Both programs get every core that this shell may use. malloc keeps memory instead of returning it to the system at
+# every step, which makes PyTorch 20 to 30 % faster.
 export OMP_NUM_THREADS="${OMP_NUM_THREADS:-$(nproc)}"
 export MALLOC_TOP_PAD_=1073741824 MALLOC_TRIM_THRESHOLD_=4294967296 MALLOC_MMAP_THRESHOLD_=4294967296
 
@@ -63,7 +63,7 @@ busy_seconds() { # of all cores since boot
 
 median() { sort -g | awk '{ v[NR] = $1 } END { if (!NR) exit 1; m = int((NR + 1) / 2); print (NR % 2 ? v[m] : (v[m] + v[m + 1]) / 2) }'; }
 
-# measure NAME COMMAND...: its output goes to $work/NAME.log, the share that others took to $others
+# measure NAME COMMAND...: writes the output to $work/NAME.log and sets $others to other programs' share of the machine
 measure() {
     local name=$1 before after TIMEFORMAT='%R %U %S'
     shift
@@ -109,6 +109,6 @@ b=$(median <"$work/pytorch.rates")
 tail -n 1 "$work/pytorch.log" | sed -E 's/.*("device".*)\}/pytorch: \1/'
 printf 'medians: towers %.1f, PyTorch %.1f examples/s; towers / PyTorch = %.3f\n' "$a" "$b" "$(awk "BEGIN { print $a / $b }")"
 if [[ $blas == */blas/libblas.so* ]]; then
-    echo "warning: this PyTorch multiplies with the slow reference BLAS, so the comparison is unfair: apt-get install libopenblas0-openmp" >&2
+    echo "warning: this PyTorch multiplies with the slow reference BLAS, so the comparison is unfair; apt-get install libopenblas0-openmp" >&2
 fi
 if ((disturbed)); then echo "warning: other programs were busy meanwhile; repeat on a quiet machine" >&2; fi

@@ -1,9 +1,9 @@
 #!/bin/sh
-# Trains a little, evaluates the checkpoint with `towers eval` and with docs/examples/evaluate_in_pytorch.py, and fails
-# when the two disagree: then the documents describe the checkpoint's tensors wrongly. Fails too when docs/runs.md does
-# not show that script as it is.
+# Trains a little, then evaluates the checkpoint with `towers eval` and with docs/examples/evaluate_in_pytorch.py. Fails
+# if the two disagree, because then the documents describe the checkpoint's tensors wrongly. Also fails if docs/runs.md
+# shows another version of that script.
 #   evaluate_in_pytorch.sh TOWERS
-# Prints SKIPPED and exits 77 where no Python has PyTorch and safetensors.
+# Prints SKIPPED and exits with 77 if no Python has PyTorch and safetensors.
 set -u
 towers=${1:?usage: evaluate_in_pytorch.sh TOWERS}
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -35,9 +35,9 @@ fi
 
 "$towers" data shapes "$work/shapes" || exit 1
 train() { "$towers" train --data "$work/shapes" --towers cpu --batch 32 --progress log "$@" >>"$work/train.log" || exit 1; }
-# So few steps that many images are wrong still, and averages and variables differ: mistakes show in the count.
+# After so few steps many images are still wrong, and averages and variables differ, so mistakes show in the count.
 train --steps 100 --lr 0.05 --run "$work/trained"
-# Normalization does nearly nothing to a network this young; it does to large activations.
+# Normalization hardly affects a network this young, but it does affect large activations.
 "$python" - "$work/trained/model.ckpt-100.safetensors" "$work/large.safetensors" <<'P' || exit 1
 import sys
 from safetensors.torch import load_file, save_file
@@ -47,7 +47,7 @@ save_file(variables, sys.argv[2])
 P
 train --init "$work/large.safetensors" --steps 1 --lr 0 --run "$work/large"
 
-# Each program says "C of N examples, cross entropy X".
+# Each program prints "C of N examples, cross entropy X".
 figures() { sed -nE 's/^([0-9]+) of ([0-9]+) examples, cross entropy ([0-9.]+).*/\1 \2 \3/p' "$1"; }
 compare() { # RUN STEP
     "$towers" eval --run "$work/$1" >"$work/towers.log" || exit 1
@@ -57,7 +57,7 @@ compare() { # RUN STEP
         function distance(a, b) { return a < b ? b - a : a - b }
         {
             if (NF != 6 || $2 != $5) { print "not the same examples"; exit 1 }
-            # One image whose two best classes are within rounding may go either way; the last digit is rounded.
+            # If the two best classes of an image are within rounding, either may win. The last digit is rounded.
             if (distance($1, $4) > 1 || distance($3, $6) > 0.0011) { print "towers and PyTorch disagree"; exit 1 }
             print "towers and PyTorch agree"
         }' || exit 1

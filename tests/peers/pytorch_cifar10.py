@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""The CIFAR-10 tutorial's network in PyTorch: the peer that `towers train --recipe cifar10-tutorial` is compared with.
+"""The CIFAR-10 tutorial's network in PyTorch, for comparison with `towers train --recipe cifar10-tutorial`.
 
 Usage: python3 tests/peers/pytorch_cifar10.py [--device cpu|cuda] [--mode eager|compile|cuda-graph|compile-cuda-graph]
            [--precision fp32|tf32|bf16] [--batch 128] [--threads N] [--seconds 10 | --steps N] [--json]
        python3 tests/peers/pytorch_cifar10.py --check-loss /path/to/cifar-10-batches-bin
 
-What is timed is forward + backward + SGD + moving averages, on prepared images that already lie on the device:
-no loading, cropping, distorting or logging, which `towers train` does within its step. Warm-up comes before.
-Steps are timed in groups of --group; examples/s is the median over groups, the spread their quartiles.
+It times forward + backward + SGD + moving averages, on prepared images that are already on the device. It does no
+loading, cropping, distorting or logging, all of which `towers train` does within its step. Warm-up is not timed.
+Steps are timed in groups of --group. examples/s is the median over the groups; their quartiles give the spread.
 
 The defaults are the fastest that we found on a CPU (see LRN below), so that the comparison is fair. Debian's
-python3-torch takes the dense layers' products from libblas.so.3, which is the slow reference BLAS unless
-`apt-get install libopenblas0-openmp` (or BLIS) replaced it: do that before you compare.
+python3-torch takes the dense layers' products from libblas.so.3. That is the slow reference BLAS unless
+`apt-get install libopenblas0-openmp` (or BLIS) has replaced it, so install one of these before you compare.
 
 --check-loss prints the loss at step 0 on real images with the training distortions. The tutorial's is 4.676 =
 ln 10 (cross entropy) + 2.1906 + 0.1825 (decay of local3 and local4).
@@ -43,12 +43,12 @@ WINDOW = 2 * RADIUS + 1
 
 
 # LRN: y = x / (1 + alpha * sum of x^2 over 9 channels) ^ 0.75, in four ways. Examples/s with 2 cores of an AMD EPYC
-# (Zen 4), fp32, batch 128, malloc kept from returning memory as in compare_cpu.sh, channels-last unless said:
+# (Zen 4), fp32, batch 128, with malloc keeping memory as in compare_cpu.sh, channels-last unless noted:
 #   PyTorch 1.13 + OpenBLAS, eager: custom 1735 (NCHW 1400), band 1615, pool 1250, torch 1068
 #   PyTorch 2.15 (PyPI), eager:     custom 1745, band 1626; without the malloc settings about 1400 and 1440
 #   PyTorch 2.15, torch.compile, without the malloc settings: custom 1023, band 1007
 #   PyTorch 1.13 + reference BLAS (a bare apt-get install python3-torch), custom: 515
-# In bf16 the band's 1 + alpha * sum rounds to 1, so LRN all but vanishes there; it is for timing only.
+# In bf16 the band's 1 + alpha * sum rounds to 1, so LRN almost vanishes; use bf16 for timing only.
 def lrn_torch(x, band):
     """PyTorch's own, which divides its alpha by the window."""
     return F.local_response_norm(x, WINDOW, alpha=ALPHA * WINDOW, beta=BETA, k=1.0)
@@ -115,7 +115,7 @@ class Network(torch.nn.Module):
         self.register_buffer("band", ALPHA * (distance.abs() <= RADIUS).float()[:, :, None, None])
 
     def forward(self, x):
-        # ceil_mode pads one row and column below and right, as TensorFlow's SAME does here: 24 -> 12 -> 6
+        # ceil_mode pads one row below and one column on the right, as TensorFlow's SAME does here: 24 -> 12 -> 6
         x = self.lrn(F.max_pool2d(F.relu(self.conv1(x)), 3, 2, ceil_mode=True), self.band)
         x = F.max_pool2d(self.lrn(F.relu(self.conv2(x)), self.band), 3, 2, ceil_mode=True)
         x = x.permute(0, 2, 3, 1).flatten(1)  # TensorFlow's order; free when the layout is channels-last
@@ -139,7 +139,7 @@ class Trainer:
             self.network = self.network.to(memory_format=torch.channels_last)
         self.parameters = list(self.network.parameters())
         self.averages = [p.detach().clone() for p in self.parameters]
-        self.weight = torch.zeros((), device=options.device)  # 1 - decay, on the device so that a graph can read it
+        self.weight = torch.zeros((), device=options.device)  # 1 - decay; on the device, so that a graph can read it
         self.updates = 0
         self.loss_of = lambda images, labels: self.network.losses(images, labels)[0]
         self.run = self.body
@@ -205,7 +205,7 @@ def synchronize(options):
 
 
 def prepared_batches(options):
-    """Random images of zero mean and unit variance: what standardization leaves."""
+    """Random images with zero mean and unit variance, as after standardization."""
     generator = torch.Generator().manual_seed(options.seed)
     images, labels = [], []
     for _ in range(4):
@@ -216,7 +216,7 @@ def prepared_batches(options):
 
 
 def blas():
-    """What multiplies matrices: the library that was loaded, as Debian's PyTorch leaves that choice to the system."""
+    """The loaded library that multiplies matrices; Debian's PyTorch lets the system choose it."""
     try:
         with open("/proc/self/maps") as maps:
             for line in maps:
@@ -319,14 +319,16 @@ def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--mode", choices=("eager", "compile", "cuda-graph", "compile-cuda-graph"), default="eager")
-    parser.add_argument("--precision", choices=("fp32", "tf32", "bf16"), default="fp32", help="tf32 is CUDA's alone")
-    parser.add_argument("--lrn", choices=tuple(LRN), help="how to write LRN (default: custom; band in bf16)")
-    parser.add_argument("--layout", choices=("nhwc", "nchw"), default="nhwc", help="nhwc is PyTorch's channels-last")
+    parser.add_argument("--precision", choices=("fp32", "tf32", "bf16"), default="fp32",
+                        help="number format; tf32 needs CUDA (default: fp32)")
+    parser.add_argument("--lrn", choices=tuple(LRN), help="implementation of LRN (default: custom; band in bf16)")
+    parser.add_argument("--layout", choices=("nhwc", "nchw"), default="nhwc",
+                        help="memory layout; nhwc is PyTorch's channels-last (default: nhwc)")
     parser.add_argument("--batch", type=int, default=128)
-    parser.add_argument("--threads", type=int, default=affinity, help="CPU threads (default: the cores this may use)")
-    parser.add_argument("--seconds", type=float, default=10.0, help="how long to time")
-    parser.add_argument("--steps", type=int, default=0, help="how many steps to time, instead of --seconds")
-    parser.add_argument("--warmup", type=float, default=2.0, help="seconds before timing starts")
+    parser.add_argument("--threads", type=int, default=affinity, help="CPU threads (default: all usable cores)")
+    parser.add_argument("--seconds", type=float, default=10.0, help="seconds of timed steps (default: 10)")
+    parser.add_argument("--steps", type=int, default=0, help="number of timed steps, instead of --seconds")
+    parser.add_argument("--warmup", type=float, default=2.0, help="seconds before timing starts (default: 2)")
     parser.add_argument("--group", type=int, help="steps timed together (default: 2 on the CPU, 50 on CUDA)")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", action="store_true", help="print one JSON line")

@@ -1,4 +1,4 @@
-// The devices of this machine that tests run on.
+// The devices of this machine on which tests run.
 #pragma once
 
 #include "backends/backend.h"
@@ -12,14 +12,14 @@ namespace towers::test {
 /// Vulkan under the validation layer.
 OpenOptions open_options();
 
-/// Ids of all devices present; an absent backend is reported once and skipped, a device that fails to open
-/// fails the test that opens it.
+/// Ids of all devices present. Reports an absent backend once and skips it. If a device fails to open, the
+/// test that opens it fails.
 const std::vector<std::string>& device_ids();
 
 /// A device opened once for the whole test program.
 Device& device(const std::string& id);
 
-/// Hands everything on to another device: what a device that does something else derives from.
+/// Passes everything on to another device. Base class for devices that change some behaviour.
 class WrappedDevice : public Device {
 public:
     explicit WrappedDevice(std::unique_ptr<Device> device) : device_(std::move(device)) {}
@@ -41,7 +41,7 @@ private:
     std::unique_ptr<Device> device_;
 };
 
-/// Before the program ends: drivers and layers are gone once static objects are destroyed.
+/// Call before the program ends: drivers and layers are gone when static objects are destroyed.
 void close_devices();
 
 } // namespace towers::test

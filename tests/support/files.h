@@ -13,11 +13,11 @@
 
 namespace towers::test {
 
-/// The checkout: the one that was built, unless TOWERS_SOURCE names another, on a machine that did not build
-/// it.
+/// The checkout: the one that was built, unless TOWERS_SOURCE names another one, as on a machine that did not
+/// build the tests.
 std::filesystem::path source_folder();
 
-/// An empty folder of its own, deleted with all in it at the end.
+/// A new empty folder. The destructor deletes it with everything in it.
 class TemporaryFolder {
 public:
     TemporaryFolder();
@@ -38,11 +38,11 @@ std::string read_text(const std::filesystem::path& path);
 /// File names in a folder, sorted.
 std::vector<std::string> names_in(const std::filesystem::path& folder);
 
-/// The message of the InputError that `action` throws, checked to be one line; "nothing was thrown"
-/// otherwise.
+/// The message of the InputError that `action` throws, or "nothing was thrown". Checks that the message is
+/// one line.
 std::string input_error(const std::function<void()>& action);
 
-/// A disk on which no file grows beyond so many bytes, for root too: writing fails as on a full disk.
+/// While it lives, no file grows beyond this many bytes, not even for root: writing fails as on a full disk.
 class FullDisk {
 public:
     explicit FullDisk(std::size_t bytes);

@@ -1,3 +1,3 @@
-// Under the sanitizers libraries are never unloaded: what they report of a driver that is gone has no name,
-// and could be neither told from ours nor suppressed.
+// Under the sanitizers, never unload libraries. Reports about an unloaded driver carry no name, so we could
+// neither tell them from our own nor suppress them.
 extern "C" int dlclose(void*) { return 0; }

@@ -1,4 +1,4 @@
-// Every test program's main: doctest's, and a message from the Vulkan validation layer fails the run.
+// The main() of every test program: runs doctest, and fails if the Vulkan validation layer sent a message.
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
 

@@ -10,10 +10,10 @@
 
 namespace towers::test {
 
-/// The tutorial's layers, a fraction of its widths.
+/// The tutorial's layers with a fraction of their widths.
 Recipe small_recipe(const Cifar10TutorialWidths& widths = {8, 16, 14, 12});
 
-/// `count` images of noise with labels, the same each time.
+/// `count` noise images with labels, the same every time.
 Dataset noise(std::size_t count);
 
 TrainerOptions options_for(std::vector<std::string> towers, unsigned global_batch);

@@ -1,5 +1,5 @@
-// Builds every pipeline of the first Vulkan device and runs none: for drivers that compile for hardware that
-// is not there.
+// Builds every pipeline of the first Vulkan device and runs none. For drivers that can compile for hardware
+// that is not there.
 #include "backends/vulkan/vulkan_backend.h"
 
 #include <cstdio>

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs a build to a folder of its own, and does there what the README says.
+# Installs a build into a new folder and follows the README there.
 # Usage: install.sh CMAKE BUILD
 set -eu
 work=$(mktemp -d)
@@ -10,10 +10,10 @@ fail() { echo "FAILED: $1" >&2; exit 1; }
 cat "$work/log"
 cd "$work"
 [ -x "a prefix/bin/towers" ] || fail "there is no bin/towers"
-[ -z "$(find "a prefix" -name '*.a' -o -name '*.h' -o -name include)" ] || fail "more is installed than a user needs"
+[ -z "$(find "a prefix" -name '*.a' -o -name '*.h' -o -name include)" ] || fail "it installs more than a user needs"
 
 PATH="$work/a prefix/bin:$PATH"
-[ "$(command -v towers)" = "$work/a prefix/bin/towers" ] || fail "another towers is on PATH"
+[ "$(command -v towers)" = "$work/a prefix/bin/towers" ] || fail "PATH finds another towers"
 towers --version
 towers data shapes data
 towers train --towers cpu --data data --batch 2 --steps 1 --run run | tee log
@@ -21,12 +21,12 @@ towers train --towers cpu --data data --batch 2 --steps 1 --run run | tee log
 towers eval --towers cpu --run run
 
 if [ ! -d "a prefix/share/man" ]; then
-    echo "SKIPPED the man pages: this build has none, for want of help2man"
+    echo "SKIPPED the man pages: this build has none because help2man is missing"
     exit
 fi
-# subcommands WORD...: the subcommands below this command
+# subcommands WORD...: prints the subcommands of this command
 subcommands() { towers "$@" --help | sed -n '/^subcommands:/I,$s/^  \([a-z-]*\) .*/\1/p'; }
-# check WORD...: the page of this command, and of those below it
+# check WORD...: checks the page of this command and of its subcommands
 check() {
     page="a prefix/share/man/man1/$(echo towers "$@" | tr ' ' -).1"
     [ -f "$page" ] || fail "there is no $page"
@@ -43,4 +43,4 @@ check() {
     for name in $(subcommands "$@"); do check "$@" "$name"; done
 }
 check
-command -v man >/dev/null || echo "SKIPPED what man says of the pages: there is no man"
+command -v man >/dev/null || echo "SKIPPED the check with man: man is not installed"

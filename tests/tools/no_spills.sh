@@ -1,7 +1,7 @@
 #!/bin/sh
-# Compiles every pipeline for AMD chips that need not be there, with Mesa's driver, and fails when one spills.
+# Compiles every pipeline with Mesa's driver for several AMD chips, which need not be present. Fails if one spills.
 #   no_spills.sh COMPILE_PIPELINES
-# Prints SKIPPED and exits 77 where Mesa's AMD driver is not installed.
+# Prints SKIPPED and exits with 77 if Mesa's AMD driver is not installed.
 set -u
 program=${1:?usage: no_spills.sh COMPILE_PIPELINES}
 icd=$(ls /usr/share/vulkan/icd.d/radeon_icd*.json 2>/dev/null | head -1)

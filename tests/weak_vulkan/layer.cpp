@@ -1,6 +1,7 @@
-// A Vulkan layer between the program and the drivers that takes abilities away, so that tests see devices
-// which no machine at hand has. TOWERS_WEAK_DEVICE is part of a device's name, or empty for all;
-// TOWERS_WEAK_ABILITY is what it lacks, `maintenance4`, or has less of, `maxBufferSize=1000`.
+// A Vulkan layer between the program and the drivers. It takes abilities away, so that tests can see devices
+// that our machines do not have. TOWERS_WEAK_DEVICE is part of a device's name, or empty for all devices.
+// TOWERS_WEAK_ABILITY is an ability to remove, such as `maintenance4`, or a limit to lower, such as
+// `maxBufferSize=1000`.
 #include <cstdlib>
 #include <cstring>
 #include <string>
@@ -10,7 +11,7 @@
 
 namespace {
 
-// What lies below this layer
+// The functions below this layer
 PFN_vkGetInstanceProcAddr next = nullptr;
 PFN_vkGetPhysicalDeviceProperties next_properties = nullptr;
 PFN_vkGetPhysicalDeviceProperties2 next_properties2 = nullptr;
@@ -160,7 +161,7 @@ extern "C" __attribute__((visibility("default"))) VKAPI_ATTR VkResult VKAPI_CALL
 vkNegotiateLoaderLayerInterfaceVersion(VkNegotiateLayerInterface* negotiated) {
     negotiated->loaderLayerInterfaceVersion = 2;
     negotiated->pfnGetInstanceProcAddr = get_function;
-    negotiated->pfnGetDeviceProcAddr = nullptr; // commands of devices are not its business
+    negotiated->pfnGetDeviceProcAddr = nullptr; // this layer changes no device commands
     negotiated->pfnGetPhysicalDeviceProcAddr = nullptr;
     return VK_SUCCESS;
 }

@@ -1,5 +1,5 @@
 'use strict';
-// Draws the report. Text goes in as text only, so that no name of a device or processor is read as HTML.
+// Draws the report. Inserts text only as text, so that no device or processor name is read as HTML.
 const report = JSON.parse(document.getElementById('report').textContent);
 const at = id => document.getElementById(id);
 
@@ -76,18 +76,18 @@ function drawSteps() {
     rows.push([element('span', {}, dot('var(--plain)'), 'together'), time(together.step_us.median),
       time(together.host_us.median), '', '', '', '', '']);
   table(at('steps'), ['', 'step', 'host time', 'empty step', 'GFLOP/s', 'device memory', 'staging', 'driver'], rows);
-  at('together').textContent = 'Host time: what the host itself does in a step, waiting left out. ' +
-    'Empty step: submission to completion with no command in it. GFLOP/s: products of matrices over the whole step. ' + (together ?
+  at('together').textContent = 'Host time: how long the host itself works in a step, without waiting. ' +
+    'Empty step: from submission to completion with no command in it. GFLOP/s: matrix products over the whole step. ' + (together ?
     `Together: towers ${together.towers.join(', ')} with ${together.shares.join(' : ')} examples a step reach ` +
     `${percent(together.share_of_sum.median)} of the sum of the solo rates; this split allows ` +
     `${rate(together.split_limit_examples_per_s)}.` : '');
 }
 
-// Which part of the step a kernel belongs to, by shaders/kernels.def's names.
+// The part of the step that each kernel belongs to, by its name in shaders/kernels.def.
 const parts = [
   ['Products, forward', 'forward', ['conv2d_forward']],
   ['Products, data gradients', 'data', ['conv2d_backward_data']],
-  ['Products, weights gradients', 'weights', ['conv2d_backward_weights', 'sum_partials']],
+  ['Products, weight gradients', 'weights', ['conv2d_backward_weights', 'sum_partials']],
   ['Normalization', 'norm', ['lrn_forward', 'lrn_backward']],
   ['Pooling', 'pool', ['max_pool_forward', 'max_pool_backward', 'relu_backward']],
   ['Images', 'images', ['distort_images']],
@@ -117,7 +117,7 @@ function drawComposition() {
     element('span', {}, dot(`var(--${part[1]})`), part[0]), ...sums.map(sum => percent(sum[i]))]));
 }
 
-// The kernels of all devices in the order of the step: a wide device has some that others do not need.
+// The kernels of all devices in the order of the step. Wide devices have some that others do not need.
 function kernelNames() {
   const names = [];
   for (const device of devices) {
@@ -132,9 +132,9 @@ function kernelNames() {
 
 const rateOf = k => k.gflops === null ? k.gb_per_s : k.gflops;
 const measures = {
-  share: {value: k => k.share, note: 'All bars on one scale.'},
-  time: {value: k => k.time_us.median, note: "Each kernel's bars on a scale of their own: shorter is faster."},
-  rate: {value: rateOf, note: "Each kernel's bars on a scale of their own: longer is faster."},
+  share: {value: k => k.share, note: 'All bars share one scale.'},
+  time: {value: k => k.time_us.median, note: "Each kernel's bars have their own scale: shorter is faster."},
+  rate: {value: rateOf, note: "Each kernel's bars have their own scale: longer is faster."},
 };
 
 function drawKernels() {
