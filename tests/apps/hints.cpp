@@ -57,7 +57,7 @@ TEST_CASE("the command that a stopped run suggests works when pasted") {
     hint.replace(hint.size() - 1, 1, " --steps 1"); // the run has already done one step
     const Outcome pasted = paste(hint, options);
     check_worked(pasted);
-    CHECK(contains(pasted.out, "nothing is left to do: "));
+    CHECK(contains(pasted.out, "nothing to do: "));
 }
 
 TEST_CASE("the command that 'data shapes' suggests works when pasted") {
