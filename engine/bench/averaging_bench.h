@@ -1,4 +1,4 @@
-// Times the averaging stage beside memcpy().
+// Compares the speed of the averaging stage with memcpy().
 #pragma once
 
 #include "engine/bench/report.h"

@@ -10,7 +10,7 @@ namespace towers {
 struct NetworkSpec {
     const Model* model;
     const ParameterLayout* layout;
-    unsigned batch;                     ///< examples a step
+    unsigned batch;                     ///< examples per step
     unsigned image_height, image_width; ///< of the resident records, planar RGB bytes
     std::size_t records;                ///< how many there are
     std::uint64_t seed = 0;             ///< of the distortions

@@ -116,12 +116,12 @@ TEST_CASE("damaged data is refused before it spoils a training") {
     SUBCASE("cut short") {
         write_text(file, records(3, 0).substr(0, 3 * record_bytes - 1));
         check_says(load_error(folder.path()),
-                   {file.c_str(), "9218 bytes", "2 whole records", "3072 bytes more"});
+                   {file.c_str(), "9218 bytes", "2 whole records", "3072 more bytes"});
     }
     SUBCASE("trailing bytes") {
         write_text(file, records(3, 0) + "x");
         check_says(load_error(folder.path()),
-                   {file.c_str(), "9220 bytes", "3 whole records", "1 bytes more"});
+                   {file.c_str(), "9220 bytes", "3 whole records", "1 more bytes"});
     }
     SUBCASE("too long") {
         write_text(file, std::string(10'001 * record_bytes, '\0'));
