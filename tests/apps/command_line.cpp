@@ -111,7 +111,7 @@ TEST_CASE("a number that makes no sense is named") {
         {{"train", "--batch", "3000000", "--towers", "cpu"}, "--batch"},
         {{"train", "--batch"}, "--batch"},
         {{"train", "--global-batch", "3000000", "--towers", "cpu"}, "--global-batch"},
-        {{"train", "--global-batch", "0", "--towers", "cpu"}, "--global-batch 0"},
+        {{"train", "--global-batch", "0", "--towers", "cpu"}, "--global-batch '0'"},
         {{"train", "--global-batch", "1", "--towers", "cpu,cpu"}, "2 towers cannot share"},
         {{"train", "--steps", "1.5"}, "--steps"},
         {{"train", "--steps", "-1"}, "--steps"},
