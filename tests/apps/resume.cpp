@@ -24,16 +24,16 @@ void check_resumes(const std::string& device, unsigned half, const std::string& 
 
 } // namespace
 
-TEST_CASE("two halves make the same run as a whole one, and a run repeated is the same: CPU") {
+TEST_CASE("two halves give the same run as a whole one, and so does a repetition: CPU") {
     check_resumes("cpu", 10, "8");
 }
 
-TEST_CASE("two halves make the same run as a whole one, and a run repeated is the same: two towers") {
+TEST_CASE("two halves give the same run as a whole one, and so does a repetition: two towers") {
     check_resumes("cpu,cpu", 4, "4");
 }
 
 TEST_SUITE("slow") {
-    TEST_CASE("two halves make the same run as a whole one, and a run repeated is the same: another device") {
+    TEST_CASE("two halves give the same run as a whole one, and so does a repetition: another device") {
         if (quick_device().empty()) return;
         check_resumes(quick_device(), 3, "4");
     }

@@ -81,8 +81,7 @@ TEST_CASE("a Vulkan device that lacks what the kernels need is left out, with th
     check_failed(run_towers({"train", "--backend", "vulkan"}, all_weak), 2, reason);
 }
 
-TEST_CASE("if a batch needs a buffer over the driver's limit, the error gives the limit and advises a "
-          "smaller batch") {
+TEST_CASE("a batch over the driver's buffer limit is refused with the limit and advice to shrink it") {
     const TemporaryFolder folder;
     const auto train = [](const std::string& device, const char* batch) {
         return Arguments{"train", "--data", "shapes", "--towers", device, "--steps", "1", "--batch", batch};

@@ -108,8 +108,8 @@ P
 cuda=${stand_in:-$(pick cuda)} vulkan=${stand_in:-$(pick vulkan)} mesa=$(pick mesa)
 [[ -n $cuda ]] || fail 1 "no CUDA device here: $(python3 -c 'import json,sys; print(json.load(open(sys.argv[1]))["absent"].get("cuda"))' "$out/devices.json")"
 [[ -n $vulkan ]] || { echo "Vulkan does not show the NVIDIA GPU: its checks are FAILED"; failed=1; figure vulkan_sees_nvidia false ""; }
-# What 2000 steps reach at least: on photographs a PyTorch copy of the tutorial has 0.686. The drawn shapes, which are
-# learnt at half the rate, are all known by then.
+# The least precision after 2000 steps. On photographs, a PyTorch copy of the tutorial reaches 0.686. The network learns
+# the drawn shapes at half the learning rate and knows them all by then.
 steps=2000 rate_steps=300 rate=0.1 least=0.66
 [[ -n $data ]] || { rate=0.05 least=0.95; }
 [[ -z $stand_in ]] || { steps=12 rate_steps=12 least=0; }
