@@ -120,7 +120,7 @@ int run_eval(EvalFlags& flags) {
                 throw InputError(
                     fmt::format("{}: its cross entropy is {} because the model has diverged; evaluate an "
                                 "earlier checkpoint",
-                                path.string(), result.cross_entropy()));
+                                path.string(), std::isnan(result.cross_entropy()) ? "NaN" : "infinite"));
             fmt::print("{}: precision @ 1 = {:.3f}\n", timestamp(), result.precision());
             fmt::print("{} of {} examples, cross entropy {:.3f}, step {}, {}\n", result.correct,
                        result.examples, result.cross_entropy(), state.step,

@@ -2,6 +2,7 @@
 #include "apps/towers/flags.h"
 #include "apps/towers/hint.h"
 #include "apps/towers/progress.h"
+#include "apps/towers/resume.h"
 #include "apps/towers/settings.h"
 #include "engine/data/source.h"
 #include "engine/error.h"
@@ -18,25 +19,10 @@
 #include <memory>
 #include <optional>
 #include <spdlog/spdlog.h>
-#include <sstream>
 #include <unistd.h>
 
 namespace towers {
 namespace {
-
-/// Settings of a run with what follows from them.
-struct Course {
-    TrainSettings settings;
-    std::vector<std::string> towers;
-    unsigned global_batch;
-};
-
-/// What a resumed run starts from.
-struct Past {
-    FoundCheckpoint checkpoint;
-    Course trained; ///< how the checkpoint came about
-    Course latest;  ///< what its config.toml says since; else the same
-};
 
 struct TrainFlags {
     TrainSettings settings;
@@ -78,73 +64,6 @@ void check(const TrainSettings& s) {
     check_threads(s.threads);
     if (!s.towers.empty() && !s.backend.empty())
         complain("--towers and --backend both say which devices to use; give one of them");
-}
-
-std::filesystem::path config_of(const std::string& run) { return std::filesystem::path(run) / "config.toml"; }
-
-Course course_of(const TrainSettings& settings, const OpenOptions& open) {
-    std::vector<std::string> towers;
-    std::istringstream list(settings.towers);
-    for (std::string id; std::getline(list, id, ',');)
-        towers.push_back(id); // they need not be there any more
-    if (towers.empty()) towers = select_towers(settings.backend, "", open);
-    const unsigned global =
-        settings.global_batch ? *settings.global_batch : global_batch(settings.batch.value(), towers.size());
-    return {settings, std::move(towers), global};
-}
-
-/// Finds the checkpoint that --resume or --resume-from means, and the settings of the run.
-Past find_past(const TrainFlags& flags) {
-    FoundCheckpoint checkpoint = find_checkpoint(flags.run, flags.resume_from);
-    const auto& [path, file] = checkpoint;
-    const std::filesystem::path config = config_of(flags.run);
-    const bool has_config = std::filesystem::exists(config);
-    TrainSettings trained;
-    if (const auto text = checkpoint_settings(file))
-        parse_settings(*text, path.string() + ", settings", trained);
-    else if (has_config) // a checkpoint of an early version
-        read_settings(config, trained);
-    if (!trained.batch && !trained.global_batch && !flags.config.empty())
-        read_settings(flags.config, trained);
-    if (!trained.batch && !trained.global_batch)
-        throw InputError(fmt::format(
-            "neither {} nor {} says which settings the run was trained with; give them with --config FILE",
-            path.string(), config.string()));
-    if (!trained.seed) trained.seed = checkpoint_seed(file, path);
-    TrainSettings latest = trained;
-    if (has_config) read_settings(config, latest);
-    const Course before = course_of(trained, flags.open);
-    return {std::move(checkpoint), before, course_of(latest, flags.open)};
-}
-
-/// The settings of a resumed run unless the user changes them: its own, with the same global batch for any
-/// towers. adopt_layout() adds what depends on the towers.
-TrainSettings settings_to_go_on_with(const Past& past) {
-    TrainSettings settings = past.latest.settings;
-    settings.batch.reset();
-    settings.global_batch = past.latest.global_batch;
-    settings.shares.clear();
-    return settings;
-}
-
-/// If `towers` are the same, takes over the run's shares and whether it sets --batch or --global-batch.
-void adopt_layout(TrainSettings& settings, const Past& past, const std::vector<std::string>& towers) {
-    const Course& latest = past.latest;
-    if (towers == latest.towers && settings.shares.empty()) settings.shares = latest.settings.shares;
-    if (towers.size() == latest.towers.size() && settings.global_batch == latest.global_batch) {
-        settings.batch = latest.settings.batch;
-        settings.global_batch = latest.settings.global_batch;
-    }
-}
-
-/// Prints what has changed since the checkpoint was written.
-void print_changes(const Course& trained, const TrainSettings& settings, unsigned global) {
-    for (const std::string& change : changes_of_training(trained.settings, settings))
-        fmt::print("changed: {}\n", change);
-    if (global != trained.global_batch)
-        fmt::print("changed: global batch from {} to {} examples a step\n", trained.global_batch, global);
-    else if (settings.towers != trained.settings.towers)
-        fmt::print("the global batch stays at {} examples a step\n", global);
 }
 
 /// Warns now about bad test examples: evaluation needs them, but may be hours away.
@@ -291,7 +210,7 @@ void add_train(CLI::App& app, Action& chosen) {
                 throw UsageError("--resume: name the run with --run DIR");
             TrainSettings& settings = flags->settings;
             if (flags->resume) {
-                flags->past = find_past(*flags);
+                flags->past = find_past(flags->run, flags->resume_from, flags->config, flags->open);
                 settings = settings_to_go_on_with(*flags->past);
             }
             if (!flags->config.empty()) read_settings(flags->config, settings);

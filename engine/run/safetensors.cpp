@@ -148,7 +148,9 @@ std::uint64_t header_length(const std::filesystem::path& path, const InputFile& 
         refuse(path,
                fmt::format("its header should have {} bytes, but the file has {}", length, file.size()));
     if (length > longest_header)
-        refuse(path, fmt::format("its header has {} bytes, but at most {} are read", length, longest_header));
+        throw InputError(
+            fmt::format("{}: its header has {} bytes, but at most {} are read; use a file with fewer tensors",
+                        path.string(), length, longest_header));
     return length;
 }
 

@@ -1,0 +1,78 @@
+#include "apps/towers/resume.h"
+
+#include "engine/error.h"
+#include "engine/towers/selection.h"
+#include "engine/towers/shares.h"
+
+#include <fmt/format.h>
+#include <sstream>
+
+namespace towers {
+namespace {
+
+Course course_of(const TrainSettings& settings, const OpenOptions& open) {
+    std::vector<std::string> towers;
+    std::istringstream list(settings.towers);
+    for (std::string id; std::getline(list, id, ',');)
+        towers.push_back(id); // they need not be there any more
+    if (towers.empty()) towers = select_towers(settings.backend, "", open);
+    const unsigned global =
+        settings.global_batch ? *settings.global_batch : global_batch(settings.batch.value(), towers.size());
+    return {settings, std::move(towers), global};
+}
+
+} // namespace
+
+std::filesystem::path config_of(const std::string& run) { return std::filesystem::path(run) / "config.toml"; }
+
+Past find_past(const std::string& run, std::optional<std::uint64_t> from, const std::string& given_config,
+               const OpenOptions& open) {
+    FoundCheckpoint checkpoint = find_checkpoint(run, from);
+    const auto& [path, file] = checkpoint;
+    const std::filesystem::path config = config_of(run);
+    const bool has_config = std::filesystem::exists(config);
+    TrainSettings trained;
+    if (const auto text = checkpoint_settings(file))
+        parse_settings(*text, path.string() + ", settings", trained);
+    else if (has_config) // a checkpoint of an early version
+        read_settings(config, trained);
+    if (!trained.batch && !trained.global_batch && !given_config.empty())
+        read_settings(given_config, trained);
+    if (!trained.batch && !trained.global_batch)
+        throw InputError(fmt::format(
+            "neither {} nor {} says which settings the run was trained with; give them with --config FILE",
+            path.string(), config.string()));
+    if (!trained.seed) trained.seed = checkpoint_seed(file, path);
+    TrainSettings latest = trained;
+    if (has_config) read_settings(config, latest);
+    const Course before = course_of(trained, open);
+    return {std::move(checkpoint), before, course_of(latest, open)};
+}
+
+TrainSettings settings_to_go_on_with(const Past& past) {
+    TrainSettings settings = past.latest.settings;
+    settings.batch.reset();
+    settings.global_batch = past.latest.global_batch;
+    settings.shares.clear();
+    return settings;
+}
+
+void adopt_layout(TrainSettings& settings, const Past& past, const std::vector<std::string>& towers) {
+    const Course& latest = past.latest;
+    if (towers == latest.towers && settings.shares.empty()) settings.shares = latest.settings.shares;
+    if (towers.size() == latest.towers.size() && settings.global_batch == latest.global_batch) {
+        settings.batch = latest.settings.batch;
+        settings.global_batch = latest.settings.global_batch;
+    }
+}
+
+void print_changes(const Course& trained, const TrainSettings& settings, unsigned global) {
+    for (const std::string& change : changes_of_training(trained.settings, settings))
+        fmt::print("changed: {}\n", change);
+    if (global != trained.global_batch)
+        fmt::print("changed: global batch from {} to {} examples a step\n", trained.global_batch, global);
+    else if (settings.towers != trained.settings.towers)
+        fmt::print("the global batch stays at {} examples a step\n", global);
+}
+
+} // namespace towers

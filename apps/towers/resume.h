@@ -1,0 +1,48 @@
+// How a run that was stopped goes on: from which checkpoint, with which settings.
+#pragma once
+
+#include "apps/towers/settings.h"
+#include "engine/train/checkpoint.h"
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace towers {
+
+/// Settings of a run with what follows from them.
+struct Course {
+    TrainSettings settings;
+    std::vector<std::string> towers;
+    unsigned global_batch;
+};
+
+/// What a resumed run starts from.
+struct Past {
+    FoundCheckpoint checkpoint;
+    Course trained; ///< how the checkpoint came about
+    Course latest;  ///< what its config.toml says since; else the same
+};
+
+/// Where a run keeps its settings.
+std::filesystem::path config_of(const std::string& run);
+
+/// Finds the checkpoint of step `from`, else the latest one, in the folder `run`, and the settings of the
+/// run. `config`, which may be empty, names a file with settings in case that neither checkpoint nor run has
+/// them. Throws InputError.
+Past find_past(const std::string& run, std::optional<std::uint64_t> from, const std::string& config,
+               const OpenOptions& open);
+
+/// The settings of a resumed run unless the user changes them: its own, with the same global batch for any
+/// towers. adopt_layout() adds what depends on the towers.
+TrainSettings settings_to_go_on_with(const Past& past);
+
+/// If `towers` are the same, takes over the run's shares and whether it sets --batch or --global-batch.
+void adopt_layout(TrainSettings& settings, const Past& past, const std::vector<std::string>& towers);
+
+/// Prints what has changed since the checkpoint was written. `global`: the global batch now.
+void print_changes(const Course& trained, const TrainSettings& settings, unsigned global);
+
+} // namespace towers
