@@ -55,7 +55,7 @@ void for_each_setting(AnySettings& s, const Visitor& visitor) {
     visitor("init", s.init, other,
             "Start from the variables in this safetensors file (default: the recipe's initial values)");
     visitor("save-every", s.save_every, other,
-            "Number of steps between checkpoints; 0 saves only at the end");
+            "Number of steps between checkpoints; 0 saves only at the start and at the end");
     visitor("keep", s.keep, other, "Number of checkpoints to keep, at least 2; 0 keeps all");
     visitor("log-every", s.log_every, other, "Number of steps between log lines; 0 writes none");
     visitor("log-towers", s.log_towers, other, "Also log each tower's own loss (default: off)");
