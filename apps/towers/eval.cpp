@@ -94,7 +94,7 @@ int run_eval(EvalFlags& flags) {
                 const auto sound = newest_sound_checkpoint(flags.run);
                 if (!sound) throw;
                 throw InputError(fmt::format("{}; evaluate {} with --checkpoint, which is sound",
-                                             error.what(), sound->string()));
+                                             error.what(), checkpoint_of(flags.run, *sound).string()));
             }
         } else {
             std::error_code error;

@@ -52,10 +52,6 @@ TrainingState empty_state(const ParameterLayout& layout) {
     return state;
 }
 
-} // namespace
-
-namespace {
-
 TensorFile read_checkpoint(const std::filesystem::path& path) {
     TensorFile file = read_safetensors(path);
     number(file, "step", path);
@@ -115,13 +111,12 @@ std::optional<std::string> checkpoint_settings(const TensorFile& file) {
     return found->second;
 }
 
-std::optional<std::filesystem::path> newest_sound_checkpoint(const std::filesystem::path& folder) {
+std::optional<std::uint64_t> newest_sound_checkpoint(const std::filesystem::path& folder) {
     const std::vector<std::uint64_t> steps = checkpoint_steps(folder);
     for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
-        const std::filesystem::path path = checkpoint_of(folder, *step);
         try {
-            read_checkpoint(path);
-            return path;
+            read_checkpoint(checkpoint_of(folder, *step));
+            return *step;
         } catch (const InputError&) { // an earlier one may be sound
         }
     }
@@ -136,7 +131,7 @@ FoundCheckpoint find_checkpoint(const std::filesystem::path& folder, std::option
         const auto sound = newest_sound_checkpoint(folder);
         if (!sound) throw;
         throw InputError(fmt::format("{}; {} is sound: go on from it with --resume-from {}", error.what(),
-                                     sound->string(), read_checkpoint(*sound).metadata.at("step")));
+                                     checkpoint_of(folder, *sound).string(), *sound));
     }
 }
 

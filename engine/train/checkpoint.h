@@ -52,8 +52,8 @@ struct FoundCheckpoint {
 /// or it is damaged; the message then names the newest sound one.
 FoundCheckpoint find_checkpoint(const std::filesystem::path& folder, std::optional<std::uint64_t> step);
 
-/// The latest checkpoint in a run's folder that can be read.
-std::optional<std::filesystem::path> newest_sound_checkpoint(const std::filesystem::path& folder);
+/// The step of the latest checkpoint in a run's folder that can be read.
+std::optional<std::uint64_t> newest_sound_checkpoint(const std::filesystem::path& folder);
 
 /// Initial parameters from tensors with the variables' names; the moving averages start from them. Throws
 /// InputError when one is missing or of another shape, and for values that are infinite or NaN.
