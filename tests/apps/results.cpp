@@ -70,7 +70,7 @@ TEST_CASE("a result on standard output has nothing else beside it") {
     const std::string link = (folder / "stdout").string();
     fs::create_symlink("/proc/self/fd/1", link);
     for (const Arguments& command : {bench, parity}) {
-        for (const std::string name : {std::string("-"), link}) {
+        for (const std::string& name : {std::string("-"), link}) {
             CAPTURE(name);
             const Outcome piped = run_towers(command + Arguments{"--json", name});
             CHECK(piped.code == 0);
