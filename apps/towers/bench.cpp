@@ -40,8 +40,6 @@ void check(const BenchFlags& flags) {
     if (!(s.seconds > 0 && s.seconds <= 3600))
         complain(fmt::format("--seconds {}: give a number above 0, at most 3600", s.seconds));
     check_threads(s.threads);
-    if (!flags.towers.empty() && !flags.backend.empty())
-        complain("--towers and --backend both say which devices to use; give one of them");
     if (!(flags.tolerance >= 0 && flags.tolerance < 1))
         complain(fmt::format("--tolerance {}: give a fraction of at least 0 and below 1", flags.tolerance));
     const std::pair<const char*, const std::string*> files[] = {

@@ -32,8 +32,6 @@ struct EvalFlags {
 void check(const EvalFlags& flags) {
     if (flags.run.empty() == flags.checkpoint.empty())
         throw UsageError("give either --run DIR or --checkpoint FILE to say what to evaluate");
-    if (!flags.towers.empty() && !flags.backend.empty())
-        throw UsageError("--towers and --backend both say which devices to use; give one of them");
     check_threads(flags.open.threads);
 }
 
@@ -57,10 +55,12 @@ TrainSettings settings_of(const TensorFile& file, const std::filesystem::path& p
     return settings;
 }
 
-std::vector<std::unique_ptr<Evaluator>> open_evaluators(const Recipe& recipe, const Dataset& data,
+/// One on each of these devices.
+std::vector<std::unique_ptr<Evaluator>> open_evaluators(const std::vector<std::string>& towers,
+                                                        const Recipe& recipe, const Dataset& data,
                                                         const EvalFlags& flags) {
     std::vector<std::unique_ptr<Evaluator>> evaluators;
-    for (const std::string& id : select_towers(flags.backend, flags.towers, flags.open))
+    for (const std::string& id : towers)
         evaluators.push_back(
             std::make_unique<Evaluator>(open_device(id, flags.open), recipe.model, data, flags.batch));
     return evaluators;
@@ -75,7 +75,8 @@ int run_eval(EvalFlags& flags) {
     check(flags);
     if (!flags.recipe.empty()) find_recipe(flags.recipe);
     if (!flags.quirks.empty()) parse_quirks(flags.quirks);
-    select_towers(flags.backend, flags.towers, flags.open); // before reading or waiting for anything
+    // Before reading or waiting for anything
+    const std::vector<std::string> towers = select_towers(flags.backend, flags.towers, flags.open);
 
     std::vector<std::unique_ptr<Evaluator>> evaluators;
     bool waiting = false;
@@ -112,7 +113,7 @@ int run_eval(EvalFlags& flags) {
                 // Draw the same shapes as the training: use its seed for them.
                 const Split split = flags.split == "test" ? Split::test : Split::train;
                 evaluators = open_evaluators(
-                    recipe, load_dataset(settings.data, split, checkpoint_seed(*file, path)), flags);
+                    towers, recipe, load_dataset(settings.data, split, checkpoint_seed(*file, path)), flags);
             }
             const Evaluation result = evaluate(evaluators, flags.raw ? state.parameters : state.averages,
                                                parse_quirks(settings.quirks).padded_evaluation);

@@ -5,16 +5,12 @@
 #include "engine/towers/shares.h"
 
 #include <fmt/format.h>
-#include <sstream>
 
 namespace towers {
 namespace {
 
 Course course_of(const TrainSettings& settings, const OpenOptions& open) {
-    std::vector<std::string> towers;
-    std::istringstream list(settings.towers);
-    for (std::string id; std::getline(list, id, ',');)
-        towers.push_back(id); // they need not be there any more
+    std::vector<std::string> towers = split_towers(settings.towers); // they need not be there any more
     if (towers.empty()) towers = select_towers(settings.backend, "", open);
     const unsigned global =
         settings.global_batch ? *settings.global_batch : global_batch(settings.batch.value(), towers.size());

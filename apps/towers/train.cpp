@@ -62,8 +62,6 @@ void check(const TrainSettings& s) {
         complain(fmt::format("--epochs {}: give a number above 0", *s.epochs));
     if (s.epochs && s.steps) complain("--steps and --epochs both say how long to train; give one of them");
     check_threads(s.threads);
-    if (!s.towers.empty() && !s.backend.empty())
-        complain("--towers and --backend both say which devices to use; give one of them");
 }
 
 /// Warns now about bad test examples: evaluation needs them, but may be hours away.

@@ -62,18 +62,26 @@ std::vector<std::string> default_towers(std::span<const DeviceInfo> devices) {
     return {"cpu"};
 }
 
+std::vector<std::string> split_towers(const std::string& list) {
+    std::vector<std::string> ids;
+    if (list.empty()) return ids;
+    std::istringstream rest(list + ","); // so that an empty last id shows
+    for (std::string id; std::getline(rest, id, ',');) ids.push_back(id);
+    return ids;
+}
+
 std::vector<std::string> select_towers(const std::string& backend, const std::string& towers,
                                        const OpenOptions& options) {
+    if (!towers.empty() && !backend.empty())
+        throw UsageError("--towers and --backend both say which devices to use; give one of them");
     if (towers == "cpu" || (towers.empty() && backend == "cpu")) return {"cpu"}; // needs no driver
     const Known known = list_all(options);
     std::vector<std::string> chosen;
     if (!towers.empty()) {
-        std::istringstream list(towers + ",");
-        for (std::string id; std::getline(list, id, ',');) {
+        chosen = split_towers(towers);
+        for (const std::string& id : chosen)
             if (std::find(known.ids.begin(), known.ids.end(), id) == known.ids.end())
                 throw_unknown(known, "device", id);
-            chosen.push_back(id);
-        }
         return chosen;
     }
     if (backend.empty()) return default_towers(known.devices);

@@ -14,9 +14,12 @@ namespace towers {
 /// first.
 std::vector<std::string> default_towers(std::span<const DeviceInfo> devices);
 
+/// The ids in a list such as `vulkan:0,vulkan:0,cpu`, whether or not such devices exist; none for "".
+std::vector<std::string> split_towers(const std::string& list);
+
 /// The towers' device ids. `towers`, when not empty, is a list such as `vulkan:0,vulkan:0,cpu`; else
 /// `backend`, when not empty, means all devices of that one; else default_towers(). Throws UsageError when
-/// there is no such device or backend.
+/// both are given, and when there is no such device or backend.
 std::vector<std::string> select_towers(const std::string& backend, const std::string& towers,
                                        const OpenOptions& options);
 
