@@ -22,8 +22,9 @@ namespace {
 
 constexpr const char* validation_layer = "VK_LAYER_KHRONOS_validation";
 
-VKAPI_ATTR VkBool32 VKAPI_CALL report(VkDebugUtilsMessageSeverityFlagBitsEXT, VkDebugUtilsMessageTypeFlagsEXT,
-                                      const VkDebugUtilsMessengerCallbackDataEXT* data, void*) {
+/// Vulkan-Hpp gives the callback C's types before version 1.4 and its own since.
+template<class Severity, class Types, class Data>
+VKAPI_ATTR VkBool32 VKAPI_CALL report(Severity, Types, const Data* data, void*) {
     ++messages;
     spdlog::error("Vulkan validation: {}", data->pMessage);
     return VK_FALSE;

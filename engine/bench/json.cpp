@@ -162,8 +162,10 @@ void read(const Json& json, const std::string& where, T& value) {
 }
 template<class T>
 void read(const Json& json, const std::string& where, std::optional<T>& value) {
-    value.reset();
-    if (!json.is_null()) read(json, where, value.emplace());
+    if (json.is_null()) return; // every optional field starts empty
+    T present{};
+    read(json, where, present);
+    value = std::move(present);
 }
 template<class T>
 void read(const Json& json, const std::string& where, std::vector<T>& values) {
