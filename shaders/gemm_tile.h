@@ -17,6 +17,8 @@ TUNABLE(1, TILE_N, 64);
 shared float a_slice[TILE_K * A_STRIDE];
 shared float b_slice[TILE_K * TILE_N];
 
+// Unrolled as a whole, the loop over k takes so many registers that an Adreno 660 spills some, and fewer workgroups
+// fit on every chip.
 #define GEMM_TILES(shape, A, B, M, N, K, splits)                                                             \
     const uint tiles_n = ((N) + TILE_N - 1u) / TILE_N;                                                       \
     const uint tiles = ((M) + TILE_M - 1u) / TILE_M * tiles_n;                                               \
@@ -44,7 +46,7 @@ shared float b_slice[TILE_K * TILE_N];
                     ? load_b(B, shape, step_b, first_n + j * SIDE + column)                                  \
                     : 0.0f;                                                                                  \
             barrier();                                                                                       \
-            for (uint k = 0u; k < TILE_K; ++k) {                                                             \
+            FOR_PARTLY_UNROLLED(k, TILE_K) {                                                                 \
                 float a[TILE_M / SIDE];                                                                      \
                 float b[TILE_N / SIDE];                                                                      \
                 UNROLL for (uint i = 0u; i < TILE_M / SIDE; ++i) a[i] =                                      \

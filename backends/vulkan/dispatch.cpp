@@ -3,6 +3,8 @@
 #include "backends/tiles.h"
 #include "backends/vulkan/spirv.h"
 
+#include <fmt/format.h>
+
 namespace towers::vulkan {
 namespace {
 
@@ -29,16 +31,18 @@ Dispatch dispatch_of(const Launch& launch, const DeviceInfo& info, bool override
     return {shared_text(launch.kernel), std::move(constants), launch.parameters, launch.groups};
 }
 
-std::vector<Dispatch> all_hardware_dispatches() {
-    std::vector<Dispatch> all;
+std::map<std::string, Dispatch> all_hardware_dispatches() {
+    std::map<std::string, Dispatch> all;
     for (std::size_t i = 0; i < all_kernels().size(); ++i) {
+        const std::string name = all_kernels()[i].name;
         const std::span<const std::uint32_t> code = shared_text(Kernel(i));
         if (!is_tiled(Kernel(i))) {
-            all.push_back({code, {}, {}, {1, 1, 1}});
+            all[name] = {code, {}, {}, {1, 1, 1}};
             continue;
         }
         for (const unsigned height : tile_heights)
-            for (const unsigned width : tile_widths) all.push_back({code, {height, width}, {}, {1, 1, 1}});
+            for (const unsigned width : tile_widths)
+                all[fmt::format("{} {}x{}", name, height, width)] = {code, {height, width}, {}, {1, 1, 1}};
     }
     return all;
 }

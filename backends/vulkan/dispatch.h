@@ -5,8 +5,10 @@
 #include "backends/device.h"
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace towers::vulkan {
@@ -20,8 +22,9 @@ struct Dispatch {
 
 Dispatch dispatch_of(const Launch& launch, const DeviceInfo& info, bool overrides);
 
-/// One of each pipeline that dispatch_of() can ask for on a hardware device.
-std::vector<Dispatch> all_hardware_dispatches();
+/// One of each pipeline that dispatch_of() can ask for on a hardware device, by kernel and tile:
+/// `conv2d_forward 64x16`.
+std::map<std::string, Dispatch> all_hardware_dispatches();
 
 /// Convolutions for drivers that run on a CPU; nothing for other launches, strides above 1,
 /// and more tiles than one dispatch takes.

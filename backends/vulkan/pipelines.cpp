@@ -25,8 +25,9 @@ std::filesystem::path pipeline_cache_file(const vk::raii::PhysicalDevice& device
            fmt::format("pipelines-{:x}-{:x}-{}.bin", properties.vendorID, properties.deviceID, uuid);
 }
 
-Pipelines::Pipelines(const vk::raii::Device& device, std::filesystem::path cache)
-    : device_(device), cache_file_(std::move(cache)) {
+Pipelines::Pipelines(const vk::raii::Device& device, std::filesystem::path cache,
+                     vk::PipelineCreateFlags flags)
+    : device_(device), cache_file_(std::move(cache)), flags_(flags) {
     std::vector<char> cached;
     if (std::ifstream file{cache_file_, std::ios::binary})
         cached.assign(std::istreambuf_iterator<char>(file), {});
@@ -74,8 +75,8 @@ vk::Pipeline Pipelines::pipeline(const Dispatch& dispatch) {
                                                   .module = *module,
                                                   .pName = "main",
                                                   .pSpecializationInfo = &constants};
-    vk::raii::Pipeline pipeline(device_, cache_,
-                                vk::ComputePipelineCreateInfo{.stage = stage, .layout = *layout_});
+    vk::raii::Pipeline pipeline(
+        device_, cache_, vk::ComputePipelineCreateInfo{.flags = flags_, .stage = stage, .layout = *layout_});
     return *pipelines_.emplace(key, std::move(pipeline)).first->second;
 }
 

@@ -14,8 +14,9 @@ namespace towers::vulkan {
 
 class Pipelines {
 public:
-    /// `cache` names the file that keeps the driver's compiled code between runs.
-    Pipelines(const vk::raii::Device& device, std::filesystem::path cache);
+    /// `cache` names the file that keeps the driver's compiled code between runs; empty: nothing is kept.
+    Pipelines(const vk::raii::Device& device, std::filesystem::path cache,
+              vk::PipelineCreateFlags flags = {});
     ~Pipelines();
 
     /// Every kernel takes its parameter block as push constants.
@@ -27,6 +28,7 @@ public:
 private:
     const vk::raii::Device& device_;
     std::filesystem::path cache_file_;
+    vk::PipelineCreateFlags flags_;
     std::size_t cached_bytes_ = 0;
     vk::raii::PipelineCache cache_ = nullptr;
     vk::raii::PipelineLayout layout_ = nullptr;

@@ -49,14 +49,6 @@ public:
 
     const DeviceInfo& info() const override { return info_; }
 
-    std::size_t compile_all() {
-        return guard("compiling", [&] {
-            const std::vector<Dispatch> all = all_hardware_dispatches();
-            for (const Dispatch& dispatch : all) pipelines_->pipeline(dispatch);
-            return all.size();
-        });
-    }
-
     Buffer allocate(std::size_t bytes, Memory memory) override {
         check_size(bytes);
         return guard(fmt::format("allocating {} bytes (try a smaller --batch)", bytes), [&] {
@@ -168,6 +160,8 @@ private:
                                                                    .pQueueCreateInfos = &queue});
         queue_ = vk::raii::Queue(device_, family_index, 0);
         pool_ = vk::raii::CommandPool(device_, vk::CommandPoolCreateInfo{.queueFamilyIndex = family_index});
+        const vk::SemaphoreTypeCreateInfo timeline{.semaphoreType = vk::SemaphoreType::eTimeline};
+        timeline_ = vk::raii::Semaphore(device_, vk::SemaphoreCreateInfo{.pNext = &timeline});
         pipelines_.emplace(device_, pipeline_cache_file(physical_));
     }
 
@@ -287,11 +281,6 @@ private:
     }
 
     Ticket submit(const vk::raii::CommandBuffer& commands) {
-        // Made only when needed: a driver that compiles for absent hardware cannot make one.
-        if (!*timeline_) {
-            const vk::SemaphoreTypeCreateInfo type{.semaphoreType = vk::SemaphoreType::eTimeline};
-            timeline_ = vk::raii::Semaphore(device_, vk::SemaphoreCreateInfo{.pNext = &type});
-        }
         const vk::CommandBufferSubmitInfo info{.commandBuffer = *commands};
         const vk::SemaphoreSubmitInfo signal{.semaphore = *timeline_,
                                              .value = ticket_ + 1,
@@ -347,12 +336,6 @@ public:
 
 } // namespace
 } // namespace vulkan
-
-std::size_t vulkan_compile_all(unsigned index) {
-    const auto instance = vulkan::Instance::shared(false);
-    if (index >= instance->devices().size()) throw DeviceError("there is no such Vulkan device");
-    return vulkan::VulkanDevice(instance, index, {}).compile_all();
-}
 
 const Backend& vulkan_backend() {
     static const vulkan::VulkanBackend backend;

@@ -102,6 +102,8 @@ __device__ T subgroupAdd(T x) { // every lane gets the same bits: a + b is b + a
     for (uint i = (blockIdx.x * blockDim.x + threadIdx.x) / SUBGROUP_SIZE; i < (count);                      \
          i += gridDim.x * blockDim.x / SUBGROUP_SIZE)
 #define UNROLL _Pragma("unroll")
+// nvcc chooses the part well: "unroll 4" costs registers.
+#define FOR_PARTLY_UNROLLED(i, count) for (uint i = 0u; i < (count); ++i)
 #define FUNCTION inline __device__
 // The including file defines CONSTANT_0, CONSTANT_1, ...
 #define TUNABLE(id, name, value) constexpr uint name = CONSTANT_##id

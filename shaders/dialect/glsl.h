@@ -32,6 +32,10 @@ BUFFER(restrict, InOut_f32x4, vec4);
     for (uint i = gl_WorkGroupID.x * gl_NumSubgroups + gl_SubgroupID; i < (count);                           \
          i += gl_NumWorkGroups.x * gl_NumSubgroups)
 #define UNROLL [[unroll]]
+// Drivers unroll a loop as a whole or not at all; this one by four. `count` is a multiple of 4.
+#define FOR_PARTLY_UNROLLED(i, count)                                                                          \
+    [[dont_unroll]] for (uint first_##i = 0u; first_##i < (count); first_##i += 4u)                          \
+        [[unroll]] for (uint i = first_##i; i < first_##i + 4u; ++i)
 #define FUNCTION
 // A constant that the backend may set when it builds the pipeline (a specialization constant)
 #define TUNABLE(id, name, value) layout(constant_id = id) const uint name = value

@@ -1,13 +1,34 @@
-// Builds every pipeline of the first Vulkan device and runs none. For drivers that can compile for hardware
-// that is not there.
-#include "backends/vulkan/vulkan_backend.h"
+// Compiles every pipeline on the first Vulkan device and runs none. Prints a JSON object a line: the device,
+// then before each pipeline its name, and after it what the driver tells of it. compile_everywhere reads
+// them.
+#include "backends/vulkan/compiler.h"
 
 #include <cstdio>
+#include <nlohmann/json.hpp>
+
+namespace {
+
+void print(const nlohmann::json& line) {
+    std::printf("%s\n", line.dump().c_str());
+    std::fflush(stdout); // the driver may abort
+}
+
+} // namespace
 
 int main() {
     try {
-        const std::size_t count = towers::vulkan_compile_all(0);
-        std::printf("%zu pipelines compiled\n", count);
+        towers::vulkan::Compiler compiler(0);
+        const towers::DeviceInfo& device = compiler.device();
+        print({{"device", device.name}, {"driver", device.driver}});
+        for (const std::string& pipeline : compiler.pipelines()) {
+            print({{"begins", pipeline}});
+            nlohmann::json executables = nlohmann::json::array();
+            for (const towers::vulkan::Executable& each : compiler.compile(pipeline))
+                executables.push_back({{"name", each.name},
+                                       {"subgroup_size", each.subgroup_size},
+                                       {"statistics", each.statistics}});
+            print({{"pipeline", pipeline}, {"executables", executables}});
+        }
     } catch (const std::exception& error) {
         std::fprintf(stderr, "%s\n", error.what());
         return 1;
