@@ -45,6 +45,24 @@ TEST_CASE("a submission still does its work if what it uses is destroyed first")
     });
 }
 
+TEST_CASE("the validation layer reports a missing barrier, so its silence means something") {
+    on_every_device([](Device& device) {
+        if (!device.info().id.starts_with("vulkan:")) return;
+        constexpr std::size_t bytes = 1024;
+        const Buffer source = device.allocate(bytes, Memory::staging);
+        const Buffer there = device.allocate(bytes, Memory::device);
+        const Copy copy{{&source, 0, bytes}, {&there, 0, bytes}};
+        const unsigned messages = validation_messages();
+        const Command correct[] = {copy, Barrier{}, copy};
+        device.run(correct);
+        CHECK(validation_messages() == messages);
+        const Command racing[] = {copy, copy};
+        device.run(racing);
+        CHECK(validation_messages() > messages);
+        expect_validation_messages(validation_messages() - messages);
+    });
+}
+
 TEST_CASE("timestamps grow with the work between them and fit the host's clock") {
     on_every_device([](Device& device) {
         constexpr uint elements = 1u << 20, rows = 64; // enough for the fastest device

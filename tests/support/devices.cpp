@@ -28,6 +28,7 @@ const std::vector<std::string>& device_ids() {
 
 namespace {
 std::map<std::string, std::unique_ptr<Device>> opened;
+unsigned expected_messages = 0;
 } // namespace
 
 Device& device(const std::string& id) {
@@ -35,6 +36,9 @@ Device& device(const std::string& id) {
     if (!slot) slot = open_device(id, open_options());
     return *slot;
 }
+
+void expect_validation_messages(unsigned count) { expected_messages += count; }
+unsigned expected_validation_messages() { return expected_messages; }
 
 void close_devices() { opened.clear(); }
 

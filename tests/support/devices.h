@@ -41,6 +41,10 @@ private:
     std::unique_ptr<Device> device_;
 };
 
+/// Every other message of the Vulkan validation layer makes the test program fail.
+void expect_validation_messages(unsigned count);
+unsigned expected_validation_messages();
+
 /// Call before the program ends: drivers and layers are gone when static objects are destroyed.
 void close_devices();
 

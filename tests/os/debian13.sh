@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# The README's two commands in a clean Debian 13, warnings being errors. Then the device tests again with newer drivers:
+# Mesa of Debian's backports, whose compilers also compile the kernels for chips that are not there.
+set -euo pipefail
+. "$(dirname "$0")/clean_debian.bash"
+export PRESET=ci
+make_root trixie
+both_commands
+
+newest_mesa() {
+    echo 'deb http://deb.debian.org/debian trixie-backports main' >"$root/etc/apt/sources.list.d/backports.list"
+    in_root '
+        export DEBIAN_FRONTEND=noninteractive
+        apt-get update -q >/dev/null
+        apt-get install -y -q --no-install-recommends -t trixie-backports mesa-vulkan-drivers mesa-drm-shim >/dev/null
+        ctest --test-dir build/ci --output-on-failure -R "^(conformance|engine|compile_everywhere)$"
+    '
+}
+timed "device tests with Mesa of trixie-backports" newest_mesa
