@@ -21,6 +21,8 @@ namespace vulkan {
 namespace {
 
 constexpr const char* validation_layer = "VK_LAYER_KHRONOS_validation";
+constexpr const char* no_device = "no Vulkan driver found a device; install one (a GPU's own, or "
+                                  "mesa-vulkan-drivers for Mesa's)";
 
 /// Vulkan-Hpp gives the callback C's types before version 1.4 and its own since.
 template<class Severity, class Types, class Data>
@@ -92,6 +94,14 @@ std::string vendor_name(std::uint32_t id) {
     }
 }
 
+std::vector<vk::raii::PhysicalDevice> enumerate(const vk::raii::Instance& instance) {
+    try {
+        return instance.enumeratePhysicalDevices();
+    } catch (const vk::InitializationFailedError&) { // the loader's word for no device
+        return {};
+    }
+}
+
 } // namespace
 
 Instance::Instance(bool validate) try {
@@ -127,19 +137,38 @@ Instance::Instance(bool validate) try {
                            .messageType = vk::DebugUtilsMessageTypeFlagBitsEXT::eValidation |
                                           vk::DebugUtilsMessageTypeFlagBitsEXT::ePerformance,
                            .pfnUserCallback = report});
-    for (vk::raii::PhysicalDevice& device : vk::raii::PhysicalDevices(instance_))
+    for (vk::raii::PhysicalDevice& device : enumerate(instance_))
         if (std::string lacks = missing(abilities_of(device)); lacks.empty())
             devices_.push_back(std::move(device));
         else
             left_out_.push_back({device.getProperties().deviceName.data(), std::move(lacks)});
+    if (devices_.empty() && left_out_.empty()) throw Absent(no_device);
+} catch (const vk::IncompatibleDriverError&) { // the loader has none that starts
+    throw Absent(no_device);
 } catch (const vk::SystemError& error) {
-    throw Absent(fmt::format("the Vulkan driver did not start: {}", error.what()));
+    throw DriverFailure(error.what());
 } catch (const std::runtime_error& error) {
     if (dynamic_cast<const Absent*>(&error) != nullptr) throw;
     throw Absent("the Vulkan loader (libvulkan.so.1) is not installed");
 }
 
+const Drivers& Instance::drivers() {
+    static const Drivers drivers = leave_out_failing_drivers([] {
+        try { // all that list() asks of the drivers
+            const Instance instance(false);
+            for (const auto& device : instance.devices()) describe(device, 0);
+            return true;
+        } catch (const DriverFailure&) {
+            throw;
+        } catch (const Absent&) {
+            return false;
+        }
+    });
+    return drivers;
+}
+
 std::shared_ptr<const Instance> Instance::shared(bool validate) {
+    if (!drivers().failure.empty()) throw Absent(drivers().failure);
     static std::mutex mutex;
     static std::weak_ptr<const Instance> last[2];
     const std::lock_guard lock(mutex);

@@ -4,6 +4,7 @@
 #include "backends/vulkan/headers.h"
 
 #include "backends/backend.h"
+#include "backends/vulkan/drivers.h"
 
 #include <memory>
 #include <vector>
@@ -15,9 +16,15 @@ class Absent : public DeviceError {
     using DeviceError::DeviceError;
 };
 
+/// A driver fails, though it should not.
+class DriverFailure : public Absent {
+    using Absent::Absent;
+};
+
 class Instance {
 public:
-    /// Throws Absent when there is no loader, or no validation layer when one is asked for.
+    /// Throws Absent when there is no loader, no device, or no validation layer when one is asked for, and
+    /// DriverFailure.
     explicit Instance(bool validate);
 
     /// Devices with all that the kernels need, in the loader's order.
@@ -25,8 +32,11 @@ public:
     /// The others, and what each one lacks.
     const std::vector<Backend::LeftOut>& left_out() const { return left_out_; }
 
-    /// The instance of this process; made again only when nobody holds the last one.
+    /// The instance of this process; made again only when nobody holds the last one. Starts no driver that
+    /// drivers() leaves out.
     static std::shared_ptr<const Instance> shared(bool validate);
+    /// Which drivers this process does without.
+    static const Drivers& drivers();
 
 private:
     vk::raii::Context context_;

@@ -312,17 +312,17 @@ public:
 
     Listing list(const OpenOptions& options) const override {
         Listing listing;
+        listing.left_out = Instance::drivers().left_out;
         try {
             const auto instance = Instance::shared(options.validate);
             unsigned index = 0;
             for (const auto& device : instance->devices())
                 listing.devices.push_back(describe(device, index++));
-            listing.left_out = instance->left_out();
-            if (listing.devices.empty())
-                listing.absence = listing.left_out.empty()
-                                      ? "no Vulkan driver found a device; install one (a GPU's own, or "
-                                        "mesa-vulkan-drivers for Mesa's)"
-                                      : "no device has what the kernels need";
+            const auto& weak = instance->left_out();
+            listing.left_out.insert(listing.left_out.end(), weak.begin(), weak.end());
+            if (listing.devices.empty()) listing.absence = "no device has what the kernels need";
+        } catch (const DriverFailure& failure) { // after it had worked in a process of its own
+            listing.absence = fmt::format("the Vulkan driver did not start: {}", failure.what());
         } catch (const Absent& absent) {
             listing.absence = absent.what();
         }

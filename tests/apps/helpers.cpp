@@ -92,6 +92,19 @@ const Listed& list() {
 const std::vector<std::string>& other_devices() { return list().ids; }
 std::string quick_device() { return list().quick; }
 
+nlohmann::json list_devices(const RunOptions& options) {
+    const Outcome outcome = run_towers({"devices", "--json"}, options);
+    check_worked(outcome);
+    return nlohmann::json::parse(outcome.out);
+}
+
+std::vector<nlohmann::json> vulkan_devices(const nlohmann::json& all) {
+    std::vector<nlohmann::json> found;
+    for (const nlohmann::json& device : all.at("devices"))
+        if (device.at("id").get<std::string>().starts_with("vulkan:")) found.push_back(device);
+    return found;
+}
+
 std::map<std::string, std::string> contents(const fs::path& folder) {
     std::map<std::string, std::string> files;
     for (const auto& entry : fs::recursive_directory_iterator(folder))

@@ -27,6 +27,10 @@ Arguments operator+(Arguments first, const Arguments& second);
 std::vector<std::string> lines_of(const std::string& text);
 bool contains(std::string_view text, std::string_view part);
 
+/// What `towers devices --json` prints, and the Vulkan devices in it.
+nlohmann::json list_devices(const RunOptions& options = {});
+std::vector<nlohmann::json> vulkan_devices(const nlohmann::json& all);
+
 /// Every device except the CPU, as `towers devices --json` lists them. If there is none, prints that once.
 const std::vector<std::string>& other_devices();
 /// The one of them on which tests are fastest, or "".

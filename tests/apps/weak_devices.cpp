@@ -19,19 +19,6 @@ RunOptions weak(const std::string& device, const std::string& ability, const Tem
                             {"TOWERS_WEAK_ABILITY", ability}}};
 }
 
-std::vector<nlohmann::json> vulkan_devices(const nlohmann::json& all) {
-    std::vector<nlohmann::json> found;
-    for (const nlohmann::json& device : all.at("devices"))
-        if (device.at("id").get<std::string>().starts_with("vulkan:")) found.push_back(device);
-    return found;
-}
-
-nlohmann::json list_devices(const RunOptions& options = {}) {
-    const Outcome outcome = run_towers({"devices", "--json"}, options);
-    check_worked(outcome);
-    return nlohmann::json::parse(outcome.out);
-}
-
 } // namespace
 
 TEST_CASE("a Vulkan device that lacks what the kernels need is left out, with the reason") {

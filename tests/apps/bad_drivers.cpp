@@ -1,0 +1,144 @@
+// A Vulkan driver that fails, crashes or hangs when it starts must not take the other drivers' devices away,
+// nor the CPU. towers must name it. The driver in tests/bad_vulkan fails as we ask.
+#include "tests/apps/helpers.h"
+#include "tests/support/files.h"
+
+#include <cstdlib>
+#include <doctest/doctest.h>
+
+using namespace towers::test;
+namespace fs = std::filesystem;
+
+namespace {
+
+/// The bad driver under two names, so that there can be two.
+struct BadDrivers {
+    TemporaryFolder folder;
+    std::string first = folder / "bad.json", second = folder / "worse.json";
+
+    BadDrivers() {
+        const auto library = fs::path(TOWERS_BAD_VULKAN) / "libbad_vulkan.so";
+        const nlohmann::json manifest = {{"file_format_version", "1.0.0"},
+                                         {"ICD", {{"library_path", library}, {"api_version", "1.3.0"}}}};
+        for (const std::string& name : {first, second}) write_text(name, manifest.dump());
+    }
+
+    /// With these drivers beside those of the surroundings
+    RunOptions beside(const std::string& manifests, const std::string& behaviour) const {
+        std::string variable = "VK_ADD_DRIVER_FILES", value = manifests;
+        for (const char* const name : {"VK_DRIVER_FILES", "VK_ICD_FILENAMES"})
+            if (std::getenv(name) != nullptr) variable = name;
+        if (const char* const others = std::getenv(variable.c_str()); others != nullptr && *others != '\0')
+            value.append(":").append(others);
+        return {.folder = folder.path(),
+                .environment = {{variable, value}, {"TOWERS_BAD_DRIVER", behaviour}}};
+    }
+    /// With this driver alone
+    RunOptions alone(const std::string& manifest, const std::string& behaviour) const {
+        return {.folder = folder.path(),
+                .environment = {{"VK_DRIVER_FILES", manifest}, {"TOWERS_BAD_DRIVER", behaviour}}};
+    }
+};
+
+/// Why this driver or device is left out; "" if it is not.
+std::string reason_for(const nlohmann::json& all, const std::string& name) {
+    for (const nlohmann::json& each : all.at("left_out"))
+        if (each.at("name") == name) return each.at("reason");
+    return "";
+}
+
+bool no_loader(const nlohmann::json& all) {
+    const bool missing = contains(all.at("absent").value("vulkan", ""), "libvulkan");
+    if (missing) MESSAGE("SKIPPED: no Vulkan loader");
+    return missing;
+}
+
+constexpr const char* not_started = "Vulkan does not start with its driver: ";
+
+} // namespace
+
+TEST_CASE("a Vulkan driver that does not start is left out, with the reason, and the others' devices stay") {
+    const nlohmann::json usual = list_devices();
+    const std::vector<nlohmann::json> there = vulkan_devices(usual);
+    if (there.empty()) {
+        MESSAGE("SKIPPED: no Vulkan device");
+        return;
+    }
+    const BadDrivers bad;
+    const nlohmann::json harmless = list_devices(bad.beside(bad.first, ""));
+    CHECK(vulkan_devices(harmless) == there);
+    CHECK(contains(reason_for(harmless, "Bad device"), "it offers Vulkan 1.0"));
+
+    const std::pair<const char*, const char*> cases[] = {
+        {"load=abort", "it crashes (Aborted)"},
+        {"load=hang", "it takes more than 30 s"},
+        {"vkCreateInstance=-1", "vkCreateInstance: ErrorOutOfHostMemory"},
+        {"vkCreateInstance=crash", "it crashes (Segmentation fault)"},
+        {"vkCreateInstance=exit", "it ends the program"},
+        {"vkEnumeratePhysicalDevices=-1", "vkEnumeratePhysicalDevices: ErrorOutOfHostMemory"},
+        {"vkEnumeratePhysicalDevices=abort", "it crashes (Aborted)"},
+        {"vkGetPhysicalDeviceProperties=crash", "it crashes (Segmentation fault)"}};
+    for (const auto& [behaviour, reason] : cases) {
+        CAPTURE(behaviour);
+        const nlohmann::json all = list_devices(bad.beside(bad.first, behaviour));
+        CHECK(vulkan_devices(all) == there);
+        CHECK(all.at("left_out").size() == usual.at("left_out").size() + 1);
+        CHECK(reason_for(all, bad.first) == std::string(not_started) + reason);
+    }
+    // These the loader itself may leave out, without a word.
+    for (const char* const behaviour : {"vk_icdNegotiateLoaderICDInterfaceVersion=-3", "vkCreateInstance=-3",
+                                        "vkCreateInstance=-9", "vkEnumeratePhysicalDevices=-3"}) {
+        CAPTURE(behaviour);
+        CHECK(vulkan_devices(list_devices(bad.beside(bad.first, behaviour))) == there);
+    }
+
+    const RunOptions options = bad.beside(bad.first, "vkCreateInstance=abort");
+    const std::string line =
+        "vulkan     left out: " + bad.first + ": " + not_started + "it crashes (Aborted)\n";
+    CHECK(contains(run_towers({"devices"}, options).out, line));
+    if (quick_device().starts_with("vulkan:"))
+        check_worked(run_towers({"train", "--data", "shapes", "--towers", quick_device(), "--steps", "1",
+                                 "--batch", "2", "--run", "run"},
+                                options));
+}
+
+TEST_CASE("each of two bad Vulkan drivers is found, unless the user has disabled it") {
+    const nlohmann::json usual = list_devices();
+    if (no_loader(usual)) return;
+    const BadDrivers bad;
+    RunOptions options = bad.beside(bad.first + ":" + bad.second, "vkCreateInstance=abort");
+    const nlohmann::json both = list_devices(options);
+    CHECK(vulkan_devices(both) == vulkan_devices(usual));
+    CHECK_FALSE(reason_for(both, bad.first).empty());
+    CHECK_FALSE(reason_for(both, bad.second).empty());
+
+    options.environment.emplace_back("VK_LOADER_DRIVERS_DISABLE", "*bad.json");
+    const nlohmann::json one = list_devices(options);
+    CHECK(vulkan_devices(one) == vulkan_devices(usual));
+    CHECK(reason_for(one, bad.first).empty());
+    CHECK_FALSE(reason_for(one, bad.second).empty());
+
+    // A parent that ignores SIGCHLD does not hear how its children end.
+    const Outcome deaf =
+        Program({"sh", "-c", "trap '' CHLD; exec " TOWERS_PROGRAM " devices"}, options).end();
+    check_worked(deaf);
+    CHECK(contains(deaf.out, "left out: " + bad.second));
+}
+
+TEST_CASE("if the only Vulkan driver does not start, Vulkan is absent and the CPU trains") {
+    if (no_loader(list_devices())) return;
+    const BadDrivers bad;
+    for (const char* const behaviour :
+         {"load=abort", "vkCreateInstance=-1", "vkEnumeratePhysicalDevices=hang"}) {
+        CAPTURE(behaviour);
+        const RunOptions options = bad.alone(bad.first, behaviour);
+        const nlohmann::json all = list_devices(options);
+        CHECK(vulkan_devices(all).empty());
+        CHECK_FALSE(all.at("absent").at("vulkan").get<std::string>().empty());
+        CHECK_FALSE(reason_for(all, bad.first).empty());
+        const std::string reason = bad.first + " is left out: " + reason_for(all, bad.first);
+        check_failed(run_towers({"train", "--towers", "vulkan:0"}, options), 2, reason);
+    }
+    const Arguments train{"train", "--data", "shapes", "--steps", "1", "--batch", "2", "--run", "run"};
+    check_worked(run_towers(train, bad.alone(bad.first, "load=abort")));
+}
