@@ -45,6 +45,7 @@ Abilities abilities_of(const vk::raii::PhysicalDevice& device) {
     const auto& features13 = features.get<vk::PhysicalDeviceVulkan13Features>();
     abilities.buffer_device_address = features12.bufferDeviceAddress;
     abilities.timeline_semaphore = features12.timelineSemaphore;
+    abilities.full_subgroups = features13.computeFullSubgroups;
     abilities.synchronization2 = features13.synchronization2;
     abilities.maintenance4 = features13.maintenance4;
     abilities.subgroup_basic = has_subgroups(device, vk::SubgroupFeatureFlagBits::eBasic);

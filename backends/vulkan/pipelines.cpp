@@ -71,7 +71,11 @@ vk::Pipeline Pipelines::pipeline(const Dispatch& dispatch) {
     const vk::raii::ShaderModule module(
         device_,
         vk::ShaderModuleCreateInfo{.codeSize = dispatch.code.size_bytes(), .pCode = dispatch.code.data()});
-    const vk::PipelineShaderStageCreateInfo stage{.stage = vk::ShaderStageFlagBits::eCompute,
+    // SPIR-V 1.6 lets the driver choose the subgroups' size. Lanes share out work by it, so none may be
+    // missing.
+    const auto full = vk::PipelineShaderStageCreateFlagBits::eRequireFullSubgroups;
+    const vk::PipelineShaderStageCreateInfo stage{.flags = full,
+                                                  .stage = vk::ShaderStageFlagBits::eCompute,
                                                   .module = *module,
                                                   .pName = "main",
                                                   .pSpecializationInfo = &constants};

@@ -37,6 +37,7 @@ std::string missing(const Abilities& abilities) {
     need(abilities.maintenance4, "maintenance4");
     need(abilities.subgroup_basic, "subgroups in compute shaders");
     need(abilities.subgroup_arithmetic, "subgroup arithmetic in compute shaders");
+    need(abilities.full_subgroups, "computeFullSubgroups");
     need_at_least("maxComputeWorkGroupInvocations", abilities.workgroup_invocations, largest_workgroup());
     need_at_least("maxComputeWorkGroupSize[0]", abilities.workgroup_width, largest_workgroup());
     need_at_least("maxComputeSharedMemorySize", abilities.shared_memory, largest_tile_bytes);

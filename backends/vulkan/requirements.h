@@ -12,7 +12,7 @@ struct Abilities {
     bool compute_queue = false;
     bool buffer_device_address = false, timeline_semaphore = false, synchronization2 = false,
          maintenance4 = false;
-    bool subgroup_basic = false, subgroup_arithmetic = false; ///< in compute shaders
+    bool subgroup_basic = false, subgroup_arithmetic = false, full_subgroups = false; ///< in compute shaders
     std::uint32_t workgroup_invocations = 0, workgroup_width = 0, shared_memory = 0, push_constants = 0;
 };
 

@@ -152,7 +152,8 @@ private:
         const float priority = 1.0f;
         const vk::DeviceQueueCreateInfo queue{
             .queueFamilyIndex = family_index, .queueCount = 1, .pQueuePriorities = &priority};
-        vk::PhysicalDeviceVulkan13Features features13{.synchronization2 = true, .maintenance4 = true};
+        vk::PhysicalDeviceVulkan13Features features13{
+            .computeFullSubgroups = true, .synchronization2 = true, .maintenance4 = true};
         const vk::PhysicalDeviceVulkan12Features features12{
             .pNext = &features13, .timelineSemaphore = true, .bufferDeviceAddress = true};
         device_ = vk::raii::Device(physical_, vk::DeviceCreateInfo{.pNext = &features12,

@@ -39,6 +39,7 @@ TEST_CASE("a Vulkan device that lacks what the kernels need is left out, with th
         {"compute queue", "it has no compute queue"},
         {"subgroups", "it has no subgroups in compute shaders"},
         {"subgroup arithmetic", "it has no subgroup arithmetic in compute shaders"},
+        {"computeFullSubgroups", "it has no computeFullSubgroups"},
         {"maxComputeWorkGroupInvocations=128",
          "its maxComputeWorkGroupInvocations is 128, but 256 is needed"},
         {"maxComputeWorkGroupSize[0]=128", "its maxComputeWorkGroupSize[0] is 128, but 256 is needed"},

@@ -77,6 +77,7 @@ void weaken(VkBaseOutStructure& structure) {
     }
     case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_FEATURES: {
         auto& features = reinterpret_cast<VkPhysicalDeviceVulkan13Features&>(structure);
+        if (lacks("computeFullSubgroups")) features.computeFullSubgroups = VK_FALSE;
         if (lacks("synchronization2")) features.synchronization2 = VK_FALSE;
         if (lacks("maintenance4")) features.maintenance4 = VK_FALSE;
         break;
