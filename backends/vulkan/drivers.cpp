@@ -18,7 +18,7 @@
 namespace towers::vulkan {
 namespace {
 
-constexpr unsigned time_limit = 30; // seconds; a server needs a few to wake its cards
+constexpr unsigned time_limit = 30; // seconds; a server with many cards needs some of them to wake these
 
 /// The loader's variable that replaces all manifests by the ones that it names
 constexpr const char* chosen_drivers = "VK_DRIVER_FILES";
@@ -45,8 +45,11 @@ Ended run_apart(const std::function<void(int pipe)>& task) {
     if (child == 0) {
         for (const int signal : {SIGABRT, SIGALRM, SIGBUS, SIGFPE, SIGILL, SIGSEGV})
             std::signal(signal, SIG_DFL);
+        sigset_t none;
+        sigemptyset(&none);
+        sigprocmask(SIG_SETMASK, &none, nullptr);
         alarm(time_limit);          // ends the child, whatever hangs
-        const rlimit no_core{1, 1}; // 0 would not keep a program from getting the core file
+        const rlimit no_core{1, 1}; // with 0, a program that collects core files would still get one
         setrlimit(RLIMIT_CORE, &no_core);
         const int null = open("/dev/null", O_RDWR);
         for (int stream = STDIN_FILENO; stream <= STDERR_FILENO; ++stream) dup2(null, stream);

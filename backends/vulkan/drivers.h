@@ -19,7 +19,8 @@ struct Drivers {
 using StartVulkan = std::function<bool()>;
 
 /// Tries `start` in a process of its own. If there is no device, finds the drivers with which that fails and
-/// hides them from this process's loader. Call before Vulkan's first use.
+/// hides them from this process's loader. Call before Vulkan's first use, as it forks and sets a variable of
+/// the environment, best while there are no other threads.
 Drivers leave_out_failing_drivers(const StartVulkan& start);
 
 /// The manifests of all drivers, as the loader lists them with VK_LOADER_DEBUG=driver.
