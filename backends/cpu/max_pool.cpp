@@ -72,7 +72,7 @@ void max_pool_forward(const MaxPoolForwardParams& p, Invocation invocation) {
                     found = true;
                     continue;
                 }
-#pragma GCC ivdep
+                INDEPENDENT
                 for (uint c = 0; c < s.channels; ++c) {
                     const bool wins = (in[c] > values[c]) | (in[c] != in[c]);
                     values[c] = wins ? in[c] : values[c];
@@ -83,7 +83,7 @@ void max_pool_forward(const MaxPoolForwardParams& p, Invocation invocation) {
         float* const out = p.y.at + std::size_t(pixel) * s.channels;
         auto* const argmax = reinterpret_cast<std::uint8_t*>(p.argmax.at) + std::size_t(pixel) * s.channels;
         for (uint c = 0; c < s.channels; ++c) out[c] = values[c];
-#pragma GCC ivdep
+        INDEPENDENT
         for (uint c = 0; c < s.channels; ++c) argmax[c] = std::uint8_t(places[c]);
     }
 }

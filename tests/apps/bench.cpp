@@ -193,7 +193,8 @@ TEST_CASE("bench says what is wrong with its command line") {
         {{"--towers", "cpu,cpu", "--shares", "1:1"}, "--shares"},
         {{"--towers", "cpu,cpu", "--together", "--shares", "1:1:1"}, "3 shares for 2 towers"},
     };
-    for (const auto& [flags, name] : wrong) {
+    for (const auto& [flags, word] : wrong) {
+        const auto& name = word; // clang 14 cannot CAPTURE a structured binding
         CAPTURE(name);
         check_failed(run_towers(Arguments{"bench"} + flags), 2, name);
     }

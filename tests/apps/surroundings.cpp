@@ -34,10 +34,11 @@ TEST_CASE("towers on the CPU train on processors of every level") {
 TEST_CASE("the CPU uses as many threads as OpenMP gives") {
     const TemporaryFolder folder;
     train(folder / "plain", {"--batch", "8", "--steps", "3"});
-    for (const auto& [name, value] : {std::pair{"OMP_THREAD_LIMIT", "1"},
-                                      {"OMP_DYNAMIC", "true"},
-                                      {"OMP_MAX_ACTIVE_LEVELS", "0"},
-                                      {"OMP_NUM_THREADS", "3"}}) {
+    for (const auto& [variable, value] : {std::pair{"OMP_THREAD_LIMIT", "1"},
+                                          {"OMP_DYNAMIC", "true"},
+                                          {"OMP_MAX_ACTIVE_LEVELS", "0"},
+                                          {"OMP_NUM_THREADS", "3"}}) {
+        const auto& name = variable; // clang 14 cannot CAPTURE a structured binding
         CAPTURE(name);
         const RunOptions options{.environment = {{name, value}}, .seconds = 60};
         const fs::path run = folder / name;

@@ -46,7 +46,8 @@ TEST_CASE("the live line fits the terminal, and drops whole figures to do so") {
         {72, R"(step 40/40  \d+\.\d examples/s  loss \d+\.\d{3}  lr 0\.1  0 s left *)"},
         {40, R"(step 40/40  loss \d+\.\d{3}  0 s left *)"},
         {20, R"(step 40/40 *)"}};
-    for (const auto& [columns, last] : expected) {
+    for (const auto& [width, last] : expected) {
+        const unsigned columns = width; // clang 14 cannot CAPTURE a structured binding
         CAPTURE(columns);
         const TemporaryFolder folder;
         const Outcome outcome = run_towers(training(folder / "run", "40"), {.columns = columns});

@@ -87,8 +87,8 @@ void Trial::check_untouched(const std::vector<std::uint32_t>& after) const {
 
 void Trial::check_written(const std::vector<std::uint32_t>& after) const {
     for (std::size_t i = 0; i < tensors_.size(); ++i) {
-        const auto& [role, tensor] = tensors_[i];
-        if (role != Role::output) continue;
+        if (tensors_[i].role != Role::output) continue;
+        const auto& tensor = tensors_[i].tensor;
         for (std::size_t word = 0; word < tensor.words; ++word) {
             if (after[tensor.offset + word] != poison) continue;
             INFO("tensor ", i, " of ", tensors_.size(), ", word ", word, " of ", tensor.words);

@@ -67,7 +67,8 @@ TEST_CASE("a checkpoint comes back bit for bit") {
     const TensorFile read = read_safetensors(folder / "a.safetensors");
     CHECK(read.metadata == written.metadata);
     REQUIRE(read.tensors.size() == written.tensors.size());
-    for (const auto& [name, tensor] : written.tensors) {
+    for (const auto& [key, tensor] : written.tensors) {
+        const std::string& name = key; // clang 14 cannot CAPTURE a structured binding
         CAPTURE(name);
         const Tensor& other = read.tensors.at(name);
         CHECK(other.shape == tensor.shape);
