@@ -2,6 +2,7 @@
 
 #include "backends/cpu/host_kernels.h"
 #include "backends/cpu/overrides.h"
+#include "backends/cpu/processor.h"
 #include "backends/headroom.h"
 
 #include <chrono>
@@ -23,22 +24,13 @@ void use_threads(unsigned threads) {
     omp_set_num_threads(int(threads));
 }
 
-/// The value of /proc/cpuinfo's first line that begins with `key`.
-std::string processor_fact(const std::string& key, const std::string& otherwise) {
-    std::ifstream file("/proc/cpuinfo");
-    for (std::string line; std::getline(file, line);)
-        if (line.starts_with(key)) {
-            const std::size_t colon = line.find(": ");
-            if (colon != std::string::npos) return line.substr(colon + 2);
-        }
-    return otherwise;
-}
-
 DeviceInfo describe_cpu(unsigned threads) {
     DeviceInfo info;
     info.id = "cpu";
-    info.name = processor_fact("model name", "processor");
-    info.vendor = processor_fact("vendor_id", "unknown");
+    std::ifstream cpuinfo("/proc/cpuinfo");
+    const Processor processor = processor_of(cpuinfo);
+    info.name = processor.name;
+    info.vendor = processor.vendor;
     info.driver = fmt::format("oneDNN {}.{}.{}, {} thread{}", dnnl_version()->major, dnnl_version()->minor,
                               dnnl_version()->patch, threads, threads == 1 ? "" : "s");
     info.kind = DeviceKind::cpu;

@@ -37,6 +37,8 @@ inline void powers(const float* __restrict scale, float* __restrict power, uint 
     }
 }
 
+} // namespace
+
 FOR_EACH_PROCESSOR_LEVEL
 void lrn_forward(const LrnForwardParams& p, Invocation invocation) {
     std::vector<float> scratch(3 * p.channels + 2 * p.radius);
@@ -82,6 +84,8 @@ void lrn_backward(const LrnBackwardParams& p, Invocation invocation) {
         for (uint c = 0; c < p.channels; ++c) dx[c] = power[c];
     }
 }
+
+namespace {
 
 template<class Params>
 Work on_all_threads(const CpuContext& context, const Params& p, void (*kernel)(const Params&, Invocation)) {

@@ -44,6 +44,8 @@ Described described_pool(const CpuContext& context, const PoolShape& s) {
     return d;
 }
 
+} // namespace
+
 /// The window's maximum in loops along the channels that the compiler vectorizes. oneDNN's own would lose a
 /// NaN and so hide a divergence.
 FOR_EACH_PROCESSOR_LEVEL
@@ -87,8 +89,6 @@ void max_pool_forward(const MaxPoolForwardParams& p, Invocation invocation) {
         for (uint c = 0; c < s.channels; ++c) argmax[c] = std::uint8_t(places[c]);
     }
 }
-
-} // namespace
 
 Work override_max_pool(CpuContext& context, const Launch& launch) {
     if (launch.kernel == Kernel::max_pool_forward) {

@@ -1,5 +1,6 @@
 // Compiles a function once for each x86-64 level; the program picks the processor's best at start-up. Not
-// under the sanitizers, whose run-time has not started at that point.
+// under the sanitizers, whose run-time has not started at that point. The function must not stand in an
+// unnamed namespace: there clang 19 leaves out the templates that only it calls.
 #pragma once
 
 #if !defined(__x86_64__) || defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
