@@ -43,12 +43,15 @@ struct Compiler::State {
             tells_statistics |= extension.extensionName == std::string_view(statistics_extension);
 
         vk::PhysicalDevicePipelineExecutablePropertiesFeaturesKHR statistics{.pipelineExecutableInfo = true};
-        vk::PhysicalDeviceVulkan12Features features{.pNext = tells_statistics ? &statistics : nullptr,
-                                                    .bufferDeviceAddress = true};
+        vk::PhysicalDeviceVulkan13Features features13{.pNext = tells_statistics ? &statistics : nullptr,
+                                                      .computeFullSubgroups = true,
+                                                      .maintenance4 = true};
+        const vk::PhysicalDeviceVulkan12Features features12{.pNext = &features13,
+                                                            .bufferDeviceAddress = true};
         const float priority = 1.0f;
         const vk::DeviceQueueCreateInfo queue{.queueCount = 1, .pQueuePriorities = &priority};
         device = vk::raii::Device(physical,
-                                  vk::DeviceCreateInfo{.pNext = &features,
+                                  vk::DeviceCreateInfo{.pNext = &features12,
                                                        .queueCreateInfoCount = 1,
                                                        .pQueueCreateInfos = &queue,
                                                        .enabledExtensionCount = tells_statistics ? 1u : 0u,

@@ -7,6 +7,18 @@
 #include <unistd.h>
 
 namespace towers::vulkan {
+namespace {
+
+/// Whether a shader's invocations know of their subgroups. A SPIR-V module begins with five words of header
+/// and the capabilities that it uses.
+bool uses_subgroups(std::span<const std::uint32_t> code) {
+    constexpr std::uint32_t header = 5, capability = 17, group_non_uniform = 61;
+    for (std::size_t i = header; (code[i] & 0xffff) == capability; i += code[i] >> 16)
+        if (code[i + 1] == group_non_uniform) return true;
+    return false;
+}
+
+} // namespace
 
 std::filesystem::path pipeline_cache_file(const vk::raii::PhysicalDevice& device) {
     const char* const cache = std::getenv("XDG_CACHE_HOME");
@@ -72,9 +84,12 @@ vk::Pipeline Pipelines::pipeline(const Dispatch& dispatch) {
         device_,
         vk::ShaderModuleCreateInfo{.codeSize = dispatch.code.size_bytes(), .pCode = dispatch.code.data()});
     // SPIR-V 1.6 lets the driver choose the subgroups' size. Lanes share out work by it, so none may be
-    // missing.
-    const auto full = vk::PipelineShaderStageCreateFlagBits::eRequireFullSubgroups;
-    const vk::PipelineShaderStageCreateInfo stage{.flags = full,
+    // missing. The other shaders are better off without: Turnip doubles their subgroups for it, which halves
+    // the products' occupancy.
+    const auto flags = uses_subgroups(dispatch.code)
+                           ? vk::PipelineShaderStageCreateFlagBits::eRequireFullSubgroups
+                           : vk::PipelineShaderStageCreateFlags();
+    const vk::PipelineShaderStageCreateInfo stage{.flags = flags,
                                                   .stage = vk::ShaderStageFlagBits::eCompute,
                                                   .module = *module,
                                                   .pName = "main",
