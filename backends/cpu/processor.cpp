@@ -53,8 +53,9 @@ Processor processor_of(std::istream& cpuinfo) {
             if (std::find(cores.begin(), cores.end(), core) == cores.end()) cores.push_back(core);
         }
     }
-    if (processor.name.empty())
-        for (const std::string& core : cores) processor.name += (processor.name.empty() ? "" : " + ") + core;
+    std::string all;
+    for (const std::string& core : cores) all += (all.empty() ? "" : " + ") + core;
+    if (!all.empty()) processor.name = all; // says more than "ARMv8 Processor rev 1 (v8l)"
     if (processor.name.empty()) processor.name = "processor";
     if (processor.vendor.empty()) processor.vendor = "unknown";
     return processor;

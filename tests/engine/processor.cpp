@@ -18,10 +18,11 @@ TEST_CASE("users see what processor they have, whichever words Linux has for it"
     CHECK(x86.name == "Xeon: Gold");
     CHECK(x86.vendor == "GenuineIntel");
 
-    const Processor raspberry_pi = read("processor\t: 0\nBogoMIPS\t: 108.00\nCPU implementer\t: 0x41\n"
-                                        "CPU architecture: 8\nCPU variant\t: 0x4\nCPU part\t: 0xd0b\n\n"
-                                        "processor\t: 1\nCPU implementer\t: 0x41\nCPU part\t: 0xd0b\n\n"
-                                        "Revision\t: c04170\nModel\t\t: Raspberry Pi 5 Model B Rev 1.0\n");
+    const Processor raspberry_pi =
+        read("processor\t: 0\nmodel name\t: ARMv8 Processor rev 1 (v8l)\nCPU implementer\t: 0x41\n"
+             "CPU architecture: 8\nCPU variant\t: 0x4\nCPU part\t: 0xd0b\n\n"
+             "processor\t: 1\nCPU implementer\t: 0x41\nCPU part\t: 0xd0b\n\n"
+             "Revision\t: c04170\nModel\t\t: Raspberry Pi 5 Model B Rev 1.0\n");
     CHECK(raspberry_pi.name == "Cortex-A76");
     CHECK(raspberry_pi.vendor == "ARM");
 

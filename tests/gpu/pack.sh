@@ -31,7 +31,7 @@ done
 strip "$work"/bin/*
 
 # Libraries that are loaded at run time, from where the packages for the tests put them
-loader=$(ldconfig -p | sed -nE 's/.*libvulkan\.so\.1 \(.*x86-64.*=> //p' | head -n 1)
+loader=$(ldconfig -p | sed -nE 's/.*libvulkan\.so\.1 \(.*(x86-64|AArch64).*=> //p' | head -n 1)
 lavapipe=$(find /usr/lib -name libvulkan_lvp.so | head -n 1)
 layer=$(find /usr/lib -name libVkLayer_khronos_validation.so | head -n 1)
 for found in "$loader" "$layer" ${mesa:+"$lavapipe"}; do

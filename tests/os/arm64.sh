@@ -1,0 +1,37 @@
+#!/bin/sh
+# From a bare Debian 13 on another processor: builds everything for arm64, warnings as errors, then runs under
+# qemu-user the tests of kernels and engine on the CPU, as a small board's processor and as one with SVE, and trains.
+#   tests/os/arm64.sh [PROGRAM]
+# PROGRAM is a build of the program for this processor, whose initial values and images must be arm64's, bit for bit.
+# Needs root. libdnnl-dev:arm64 takes the place of libdnnl-dev, so build PROGRAM before.
+set -eu
+program=${1:+$(realpath "$1")}
+cd "$(dirname "$0")/../.."
+
+dpkg --add-architecture arm64
+apt-get update -q >/dev/null
+echo "installing the cross compiler, the libraries for arm64 and qemu-user"
+DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends cmake ninja-build g++-aarch64-linux-gnu \
+    qemu-user python3 glslang-tools spirv-tools libglm-dev libcli11-dev nlohmann-json3-dev doctest-dev \
+    libvulkan-dev:arm64 libdnnl-dev:arm64 ocl-icd-opencl-dev:arm64 libfmt-dev:arm64 libspdlog-dev:arm64 \
+    libtomlplusplus-dev:arm64 >/dev/null
+cmake --preset arm64 >/dev/null
+cmake --build --preset arm64
+file=build/arm64/towers
+case $(od -An -tx1 -j18 -N2 $file) in *b7\ 00*) ;; *) echo "$file is not for arm64" >&2; exit 1 ;; esac
+
+export CUDA_VISIBLE_DEVICES="" VK_DRIVER_FILES=/nonexistent # the CPU only
+# oneDNN has kernels of its own for SVE and plain ones for processors without, such as the Raspberry Pi's and Orin's.
+for cpu in cortex-a76 neoverse-n2; do
+    export QEMU_CPU=$cpu
+    qemu-aarch64 $file devices | grep '^cpu'
+    ctest --test-dir build/arm64 -R '^(conformance|engine)$' --output-on-failure >build/arm64/ctest.log || { cat build/arm64/ctest.log; exit 1; }
+    grep 'Test *#' build/arm64/ctest.log
+done
+unset QEMU_CPU
+if [ -n "$program" ]; then
+    sh tests/os/same_bits.sh --start "$program" "qemu-aarch64 $file"
+else
+    echo "no PROGRAM to compare with"
+fi
+echo "arm64: $(aarch64-linux-gnu-g++ --version | head -1): no warnings, conformance and engine tests pass under qemu"
