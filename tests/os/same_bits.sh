@@ -30,9 +30,8 @@ compare() { # WHAT: of the runs a and b
             "$work/b/model.ckpt-$step.safetensors" >"$work/differences"; then
             echo "$1, $what: the same bits"
         else
-            echo "$1, $what: other bits"
-            sed 's/^/    /' "$work/differences"
-            [ $step -gt $last ] || differing=yes
+            echo "$1, $what: other bits, such as $(head -n 1 "$work/differences")"
+            [ $step -gt $last ] || { cat "$work/differences"; differing=yes; }
         fi
     done
     rm -r "$work/a" "$work/b"
