@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The README's two commands in a clean Debian 13, warnings being errors. Then the device tests again with newer drivers:
-# Mesa of Debian's backports, whose compilers also compile the kernels for chips that are not there.
+# Mesa of Debian's backports, whose compilers also compile the kernels for chips that are not there. At last clang and
+# arm64.
 set -euo pipefail
 . "$(dirname "$0")/clean_debian.bash"
 export PRESET=ci
@@ -17,3 +18,5 @@ newest_mesa() {
     '
 }
 timed "device tests with Mesa of trixie-backports" newest_mesa
+timed "clang, and the same bits as GCC's" in_root "sh tests/os/compilers.sh"
+timed "arm64 under qemu" in_root "sh tests/os/arm64.sh build/ci/towers"
