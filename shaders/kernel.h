@@ -4,7 +4,8 @@
 //   FOR_RANGE(i, count) { ... }          the invocations share out the items; the result must not depend on how
 //   FOR_SUBGROUPS(i, count) { ... }      the subgroups share out the items, their lanes work on one together:
 //                                        SUBGROUP_LANE, SUBGROUP_SIZE, subgroupAdd()
-//   GROUP_ID, GROUPS, LOCAL_ID           tiled kernels only
+//   GROUP_ID, GROUPS, LOCAL_ID           tiled kernels only, and likewise
+//   FOR_PARTLY_UNROLLED(i, count) { ... }  a loop that would take too many registers unrolled; 4 divides `count`
 // See params.h for what each kernel computes.
 #ifndef TOWERS_SHADERS_KERNEL_H
 #define TOWERS_SHADERS_KERNEL_H

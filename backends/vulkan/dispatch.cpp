@@ -31,6 +31,14 @@ Dispatch dispatch_of(const Launch& launch, const DeviceInfo& info, bool override
     return {shared_text(launch.kernel), std::move(constants), launch.parameters, launch.groups};
 }
 
+bool uses_subgroups(std::span<const std::uint32_t> code) {
+    // A SPIR-V module begins with five words of header and the capabilities that it uses.
+    constexpr std::uint32_t header = 5, capability = 17, group_non_uniform = 61;
+    for (std::size_t i = header; (code[i] & 0xffff) == capability; i += code[i] >> 16)
+        if (code[i + 1] == group_non_uniform) return true;
+    return false;
+}
+
 std::map<std::string, Dispatch> all_hardware_dispatches() {
     std::map<std::string, Dispatch> all;
     for (std::size_t i = 0; i < all_kernels().size(); ++i) {

@@ -22,6 +22,9 @@ struct Dispatch {
 
 Dispatch dispatch_of(const Launch& launch, const DeviceInfo& info, bool overrides);
 
+/// Whether a shader's invocations know of their subgroups.
+bool uses_subgroups(std::span<const std::uint32_t> code);
+
 /// One of each pipeline that dispatch_of() can ask for on a hardware device, by kernel and tile:
 /// `conv2d_forward 64x16`.
 std::map<std::string, Dispatch> all_hardware_dispatches();

@@ -147,8 +147,10 @@ Drivers leave_out_failing_drivers(const StartVulkan& start) {
                 leave_out(manifest, reason);
             }
         }
+    }
+    if (!working.empty())
         choose(working);
-    } else if (!drivers.left_out.empty())
+    else if (!drivers.left_out.empty())
         drivers.failure = "no Vulkan driver that starts finds a device";
     else if (all_together != no_device) // no driver is to blame, or the loader lists none
         drivers.failure = fmt::format("Vulkan does not start: {}; name the drivers to use in {}",

@@ -7,18 +7,6 @@
 #include <unistd.h>
 
 namespace towers::vulkan {
-namespace {
-
-/// Whether a shader's invocations know of their subgroups. A SPIR-V module begins with five words of header
-/// and the capabilities that it uses.
-bool uses_subgroups(std::span<const std::uint32_t> code) {
-    constexpr std::uint32_t header = 5, capability = 17, group_non_uniform = 61;
-    for (std::size_t i = header; (code[i] & 0xffff) == capability; i += code[i] >> 16)
-        if (code[i + 1] == group_non_uniform) return true;
-    return false;
-}
-
-} // namespace
 
 std::filesystem::path pipeline_cache_file(const vk::raii::PhysicalDevice& device) {
     const char* const cache = std::getenv("XDG_CACHE_HOME");

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <iterator>
+#include <spdlog/spdlog.h>
 #include <sstream>
 
 namespace towers {
@@ -14,6 +16,7 @@ struct Known {
     std::vector<DeviceInfo> devices;
     std::vector<std::string> ids;
     std::vector<std::pair<std::string, std::string>> absent; ///< backend, and why it or a card is absent
+    std::vector<std::string> left_out;                       ///< cards and drivers, with the reason
 };
 
 Known list_all(const OpenOptions& options) {
@@ -26,8 +29,10 @@ Known list_all(const OpenOptions& options) {
         }
         std::vector<std::string> reasons;
         if (listing.devices.empty()) reasons.push_back(listing.absence);
-        for (const Backend::LeftOut& device : listing.left_out)
+        for (const Backend::LeftOut& device : listing.left_out) {
             reasons.push_back(fmt::format("{} is left out: {}", device.name, device.reason));
+            known.left_out.push_back(fmt::format("{}: {}", backend->name(), reasons.back()));
+        }
         if (!reasons.empty())
             known.absent.emplace_back(backend->name(), fmt::format("{}", fmt::join(reasons, "; ")));
     }
@@ -84,10 +89,18 @@ std::vector<std::string> select_towers(const std::string& backend, const std::st
                 throw_unknown(known, "device", id);
         return chosen;
     }
-    if (backend.empty()) return default_towers(known.devices);
-    for (const std::string& id : known.ids)
-        if (id == backend || id.starts_with(backend + ":")) chosen.push_back(id);
-    if (!chosen.empty()) return chosen;
+    if (backend.empty())
+        chosen = default_towers(known.devices);
+    else
+        std::ranges::copy_if(known.ids, std::back_inserter(chosen), [&](const std::string& id) {
+            return id == backend || id.starts_with(backend + ":");
+        });
+    if (!chosen.empty()) {
+        // Who did not name the devices may miss one.
+        for (const std::string& each : known.left_out)
+            if (backend.empty() || each.starts_with(backend + ":")) spdlog::warn("{}", each);
+        return chosen;
+    }
     for (const auto& [absent, reason] : known.absent)
         if (backend == absent)
             throw UsageError(fmt::format("--backend {}: {}; this machine has {}", backend, reason,

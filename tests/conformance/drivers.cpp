@@ -1,8 +1,18 @@
 #include "backends/vulkan/drivers.h"
+#include "backends/vulkan/dispatch.h"
 
 #include <doctest/doctest.h>
 
+#include <set>
+
 using towers::vulkan::manifests_in;
+
+TEST_CASE("the shaders that share out work by subgroups are known, so that none of their lanes is missing") {
+    std::set<std::string> found;
+    for (const auto& [name, dispatch] : towers::vulkan::all_hardware_dispatches())
+        if (towers::vulkan::uses_subgroups(dispatch.code)) found.insert(name);
+    CHECK(found == std::set<std::string>{"distort_images", "step_results"});
+}
 
 TEST_CASE("the loader's list of drivers is read, as old and new loaders write it") {
     const std::vector<std::string> expected = {"/tmp/a driver/a.json", "/usr/share/vulkan/icd.d/b.json"};

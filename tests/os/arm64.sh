@@ -2,10 +2,11 @@
 # From a bare Debian 13 on another processor: builds everything for arm64, warnings as errors, then runs under
 # qemu-user the tests of kernels and engine on the CPU, as a small board's processor and as one with SVE, and trains.
 #   tests/os/arm64.sh [PROGRAM]
-# PROGRAM is a build of the program for this processor, whose initial values and images must be arm64's, bit for bit.
-# Needs root. libdnnl-dev:arm64 takes the place of libdnnl-dev, so build PROGRAM before.
+# PROGRAM, named from the repository's root, is a build of the program for this processor, whose initial values and
+# images must be arm64's, bit for bit. Needs root. Changes the system: libdnnl-dev:arm64 takes the place of libdnnl-dev,
+# so build PROGRAM before, and best run this where clean_debian.bash does.
 set -eu
-program=${1:+$(realpath "$1")}
+program=${1-}
 cd "$(dirname "$0")/../.."
 
 dpkg --add-architecture arm64
@@ -25,9 +26,12 @@ export CUDA_VISIBLE_DEVICES="" VK_DRIVER_FILES=/nonexistent # the CPU only
 # Raspberry Pi's and Jetson Orin's.
 for cpu in cortex-a76 neoverse-n2; do
     export QEMU_CPU=$cpu
-    qemu-aarch64 $file devices | grep '^cpu'
-    ctest --test-dir build/arm64 -R '^(conformance|engine)$' --output-on-failure >build/arm64/ctest.log || { cat build/arm64/ctest.log; exit 1; }
-    grep 'Test *#' build/arm64/ctest.log
+    log=build/arm64/$cpu.log
+    qemu-aarch64 $file devices >"$log"
+    grep '^cpu' "$log"
+    ctest --test-dir build/arm64 --no-tests=error -R '^(conformance|engine)$' --output-on-failure >"$log" ||
+        { cat "$log"; exit 1; }
+    grep 'Test *#' "$log"
 done
 export QEMU_CPU=cortex-a76
 if [ -n "$program" ]; then

@@ -16,6 +16,9 @@ make_root() {
     [ "$(id -u)" -eq 0 ] || skip "it needs root, to unpack a system and to enter it"
     unshare --mount --pid --fork true 2>/dev/null || skip "this system gives root no new namespaces"
     mkdir -p "$packages"
+    exec 9>"$cache/lock"
+    flock 9 # one at a time: what lies here now of earlier roots is left over
+    rm -rf "$cache/root-$suite".*
     if [ ! -f "$archive" ]; then
         if ! command -v mmdebstrap >/dev/null; then
             command -v apt-get >/dev/null || skip "it needs mmdebstrap"
@@ -34,7 +37,8 @@ make_root() {
     cp /etc/resolv.conf "$root/etc/resolv.conf"
     echo 'APT::Keep-Downloaded-Packages "true";' >"$root/etc/apt/apt.conf.d/keep-packages"
     git clone -q "$repository" "$root/root/towers"
-    echo "a clean Debian $(cat "$root/etc/debian_version") with a clean clone of $(git -C "$repository" rev-parse --short HEAD)"
+    echo "a clean Debian $(cat "$root/etc/debian_version") and a clean clone of" \
+        "$(git -C "$repository" rev-parse --short HEAD)"
 }
 
 in_root() {
@@ -44,6 +48,7 @@ in_root() {
         mount -t proc proc "$root/proc"
         mount -t tmpfs dev "$root/dev"
         for node in null zero full random urandom tty; do
+            [ -e "/dev/$node" ] || continue
             touch "$root/dev/$node"
             mount --bind "/dev/$node" "$root/dev/$node"
         done
@@ -57,7 +62,7 @@ in_root() {
         mount --bind "$2" "$root/var/cache/apt/archives"
         exec chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root ${PRESET:+PRESET="$PRESET"} \
             sh -euc "cd /root/towers; $3"
-    ' bash "$root" "$packages" "$1" </dev/null
+    ' bash "$root" "$packages" "$1" </dev/null 9>&-
 }
 
 # timed WHAT COMMAND...

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """compare_checkpoints.py A.safetensors B.safetensors: are all tensors the same bits?
 
-The metadata is not compared. Prints one line a tensor that differs and exits with 1 if there is any.
+The metadata is not compared. Prints one line a tensor that differs and exits with 3 if there is any.
 """
 import json
 import struct
@@ -36,4 +36,4 @@ if __name__ == "__main__":
     for name in unlike:
         what = difference(a[name], b[name]) if name in a and name in b else "in one file only"
         print(f"{name}: {what}")
-    sys.exit(1 if unlike else 0)
+    sys.exit(3 if unlike else 0)
