@@ -42,23 +42,15 @@ struct Compiler::State {
         for (const vk::ExtensionProperties& extension : physical.enumerateDeviceExtensionProperties())
             tells_statistics |= extension.extensionName == std::string_view(statistics_extension);
 
-        vk::PhysicalDevicePipelineExecutablePropertiesFeaturesKHR statistics{.pipelineExecutableInfo = true};
-        vk::PhysicalDeviceVulkan13Features features13{.pNext = tells_statistics ? &statistics : nullptr,
-                                                      .computeFullSubgroups = true,
-                                                      .maintenance4 = true};
-        const vk::PhysicalDeviceVulkan12Features features12{.pNext = &features13,
-                                                            .bufferDeviceAddress = true};
-        const float priority = 1.0f;
-        const vk::DeviceQueueCreateInfo queue{.queueCount = 1, .pQueuePriorities = &priority};
-        device = vk::raii::Device(physical,
-                                  vk::DeviceCreateInfo{.pNext = &features12,
-                                                       .queueCreateInfoCount = 1,
-                                                       .pQueueCreateInfos = &queue,
-                                                       .enabledExtensionCount = tells_statistics ? 1u : 0u,
-                                                       .ppEnabledExtensionNames = &statistics_extension});
-        pipelines.emplace(device, "",
-                          tells_statistics ? vk::PipelineCreateFlagBits::eCaptureStatisticsKHR
-                                           : vk::PipelineCreateFlags());
+        const vk::PhysicalDevicePipelineExecutablePropertiesFeaturesKHR statistics{.pipelineExecutableInfo =
+                                                                                       true};
+        if (tells_statistics) {
+            device = create_device(physical, &statistics, {statistics_extension});
+            pipelines.emplace(device, "", vk::PipelineCreateFlagBits::eCaptureStatisticsKHR);
+        } else {
+            device = create_device(physical);
+            pipelines.emplace(device, "");
+        }
     }
 };
 

@@ -185,6 +185,29 @@ bool computes(const vk::QueueFamilyProperties& family) {
     return bool(family.queueFlags & vk::QueueFlagBits::eCompute);
 }
 
+std::uint32_t compute_family(const vk::raii::PhysicalDevice& device) {
+    const auto families = device.getQueueFamilyProperties();
+    return std::uint32_t(std::find_if(families.begin(), families.end(), computes) - families.begin());
+}
+
+vk::raii::Device create_device(const vk::raii::PhysicalDevice& device, const void* next,
+                               const std::vector<const char*>& extensions) {
+    const float priority = 1.0f;
+    const vk::DeviceQueueCreateInfo queue{
+        .queueFamilyIndex = compute_family(device), .queueCount = 1, .pQueuePriorities = &priority};
+    vk::PhysicalDeviceVulkan13Features features13{.pNext = const_cast<void*>(next),
+                                                  .computeFullSubgroups = true,
+                                                  .synchronization2 = true,
+                                                  .maintenance4 = true};
+    const vk::PhysicalDeviceVulkan12Features features12{
+        .pNext = &features13, .timelineSemaphore = true, .bufferDeviceAddress = true};
+    return {device, vk::DeviceCreateInfo{.pNext = &features12,
+                                         .queueCreateInfoCount = 1,
+                                         .pQueueCreateInfos = &queue,
+                                         .enabledExtensionCount = std::uint32_t(extensions.size()),
+                                         .ppEnabledExtensionNames = extensions.data()}};
+}
+
 bool has_subgroups(const vk::raii::PhysicalDevice& device, vk::SubgroupFeatureFlags operations) {
     const auto subgroups =
         device.getProperties2<vk::PhysicalDeviceProperties2, vk::PhysicalDeviceSubgroupProperties>()

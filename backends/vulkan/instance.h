@@ -48,6 +48,14 @@ private:
 
 bool computes(const vk::QueueFamilyProperties& family);
 
+/// The first queue family that runs compute shaders; a device of Instance::devices() has one.
+std::uint32_t compute_family(const vk::raii::PhysicalDevice& device);
+
+/// Creates a device with one queue of compute_family() and every feature that the kernels need. `next` and
+/// `extensions` add to them.
+vk::raii::Device create_device(const vk::raii::PhysicalDevice& device, const void* next = nullptr,
+                               const std::vector<const char*>& extensions = {});
+
 /// Whether compute shaders may use these subgroup operations.
 bool has_subgroups(const vk::raii::PhysicalDevice& device, vk::SubgroupFeatureFlags operations);
 

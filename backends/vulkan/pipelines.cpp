@@ -74,10 +74,10 @@ vk::Pipeline Pipelines::pipeline(const Dispatch& dispatch) {
     // SPIR-V 1.6 lets the driver choose the subgroups' size. Lanes share out work by it, so none may be
     // missing. The other shaders are better off without: Turnip doubles their subgroups for it, which halves
     // the products' occupancy.
-    const auto flags = uses_subgroups(dispatch.code)
-                           ? vk::PipelineShaderStageCreateFlagBits::eRequireFullSubgroups
-                           : vk::PipelineShaderStageCreateFlags();
-    const vk::PipelineShaderStageCreateInfo stage{.flags = flags,
+    const auto full = uses_subgroups(dispatch.code)
+                          ? vk::PipelineShaderStageCreateFlagBits::eRequireFullSubgroups
+                          : vk::PipelineShaderStageCreateFlags();
+    const vk::PipelineShaderStageCreateInfo stage{.flags = full,
                                                   .stage = vk::ShaderStageFlagBits::eCompute,
                                                   .module = *module,
                                                   .pName = "main",

@@ -142,25 +142,14 @@ private:
     }
 
     void open() {
-        const auto families = physical_.getQueueFamilyProperties();
-        const auto family = std::find_if(families.begin(), families.end(), computes);
-        const std::uint32_t family_index = std::uint32_t(family - families.begin());
-        const std::uint32_t bits = family->timestampValidBits;
+        const std::uint32_t family = compute_family(physical_);
+        const std::uint32_t bits = physical_.getQueueFamilyProperties()[family].timestampValidBits;
         timestamp_mask_ = bits == 0 ? 0 : UINT64_MAX >> (64 - bits);
         timestamp_period_ = double(physical_.getProperties().limits.timestampPeriod) * 1e-9;
 
-        const float priority = 1.0f;
-        const vk::DeviceQueueCreateInfo queue{
-            .queueFamilyIndex = family_index, .queueCount = 1, .pQueuePriorities = &priority};
-        vk::PhysicalDeviceVulkan13Features features13{
-            .computeFullSubgroups = true, .synchronization2 = true, .maintenance4 = true};
-        const vk::PhysicalDeviceVulkan12Features features12{
-            .pNext = &features13, .timelineSemaphore = true, .bufferDeviceAddress = true};
-        device_ = vk::raii::Device(physical_, vk::DeviceCreateInfo{.pNext = &features12,
-                                                                   .queueCreateInfoCount = 1,
-                                                                   .pQueueCreateInfos = &queue});
-        queue_ = vk::raii::Queue(device_, family_index, 0);
-        pool_ = vk::raii::CommandPool(device_, vk::CommandPoolCreateInfo{.queueFamilyIndex = family_index});
+        device_ = create_device(physical_);
+        queue_ = vk::raii::Queue(device_, family, 0);
+        pool_ = vk::raii::CommandPool(device_, vk::CommandPoolCreateInfo{.queueFamilyIndex = family});
         const vk::SemaphoreTypeCreateInfo timeline{.semaphoreType = vk::SemaphoreType::eTimeline};
         timeline_ = vk::raii::Semaphore(device_, vk::SemaphoreCreateInfo{.pNext = &timeline});
         pipelines_.emplace(device_, pipeline_cache_file(physical_));
