@@ -29,8 +29,8 @@ bool uses_subgroups(std::span<const std::uint32_t> code);
 /// `conv2d_forward 64x16`.
 std::map<std::string, Dispatch> all_hardware_dispatches();
 
-/// Convolutions for drivers that run on a CPU; nothing for other launches, strides above 1,
-/// and more tiles than one dispatch takes.
+/// Convolutions for drivers that run on a CPU; nothing for other launches, strides and groups above 1, and
+/// more tiles than one dispatch takes.
 std::optional<Dispatch> software_conv2d(const Launch& launch, const DeviceInfo& info);
 
 } // namespace towers::vulkan

@@ -13,9 +13,9 @@ struct ConvWork {
 
     explicit ConvWork(const ConvShape& s)
         : x(double(s.batch) * s.in_height * s.in_width * s.in_channels),
-          w(double(s.kernel_height) * s.kernel_width * s.in_channels * s.out_channels), b(s.out_channels),
-          y(double(s.batch) * s.out_height * s.out_width * s.out_channels),
-          products(y * s.kernel_height * s.kernel_width * s.in_channels) {}
+          w(double(s.kernel_height) * s.kernel_width * (s.in_channels / s.groups) * s.out_channels),
+          b(s.out_channels), y(double(s.batch) * s.out_height * s.out_width * s.out_channels),
+          products(y * s.kernel_height * s.kernel_width * (s.in_channels / s.groups)) {}
 };
 
 struct PoolWork {
@@ -29,7 +29,7 @@ struct PoolWork {
 
 Work work(const Conv2dForwardParams& p) {
     const ConvWork c(p.shape);
-    return {2 * c.products, word * (c.x + c.w + c.b + c.y)};
+    return {2 * c.products, word * (c.x + c.w + p.bias * c.b + c.y)};
 }
 Work work(const Conv2dBackwardDataParams& p) {
     const ConvWork c(p.shape);
@@ -37,7 +37,7 @@ Work work(const Conv2dBackwardDataParams& p) {
 }
 Work work(const Conv2dBackwardWeightsParams& p) {
     const ConvWork c(p.shape);
-    return {2 * c.products, word * (c.x + c.y + p.splits * (c.w + c.b))};
+    return {2 * c.products, word * (c.x + c.y + p.splits * (c.w + p.bias * c.b))};
 }
 Work work(const SumPartialsParams& p) { return {0, word * (p.parts + 1.0) * p.count}; }
 Work work(const MaxPoolForwardParams& p) {

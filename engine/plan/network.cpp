@@ -200,9 +200,11 @@ private:
                 .out_channels = t.out.channels,
                 .kernel_height = conv.kernel,
                 .kernel_width = conv.kernel,
-                .stride = conv.stride,
+                .stride_y = conv.stride,
+                .stride_x = conv.stride,
                 .pad_top = rows.before,
-                .pad_left = columns.before};
+                .pad_left = columns.before,
+                .groups = 1};
     }
     ConvShape conv_shape(const Dense&, const LayerTensors& t) const {
         return {.batch = spec_.batch,
@@ -214,9 +216,11 @@ private:
                 .out_channels = t.out.channels,
                 .kernel_height = 1,
                 .kernel_width = 1,
-                .stride = 1,
+                .stride_y = 1,
+                .stride_x = 1,
                 .pad_top = 0,
-                .pad_left = 0};
+                .pad_left = 0,
+                .groups = 1};
     }
     PoolShape pool_shape(const MaxPool& pool, const LayerTensors& t) const {
         return {.batch = spec_.batch,
@@ -225,8 +229,10 @@ private:
                 .channels = t.in.channels,
                 .out_height = t.out.height,
                 .out_width = t.out.width,
-                .window = pool.window,
-                .stride = pool.stride,
+                .window_height = pool.window,
+                .window_width = pool.window,
+                .stride_y = pool.stride,
+                .stride_x = pool.stride,
                 .pad_top = same_padding(t.in.height, pool.window, pool.stride).before,
                 .pad_left = same_padding(t.in.width, pool.window, pool.stride).before};
     }
@@ -247,7 +253,8 @@ private:
              .b = variable(layer.name + "/biases", Arena::parameters),
              .y = t.output,
              .shape = shape,
-             .relu = operation.relu ? 1u : 0u},
+             .relu = operation.relu ? 1u : 0u,
+             .bias = 1},
             tile_items(std::size_t(shape.batch) * shape.out_height * shape.out_width, shape.out_channels));
     }
     void forward(const Layer& layer, const MaxPool& pool, LayerTensors& t) {
@@ -312,7 +319,13 @@ private:
         const TensorId db_parts =
             split ? plan_.activation(layer.name + " db parts", splits * bias_bytes) : db;
         plan_.add(layer.name + " weights gradient", kernels::conv2d_backward_weights,
-                  {.x = t.input, .dy = dy, .dw = dw_parts, .db = db_parts, .shape = shape, .splits = splits},
+                  {.x = t.input,
+                   .dy = dy,
+                   .dw = dw_parts,
+                   .db = db_parts,
+                   .shape = shape,
+                   .bias = 1,
+                   .splits = splits},
                   tile_items(rows + 1, shape.out_channels) * splits);
         if (!split) return;
         plan_.add(layer.name + " weights gradient sum", kernels::sum_partials,

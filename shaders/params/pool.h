@@ -2,12 +2,16 @@
 #ifndef TOWERS_SHADERS_PARAMS_POOL_H
 #define TOWERS_SHADERS_PARAMS_POOL_H
 
-// Window maximum, `argmax` the place in the window (row * window + column) for four channels per word:
-// [N, OH, OW, ceil(C / 4)]. Padding never wins.
+// Windows over an image. What lies below and right of it follows from the output's size: padding, or pixels that no
+// window covers.
 struct PoolShape {
     uint batch, in_height, in_width, channels;
-    uint out_height, out_width, window, stride, pad_top, pad_left;
+    uint out_height, out_width, window_height, window_width, stride_y, stride_x, pad_top, pad_left;
 };
+
+// Window maximum, `argmax` the place in the window (row * window_width + column) for four channels per word:
+// [N, OH, OW, ceil(C / 4)]. A place takes a byte, so a window has at most 256. Padding never wins; every window must
+// hold a pixel of the image.
 
 struct MaxPoolForwardParams {
     In_f32 x;
