@@ -30,9 +30,9 @@ struct DeviceInfo {
     std::string driver;                  ///< the driver or library with its version
     std::array<std::uint8_t, 16> uuid{}; ///< the same for a card in every backend; zero: none
     DeviceKind kind = DeviceKind::cpu;
-    std::uint64_t memory = 0;     ///< bytes
-    unsigned subgroup_size = 1;   ///< invocations that run in lockstep
-    unsigned parallel_groups = 1; ///< workgroups that keep the device busy; 1: a launch spreads itself
+    std::uint64_t memory = 0;   ///< bytes
+    unsigned subgroup_size = 1; ///< invocations that run in lockstep
+    unsigned compute_units = 0; ///< multiprocessors of a GPU, threads of a CPU; 0: the driver does not tell
 };
 
 /// Whether two backends show the same card.

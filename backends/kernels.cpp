@@ -70,9 +70,11 @@ constexpr auto elements_of = []<std::size_t... index>(std::index_sequence<index.
 (std::make_index_sequence<pointers_of<Params>.size()>{});
 
 constexpr KernelInfo infos[] = {
-#define TOWERS_KERNEL(name, Params, size)                                                                    \
-    {#name, size, sizeof(Params), pointers_of<Params>, elements_of<Params>},
-#define TOWERS_TILED_KERNEL(name, Params, size) TOWERS_KERNEL(name, Params, size)
+#define ENTRY(name, Params, size, item)                                                                      \
+    {#name, size, item, sizeof(Params), pointers_of<Params>, elements_of<Params>},
+#define TOWERS_KERNEL(name, Params, size) ENTRY(name, Params, size, Item::invocation)
+#define TOWERS_SUBGROUP_KERNEL(name, Params, size) ENTRY(name, Params, size, Item::subgroup)
+#define TOWERS_TILED_KERNEL(name, Params, size) ENTRY(name, Params, size, Item::tile)
 #include "shaders/kernels.def"
 #undef TOWERS_KERNEL
 #undef TOWERS_TILED_KERNEL

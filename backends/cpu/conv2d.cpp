@@ -144,15 +144,9 @@ Work backward_weights(CpuContext& context, const Described& d, const Description
                                               {DNNL_ARG_DIFF_WEIGHTS, weights->wanted()}};
     if (p.bias != 0) arguments[DNNL_ARG_DIFF_BIAS] = tensor(context, d.b, p.db.at);
     Execution product(context, description, Primitive(description), std::move(arguments));
-    return [weights, product, p]() mutable {
+    return [weights, product]() mutable {
         product();
         weights->store();
-        // oneDNN splits the sum itself: the first part is the whole.
-        const std::size_t bias = p.shape.out_channels;
-        const std::size_t taps = std::size_t(p.shape.kernel_height) * p.shape.kernel_width *
-                                 (p.shape.in_channels / p.shape.groups);
-        if (p.bias != 0) std::fill_n(p.db.at + bias, (p.splits - 1) * bias, 0.0f);
-        std::fill_n(p.dw.at + taps * bias, (p.splits - 1) * taps * bias, 0.0f);
     };
 }
 

@@ -4,6 +4,7 @@
 #include "backends/cpu/overrides.h"
 #include "backends/cpu/processor.h"
 #include "backends/headroom.h"
+#include "backends/sharing.h"
 
 #include <chrono>
 #include <cstdlib>
@@ -34,6 +35,7 @@ DeviceInfo describe_cpu(unsigned threads) {
     info.driver = fmt::format("oneDNN {}.{}.{}, {} thread{}", dnnl_version()->major, dnnl_version()->minor,
                               dnnl_version()->patch, threads, threads == 1 ? "" : "s");
     info.kind = DeviceKind::cpu;
+    info.compute_units = threads;
     info.memory = std::uint64_t(sysconf(_SC_PHYS_PAGES)) * std::uint64_t(sysconf(_SC_PAGESIZE));
     return info;
 }
@@ -55,7 +57,7 @@ double seconds_now() {
 /// learns of each submission as soon as it is done.
 class CpuDevice final : public Device {
 public:
-    explicit CpuDevice(const OpenOptions& options) {
+    explicit CpuDevice(const OpenOptions& options) : limits_(options.limits) {
         context_.threads = cpu_threads(options.threads);
         info_ = describe_cpu(context_.threads);
     }
@@ -138,8 +140,18 @@ private:
                                           kernel_info(launch.kernel).name, error.message));
         }
         const HostKernel kernel = host_kernel(launch.kernel);
-        const unsigned team = std::min(context_.threads, launch.groups.x);
-        return [kernel, team, parameters = launch.parameters] {
+        const KernelInfo& info = kernel_info(launch.kernel);
+        const std::uint64_t at_once = info.item == Item::subgroup ? 1 : info.workgroup_size;
+        unsigned team =
+            unsigned(std::min<std::uint64_t>(context_.threads, (launch.items + at_once - 1) / at_once));
+        if (limits_ != nullptr && limits_->most_groups != 0) team = std::min(team, limits_->most_groups);
+        ParameterBlock parameters = launch.parameters;
+        if (launch.kernel == Kernel::depthwise_conv2d_backward_weights) {
+            auto whole = parameters.as<Conv2dBackwardWeightsParams>();
+            whole.splits = 1;
+            parameters = ParameterBlock::of(whole);
+        }
+        return [kernel, team, parameters] {
 #pragma omp parallel num_threads(int(team)) if (team > 1)
             kernel(parameters, {uint(omp_get_thread_num()), uint(omp_get_num_threads())});
         };
@@ -154,6 +166,7 @@ private:
         };
     }
 
+    const SharingLimits* limits_; ///< may be null
     CpuContext context_;
     DeviceInfo info_;
     std::deque<const CpuRecording*> queue_; ///< submitted, not yet done

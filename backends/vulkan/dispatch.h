@@ -3,8 +3,10 @@
 #pragma once
 
 #include "backends/device.h"
+#include "backends/sharing.h"
 
 #include <cstdint>
+#include <glm/vec3.hpp>
 #include <map>
 #include <optional>
 #include <span>
@@ -20,7 +22,10 @@ struct Dispatch {
     glm::uvec3 groups;
 };
 
-Dispatch dispatch_of(const Launch& launch, const DeviceInfo& info, bool overrides);
+/// What the driver's word and ours tell of a device. `limits`: see SharingLimits.
+Capacity capacity_of(const DeviceInfo& info, const SharingLimits& limits);
+
+Dispatch dispatch_of(const Launch& launch, const DeviceInfo& info, const Capacity& capacity, bool overrides);
 
 /// Whether a shader's invocations know of their subgroups.
 bool uses_subgroups(std::span<const std::uint32_t> code);

@@ -9,8 +9,8 @@
 namespace towers {
 namespace {
 
-TrainingPlan plan_step(const Device& device, const Recipe& recipe, const ParameterLayout& layout,
-                       const Dataset& data, unsigned batch) {
+TrainingPlan plan_step(const Recipe& recipe, const ParameterLayout& layout, const Dataset& data,
+                       unsigned batch) {
     return plan_single_step({.model = &recipe.model,
                              .layout = &layout,
                              .batch = batch,
@@ -18,8 +18,7 @@ TrainingPlan plan_step(const Device& device, const Recipe& recipe, const Paramet
                              .image_width = data.width,
                              .records = data.size(),
                              .seed = 1,
-                             .distort = true,
-                             .parallel_groups = device.info().parallel_groups});
+                             .distort = true});
 }
 
 Work work_of(const Operation& operation, const Plan& plan) {
@@ -33,7 +32,7 @@ Work work_of(const Operation& operation, const Plan& plan) {
 StepProfile::StepProfile(Device& device, const Recipe& recipe, const Dataset& data, unsigned batch)
     : device_(device) {
     const ParameterLayout layout = layout_parameters(recipe.model);
-    plan_ = plan_step(device, recipe, layout, data, batch);
+    plan_ = plan_step(recipe, layout, data, batch);
     arenas_ = allocate_arenas(device, plan_.plan, data);
     load(layout, data, batch);
 

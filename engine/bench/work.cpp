@@ -37,7 +37,7 @@ Work work(const Conv2dBackwardDataParams& p) {
 }
 Work work(const Conv2dBackwardWeightsParams& p) {
     const ConvWork c(p.shape);
-    return {2 * c.products, word * (c.x + c.y + p.splits * (c.w + p.bias * c.b))};
+    return {2 * c.products, word * (c.x + c.y + c.w + p.bias * c.b)};
 }
 Work work(const SumPartialsParams& p) { return {0, word * (p.parts + 1.0) * p.count}; }
 Work work(const MaxPoolForwardParams& p) {

@@ -31,21 +31,8 @@ Shapes shapes_of(const Model& model, const ParameterLayout& layout, unsigned bat
     for (const ParameterSlot& slot : layout.slots) {
         const Variable& variable = slot.variable;
         shapes[variable.name + " gradient"] = variable.shape;
-        shapes[model.layers[std::size_t(variable.layer)].name +
-               (variable.name.ends_with("/weights") ? " dw parts" : " db parts")] = variable.shape;
     }
     return shapes;
-}
-
-/// The numbers to compare: partial results are added up.
-std::vector<float> joined(std::span<const float> numbers, unsigned parts) {
-    std::vector<float> sums(numbers.size() / parts);
-    for (std::size_t i = 0; i < sums.size(); ++i) {
-        double sum = 0;
-        for (unsigned part = 0; part < parts; ++part) sum += double(numbers[part * sums.size() + i]);
-        sums[i] = float(sum);
-    }
-    return sums;
 }
 
 TensorComparison compare(const ParitySide& a, const ParitySide& b, const WrittenTensor& written,
@@ -59,18 +46,14 @@ TensorComparison compare(const ParitySide& a, const ParitySide& b, const Written
         for (const std::size_t side : {0, 1})
             found.worst_values[side] = sides[side]->words(written)[found.difference.worst];
     } else {
-        const std::array numbers{joined(a.numbers(written), written.parts),
-                                 joined(b.numbers(written), written.parts)};
+        const std::array numbers{a.numbers(written), b.numbers(written)};
         found.difference = compare_numbers(numbers[0], numbers[1]);
         found.same = found.difference.relative_norm <= tolerance;
         for (const std::size_t side : {0, 1})
             found.worst_values[side] = double(numbers[side][found.difference.worst]);
     }
     for (const std::size_t side : {0, 1}) {
-        const auto words = sides[side]->words(written);
-        found.worst_written[side] = true;
-        for (std::size_t i = found.difference.worst; i < words.size(); i += found.difference.elements)
-            if (words[i] == unwritten) found.worst_written[side] = false;
+        found.worst_written[side] = sides[side]->words(written)[found.difference.worst] != unwritten;
     }
     return found;
 }
@@ -87,16 +70,14 @@ std::vector<std::size_t> TensorComparison::worst_index() const {
 std::vector<TensorComparison> compare_step(Device& a, Device& b, const Recipe& recipe, const Dataset& data,
                                            const LockstepOptions& options) {
     const ParameterLayout layout = layout_parameters(recipe.model);
-    const TrainingPlan training =
-        plan_single_step({.model = &recipe.model,
-                          .layout = &layout,
-                          .batch = options.batch,
-                          .image_height = data.height,
-                          .image_width = data.width,
-                          .records = data.size(),
-                          .seed = options.seed,
-                          .distort = options.distort,
-                          .parallel_groups = std::max(a.info().parallel_groups, b.info().parallel_groups)});
+    const TrainingPlan training = plan_single_step({.model = &recipe.model,
+                                                    .layout = &layout,
+                                                    .batch = options.batch,
+                                                    .image_height = data.height,
+                                                    .image_width = data.width,
+                                                    .records = data.size(),
+                                                    .seed = options.seed,
+                                                    .distort = options.distort});
     const Plan& plan = training.plan;
     std::vector<std::vector<WrittenTensor>> levels;
     std::size_t window = 0;

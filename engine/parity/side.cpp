@@ -11,26 +11,23 @@ namespace towers {
 std::vector<WrittenTensor> written_in(const Plan& plan, const Level& level) {
     std::vector<WrittenTensor> all;
     std::size_t end = 0;
-    const auto add = [&](const Operation& operation, TensorId tensor, bool words, bool read, unsigned parts) {
+    const auto add = [&](const Operation& operation, TensorId tensor, bool words, bool read) {
         const std::size_t bytes = plan.tensors()[tensor.index()].bytes;
-        all.push_back({&operation, tensor, words, read, parts, end, bytes});
+        all.push_back({&operation, tensor, words, read, end, bytes});
         end += aligned(bytes);
     };
     for (const Operation& operation : level) {
         if (const auto* copy = std::get_if<PlannedCopy>(&operation.work)) {
-            add(operation, copy->target, false, false, 1);
+            add(operation, copy->target, false, false);
             continue;
         }
         const Launch& launch = std::get<Launch>(operation.work);
         const KernelInfo& kernel = kernel_info(launch.kernel);
-        const unsigned parts = launch.kernel == Kernel::conv2d_backward_weights
-                                   ? launch.parameters.as<Conv2dBackwardWeightsParams>().splits
-                                   : 1;
         for (std::size_t i = 0; i < kernel.pointers.size(); ++i) {
             const TensorId tensor = TensorId::of(launch.parameters.pointer(i));
             if (!tensor || kernel.pointers[i] == Access::read) continue;
             add(operation, tensor, kernel.elements[i] == Element::word,
-                kernel.pointers[i] == Access::read_write, parts);
+                kernel.pointers[i] == Access::read_write);
         }
     }
     return all;

@@ -18,9 +18,6 @@ struct WrittenTensor {
     TensorId tensor;
     bool words; ///< uint32, else float32
     bool read;  ///< the operation reads it as well
-    /// Above 1: partial results [parts, ...]. The kernel promises only their sum; each device may divide the
-    /// sum in its own way.
-    unsigned parts;
     std::size_t window_offset, bytes;
 };
 

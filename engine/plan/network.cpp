@@ -10,8 +10,6 @@
 namespace towers {
 namespace {
 
-constexpr unsigned nominal_tile = 64; // of a tiled product; it decides only the launch's group count
-
 unsigned ceil_div(std::size_t a, std::size_t b) { return unsigned((a + b - 1) / b); }
 
 /// What the layers' forward launches leave for backward.
@@ -51,7 +49,7 @@ public:
                    .width = spec.image_width,
                    .crop = model_.input.height,
                    .distort = spec.distort ? 1u : 0u},
-                  std::uint64_t(spec.batch) * 256);
+                  spec.batch);
     }
 
     void forward() {
@@ -237,25 +235,19 @@ private:
                 .pad_left = same_padding(t.in.width, pool.window, pool.stride).before};
     }
 
-    /// Items that give one workgroup to each tile of an m x n product.
-    static std::uint64_t tile_items(std::size_t m, std::size_t n) {
-        return std::uint64_t(ceil_div(m, nominal_tile)) * ceil_div(n, nominal_tile) * 256;
-    }
-
     template<class Weighted> // Conv2d or Dense
     void forward(const Layer& layer, const Weighted& operation, LayerTensors& t) {
         const ConvShape shape = conv_shape(operation, t);
         t.output_activated = operation.relu;
-        plan_.add(
-            layer.name + " forward", kernels::conv2d_forward,
-            {.x = t.input,
-             .w = variable(layer.name + "/weights", Arena::parameters),
-             .b = variable(layer.name + "/biases", Arena::parameters),
-             .y = t.output,
-             .shape = shape,
-             .relu = operation.relu ? 1u : 0u,
-             .bias = 1},
-            tile_items(std::size_t(shape.batch) * shape.out_height * shape.out_width, shape.out_channels));
+        plan_.add(layer.name + " forward", kernels::conv2d_forward,
+                  {.x = t.input,
+                   .w = variable(layer.name + "/weights", Arena::parameters),
+                   .b = variable(layer.name + "/biases", Arena::parameters),
+                   .y = t.output,
+                   .shape = shape,
+                   .relu = operation.relu ? 1u : 0u,
+                   .bias = 1},
+                  std::uint64_t(spec_.batch) * t.out.elements());
     }
     void forward(const Layer& layer, const MaxPool& pool, LayerTensors& t) {
         // The maximum of a ReLU's outputs is itself one of them, and gradients reach only its place: masking
@@ -290,50 +282,24 @@ private:
         const TensorId weights = variable(layer.name + "/weights", Arena::parameters);
         backward_weights(layer, shape, t, dy);
         if (dx)
-            plan_.add(
-                layer.name + " data gradient", kernels::conv2d_backward_data,
-                {.dy = dy,
-                 .w = weights,
-                 .x = t.input,
-                 .dx = dx,
-                 .shape = shape,
-                 .relu = t.input_activated ? 1u : 0u},
-                tile_items(std::size_t(shape.batch) * shape.in_height * shape.in_width, shape.in_channels));
+            plan_.add(layer.name + " data gradient", kernels::conv2d_backward_data,
+                      {.dy = dy,
+                       .w = weights,
+                       .x = t.input,
+                       .dx = dx,
+                       .shape = shape,
+                       .relu = t.input_activated ? 1u : 0u},
+                      std::uint64_t(spec_.batch) * t.in.elements());
         if (operation.initial.weight_decay != 0) decay(layer, operation.initial.weight_decay, weights);
     }
 
     void backward_weights(const Layer& layer, const ConvShape& shape, const LayerTensors& t, TensorId dy) {
         const TensorId dw = variable(layer.name + "/weights", Arena::gradients);
         const TensorId db = variable(layer.name + "/biases", Arena::gradients);
-        const unsigned rows = shape.kernel_height * shape.kernel_width * shape.in_channels;
-        const std::size_t pixels = std::size_t(shape.batch) * shape.out_height * shape.out_width;
-        // Few tiles leave a wide device idle, so the sum over pixels is then split as well.
-        const unsigned tiles = ceil_div(rows + 1, nominal_tile) * ceil_div(shape.out_channels, nominal_tile);
-        const unsigned most = std::max(1u, unsigned(pixels / 256));
-        const unsigned splits = std::clamp(spec_.parallel_groups / tiles, 1u, most);
-        const bool split = splits > 1;
-        const std::size_t weight_bytes = std::size_t(rows) * shape.out_channels * 4;
-        const std::size_t bias_bytes = std::size_t(shape.out_channels) * 4;
-        const TensorId dw_parts =
-            split ? plan_.activation(layer.name + " dw parts", splits * weight_bytes) : dw;
-        const TensorId db_parts =
-            split ? plan_.activation(layer.name + " db parts", splits * bias_bytes) : db;
         plan_.add(layer.name + " weights gradient", kernels::conv2d_backward_weights,
-                  {.x = t.input,
-                   .dy = dy,
-                   .dw = dw_parts,
-                   .db = db_parts,
-                   .shape = shape,
-                   .bias = 1,
-                   .splits = splits},
-                  tile_items(rows + 1, shape.out_channels) * splits);
-        if (!split) return;
-        plan_.add(layer.name + " weights gradient sum", kernels::sum_partials,
-                  {.partials = dw_parts, .sum = dw, .parts = splits, .count = rows * shape.out_channels},
-                  rows * shape.out_channels);
-        plan_.add(layer.name + " biases gradient sum", kernels::sum_partials,
-                  {.partials = db_parts, .sum = db, .parts = splits, .count = shape.out_channels},
-                  shape.out_channels);
+                  {.x = t.input, .dy = dy, .dw = dw, .db = db, .shape = shape, .bias = 1},
+                  std::uint64_t(shape.kernel_height * shape.kernel_width * shape.in_channels + 1) *
+                      shape.out_channels);
     }
 
     void decay(const Layer& layer, float rate, TensorId weights) {

@@ -16,7 +16,6 @@ struct NetworkSpec {
     std::uint64_t seed = 0;             ///< of the distortions
     bool distort = false;               ///< else the evaluation pipeline: centre crop, standardization
     bool average_first = false;         ///< the moving average takes the parameters from before the update
-    unsigned parallel_groups = 1;       ///< as in DeviceInfo
 };
 
 /// In Arena::step: STEP_FLOATS floats, then at this offset (record, epoch) of each example.

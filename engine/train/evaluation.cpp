@@ -15,8 +15,7 @@ Evaluator::Evaluator(std::unique_ptr<Device> device, const Model& model, const D
                              .batch = batch_,
                              .image_height = data.height,
                              .image_width = data.width,
-                             .records = data.size(),
-                             .parallel_groups = device_->info().parallel_groups})),
+                             .records = data.size()})),
       arenas_(allocate_arenas(*device_, plan_, data)),
       recording_(device_->record(plan_.bind(pointers_to(arenas_), 0, plan_.levels().size()))) {}
 

@@ -50,8 +50,7 @@ Trainer::Trainer(const Recipe& recipe, const TrainerOptions& options, const Data
                                .records = data.size(),
                                .seed = options.seed,
                                .distort = options.distort,
-                               .average_first = options.quirks.unordered_average,
-                               .parallel_groups = device->info().parallel_groups};
+                               .average_first = options.quirks.unordered_average};
         TrainingPlan plan = count == 1 ? plan_single_step(spec) : plan_shared_step(spec, bucket_bytes);
         towers_.push_back(std::make_unique<Tower>(std::move(device), data, std::move(plan), shares[i]));
     }

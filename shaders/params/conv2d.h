@@ -4,8 +4,8 @@
 
 // A convolution, or a dense layer as a 1x1 convolution of 1x1 images. Channels fall into `groups`: output
 // channels of one group see its in_channels / groups input channels only, so weights are
-// [KH, KW, in_channels / groups, out_channels], one group's output channels after the other's. What lies below and
-// right of the image follows from the output's size: padding, or pixels that no window covers.
+// [KH, KW, in_channels / groups, out_channels], one group's output channels after the other's. What lies
+// below and right of the image follows from the output's size: padding, or pixels that no window covers.
 struct ConvShape {
     uint batch, in_height, in_width, in_channels;
     uint out_height, out_width, out_channels;
@@ -30,8 +30,9 @@ struct Conv2dBackwardDataParams {
     uint relu;
 };
 
-// Sum over a `splits`th of all output pixels: dw[splits, KH, KW, I / groups, O] and, when there is a `bias`,
-// db[splits, O]; else db is null.
+// dw = x^T dy and, when there is a `bias`, db = the sum of dy over all output pixels; else db is null.
+// `splits` is the backend's, whatever a launch says: it may share out the sum over output pixels, whose parts
+// dw[splits, ...] and db[splits, O] then are.
 // depthwise_conv2d_backward_weights: likewise, where groups = in_channels = out_channels.
 struct Conv2dBackwardWeightsParams {
     In_f32 x, dy;

@@ -60,7 +60,7 @@ std::vector<float> distort(Device& device, const DataSet& data, const std::vecto
     trial.run(launch(kernels::distort_images,
                      {records, labels, in_examples, images, batch_labels, std::uint32_t(key),
                       std::uint32_t(key >> 32), count, data.height, data.width, data.crop, distort},
-                     std::uint64_t(count) * 32));
+                     count));
     const bool same_labels = trial.words(batch_labels) == expected_labels;
     CHECK(same_labels);
     return trial.floats(images);

@@ -18,8 +18,7 @@ NetworkSpec spec_of(const Model& model, const ParameterLayout& layout, unsigned 
             .batch = batch,
             .image_height = 32,
             .image_width = 32,
-            .records = records,
-            .parallel_groups = 64}; // splits the sums over pixels, as on a GPU
+            .records = records};
 }
 
 std::vector<std::size_t> used_tensors(const Operation& operation) {

@@ -5,7 +5,14 @@
 
 namespace towers::test {
 
-OpenOptions open_options() { return {.threads = 0, .validate = true}; }
+namespace {
+SharingLimits sharing;
+} // namespace
+
+ShareOut::ShareOut(const SharingLimits& limits) : before_(sharing) { sharing = limits; }
+ShareOut::~ShareOut() { sharing = before_; }
+
+OpenOptions open_options() { return {.threads = 0, .validate = true, .overrides = true, .limits = &sharing}; }
 
 const std::vector<std::string>& device_ids() {
     static const std::vector<std::string> ids = [] {

@@ -2,12 +2,26 @@
 #pragma once
 
 #include "backends/backend.h"
+#include "backends/sharing.h"
 
 #include <memory>
 #include <string>
 #include <vector>
 
 namespace towers::test {
+
+/// Limits for all devices that are opened with open_options(): how they share out what is recorded while it
+/// lives.
+class ShareOut {
+public:
+    explicit ShareOut(const SharingLimits& limits);
+    ShareOut(const ShareOut&) = delete;
+    ShareOut& operator=(const ShareOut&) = delete;
+    ~ShareOut();
+
+private:
+    SharingLimits before_;
+};
 
 /// Vulkan under the validation layer.
 OpenOptions open_options();
