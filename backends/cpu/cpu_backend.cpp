@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <deque>
+#include <exception>
 #include <fmt/format.h>
 #include <fstream>
 #include <new>
@@ -64,7 +65,8 @@ public:
 
     const DeviceInfo& info() const override { return info_; }
 
-    Buffer allocate(std::size_t bytes, Memory) override {
+protected:
+    std::unique_ptr<Allocation> do_allocate(std::size_t bytes, Memory) override {
         constexpr std::size_t alignment = 256;
         const std::size_t size = std::max(alignment, (bytes + alignment - 1) / alignment * alignment);
         auto allocation = std::make_unique<HostAllocation>();
@@ -75,10 +77,10 @@ public:
         std::memset(allocation->host, 0, size);
         allocation->address = reinterpret_cast<std::uint64_t>(allocation->host);
         allocation->bytes = bytes;
-        return Buffer(*this, std::move(allocation));
+        return allocation;
     }
 
-    Recording record(std::span<const Command> commands) override {
+    std::unique_ptr<RecordingState> do_record(std::span<const Command> commands) override {
         auto recording = std::make_unique<CpuRecording>();
         std::size_t timestamps = 0;
         use_threads(context_.threads); // oneDNN plans for the threads that it sees
@@ -92,16 +94,17 @@ public:
                     [moments = &recording->timestamps, i = timestamps++] { (*moments)[i] = seconds_now(); });
         }
         recording->timestamps.resize(timestamps);
-        return Recording(recording.release(), {this});
+        return recording;
     }
 
-    Ticket submit(const Recording& recording) override {
-        queue_.push_back(static_cast<const CpuRecording*>(recording.get()));
+    Ticket do_submit(const RecordingState& recording) override {
+        queue_.push_back(static_cast<const CpuRecording*>(&recording));
         return ++submitted_;
     }
 
-    void wait(Ticket ticket) override {
+    void do_wait(Ticket ticket) override {
         use_threads(context_.threads);
+        if (lost_) std::rethrow_exception(lost_);
         try {
             while (submitted_ - queue_.size() < ticket) {
                 for (const Work& work : queue_.front()->work) work();
@@ -116,16 +119,16 @@ public:
         }
     }
 
-    void finish() noexcept override {
+    void do_finish() noexcept override {
         try {
-            wait(submitted_);
-        } catch (...) {
-            queue_.clear();
+            do_wait(submitted_);
+        } catch (...) { // for whoever waits for it
+            lost_ = std::current_exception();
         }
     }
 
-    std::vector<double> timestamps(const Recording& recording) const override {
-        return static_cast<const CpuRecording&>(*recording).timestamps;
+    std::vector<double> do_timestamps(const RecordingState& recording) const override {
+        return static_cast<const CpuRecording&>(recording).timestamps;
     }
 
 private:
@@ -171,6 +174,7 @@ private:
     DeviceInfo info_;
     std::deque<const CpuRecording*> queue_; ///< submitted, not yet done
     Ticket submitted_ = 0;
+    std::exception_ptr lost_; ///< what failed while nobody waited
 };
 
 class CpuBackend final : public Backend {

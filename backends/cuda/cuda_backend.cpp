@@ -116,11 +116,8 @@ public:
 
     const DeviceInfo& info() const override { return info_; }
 
-    Buffer allocate(std::size_t bytes, Memory memory) override {
-        return Buffer(*this, make_allocation(bytes, memory));
-    }
-
-    std::unique_ptr<Allocation> make_allocation(std::size_t bytes, Memory memory) {
+protected:
+    std::unique_ptr<Allocation> do_allocate(std::size_t bytes, Memory memory) override {
         return guard(fmt::format("allocating {} bytes (try a smaller --batch)", bytes), [&] {
             auto allocation = std::make_unique<CudaAllocation>();
             allocation->bytes = bytes;
@@ -141,23 +138,23 @@ public:
         });
     }
 
-    Recording record(std::span<const Command> commands) override {
+    std::unique_ptr<RecordingState> do_record(std::span<const Command> commands) override {
         return guard("recording", [&] {
             // Two workgroups for each multiprocessor: one hides the other's waits.
             const Capacity capacity{2 * info_.compute_units, info_.subgroup_size,
                                     limits_ != nullptr ? *limits_ : SharingLimits{}};
             std::unique_ptr<Allocation> scratch;
             if (const std::size_t bytes = scratch_bytes(commands, capacity))
-                scratch = make_allocation(bytes, Memory::device);
+                scratch = do_allocate(bytes, Memory::device);
             auto recording = build_graph(commands, capacity, std::move(scratch));
             check(cudaGraphUpload(recording->graph.get(), stream_.get()));
-            return Recording(recording.release(), {this});
+            return std::unique_ptr<RecordingState>(std::move(recording));
         });
     }
 
-    Ticket submit(const Recording& recording) override {
+    Ticket do_submit(const RecordingState& recording) override {
         return guard("submitting", [&] {
-            check(cudaGraphLaunch(static_cast<const CudaRecording&>(*recording).graph.get(), stream_.get()));
+            check(cudaGraphLaunch(static_cast<const CudaRecording&>(recording).graph.get(), stream_.get()));
             Event done = free_.empty() ? make_event(wait_event) : std::move(free_.back());
             if (!free_.empty()) free_.pop_back();
             check(cudaEventRecord(done.get(), stream_.get()));
@@ -166,7 +163,7 @@ public:
         });
     }
 
-    void wait(Ticket ticket) override {
+    void do_wait(Ticket ticket) override {
         guard("running", [&] {
             const Ticket finished = submitted_ - pending_.size();
             if (ticket <= finished) return;
@@ -178,14 +175,14 @@ public:
         });
     }
 
-    void finish() noexcept override {
+    void do_finish() noexcept override {
         cudaSetDevice(ordinal_);
         cudaStreamSynchronize(stream_.get()); // wait() has reported any error that matters
     }
 
-    std::vector<double> timestamps(const Recording& recording) const override {
+    std::vector<double> do_timestamps(const RecordingState& recording) const override {
         return guard("reading timestamps", [&] {
-            const std::vector<Event>& events = static_cast<const CudaRecording&>(*recording).timestamps;
+            const std::vector<Event>& events = static_cast<const CudaRecording&>(recording).timestamps;
             std::vector<double> seconds;
             for (const Event& event : events) {
                 float milliseconds = 0;

@@ -55,11 +55,8 @@ public:
 
     const DeviceInfo& info() const override { return info_; }
 
-    Buffer allocate(std::size_t bytes, Memory memory) override {
-        return Buffer(*this, make_allocation(bytes, memory));
-    }
-
-    std::unique_ptr<Allocation> make_allocation(std::size_t bytes, Memory memory) {
+protected:
+    std::unique_ptr<Allocation> do_allocate(std::size_t bytes, Memory memory) override {
         check_size(bytes);
         return guard(fmt::format("allocating {} bytes (try a smaller --batch)", bytes), [&] {
             using Usage = vk::BufferUsageFlagBits;
@@ -91,12 +88,12 @@ public:
         });
     }
 
-    Recording record(std::span<const Command> commands) override {
+    std::unique_ptr<RecordingState> do_record(std::span<const Command> commands) override {
         return guard("recording", [&] {
             auto recording = std::make_unique<VulkanRecording>();
             const Capacity capacity = capacity_of(info_, limits_ != nullptr ? *limits_ : SharingLimits{});
             if (const std::size_t bytes = scratch_bytes(commands, capacity))
-                recording->scratch = make_allocation(bytes, Memory::device);
+                recording->scratch = do_allocate(bytes, Memory::device);
             recording->commands = begin();
             make_timestamps(*recording, commands);
             // For what earlier submissions wrote; submission itself makes the host's writes visible.
@@ -104,18 +101,18 @@ public:
             for (const Command& command : commands)
                 std::visit([&](const auto& each) { encode(*recording, each, capacity); }, command);
             encode_sums(*recording, capacity);
-            finish(recording->commands);
-            return Recording(recording.release(), {this});
+            end(recording->commands);
+            return std::unique_ptr<RecordingState>(std::move(recording));
         });
     }
 
-    Ticket submit(const Recording& recording) override {
+    Ticket do_submit(const RecordingState& recording) override {
         return guard("submitting",
-                     [&] { return submit(static_cast<const VulkanRecording&>(*recording).commands); });
+                     [&] { return submit(static_cast<const VulkanRecording&>(recording).commands); });
     }
 
-    std::vector<double> timestamps(const Recording& recording) const override {
-        const auto& recorded = static_cast<const VulkanRecording&>(*recording);
+    std::vector<double> do_timestamps(const RecordingState& recording) const override {
+        const auto& recorded = static_cast<const VulkanRecording&>(recording);
         if (!*recorded.timestamps || recorded.timestamp_count == 0) return {};
         return guard("reading timestamps", [&] {
             const auto [result, ticks] = recorded.timestamps.getResults<std::uint64_t>(
@@ -128,7 +125,7 @@ public:
         });
     }
 
-    void wait(Ticket ticket) override {
+    void do_wait(Ticket ticket) override {
         guard("running", [&] {
             const vk::SemaphoreWaitInfo info{
                 .semaphoreCount = 1, .pSemaphores = &*timeline_, .pValues = &ticket};
@@ -137,9 +134,9 @@ public:
         });
     }
 
-    void finish() noexcept override {
+    void do_finish() noexcept override {
         try {
-            if (ticket_ != 0) wait(ticket_);
+            if (ticket_ != 0) do_wait(ticket_);
         } catch (...) { // the device is lost, as Vulkan says in finite time: nothing runs any more
         }
     }
@@ -284,7 +281,7 @@ private:
     }
 
     /// Makes what the commands wrote visible to the host.
-    void finish(const vk::raii::CommandBuffer& buffer) {
+    void end(const vk::raii::CommandBuffer& buffer) {
         const vk::MemoryBarrier2 memory{.srcStageMask = work_stages,
                                         .srcAccessMask = work_writes,
                                         .dstStageMask = vk::PipelineStageFlagBits2::eHost,
@@ -302,7 +299,7 @@ private:
                                         .dstAccessMask = work_reads | work_writes};
         buffer.pipelineBarrier2(vk::DependencyInfo{.memoryBarrierCount = 1, .pMemoryBarriers = &memory});
         buffer.end();
-        wait(submit(buffer));
+        do_wait(submit(buffer));
     }
 
     Ticket submit(const vk::raii::CommandBuffer& commands) {

@@ -15,9 +15,10 @@ public:
     FailingDevice(std::unique_ptr<Device> device, const std::atomic<bool>& lost)
         : WrappedDevice(std::move(device)), lost_(lost) {}
 
-    void wait(Ticket ticket) override {
+protected:
+    void do_wait(Ticket ticket) override {
         if (lost_) throw DeviceError("the device is lost");
-        WrappedDevice::wait(ticket);
+        WrappedDevice::do_wait(ticket);
     }
 
 private:

@@ -23,7 +23,7 @@ public:
     enum class Fault { none, wrong_element, nothing_done };
 
     FaultyDevice(Fault fault, Kernel kernel, std::size_t pointer = 0, std::size_t element = 0)
-        : WrappedDevice(open_device("cpu", {})), info_(base().info()), fault_(fault), kernel_(kernel),
+        : WrappedDevice(open_device("cpu", {})), info_(WrappedDevice::info()), fault_(fault), kernel_(kernel),
           pointer_(pointer), element_(element), bad_(allocate(sizeof(float), Memory::staging)) {
         bad_.host<float>()[0] = value;
         info_.id = "faulty";
@@ -32,22 +32,20 @@ public:
     static constexpr float value = 1e6f;
 
     const DeviceInfo& info() const override { return info_; }
-    Recording record(std::span<const Command> commands) override {
+
+protected:
+    std::unique_ptr<RecordingState> do_record(std::span<const Command> commands) override {
         std::vector<Command> changed;
-        std::vector<Buffer> places; // a recording needs only their addresses
-        places.reserve(commands.size());
         for (const Command& command : commands) {
             const auto* const launch = std::get_if<Launch>(&command);
             const bool hit = launch != nullptr && launch->kernel == kernel_;
             if (!hit || fault_ != Fault::nothing_done) changed.push_back(command);
             if (!hit || fault_ != Fault::wrong_element) continue;
-            auto place = std::make_unique<Allocation>();
-            place->address = launch->parameters.pointer(pointer_) + element_ * sizeof(float);
-            places.emplace_back(base(), std::move(place));
+            const std::uint64_t place = launch->parameters.pointer(pointer_) + element_ * sizeof(float);
             changed.push_back(Barrier{});
-            changed.push_back(Copy{{&bad_, 0, sizeof(float)}, {&places.back(), 0, sizeof(float)}});
+            changed.push_back(Copy{{&bad_, 0, sizeof(float)}, slice_at(place, sizeof(float))});
         }
-        return base().record(changed);
+        return WrappedDevice::do_record(changed);
     }
 
 private:

@@ -49,10 +49,11 @@ public:
     RefusingDevice(std::unique_ptr<Device> device, unsigned& submissions_left)
         : WrappedDevice(std::move(device)), submissions_left_(submissions_left) {}
 
-    Ticket submit(const Recording& recording) override {
+protected:
+    Ticket do_submit(const RecordingState& recording) override {
         if (submissions_left_ == 0) throw DeviceError("refused");
         --submissions_left_;
-        return WrappedDevice::submit(recording);
+        return WrappedDevice::do_submit(recording);
     }
 
 private:
