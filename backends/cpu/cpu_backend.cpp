@@ -143,6 +143,9 @@ private:
                                           kernel_info(launch.kernel).name, error.message));
         }
         const HostKernel kernel = host_kernel(launch.kernel);
+        if (kernel == nullptr)
+            throw DeviceError(
+                fmt::format("{}: has no kernel for this {}", info_.id, kernel_info(launch.kernel).name));
         const KernelInfo& info = kernel_info(launch.kernel);
         const std::uint64_t at_once = info.item == Item::subgroup ? 1 : info.workgroup_size;
         unsigned team =

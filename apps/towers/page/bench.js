@@ -85,9 +85,9 @@ function drawSteps() {
 
 // The part of the step that each kernel belongs to, by its name in shaders/kernels.def.
 const parts = [
-  ['Products, forward', 'forward', ['conv2d_forward']],
-  ['Products, data gradients', 'data', ['conv2d_backward_data']],
-  ['Products, weight gradients', 'weights', ['conv2d_backward_weights', 'sum_partials']],
+  ['Products, forward', 'forward', ['conv2d_forward', 'depthwise_conv2d_forward']],
+  ['Products, data gradients', 'data', ['conv2d_backward_data', 'depthwise_conv2d_backward_data']],
+  ['Products, weight gradients', 'weights', ['conv2d_backward_weights', 'depthwise_conv2d_backward_weights']],
   ['Normalization', 'norm', ['lrn_forward', 'lrn_backward']],
   ['Pooling', 'pool', ['max_pool_forward', 'max_pool_backward', 'relu_backward']],
   ['Images', 'images', ['distort_images']],
