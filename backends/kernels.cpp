@@ -42,12 +42,17 @@ consteval auto pointers(std::array<Access, index> found = {}) {
 template<class Params>
 constexpr auto pointers_of = pointers<Params>();
 
-template<>
-constexpr auto pointers_of<AverageGradientsParams> = [] { // its array counts as one member above
-    std::array<Access, AVERAGE_TOWERS + 1> access{};
+// Above, an array counts as one member. These blocks are an array of inputs and then one output.
+template<std::size_t inputs>
+constexpr auto inputs_and_output = [] {
+    std::array<Access, inputs + 1> access{};
     access.back() = Access::write;
     return access;
 }();
+template<>
+constexpr auto pointers_of<AverageGradientsParams> = inputs_and_output<AVERAGE_TOWERS>;
+template<>
+constexpr auto pointers_of<AddTensorsParams> = inputs_and_output<ADD_TENSORS>;
 
 template<class Pointer>
 struct Exactly {

@@ -122,7 +122,7 @@ Work backward_data(CpuContext& context, const Described& d, const Description& d
                        {DNNL_ARG_WEIGHTS, weights->wanted()},
                        {DNNL_ARG_DIFF_SRC, tensor(context, d.x, p.dx.at)}});
     const uint count = p.shape.batch * p.shape.in_height * p.shape.in_width * p.shape.in_channels;
-    const auto mask = ParameterBlock::of(ReluBackwardParams{{p.x.at}, {p.dx.at}, count});
+    const auto mask = ParameterBlock::of(ActivationBackwardParams{{p.x.at}, {p.dx.at}, {p.dx.at}, count});
     return [&context, weights, product, mask, relu = p.relu != 0]() mutable {
         weights->load();
         product();

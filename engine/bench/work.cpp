@@ -50,7 +50,17 @@ Work work(const MaxPoolBackwardParams& p) {
 }
 Work work(const LrnForwardParams& p) { return {0, word * 3 * p.pixels * p.channels}; }
 Work work(const LrnBackwardParams& p) { return {0, word * 5 * p.pixels * p.channels}; }
-Work work(const ReluBackwardParams& p) { return {0, word * 3 * p.count}; }
+Work work(const ActivationForwardParams& p) { return {0, word * 2 * p.count}; }
+Work work(const ActivationBackwardParams& p) { return {0, word * 3 * p.count}; }
+Work work(const AddTensorsParams& p) { return {0, word * (p.tensors + 1.0) * p.count}; }
+Work work(const MultiplyParams& p) {
+    const double image = double(p.pixels) * p.channels;
+    return {0, word * p.batch * (2 * image + (p.broadcast != 0 ? p.channels : image))};
+}
+Work work(const MultiplyBackwardScaleParams& p) {
+    return {0, word * p.batch * p.channels * (2.0 * p.pixels + 1)};
+}
+Work work(const CopyChannelsParams& p) { return {0, word * 2 * p.pixels * p.channels}; }
 Work work(const SoftmaxCrossEntropyParams& p) { return {0, word * p.rows * (2.0 * p.classes + 3)}; }
 Work work(const WeightDecayParams& p) { return {0, quad * 3 * p.quads + word * REDUCTION_CHUNKS(p.quads)}; }
 Work work(const CountNonfiniteParams& p) { return {0, quad * p.quads + word * REDUCTION_CHUNKS(p.quads)}; }

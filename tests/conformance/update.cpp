@@ -127,20 +127,4 @@ KERNEL_TEST(sum_partials, "no part of a split gradient is lost") {
         }
 }
 
-KERNEL_TEST(relu_backward, "no gradient passes a unit that was off") {
-    for (const std::uint32_t count : {1u, 13u, 127u, 1031u}) {
-        INFO(count, " elements");
-        std::vector<float> outputs = random_floats(count, 1);
-        for (std::size_t i = 0; i < count; i += 3) outputs[i] = i % 2 == 0 ? 0.0f : -0.0f;
-        const std::vector<float> gradients = random_floats(count, 2);
-        const Values expected = reference::relu_gradient(widen(outputs), widen(gradients));
-        on_every_device([&](Device& device) {
-            Trial trial(device);
-            const Tensor y = trial.input(outputs), dx = trial.in_out(gradients);
-            trial.run(launch(kernels::relu_backward, {y, dx, count}, count));
-            check_near("dx", trial.floats(dx), expected, 0); // values are only copied, not computed
-        });
-    }
-}
-
 } // namespace towers
