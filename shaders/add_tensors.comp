@@ -1,17 +1,10 @@
 #include "kernel.h"
 
 KERNEL(add_tensors, AddTensorsParams, 256) {
-    if (p.tensors == 2u) { // a residual block's sum, without the branches that keep the host from vectorizing
-        FOR_RANGE(i, p.count) {
-            const float sum = p.x[0].at[i] + p.x[1].at[i];
-            p.y.at[i] = p.relu != 0u && sum < 0.0f ? 0.0f : sum;
-        }
-    } else {
-        FOR_RANGE(i, p.count) {
-            float sum = p.x[0].at[i];
-            UNROLL for (uint tensor = 1u; tensor < ADD_TENSORS; ++tensor)
-                if (tensor < p.tensors) sum += p.x[tensor].at[i];
-            p.y.at[i] = p.relu != 0u && sum < 0.0f ? 0.0f : sum;
-        }
+    FOR_RANGE(i, p.count) {
+        float sum = p.x[0].at[i];
+        UNROLL for (uint tensor = 1u; tensor < ADD_TENSORS; ++tensor)
+            if (tensor < p.tensors) sum += p.x[tensor].at[i];
+        p.y.at[i] = p.relu != 0u && sum < 0.0f ? 0.0f : sum;
     }
 }

@@ -4,10 +4,29 @@
 #include <algorithm>
 #include <cstring>
 
-// Kernels that treat each channel differently, pixel by pixel in loops along the channels that the compiler
-// vectorizes. It cannot vectorize the shared texts, which divide each element's index to find its channel.
+// Kernels that treat each channel or tensor differently, in loops within which it is the same, so that the
+// compiler vectorizes them. It cannot vectorize the shared texts, which divide each element's index to find
+// its channel, or ask for each element which tensors there are.
 
 namespace towers {
+
+FOR_EACH_PROCESSOR_LEVEL
+void add_tensors(const AddTensorsParams& p, Invocation invocation) {
+    constexpr uint most = 1024; // the sum so far stays in the first cache
+    float sums[most];
+    const uint end = end_of(invocation, p.count);
+    for (uint first = invocation.begin(p.count); first < end; first += most) {
+        const uint count = std::min(most, end - first);
+        std::copy_n(p.x[0].at + first, count, sums);
+        for (uint tensor = 1; tensor < p.tensors; ++tensor) {
+            const float* const x = p.x[tensor].at + first;
+            for (uint i = 0; i < count; ++i) sums[i] += x[i];
+        }
+        if (p.relu != 0)
+            for (uint i = 0; i < count; ++i) sums[i] = sums[i] < 0.0f ? 0.0f : sums[i];
+        std::copy_n(sums, count, p.y.at + first);
+    }
+}
 
 FOR_EACH_PROCESSOR_LEVEL
 void multiply_broadcast(const MultiplyParams& p, Invocation invocation) {
@@ -58,6 +77,8 @@ void copy_channels(const CopyChannelsParams& p, Invocation invocation) {
 } // namespace
 
 Work override_channels(CpuContext& context, const Launch& launch) {
+    if (launch.kernel == Kernel::add_tensors)
+        return on_all_threads(context, launch.parameters.as<AddTensorsParams>(), add_tensors);
     if (launch.kernel == Kernel::multiply) {
         const auto p = launch.parameters.as<MultiplyParams>();
         return p.broadcast != 0 ? on_all_threads(context, p, multiply_broadcast) : Work();

@@ -132,7 +132,7 @@ private:
         require_headroom(info_.id, compiled + context_.threads * thread_stack);
         try {
             for (const auto override_kernel :
-                 {override_conv2d, override_max_pool, override_lrn, override_channels})
+                 {override_conv2d, override_max_pool, override_lrn, override_average_pool, override_channels})
                 if (Work work = override_kernel(context_, launch)) return work;
         } catch (const dnnl::error& error) {
             throw DeviceError(fmt::format("{}: oneDNN cannot run {}: {}", info_.id,

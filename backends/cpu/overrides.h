@@ -26,6 +26,7 @@ struct CpuContext {
 Work override_conv2d(CpuContext& context, const Launch& launch);
 Work override_max_pool(CpuContext& context, const Launch& launch);
 Work override_lrn(CpuContext& context, const Launch& launch);
+Work override_average_pool(CpuContext& context, const Launch& launch);
 Work override_channels(CpuContext& context, const Launch& launch);
 
 } // namespace towers

@@ -48,6 +48,12 @@ Work work(const MaxPoolBackwardParams& p) {
     const PoolWork w(p.shape);
     return {0, word * (w.x + w.y + w.argmax)};
 }
+double average_pool_bytes(const AveragePoolShape& s) {
+    return word * s.batch * s.channels *
+           (double(s.in_height) * s.in_width + double(s.out_height) * s.out_width);
+}
+Work work(const AveragePoolForwardParams& p) { return {0, average_pool_bytes(p.shape)}; }
+Work work(const AveragePoolBackwardParams& p) { return {0, average_pool_bytes(p.shape)}; }
 Work work(const LrnForwardParams& p) { return {0, word * 3 * p.pixels * p.channels}; }
 Work work(const LrnBackwardParams& p) { return {0, word * 5 * p.pixels * p.channels}; }
 Work work(const ActivationForwardParams& p) { return {0, word * 2 * p.count}; }

@@ -23,4 +23,29 @@ struct MaxPoolBackwardParams {
     PoolShape shape;
 };
 
+// Window mean; the whole image as the window is global average pooling. The divisor is the number of pixels that
+// the window shares with the image, or with `padding_counts` all its places (PyTorch's count_include_pad). Every
+// window must hold at least one pixel of the image.
+struct AveragePoolShape {
+    uint batch, in_height, in_width, channels;
+    uint out_height, out_width, window_height, window_width;
+    uint stride_y, stride_x, pad_top, pad_left, padding_counts;
+};
+
+// x[N, H, W, C] -> y[N, OH, OW, C]. A window of AVERAGE_POOL_SHARED places or more is summed by a subgroup, so
+// launch more invocations than y has elements.
+#define AVERAGE_POOL_SHARED 64u
+struct AveragePoolForwardParams {
+    In_f32 x;
+    Out_f32 y;
+    AveragePoolShape shape;
+};
+
+// dx[N, H, W, C] = sum over the windows that hold the pixel of dy / divisor
+struct AveragePoolBackwardParams {
+    In_f32 dy;
+    Out_f32 dx;
+    AveragePoolShape shape;
+};
+
 #endif
