@@ -67,6 +67,9 @@ Work work(const MultiplyBackwardScaleParams& p) {
     return {0, word * p.batch * p.channels * (2.0 * p.pixels + 1)};
 }
 Work work(const CopyChannelsParams& p) { return {0, word * 2 * p.pixels * p.channels}; }
+Work work(const DropoutParams& p) {
+    return {0, word * 2 * p.count + 8.0 * (p.elements != 0 ? p.count / p.elements : 0)};
+}
 Work work(const SoftmaxCrossEntropyParams& p) { return {0, word * p.rows * (2.0 * p.classes + 3)}; }
 Work work(const WeightDecayParams& p) { return {0, quad * 3 * p.quads + word * REDUCTION_CHUNKS(p.quads)}; }
 Work work(const CountNonfiniteParams& p) { return {0, quad * p.quads + word * REDUCTION_CHUNKS(p.quads)}; }
