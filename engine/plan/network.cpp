@@ -84,7 +84,11 @@ public:
                    .correct = correct,
                    .rows = spec_.batch,
                    .classes = classes,
-                   .scale = 1.0f / float(spec_.batch)},
+                   .scale = 1.0f / float(spec_.batch),
+                   .smoothing = 0.0f,
+                   .logit_scale = 1.0f,
+                   .weight = 1.0f,
+                   .label_offset = 0},
                   spec_.batch);
         if (!evaluates) return;
         plan_.copy("losses out", losses_, plan_.tensor("staged_losses", Arena::staged_results, 0, words));
