@@ -29,7 +29,7 @@ KERNEL(softmax_cross_entropy, SoftmaxCrossEntropyParams, 256) {
             p.dlogits.at[base + c] = (probability - (c == label ? label_target : other_target)) * gain + unsound;
         }
         float loss = log(sum) + top - score;
-        // The labels' share of the target that goes to all classes. Without it infinities would meet 0 here.
+        // Smoothing moves a part of the target from the label to all classes. Not 0 times what may have overflowed.
         if (p.smoothing != 0.0f) loss += p.smoothing * (below / float(p.classes) - (top - score));
         p.losses.at[row] = loss * p.weight + unsound;
         p.correct.at[row] = unsound == 0.0f && label_logit >= best ? 1u : 0u;
