@@ -28,5 +28,6 @@ Work override_max_pool(CpuContext& context, const Launch& launch);
 Work override_lrn(CpuContext& context, const Launch& launch);
 Work override_average_pool(CpuContext& context, const Launch& launch);
 Work override_channels(CpuContext& context, const Launch& launch);
+Work override_dropout(CpuContext& context, const Launch& launch);
 
 } // namespace towers
