@@ -26,5 +26,7 @@ struct CpuContext {
 Work override_conv2d(CpuContext& context, const Launch& launch);
 Work override_max_pool(CpuContext& context, const Launch& launch);
 Work override_lrn(CpuContext& context, const Launch& launch);
+Work override_batch_norm(CpuContext& context, const Launch& launch);
+Work override_batch_norm_backward(CpuContext& context, const Launch& launch);
 
 } // namespace towers

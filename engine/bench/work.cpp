@@ -50,6 +50,43 @@ Work work(const MaxPoolBackwardParams& p) {
 }
 Work work(const LrnForwardParams& p) { return {0, word * 3 * p.pixels * p.channels}; }
 Work work(const LrnBackwardParams& p) { return {0, word * 5 * p.pixels * p.channels}; }
+
+/// Elements of a batch norm's tensors.
+template<class Params>
+double elements(const Params& p) {
+    return double(p.groups) * p.rows * p.channels;
+}
+template<class Params>
+double chunked(const Params& p) {
+    return double(p.groups) * BATCH_NORM_CHUNKS(p.rows, p.chunk_rows) * p.channels;
+}
+template<class Params>
+double statistics(const Params& p) {
+    return double(p.groups) * p.channels;
+}
+Work work(const BatchNormMomentsParams& p) { return {0, word * (elements(p) + 2 * chunked(p))}; }
+Work work(const BatchNormMergeMomentsParams& p) {
+    const double runs = BATCH_NORM_CHUNKS(BATCH_NORM_CHUNKS(p.rows, p.chunk_rows), p.run);
+    return {0, word * 2 * (chunked(p) + runs * statistics(p))};
+}
+Work work(const BatchNormForwardParams& p) {
+    const double used = p.gamma_used + p.beta_used;
+    return {0, word * (2 * elements(p) + 2 * statistics(p) + used * p.channels)};
+}
+Work work(const BatchNormBackwardSumsParams& p) {
+    return {0, word * ((p.relu != 0 ? 3 : 2) * elements(p) + 2 * statistics(p) + 2 * chunked(p))};
+}
+Work work(const BatchNormMergeSumsParams& p) {
+    return {0, word * 2 * (double(p.chunks) + BATCH_NORM_CHUNKS(p.chunks, p.run)) * statistics(p)};
+}
+Work work(const BatchNormParameterGradientsParams& p) {
+    return {0, word * (p.gamma_used + p.beta_used) * (statistics(p) + p.channels)};
+}
+Work work(const BatchNormBackwardParams& p) {
+    return {0, word * ((p.relu != 0 ? 4 : 3) * elements(p) + 4 * statistics(p) + p.gamma_used * p.channels)};
+}
+Work work(const BatchNormStatisticsParams& p) { return {0, word * 2 * (statistics(p) + p.channels)}; }
+
 Work work(const ReluBackwardParams& p) { return {0, word * 3 * p.count}; }
 Work work(const SoftmaxCrossEntropyParams& p) { return {0, word * p.rows * (2.0 * p.classes + 3)}; }
 Work work(const WeightDecayParams& p) { return {0, quad * 3 * p.quads + word * REDUCTION_CHUNKS(p.quads)}; }
