@@ -49,6 +49,13 @@ constexpr auto pointers_of<AverageGradientsParams> = [] { // its array counts as
     return access;
 }();
 
+template<>
+constexpr auto pointers_of<SumGradientsParams> = [] {
+    std::array<Access, SUMMED_TOWERS + 1> access{};
+    access.back() = Access::write;
+    return access;
+}();
+
 template<class Pointer>
 struct Exactly {
     operator Pointer() const;

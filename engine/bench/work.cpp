@@ -94,7 +94,16 @@ Work work(const CountNonfiniteParams& p) { return {0, quad * p.quads + word * RE
 Work work(const StepResultsParams& p) {
     return {0, word * (double(p.loss_count) + p.decay_count + p.nonfinite_count + RESULT_FLOATS)};
 }
-Work work(const SgdParams& p) { return {0, quad * 5 * p.quads}; }
+Work work(const SgdParams& p) { return {0, quad * 3 * p.quads}; }
+Work work(const MovingAverageParams& p) { return {0, quad * 3 * p.quads}; }
+Work work(const MomentumParams& p) { return {0, quad * 5 * p.quads}; }
+Work work(const RmspropParams& p) { return {0, quad * 7 * p.quads}; }
+Work work(const AdamParams& p) { return {0, quad * 7 * p.quads}; }
+Work work(const DecoupledDecayParams& p) { return {0, quad * 2 * p.quads}; }
+Work work(const SumSquaresParams& p) { return {0, quad * p.quads + word * REDUCTION_CHUNKS(p.quads)}; }
+Work work(const GradientNormParams& p) { return {0, word * (p.count + 1.0)}; }
+Work work(const ClipGradientsParams& p) { return {0, word + quad * 2 * p.quads}; }
+Work work(const SumGradientsParams& p) { return {0, quad * (p.towers + 1.0) * p.quads}; }
 Work work(const AverageGradientsParams& p) { return {0, quad * (p.towers + 1.0) * p.quads}; }
 Work work(const DistortImagesParams& p) {
     const double pixels = 3.0 * p.crop * p.crop;

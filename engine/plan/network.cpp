@@ -128,7 +128,8 @@ public:
                    .results = results_,
                    .loss_count = spec_.batch,
                    .decay_count = unsigned(decay_bytes_ / 4),
-                   .nonfinite_count = chunks},
+                   .nonfinite_count = chunks,
+                   .examples = float(spec_.batch)},
                   1);
         plan_.copy("results out", results_,
                    plan_.tensor("staged_results", Arena::staged_results, 0, RESULT_FLOATS * sizeof(float)));
@@ -136,15 +137,15 @@ public:
 
     void update() {
         const ParameterLayout& layout = *spec_.layout;
+        if (spec_.average_first) average();
         plan_.add("update", kernels::sgd,
                   {.gradients = gradients(),
                    .parameters = parameters_,
-                   .averages = plan_.tensor("averages", Arena::averages, 0, layout.bytes),
                    .step = step_,
                    .results = results_,
-                   .quads = layout.quads(),
-                   .average_first = spec_.average_first ? 1u : 0u},
+                   .quads = layout.quads()},
                   layout.quads());
+        if (!spec_.average_first) average();
     }
 
     void receive_parameters() {
@@ -175,6 +176,18 @@ private:
                             "smaller --batch or more towers",
                             spec_.batch, most_elements / shape.elements()));
         return shape.elements() * spec_.batch * sizeof(float);
+    }
+
+    void average() {
+        const ParameterLayout& layout = *spec_.layout;
+        plan_.add("average", kernels::moving_average,
+                  {.values = parameters_,
+                   .averages = plan_.tensor("averages", Arena::averages, 0, layout.bytes),
+                   .step = step_,
+                   .results = results_,
+                   .quads = layout.quads(),
+                   .blend = -1.0f}, // the step's
+                  layout.quads());
     }
 
     TensorId gradients() { return plan_.tensor("gradients", Arena::gradients, 0, spec_.layout->bytes); }

@@ -1,6 +1,7 @@
 #include "engine/towers/averaging.h"
 
 #include <numeric>
+#include <utility>
 
 namespace towers {
 namespace {
@@ -54,15 +55,23 @@ AveragingStage::AveragingStage(std::unique_ptr<Device> device, const ParameterLa
                                      .quads = layout.quads()},
                                     chunks)};
     check_ = device_->record(check);
-    const Command update[] = {launch(kernels::sgd,
-                                     {.gradients = at<In_f32x4>(gradients_.address()),
-                                      .parameters = at<InOut_f32x4>(parameters_.address()),
-                                      .averages = at<InOut_f32x4>(averages_.address()),
-                                      .step = at<In_f32>(step_.address()),
-                                      .results = at<In_f32>(results_.address()),
-                                      .quads = layout.quads(),
-                                      .average_first = average_first ? 1u : 0u},
-                                     layout.quads())};
+    Command update[] = {launch(kernels::sgd,
+                               {.gradients = at<In_f32x4>(gradients_.address()),
+                                .parameters = at<InOut_f32x4>(parameters_.address()),
+                                .step = at<In_f32>(step_.address()),
+                                .results = at<In_f32>(results_.address()),
+                                .quads = layout.quads()},
+                               layout.quads()),
+                        Barrier{},
+                        launch(kernels::moving_average,
+                               {.values = at<In_f32x4>(parameters_.address()),
+                                .averages = at<InOut_f32x4>(averages_.address()),
+                                .step = at<In_f32>(step_.address()),
+                                .results = at<In_f32>(results_.address()),
+                                .quads = layout.quads(),
+                                .blend = -1.0f}, // the step's
+                               layout.quads())};
+    if (average_first) std::swap(update[0], update[2]);
     update_ = device_->record(update);
 }
 

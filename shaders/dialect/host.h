@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 #include <glm/common.hpp>
+#include <glm/exponential.hpp>
 #include <glm/vec2.hpp>
 #include <glm/vec4.hpp>
 
@@ -40,6 +41,7 @@ struct Invocation {
 namespace dialect {
 using glm::max;
 using glm::min;
+using glm::sqrt;
 using std::exp;
 using std::floor;
 using std::fma;

@@ -88,10 +88,13 @@ const parts = [
   ['Products, forward', 'forward', ['conv2d_forward']],
   ['Products, data gradients', 'data', ['conv2d_backward_data']],
   ['Products, weight gradients', 'weights', ['conv2d_backward_weights', 'sum_partials']],
-  ['Normalization', 'norm', ['lrn_forward', 'lrn_backward']],
+  ['Normalization', 'norm', ['lrn_forward', 'lrn_backward', 'batch_norm_moments',
+    'batch_norm_merge_moments', 'batch_norm_forward', 'batch_norm_backward_sums', 'batch_norm_merge_sums',
+    'batch_norm_parameter_gradients', 'batch_norm_backward', 'batch_norm_statistics']],
   ['Pooling', 'pool', ['max_pool_forward', 'max_pool_backward', 'relu_backward']],
   ['Images', 'images', ['distort_images']],
-  ['Update and checks', 'update', ['sgd', 'weight_decay', 'count_nonfinite']],
+  ['Update and checks', 'update', ['sgd', 'momentum', 'rmsprop', 'adam', 'decoupled_decay', 'moving_average',
+    'sum_squares', 'gradient_norm', 'clip_gradients', 'weight_decay', 'count_nonfinite']],
   ['The rest', 'rest', []],
 ];
 function partOf(kernel) {
