@@ -12,15 +12,16 @@ namespace towers {
 namespace {
 
 /// sums += x - shift, squares += (x - shift)^2 of `count` lines at once, so that the sums are loaded and
-/// stored less often.
+/// stored less often. Indices are std::size_t because those of 32 bits may wrap around, which keeps the
+/// compiler from loading neighbours at once.
 template<uint count>
 [[gnu::always_inline]] inline void add_moments(const float* __restrict x, const float* __restrict shift,
-                                               float* __restrict sums, float* __restrict squares, uint width,
-                                               uint stride) {
+                                               float* __restrict sums, float* __restrict squares,
+                                               std::size_t width, std::size_t stride) {
     INDEPENDENT
-    for (uint i = 0; i < width; ++i) {
+    for (std::size_t i = 0; i < width; ++i) {
         float sum = sums[i], square = squares[i];
-        for (uint line = 0; line < count; ++line) {
+        for (std::size_t line = 0; line < count; ++line) {
             const float difference = x[line * stride + i] - shift[i];
             sum += difference;
             square += difference * difference;

@@ -23,11 +23,11 @@ template<bool relu, uint count>
 [[gnu::always_inline]] inline void add_products(const float* __restrict x, const float* __restrict y,
                                                 const float* __restrict dy, const float* __restrict mean,
                                                 float* __restrict sums, float* __restrict products,
-                                                uint width, uint stride) {
+                                                std::size_t width, std::size_t stride) {
     INDEPENDENT
-    for (uint i = 0; i < width; ++i) {
+    for (std::size_t i = 0; i < width; ++i) {
         float sum = sums[i], product = products[i];
-        for (uint line = 0; line < count; ++line) {
+        for (std::size_t line = 0; line < count; ++line) {
             const float gradient = passed<relu>(y, dy, line * stride + i);
             sum += gradient;
             product += gradient * (x[line * stride + i] - mean[i]);

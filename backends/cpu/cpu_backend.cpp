@@ -131,8 +131,9 @@ private:
         constexpr std::size_t compiled = std::size_t(32) << 20; // by oneDNN, all of a large network
         require_headroom(info_.id, compiled + context_.threads * thread_stack);
         try {
-            for (const auto override_kernel : {override_conv2d, override_max_pool, override_lrn,
-                                               override_batch_norm, override_batch_norm_backward})
+            for (const auto override_kernel :
+                 {override_conv2d, override_max_pool, override_lrn, override_batch_norm,
+                  override_batch_norm_backward, override_reductions})
                 if (Work work = override_kernel(context_, launch)) return work;
         } catch (const dnnl::error& error) {
             throw DeviceError(fmt::format("{}: oneDNN cannot run {}: {}", info_.id,

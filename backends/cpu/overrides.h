@@ -28,5 +28,6 @@ Work override_max_pool(CpuContext& context, const Launch& launch);
 Work override_lrn(CpuContext& context, const Launch& launch);
 Work override_batch_norm(CpuContext& context, const Launch& launch);
 Work override_batch_norm_backward(CpuContext& context, const Launch& launch);
+Work override_reductions(CpuContext& context, const Launch& launch);
 
 } // namespace towers

@@ -28,7 +28,7 @@ struct LrnBackwardParams {
 #define BATCH_NORM_CHUNKS(rows, chunk_rows) (((rows) + (chunk_rows) - 1u) / (chunk_rows))
 // A good `chunk_rows` for a tensor of that many elements: chunks enough to fill a wide device, and no more.
 #define BATCH_NORM_CHUNK_ROWS(elements)                                                                      \
-    ((elements) / 65536u < 32u ? 32u : (elements) / 65536u > 512u ? 512u : (elements) / 65536u)
+    ((elements) / 32768u < 32u ? 32u : (elements) / 32768u > 512u ? 512u : (elements) / 32768u)
 // A good `run`
 #define BATCH_NORM_RUN 64u
 // An item of the kernels that write [groups, rows, channels] is a channel of so many rows.
