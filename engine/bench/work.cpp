@@ -60,7 +60,7 @@ Work work(const StepResultsParams& p) {
 Work work(const SgdParams& p) { return {0, quad * 5 * p.quads}; }
 Work work(const AverageGradientsParams& p) { return {0, quad * (p.towers + 1.0) * p.quads}; }
 Work work(const DistortImagesParams& p) {
-    const double pixels = 3.0 * p.crop * p.crop;
+    const double pixels = 3.0 * p.crop_height * p.crop_width;
     return {0, p.count * (pixels + word * pixels + word * 4)}; // bytes in, floats out; example and labels
 }
 

@@ -36,8 +36,7 @@ public:
             plan_.tensor("examples", Arena::step, step_examples_offset, spec.batch * sizeof(uvec2));
         images_ = plan_.activation("images", activation_bytes(model_.input));
         labels_ = plan_.activation("labels", spec.batch * 4);
-        if (model_.input.height != model_.input.width || model_.input.channels != 3)
-            throw std::logic_error("plan: the pipeline makes square RGB images");
+        if (model_.input.channels != 3) throw std::logic_error("plan: the pipeline makes RGB images");
         plan_.add("images", kernels::distort_images,
                   {.records = records,
                    .labels = all_labels,
@@ -49,7 +48,8 @@ public:
                    .count = spec.batch,
                    .height = spec.image_height,
                    .width = spec.image_width,
-                   .crop = model_.input.height,
+                   .crop_height = model_.input.height,
+                   .crop_width = model_.input.width,
                    .distort = spec.distort ? 1u : 0u},
                   std::uint64_t(spec.batch) * 256);
     }

@@ -78,11 +78,15 @@ struct Distortion {
     bool flip;
     double brightness, contrast;
 };
-Distortion draw_distortion(std::uint64_t seed, uint record, uint epoch, uint height, uint width, uint crop);
-Distortion centre_crop(uint height, uint width, uint crop);
+/// An image's and its crop's sizes in pixels
+struct CropShape {
+    uint height, width, crop_height, crop_width;
+};
+Distortion draw_distortion(std::uint64_t seed, uint record, uint epoch, const CropShape& shape);
+Distortion centre_crop(const CropShape& shape);
 
-/// The CIFAR-10 tutorial's distorted_inputs() from planar RGB bytes to [crop, crop, 3]: crop, flip,
-/// brightness, contrast, per-image standardization, in this order.
-Values distort(const std::uint8_t* image, uint height, uint width, uint crop, const Distortion& distortion);
+/// The CIFAR-10 tutorial's distorted_inputs() from planar RGB bytes to [crop_height, crop_width, 3]: crop,
+/// flip, brightness, contrast, per-image standardization, in this order.
+Values distort(const std::uint8_t* image, const CropShape& shape, const Distortion& distortion);
 
 } // namespace towers::reference
