@@ -30,5 +30,6 @@
 #include "params/loss.h"
 #include "params/update.h"
 #include "params/images.h"
+#include "params/augment.h"
 
 #endif

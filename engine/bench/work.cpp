@@ -63,6 +63,16 @@ Work work(const DistortImagesParams& p) {
     const double pixels = 3.0 * p.crop_height * p.crop_width;
     return {0, p.count * (pixels + word * pixels + word * 4)}; // bytes in, floats out; example and labels
 }
+Work work(const DrawAugmentationsParams& p) { return {0, p.count * (word * 2 + quad * AUGMENT_DRAWS)}; }
+double image_values(const AugmentShape& s) { return double(s.out_height) * s.out_width * s.channels; }
+// Boxes vary about the image's size: as if each byte were read once.
+Work work(const GreySumsParams& p) {
+    return {0, p.count * (image_values(p.shape) + word * 2 + quad * AUGMENT_DRAWS + word * 2 * GREY_CHUNKS)};
+}
+Work work(const AugmentImagesParams& p) {
+    const double values = image_values(p.shape);
+    return {0, p.count * (values + word * values + word * 4 + quad * AUGMENT_DRAWS)};
+}
 
 } // namespace
 

@@ -11,7 +11,7 @@ TEST_CASE("the shaders that share out work by subgroups are known, so that none 
     std::set<std::string> found;
     for (const auto& [name, dispatch] : towers::vulkan::all_hardware_dispatches())
         if (towers::vulkan::uses_subgroups(dispatch.code)) found.insert(name);
-    CHECK(found == std::set<std::string>{"distort_images", "step_results"});
+    CHECK(found == std::set<std::string>{"distort_images", "grey_sums", "step_results"});
 }
 
 TEST_CASE("the loader's list of drivers is read, as old and new loaders write it") {

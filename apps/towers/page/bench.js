@@ -90,7 +90,7 @@ const parts = [
   ['Products, weight gradients', 'weights', ['conv2d_backward_weights', 'sum_partials']],
   ['Normalization', 'norm', ['lrn_forward', 'lrn_backward']],
   ['Pooling', 'pool', ['max_pool_forward', 'max_pool_backward', 'relu_backward']],
-  ['Images', 'images', ['distort_images']],
+  ['Images', 'images', ['distort_images', 'draw_augmentations', 'grey_sums', 'augment_images']],
   ['Update and checks', 'update', ['sgd', 'weight_decay', 'count_nonfinite']],
   ['The rest', 'rest', []],
 ];
