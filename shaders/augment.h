@@ -42,6 +42,7 @@ FUNCTION float value_at(In_u32 records, RecordStart start, AugmentShape shape, u
 FUNCTION float blended(In_u32 records, RecordStart start, AugmentShape shape, uint channel, Between down,
                        Between across) {
     const float a = value_at(records, start, shape, channel, down.near, across.near);
+    if (down.part == 0.0f && across.part == 0.0f) return a; // no resizing
     const float b = value_at(records, start, shape, channel, down.near, across.far);
     const float c = value_at(records, start, shape, channel, down.far, across.near);
     const float d = value_at(records, start, shape, channel, down.far, across.far);
