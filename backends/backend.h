@@ -10,10 +10,14 @@
 
 namespace towers {
 
+struct SharingLimits;
+
 struct OpenOptions {
     unsigned threads = 0;  ///< of a CPU device; 0: as OMP_NUM_THREADS says, else one per usable processor
     bool validate = false; ///< run under the Vulkan validation layer; each message is an error
     bool overrides = true; ///< use better kernels for a Vulkan driver, if any, and not just the shared text
+    /// For tests: the device looks there each time that it records; null: no limits.
+    const SharingLimits* limits = nullptr;
 };
 
 /// A way to run kernels.

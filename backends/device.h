@@ -16,7 +16,7 @@
 namespace towers {
 
 /// A device failed or refused; the message names the device, the call and the driver's words. After one from
-/// submit() or wait(), the device and what it made can only be destroyed.
+/// submit() or wait(), the device and what it made can only be destroyed. Others leave it as it was.
 class DeviceError : public std::runtime_error {
     using std::runtime_error::runtime_error;
 };
@@ -30,9 +30,9 @@ struct DeviceInfo {
     std::string driver;                  ///< the driver or library with its version
     std::array<std::uint8_t, 16> uuid{}; ///< the same for a card in every backend; zero: none
     DeviceKind kind = DeviceKind::cpu;
-    std::uint64_t memory = 0;     ///< bytes
-    unsigned subgroup_size = 1;   ///< invocations that run in lockstep
-    unsigned parallel_groups = 1; ///< workgroups that keep the device busy; 1: a launch spreads itself
+    std::uint64_t memory = 0;   ///< bytes
+    unsigned subgroup_size = 1; ///< invocations that run in lockstep
+    unsigned compute_units = 0; ///< multiprocessors of a GPU, threads of a CPU; 0: the driver does not tell
 };
 
 /// Whether two backends show the same card.
@@ -74,6 +74,8 @@ public:
     std::uint64_t address() const { return allocation_->address; }
     std::size_t bytes() const { return allocation_ ? allocation_->bytes : 0; }
     const Allocation& allocation() const { return *allocation_; }
+    /// Null: this is no memory.
+    const Device* device() const { return allocation_ ? allocation_.get_deleter().device : nullptr; }
 
     /// The host's view of staging memory as an array of T.
     template<class T>
@@ -102,47 +104,78 @@ struct Timestamp {};
 
 using Command = std::variant<Launch, Copy, Barrier, Timestamp>;
 
+/// Names a submission; tickets of one device grow in order, from 1.
+using Ticket = std::uint64_t;
+
 /// A backend's own form of a list of commands.
 struct RecordingState {
     virtual ~RecordingState() = default;
+    Ticket last_submission = 0; ///< 0: none
 };
 
 /// A list of launches and copies, recorded once, submitted many times. Its destruction waits as a Buffer's
 /// does.
 using Recording = std::unique_ptr<RecordingState, FreeWhenIdle>;
 
-/// Names a submission; tickets of one device grow in order.
-using Ticket = std::uint64_t;
-
 /// One opened device. Each tower opens its own, and one thread at a time uses it.
+///
+/// The verbs check what they are given: a call that breaks this contract is a mistake of the caller's, throws
+/// std::logic_error and changes nothing. What the device itself refuses or fails at is a DeviceError. After
+/// one from submit() or wait(), all verbs but finish() throw DeviceError.
 class Device {
 public:
+    Device() = default;
+    Device(const Device&) = delete;
+    Device& operator=(const Device&) = delete;
     virtual ~Device() = default;
 
     virtual const DeviceInfo& info() const = 0;
 
     /// Zeroed memory. Throws DeviceError when there is not enough.
-    virtual Buffer allocate(std::size_t bytes, Memory memory) = 0;
+    Buffer allocate(std::size_t bytes, Memory memory);
 
-    virtual Recording record(std::span<const Command> commands) = 0;
+    /// A launch has items, and pointers that are null or multiples of 16. A copy's slices have equal sizes
+    /// above 0, lie within buffers of this device and do not overlap.
+    Recording record(std::span<const Command> commands);
 
-    /// Queues the recording behind all that was submitted before. It sees what the host has written to
-    /// staging memory so far. A device that is the host works only while a thread waits for it.
-    virtual Ticket submit(const Recording& recording) = 0;
+    /// Queues the recording, which is this device's, behind all that was submitted before. It sees what the
+    /// host has written to staging memory so far. A device that is the host works only while a thread waits
+    /// for it.
+    Ticket submit(const Recording& recording);
 
-    /// Returns when the submission has finished and its results are visible in staging memory.
-    virtual void wait(Ticket ticket) = 0;
+    /// Returns when the submission and all before it have finished and their results are visible in staging
+    /// memory. In any order, and as often as one likes.
+    void wait(Ticket ticket);
 
     /// Returns when nothing that was submitted will run any more: all of it has finished, or the device is
     /// lost.
-    virtual void finish() noexcept = 0;
+    void finish() noexcept;
 
-    /// When the recording's last submission, which has finished, passed each Timestamp: seconds since an
-    /// arbitrary moment. Empty when the device has no clock.
-    virtual std::vector<double> timestamps(const Recording& recording) const = 0;
+    /// When the recording's last submission, which has been waited for, passed each Timestamp: seconds since
+    /// an arbitrary moment. Empty when the device has no clock.
+    std::vector<double> timestamps(const Recording& recording) const;
 
     /// Records, submits and waits: for work that is done once.
     void run(std::span<const Command> commands) { wait(submit(record(commands))); }
+
+protected:
+    /// The backend's part of each verb; it need check nothing of the above. Tickets that it does not give out
+    /// may lie between those that it does.
+    virtual std::unique_ptr<Allocation> do_allocate(std::size_t bytes, Memory memory) = 0;
+    virtual std::unique_ptr<RecordingState> do_record(std::span<const Command> commands) = 0;
+    virtual Ticket do_submit(const RecordingState& recording) = 0;
+    virtual void do_wait(Ticket ticket) = 0;
+    virtual void do_finish() noexcept = 0;
+    virtual std::vector<double> do_timestamps(const RecordingState& recording) const = 0;
+
+private:
+    void check_usable() const;
+    void check_own(const char* verb, const Recording& recording) const;
+    void check_command(std::size_t index, const Command& command) const;
+    [[noreturn]] void broken(const std::string& what) const;
+
+    Ticket issued_ = 0, finished_ = 0;
+    std::string failure_; ///< of submit() or wait(); empty: none
 };
 
 template<class T>

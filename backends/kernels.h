@@ -3,11 +3,10 @@
 
 #include "shaders/kernel.h"
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
-#include <glm/vec3.hpp>
 #include <span>
 #include <type_traits>
 
@@ -27,9 +26,13 @@ enum class Access : std::uint8_t { read, write, read_write };
 /// What lies there: float32, or uint32 of which every bit counts.
 enum class Element : std::uint8_t { number, word };
 
+/// What works on one item of a launch.
+enum class Item : std::uint8_t { invocation, subgroup, tile };
+
 struct KernelInfo {
     const char* name;
     unsigned workgroup_size;
+    Item item;
     std::size_t parameter_bytes;
     std::span<const Access> pointers;  ///< of the parameter block, in order
     std::span<const Element> elements; ///< that each of them points to
@@ -67,37 +70,32 @@ struct ParameterBlock {
     }
 };
 
-/// One kernel with its parameters and its workgroup count. The count shares out the work and never changes
-/// the result, so a backend with its own kernel may choose another.
+/// One kernel with its parameters and the number of items that it works on: what its text counts in FOR_RANGE
+/// or FOR_SUBGROUPS, for the tiled kernels the elements of their result. The backend chooses workgroups,
+/// tiles and splits by it; the result does not depend on them, except for how a sum is rounded that is split.
 struct Launch {
     Kernel kernel;
     ParameterBlock parameters;
-    glm::uvec3 groups;
+    std::uint64_t items;
 };
 
 /// Ties a kernel to its parameter block, so that no launch can mix them up.
 template<class Params>
 struct KernelHandle {
     Kernel kernel;
-    unsigned workgroup_size;
 };
 
 namespace kernels {
-#define TOWERS_KERNEL(name, Params, size) inline constexpr KernelHandle<Params> name{Kernel::name, size};
+#define TOWERS_KERNEL(name, Params, size) inline constexpr KernelHandle<Params> name{Kernel::name};
 #define TOWERS_TILED_KERNEL(name, Params, size) TOWERS_KERNEL(name, Params, size)
 #include "shaders/kernels.def"
 #undef TOWERS_KERNEL
 #undef TOWERS_TILED_KERNEL
 } // namespace kernels
 
-/// A launch with one invocation per item, or with several items per invocation where there are very many.
 template<class Params>
 Launch launch(KernelHandle<Params> kernel, const std::type_identity_t<Params>& params, std::uint64_t items) {
-    constexpr std::uint64_t most_groups = 4096; // 2^20 invocations fill any device
-    const std::uint64_t groups = (items + kernel.workgroup_size - 1) / kernel.workgroup_size;
-    return {kernel.kernel,
-            ParameterBlock::of(params),
-            {unsigned(std::clamp<std::uint64_t>(groups, 1, most_groups)), 1, 1}};
+    return {kernel.kernel, ParameterBlock::of(params), items};
 }
 
 } // namespace towers

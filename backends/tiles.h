@@ -1,9 +1,10 @@
 // Which tile of the tiled kernels' shared text (shaders/gemm_tile.h) suits a launch.
 #pragma once
 
-#include "backends/device.h"
+#include "backends/kernels.h"
 
-#include <array>
+#include <algorithm>
+#include <cstdint>
 #include <optional>
 
 namespace towers {
@@ -13,16 +14,35 @@ struct Tile {
     unsigned height, width;
 };
 
-constexpr std::array<unsigned, 3> tile_heights = {32, 64, 128};
-constexpr std::array<unsigned, 3> tile_widths = {16, 32, 64};
+constexpr Tile tiles[] = {
+#define TOWERS_TILE(height, width) {height, width},
+#include "shaders/tiles.def"
+#undef TOWERS_TILE
+};
 
 /// What a workgroup with the largest tile shares: two slices, 16 deep, the first with one more word per row.
-constexpr unsigned largest_tile_bytes = 16 * (tile_heights.back() + 1 + tile_widths.back()) * 4;
+constexpr unsigned largest_tile_bytes = [] {
+    unsigned largest = 0;
+    for (const Tile& tile : tiles) largest = std::max(largest, 16 * (tile.height + 1 + tile.width) * 4);
+    return largest;
+}();
 
-/// Whether a kernel is tiled at all.
-bool is_tiled(Kernel kernel);
+/// A tiled kernel's launch: so many products of `rows` x `columns`, each of which tiles cover, once for each
+/// part of its sum.
+struct Products {
+    std::uint64_t count, rows;
+    unsigned columns, parts = 1;
 
-/// Of the heights and widths above; nothing for kernels that are not tiled.
-std::optional<Tile> tile_of(const Launch& launch, const DeviceInfo& info);
+    /// Of one part
+    std::uint64_t tiles(const Tile& tile) const {
+        return count * ((rows + tile.height - 1) / tile.height) * ((columns + tile.width - 1) / tile.width);
+    }
+};
+
+/// Nothing for kernels that are not tiled.
+std::optional<Products> products_of(const Launch& launch);
+
+/// Of the list above. `busy_groups`: workgroups that keep the device busy.
+Tile tile_for(const Products& products, unsigned busy_groups);
 
 } // namespace towers

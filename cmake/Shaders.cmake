@@ -1,14 +1,15 @@
-# Makes from shaders/kernels.def and the .comp files beside it:
+# Makes from shaders/kernels.def, shaders/tiles.def and the .comp files beside them:
 #   spirv.inc               every kernel's SPIR-V as an array of words, validated
 #   plain_kernel_texts.inc  one #include for each kernel that is not tiled, for the host's compiler and nvcc
-# and sets TILED_KERNELS to the names of the tiled kernels.
+#   tiled_kernel_texts.inc  TOWERS_TILED_TEXT(kernel, rows, columns) for each tiled kernel and tile
+# and sets TILED_TEXTS to `kernel rows columns` for each of the latter.
 find_program(GLSLANG glslangValidator REQUIRED)
 find_program(SPIRV_VAL spirv-val REQUIRED)
 
 set(SHADERS_DIR ${CMAKE_SOURCE_DIR}/shaders)
 set(SHADERS_OUT ${CMAKE_BINARY_DIR}/shaders)
 file(MAKE_DIRECTORY ${SHADERS_OUT})
-set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${SHADERS_DIR}/kernels.def)
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${SHADERS_DIR}/kernels.def ${SHADERS_DIR}/tiles.def)
 
 # Unlike file(GENERATE), this keeps an unchanged file's time.
 function(write_if_changed path content)
@@ -35,18 +36,24 @@ function(add_shader file name lines)
   set(spirv_includes "${spirv_includes}#include \"${name}.inc\"\n" PARENT_SCOPE)
 endfunction()
 
-file(STRINGS ${SHADERS_DIR}/kernels.def lines REGEX "^TOWERS_(TILED_)?KERNEL")
+file(STRINGS ${SHADERS_DIR}/kernels.def lines REGEX "^TOWERS_([A-Z]+_)?KERNEL")
+file(STRINGS ${SHADERS_DIR}/tiles.def tiles REGEX "^TOWERS_TILE")
 set(SHADER_OUTPUTS)
-set(TILED_KERNELS)
+set(TILED_TEXTS)
 set(spirv_includes)
 set(plain_includes)
+set(tiled_texts)
 foreach(line IN LISTS lines)
-  string(REGEX MATCH "^TOWERS_(TILED_)?KERNEL\\(([a-z0-9_]+)" _ "${line}")
-  set(tiled "${CMAKE_MATCH_1}")
+  string(REGEX MATCH "^TOWERS_([A-Z]+_)?KERNEL\\(([a-z0-9_]+)" _ "${line}")
+  set(kind "${CMAKE_MATCH_1}")
   set(kernel ${CMAKE_MATCH_2})
   add_shader(${kernel} ${kernel} "#define TOWERS_GLSL")
-  if(tiled)
-    list(APPEND TILED_KERNELS ${kernel})
+  if(kind STREQUAL "TILED_")
+    foreach(tile IN LISTS tiles)
+      string(REGEX MATCH "([0-9]+), ([0-9]+)" _ "${tile}")
+      list(APPEND TILED_TEXTS "${kernel} ${CMAKE_MATCH_1} ${CMAKE_MATCH_2}")
+      string(APPEND tiled_texts "TOWERS_TILED_TEXT(${kernel}, ${CMAKE_MATCH_1}, ${CMAKE_MATCH_2})\n")
+    endforeach()
   else()
     string(APPEND plain_includes "#include \"shaders/${kernel}.comp\"\n")
   endif()
@@ -59,3 +66,4 @@ foreach(kernel IN ITEMS conv2d_forward conv2d_backward_data conv2d_backward_weig
 endforeach()
 write_if_changed(${SHADERS_OUT}/spirv.inc "${spirv_includes}")
 write_if_changed(${SHADERS_OUT}/plain_kernel_texts.inc "${plain_includes}")
+write_if_changed(${SHADERS_OUT}/tiled_kernel_texts.inc "${tiled_texts}")

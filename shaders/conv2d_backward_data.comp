@@ -1,38 +1,38 @@
 #include "kernel.h"
 #include "conv_index.h"
 
-// M = input pixels, K = taps x output channels, N = input channels
+// M = input pixels, K = taps x output channels, N = input channels, those of a group
 #define Row Pixel
 #define Step Tap
+#define ROW_OF(m) pixel_of(m, p.shape.in_height, p.shape.in_width)
+#define STEP_OF(k) tap_of(k, p.shape.kernel_width, out_group)
+#define LOAD_A(row, step) gradient_at(p.dy, p.shape, row, step, group * out_group)
+#define LOAD_B(k, step, n)                                                                                   \
+    p.w.at[((step.y * p.shape.kernel_width + step.x) * in_group + (n)) * p.shape.out_channels +              \
+           group * out_group + step.channel]
 
-FUNCTION Pixel row_of(ConvShape shape, uint m) { return pixel_of(m, shape.in_height, shape.in_width); }
-FUNCTION Tap step_of(ConvShape shape, uint k) { return tap_of(k, shape.kernel_width, shape.out_channels); }
-
-FUNCTION float load_a(In_f32 dy, ConvShape shape, Pixel pixel, Tap tap) {
-    // The output pixel that saw this input pixel through this tap, if there is one
+// Of the output pixel that saw this input pixel through this tap, if there is one
+FUNCTION float gradient_at(In_f32 dy, ConvShape shape, Pixel pixel, Tap tap, uint first_channel) {
     const uint y = pixel.y + shape.pad_top - tap.y;
     const uint x = pixel.x + shape.pad_left - tap.x;
-    const uint row = y / shape.stride;
-    const uint column = x / shape.stride;
-    if (row >= shape.out_height || column >= shape.out_width || row * shape.stride != y ||
-        column * shape.stride != x)
+    const uint row = y / shape.stride_y;
+    const uint column = x / shape.stride_x;
+    if (row >= shape.out_height || column >= shape.out_width || row * shape.stride_y != y ||
+        column * shape.stride_x != x)
         return 0.0f;
     return dy.at[((pixel.image * shape.out_height + row) * shape.out_width + column) * shape.out_channels +
-                 tap.channel];
-}
-
-FUNCTION float load_b(In_f32 w, ConvShape shape, Tap tap, uint n) {
-    return w.at[((tap.y * shape.kernel_width + tap.x) * shape.in_channels + n) * shape.out_channels +
-                tap.channel];
+                 first_channel + tap.channel];
 }
 
 #define STORE(m, n, part, value)                                                                             \
-    p.dx.at[(m) * p.shape.in_channels + (n)] =                                                               \
-        p.relu == 0u || p.x.at[(m) * p.shape.in_channels + (n)] > 0.0f ? (value) : 0.0f
+    p.dx.at[(m) * p.shape.in_channels + group * in_group + (n)] =                                            \
+        p.relu == 0u || p.x.at[(m) * p.shape.in_channels + group * in_group + (n)] > 0.0f ? (value) : 0.0f
 
 #include "gemm_tile.h"
 
 KERNEL(conv2d_backward_data, Conv2dBackwardDataParams, 256) {
-    GEMM_TILES(p.shape, p.dy, p.w, p.shape.batch * p.shape.in_height * p.shape.in_width, p.shape.in_channels,
-               p.shape.kernel_height * p.shape.kernel_width * p.shape.out_channels, 1u)
+    const uint in_group = p.shape.in_channels / p.shape.groups;
+    const uint out_group = p.shape.out_channels / p.shape.groups;
+    GEMM_TILES(p.shape.batch * p.shape.in_height * p.shape.in_width, in_group,
+               p.shape.kernel_height * p.shape.kernel_width * out_group, p.shape.groups, 1u)
 }

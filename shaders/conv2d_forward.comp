@@ -1,20 +1,17 @@
 #include "kernel.h"
 #include "conv_index.h"
 
-// M = output pixels, K = taps x input channels, N = output channels
+// M = output pixels, K = taps x input channels, N = output channels, those of a group
 #define Row Pixel
 #define Step Tap
+#define ROW_OF(m) pixel_of(m, p.shape.out_height, p.shape.out_width)
+#define STEP_OF(k) tap_of(k, p.shape.kernel_width, in_group)
+#define LOAD_A(row, step) image_at(p.x, p.shape, row, step, group * in_group)
+#define LOAD_B(k, step, n) p.w.at[(k) * p.shape.out_channels + group * out_group + (n)]
 
-FUNCTION Pixel row_of(ConvShape shape, uint m) { return pixel_of(m, shape.out_height, shape.out_width); }
-FUNCTION Tap step_of(ConvShape shape, uint k) { return tap_of(k, shape.kernel_width, shape.in_channels); }
-
-FUNCTION float load_a(In_f32 x, ConvShape shape, Pixel pixel, Tap tap) {
-    return image_at(x, shape, pixel, tap);
-}
-
-FUNCTION float load_b(In_f32 w, ConvShape shape, Tap tap, uint n) {
-    return w.at[((tap.y * shape.kernel_width + tap.x) * shape.in_channels + tap.channel) * shape.out_channels +
-                n];
+FUNCTION float bias_at(In_f32 b, uint bias, uint n) {
+    if (bias == 0u) return 0.0f;
+    return b.at[n];
 }
 
 FUNCTION float activate(float sum, uint relu) {
@@ -23,11 +20,14 @@ FUNCTION float activate(float sum, uint relu) {
 }
 
 #define STORE(m, n, part, value)                                                                             \
-    p.y.at[(m) * p.shape.out_channels + (n)] = activate((value) + p.b.at[n], p.relu)
+    p.y.at[(m) * p.shape.out_channels + group * out_group + (n)] =                                           \
+        activate((value) + bias_at(p.b, p.bias, group * out_group + (n)), p.relu)
 
 #include "gemm_tile.h"
 
 KERNEL(conv2d_forward, Conv2dForwardParams, 256) {
-    GEMM_TILES(p.shape, p.x, p.w, p.shape.batch * p.shape.out_height * p.shape.out_width, p.shape.out_channels,
-               p.shape.kernel_height * p.shape.kernel_width * p.shape.in_channels, 1u)
+    const uint in_group = p.shape.in_channels / p.shape.groups;
+    const uint out_group = p.shape.out_channels / p.shape.groups;
+    GEMM_TILES(p.shape.batch * p.shape.out_height * p.shape.out_width, out_group,
+               p.shape.kernel_height * p.shape.kernel_width * in_group, p.shape.groups, 1u)
 }

@@ -8,7 +8,7 @@ struct Pixel {
     uint image, y, x;
 };
 
-// A weight's row: its place in the kernel and its input channel (going backward, its output channel)
+// A weight's row: its place in the kernel and its input channel (going backward, its output channel) in its group
 struct Tap {
     uint y, x, channel;
 };
@@ -29,14 +29,14 @@ FUNCTION Tap tap_of(uint index, uint kernel_width, uint channels) {
     return tap;
 }
 
-// What output pixel `pixel` sees through `tap`. Unsigned wrap-around puts what lies above and left of the
-// image beyond its end.
-FUNCTION float image_at(In_f32 x, ConvShape shape, Pixel pixel, Tap tap) {
-    const uint row = pixel.y * shape.stride + tap.y - shape.pad_top;
-    const uint column = pixel.x * shape.stride + tap.x - shape.pad_left;
+// What output pixel `pixel` sees through `tap`, whose channel counts from `first_channel`. Unsigned wrap-around puts
+// what lies above and left of the image beyond its end.
+FUNCTION float image_at(In_f32 x, ConvShape shape, Pixel pixel, Tap tap, uint first_channel) {
+    const uint row = pixel.y * shape.stride_y + tap.y - shape.pad_top;
+    const uint column = pixel.x * shape.stride_x + tap.x - shape.pad_left;
     if (row >= shape.in_height || column >= shape.in_width) return 0.0f;
     return x.at[((pixel.image * shape.in_height + row) * shape.in_width + column) * shape.in_channels +
-                tap.channel];
+                first_channel + tap.channel];
 }
 
 #endif

@@ -1,87 +1,72 @@
 #include "kernel.h"
-
-// One round of Philox4x32 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3"); ten rounds
-// turn a counter and a key into four random words.
-struct Words {
-    uint a, b, c, d;
-};
-
-FUNCTION Words philox(uint counter_a, uint counter_b, uint counter_c, uint counter_d, uint key_a, uint key_b) {
-    Words w;
-    w.a = counter_a;
-    w.b = counter_b;
-    w.c = counter_c;
-    w.d = counter_d;
-    for (uint i = 0u; i < 10u; ++i) {
-        const uint high_a = mul_high(0xD2511F53u, w.a);
-        const uint low_a = 0xD2511F53u * w.a;
-        const uint high_c = mul_high(0xCD9E8D57u, w.c);
-        const uint low_c = 0xCD9E8D57u * w.c;
-        w.a = high_c ^ w.b ^ key_a;
-        w.b = low_c;
-        w.c = high_a ^ w.d ^ key_b;
-        w.d = low_a;
-        key_a += 0x9E3779B9u;
-        key_b += 0xBB67AE85u;
-    }
-    return w;
-}
-
-FUNCTION float unit(uint word) { return float(word >> 8u) * (1.0f / 16777216.0f); }
-
-FUNCTION uint byte_at(In_u32 bytes, uint i) { return bytes.at[i >> 2u] >> ((i & 3u) * 8u) & 255u; }
+#include "philox.h"
+#include "records.h"
+#include "wide.h"
 
 // The variance of n bytes, from their sum and the sum of their squares: n squares - sum^2 in 64 bits, since
 // in a dull image the difference of two float32 means is only rounding.
-FUNCTION float variance_of(uint n, uint sum, uint squares) {
-    const uint low = n * squares;
+FUNCTION float variance_of(uint n, uint sum, Wide squares) {
+    const uint low = n * squares.low;
     const uint low_sum = sum * sum;
-    const uint high = mul_high(n, squares) - mul_high(sum, sum) - (low < low_sum ? 1u : 0u);
+    const uint high =
+        mul_high(n, squares.low) + n * squares.high - mul_high(sum, sum) - (low < low_sum ? 1u : 0u);
     return (float(high) * 4294967296.0f + float(low - low_sum)) / (float(n) * float(n));
 }
+
+#define SQUARES_IN_A_WORD 65536u // of bytes: 65536 * 255 * 255 < 2^32
 
 // A subgroup takes one image. The sums are of whole numbers, so they are exact in any order.
 KERNEL(distort_images, DistortImagesParams, 256) {
     FOR_SUBGROUPS(i, p.count) {
         const uint record = p.examples.at[i].x;
         const uint plane = p.height * p.width;
-        uint top = (p.height - p.crop) / 2u;
-        uint left = (p.width - p.crop) / 2u;
+        uint top = (p.height - p.crop_height) / 2u;
+        uint left = (p.width - p.crop_width) / 2u;
         bool flip = false;
         float contrast = 1.0f;
         if (p.distort != 0u) {
             const Words place = philox(record, p.examples.at[i].y, 0u, 0u, p.seed_low, p.seed_high);
             const Words light = philox(record, p.examples.at[i].y, 1u, 0u, p.seed_low, p.seed_high);
-            top = mul_high(place.a, p.height - p.crop + 1u);
-            left = mul_high(place.b, p.width - p.crop + 1u);
+            top = mul_high(place.a, p.height - p.crop_height + 1u);
+            left = mul_high(place.b, p.width - p.crop_width + 1u);
             flip = (place.c & 1u) != 0u;
             contrast = 0.2f + unit(light.b) * 1.6f;
         }
-        const uint origin = record * plane * 3u + top * p.width + left;
-        const uint pixels = p.crop * p.crop;
+        const RecordStart start = record_start(record, plane * 3u);
+        const uint origin = top * p.width + left;
+        const uint pixels = p.crop_height * p.crop_width;
 
         uint sum_r = 0u, sum_g = 0u, sum_b = 0u;
-        uint square_r = 0u, square_g = 0u, square_b = 0u;
-        for (uint k = SUBGROUP_LANE; k < pixels; k += SUBGROUP_SIZE) {
-            const uint at = origin + k / p.crop * p.width + k % p.crop;
-            const uint r = byte_at(p.records, at);
-            const uint g = byte_at(p.records, at + plane);
-            const uint b = byte_at(p.records, at + 2u * plane);
-            sum_r += r;
-            sum_g += g;
-            sum_b += b;
-            square_r += r * r;
-            square_g += g * g;
-            square_b += b * b;
+        Wide square_r = wide_zero();
+        Wide square_g = wide_zero();
+        Wide square_b = wide_zero();
+        for (uint first = 0u; first < pixels; first += SQUARES_IN_A_WORD) {
+            const uint end = min(pixels, first + SQUARES_IN_A_WORD);
+            uint some_r = 0u, some_g = 0u, some_b = 0u;
+            for (uint k = first + SUBGROUP_LANE; k < end; k += SUBGROUP_SIZE) {
+                const uint at = origin + k / p.crop_width * p.width + k % p.crop_width;
+                const uint r = byte_at(p.records, start, at);
+                const uint g = byte_at(p.records, start, at + plane);
+                const uint b = byte_at(p.records, start, at + 2u * plane);
+                sum_r += r;
+                sum_g += g;
+                sum_b += b;
+                some_r += r * r;
+                some_g += g * g;
+                some_b += b * b;
+            }
+            square_r = wide_plus(square_r, some_r);
+            square_g = wide_plus(square_g, some_g);
+            square_b = wide_plus(square_b, some_b);
         }
         sum_r = subgroupAdd(sum_r);
         sum_g = subgroupAdd(sum_g);
         sum_b = subgroupAdd(sum_b);
         const uint sum = sum_r + sum_g + sum_b;
         const float n = float(pixels);
-        const float variances = variance_of(pixels, sum_r, subgroupAdd(square_r)) +
-                                variance_of(pixels, sum_g, subgroupAdd(square_g)) +
-                                variance_of(pixels, sum_b, subgroupAdd(square_b));
+        const float variances = variance_of(pixels, sum_r, wide_subgroup_sum(square_r)) +
+                                variance_of(pixels, sum_g, wide_subgroup_sum(square_g)) +
+                                variance_of(pixels, sum_b, wide_subgroup_sum(square_b));
 
         // Contrast keeps each channel's mean and scales its variance; the whole image's follow from the three.
         // Take differences from a mean in whole numbers: in a dull image those of floats are only rounding.
@@ -95,11 +80,11 @@ KERNEL(distort_images, DistortImagesParams, 256) {
         const float gain = contrast / n;
 
         for (uint k = SUBGROUP_LANE; k < pixels; k += SUBGROUP_SIZE) {
-            const uint column = k % p.crop;
-            const uint at = origin + k / p.crop * p.width + (flip ? p.crop - 1u - column : column);
-            const uint r = byte_at(p.records, at);
-            const uint g = byte_at(p.records, at + plane);
-            const uint b = byte_at(p.records, at + 2u * plane);
+            const uint column = k % p.crop_width;
+            const uint at = origin + k / p.crop_width * p.width + (flip ? p.crop_width - 1u - column : column);
+            const uint r = byte_at(p.records, start, at);
+            const uint g = byte_at(p.records, start, at + plane);
+            const uint b = byte_at(p.records, start, at + 2u * plane);
             const uint target = (i * pixels + k) * 3u;
             p.images.at[target] = (float(int(pixels * r - sum_r)) * gain + shift_r) * scale;
             p.images.at[target + 1u] = (float(int(pixels * g - sum_g)) * gain + shift_g) * scale;

@@ -1,11 +1,12 @@
 // The tiled matrix product of all convolutions: C[M, N] = A[M, K] B[K, N]; neither A nor B is stored as such.
 // A workgroup computes TILE_M x TILE_N of C from slices TILE_K deep that it keeps in shared memory; an
 // invocation computes every 16th row and column of them. An including file first defines:
-//   Row, row_of(shape, m)             what addressing needs of row m of A, worked out once per tile
-//   Step, step_of(shape, k)           likewise for the index k that is summed over, once per slice
-//   load_a(A, shape, Row, Step), load_b(B, shape, Step, n)
-//   STORE(m, n, part, value)          a statement
-// and then uses GEMM_TILES(shape, A, B, M, N, K, splits): `splits` share out K; each stores its own part.
+//   Row, ROW_OF(m)                what addressing needs of row m of A, worked out once per tile
+//   Step, STEP_OF(k)              likewise for the index k that is summed over, once per slice
+//   LOAD_A(row, step), LOAD_B(k, step, n)
+//   STORE(m, n, part, value)      a statement
+// and then uses GEMM_TILES(M, N, K, groups, splits). There are `groups` such products, side by side; in the above,
+// `group` is which. `splits` share out K; each stores its own part.
 // (SwiftShader crashes on functions that take a block with pointers in it; one pointer is fine.)
 #define TILE_K 16u
 #define SIDE 16u
@@ -19,31 +20,32 @@ shared float b_slice[TILE_K * TILE_N];
 
 // Unrolled as a whole, the loop over k takes so many registers that an Adreno 660 spills some, and fewer workgroups
 // fit on every chip.
-#define GEMM_TILES(shape, A, B, M, N, K, splits)                                                             \
+#define GEMM_TILES(M, N, K, groups, splits)                                                                  \
     const uint tiles_n = ((N) + TILE_N - 1u) / TILE_N;                                                       \
     const uint tiles = ((M) + TILE_M - 1u) / TILE_M * tiles_n;                                               \
     const uint depth = (((K) + (splits)-1u) / (splits) + TILE_K - 1u) / TILE_K * TILE_K;                     \
     const uint row = LOCAL_ID / SIDE;                                                                        \
     const uint column = LOCAL_ID % SIDE;                                                                     \
-    for (uint tile = GROUP_ID; tile < tiles * (splits); tile += GROUPS) {                                    \
-        const uint part = tile / tiles;                                                                      \
+    for (uint tile = GROUP_ID; tile < tiles * (splits) * (groups); tile += GROUPS) {                         \
+        const uint group = tile / tiles / (splits);                                                          \
+        const uint part = tile / tiles % (splits);                                                           \
         const uint first_m = tile % tiles / tiles_n * TILE_M;                                                \
         const uint first_n = tile % tiles % tiles_n * TILE_N;                                                \
         const uint end_k = min((part + 1u) * depth, (K));                                                    \
         Row rows[TILE_M / SIDE];                                                                             \
-        UNROLL for (uint i = 0u; i < TILE_M / SIDE; ++i) rows[i] = row_of(shape, first_m + i * SIDE + row);  \
+        UNROLL for (uint i = 0u; i < TILE_M / SIDE; ++i) rows[i] = ROW_OF(first_m + i * SIDE + row);         \
         float sum[TILE_M / SIDE * (TILE_N / SIDE)];                                                          \
         UNROLL for (uint i = 0u; i < TILE_M / SIDE * (TILE_N / SIDE); ++i) sum[i] = 0.0f;                    \
         for (uint first_k = part * depth; first_k < end_k; first_k += TILE_K) {                              \
             const uint k_a = first_k + column;                                                               \
             const uint k_b = first_k + row;                                                                  \
-            const Step step_a = step_of(shape, k_a);                                                         \
-            const Step step_b = step_of(shape, k_b);                                                         \
+            const Step step_a = STEP_OF(k_a);                                                                \
+            const Step step_b = STEP_OF(k_b);                                                                \
             UNROLL for (uint i = 0u; i < TILE_M / SIDE; ++i) a_slice[column * A_STRIDE + i * SIDE + row] =   \
-                k_a < end_k && first_m + i * SIDE + row < (M) ? load_a(A, shape, rows[i], step_a) : 0.0f;    \
+                k_a < end_k && first_m + i * SIDE + row < (M) ? LOAD_A(rows[i], step_a) : 0.0f;              \
             UNROLL for (uint j = 0u; j < TILE_N / SIDE; ++j) b_slice[row * TILE_N + j * SIDE + column] =     \
                 k_b < end_k && first_n + j * SIDE + column < (N)                                             \
-                    ? load_b(B, shape, step_b, first_n + j * SIDE + column)                                  \
+                    ? LOAD_B(k_b, step_b, first_n + j * SIDE + column)                                       \
                     : 0.0f;                                                                                  \
             barrier();                                                                                       \
             FOR_PARTLY_UNROLLED(k, TILE_K) {                                                                 \

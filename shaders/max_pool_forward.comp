@@ -16,11 +16,11 @@ KERNEL(max_pool_forward, MaxPoolForwardParams, 256) {
             float best = 0.0f;
             uint place = 0u;
             bool found = false;
-            for (uint ky = 0u; ky < p.shape.window; ++ky) {
-                for (uint kx = 0u; kx < p.shape.window; ++kx) {
+            for (uint ky = 0u; ky < p.shape.window_height; ++ky) {
+                for (uint kx = 0u; kx < p.shape.window_width; ++kx) {
                     // Unsigned wrap-around puts what lies above and left of the image beyond its end.
-                    const uint y = row * p.shape.stride + ky - p.shape.pad_top;
-                    const uint x = column * p.shape.stride + kx - p.shape.pad_left;
+                    const uint y = row * p.shape.stride_y + ky - p.shape.pad_top;
+                    const uint x = column * p.shape.stride_x + kx - p.shape.pad_left;
                     if (y < p.shape.in_height && x < p.shape.in_width) {
                         const float value =
                             p.x.at[((image * p.shape.in_height + y) * p.shape.in_width + x) * p.shape.channels +
@@ -28,7 +28,7 @@ KERNEL(max_pool_forward, MaxPoolForwardParams, 256) {
                         // A NaN wins, so that divergence shows.
                         if (!found || value > best || value != value) {
                             best = value;
-                            place = ky * p.shape.window + kx;
+                            place = ky * p.shape.window_width + kx;
                             found = true;
                         }
                     }

@@ -1,24 +1,37 @@
 #include "kernel.h"
 
 KERNEL(softmax_cross_entropy, SoftmaxCrossEntropyParams, 256) {
+    const float other_target = p.smoothing / float(p.classes);
+    const float label_target = 1.0f - p.smoothing + other_target;
+    const float gain = p.scale * p.weight * p.logit_scale;
     FOR_RANGE(row, p.rows) {
         const uint base = row * p.classes;
-        const uint label = p.labels.at[row];
-        const float score = p.logits.at[base + label];
-        float top = score;
+        const uint label = p.labels.at[row] + p.label_offset;
+        const float label_logit = p.logits.at[base + label];
+        float best = label_logit;
         float unsound = 0.0f; // max() and exp() may lose a NaN; a sum does not
         for (uint c = 0u; c < p.classes; ++c) {
             const float z = p.logits.at[base + c];
-            top = max(top, z);
-            if (!is_finite(z)) unsound += z;
+            best = max(best, z);
+            if (!is_finite(z * p.logit_scale)) unsound += z * p.logit_scale;
         }
+        const float score = label_logit * p.logit_scale;
+        const float top = best * p.logit_scale; // scaling keeps the order
         float sum = 0.0f;
-        for (uint c = 0u; c < p.classes; ++c) sum += exp(p.logits.at[base + c] - top);
+        float below = 0.0f; // how far the classes score below the best, in all
         for (uint c = 0u; c < p.classes; ++c) {
-            const float probability = exp(p.logits.at[base + c] - top) / sum;
-            p.dlogits.at[base + c] = (probability - (c == label ? 1.0f : 0.0f)) * p.scale + unsound;
+            const float z = (p.logits.at[base + c] - best) * p.logit_scale;
+            sum += exp(z);
+            below -= z;
         }
-        p.losses.at[row] = log(sum) + top - score + unsound;
-        p.correct.at[row] = unsound == 0.0f && score >= top ? 1u : 0u;
+        for (uint c = 0u; c < p.classes; ++c) {
+            const float probability = exp((p.logits.at[base + c] - best) * p.logit_scale) / sum;
+            p.dlogits.at[base + c] = (probability - (c == label ? label_target : other_target)) * gain + unsound;
+        }
+        float loss = log(sum) + top - score;
+        // Smoothing moves a part of the target from the label to all classes. Not 0 times what may have overflowed.
+        if (p.smoothing != 0.0f) loss += p.smoothing * (below / float(p.classes) - (top - score));
+        p.losses.at[row] = loss * p.weight + unsound;
+        p.correct.at[row] = unsound == 0.0f && label_logit >= best ? 1u : 0u;
     }
 }

@@ -13,7 +13,7 @@ KERNEL(step_results, StepResultsParams, 256) {
         decays = subgroupAdd(decays);
         nonfinite = subgroupAdd(nonfinite);
         if (SUBGROUP_LANE == 0u) {
-            const float cross_entropy = losses / float(max(p.loss_count, 1u));
+            const float cross_entropy = losses / p.examples;
             p.results.at[RESULT_CROSS_ENTROPY] = cross_entropy;
             p.results.at[RESULT_TOTAL_LOSS] = cross_entropy + decays;
             p.results.at[RESULT_NONFINITE] = float(nonfinite);

@@ -62,7 +62,7 @@ std::vector<std::unique_ptr<Evaluator>> open_evaluators(const std::vector<std::s
     std::vector<std::unique_ptr<Evaluator>> evaluators;
     for (const std::string& id : towers)
         evaluators.push_back(
-            std::make_unique<Evaluator>(open_device(id, flags.open), recipe.model, data, flags.batch));
+            std::make_unique<Evaluator>(open_device(id, flags.open), recipe, data, flags.batch));
     return evaluators;
 }
 
@@ -107,16 +107,19 @@ int run_eval(EvalFlags& flags) {
         if (file) {
             const TrainSettings settings = settings_of(*file, path, flags);
             const Recipe recipe = find_recipe(settings.recipe);
-            const TrainingState state =
-                from_checkpoint(*file, layout_parameters(recipe.model), recipe.name, path);
+            const StateLayout layout = layout_of(recipe);
+            const TrainingState state = from_checkpoint(*file, layout, recipe.name, path);
+            const bool averaged = !flags.raw && layout.averages() != nullptr;
             if (evaluators.empty()) {
                 // Draw the same shapes as the training: use its seed for them.
                 const Split split = flags.split == "test" ? Split::test : Split::train;
                 evaluators = open_evaluators(
                     towers, recipe, load_dataset(settings.data, split, checkpoint_seed(*file, path)), flags);
             }
-            const Evaluation result = evaluate(evaluators, flags.raw ? state.parameters : state.averages,
-                                               parse_quirks(settings.quirks).padded_evaluation);
+            const Evaluation result = evaluate(
+                evaluators,
+                part(std::span(state.state), averaged ? layout.averages()->range : layout.all_variables()),
+                parse_quirks(settings.quirks).padded_evaluation);
             if (!std::isfinite(result.cross_entropy()))
                 throw InputError(
                     fmt::format("{}: its cross entropy is {} because the model has diverged; evaluate an "
@@ -125,7 +128,7 @@ int run_eval(EvalFlags& flags) {
             fmt::print("{}: precision @ 1 = {:.3f}\n", timestamp(), result.precision());
             fmt::print("{} of {} examples, cross entropy {:.3f}, step {}, {}\n", result.correct,
                        result.examples, result.cross_entropy(), state.step,
-                       flags.raw ? "the variables themselves" : "moving averages of the variables");
+                       averaged ? "moving averages of the variables" : "the variables themselves");
             std::fflush(stdout);
         }
         if (flags.interval == 0) return 0;

@@ -68,7 +68,7 @@ Drift run_drift(const Lockstep& lockstep, const Recipe& recipe, const Dataset& d
                       {.towers = {},
                        .global_batch = flags.batch,
                        .shares = {},
-                       .learning_rate = recipe.learning_rate,
+                       .learning_rate = recipe.optimizer->learning_rate,
                        .seed = flags.seed,
                        .distort = flags.distort != "off",
                        .shuffle = true,
@@ -134,9 +134,7 @@ int run_parity(ParityFlags& flags) {
     const std::array<std::string, 2> ids = check(flags);
     const Recipe recipe = find_recipe(flags.recipe);
     const Dataset data = load_dataset(flags.data, Split::train, flags.seed);
-    if (data.classes.size() != recipe.model.classes())
-        throw InputError(fmt::format("{}: has {} classes, but recipe {} needs {}", flags.data,
-                                     data.classes.size(), recipe.name, recipe.model.classes()));
+    check_data(recipe, data);
     if (!flags.json.empty()) check_output(flags.json);
     flags.text = text_stream({flags.json});
 

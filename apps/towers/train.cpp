@@ -87,10 +87,10 @@ int run_train(TrainFlags& flags) {
     settings.towers = fmt::format("{}", fmt::join(towers, ","));
     settings.backend.clear();
     if (!settings.global_batch) settings.batch = settings.batch.value_or(recipe.batch);
-    settings.lr = settings.lr.value_or(recipe.learning_rate);
+    settings.lr = settings.lr.value_or(recipe.optimizer->learning_rate);
     const unsigned global =
         settings.global_batch ? *settings.global_batch : global_batch(*settings.batch, towers.size());
-    share_out(global, unsigned(towers.size()), shares); // throws before anything is opened
+    share_out(global, unsigned(towers.size()), shares, recipe.model.group()); // throws before anything is opened
     if (settings.data != "shapes")
         settings.data = std::filesystem::absolute(settings.data).lexically_normal().string();
     if (!settings.init.empty())

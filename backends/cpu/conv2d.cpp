@@ -18,15 +18,16 @@ using dnnl::prop_kind;
 
 struct Described {
     bool dense;
-    memory::desc x, w_user, w_any, b, y;
+    memory::desc x, w_user, w_any, b, y; ///< b: zero where there is no bias
     memory::dims strides, pads_before, pads_after;
 };
 
-Described descriptors(const ConvShape& s) {
+Described descriptors(const ConvShape& s, bool bias) {
     Described d;
     const memory::dim n = s.batch, i = s.in_channels, o = s.out_channels;
-    d.dense = s.in_height * s.in_width * s.kernel_height * s.kernel_width * s.out_height * s.out_width == 1;
-    d.b = described({o}, Tag::a);
+    d.dense = s.in_height * s.in_width * s.kernel_height * s.kernel_width * s.out_height * s.out_width == 1 &&
+              s.groups == 1;
+    if (bias) d.b = described({o}, Tag::a);
     if (d.dense) {
         d.x = described({n, i}, Tag::ab);
         d.w_user = described({o, i}, Tag::ba);
@@ -34,18 +35,20 @@ Described descriptors(const ConvShape& s) {
         d.y = described({n, o}, Tag::ab);
         return d;
     }
-    const memory::dims weights{o, i, s.kernel_height, s.kernel_width};
+    memory::dims weights{o, i, s.kernel_height, s.kernel_width};
+    if (s.groups > 1) weights = {s.groups, o / s.groups, i / s.groups, s.kernel_height, s.kernel_width};
     d.x = described({n, i, s.in_height, s.in_width}, Tag::nhwc);
-    d.w_user = described(weights, Tag::hwio);
+    d.w_user = described(weights, s.groups > 1 ? Tag::hwigo : Tag::hwio);
     d.w_any = described(weights, Tag::any);
     d.y = described({n, o, s.out_height, s.out_width}, Tag::nhwc);
-    d.strides = {s.stride, s.stride};
+    d.strides = {s.stride_y, s.stride_x};
     d.pads_before = {s.pad_top, s.pad_left};
-    const auto after = [&](unsigned out, unsigned kernel, unsigned in, unsigned before) {
-        return memory::dim(out - 1) * s.stride + kernel - in - before;
+    // Negative where no window covers the last pixels
+    const auto after = [](unsigned out, unsigned stride, unsigned kernel, unsigned in, unsigned before) {
+        return memory::dim(out - 1) * stride + kernel - in - before;
     };
-    d.pads_after = {after(s.out_height, s.kernel_height, s.in_height, s.pad_top),
-                    after(s.out_width, s.kernel_width, s.in_width, s.pad_left)};
+    d.pads_after = {after(s.out_height, s.stride_y, s.kernel_height, s.in_height, s.pad_top),
+                    after(s.out_width, s.stride_x, s.kernel_width, s.in_width, s.pad_left)};
     return d;
 }
 
@@ -99,11 +102,11 @@ template<class Primitive, class Description>
 Work forward(CpuContext& context, const Described& d, const Description& description,
              const Conv2dForwardParams& p) {
     auto weights = std::make_shared<Weights>(context, d.w_user, description.weights_desc(), p.w.at);
-    Execution product(context, description, Primitive(description),
-                      {{DNNL_ARG_SRC, tensor(context, d.x, p.x.at)},
-                       {DNNL_ARG_WEIGHTS, weights->wanted()},
-                       {DNNL_ARG_BIAS, tensor(context, d.b, p.b.at)},
-                       {DNNL_ARG_DST, tensor(context, d.y, p.y.at)}});
+    std::unordered_map<int, memory> arguments{{DNNL_ARG_SRC, tensor(context, d.x, p.x.at)},
+                                              {DNNL_ARG_WEIGHTS, weights->wanted()},
+                                              {DNNL_ARG_DST, tensor(context, d.y, p.y.at)}};
+    if (p.bias != 0) arguments[DNNL_ARG_BIAS] = tensor(context, d.b, p.b.at);
+    Execution product(context, description, Primitive(description), std::move(arguments));
     const std::size_t count =
         std::size_t(p.shape.batch) * p.shape.out_height * p.shape.out_width * p.shape.out_channels;
     return [&context, weights, product, y = p.y.at, count, relu = p.relu != 0]() mutable {
@@ -122,7 +125,7 @@ Work backward_data(CpuContext& context, const Described& d, const Description& d
                        {DNNL_ARG_WEIGHTS, weights->wanted()},
                        {DNNL_ARG_DIFF_SRC, tensor(context, d.x, p.dx.at)}});
     const uint count = p.shape.batch * p.shape.in_height * p.shape.in_width * p.shape.in_channels;
-    const auto mask = ParameterBlock::of(ReluBackwardParams{{p.x.at}, {p.dx.at}, count});
+    const auto mask = ParameterBlock::of(ActivationBackwardParams{{p.x.at}, {p.dx.at}, {p.dx.at}, count});
     return [&context, weights, product, mask, relu = p.relu != 0]() mutable {
         weights->load();
         product();
@@ -136,20 +139,14 @@ template<class Primitive, class Description>
 Work backward_weights(CpuContext& context, const Described& d, const Description& description,
                       const Conv2dBackwardWeightsParams& p) {
     auto weights = std::make_shared<Weights>(context, d.w_user, description.diff_weights_desc(), p.dw.at);
-    Execution product(context, description, Primitive(description),
-                      {{DNNL_ARG_SRC, tensor(context, d.x, p.x.at)},
-                       {DNNL_ARG_DIFF_DST, tensor(context, d.y, p.dy.at)},
-                       {DNNL_ARG_DIFF_WEIGHTS, weights->wanted()},
-                       {DNNL_ARG_DIFF_BIAS, tensor(context, d.b, p.db.at)}});
-    return [weights, product, p]() mutable {
+    std::unordered_map<int, memory> arguments{{DNNL_ARG_SRC, tensor(context, d.x, p.x.at)},
+                                              {DNNL_ARG_DIFF_DST, tensor(context, d.y, p.dy.at)},
+                                              {DNNL_ARG_DIFF_WEIGHTS, weights->wanted()}};
+    if (p.bias != 0) arguments[DNNL_ARG_DIFF_BIAS] = tensor(context, d.b, p.db.at);
+    Execution product(context, description, Primitive(description), std::move(arguments));
+    return [weights, product]() mutable {
         product();
         weights->store();
-        // oneDNN splits the sum itself: the first part is the whole.
-        const std::size_t bias = p.shape.out_channels;
-        const std::size_t taps =
-            std::size_t(p.shape.kernel_height) * p.shape.kernel_width * p.shape.in_channels;
-        std::fill_n(p.db.at + bias, (p.splits - 1) * bias, 0.0f);
-        std::fill_n(p.dw.at + taps * bias, (p.splits - 1) * taps * bias, 0.0f);
     };
 }
 
@@ -158,15 +155,17 @@ Work backward_weights(CpuContext& context, const Described& d, const Description
 Work override_conv2d(CpuContext& context, const Launch& launch) {
     using namespace dnnl;
     switch (launch.kernel) {
-    case Kernel::conv2d_forward: {
+    case Kernel::conv2d_forward:
+    case Kernel::depthwise_conv2d_forward: {
         const auto p = launch.parameters.as<Conv2dForwardParams>();
-        const Described d = descriptors(p.shape);
+        const Described d = descriptors(p.shape, p.bias != 0);
         if (d.dense) return forward<inner_product_forward>(context, d, describe_dense_forward(context, d), p);
         return forward<convolution_forward>(context, d, describe_conv_forward(context, d), p);
     }
-    case Kernel::conv2d_backward_data: {
+    case Kernel::conv2d_backward_data:
+    case Kernel::depthwise_conv2d_backward_data: {
         const auto p = launch.parameters.as<Conv2dBackwardDataParams>();
-        const Described d = descriptors(p.shape);
+        const Described d = descriptors(p.shape, true);
         if (d.dense)
             return backward_data<inner_product_backward_data>(
                 context, d,
@@ -180,9 +179,10 @@ Work override_conv2d(CpuContext& context, const Launch& launch) {
                                                          d.strides, d.pads_before, d.pads_after),
             p);
     }
-    case Kernel::conv2d_backward_weights: {
+    case Kernel::conv2d_backward_weights:
+    case Kernel::depthwise_conv2d_backward_weights: {
         const auto p = launch.parameters.as<Conv2dBackwardWeightsParams>();
-        const Described d = descriptors(p.shape);
+        const Described d = descriptors(p.shape, p.bias != 0);
         if (d.dense)
             return backward_weights<inner_product_backward_weights>(
                 context, d,

@@ -4,10 +4,12 @@
 #include "backends/cpu/overrides.h"
 #include "backends/cpu/processor.h"
 #include "backends/headroom.h"
+#include "backends/sharing.h"
 
 #include <chrono>
 #include <cstdlib>
 #include <deque>
+#include <exception>
 #include <fmt/format.h>
 #include <fstream>
 #include <new>
@@ -34,6 +36,7 @@ DeviceInfo describe_cpu(unsigned threads) {
     info.driver = fmt::format("oneDNN {}.{}.{}, {} thread{}", dnnl_version()->major, dnnl_version()->minor,
                               dnnl_version()->patch, threads, threads == 1 ? "" : "s");
     info.kind = DeviceKind::cpu;
+    info.compute_units = threads;
     info.memory = std::uint64_t(sysconf(_SC_PHYS_PAGES)) * std::uint64_t(sysconf(_SC_PAGESIZE));
     return info;
 }
@@ -55,14 +58,15 @@ double seconds_now() {
 /// learns of each submission as soon as it is done.
 class CpuDevice final : public Device {
 public:
-    explicit CpuDevice(const OpenOptions& options) {
+    explicit CpuDevice(const OpenOptions& options) : limits_(options.limits) {
         context_.threads = cpu_threads(options.threads);
         info_ = describe_cpu(context_.threads);
     }
 
     const DeviceInfo& info() const override { return info_; }
 
-    Buffer allocate(std::size_t bytes, Memory) override {
+protected:
+    std::unique_ptr<Allocation> do_allocate(std::size_t bytes, Memory) override {
         constexpr std::size_t alignment = 256;
         const std::size_t size = std::max(alignment, (bytes + alignment - 1) / alignment * alignment);
         auto allocation = std::make_unique<HostAllocation>();
@@ -73,10 +77,10 @@ public:
         std::memset(allocation->host, 0, size);
         allocation->address = reinterpret_cast<std::uint64_t>(allocation->host);
         allocation->bytes = bytes;
-        return Buffer(*this, std::move(allocation));
+        return allocation;
     }
 
-    Recording record(std::span<const Command> commands) override {
+    std::unique_ptr<RecordingState> do_record(std::span<const Command> commands) override {
         auto recording = std::make_unique<CpuRecording>();
         std::size_t timestamps = 0;
         use_threads(context_.threads); // oneDNN plans for the threads that it sees
@@ -90,16 +94,17 @@ public:
                     [moments = &recording->timestamps, i = timestamps++] { (*moments)[i] = seconds_now(); });
         }
         recording->timestamps.resize(timestamps);
-        return Recording(recording.release(), {this});
+        return recording;
     }
 
-    Ticket submit(const Recording& recording) override {
-        queue_.push_back(static_cast<const CpuRecording*>(recording.get()));
+    Ticket do_submit(const RecordingState& recording) override {
+        queue_.push_back(static_cast<const CpuRecording*>(&recording));
         return ++submitted_;
     }
 
-    void wait(Ticket ticket) override {
+    void do_wait(Ticket ticket) override {
         use_threads(context_.threads);
+        if (lost_) std::rethrow_exception(lost_);
         try {
             while (submitted_ - queue_.size() < ticket) {
                 for (const Work& work : queue_.front()->work) work();
@@ -114,16 +119,16 @@ public:
         }
     }
 
-    void finish() noexcept override {
+    void do_finish() noexcept override {
         try {
-            wait(submitted_);
-        } catch (...) {
-            queue_.clear();
+            do_wait(submitted_);
+        } catch (...) { // for whoever waits for it
+            lost_ = std::current_exception();
         }
     }
 
-    std::vector<double> timestamps(const Recording& recording) const override {
-        return static_cast<const CpuRecording&>(*recording).timestamps;
+    std::vector<double> do_timestamps(const RecordingState& recording) const override {
+        return static_cast<const CpuRecording&>(recording).timestamps;
     }
 
 private:
@@ -131,15 +136,30 @@ private:
         constexpr std::size_t compiled = std::size_t(32) << 20; // by oneDNN, all of a large network
         require_headroom(info_.id, compiled + context_.threads * thread_stack);
         try {
-            for (const auto override_kernel : {override_conv2d, override_max_pool, override_lrn})
+            for (const auto override_kernel :
+                 {override_conv2d, override_max_pool, override_lrn, override_average_pool, override_channels,
+                  override_dropout, override_batch_norm, override_batch_norm_backward, override_reductions})
                 if (Work work = override_kernel(context_, launch)) return work;
         } catch (const dnnl::error& error) {
             throw DeviceError(fmt::format("{}: oneDNN cannot run {}: {}", info_.id,
                                           kernel_info(launch.kernel).name, error.message));
         }
         const HostKernel kernel = host_kernel(launch.kernel);
-        const unsigned team = std::min(context_.threads, launch.groups.x);
-        return [kernel, team, parameters = launch.parameters] {
+        if (kernel == nullptr)
+            throw DeviceError(
+                fmt::format("{}: has no kernel for this {}", info_.id, kernel_info(launch.kernel).name));
+        const KernelInfo& info = kernel_info(launch.kernel);
+        const std::uint64_t at_once = info.item == Item::subgroup ? 1 : info.workgroup_size;
+        unsigned team =
+            unsigned(std::min<std::uint64_t>(context_.threads, (launch.items + at_once - 1) / at_once));
+        if (limits_ != nullptr && limits_->most_groups != 0) team = std::min(team, limits_->most_groups);
+        ParameterBlock parameters = launch.parameters;
+        if (launch.kernel == Kernel::depthwise_conv2d_backward_weights) {
+            auto whole = parameters.as<Conv2dBackwardWeightsParams>();
+            whole.splits = 1;
+            parameters = ParameterBlock::of(whole);
+        }
+        return [kernel, team, parameters] {
 #pragma omp parallel num_threads(int(team)) if (team > 1)
             kernel(parameters, {uint(omp_get_thread_num()), uint(omp_get_num_threads())});
         };
@@ -154,10 +174,12 @@ private:
         };
     }
 
+    const SharingLimits* limits_; ///< may be null
     CpuContext context_;
     DeviceInfo info_;
     std::deque<const CpuRecording*> queue_; ///< submitted, not yet done
     Ticket submitted_ = 0;
+    std::exception_ptr lost_; ///< what failed while nobody waited
 };
 
 class CpuBackend final : public Backend {

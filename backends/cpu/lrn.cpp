@@ -1,8 +1,7 @@
-#include "backends/cpu/overrides.h"
+#include "backends/cpu/threads.h"
 #include "backends/cpu/versions.h"
 
 #include <cmath>
-#include <omp.h>
 #include <vector>
 
 // Local response normalization one pixel at a time, in loops along the channels that the compiler vectorizes.
@@ -84,18 +83,6 @@ void lrn_backward(const LrnBackwardParams& p, Invocation invocation) {
         for (uint c = 0; c < p.channels; ++c) dx[c] = power[c];
     }
 }
-
-namespace {
-
-template<class Params>
-Work on_all_threads(const CpuContext& context, const Params& p, void (*kernel)(const Params&, Invocation)) {
-    return [&context, p, kernel] {
-#pragma omp parallel num_threads(int(context.threads))
-        kernel(p, {uint(omp_get_thread_num()), uint(omp_get_num_threads())});
-    };
-}
-
-} // namespace
 
 Work override_lrn(CpuContext& context, const Launch& launch) {
     if (launch.kernel == Kernel::lrn_forward)

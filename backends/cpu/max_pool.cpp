@@ -26,13 +26,15 @@ Described described_pool(const CpuContext& context, const PoolShape& s) {
     d.y = described({s.batch, s.channels, s.out_height, s.out_width}, Tag::nhwc);
     d.argmax =
         memory::desc({s.batch, s.channels, s.out_height, s.out_width}, memory::data_type::u8, Tag::nhwc);
-    d.strides = {s.stride, s.stride};
-    d.window = {s.window, s.window};
+    d.strides = {s.stride_y, s.stride_x};
+    d.window = {s.window_height, s.window_width};
     d.pads_before = {s.pad_top, s.pad_left};
-    const auto after = [&](unsigned out, unsigned in, unsigned before) {
-        return memory::dim(out - 1) * s.stride + s.window - in - before;
+    // Negative where no window covers the last pixels
+    const auto after = [](unsigned out, unsigned stride, unsigned window, unsigned in, unsigned before) {
+        return memory::dim(out - 1) * stride + window - in - before;
     };
-    d.pads_after = {after(s.out_height, s.in_height, s.pad_top), after(s.out_width, s.in_width, s.pad_left)};
+    d.pads_after = {after(s.out_height, s.stride_y, s.window_height, s.in_height, s.pad_top),
+                    after(s.out_width, s.stride_x, s.window_width, s.in_width, s.pad_left)};
     if (s.channels % 4 != 0) return d;
     d.forward = describe<dnnl::pooling_forward>(context, dnnl::prop_kind::forward_training,
                                                 dnnl::algorithm::pooling_max, d.x, d.y, d.strides, d.window,
@@ -62,12 +64,13 @@ void max_pool_forward(const MaxPoolForwardParams& p, Invocation invocation) {
         float* const values = best.data();
         std::uint32_t* const places = place.data();
         bool found = false;
-        for (uint ky = 0; ky < s.window; ++ky) {
-            for (uint kx = 0; kx < s.window; ++kx) {
-                const uint y = row * s.stride + ky - s.pad_top, x = column * s.stride + kx - s.pad_left;
+        for (uint ky = 0; ky < s.window_height; ++ky) {
+            for (uint kx = 0; kx < s.window_width; ++kx) {
+                const uint y = row * s.stride_y + ky - s.pad_top;
+                const uint x = column * s.stride_x + kx - s.pad_left;
                 if (y >= s.in_height || x >= s.in_width) continue; // unsigned: also above and left
                 const float* const in = p.x.at + ((image * s.in_height + y) * s.in_width + x) * s.channels;
-                const std::uint32_t here = ky * s.window + kx;
+                const std::uint32_t here = ky * s.window_width + kx;
                 if (!found) {
                     for (uint c = 0; c < s.channels; ++c) values[c] = in[c];
                     for (uint c = 0; c < s.channels; ++c) places[c] = here;

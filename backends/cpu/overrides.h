@@ -26,5 +26,11 @@ struct CpuContext {
 Work override_conv2d(CpuContext& context, const Launch& launch);
 Work override_max_pool(CpuContext& context, const Launch& launch);
 Work override_lrn(CpuContext& context, const Launch& launch);
+Work override_average_pool(CpuContext& context, const Launch& launch);
+Work override_channels(CpuContext& context, const Launch& launch);
+Work override_dropout(CpuContext& context, const Launch& launch);
+Work override_batch_norm(CpuContext& context, const Launch& launch);
+Work override_batch_norm_backward(CpuContext& context, const Launch& launch);
+Work override_reductions(CpuContext& context, const Launch& launch);
 
 } // namespace towers

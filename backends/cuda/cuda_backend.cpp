@@ -46,7 +46,7 @@ DeviceInfo describe(const cudaDeviceProp& properties, unsigned index) {
     info.kind = properties.integrated != 0 ? DeviceKind::integrated_gpu : DeviceKind::discrete_gpu;
     info.memory = properties.totalGlobalMem;
     info.subgroup_size = unsigned(properties.warpSize);
-    info.parallel_groups = 2 * unsigned(properties.multiProcessorCount); // hides one group's waits
+    info.compute_units = unsigned(properties.multiProcessorCount);
     return info;
 }
 
@@ -100,15 +100,15 @@ Search find_devices() {
 
 class CudaDevice final : public Device {
 public:
-    CudaDevice(int ordinal, DeviceInfo info) : ordinal_(ordinal), info_(std::move(info)) {
+    CudaDevice(int ordinal, DeviceInfo info, const SharingLimits* limits)
+        : ordinal_(ordinal), info_(std::move(info)), limits_(limits) {
         guard("opening the device", [&] {
             cudaStream_t stream = nullptr;
             check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
             stream_.reset(stream);
             // A program built for other architectures than this one fails here rather than in the first step.
             cudaFuncAttributes attributes;
-            const Launch any = launch(kernels::sgd, {}, 1);
-            check(cudaFuncGetAttributes(&attributes, function_of(any, info_)));
+            check(cudaFuncGetAttributes(&attributes, function_of(Kernel::sum_partials, {})));
         });
     }
 
@@ -116,7 +116,8 @@ public:
 
     const DeviceInfo& info() const override { return info_; }
 
-    Buffer allocate(std::size_t bytes, Memory memory) override {
+protected:
+    std::unique_ptr<Allocation> do_allocate(std::size_t bytes, Memory memory) override {
         return guard(fmt::format("allocating {} bytes (try a smaller --batch)", bytes), [&] {
             auto allocation = std::make_unique<CudaAllocation>();
             allocation->bytes = bytes;
@@ -133,21 +134,27 @@ public:
                 allocation->address = reinterpret_cast<std::uint64_t>(pointer);
                 check(cudaMemsetAsync(pointer, 0, size, stream_.get()));
             }
-            return Buffer(*this, std::move(allocation));
+            return std::unique_ptr<Allocation>(std::move(allocation));
         });
     }
 
-    Recording record(std::span<const Command> commands) override {
+    std::unique_ptr<RecordingState> do_record(std::span<const Command> commands) override {
         return guard("recording", [&] {
-            auto recording = build_graph(commands, info_);
+            // Two workgroups for each multiprocessor: one hides the other's waits.
+            const Capacity capacity{2 * info_.compute_units, info_.subgroup_size,
+                                    limits_ != nullptr ? *limits_ : SharingLimits{}};
+            std::unique_ptr<Allocation> scratch;
+            if (const std::size_t bytes = scratch_bytes(commands, capacity))
+                scratch = do_allocate(bytes, Memory::device);
+            auto recording = build_graph(commands, capacity, std::move(scratch));
             check(cudaGraphUpload(recording->graph.get(), stream_.get()));
-            return Recording(recording.release(), {this});
+            return std::unique_ptr<RecordingState>(std::move(recording));
         });
     }
 
-    Ticket submit(const Recording& recording) override {
+    Ticket do_submit(const RecordingState& recording) override {
         return guard("submitting", [&] {
-            check(cudaGraphLaunch(static_cast<const CudaRecording&>(*recording).graph.get(), stream_.get()));
+            check(cudaGraphLaunch(static_cast<const CudaRecording&>(recording).graph.get(), stream_.get()));
             Event done = free_.empty() ? make_event(wait_event) : std::move(free_.back());
             if (!free_.empty()) free_.pop_back();
             check(cudaEventRecord(done.get(), stream_.get()));
@@ -156,7 +163,7 @@ public:
         });
     }
 
-    void wait(Ticket ticket) override {
+    void do_wait(Ticket ticket) override {
         guard("running", [&] {
             const Ticket finished = submitted_ - pending_.size();
             if (ticket <= finished) return;
@@ -168,14 +175,14 @@ public:
         });
     }
 
-    void finish() noexcept override {
+    void do_finish() noexcept override {
         cudaSetDevice(ordinal_);
         cudaStreamSynchronize(stream_.get()); // wait() has reported any error that matters
     }
 
-    std::vector<double> timestamps(const Recording& recording) const override {
+    std::vector<double> do_timestamps(const RecordingState& recording) const override {
         return guard("reading timestamps", [&] {
-            const std::vector<Event>& events = static_cast<const CudaRecording&>(*recording).timestamps;
+            const std::vector<Event>& events = static_cast<const CudaRecording&>(recording).timestamps;
             std::vector<double> seconds;
             for (const Event& event : events) {
                 float milliseconds = 0;
@@ -201,6 +208,7 @@ private:
 
     int ordinal_;
     DeviceInfo info_;
+    const SharingLimits* limits_; ///< may be null
     Stream stream_;
     std::deque<Event> pending_; ///< one per submission that is not known to have finished, in order
     std::vector<Event> free_;
@@ -226,10 +234,11 @@ public:
         return listing;
     }
 
-    std::unique_ptr<Device> open(unsigned index, const OpenOptions&) const override {
+    std::unique_ptr<Device> open(unsigned index, const OpenOptions& options) const override {
         try {
             const Found found = find_devices().devices.at(index);
-            return std::make_unique<CudaDevice>(found.ordinal, describe(found.properties, index));
+            return std::make_unique<CudaDevice>(found.ordinal, describe(found.properties, index),
+                                                options.limits);
         } catch (const RuntimeError& error) {
             throw DeviceError(fmt::format("cuda:{}: {}", index, error.what()));
         }

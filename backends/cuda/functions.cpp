@@ -1,48 +1,41 @@
 #include "backends/cuda/functions.h"
 
-#include "backends/tiles.h"
-
 namespace towers {
 
 namespace cuda_text { // where nvcc compiled them
 
-#define FOR_EACH_TILE(EACH, name)                                                                            \
-    EACH(name, 32, 16)                                                                                       \
-    EACH(name, 32, 32)                                                                                       \
-    EACH(name, 32, 64)                                                                                       \
-    EACH(name, 64, 16)                                                                                       \
-    EACH(name, 64, 32)                                                                                       \
-    EACH(name, 64, 64)                                                                                       \
-    EACH(name, 128, 16)                                                                                      \
-    EACH(name, 128, 32)                                                                                      \
-    EACH(name, 128, 64)
+#define TOWERS_TILED_TEXT(name, height, width) extern const void* const name##_##height##_##width##_function;
+#include "tiled_kernel_texts.inc"
+#undef TOWERS_TILED_TEXT
 
-#define DECLARE(name, height, width) extern const void* const name##_##height##_##width##_function;
 #define TOWERS_KERNEL(name, Params, size) extern const void* const name##_function;
-#define TOWERS_TILED_KERNEL(name, Params, size) FOR_EACH_TILE(DECLARE, name)
+#define TOWERS_TILED_KERNEL(name, Params, size)
 #include "shaders/kernels.def"
 #undef TOWERS_KERNEL
 #undef TOWERS_TILED_KERNEL
 
 } // namespace cuda_text
 
-const void* cuda::function_of(const Launch& launch, const DeviceInfo& info) {
-    const auto tile = tile_of(launch, info);
-    switch (launch.kernel) {
+const void* cuda::function_of(Kernel kernel, const std::optional<Tile>& tile) {
+    if (tile) {
+#define TOWERS_TILED_TEXT(name, tall, wide)                                                                  \
+    if (kernel == Kernel::name && tile->height == tall && tile->width == wide)                               \
+        return cuda_text::name##_##tall##_##wide##_function;
+#include "tiled_kernel_texts.inc"
+#undef TOWERS_TILED_TEXT
+        return nullptr;
+    }
+    switch (kernel) {
 #define TOWERS_KERNEL(name, Params, size)                                                                    \
     case Kernel::name:                                                                                       \
         return cuda_text::name##_function;
-#define RETURN_TILE(name, tall, wide)                                                                        \
-    if (tile->height == tall && tile->width == wide) return cuda_text::name##_##tall##_##wide##_function;
-#define TOWERS_TILED_KERNEL(name, Params, size)                                                              \
-    case Kernel::name:                                                                                       \
-        FOR_EACH_TILE(RETURN_TILE, name)                                                                     \
-        break;
+#define TOWERS_TILED_KERNEL(name, Params, size)
 #include "shaders/kernels.def"
 #undef TOWERS_KERNEL
 #undef TOWERS_TILED_KERNEL
+    default:
+        return nullptr;
     }
-    return nullptr;
 }
 
 } // namespace towers

@@ -1,11 +1,11 @@
 // The kernels as the CUDA runtime launches them.
 #pragma once
 
-#include "backends/device.h"
+#include "backends/tiles.h"
 
 namespace towers::cuda {
 
-/// The __global__ function of the shared text that runs a launch on a device, with a tile that suits.
-const void* function_of(const Launch& launch, const DeviceInfo& info);
+/// The __global__ function of the shared text. `tile`: of a tiled kernel.
+const void* function_of(Kernel kernel, const std::optional<Tile>& tile);
 
 } // namespace towers::cuda

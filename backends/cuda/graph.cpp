@@ -7,21 +7,19 @@ namespace {
 
 class Builder {
 public:
-    explicit Builder(const DeviceInfo& info) : info_(info) {
+    Builder(const Capacity& capacity, std::unique_ptr<Allocation> scratch) : capacity_(capacity) {
+        recording_->scratch = std::move(scratch);
         cudaGraph_t graph = nullptr;
         check(cudaGraphCreate(&graph, 0));
         graph_.reset(graph);
     }
 
     void add(const Launch& launch) {
-        ParameterBlock parameters = launch.parameters;
-        void* arguments[] = {parameters.bytes.data()}; // the node keeps a copy
-        cudaKernelNodeParams node{};
-        node.func = const_cast<void*>(function_of(launch, info_));
-        node.gridDim = {launch.groups.x, launch.groups.y, launch.groups.z};
-        node.blockDim = {kernel_info(launch.kernel).workgroup_size, 1, 1};
-        node.kernelParams = arguments;
-        check(cudaGraphAddKernelNode(next(), graph_.get(), before_.data(), before_.size(), &node));
+        const std::uint64_t scratch = recording_->scratch ? recording_->scratch->address : 0;
+        const SplitLaunch parts = split(launch, capacity_, scratch + scratch_used_);
+        scratch_used_ += parts.scratch_bytes;
+        const cudaGraphNode_t product = add(parts.product, before_);
+        for (const Launch& sum : parts.sums) add(sum, {product});
     }
 
     void add(const Copy& copy) {
@@ -33,6 +31,7 @@ public:
     }
 
     void add(const Barrier&) {
+        scratch_used_ = 0;
         if (current_.empty()) return;
         before_ = std::move(current_);
         current_.clear();
@@ -56,19 +55,36 @@ public:
     }
 
 private:
-    /// Where the next node goes; it depends on all of `before_`.
+    /// A node that depends on the given ones.
+    cudaGraphNode_t add(const Launch& launch, const std::vector<cudaGraphNode_t>& after) {
+        const Workgroups workgroups = workgroups_for(launch, capacity_);
+        ParameterBlock parameters = launch.parameters;
+        void* arguments[] = {parameters.bytes.data()}; // the node keeps a copy
+        cudaKernelNodeParams node{};
+        node.func = const_cast<void*>(function_of(launch.kernel, workgroups.tile));
+        node.gridDim = {workgroups.count, 1, 1};
+        node.blockDim = {kernel_info(launch.kernel).workgroup_size, 1, 1};
+        node.kernelParams = arguments;
+        cudaGraphNode_t* const added = next();
+        check(cudaGraphAddKernelNode(added, graph_.get(), after.data(), after.size(), &node));
+        return *added;
+    }
+
+    /// Where the next node goes.
     cudaGraphNode_t* next() { return &current_.emplace_back(); }
 
-    const DeviceInfo& info_;
+    const Capacity& capacity_;
     Graph graph_;
+    std::size_t scratch_used_ = 0;                  ///< since the last barrier
     std::vector<cudaGraphNode_t> before_, current_; ///< the nodes between the last two barriers, and since
     std::unique_ptr<CudaRecording> recording_ = std::make_unique<CudaRecording>();
 };
 
 } // namespace
 
-std::unique_ptr<CudaRecording> build_graph(std::span<const Command> commands, const DeviceInfo& info) {
-    Builder builder(info);
+std::unique_ptr<CudaRecording> build_graph(std::span<const Command> commands, const Capacity& capacity,
+                                           std::unique_ptr<Allocation> scratch) {
+    Builder builder(capacity, std::move(scratch));
     for (const Command& command : commands) std::visit([&](const auto& each) { builder.add(each); }, command);
     return builder.finish();
 }

@@ -4,7 +4,7 @@
 
 #include "backends/cuda/runtime.h"
 
-#include "backends/device.h"
+#include "backends/sharing.h"
 
 #include <span>
 #include <vector>
@@ -12,11 +12,14 @@
 namespace towers::cuda {
 
 struct CudaRecording : RecordingState {
-    std::vector<Event> timestamps; // outlive the graph that records them
+    std::unique_ptr<Allocation> scratch; ///< of sums that are split; may be null
+    std::vector<Event> timestamps;       // outlive the graph that records them
     GraphExec graph;
 };
 
-/// For the current device, which `info` describes. Throws RuntimeError.
-std::unique_ptr<CudaRecording> build_graph(std::span<const Command> commands, const DeviceInfo& info);
+/// For the current device. `scratch`: memory of scratch_bytes(commands, capacity), null when that is 0.
+/// Throws RuntimeError.
+std::unique_ptr<CudaRecording> build_graph(std::span<const Command> commands, const Capacity& capacity,
+                                           std::unique_ptr<Allocation> scratch);
 
 } // namespace towers::cuda

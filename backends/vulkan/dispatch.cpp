@@ -1,6 +1,5 @@
 #include "backends/vulkan/dispatch.h"
 
-#include "backends/tiles.h"
 #include "backends/vulkan/spirv.h"
 
 #include <fmt/format.h>
@@ -23,12 +22,18 @@ std::span<const std::uint32_t> shared_text(Kernel kernel) {
 
 } // namespace
 
-Dispatch dispatch_of(const Launch& launch, const DeviceInfo& info, bool overrides) {
+Capacity capacity_of(const DeviceInfo& info, const SharingLimits& limits) {
+    // Vulkan does not tell how many processors a card has; a few hundred workgroups fill today's cards.
+    return {info.kind == DeviceKind::software ? 8u : 256u, info.subgroup_size, limits};
+}
+
+Dispatch dispatch_of(const Launch& launch, const DeviceInfo& info, const Capacity& capacity, bool overrides) {
     if (overrides && info.kind == DeviceKind::software)
         if (auto dispatch = software_conv2d(launch, info)) return *std::move(dispatch);
     std::vector<std::uint32_t> constants;
-    if (const auto tile = tile_of(launch, info)) constants = {tile->height, tile->width};
-    return {shared_text(launch.kernel), std::move(constants), launch.parameters, launch.groups};
+    const Workgroups workgroups = workgroups_for(launch, capacity);
+    if (workgroups.tile) constants = {workgroups.tile->height, workgroups.tile->width};
+    return {shared_text(launch.kernel), std::move(constants), launch.parameters, {workgroups.count, 1, 1}};
 }
 
 bool uses_subgroups(std::span<const std::uint32_t> code) {
@@ -44,13 +49,12 @@ std::map<std::string, Dispatch> all_hardware_dispatches() {
     for (std::size_t i = 0; i < all_kernels().size(); ++i) {
         const std::string name = all_kernels()[i].name;
         const std::span<const std::uint32_t> code = shared_text(Kernel(i));
-        if (!is_tiled(Kernel(i))) {
+        if (all_kernels()[i].item != Item::tile) {
             all[name] = {code, {}, {}, {1, 1, 1}};
             continue;
         }
-        for (const unsigned height : tile_heights)
-            for (const unsigned width : tile_widths)
-                all[fmt::format("{} {}x{}", name, height, width)] = {code, {height, width}, {}, {1, 1, 1}};
+        for (const auto& [height, width] : tiles)
+            all[fmt::format("{} {}x{}", name, height, width)] = {code, {height, width}, {}, {1, 1, 1}};
     }
     return all;
 }

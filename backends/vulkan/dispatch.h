@@ -3,8 +3,10 @@
 #pragma once
 
 #include "backends/device.h"
+#include "backends/sharing.h"
 
 #include <cstdint>
+#include <glm/vec3.hpp>
 #include <map>
 #include <optional>
 #include <span>
@@ -20,7 +22,10 @@ struct Dispatch {
     glm::uvec3 groups;
 };
 
-Dispatch dispatch_of(const Launch& launch, const DeviceInfo& info, bool overrides);
+/// What the driver's word and ours tell of a device. `limits`: see SharingLimits.
+Capacity capacity_of(const DeviceInfo& info, const SharingLimits& limits);
+
+Dispatch dispatch_of(const Launch& launch, const DeviceInfo& info, const Capacity& capacity, bool overrides);
 
 /// Whether a shader's invocations know of their subgroups.
 bool uses_subgroups(std::span<const std::uint32_t> code);
@@ -29,8 +34,8 @@ bool uses_subgroups(std::span<const std::uint32_t> code);
 /// `conv2d_forward 64x16`.
 std::map<std::string, Dispatch> all_hardware_dispatches();
 
-/// Convolutions for drivers that run on a CPU; nothing for other launches, strides above 1,
-/// and more tiles than one dispatch takes.
+/// Convolutions for drivers that run on a CPU; nothing for other launches, strides and groups above 1, and
+/// more tiles than one dispatch takes.
 std::optional<Dispatch> software_conv2d(const Launch& launch, const DeviceInfo& info);
 
 } // namespace towers::vulkan

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <mutex>
 #include <spdlog/spdlog.h>
+#include <thread>
 
 namespace towers {
 
@@ -234,8 +235,8 @@ DeviceInfo describe(const vk::raii::PhysicalDevice& device, unsigned index) {
     for (const vk::MemoryHeap& heap : device.getMemoryProperties().memoryHeaps)
         if (heap.flags & vk::MemoryHeapFlagBits::eDeviceLocal) info.memory = std::max(info.memory, heap.size);
     info.subgroup_size = chain.get<vk::PhysicalDeviceSubgroupProperties>().subgroupSize;
-    // Vulkan does not tell how many processors a card has; a few hundred workgroups fill today's cards.
-    info.parallel_groups = info.kind == DeviceKind::software ? 8 : 256;
+    // Vulkan does not tell how many processors a card has.
+    if (info.kind == DeviceKind::software) info.compute_units = std::thread::hardware_concurrency();
     return info;
 }
 

@@ -5,8 +5,10 @@
 #include "backends/vulkan/instance.h"
 #include "backends/vulkan/pipelines.h"
 
+#include <algorithm>
 #include <cstring>
 #include <fmt/format.h>
+#include <iterator>
 #include <optional>
 #include <thread>
 
@@ -20,6 +22,9 @@ struct VulkanAllocation : Allocation {
 };
 
 struct VulkanRecording : RecordingState {
+    std::unique_ptr<Allocation> scratch; ///< of sums that are split
+    std::size_t scratch_used = 0;        ///< since the last barrier
+    std::vector<Launch> sums;            ///< that the next barrier must let run first
     vk::raii::CommandBuffer commands = nullptr;
     vk::raii::QueryPool timestamps = nullptr;
     std::uint32_t timestamp_count = 0;
@@ -40,7 +45,8 @@ public:
     VulkanDevice(std::shared_ptr<const Instance> instance, unsigned index, const OpenOptions& options)
         : instance_(std::move(instance)), physical_(instance_->devices()[index]),
           info_(describe(physical_, index)),
-          overrides_(options.overrides && has_subgroups(physical_, vk::SubgroupFeatureFlagBits::eShuffle)) {
+          overrides_(options.overrides && has_subgroups(physical_, vk::SubgroupFeatureFlagBits::eShuffle)),
+          limits_(options.limits) {
         require_headroom(info_.id, compiler_memory + driver_threads() * (thread_stack + thread_heap));
         guard("opening the device", [&] { open(); });
     }
@@ -49,7 +55,8 @@ public:
 
     const DeviceInfo& info() const override { return info_; }
 
-    Buffer allocate(std::size_t bytes, Memory memory) override {
+protected:
+    std::unique_ptr<Allocation> do_allocate(std::size_t bytes, Memory memory) override {
         check_size(bytes);
         return guard(fmt::format("allocating {} bytes (try a smaller --batch)", bytes), [&] {
             using Usage = vk::BufferUsageFlagBits;
@@ -77,31 +84,35 @@ public:
                 require_headroom(info_.id, compiler_memory);
                 clear(*allocation->buffer);
             }
-            return Buffer(*this, std::move(allocation));
+            return std::unique_ptr<Allocation>(std::move(allocation));
         });
     }
 
-    Recording record(std::span<const Command> commands) override {
+    std::unique_ptr<RecordingState> do_record(std::span<const Command> commands) override {
         return guard("recording", [&] {
             auto recording = std::make_unique<VulkanRecording>();
+            const Capacity capacity = capacity_of(info_, limits_ != nullptr ? *limits_ : SharingLimits{});
+            if (const std::size_t bytes = scratch_bytes(commands, capacity))
+                recording->scratch = do_allocate(bytes, Memory::device);
             recording->commands = begin();
             make_timestamps(*recording, commands);
             // For what earlier submissions wrote; submission itself makes the host's writes visible.
             barrier(recording->commands);
             for (const Command& command : commands)
-                std::visit([&](const auto& each) { encode(*recording, each); }, command);
-            finish(recording->commands);
-            return Recording(recording.release(), {this});
+                std::visit([&](const auto& each) { encode(*recording, each, capacity); }, command);
+            encode_sums(*recording, capacity);
+            end(recording->commands);
+            return std::unique_ptr<RecordingState>(std::move(recording));
         });
     }
 
-    Ticket submit(const Recording& recording) override {
+    Ticket do_submit(const RecordingState& recording) override {
         return guard("submitting",
-                     [&] { return submit(static_cast<const VulkanRecording&>(*recording).commands); });
+                     [&] { return submit(static_cast<const VulkanRecording&>(recording).commands); });
     }
 
-    std::vector<double> timestamps(const Recording& recording) const override {
-        const auto& recorded = static_cast<const VulkanRecording&>(*recording);
+    std::vector<double> do_timestamps(const RecordingState& recording) const override {
+        const auto& recorded = static_cast<const VulkanRecording&>(recording);
         if (!*recorded.timestamps || recorded.timestamp_count == 0) return {};
         return guard("reading timestamps", [&] {
             const auto [result, ticks] = recorded.timestamps.getResults<std::uint64_t>(
@@ -114,7 +125,7 @@ public:
         });
     }
 
-    void wait(Ticket ticket) override {
+    void do_wait(Ticket ticket) override {
         guard("running", [&] {
             const vk::SemaphoreWaitInfo info{
                 .semaphoreCount = 1, .pSemaphores = &*timeline_, .pValues = &ticket};
@@ -123,9 +134,9 @@ public:
         });
     }
 
-    void finish() noexcept override {
+    void do_finish() noexcept override {
         try {
-            if (ticket_ != 0) wait(ticket_);
+            if (ticket_ != 0) do_wait(ticket_);
         } catch (...) { // the device is lost, as Vulkan says in finite time: nothing runs any more
         }
     }
@@ -219,16 +230,33 @@ private:
         recording.commands.resetQueryPool(*recording.timestamps, 0, count);
     }
 
-    void encode(VulkanRecording& recording, const Launch& launch) {
+    void encode(VulkanRecording& recording, const Launch& launch, const Capacity& capacity) {
+        const std::uint64_t scratch = recording.scratch ? recording.scratch->address : 0;
+        SplitLaunch parts = split(launch, capacity, scratch + recording.scratch_used);
+        recording.scratch_used += parts.scratch_bytes;
+        std::move(parts.sums.begin(), parts.sums.end(), std::back_inserter(recording.sums));
+        dispatch(recording, parts.product, capacity);
+    }
+
+    /// What stands before a barrier is done with it, also the sums that are split.
+    void encode_sums(VulkanRecording& recording, const Capacity& capacity) {
+        recording.scratch_used = 0;
+        if (recording.sums.empty()) return;
+        barrier(recording.commands);
+        for (const Launch& sum : recording.sums) dispatch(recording, sum, capacity);
+        recording.sums.clear();
+    }
+
+    void dispatch(VulkanRecording& recording, const Launch& launch, const Capacity& capacity) {
         const vk::raii::CommandBuffer& buffer = recording.commands;
-        const Dispatch dispatch = dispatch_of(launch, info_, overrides_);
+        const Dispatch dispatch = dispatch_of(launch, info_, capacity, overrides_);
         buffer.bindPipeline(vk::PipelineBindPoint::eCompute, pipelines_->pipeline(dispatch));
         buffer.pushConstants<std::byte>(pipelines_->layout(), vk::ShaderStageFlagBits::eCompute, 0,
                                         dispatch.parameters.bytes);
         buffer.dispatch(dispatch.groups.x, dispatch.groups.y, dispatch.groups.z);
     }
 
-    void encode(VulkanRecording& recording, const Copy& copy) {
+    void encode(VulkanRecording& recording, const Copy& copy, const Capacity&) {
         const auto handle = [](const BufferSlice& slice) {
             return *static_cast<const VulkanAllocation&>(slice.buffer->allocation()).buffer;
         };
@@ -238,9 +266,13 @@ private:
                                                      .size = copy.source.bytes});
     }
 
-    void encode(VulkanRecording& recording, const Barrier&) { barrier(recording.commands); }
+    void encode(VulkanRecording& recording, const Barrier&, const Capacity& capacity) {
+        encode_sums(recording, capacity);
+        barrier(recording.commands);
+    }
 
-    void encode(VulkanRecording& recording, const Timestamp&) {
+    void encode(VulkanRecording& recording, const Timestamp&, const Capacity& capacity) {
+        encode_sums(recording, capacity);
         barrier(recording.commands);
         if (!*recording.timestamps) return;
         recording.commands.writeTimestamp2(moment, *recording.timestamps, recording.timestamp_count++);
@@ -249,7 +281,7 @@ private:
     }
 
     /// Makes what the commands wrote visible to the host.
-    void finish(const vk::raii::CommandBuffer& buffer) {
+    void end(const vk::raii::CommandBuffer& buffer) {
         const vk::MemoryBarrier2 memory{.srcStageMask = work_stages,
                                         .srcAccessMask = work_writes,
                                         .dstStageMask = vk::PipelineStageFlagBits2::eHost,
@@ -267,7 +299,7 @@ private:
                                         .dstAccessMask = work_reads | work_writes};
         buffer.pipelineBarrier2(vk::DependencyInfo{.memoryBarrierCount = 1, .pMemoryBarriers = &memory});
         buffer.end();
-        wait(submit(buffer));
+        do_wait(submit(buffer));
     }
 
     Ticket submit(const vk::raii::CommandBuffer& commands) {
@@ -286,6 +318,7 @@ private:
     const vk::raii::PhysicalDevice& physical_;
     DeviceInfo info_;
     bool overrides_;
+    const SharingLimits* limits_; ///< may be null
     vk::raii::Device device_ = nullptr;
     vk::raii::Queue queue_ = nullptr;
     vk::raii::CommandPool pool_ = nullptr;

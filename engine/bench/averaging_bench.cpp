@@ -9,8 +9,8 @@
 #include <thread>
 
 namespace towers {
-AveragingBench::AveragingBench(const ParameterLayout& layout, unsigned towers, unsigned threads)
-    : towers_(towers), threads_(threads), bytes_(layout.bytes),
+AveragingBench::AveragingBench(const Recipe& recipe, unsigned towers, unsigned threads)
+    : towers_(towers), threads_(threads), layout_(layout_of(recipe)), bytes_(layout_.variable_bytes),
       memory_(open_device("cpu", {.threads = threads})) {
     std::vector<std::span<float>> staged;
     for (unsigned tower = 0; tower < towers; ++tower) {
@@ -21,9 +21,9 @@ AveragingBench::AveragingBench(const ParameterLayout& layout, unsigned towers, u
     source_ = memory_->allocate(std::size_t(moved_bytes() / 2), Memory::staging);
     target_ = memory_->allocate(source_.bytes(), Memory::staging);
     const ArenaRange all{0, bytes_};
-    stage_ = std::make_unique<AveragingStage>(open_device("cpu", {.threads = threads}), layout, staged,
-                                              std::vector<float>(towers, 1.0f / float(towers)),
-                                              std::span(&all, 1), false);
+    stage_ = std::make_unique<AveragingStage>(
+        open_device("cpu", {.threads = threads}),
+        UpdateSpec{.layout = &layout_, .optimizer = recipe.optimizer.get()}, staged, std::span(&all, 1));
 }
 
 unsigned AveragingBench::rounds() const {

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "engine/bench/report.h"
-#include "engine/plan/parameters.h"
 #include "engine/towers/averaging.h"
+#include "engine/train/recipe.h"
 
 #include <memory>
 #include <vector>
@@ -14,7 +14,7 @@ namespace towers {
 /// as many bytes by memcpy().
 class AveragingBench {
 public:
-    AveragingBench(const ParameterLayout& layout, unsigned towers, unsigned threads);
+    AveragingBench(const Recipe& recipe, unsigned towers, unsigned threads);
 
     void repeat();
     void reset();
@@ -28,6 +28,7 @@ private:
     double memcpy_seconds();
 
     unsigned towers_, threads_;
+    StateLayout layout_;
     std::size_t bytes_;
     std::unique_ptr<Device> memory_; ///< gives the buffers, and outlives them
     std::vector<Buffer> gradients_;

@@ -82,7 +82,7 @@ private:
     /// The small one shows a submission's cost, the large one the speed of the memory bus; between them lies
     /// what a step of several towers moves.
     static std::vector<std::size_t> copy_sizes(const Recipe& recipe) {
-        return {std::size_t(64) << 10, layout_parameters(recipe.model).bytes, std::size_t(64) << 20};
+        return {std::size_t(64) << 10, layout_of(recipe).variable_bytes, std::size_t(64) << 20};
     }
 
     BenchSettings settings_;
@@ -153,10 +153,9 @@ BenchReport run_bench(const BenchOptions& options) {
                          data);
         together->warm_up();
     }
-    const ParameterLayout layout = layout_parameters(recipe.model);
     std::vector<std::unique_ptr<AveragingBench>> averaging;
     for (const unsigned towers : {2, 4, 8}) {
-        averaging.push_back(std::make_unique<AveragingBench>(layout, towers, options.settings.threads));
+        averaging.push_back(std::make_unique<AveragingBench>(recipe, towers, options.settings.threads));
         averaging.back()->repeat();
         averaging.back()->reset();
     }

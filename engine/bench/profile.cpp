@@ -9,31 +9,24 @@
 namespace towers {
 namespace {
 
-TrainingPlan plan_step(const Device& device, const Recipe& recipe, const ParameterLayout& layout,
-                       const Dataset& data, unsigned batch) {
+TrainingPlan plan_step(const Recipe& recipe, const StateLayout& layout, const Dataset& data, unsigned batch) {
     return plan_single_step({.model = &recipe.model,
                              .layout = &layout,
+                             .pipeline = &recipe.pipeline,
                              .batch = batch,
-                             .image_height = data.height,
-                             .image_width = data.width,
+                             .stored = data.image_size(),
                              .records = data.size(),
                              .seed = 1,
-                             .distort = true,
-                             .parallel_groups = device.info().parallel_groups});
-}
-
-Work work_of(const Operation& operation, const Plan& plan) {
-    if (const auto* launch = std::get_if<Launch>(&operation.work)) return work_of(*launch);
-    const TensorId source = std::get<PlannedCopy>(operation.work).source;
-    return {0, 2.0 * double(plan.tensors()[source.index()].bytes)};
+                             .distort = true},
+                            {.layout = &layout, .optimizer = recipe.optimizer.get()});
 }
 
 } // namespace
 
 StepProfile::StepProfile(Device& device, const Recipe& recipe, const Dataset& data, unsigned batch)
     : device_(device) {
-    const ParameterLayout layout = layout_parameters(recipe.model);
-    plan_ = plan_step(device, recipe, layout, data, batch);
+    const StateLayout layout = layout_of(recipe);
+    plan_ = plan_step(recipe, layout, data, batch);
     arenas_ = allocate_arenas(device, plan_.plan, data);
     load(layout, data, batch);
 
@@ -51,11 +44,10 @@ StepProfile::StepProfile(Device& device, const Recipe& recipe, const Dataset& da
     operation_us_.resize(operations_.size());
 }
 
-void StepProfile::load(const ParameterLayout& layout, const Dataset& data, unsigned batch) {
+void StepProfile::load(const StateLayout& layout, const Dataset& data, unsigned batch) {
     const auto arena = [&](Arena which) -> const Buffer& { return arenas_[std::size_t(which)]; };
-    const std::vector<float> parameters = initial_parameters(layout, 1);
-    upload(device_, arena(Arena::parameters), std::as_bytes(std::span(parameters)));
-    upload(device_, arena(Arena::averages), std::as_bytes(std::span(parameters)));
+    const std::vector<float> state = initial_state(layout, 1);
+    upload(device_, arena(Arena::state), std::as_bytes(std::span(state)));
     std::vector<Example> examples(batch);
     Sampler(std::uint32_t(data.size()), 1, true).fill(0, examples);
     write_step(arena(Arena::step), {.learning_rate = 0, .average_decay = 0}, examples);

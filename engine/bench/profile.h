@@ -26,7 +26,7 @@ public:
     void report(DeviceFigures& figures) const;
 
 private:
-    void load(const ParameterLayout& layout, const Dataset& data, unsigned batch);
+    void load(const StateLayout& layout, const Dataset& data, unsigned batch);
 
     Device& device_;
     TrainingPlan plan_;

@@ -1,82 +1,43 @@
 #include "engine/bench/work.h"
 
-#include <stdexcept>
-
 namespace towers {
 namespace {
 
-constexpr double word = 4, quad = 16; // bytes
+double flops_of(const ConvShape& s) {
+    return 2.0 * s.batch * s.out_height * s.out_width * s.out_channels * s.kernel_height * s.kernel_width *
+           s.in_channels;
+}
 
-/// Elements of a convolution's operands, and the multiply-adds of any of its three passes.
-struct ConvWork {
-    double x, w, b, y, products;
-
-    explicit ConvWork(const ConvShape& s)
-        : x(double(s.batch) * s.in_height * s.in_width * s.in_channels),
-          w(double(s.kernel_height) * s.kernel_width * s.in_channels * s.out_channels), b(s.out_channels),
-          y(double(s.batch) * s.out_height * s.out_width * s.out_channels),
-          products(y * s.kernel_height * s.kernel_width * s.in_channels) {}
-};
-
-struct PoolWork {
-    double x, y, argmax;
-
-    explicit PoolWork(const PoolShape& s)
-        : x(double(s.batch) * s.in_height * s.in_width * s.channels),
-          y(double(s.batch) * s.out_height * s.out_width * s.channels),
-          argmax(double(s.batch) * s.out_height * s.out_width * ((s.channels + 3) / 4)) {}
-};
-
-Work work(const Conv2dForwardParams& p) {
-    const ConvWork c(p.shape);
-    return {2 * c.products, word * (c.x + c.w + c.b + c.y)};
-}
-Work work(const Conv2dBackwardDataParams& p) {
-    const ConvWork c(p.shape);
-    return {2 * c.products, word * (c.y + c.w + c.x + (p.relu != 0 ? c.x : 0))};
-}
-Work work(const Conv2dBackwardWeightsParams& p) {
-    const ConvWork c(p.shape);
-    return {2 * c.products, word * (c.x + c.y + p.splits * (c.w + c.b))};
-}
-Work work(const SumPartialsParams& p) { return {0, word * (p.parts + 1.0) * p.count}; }
-Work work(const MaxPoolForwardParams& p) {
-    const PoolWork w(p.shape);
-    return {0, word * (w.x + w.y + w.argmax)};
-}
-Work work(const MaxPoolBackwardParams& p) {
-    const PoolWork w(p.shape);
-    return {0, word * (w.x + w.y + w.argmax)};
-}
-Work work(const LrnForwardParams& p) { return {0, word * 3 * p.pixels * p.channels}; }
-Work work(const LrnBackwardParams& p) { return {0, word * 5 * p.pixels * p.channels}; }
-Work work(const ReluBackwardParams& p) { return {0, word * 3 * p.count}; }
-Work work(const SoftmaxCrossEntropyParams& p) { return {0, word * p.rows * (2.0 * p.classes + 3)}; }
-Work work(const WeightDecayParams& p) { return {0, quad * 3 * p.quads + word * REDUCTION_CHUNKS(p.quads)}; }
-Work work(const CountNonfiniteParams& p) { return {0, quad * p.quads + word * REDUCTION_CHUNKS(p.quads)}; }
-Work work(const StepResultsParams& p) {
-    return {0, word * (double(p.loss_count) + p.decay_count + p.nonfinite_count + RESULT_FLOATS)};
-}
-Work work(const SgdParams& p) { return {0, quad * 5 * p.quads}; }
-Work work(const AverageGradientsParams& p) { return {0, quad * (p.towers + 1.0) * p.quads}; }
-Work work(const DistortImagesParams& p) {
-    const double pixels = 3.0 * p.crop * p.crop;
-    return {0, p.count * (pixels + word * pixels + word * 4)}; // bytes in, floats out; example and labels
+double flops_of(const Launch& launch) {
+    switch (launch.kernel) {
+    case Kernel::conv2d_forward:
+        return flops_of(launch.parameters.as<Conv2dForwardParams>().shape);
+    case Kernel::conv2d_backward_data:
+        return flops_of(launch.parameters.as<Conv2dBackwardDataParams>().shape);
+    case Kernel::conv2d_backward_weights:
+        return flops_of(launch.parameters.as<Conv2dBackwardWeightsParams>().shape);
+    default:
+        return 0;
+    }
 }
 
 } // namespace
 
-Work work_of(const Launch& launch) {
-    switch (launch.kernel) {
-#define TOWERS_KERNEL(name, Params, size)                                                                    \
-    case Kernel::name:                                                                                       \
-        return work(launch.parameters.as<Params>());
-#define TOWERS_TILED_KERNEL(name, Params, size) TOWERS_KERNEL(name, Params, size)
-#include "shaders/kernels.def"
-#undef TOWERS_KERNEL
-#undef TOWERS_TILED_KERNEL
+Work work_of(const Operation& operation, const Plan& plan) {
+    Work work;
+    for (const Plan::Use& use : Plan::uses(operation)) {
+        const PlannedTensor& tensor = plan.tensors()[use.tensor.index()];
+        if (tensor.arena == Arena::records || tensor.arena == Arena::labels)
+            continue; // it takes a few of them
+        work.bytes += double(tensor.bytes);
     }
-    throw std::logic_error("bench: a kernel without a count of its work");
+    const auto* launch = std::get_if<Launch>(&operation.work);
+    if (launch == nullptr) return work;
+    work.flops = flops_of(*launch);
+    for (std::size_t i = 0; i < kernel_info(launch->kernel).pointers.size(); ++i)
+        if (kernel_info(launch->kernel).pointers[i] == Access::read_write)
+            work.bytes += double(plan.tensors()[TensorId::of(launch->parameters.pointer(i)).index()].bytes);
+    return work;
 }
 
 } // namespace towers

@@ -1,19 +1,15 @@
-// How much work a launch does, from its parameters alone.
+// The work that a launch's algorithm needs, whatever a device does to get it done.
 #pragma once
 
-#include "backends/kernels.h"
+#include "engine/plan/plan.h"
 
 namespace towers {
 
 struct Work {
-    /// Of matrix products: two per multiply-add, padding included, as is usual. 0 for the other kernels,
-    /// whose time depends on memory.
-    double flops = 0;
-    /// Counts each element that the kernel needs as read once and each result as written once, but no blocks
-    /// of a few words.
-    double bytes = 0;
+    double flops = 0; ///< of the products of convolutions and dense layers; a multiply-add counts as two
+    double bytes = 0; ///< every tensor once, as often as it is read or written; not the data set's
 };
 
-Work work_of(const Launch& launch);
+Work work_of(const Operation& operation, const Plan& plan);
 
 } // namespace towers

@@ -10,6 +10,12 @@ namespace towers {
 
 enum class Split { train, test };
 
+struct ImageSize {
+    unsigned height = 0, width = 0; ///< pixels
+    unsigned channels = 0;          ///< values per pixel: 1 grey, 3 red, green, blue
+    bool operator==(const ImageSize&) const = default;
+};
+
 struct Dataset {
     std::string name;
     unsigned height = 0, width = 0, channels = 0; ///< pixels, and values per pixel
@@ -18,6 +24,7 @@ struct Dataset {
     std::vector<std::uint32_t> labels; ///< [size()], each below classes.size()
 
     std::size_t size() const { return labels.size(); }
+    ImageSize image_size() const { return {height, width, channels}; }
 
     /// Of labels and images: tells data sets apart, wherever they lie (FNV-1a over 8-byte words).
     std::uint64_t checksum() const;

@@ -5,13 +5,13 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <stdexcept>
 
 namespace towers {
 
 namespace {
 
-constexpr unsigned side = 32;
-constexpr unsigned pixels = side * side;
+constexpr unsigned usual_side = 32; // for which the lengths in pixels below are written
 
 // Only +, -, *, / and sqrt below, which IEEE 754 rounds alike everywhere: the sine differs between C
 // libraries.
@@ -113,22 +113,34 @@ Colour any_colour(PhiloxStream& random) {
     return {random.between(0.0f, 255.0f), random.between(0.0f, 255.0f), random.between(0.0f, 255.0f)};
 }
 
-void draw(const Class& kind, PhiloxStream& random, std::uint8_t* image) {
-    constexpr float middle = (side - 1) / 2.0f;
-    const Point centre{middle + random.between(-2.0f, 2.0f), middle + random.between(-2.0f, 2.0f)};
-    const float radius = random.between(7.5f, 10.5f);
+void draw(const Class& kind, PhiloxStream& random, const ImageSize& size, std::uint8_t* image) {
+    const unsigned shorter = std::min(size.height, size.width);
+    const float scale = float(shorter) / usual_side;
+    const auto anywhere = [&](unsigned side) { // of the place that the longer side leaves, too
+        const float reach = 2.0f * scale + float(side - shorter) / 2.0f;
+        return float(side - 1) / 2.0f + random.between(-reach, reach);
+    };
+    const float x = anywhere(size.width);
+    const Point centre{x, anywhere(size.height)};
+    const float radius = random.between(7.5f, 10.5f) * scale;
     const Point turn = kind.turns ? any_direction(random) : nearly_upright(random);
-    const Colour back = any_colour(random);
+    Colour back = any_colour(random);
     Colour front = any_colour(random);
     while (std::abs(brightness(front) - brightness(back)) < 60.0f) front = any_colour(random);
 
+    if (size.channels == 1) {
+        back[0] = brightness(back);
+        front[0] = brightness(front);
+    }
+
     constexpr float noise = 12.0f; // at most, out of 255
-    for (unsigned i = 0; i < pixels; ++i) {
-        const Point p{float(i % side) - centre.x, float(i / side) - centre.y};
+    const std::size_t pixels = std::size_t(size.height) * size.width;
+    for (std::size_t i = 0; i < pixels; ++i) {
+        const Point p{float(i % size.width) - centre.x, float(i / size.width) - centre.y};
         const float distance = kind.shape({dot(p, turn), turn.x * p.y - turn.y * p.x}, radius);
         const float cover = std::clamp(0.5f - distance, 0.0f, 1.0f); // of a pixel that the edge cuts
         std::uint32_t word = random.next();
-        for (unsigned channel = 0; channel < 3; ++channel, word >>= 10) {
+        for (unsigned channel = 0; channel < size.channels; ++channel, word >>= 10) {
             const float deviation = float(word & 1023u) * (2.0f * noise / 1023.0f) - noise;
             const float value = back[channel] + (front[channel] - back[channel]) * cover + deviation;
             image[channel * pixels + i] = std::uint8_t(std::clamp(value, 0.0f, 255.0f) + 0.5f);
@@ -138,18 +150,30 @@ void draw(const Class& kind, PhiloxStream& random, std::uint8_t* image) {
 
 } // namespace
 
-Dataset make_shapes(Split split, std::uint64_t seed) {
-    const std::uint32_t count = split == Split::train ? 10'000 : 2'000;
+std::size_t shapes_count(Split split, const ImageSize& size) {
+    constexpr std::size_t most_bytes = std::size_t(64) << 20, least = 500;
+    const std::size_t bytes = std::max<std::size_t>(std::size_t(size.height) * size.width * size.channels, 1);
+    const std::size_t usual = split == Split::train ? 10'000 : 2'000;
+    const std::size_t that_fit = most_bytes / bytes / classes.size() * classes.size();
+    return std::min(usual, std::max(that_fit, least));
+}
+
+Dataset make_shapes(Split split, std::uint64_t seed, ImageSize size, std::size_t count) {
+    if (size.height == 0 || size.width == 0 || (size.channels != 1 && size.channels != 3))
+        throw std::invalid_argument("shapes are drawn at one pixel or more, in 1 or 3 channels");
+    if (count == 0) count = shapes_count(split, size);
     const RandomPurpose purpose =
         split == Split::train ? RandomPurpose::train_shapes : RandomPurpose::test_shapes;
-    Dataset data{"shapes", side, side, 3, {}, {}, {}};
+    const std::size_t image_bytes = std::size_t(size.height) * size.width * size.channels;
+    Dataset data{"shapes", size.height, size.width, size.channels, {}, {}, {}};
     for (const Class& kind : classes) data.classes.emplace_back(kind.name);
-    data.images.resize(std::size_t(count) * 3 * pixels);
+    data.images.resize(count * image_bytes);
     data.labels.resize(count);
-    for (std::uint32_t i = 0; i < count; ++i) {
-        PhiloxStream random(seed, purpose, i); // its own, so that an image depends on no other
-        data.labels[i] = i % classes.size();
-        draw(classes[data.labels[i]], random, data.images.data() + std::size_t(i) * 3 * pixels);
+    for (std::size_t i = 0; i < count; ++i) {
+        // Its own, so that an image depends on no other
+        PhiloxStream random(seed, purpose, std::uint32_t(i));
+        data.labels[i] = std::uint32_t(i % classes.size());
+        draw(classes[data.labels[i]], random, size, data.images.data() + i * image_bytes);
     }
     return data;
 }

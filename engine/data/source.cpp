@@ -6,7 +6,11 @@
 namespace towers {
 
 Dataset load_dataset(const std::string& source, Split split, std::uint64_t seed) {
-    return source == "shapes" ? make_shapes(split, seed) : load_cifar10(source, split);
+    return load_dataset(source, split, seed, {32, 32, 3});
+}
+
+Dataset load_dataset(const std::string& source, Split split, std::uint64_t seed, const ImageSize& wanted) {
+    return source == "shapes" ? make_shapes(split, seed, wanted) : load_cifar10(source, split);
 }
 
 } // namespace towers

@@ -1,90 +1,47 @@
-// What a network is: layers that name their inputs, the shapes that follow, and the variables to train.
+// What a network is: a graph of named layers, the shapes that follow, and the variables to train.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
+#include "engine/layers/layer.h"
+
+#include <memory>
 #include <string>
-#include <variant>
 #include <vector>
 
 namespace towers {
 
-/// One example's activation: [height, width, channels].
-struct Shape {
-    unsigned height = 1, width = 1, channels = 1;
-    std::size_t elements() const { return std::size_t(height) * width * channels; }
-    bool operator==(const Shape&) const = default;
-};
-
-/// How a layer's weights begin and decay. Weights: normal, truncated at two standard deviations.
-/// The loss gains weight_decay * sum(w^2) / 2; biases never decay.
-struct Initial {
-    float stddev = 0, bias = 0, weight_decay = 0;
-};
-
-/// Padding SAME, as TensorFlow pads: an odd pixel goes below or right. Weights [kernel, kernel, in, filters].
-struct Conv2d {
-    unsigned filters, kernel, stride;
-    bool relu;
-    Initial initial;
-};
-
-/// Takes the input flattened in NHWC order. Weights [in, units].
-struct Dense {
-    unsigned units;
-    bool relu;
-    Initial initial;
-};
-
-/// Padding SAME.
-struct MaxPool {
-    unsigned window, stride;
-};
-
-/// y = x / (bias + alpha * sum of x^2 over 2 radius + 1 channels)^beta
-struct LocalResponseNorm {
-    unsigned radius;
-    float bias, alpha, beta;
-};
-
-struct Layer {
+struct Node {
     std::string name;
-    std::vector<std::string> inputs; ///< earlier layers, or `images`
-    std::variant<Conv2d, Dense, MaxPool, LocalResponseNorm> operation;
+    std::vector<int> inputs; ///< earlier nodes; -1: the images
+    std::shared_ptr<const Layer> layer;
+    Shape output;
 };
 
-/// The last layer's output is the logits.
+/// A softmax cross entropy with its part in the loss.
+struct LossHead {
+    int node = 0;          ///< whose output is the logits
+    float weight = 1;      ///< of its mean over the batch
+    float smoothing = 0;   ///< the target is one-hot * (1 - smoothing) + smoothing / classes
+    float logit_scale = 1; ///< the logits are multiplied by it first
+};
+
 struct Model {
     std::string name;
     Shape input;
-    std::vector<Layer> layers;
+    unsigned classes = 0;        ///< that the logits tell apart
+    unsigned label_offset = 0;   ///< class of the data's first label: 1 leaves class 0 for the background
+    std::vector<Node> nodes;     ///< each after its inputs
+    std::vector<LossHead> heads; ///< the first is what evaluation looks at
 
-    unsigned classes() const;
-    /// Index of the layer that makes this input; -1 for the images. Throws std::logic_error when there is
-    /// none.
-    int producer(const std::string& input) const;
-    /// Each layer's output shape. Throws std::logic_error when the layers do not fit together.
-    std::vector<Shape> output_shapes() const;
+    /// The shapes that a node's layer takes.
+    std::vector<Shape> input_shapes(const Node& node) const;
+    /// In the nodes' order, each node's in its layer's, with whole names.
+    std::vector<Variable> variables() const;
+    /// What evaluation needs: the nodes that the first head depends on, and no other head.
+    Model for_evaluation() const;
+    /// The unit in which examples are dealt to towers: 1, or what batch norm's groups need.
+    unsigned group() const;
+    /// The first layer that needs all examples of a step on one tower; null when there is none.
+    const Node* needs_whole_batch() const;
 };
-
-struct Variable {
-    std::string name; ///< `conv1/weights`, `conv1/biases`
-    std::vector<std::size_t> shape;
-    float stddev, bias, weight_decay;
-    int layer; ///< index into Model::layers
-    std::size_t elements() const;
-};
-
-/// In the layers' order, weights before biases.
-std::vector<Variable> variables_of(const Model& model);
-
-/// A variable's initial values; they depend only on the seed and the variable's name.
-std::vector<float> initial_values(const Variable& variable, std::uint64_t seed);
-
-/// Output size and padding of SAME along one axis.
-struct SamePadding {
-    unsigned out, before;
-};
-SamePadding same_padding(unsigned in, unsigned window, unsigned stride);
 
 } // namespace towers

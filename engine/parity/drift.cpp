@@ -20,6 +20,11 @@ Drift measure_drift(const std::array<std::string, 2>& devices, const Recipe& rec
     const auto save = [&] {
         for (const std::size_t side : {0, 1}) states[side] = trainers[side]->save();
     };
+    const auto compare = [&](const ArenaRange& range) {
+        return compare_numbers(part(std::span<const float>(states[0].state), range),
+                               part(std::span<const float>(states[1].state), range))
+            .relative_norm;
+    };
     save();
     for (std::uint64_t step = 0; step < steps; ++step) {
         std::array<float, 2> losses{};
@@ -33,10 +38,11 @@ Drift measure_drift(const std::array<std::string, 2>& devices, const Recipe& rec
         if (!drift.diverged[0].empty() || !drift.diverged[1].empty()) break;
         save();
         drift.steps.push_back({step, losses, relative_difference(losses[0], losses[1]),
-                               compare_numbers(states[0].parameters, states[1].parameters).relative_norm});
+                               compare(trainers[0]->layout().trained())});
         observe(drift.steps.back());
     }
-    drift.relative_averages = compare_numbers(states[0].averages, states[1].averages).relative_norm;
+    if (const StateSection* averages = trainers[0]->layout().averages())
+        drift.relative_averages = compare(averages->range);
     return drift;
 }
 

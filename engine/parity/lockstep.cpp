@@ -4,49 +4,9 @@
 #include "engine/plan/network.h"
 
 #include <algorithm>
-#include <map>
 
 namespace towers {
 namespace {
-
-using Shapes = std::map<std::string, std::vector<std::size_t>>;
-
-/// Of the tensors whose elements have more than one index, by name.
-Shapes shapes_of(const Model& model, const ParameterLayout& layout, unsigned batch) {
-    Shapes shapes;
-    const auto add = [&](const std::string& name, const Shape& shape) {
-        for (const char* kind : {"", "d ", " scale"}) {
-            const std::string of_kind = kind[0] == 'd' ? kind + name : name + kind;
-            shapes[of_kind] = {batch, shape.height, shape.width, shape.channels};
-        }
-    };
-    add("images", model.input);
-    const std::vector<Shape> outputs = model.output_shapes();
-    for (std::size_t i = 0; i < outputs.size(); ++i) {
-        const Shape& out = outputs[i];
-        add(model.layers[i].name, out);
-        shapes[model.layers[i].name + " argmax"] = {batch, out.height, out.width, (out.channels + 3) / 4};
-    }
-    shapes["dlogits"] = {batch, model.classes()};
-    for (const ParameterSlot& slot : layout.slots) {
-        const Variable& variable = slot.variable;
-        shapes[variable.name + " gradient"] = variable.shape;
-        shapes[model.layers[std::size_t(variable.layer)].name +
-               (variable.name.ends_with("/weights") ? " dw parts" : " db parts")] = variable.shape;
-    }
-    return shapes;
-}
-
-/// The numbers to compare: partial results are added up.
-std::vector<float> joined(std::span<const float> numbers, unsigned parts) {
-    std::vector<float> sums(numbers.size() / parts);
-    for (std::size_t i = 0; i < sums.size(); ++i) {
-        double sum = 0;
-        for (unsigned part = 0; part < parts; ++part) sum += double(numbers[part * sums.size() + i]);
-        sums[i] = float(sum);
-    }
-    return sums;
-}
 
 TensorComparison compare(const ParitySide& a, const ParitySide& b, const WrittenTensor& written,
                          double tolerance) {
@@ -59,18 +19,14 @@ TensorComparison compare(const ParitySide& a, const ParitySide& b, const Written
         for (const std::size_t side : {0, 1})
             found.worst_values[side] = sides[side]->words(written)[found.difference.worst];
     } else {
-        const std::array numbers{joined(a.numbers(written), written.parts),
-                                 joined(b.numbers(written), written.parts)};
+        const std::array numbers{a.numbers(written), b.numbers(written)};
         found.difference = compare_numbers(numbers[0], numbers[1]);
         found.same = found.difference.relative_norm <= tolerance;
         for (const std::size_t side : {0, 1})
             found.worst_values[side] = double(numbers[side][found.difference.worst]);
     }
     for (const std::size_t side : {0, 1}) {
-        const auto words = sides[side]->words(written);
-        found.worst_written[side] = true;
-        for (std::size_t i = found.difference.worst; i < words.size(); i += found.difference.elements)
-            if (words[i] == unwritten) found.worst_written[side] = false;
+        found.worst_written[side] = sides[side]->words(written)[found.difference.worst] != unwritten;
     }
     return found;
 }
@@ -86,17 +42,16 @@ std::vector<std::size_t> TensorComparison::worst_index() const {
 
 std::vector<TensorComparison> compare_step(Device& a, Device& b, const Recipe& recipe, const Dataset& data,
                                            const LockstepOptions& options) {
-    const ParameterLayout layout = layout_parameters(recipe.model);
-    const TrainingPlan training =
-        plan_single_step({.model = &recipe.model,
-                          .layout = &layout,
-                          .batch = options.batch,
-                          .image_height = data.height,
-                          .image_width = data.width,
-                          .records = data.size(),
-                          .seed = options.seed,
-                          .distort = options.distort,
-                          .parallel_groups = std::max(a.info().parallel_groups, b.info().parallel_groups)});
+    const StateLayout layout = layout_of(recipe);
+    const TrainingPlan training = plan_single_step({.model = &recipe.model,
+                                                    .layout = &layout,
+                                                    .pipeline = &recipe.pipeline,
+                                                    .batch = options.batch,
+                                                    .stored = data.image_size(),
+                                                    .records = data.size(),
+                                                    .seed = options.seed,
+                                                    .distort = options.distort},
+                                                   {.layout = &layout, .optimizer = recipe.optimizer.get()});
     const Plan& plan = training.plan;
     std::vector<std::vector<WrittenTensor>> levels;
     std::size_t window = 0;
@@ -106,14 +61,14 @@ std::vector<TensorComparison> compare_step(Device& a, Device& b, const Recipe& r
         window = std::max(window, last.window_offset + last.bytes);
     }
 
-    const std::vector<float> parameters = initial_parameters(layout, options.seed);
-    const StepNumbers numbers{float(recipe.learning_rate), float(average_decay_at(recipe, 1))};
+    const std::vector<float> state = initial_state(layout, options.seed);
+    StepNumbers numbers{float(recipe.optimizer->learning_rate), float(average_decay_at(recipe, 1))};
+    recipe.optimizer->prepare(numbers, 1);
     std::vector<Example> examples(options.batch);
     Sampler(std::uint32_t(data.size()), options.seed, true).fill(0, examples);
     ParitySide side_a(a, plan, data, window), side_b(b, plan, data, window);
-    for (ParitySide* side : {&side_a, &side_b}) side->prepare(parameters, numbers, examples);
+    for (ParitySide* side : {&side_a, &side_b}) side->prepare(state, numbers, examples);
 
-    const Shapes shapes = shapes_of(recipe.model, layout, options.batch);
     std::vector<TensorComparison> all;
     for (std::size_t level = 0; level < levels.size(); ++level) {
         for (ParitySide* side : {&side_a, &side_b}) side->start(level, levels[level]);
@@ -122,10 +77,9 @@ std::vector<TensorComparison> compare_step(Device& a, Device& b, const Recipe& r
             TensorComparison found = compare(side_a, side_b, written, options.tolerance);
             found.operation = written.operation->name;
             found.kernel = kernel_name(*written.operation);
-            found.tensor = plan.tensors()[written.tensor.index()].name;
-            const auto shape = shapes.find(found.tensor);
-            found.shape = {found.difference.elements};
-            if (shape != shapes.end()) found.shape = shape->second;
+            const PlannedTensor& tensor = plan.tensors()[written.tensor.index()];
+            found.tensor = tensor.name;
+            found.shape = tensor.shape;
             all.push_back(std::move(found));
         }
         side_b.adopt(side_a, levels[level]);

@@ -37,8 +37,7 @@ struct TensorComparison {
 
 /// Runs the first step of a single tower's training level by level on both devices. After each level it
 /// compares what the level wrote and continues with a's values on both, so that each kernel is judged alone
-/// and its errors are not blamed on later ones. The result is in the order of the plan, which is the same for
-/// both devices: it splits sums as the device that splits them more would. Throws DeviceError.
+/// and its errors are not blamed on later ones. The result is in the order of the plan. Throws DeviceError.
 std::vector<TensorComparison> compare_step(Device& a, Device& b, const Recipe& recipe, const Dataset& data,
                                            const LockstepOptions& options);
 

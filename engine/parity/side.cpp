@@ -11,26 +11,22 @@ namespace towers {
 std::vector<WrittenTensor> written_in(const Plan& plan, const Level& level) {
     std::vector<WrittenTensor> all;
     std::size_t end = 0;
-    const auto add = [&](const Operation& operation, TensorId tensor, bool words, bool read, unsigned parts) {
-        const std::size_t bytes = plan.tensors()[tensor.index()].bytes;
-        all.push_back({&operation, tensor, words, read, parts, end, bytes});
-        end += aligned(bytes);
-    };
     for (const Operation& operation : level) {
-        if (const auto* copy = std::get_if<PlannedCopy>(&operation.work)) {
-            add(operation, copy->target, false, false, 1);
-            continue;
-        }
-        const Launch& launch = std::get<Launch>(operation.work);
-        const KernelInfo& kernel = kernel_info(launch.kernel);
-        const unsigned parts = launch.kernel == Kernel::conv2d_backward_weights
-                                   ? launch.parameters.as<Conv2dBackwardWeightsParams>().splits
-                                   : 1;
-        for (std::size_t i = 0; i < kernel.pointers.size(); ++i) {
-            const TensorId tensor = TensorId::of(launch.parameters.pointer(i));
-            if (!tensor || kernel.pointers[i] == Access::read) continue;
-            add(operation, tensor, kernel.elements[i] == Element::word,
-                kernel.pointers[i] == Access::read_write, parts);
+        const std::vector<Plan::Use> uses = Plan::uses(operation);
+        const auto* const launch = std::get_if<Launch>(&operation.work);
+        std::size_t pointer = 0;
+        for (const Plan::Use& use : uses) {
+            // Uses come in the order of the block's pointers, without those that are null.
+            while (launch != nullptr && TensorId::of(launch->parameters.pointer(pointer)) != use.tensor)
+                ++pointer;
+            const bool reads =
+                launch != nullptr && kernel_info(launch->kernel).pointers[pointer] == Access::read_write;
+            ++pointer;
+            if (!use.writes) continue;
+            const PlannedTensor& tensor = plan.tensors()[use.tensor.index()];
+            all.push_back(
+                {&operation, use.tensor, tensor.type == ElementType::uint32, reads, end, tensor.bytes});
+            end += aligned(tensor.bytes);
         }
     }
     return all;
@@ -40,10 +36,9 @@ ParitySide::ParitySide(Device& device, const Plan& plan, const Dataset& data, st
     : device_(device), plan_(plan), arenas_(allocate_arenas(device, plan, data)),
       window_(device.allocate(window_bytes, Memory::staging)) {}
 
-void ParitySide::prepare(std::span<const float> parameters, const StepNumbers& numbers,
+void ParitySide::prepare(std::span<const float> state, const StepNumbers& numbers,
                          std::span<const Example> examples) {
-    upload(device_, arena(Arena::parameters), std::as_bytes(parameters));
-    upload(device_, arena(Arena::averages), std::as_bytes(parameters));
+    upload(device_, arena(Arena::state), std::as_bytes(state));
     write_step(arena(Arena::step), numbers, examples);
 }
 

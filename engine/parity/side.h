@@ -18,9 +18,6 @@ struct WrittenTensor {
     TensorId tensor;
     bool words; ///< uint32, else float32
     bool read;  ///< the operation reads it as well
-    /// Above 1: partial results [parts, ...]. The kernel promises only their sum; each device may divide the
-    /// sum in its own way.
-    unsigned parts;
     std::size_t window_offset, bytes;
 };
 
@@ -36,9 +33,8 @@ public:
     /// Uploads the data set. The device and the plan must outlive it. Throws DeviceError, as all below.
     ParitySide(Device& device, const Plan& plan, const Dataset& data, std::size_t window_bytes);
 
-    /// Sets what the step starts with; the moving averages start as the parameters.
-    void prepare(std::span<const float> parameters, const StepNumbers& numbers,
-                 std::span<const Example> examples);
+    /// Sets what the step starts with. `state`: as StateLayout says.
+    void prepare(std::span<const float> state, const StepNumbers& numbers, std::span<const Example> examples);
 
     /// Starts a level; `written` is all that it writes. One at a time.
     void start(std::size_t level, std::span<const WrittenTensor> written);

@@ -1,22 +1,25 @@
 // Turns a model and a batch size into the plan of a training step or of an evaluation.
 #pragma once
 
-#include "engine/plan/parameters.h"
+#include "engine/data/pipeline.h"
+#include "engine/model/model.h"
 #include "engine/plan/plan.h"
+#include "engine/plan/state.h"
+#include "engine/plan/update.h"
 
 namespace towers {
 
 /// What a plan is made for.
 struct NetworkSpec {
     const Model* model;
-    const ParameterLayout* layout;
-    unsigned batch;                     ///< examples per step
-    unsigned image_height, image_width; ///< of the resident records, planar RGB bytes
-    std::size_t records;                ///< how many there are
-    std::uint64_t seed = 0;             ///< of the distortions
-    bool distort = false;               ///< else the evaluation pipeline: centre crop, standardization
-    bool average_first = false;         ///< the moving average takes the parameters from before the update
-    unsigned parallel_groups = 1;       ///< as in DeviceInfo
+    const StateLayout* layout;
+    const Pipeline* pipeline;
+    unsigned batch;            ///< examples of this tower's share
+    unsigned global_batch = 0; ///< of all towers; 0: this tower is alone
+    ImageSize stored;          ///< of the resident records, planes of bytes
+    std::size_t records;       ///< how many there are
+    std::uint64_t seed = 0;    ///< of what is random: the distortions, dropout
+    bool distort = false;      ///< else the pipeline of evaluation
 };
 
 /// In Arena::step: STEP_FLOATS floats, then at this offset (record, epoch) of each example.
@@ -30,13 +33,14 @@ struct TrainingPlan {
 };
 
 /// A step of the only tower: forward, backward, update, all on its device.
-TrainingPlan plan_single_step(const NetworkSpec& spec);
+TrainingPlan plan_single_step(const NetworkSpec& spec, const UpdateSpec& update);
 
 /// A step of one tower of several: parameters come in from staging, gradients go out to it bucket by bucket.
+/// They are the tower's part of the global batch's: the towers' are added up.
 TrainingPlan plan_shared_step(const NetworkSpec& spec, std::size_t bucket_bytes);
 
-/// Forward only, with the parameters in Arena::parameters. Arena::staged_results receives `losses` and
-/// `correct`, one word per example each (find() tells where).
+/// Forward only, with the variables in Arena::state. Arena::staged_results receives `losses` and `correct`,
+/// one word per example each (find() tells where). `spec.model` is a Model::for_evaluation().
 Plan plan_evaluation(const NetworkSpec& spec);
 
 } // namespace towers

@@ -1,20 +1,42 @@
 #include "engine/plan/plan.h"
 
+#include "engine/error.h"
+
 #include <algorithm>
+#include <fmt/format.h>
+#include <functional>
 #include <numeric>
 #include <stdexcept>
 
 namespace towers {
 
-TensorId Plan::tensor(std::string name, Arena arena, std::size_t offset, std::size_t bytes) {
+namespace {
+
+std::size_t elements_of(const TensorShape& shape) {
+    return std::accumulate(shape.begin(), shape.end(), std::size_t(1), std::multiplies<>());
+}
+
+} // namespace
+
+TensorId Plan::tensor(std::string name, Arena arena, std::size_t offset, TensorShape shape,
+                      ElementType type) {
+    const std::size_t bytes = elements_of(shape) * size_of(type);
     auto& size = arena_bytes_[std::size_t(arena)];
     size = std::max(size, aligned(offset + bytes));
-    tensors_.push_back({std::move(name), arena, offset, bytes});
+    tensors_.push_back({std::move(name), std::move(shape), type, arena, offset, bytes});
     return TensorId(tensors_.size() - 1);
 }
 
-TensorId Plan::activation(std::string name, std::size_t bytes) {
-    tensors_.push_back({std::move(name), Arena::activations, 0, bytes});
+TensorId Plan::activation(std::string name, TensorShape shape, ElementType type) {
+    // Kernels count elements in 32 bits, some of them with a sign.
+    constexpr std::size_t most_elements = INT32_MAX;
+    const std::size_t elements = elements_of(shape);
+    if (elements > most_elements)
+        throw UsageError(fmt::format("a share of {} examples is too large for one tower: at most {} fit; use "
+                                     "a smaller --batch or more towers",
+                                     shape[0], most_elements / (elements / shape[0])));
+    tensors_.push_back(
+        {std::move(name), std::move(shape), type, Arena::activations, 0, elements * size_of(type)});
     return TensorId(tensors_.size() - 1);
 }
 
@@ -29,23 +51,16 @@ const char* kernel_name(const Operation& operation) {
     return launch != nullptr ? kernel_info(launch->kernel).name : "copy";
 }
 
-std::vector<Plan::Use> Plan::uses(const Operation& operation) const {
+std::vector<Plan::Use> Plan::uses(const Operation& operation) {
     if (const auto* copy = std::get_if<PlannedCopy>(&operation.work))
-        return {{copy->source.index(), false}, {copy->target.index(), true}};
+        return {{copy->source, false}, {copy->target, true}};
     const Launch& launch = std::get<Launch>(operation.work);
     std::vector<Use> used;
     const auto pointers = kernel_info(launch.kernel).pointers;
     for (std::size_t i = 0; i < pointers.size(); ++i)
         if (const TensorId id = TensorId::of(launch.parameters.pointer(i)))
-            used.push_back({id.index(), pointers[i] != Access::read});
+            used.push_back({id, pointers[i] != Access::read});
     return used;
-}
-
-bool Plan::overlap(std::size_t a, std::size_t b) const {
-    if (a == b) return true;
-    const PlannedTensor &one = tensors_[a], &other = tensors_[b];
-    if (one.arena != other.arena || one.arena == Arena::activations) return false;
-    return one.offset < other.offset + other.bytes && other.offset < one.offset + one.bytes;
 }
 
 void Plan::place() {
@@ -54,20 +69,39 @@ void Plan::place() {
 }
 
 void Plan::make_levels() {
-    std::vector<std::size_t> level(operations_.size(), 0);
-    for (std::size_t later = 0; later < operations_.size(); ++later) {
-        const std::vector<Use> wants = uses(operations_[later]);
-        for (std::size_t earlier = 0; earlier < later; ++earlier) {
-            const std::vector<Use> has = uses(operations_[earlier]);
-            const bool depends = std::any_of(wants.begin(), wants.end(), [&](const Use& a) {
-                return std::any_of(has.begin(), has.end(), [&](const Use& b) {
-                    return (a.writes || b.writes) && overlap(a.tensor, b.tensor);
-                });
+    // For each tensor, the first level that may read it and the first that may write it again. Slices of a
+    // fixed arena may overlap, so each of those asks the others of its arena.
+    struct Free {
+        std::size_t read = 0, write = 0;
+    };
+    std::vector<Free> free(tensors_.size());
+    std::array<std::vector<std::size_t>, arena_count> used;
+    const auto for_each_overlapping = [&](std::size_t index, const auto& visit) {
+        const PlannedTensor& tensor = tensors_[index];
+        if (tensor.arena == Arena::activations) return visit(free[index]);
+        for (const std::size_t other : used[std::size_t(tensor.arena)])
+            if (tensors_[other].offset < tensor.offset + tensor.bytes &&
+                tensor.offset < tensors_[other].offset + tensors_[other].bytes)
+                visit(free[other]);
+    };
+    for (const Operation& operation : operations_) {
+        const std::vector<Use> uses_of_it = uses(operation);
+        std::size_t level = 0;
+        for (const Use& use : uses_of_it)
+            for_each_overlapping(use.tensor.index(), [&](const Free& each) {
+                level = std::max({level, each.read, use.writes ? each.write : 0});
             });
-            if (depends) level[later] = std::max(level[later], level[earlier] + 1);
+        for (const Use& use : uses_of_it) {
+            const std::size_t index = use.tensor.index();
+            auto& slices = used[std::size_t(tensors_[index].arena)];
+            if (tensors_[index].arena != Arena::activations &&
+                std::ranges::find(slices, index) == slices.end())
+                slices.push_back(index);
+            free[index].write = std::max(free[index].write, level + 1);
+            if (use.writes) free[index].read = std::max(free[index].read, level + 1);
         }
-        levels_.resize(std::max(levels_.size(), level[later] + 1));
-        levels_[level[later]].push_back(operations_[later]);
+        levels_.resize(std::max(levels_.size(), level + 1));
+        levels_[level].push_back(operation);
     }
 }
 
@@ -80,8 +114,9 @@ void Plan::place_activations() {
     for (std::size_t level = 0; level < levels_.size(); ++level)
         for (const Operation& operation : levels_[level])
             for (const Use& use : uses(operation)) {
-                lives[use.tensor].first = std::min(lives[use.tensor].first, level);
-                lives[use.tensor].last = level;
+                Life& life = lives[use.tensor.index()];
+                life.first = std::min(life.first, level);
+                life.last = level;
             }
 
     // The largest first, each at the lowest place that is free while it is alive.

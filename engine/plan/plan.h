@@ -15,9 +15,8 @@ namespace towers {
 
 /// The flat allocations that tensors are slices of.
 enum class Arena {
-    parameters,
-    averages,    ///< moving averages of the parameters, laid out as they are
-    gradients,   ///< laid out as the parameters
+    state,       ///< all that outlives a step, laid out as StateLayout says
+    gradients,   ///< of the trained variables, and the step's values of the statistics, laid out alike
     activations, ///< everything that lives within a step; the plan lets tensors share it over time
     results,
     records,           ///< the data set's images
@@ -32,10 +31,19 @@ constexpr std::size_t arena_count = std::size_t(Arena::count);
 
 constexpr bool is_staging(Arena arena) { return arena >= Arena::step; }
 
+enum class ElementType : std::uint8_t { float32, uint32, uint8 };
+constexpr std::size_t size_of(ElementType type) { return type == ElementType::uint8 ? 1 : 4; }
+
+/// The outermost axis first; activations are [batch, height, width, channels].
+using TensorShape = std::vector<std::size_t>;
+
 struct PlannedTensor {
     std::string name;
+    TensorShape shape;
+    ElementType type;
     Arena arena;
-    std::size_t offset, bytes; ///< an activation's offset is set by Plan::place()
+    std::size_t offset; ///< in bytes; an activation's is set by Plan::place()
+    std::size_t bytes;
 };
 
 /// Names a tensor of a plan, also in the pointers of a parameter block until the plan is bound to memory.
@@ -44,6 +52,7 @@ public:
     TensorId() = default; ///< no tensor: a null pointer
     explicit TensorId(std::size_t index) : value_(index + 1) {}
     explicit operator bool() const { return value_ != 0; }
+    bool operator==(const TensorId&) const = default;
     std::size_t index() const { return value_ - 1; }
     static TensorId of(std::uint64_t pointer) {
         TensorId id;
@@ -87,9 +96,10 @@ using Level = std::vector<Operation>;
 class Plan {
 public:
     /// A slice of a fixed arena.
-    TensorId tensor(std::string name, Arena arena, std::size_t offset, std::size_t bytes);
-    /// An activation; place() decides where it lies.
-    TensorId activation(std::string name, std::size_t bytes);
+    TensorId tensor(std::string name, Arena arena, std::size_t offset, TensorShape shape,
+                    ElementType type = ElementType::float32);
+    /// An activation; place() decides where it lies. UsageError when a share is too large for it.
+    TensorId activation(std::string name, TensorShape shape, ElementType type = ElementType::float32);
 
     /// The name says which part of the step this is, for measurements and comparisons.
     template<class Params>
@@ -100,6 +110,15 @@ public:
     void copy(std::string name, TensorId source, TensorId target) {
         operations_.push_back({std::move(name), PlannedCopy{source, target}});
     }
+
+    /// The operations in the order in which they were added, for passes over the plan before place().
+    std::vector<Operation>& operations() { return operations_; }
+    /// The tensors that an operation uses.
+    struct Use {
+        TensorId tensor;
+        bool writes;
+    };
+    static std::vector<Use> uses(const Operation& operation);
 
     /// Puts each operation into the earliest level after all that it depends on, then gives activations that
     /// are not alive at the same time the same memory. Call once, after the last operation.
@@ -117,13 +136,6 @@ public:
                               std::size_t last) const;
 
 private:
-    struct Use {
-        std::size_t tensor;
-        bool writes;
-    };
-
-    std::vector<Use> uses(const Operation& operation) const;
-    bool overlap(std::size_t a, std::size_t b) const;
     void make_levels();
     void place_activations();
 

@@ -1,86 +1,65 @@
 #include "engine/towers/averaging.h"
 
-#include <numeric>
+#include <algorithm>
 
 namespace towers {
 namespace {
-
-std::uint64_t host_address(std::span<const float> floats) {
-    return reinterpret_cast<std::uint64_t>(floats.data());
-}
 
 template<class Pointer>
 Pointer at(std::uint64_t address) {
     return {reinterpret_cast<decltype(Pointer::at)>(address)};
 }
 
+Plan plan_stage(const UpdateSpec& spec, std::size_t towers) {
+    Plan plan;
+    const TensorId losses = plan.tensor("towers' cross entropies", Arena::step, slice_alignment, {towers});
+    plan_update(plan, spec, {losses, unsigned(towers), 1.0f}, slice_alignment);
+    plan.place();
+    return plan;
+}
+
 } // namespace
 
-AveragingStage::AveragingStage(std::unique_ptr<Device> device, const ParameterLayout& layout,
-                               const std::vector<std::span<float>>& staged, const std::vector<float>& weights,
-                               std::span<const ArenaRange> buckets, bool average_first)
-    : device_(std::move(device)), parameters_(device_->allocate(layout.bytes, Memory::staging)),
-      averages_(device_->allocate(layout.bytes, Memory::staging)),
-      gradients_(device_->allocate(layout.bytes, Memory::staging)),
-      step_(device_->allocate(STEP_FLOATS * sizeof(float), Memory::staging)),
-      results_(device_->allocate(RESULT_FLOATS * sizeof(float), Memory::staging)) {
+AveragingStage::AveragingStage(std::unique_ptr<Device> device, const UpdateSpec& spec,
+                               const std::vector<std::span<float>>& staged,
+                               std::span<const ArenaRange> buckets)
+    : device_(std::move(device)) {
+    const Plan plan = plan_stage(spec, staged.size());
+    for (std::size_t i = 0; i < arena_count; ++i)
+        if (const std::size_t bytes = plan.bytes(Arena(i)))
+            arenas_[i] = device_->allocate(bytes, Memory::staging); // the host reads and writes most of them
     for (const ArenaRange& bucket : buckets) {
         std::vector<Command> commands;
-        // More towers than a launch takes: the later launches add to the mean so far.
+        // More towers than a launch takes: the later launches add to the sum so far.
         for (std::size_t first = 0; first < staged.size();) {
-            AverageGradientsParams p{};
-            const std::uint64_t mean = gradients_.address() + bucket.offset;
+            SumGradientsParams p{};
+            const std::uint64_t sum = buffer(Arena::gradients).address() + bucket.offset;
             if (first > 0) {
-                p.gradients[0] = at<In_f32x4>(mean);
-                p.weight[0] = 1.0f;
-                p.towers = 1;
+                p.gradients[p.towers++] = at<In_f32x4>(sum);
                 commands.push_back(Barrier{});
             }
-            for (; p.towers < AVERAGE_TOWERS && first < staged.size(); ++p.towers, ++first) {
-                p.gradients[p.towers] = at<In_f32x4>(host_address(staged[first]) + bucket.offset);
-                p.weight[p.towers] = weights[first];
-            }
-            p.mean = at<Out_f32x4>(mean);
-            p.quads = unsigned(bucket.bytes / 16);
-            commands.push_back(launch(kernels::average_gradients, p, p.quads));
+            for (; p.towers < SUMMED_TOWERS && first < staged.size(); ++p.towers, ++first)
+                p.gradients[p.towers] =
+                    at<In_f32x4>(reinterpret_cast<std::uint64_t>(staged[first].data()) + bucket.offset);
+            p.sum = at<Out_f32x4>(sum);
+            p.quads = quads(bucket);
+            commands.push_back(launch(kernels::sum_gradients, p, p.quads));
         }
-        average_.push_back(device_->record(commands));
+        sums_.push_back(device_->record(commands));
     }
-    const unsigned chunks = REDUCTION_CHUNKS(layout.quads());
-    counts_ = device_->allocate(chunks * sizeof(uint), Memory::staging);
-    const Command check[] = {launch(kernels::count_nonfinite,
-                                    {.x = at<In_f32x4>(gradients_.address()),
-                                     .counts = at<Out_u32>(counts_.address()),
-                                     .quads = layout.quads()},
-                                    chunks)};
-    check_ = device_->record(check);
-    const Command update[] = {launch(kernels::sgd,
-                                     {.gradients = at<In_f32x4>(gradients_.address()),
-                                      .parameters = at<InOut_f32x4>(parameters_.address()),
-                                      .averages = at<InOut_f32x4>(averages_.address()),
-                                      .step = at<In_f32>(step_.address()),
-                                      .results = at<In_f32>(results_.address()),
-                                      .quads = layout.quads(),
-                                      .average_first = average_first ? 1u : 0u},
-                                     layout.quads())};
-    update_ = device_->record(update);
+    update_ = device_->record(plan.bind(pointers_to(arenas_), 0, plan.levels().size()));
 }
 
 void AveragingStage::run(const Recording& recording) { device_->wait(device_->submit(recording)); }
 
-void AveragingStage::average(std::size_t bucket) { run(average_[bucket]); }
+void AveragingStage::average(std::size_t bucket) { run(sums_[bucket]); }
 
-unsigned AveragingStage::nonfinite() {
-    run(check_);
-    const std::span<const uint> counts = counts_.host<uint>();
-    return std::accumulate(counts.begin(), counts.end(), 0u);
-}
-
-void AveragingStage::update(const StepNumbers& numbers) {
-    const std::span<float> block = step_.host<float>();
-    block[STEP_LEARNING_RATE] = numbers.learning_rate;
-    block[STEP_AVERAGE_DECAY] = numbers.average_decay;
+StepResults AveragingStage::update(const StepNumbers& numbers, std::span<const float> cross_entropies) {
+    write_numbers(buffer(Arena::step), numbers);
+    std::ranges::copy(cross_entropies,
+                      buffer(Arena::step).host<float>().subspan(slice_alignment / sizeof(float)).begin());
     run(update_);
+    return read_results(buffer(Arena::staged_results));
 }
 
 } // namespace towers

@@ -1,9 +1,9 @@
-// The host part of a step of several towers: averages their staged gradients, checks them, updates the
-// parameters. It runs the same kernels as a tower, on its own `cpu` device.
+// The host part of a step of several towers: adds up their staged gradients, checks them, updates the state.
+// It runs the same plan of an update as a single tower, on its own `cpu` device.
 #pragma once
 
 #include "backends/device.h"
-#include "engine/plan/parameters.h"
+#include "engine/plan/update.h"
 #include "engine/towers/tower.h"
 
 #include <memory>
@@ -14,33 +14,30 @@ namespace towers {
 
 class AveragingStage {
 public:
-    /// `staged`: each tower's staged gradients, laid out as `layout`; `weights`: its part of the global
-    /// batch. `buckets`: those that the towers deliver.
-    AveragingStage(std::unique_ptr<Device> device, const ParameterLayout& layout,
-                   const std::vector<std::span<float>>& staged, const std::vector<float>& weights,
-                   std::span<const ArenaRange> buckets, bool average_first);
+    /// `staged`: each tower's staged gradients, laid out as the variables. `buckets`: those that the towers
+    /// deliver.
+    AveragingStage(std::unique_ptr<Device> device, const UpdateSpec& spec,
+                   const std::vector<std::span<float>>& staged, std::span<const ArenaRange> buckets);
 
-    /// Computes the weighted mean of a bucket that every tower has delivered, summed in the order of the
-    /// towers.
+    /// Adds up a bucket that every tower has delivered, in the order of the towers.
     void average(std::size_t bucket);
 
-    /// How many elements of the mean are infinite or NaN; call after the last bucket.
-    unsigned nonfinite();
+    /// Runs the update, unless a gradient or a loss is infinite or NaN. `cross_entropies`: each tower's part
+    /// of the global batch's.
+    StepResults update(const StepNumbers& numbers, std::span<const float> cross_entropies);
 
-    /// Runs the optimizer and the moving average.
-    void update(const StepNumbers& numbers);
-
-    std::span<float> parameters() const { return parameters_.host<float>(); }
-    std::span<float> averages() const { return averages_.host<float>(); }
-    std::span<const float> gradients() const { return gradients_.host<float>(); }
+    std::span<float> state() const { return buffer(Arena::state).host<float>(); }
+    /// The sums, weight decay included once update() has run.
+    std::span<const float> gradients() const { return buffer(Arena::gradients).host<float>(); }
 
 private:
+    const Buffer& buffer(Arena arena) const { return arenas_[std::size_t(arena)]; }
     void run(const Recording& recording);
 
-    std::unique_ptr<Device> device_;
-    Buffer parameters_, averages_, gradients_, counts_, step_, results_;
-    std::vector<Recording> average_;
-    Recording check_, update_;
+    std::unique_ptr<Device> device_; // outlives what it made
+    std::array<Buffer, arena_count> arenas_;
+    std::vector<Recording> sums_;
+    Recording update_;
 };
 
 } // namespace towers

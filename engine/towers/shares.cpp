@@ -17,14 +17,22 @@ unsigned global_batch(unsigned batch, std::size_t towers) {
     return unsigned(global);
 }
 
-std::vector<unsigned> share_out(unsigned global, unsigned towers, std::vector<double> weights) {
+std::vector<unsigned> share_out(unsigned global, unsigned towers, std::vector<double> weights,
+                                unsigned group) {
     if (!weights.empty() && weights.size() != towers)
         throw UsageError(fmt::format("--shares names {} share{} for {} tower{}; give one for each",
                                      weights.size(), weights.size() == 1 ? "" : "s", towers,
                                      towers == 1 ? "" : "s"));
-    if (global < towers)
+    if (global % group != 0)
         throw UsageError(
-            fmt::format("{} towers cannot share a global batch of {}; use a larger --batch", towers, global));
+            fmt::format("a global batch of {} is no whole number of the groups of {} examples that the "
+                        "recipe's batch norm takes; use a --batch that is",
+                        global, group));
+    const unsigned units = global / group;
+    if (units < towers)
+        throw UsageError(fmt::format("{} towers cannot share a global batch of {}{}; use a larger --batch",
+                                     towers, global,
+                                     group == 1 ? "" : fmt::format(" in groups of {}", group)));
     if (weights.empty()) weights.assign(towers, 1);
     // Only ratios count. Scale the largest to between 1 and 2, so that sums and products stay within a
     // double's range, and by a power of two, so that nothing is rounded.
@@ -35,13 +43,13 @@ std::vector<unsigned> share_out(unsigned global, unsigned towers, std::vector<do
     std::vector<unsigned> shares(towers, 1);
     std::vector<double> wants(towers);
     for (unsigned i = 0; i < towers; ++i) {
-        const double ideal = global * weights[i] / total;
+        const double ideal = units * weights[i] / total;
         shares[i] = std::max(1u, unsigned(std::floor(ideal)));
         wants[i] = ideal - shares[i];
     }
     unsigned given = std::accumulate(shares.begin(), shares.end(), 0u);
-    while (given != global) { // at most one round per tower
-        const bool more = given < global;
+    while (given != units) { // at most one round per tower
+        const bool more = given < units;
         unsigned best = towers;
         for (unsigned i = 0; i < towers; ++i) {
             if (!more && shares[i] == 1) continue;
@@ -51,6 +59,7 @@ std::vector<unsigned> share_out(unsigned global, unsigned towers, std::vector<do
         wants[best] += more ? -1 : 1;
         more ? ++given : --given;
     }
+    for (unsigned& share : shares) share *= group;
     return shares;
 }
 

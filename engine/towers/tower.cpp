@@ -17,13 +17,25 @@ std::array<Buffer, arena_count> allocate_arenas(Device& device, const Plan& plan
     return arenas;
 }
 
-void write_step(const Buffer& step, const StepNumbers& numbers, std::span<const Example> examples) {
+void write_numbers(const Buffer& step, const StepNumbers& numbers) {
     const std::span<float> block = step.host<float>();
     block[STEP_LEARNING_RATE] = numbers.learning_rate;
     block[STEP_AVERAGE_DECAY] = numbers.average_decay;
+    block[STEP_CORRECTION_1] = numbers.correction_1;
+    block[STEP_CORRECTION_2] = numbers.correction_2;
+}
+
+void write_step(const Buffer& step, const StepNumbers& numbers, std::span<const Example> examples) {
+    write_numbers(step, numbers);
     static_assert(sizeof(Example) == sizeof(uvec2)); // as the kernel reads them
     const auto target = step.host<Example>().subspan(step_examples_offset / sizeof(Example));
     std::copy(examples.begin(), examples.end(), target.begin());
+}
+
+StepResults read_results(const Buffer& staged_results) {
+    const std::span<const float> values = staged_results.host<float>();
+    return {values[RESULT_TOTAL_LOSS], values[RESULT_CROSS_ENTROPY],
+            std::isfinite(values[RESULT_TOTAL_LOSS]) && values[RESULT_NONFINITE] == 0};
 }
 
 std::array<const Buffer*, arena_count> pointers_to(const std::array<Buffer, arena_count>& arenas) {
@@ -54,20 +66,14 @@ void Tower::start() {
 
 void Tower::wait(std::size_t index) { device_->wait(tickets_[index]); }
 
-StepResults Tower::results() const {
-    const std::span<const float> values = buffer(Arena::staged_results).host<float>();
-    return {values[RESULT_TOTAL_LOSS], values[RESULT_CROSS_ENTROPY],
-            std::isfinite(values[RESULT_TOTAL_LOSS]) && values[RESULT_NONFINITE] == 0};
+StepResults Tower::results() const { return read_results(buffer(Arena::staged_results)); }
+
+void Tower::load(std::span<const float> state) {
+    upload(*device_, buffer(Arena::state), std::as_bytes(state));
 }
 
-void Tower::load(std::span<const float> parameters, std::span<const float> averages) {
-    upload(*device_, buffer(Arena::parameters), std::as_bytes(parameters));
-    upload(*device_, buffer(Arena::averages), std::as_bytes(averages));
-}
-
-void Tower::save(std::span<float> parameters, std::span<float> averages) {
-    download(*device_, buffer(Arena::parameters), std::as_writable_bytes(parameters));
-    download(*device_, buffer(Arena::averages), std::as_writable_bytes(averages));
+void Tower::save(std::span<float> state) {
+    download(*device_, buffer(Arena::state), std::as_writable_bytes(state));
 }
 
 void Tower::save_gradients(std::span<float> gradients) {

@@ -13,15 +13,11 @@
 
 namespace towers {
 
-/// What the host tells all towers before a step.
-struct StepNumbers {
-    float learning_rate, average_decay;
-};
-
-/// What a tower reports after a step: means over its share.
+/// What a step reports.
 struct StepResults {
-    float total_loss, cross_entropy;
-    bool finite; ///< loss and, where the tower checks them, gradients
+    float total_loss,
+        cross_entropy; ///< of one tower of several: its part of the global batch's mean, no decay
+    bool finite;       ///< the loss and, where they are checked, the gradients
 };
 
 /// One thread at a time uses a tower. A tower owns its device.
@@ -46,14 +42,15 @@ public:
     /// Of the finished step.
     StepResults results() const;
 
-    /// Where a shared step leaves its gradients and finds the parameters, laid out as in ParameterLayout.
+    /// Where a shared step leaves its gradients and finds the parameters, laid out as StateLayout's
+    /// variables.
     std::span<float> staged_gradients() const { return buffer(Arena::staged_gradients).host<float>(); }
     std::span<float> staged_parameters() const { return buffer(Arena::staged_parameters).host<float>(); }
 
-    /// The parameters and moving averages of a single tower.
-    void load(std::span<const float> parameters, std::span<const float> averages);
-    void save(std::span<float> parameters, std::span<float> averages);
-    /// The gradients of the last step, averaged over the share.
+    /// The whole state of a single tower, laid out as StateLayout says.
+    void load(std::span<const float> state);
+    void save(std::span<float> state);
+    /// The gradients of the last step of a single tower.
     void save_gradients(std::span<float> gradients);
 
 private:
@@ -70,8 +67,11 @@ private:
 /// Buffers for every arena of a plan, with the data set uploaded. The engine's only way to give a plan
 /// memory.
 std::array<Buffer, arena_count> allocate_arenas(Device& device, const Plan& plan, const Dataset& data);
-/// Writes what a step reads into Arena::step.
+/// Writes what a step reads into Arena::step: the numbers alone, or with the examples.
+void write_numbers(const Buffer& step, const StepNumbers& numbers);
 void write_step(const Buffer& step, const StepNumbers& numbers, std::span<const Example> examples);
+/// What a step left in Arena::staged_results.
+StepResults read_results(const Buffer& staged_results);
 /// As Plan::bind() takes them.
 std::array<const Buffer*, arena_count> pointers_to(const std::array<Buffer, arena_count>& arenas);
 

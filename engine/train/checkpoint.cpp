@@ -12,8 +12,6 @@
 namespace towers {
 namespace {
 
-const std::string average_suffix = "/ExponentialMovingAverage";
-
 std::uint64_t number(const TensorFile& file, const std::string& key, const std::filesystem::path& path) {
     const auto found = file.metadata.find(key);
     std::uint64_t value = 0;
@@ -26,30 +24,28 @@ std::uint64_t number(const TensorFile& file, const std::string& key, const std::
                                  path.string(), key));
 }
 
-void copy_in(const TensorFile& file, const std::string& name, const ParameterSlot& slot,
-             std::vector<float>& arena, const std::filesystem::path& path) {
-    const auto found = file.tensors.find(name);
+void copy_in(const TensorFile& file, const StateSlot& slot, std::vector<float>& state,
+             const std::filesystem::path& path) {
+    const auto found = file.tensors.find(slot.name);
     if (found == file.tensors.end())
         throw InputError(fmt::format("{}: has no tensor '{}'; it does not belong to this recipe's model",
-                                     path.string(), name));
-    if (found->second.shape != slot.variable.shape)
+                                     path.string(), slot.name));
+    if (found->second.shape != slot.variable->shape)
         throw InputError(fmt::format("{}: tensor '{}' has shape [{}], but this recipe's model needs [{}]",
-                                     path.string(), name, fmt::join(found->second.shape, ", "),
-                                     fmt::join(slot.variable.shape, ", ")));
-    std::copy(found->second.values.begin(), found->second.values.end(),
-              arena.begin() + std::ptrdiff_t(slot.range.offset / sizeof(float)));
+                                     path.string(), slot.name, fmt::join(found->second.shape, ", "),
+                                     fmt::join(slot.variable->shape, ", ")));
+    std::ranges::copy(found->second.values, part(std::span(state), slot.range).begin());
 }
 
-Tensor copy_out(const ParameterSlot& slot, const std::vector<float>& arena) {
-    const auto begin = arena.begin() + std::ptrdiff_t(slot.range.offset / sizeof(float));
-    return {slot.variable.shape, {begin, begin + std::ptrdiff_t(slot.variable.elements())}};
-}
-
-TrainingState empty_state(const ParameterLayout& layout) {
-    TrainingState state;
-    state.parameters.resize(layout.bytes / sizeof(float));
-    state.averages.resize(layout.bytes / sizeof(float));
-    return state;
+void check_finite(const Tensor& tensor, const std::string& name, const std::filesystem::path& path) {
+    const auto bad =
+        std::ranges::find_if_not(tensor.values, [](float value) { return std::isfinite(value); });
+    if (bad != tensor.values.end())
+        throw InputError(
+            fmt::format("{}: tensor '{}' holds {} in place {}, and training cannot start from that; use "
+                        "another file",
+                        path.string(), name, std::isnan(*bad) ? "NaN" : "an infinite number",
+                        bad - tensor.values.begin()));
 }
 
 TensorFile read_checkpoint(const std::filesystem::path& path) {
@@ -60,12 +56,12 @@ TensorFile read_checkpoint(const std::filesystem::path& path) {
 
 } // namespace
 
-TensorFile to_checkpoint(const TrainingState& state, const ParameterLayout& layout,
+TensorFile to_checkpoint(const TrainingState& state, const StateLayout& layout,
                          const CheckpointOrigin& origin) {
     TensorFile file;
-    for (const ParameterSlot& slot : layout.slots) {
-        file.tensors[slot.variable.name] = copy_out(slot, state.parameters);
-        file.tensors[slot.variable.name + average_suffix] = copy_out(slot, state.averages);
+    for (const StateSlot& slot : layout.slots()) {
+        const std::span<const float> values = part(std::span(state.state), slot.range);
+        file.tensors[slot.name] = {slot.variable->shape, {values.begin(), values.end()}};
     }
     file.metadata = {{"recipe", origin.recipe},
                      {"step", std::to_string(state.step)},
@@ -78,8 +74,8 @@ TensorFile to_checkpoint(const TrainingState& state, const ParameterLayout& layo
     return file;
 }
 
-TrainingState from_checkpoint(const TensorFile& file, const ParameterLayout& layout,
-                              const std::string& recipe, const std::filesystem::path& path) {
+TrainingState from_checkpoint(const TensorFile& file, const StateLayout& layout, const std::string& recipe,
+                              const std::filesystem::path& path) {
     const auto found = file.metadata.find("recipe");
     if (found == file.metadata.end())
         throw InputError(
@@ -87,17 +83,15 @@ TrainingState from_checkpoint(const TensorFile& file, const ParameterLayout& lay
     if (found->second != recipe)
         throw InputError(fmt::format("{}: belongs to recipe '{}', not '{}'; give --recipe {}", path.string(),
                                      found->second, recipe, found->second));
-    TrainingState state = empty_state(layout);
+    TrainingState state{.state = std::vector<float>(layout.bytes / sizeof(float))};
     state.step = number(file, "step", path);
     state.examples = number(file, "examples", path);
-    for (const ParameterSlot& slot : layout.slots) {
-        copy_in(file, slot.variable.name, slot, state.parameters, path);
-        copy_in(file, slot.variable.name + average_suffix, slot, state.averages, path);
-    }
-    if (file.tensors.size() != 2 * layout.slots.size())
-        throw InputError(
-            fmt::format("{}: holds {} tensors, but this recipe's model has {}; it belongs to another model",
-                        path.string(), file.tensors.size(), 2 * layout.slots.size()));
+    const std::vector<StateSlot> slots = layout.slots();
+    for (const StateSlot& slot : slots) copy_in(file, slot, state.state, path);
+    if (file.tensors.size() != slots.size())
+        throw InputError(fmt::format(
+            "{}: holds {} tensors, but this recipe's training has {}; it belongs to another model",
+            path.string(), file.tensors.size(), slots.size()));
     return state;
 }
 
@@ -150,29 +144,23 @@ void check_origin(const TensorFile& file, const CheckpointOrigin& origin, const 
                                               : fmt::format("{} examples, not {}", origin.records, records)));
 }
 
-TrainingState from_initial(const TensorFile& file, const ParameterLayout& layout,
+TrainingState from_initial(const TensorFile& file, const StateLayout& layout,
                            const std::filesystem::path& path) {
-    TrainingState state = empty_state(layout);
-    for (const ParameterSlot& slot : layout.slots) {
-        copy_in(file, slot.variable.name, slot, state.parameters, path);
-        const std::vector<float>& values = file.tensors.at(slot.variable.name).values;
-        const auto bad =
-            std::find_if_not(values.begin(), values.end(), [](float value) { return std::isfinite(value); });
-        if (bad != values.end())
-            throw InputError(fmt::format("{}: tensor '{}' holds {} in place {}, and training cannot start "
-                                         "from that; use another file",
-                                         path.string(), slot.variable.name,
-                                         std::isnan(*bad) ? "NaN" : "an infinite number",
-                                         bad - values.begin()));
+    TrainingState state{.state = initial_state(layout, 0)};
+    for (const StateSlot& slot : layout.slots()) {
+        const bool optional = slot.role == Role::statistic && !file.tensors.contains(slot.name);
+        if ((slot.role != Role::trained && slot.role != Role::statistic) || optional) continue;
+        copy_in(file, slot, state.state, path);
+        check_finite(file.tensors.at(slot.name), slot.name, path);
     }
-    state.averages = state.parameters;
+    start_averages(layout, state.state);
     return state;
 }
 
-TrainingState read_initial(const std::filesystem::path& path, const ParameterLayout& layout) {
+TrainingState read_initial(const std::filesystem::path& path, const StateLayout& layout) {
     const auto is_variable = [&](const std::string& name) {
-        return std::any_of(layout.slots.begin(), layout.slots.end(),
-                           [&](const ParameterSlot& slot) { return slot.variable.name == name; });
+        return std::ranges::any_of(layout.variables,
+                                   [&](const VariableSlot& slot) { return slot.variable.name == name; });
     };
     return from_initial(read_safetensors(path, is_variable), layout, path);
 }

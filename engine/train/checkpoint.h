@@ -1,7 +1,7 @@
 // A training state as a checkpoint file's tensors, and back.
 #pragma once
 
-#include "engine/plan/parameters.h"
+#include "engine/plan/state.h"
 #include "engine/run/safetensors.h"
 #include "engine/train/trainer.h"
 
@@ -21,15 +21,15 @@ struct CheckpointOrigin {
     std::string settings;   ///< TOML of all that the training depends on, in the command line's terms
 };
 
-/// Tensors `<variable>` and `<variable>/ExponentialMovingAverage`; metadata recipe, step, epoch, examples,
-/// seed, records, checksum, settings.
-TensorFile to_checkpoint(const TrainingState& state, const ParameterLayout& layout,
+/// A tensor for each slot of the state, such as `<variable>/ExponentialMovingAverage`; metadata recipe, step,
+/// epoch, examples, seed, records, checksum, settings.
+TensorFile to_checkpoint(const TrainingState& state, const StateLayout& layout,
                          const CheckpointOrigin& origin);
 
 /// Reads what to_checkpoint() made. Throws InputError that names `path` when it belongs to another recipe, a
 /// variable is missing, unknown or of another shape, or a number is missing.
-TrainingState from_checkpoint(const TensorFile& file, const ParameterLayout& layout,
-                              const std::string& recipe, const std::filesystem::path& path);
+TrainingState from_checkpoint(const TensorFile& file, const StateLayout& layout, const std::string& recipe,
+                              const std::filesystem::path& path);
 
 /// Throws an error that names `path` when the training of `origin` cannot go on from this checkpoint:
 /// UsageError for another seed, InputError for other data. A checkpoint that says nothing of its data, which
@@ -55,12 +55,13 @@ FoundCheckpoint find_checkpoint(const std::filesystem::path& folder, std::option
 /// The step of the latest checkpoint in a run's folder that can be read.
 std::optional<std::uint64_t> newest_sound_checkpoint(const std::filesystem::path& folder);
 
-/// Initial parameters from tensors with the variables' names; the moving averages start from them. Throws
-/// InputError when one is missing or of another shape, and for values that are infinite or NaN.
-TrainingState from_initial(const TensorFile& file, const ParameterLayout& layout,
+/// An initial state with trained variables from tensors with their names, and statistics where the file has
+/// them; the moving averages start from those. Throws InputError when one is missing or of another shape, and
+/// for values that are infinite or NaN.
+TrainingState from_initial(const TensorFile& file, const StateLayout& layout,
                            const std::filesystem::path& path);
 
 /// Like from_initial(), from a safetensors file that may also hold other tensors, of any type.
-TrainingState read_initial(const std::filesystem::path& path, const ParameterLayout& layout);
+TrainingState read_initial(const std::filesystem::path& path, const StateLayout& layout);
 
 } // namespace towers

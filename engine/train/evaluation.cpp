@@ -7,22 +7,24 @@
 
 namespace towers {
 
-Evaluator::Evaluator(std::unique_ptr<Device> device, const Model& model, const Dataset& data, unsigned batch)
+Evaluator::Evaluator(std::unique_ptr<Device> device, const Recipe& recipe, const Dataset& data,
+                     unsigned batch)
     : device_(std::move(device)), batch_(unsigned(std::min<std::uint64_t>(batch, data.size()))),
-      records_(data.size()), layout_(layout_parameters(model)),
-      plan_(plan_evaluation({.model = &model,
+      records_(data.size()), model_(recipe.model.for_evaluation()),
+      layout_(layout_state(recipe.model, *recipe.optimizer, false)),
+      plan_(plan_evaluation({.model = &model_,
                              .layout = &layout_,
+                             .pipeline = &recipe.pipeline,
                              .batch = batch_,
-                             .image_height = data.height,
-                             .image_width = data.width,
-                             .records = data.size(),
-                             .parallel_groups = device_->info().parallel_groups})),
+                             .stored = data.image_size(),
+                             .records = data.size()})),
       arenas_(allocate_arenas(*device_, plan_, data)),
       recording_(device_->record(plan_.bind(pointers_to(arenas_), 0, plan_.levels().size()))) {}
 
-Evaluation Evaluator::run(std::span<const float> parameters, bool padded, std::size_t first_batch,
+Evaluation Evaluator::run(std::span<const float> variables, bool padded, std::size_t first_batch,
                           std::size_t stride) {
-    upload(*device_, arenas_[std::size_t(Arena::parameters)], std::as_bytes(parameters));
+    const Buffer& state = arenas_[std::size_t(Arena::state)];
+    upload(*device_, state, std::as_bytes(variables.first(state.bytes() / sizeof(float))));
     const std::span<std::byte> staged = arenas_[std::size_t(Arena::staged_results)].host<std::byte>();
     const auto* losses = reinterpret_cast<const float*>(&staged[plan_.find("staged_losses").offset]);
     const auto* correct =
@@ -45,11 +47,11 @@ Evaluation Evaluator::run(std::span<const float> parameters, bool padded, std::s
 }
 
 Evaluation evaluate(const std::vector<std::unique_ptr<Evaluator>>& evaluators,
-                    std::span<const float> parameters, bool padded) {
+                    std::span<const float> variables, bool padded) {
     std::vector<std::future<Evaluation>> parts;
     for (std::size_t i = 0; i < evaluators.size(); ++i)
         parts.push_back(std::async(std::launch::async, [&, i] {
-            return evaluators[i]->run(parameters, padded, i, evaluators.size());
+            return evaluators[i]->run(variables, padded, i, evaluators.size());
         }));
     Evaluation all;
     for (std::future<Evaluation>& each : parts) {

@@ -22,18 +22,19 @@ struct Evaluation {
 /// Evaluates on one device.
 class Evaluator {
 public:
-    Evaluator(std::unique_ptr<Device> device, const Model& model, const Dataset& data, unsigned batch);
+    Evaluator(std::unique_ptr<Device> device, const Recipe& recipe, const Dataset& data, unsigned batch);
 
-    /// Evaluates every `stride`-th batch, starting with batch `first`. `parameters`: a whole arena, laid out
-    /// as layout_parameters(model) says. Each example counts once, unless `padded` asks for whole batches,
-    /// filled up with the first examples.
-    Evaluation run(std::span<const float> parameters, bool padded, std::size_t first, std::size_t stride);
+    /// Evaluates every `stride`-th batch, starting with batch `first`. `variables`: with the
+    /// statistics, laid out as StateLayout says. Each example counts once, unless `padded` asks for whole
+    /// batches, filled up with the first examples.
+    Evaluation run(std::span<const float> variables, bool padded, std::size_t first, std::size_t stride);
 
 private:
     std::unique_ptr<Device> device_;
     unsigned batch_;
     std::uint64_t records_;
-    ParameterLayout layout_;
+    Model model_;
+    StateLayout layout_;
     Plan plan_;
     std::array<Buffer, arena_count> arenas_;
     Recording recording_;
@@ -41,6 +42,6 @@ private:
 
 /// Evaluates the whole data set: the evaluators share its batches and work at the same time.
 Evaluation evaluate(const std::vector<std::unique_ptr<Evaluator>>& evaluators,
-                    std::span<const float> parameters, bool padded);
+                    std::span<const float> variables, bool padded);
 
 } // namespace towers

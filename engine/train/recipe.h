@@ -1,9 +1,16 @@
 // Model, data pipeline, optimizer and schedule under one name.
 #pragma once
 
+#include "engine/data/dataset.h"
+#include "engine/data/pipeline.h"
 #include "engine/model/model.h"
+#include "engine/optimizers/optimizer.h"
+#include "engine/plan/state.h"
+#include "engine/train/schedule.h"
 
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,23 +35,33 @@ std::string format_quirks(const Quirks& quirks);
 
 struct Recipe {
     std::string name;
+    std::string text; ///< of the file
     Model model;
-    unsigned batch;       ///< mean examples per tower and step
-    double learning_rate; ///< at the start
-    double decay_factor;  ///< of the learning rate, in a staircase
-    unsigned epochs_per_decay;
-    double average_decay; ///< the largest decay of the moving averages
-    std::uint64_t steps;
+    Pipeline pipeline;
+    std::shared_ptr<const Optimizer> optimizer;
+    Schedule schedule;
+    std::optional<double> average_decay; ///< of the moving averages; none: none are kept
+    bool average_warm_up = false;        ///< the decay grows to that: min(decay, (1 + n) / (10 + n))
+    unsigned batch = 0;                  ///< mean examples per tower and step
+    std::uint64_t steps = 0;
 };
 
-/// Throws UsageError that lists the names when there is no such recipe.
-Recipe find_recipe(const std::string& name);
+/// A built-in recipe's name, or the path of a TOML file (it ends in .toml or holds a '/'), with `changes`,
+/// each `table.key=value`. UsageError with file and line for whatever is wrong with it.
+Recipe find_recipe(const std::string& name, const std::vector<std::string>& changes = {});
 
-/// The learning rate of the step that begins after `examples` examples and `step` steps.
-double learning_rate_at(const Recipe& recipe, double initial, std::uint64_t step, std::uint64_t examples,
-                        std::uint64_t records, unsigned batch, bool by_steps);
+/// Reads a recipe's text; `source` is the file's name, for messages.
+Recipe parse_recipe(const std::string& name, const std::string& text, const std::string& source,
+                    const std::vector<std::string>& changes = {});
 
-/// The moving averages' decay at update `n`, counted from 1: min(decay, (1 + n) / (10 + n)).
+/// Of the state that a training with this recipe keeps.
+StateLayout layout_of(const Recipe& recipe);
+
+/// Throws InputError when the data does not fit the recipe's model: more classes, other colours, smaller
+/// images.
+void check_data(const Recipe& recipe, const Dataset& data);
+
+/// The moving averages' decay at update `n`, counted from 1.
 double average_decay_at(const Recipe& recipe, std::uint64_t n);
 
 } // namespace towers

@@ -32,77 +32,72 @@ private:
 } // namespace
 
 Trainer::Trainer(const Recipe& recipe, const TrainerOptions& options, const Dataset& data)
-    : recipe_(recipe), options_(options), records_(data.size()), layout_(layout_parameters(recipe_.model)),
+    : recipe_(recipe), options_(options), records_(data.size()), layout_(layout_of(recipe_)),
       sampler_(std::uint32_t(data.size()), options.seed, options.shuffle), delivered_(options.towers.size()) {
-    if (data.classes.size() != recipe.model.classes())
-        throw InputError(
-            fmt::format("the data set {} has {} classes, but recipe {} needs {}; choose other --data",
-                        data.name, data.classes.size(), recipe.name, recipe.model.classes()));
+    check_data(recipe, data);
     const unsigned count = unsigned(options.towers.size());
-    const std::vector<unsigned> shares = share_out(options.global_batch, count, options.shares);
+    const std::vector<unsigned> shares =
+        share_out(options.global_batch, count, options.shares, recipe.model.group());
+    if (const Node* node = recipe.model.needs_whole_batch(); node != nullptr && count > 1)
+        throw UsageError(
+            fmt::format("layer '{}' of recipe {} takes its statistics over the whole batch, which one tower "
+                        "must hold; give it a group, such as group = 32, or train one tower",
+                        node->name, recipe.name));
+    const UpdateSpec update{.layout = &layout_,
+                            .optimizer = recipe_.optimizer.get(),
+                            .average_first = options.quirks.unordered_average};
     for (unsigned i = 0; i < count; ++i) {
         auto device = options.open_device(options.towers[i], options.open);
         const NetworkSpec spec{.model = &recipe_.model,
                                .layout = &layout_,
+                               .pipeline = &recipe_.pipeline,
                                .batch = shares[i],
-                               .image_height = data.height,
-                               .image_width = data.width,
+                               .global_batch = options.global_batch,
+                               .stored = data.image_size(),
                                .records = data.size(),
                                .seed = options.seed,
-                               .distort = options.distort,
-                               .average_first = options.quirks.unordered_average,
-                               .parallel_groups = device->info().parallel_groups};
-        TrainingPlan plan = count == 1 ? plan_single_step(spec) : plan_shared_step(spec, bucket_bytes);
+                               .distort = options.distort};
+        TrainingPlan plan =
+            count == 1 ? plan_single_step(spec, update) : plan_shared_step(spec, bucket_bytes);
         towers_.push_back(std::make_unique<Tower>(std::move(device), data, std::move(plan), shares[i]));
     }
     if (count > 1) {
         std::vector<std::span<float>> staged;
-        std::vector<float> weights;
         for (const auto& tower : towers_) {
             staged.push_back(tower->staged_gradients());
-            weights.push_back(float(tower->share()) / float(options.global_batch));
             workers_.push_back(std::make_unique<Worker>());
         }
-        stage_.emplace(open_device("cpu", options.open), layout_, staged, weights, towers_[0]->buckets(),
-                       options.quirks.unordered_average);
+        stage_.emplace(open_device("cpu", options.open), update, staged, towers_[0]->buckets());
     }
     load(initial_state());
 }
 
 TrainingState Trainer::initial_state() const {
-    TrainingState state;
-    state.parameters = initial_parameters(layout_, options_.seed);
-    state.averages = state.parameters;
-    return state;
+    return {.state = towers::initial_state(layout_, options_.seed)};
 }
 
 void Trainer::load(const TrainingState& state) {
     step_ = state.step;
     examples_ = state.examples;
-    if (stage_) {
-        std::copy(state.parameters.begin(), state.parameters.end(), stage_->parameters().begin());
-        std::copy(state.averages.begin(), state.averages.end(), stage_->averages().begin());
-    } else {
-        towers_[0]->load(state.parameters, state.averages);
-    }
+    if (stage_)
+        std::ranges::copy(state.state, stage_->state().begin());
+    else
+        towers_[0]->load(state.state);
 }
 
 TrainingState Trainer::save() {
-    TrainingState state{step_, examples_, std::vector<float>(layout_.bytes / sizeof(float)), {}};
-    state.averages.resize(state.parameters.size());
-    if (stage_) {
-        std::copy(stage_->parameters().begin(), stage_->parameters().end(), state.parameters.begin());
-        std::copy(stage_->averages().begin(), stage_->averages().end(), state.averages.begin());
-    } else {
-        towers_[0]->save(state.parameters, state.averages);
-    }
+    TrainingState state{step_, examples_, std::vector<float>(layout_.bytes / sizeof(float))};
+    if (stage_)
+        std::ranges::copy(stage_->state(), state.state.begin());
+    else
+        towers_[0]->save(state.state);
     return state;
 }
 
 std::vector<float> Trainer::gradients() {
-    std::vector<float> gradients(layout_.bytes / sizeof(float));
+    std::vector<float> gradients(layout_.variable_bytes / sizeof(float));
     if (stage_)
-        std::copy(stage_->gradients().begin(), stage_->gradients().end(), gradients.begin());
+        std::ranges::copy(stage_->gradients(), gradients.begin());
     else
         towers_[0]->save_gradients(gradients);
     return gradients;
@@ -130,9 +125,14 @@ void Trainer::take_step(StepReport& report) {
     report.step = step_;
     report.examples = examples_;
     report.learning_rate =
-        learning_rate_at(recipe_, options_.learning_rate, step_, examples_, records_,
-                         options_.global_batch / unsigned(towers_.size()), options_.quirks.step_schedule);
-    const StepNumbers numbers{float(report.learning_rate), float(average_decay_at(recipe_, step_ + 1))};
+        options_.learning_rate *
+        recipe_.schedule.factor_at({.step = step_,
+                                    .examples = examples_,
+                                    .records = records_,
+                                    .batch = options_.global_batch / unsigned(towers_.size()),
+                                    .by_steps = options_.quirks.step_schedule});
+    StepNumbers numbers{float(report.learning_rate), float(average_decay_at(recipe_, step_ + 1))};
+    recipe_.optimizer->prepare(numbers, step_ + 1);
 
     std::vector<Example> examples(options_.global_batch);
     sampler_.fill(examples_, examples);
@@ -141,26 +141,24 @@ void Trainer::take_step(StepReport& report) {
         tower->prepare(numbers, std::span(examples).subspan(first, tower->share()));
         first += tower->share();
     }
-    if (stage_)
-        step_shared(numbers);
-    else
-        step_alone();
+    const StepResults results = stage_ ? step_shared(numbers) : step_alone();
     ++step_;
     examples_ += options_.global_batch;
 
-    double loss = 0, cross_entropy = 0;
-    for (const auto& tower : towers_) {
-        const StepResults results = tower->results();
-        const double weight = double(tower->share()) / options_.global_batch;
-        loss += weight * results.total_loss;
-        cross_entropy += weight * results.cross_entropy;
-        report.tower_losses.push_back(results.total_loss);
+    report.loss = results.total_loss;
+    report.cross_entropy = results.cross_entropy;
+    if (!stage_) {
+        report.tower_losses = {results.total_loss};
+        return;
     }
-    report.loss = options_.quirks.last_tower_loss ? report.tower_losses.back() : float(loss);
-    report.cross_entropy = float(cross_entropy);
+    const float decay = results.total_loss - results.cross_entropy;
+    for (const auto& tower : towers_)
+        report.tower_losses.push_back(
+            tower->results().cross_entropy * float(options_.global_batch) / float(tower->share()) + decay);
+    if (options_.quirks.last_tower_loss) report.loss = report.tower_losses.back();
 }
 
-void Trainer::step_alone() {
+StepResults Trainer::step_alone() {
     Tower& tower = *towers_[0];
     tower.start();
     {
@@ -169,14 +167,14 @@ void Trainer::step_alone() {
     }
     const StepResults results = tower.results();
     if (!results.finite) throw_diverged(0, results.total_loss, "a gradient");
+    return results;
 }
 
 void Trainer::run_tower(std::size_t index) {
     Tower& tower = *towers_[index];
     std::atomic<std::size_t>& delivered = delivered_[index];
     try {
-        std::copy(stage_->parameters().begin(), stage_->parameters().end(),
-                  tower.staged_parameters().begin());
+        std::ranges::copy(part(stage_->state(), layout_.trained()), tower.staged_parameters().begin());
         tower.start();
         for (std::size_t i = 0; i < tower.recordings(); ++i) {
             tower.wait(i);
@@ -190,7 +188,7 @@ void Trainer::run_tower(std::size_t index) {
     }
 }
 
-void Trainer::step_shared(const StepNumbers& numbers) {
+StepResults Trainer::step_shared(const StepNumbers& numbers) {
     std::vector<std::future<void>> done;
     for (std::size_t i = 0; i < towers_.size(); ++i) {
         delivered_[i].store(0);
@@ -211,23 +209,26 @@ void Trainer::step_shared(const StepNumbers& numbers) {
         for (std::future<void>& each : done) each.wait(); // for all, before the first exception leaves
     }
     for (std::future<void>& each : done) each.get();
-    if (stage_->nonfinite() != 0) check_towers();
-    for (std::size_t i = 0; i < towers_.size(); ++i)
-        if (const StepResults results = towers_[i]->results(); !results.finite)
-            throw_diverged(i, results.total_loss, "the loss");
-    stage_->update(numbers);
+    std::vector<float> cross_entropies;
+    for (const auto& tower : towers_) cross_entropies.push_back(tower->results().cross_entropy);
+    const StepResults results = stage_->update(numbers, cross_entropies);
+    if (!results.finite) blame_tower();
+    return results;
 }
 
-/// Finds the tower whose gradients made the mean infinite or NaN.
-void Trainer::check_towers() {
-    for (std::size_t i = 0; i < towers_.size(); ++i)
-        for (const ParameterSlot& slot : layout_.slots) {
+/// Finds the tower whose loss or gradients made the sum infinite or NaN.
+void Trainer::blame_tower() {
+    for (std::size_t i = 0; i < towers_.size(); ++i) {
+        const float loss = towers_[i]->results().cross_entropy;
+        if (!std::isfinite(loss)) throw_diverged(i, loss, "the loss");
+        for (const VariableSlot& slot : layout_.variables) {
             const auto gradients = towers_[i]->staged_gradients().subspan(slot.range.offset / sizeof(float),
                                                                           slot.variable.elements());
-            if (!std::all_of(gradients.begin(), gradients.end(), [](float g) { return std::isfinite(g); }))
-                throw_diverged(i, towers_[i]->results().total_loss, "the gradient of " + slot.variable.name);
+            if (!std::ranges::all_of(gradients, [](float g) { return std::isfinite(g); }))
+                throw_diverged(i, loss, "the gradient of " + slot.variable.name);
         }
-    throw_diverged(0, towers_[0]->results().total_loss, "the sum of the towers' gradients");
+    }
+    throw_diverged(0, towers_[0]->results().cross_entropy, "the sum of the towers' gradients");
 }
 
 void Trainer::throw_diverged(std::size_t tower, float loss, const std::string& what) const {

@@ -35,9 +35,9 @@ struct TrainerOptions {
 
 /// All that changes while training: what a checkpoint keeps.
 struct TrainingState {
-    std::uint64_t step = 0;                  ///< updates done
-    std::uint64_t examples = 0;              ///< examples seen
-    std::vector<float> parameters, averages; ///< whole arenas, laid out as ParameterLayout says
+    std::uint64_t step = 0;     ///< updates done
+    std::uint64_t examples = 0; ///< examples seen
+    std::vector<float> state;   ///< laid out as StateLayout says
 };
 
 /// The result of one step. Losses are those of the parameters before its update.
@@ -45,9 +45,9 @@ struct StepReport {
     std::uint64_t step;     ///< counted from 0
     std::uint64_t examples; ///< seen before it
     double learning_rate;
-    float loss;          ///< mean over the global batch, weight decay included
-    float cross_entropy; ///< likewise, without it
-    std::vector<float> tower_losses;
+    float loss;                      ///< mean over the global batch, weight decay included
+    float cross_entropy;             ///< likewise, without it
+    std::vector<float> tower_losses; ///< each tower's own, over its share, weight decay included
     double host_seconds; ///< of the step's time, what the calling thread spent without waiting for towers
 };
 
@@ -62,7 +62,7 @@ public:
     /// does not fit the recipe's model.
     Trainer(const Recipe& recipe, const TrainerOptions& options, const Dataset& data);
 
-    const ParameterLayout& layout() const { return layout_; }
+    const StateLayout& layout() const { return layout_; }
     std::size_t tower_count() const { return towers_.size(); }
     const Tower& tower(std::size_t index) const { return *towers_[index]; }
 
@@ -78,21 +78,22 @@ public:
     /// Throws Diverged, DeviceError.
     StepReport step();
 
-    /// The last step's gradients, averaged over the global batch, laid out as layout() says.
+    /// The last step's gradients of the mean loss over the global batch, laid out as layout()'s variables; a
+    /// statistic's is its value in that step.
     std::vector<float> gradients();
 
 private:
     void take_step(StepReport& report);
-    void step_alone();
-    void step_shared(const StepNumbers& numbers);
+    StepResults step_alone();
+    StepResults step_shared(const StepNumbers& numbers);
     void run_tower(std::size_t index);
-    void check_towers();
+    [[noreturn]] void blame_tower();
     [[noreturn]] void throw_diverged(std::size_t tower, float loss, const std::string& what) const;
 
     Recipe recipe_;
     TrainerOptions options_;
     std::uint64_t records_;
-    ParameterLayout layout_;
+    StateLayout layout_;
     Sampler sampler_;
     std::vector<std::unique_ptr<Tower>> towers_;
     std::optional<AveragingStage> stage_; ///< of several towers

@@ -75,9 +75,11 @@ inline __device__ float inversesqrt(float x) { return rsqrtf(x); }
 inline __device__ float log(float x) { return logf(x); }
 inline __device__ float pow(float x, float y) { return powf(x, y); }
 inline __device__ float sqrt(float x) { return sqrtf(x); }
+inline __device__ vec4 sqrt(const vec4& x) { return vec4(sqrtf(x.x), sqrtf(x.y), sqrtf(x.z), sqrtf(x.w)); }
 inline __device__ uint max(uint a, uint b) { return a > b ? a : b; }
 inline __device__ uint min(uint a, uint b) { return a < b ? a : b; }
 inline __device__ uint mul_high(uint a, uint b) { return __umulhi(a, b); }
+inline __device__ float as_float(uint bits) { return __uint_as_float(bits); }
 inline __device__ bool is_finite(float x) { return (__float_as_uint(x) & 0x7f800000u) != 0x7f800000u; }
 inline __device__ void barrier() { __syncthreads(); }
 

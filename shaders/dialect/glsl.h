@@ -46,5 +46,7 @@ uint mul_high(uint a, uint b) {
     return high;
 }
 
+float as_float(uint bits) { return uintBitsToFloat(bits); }
+
 // Not isnan() and isinf(): without float controls a driver may assume that neither ever happens.
 bool is_finite(float x) { return (floatBitsToUint(x) & 0x7f800000u) != 0x7f800000u; }

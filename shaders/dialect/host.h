@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 #include <glm/common.hpp>
+#include <glm/exponential.hpp>
 #include <glm/vec2.hpp>
 #include <glm/vec4.hpp>
 
@@ -40,6 +41,7 @@ struct Invocation {
 namespace dialect {
 using glm::max;
 using glm::min;
+using glm::sqrt;
 using std::exp;
 using std::floor;
 using std::fma;
@@ -50,6 +52,7 @@ inline float inversesqrt(float x) { return 1.0f / std::sqrt(x); }
 inline float subgroupAdd(float x) { return x; }
 inline uint subgroupAdd(uint x) { return x; }
 inline uint mul_high(uint a, uint b) { return uint(std::uint64_t(a) * b >> 32); }
+inline float as_float(uint bits) { return std::bit_cast<float>(bits); }
 inline bool is_finite(float x) { return (std::bit_cast<uint>(x) & 0x7f800000u) != 0x7f800000u; }
 } // namespace dialect
 

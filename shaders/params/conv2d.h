@@ -2,22 +2,27 @@
 #ifndef TOWERS_SHADERS_PARAMS_CONV2D_H
 #define TOWERS_SHADERS_PARAMS_CONV2D_H
 
-// A convolution, or a dense layer as a 1x1 convolution of 1x1 images.
+// A convolution, or a dense layer as a 1x1 convolution of 1x1 images. Channels fall into `groups`: output
+// channels of one group see its in_channels / groups input channels only, so weights are
+// [KH, KW, in_channels / groups, out_channels], one group's output channels after the other's. What lies
+// below and right of the image follows from the output's size: padding, or pixels that no window covers.
 struct ConvShape {
     uint batch, in_height, in_width, in_channels;
     uint out_height, out_width, out_channels;
-    uint kernel_height, kernel_width, stride, pad_top, pad_left;
+    uint kernel_height, kernel_width, stride_y, stride_x, pad_top, pad_left, groups;
 };
 
-// y = relu?(conv(x, w) + b)
+// y = relu?(conv(x, w) + b). `bias` says whether there is a b; without one its pointer is null.
+// depthwise_conv2d_forward: likewise, where groups = in_channels = out_channels.
 struct Conv2dForwardParams {
     In_f32 x, w, b;
     Out_f32 y;
     ConvShape shape;
-    uint relu;
+    uint relu, bias;
 };
 
 // dx = conv^T(dy, w), zeroed where x <= 0 when `relu` says that x is the output of a ReLU
+// depthwise_conv2d_backward_data: likewise, where groups = in_channels = out_channels.
 struct Conv2dBackwardDataParams {
     In_f32 dy, w, x;
     Out_f32 dx;
@@ -25,12 +30,15 @@ struct Conv2dBackwardDataParams {
     uint relu;
 };
 
-// Sum over a `splits`th of all output pixels: dw[splits, KH, KW, I, O], db[splits, O]
+// dw = x^T dy and, when there is a `bias`, db = the sum of dy over all output pixels; else db is null.
+// `splits` is the backend's, whatever a launch says: it may share out the sum over output pixels, whose parts
+// dw[splits, ...] and db[splits, O] then are.
+// depthwise_conv2d_backward_weights: likewise, where groups = in_channels = out_channels.
 struct Conv2dBackwardWeightsParams {
     In_f32 x, dy;
     Out_f32 dw, db;
     ConvShape shape;
-    uint splits;
+    uint bias, splits;
 };
 
 // sum[count] = sum over `parts` of partials[parts, count]

@@ -2,11 +2,72 @@
 #ifndef TOWERS_SHADERS_PARAMS_ELEMENTWISE_H
 #define TOWERS_SHADERS_PARAMS_ELEMENTWISE_H
 
-// dx = y > 0 ? dx : 0
-struct ReluBackwardParams {
-    In_f32 y;
-    InOut_f32 dx;
+// y = activation(x), by the kernel's name:
+//   relu      x < 0 ? 0 : x
+//   relu6     min(max(x, 0), 6)
+//   sigmoid   1 / (1 + exp(-x))
+//   silu      x sigmoid(x)
+//   gelu      x times the normal distribution's probability below x (PyTorch's default, by erf)
+// A NaN stays one. An infinite x gives a y that is not finite, except relu(-infinity) = 0 as in conv2d_forward.
+struct ActivationForwardParams {
+    In_f32 x;
+    Out_f32 y;
     uint count;
+};
+
+// dx = dy activation'. `saved` is y for relu, relu6 and sigmoid, and x for silu and gelu. The derivative of relu
+// is 1 where y > 0, that of relu6 where 0 < y < 6, and 0 elsewhere.
+struct ActivationBackwardParams {
+    In_f32 saved, dy;
+    Out_f32 dx;
+    uint count;
+};
+
+// y = relu?(sum of the first `tensors` of x, in the order given); 1 <= tensors <= ADD_TENSORS, the rest may be null
+#define ADD_TENSORS 8
+struct AddTensorsParams {
+    In_f32 x[ADD_TENSORS];
+    Out_f32 y;
+    uint tensors, count, relu;
+};
+
+// y = a b. a and y: [batch, pixels, channels]. b has that shape too, or with `broadcast` [batch, 1, channels]
+// (squeeze and excitation). The gradient by a is the same kernel on dy and b, and without `broadcast` that by b is
+// the same kernel on dy and a.
+struct MultiplyParams {
+    In_f32 a, b;
+    Out_f32 y;
+    uint batch, pixels, channels, broadcast;
+};
+
+// db[batch, channels] = sum over pixels of dy a, where b was broadcast. Items: subgroups, so launch more
+// invocations than batch * channels.
+struct MultiplyBackwardScaleParams {
+    In_f32 a, dy;
+    Out_f32 db;
+    uint batch, pixels, channels;
+};
+
+// y[pixel, target_first + c] = x[pixel, source_first + c] for c < channels; a pixel of x has `source_stride`
+// channels and one of y `target_stride`. Other channels of y are left alone.
+struct CopyChannelsParams {
+    In_f32 x;
+    Out_f32 y;
+    uint pixels, channels, source_stride, source_first, target_stride, target_first;
+};
+
+// y = x / keep with the probability `keep` > 0, else 0, where what is not finite vanishes too. The same kernel
+// takes dy to dx. examples: (record, epoch) of each; `elements`: of one example, `count`: of all; `layer` tells the
+// network's dropout layers apart and is less than 2^31. Element i of an example is kept where word i % 4 of
+// Philox4x32-10, counted by (record, epoch, DROPOUT_STREAM + layer, i / 4) and keyed by the seed, has upper 24 bits
+// less than keep * 2^24: the same on every device, in whatever tower or batch.
+#define DROPOUT_STREAM 0x80000000u
+struct DropoutParams {
+    In_f32 x;
+    In_u32x2 examples;
+    Out_f32 y;
+    uint seed_low, seed_high, layer, elements, count;
+    float keep;
 };
 
 #endif

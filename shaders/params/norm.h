@@ -21,4 +21,87 @@ struct LrnBackwardParams {
     uint relu;
 };
 
+// Batch normalization. x is [groups, rows, channels]: a group is consecutive examples, rows its examples * height *
+// width. Every group has statistics of its own, [groups, channels]: the mean and M2 = sum of (x - mean)^2.
+// Sums over rows are made in chunks of `chunk_rows` rows, of which a group's last may have fewer:
+// [groups, chunks, channels]. Then the merging kernels make one of every `run` chunks, until one is left.
+#define BATCH_NORM_CHUNKS(rows, chunk_rows) (((rows) + (chunk_rows) - 1u) / (chunk_rows))
+// A good `chunk_rows` for a tensor of that many elements: chunks enough to fill a wide device, and no more.
+#define BATCH_NORM_CHUNK_ROWS(elements)                                                                      \
+    ((elements) / 32768u < 32u ? 32u : (elements) / 32768u > 512u ? 512u : (elements) / 32768u)
+// A good `run`
+#define BATCH_NORM_RUN 64u
+// An item of the kernels that write [groups, rows, channels] is a channel of so many rows.
+#define BATCH_NORM_STRIP 8u
+
+// means, m2s: of each chunk. Items: groups * chunks * channels.
+struct BatchNormMomentsParams {
+    In_f32 x;
+    Out_f32 means, m2s;
+    uint groups, rows, channels, chunk_rows;
+};
+
+// mean, m2: [groups, runs, channels] of BATCH_NORM_CHUNKS(chunks, run) runs of chunks, so of chunks of
+// chunk_rows * run rows. Items: groups * runs * channels.
+struct BatchNormMergeMomentsParams {
+    In_f32 means, m2s;
+    Out_f32 mean, m2;
+    uint groups, rows, channels, chunk_rows, run;
+};
+
+// y = relu?((x - mean) / sqrt(m2 / count + epsilon) * gamma + beta). `count`: of the values behind m2, which are more
+// than `rows` where the statistics are those of several towers. Evaluation: groups = 1, count = 1, the moving mean
+// and variance. gamma, beta [channels]: not read unless used. Items: groups * strips * channels.
+struct BatchNormForwardParams {
+    In_f32 x, mean, m2, gamma, beta;
+    Out_f32 y;
+    uint groups, rows, channels;
+    float count, epsilon;
+    uint gamma_used, beta_used, relu;
+};
+
+// Of each chunk: dy_sums = sum of dy, xhat_sums = sum of dy * xhat, xhat = (x - mean) / sqrt(m2 / count + epsilon).
+// `relu`: y is the output of a ReLU, dy its gradient; else y is not read. Items: groups * chunks * channels.
+struct BatchNormBackwardSumsParams {
+    In_f32 x, y, dy, mean, m2;
+    Out_f32 dy_sums, xhat_sums;
+    uint groups, rows, channels, chunk_rows;
+    float count, epsilon;
+    uint relu;
+};
+
+// s1, s2: [groups, runs, channels], the sums over runs of chunks. Items: groups * runs * channels.
+struct BatchNormMergeSumsParams {
+    In_f32 dy_sums, xhat_sums;
+    Out_f32 s1, s2;
+    uint groups, chunks, channels, run;
+};
+
+// dgamma = sum of s2 over the groups, dbeta = sum of s1; not written unless used. Items: channels.
+struct BatchNormParameterGradientsParams {
+    In_f32 s1, s2;
+    Out_f32 dgamma, dbeta;
+    uint groups, channels, gamma_used, beta_used;
+};
+
+// dx = gamma / sqrt(m2 / count + epsilon) * (dy - s1 / count - xhat * s2 / count); count, mean, m2, s1 and s2 may be
+// those of several towers. `relu` as above. Items: groups * strips * channels.
+struct BatchNormBackwardParams {
+    In_f32 x, y, dy, mean, m2, gamma, s1, s2;
+    Out_f32 dx;
+    uint groups, rows, channels;
+    float count, epsilon;
+    uint gamma_used, relu;
+};
+
+// What a tower adds to the moving statistics' next value: out_mean = scale * sum of mean over its groups,
+// out_variance = scale * sum of m2 / divisor. scale = 1 / groups of the global batch; divisor = count for the
+// variance of the population, count - 1 for that of the sample. Items: channels.
+struct BatchNormStatisticsParams {
+    In_f32 mean, m2;
+    Out_f32 out_mean, out_variance;
+    uint groups, channels;
+    float divisor, scale;
+};
+
 #endif

@@ -2,12 +2,16 @@
 #ifndef TOWERS_SHADERS_PARAMS_POOL_H
 #define TOWERS_SHADERS_PARAMS_POOL_H
 
-// Window maximum, `argmax` the place in the window (row * window + column) for four channels per word:
-// [N, OH, OW, ceil(C / 4)]. Padding never wins.
+// Windows over an image. What lies below and right of it follows from the output's size: padding, or pixels that no
+// window covers.
 struct PoolShape {
     uint batch, in_height, in_width, channels;
-    uint out_height, out_width, window, stride, pad_top, pad_left;
+    uint out_height, out_width, window_height, window_width, stride_y, stride_x, pad_top, pad_left;
 };
+
+// Window maximum, `argmax` the place in the window (row * window_width + column) for four channels per word:
+// [N, OH, OW, ceil(C / 4)]. A place takes a byte, so a window has at most 256. Padding never wins; every window must
+// hold a pixel of the image.
 
 struct MaxPoolForwardParams {
     In_f32 x;
@@ -21,6 +25,31 @@ struct MaxPoolBackwardParams {
     In_u32 argmax;
     Out_f32 dx;
     PoolShape shape;
+};
+
+// Window mean; the whole image as the window is global average pooling. The divisor is the number of pixels that
+// the window shares with the image, or with `padding_counts` all its places (PyTorch's count_include_pad). Every
+// window must hold at least one pixel of the image.
+struct AveragePoolShape {
+    uint batch, in_height, in_width, channels;
+    uint out_height, out_width, window_height, window_width;
+    uint stride_y, stride_x, pad_top, pad_left, padding_counts;
+};
+
+// x[N, H, W, C] -> y[N, OH, OW, C]. A window of AVERAGE_POOL_SHARED places or more is summed by a subgroup, so
+// launch more invocations than y has elements.
+#define AVERAGE_POOL_SHARED 64u
+struct AveragePoolForwardParams {
+    In_f32 x;
+    Out_f32 y;
+    AveragePoolShape shape;
+};
+
+// dx[N, H, W, C] = sum over the windows that hold the pixel of dy / divisor
+struct AveragePoolBackwardParams {
+    In_f32 dy;
+    Out_f32 dx;
+    AveragePoolShape shape;
 };
 
 #endif

@@ -18,30 +18,104 @@ struct CountNonfiniteParams {
     uint quads;
 };
 
-// results[RESULT_*] from the parts: cross entropy = mean of `losses`, total = that + sum of `decays`
+// results[RESULT_*] from the parts: cross entropy = sum of `losses` / examples, total = that + sum of `decays`.
+// `examples`: those of the global batch. A list of count 0 is not read.
 struct StepResultsParams {
     In_f32 losses, decays;
     In_u32 nonfinite;
     Out_f32 results;
     uint loss_count, decay_count, nonfinite_count;
+    float examples;
 };
 
-// w -= learning_rate * g, then average += (1 - decay) * (w - average); does nothing if `results` tells of a
-// non-finite gradient or loss, so that a diverged step leaves the last good parameters. `average_first`
-// averages the parameters from before the update.
+// The kernels from here to Adam's do nothing if `results` tells of a non-finite gradient or loss, so that a diverged
+// step leaves the last good state. All take the learning rate from `step`.
+
+// w -= rate * g
 struct SgdParams {
     In_f32x4 gradients;
-    InOut_f32x4 parameters, averages;
+    InOut_f32x4 parameters;
     In_f32 step, results;
-    uint quads, average_first;
+    uint quads;
 };
 
-// mean = sum over towers of weight * gradients, in the order given
-#define AVERAGE_TOWERS 8
-struct AverageGradientsParams {
-    In_f32x4 gradients[AVERAGE_TOWERS];
-    Out_f32x4 mean;
-    float weight[AVERAGE_TOWERS];
+// average += blend * (value - average); a negative `blend` stands for 1 - step[STEP_AVERAGE_DECAY]
+struct MovingAverageParams {
+    In_f32x4 values;
+    InOut_f32x4 averages;
+    In_f32 step, results;
+    uint quads;
+    float blend;
+};
+
+// v = momentum * v + g, then w -= rate * (nesterov ? g + momentum * v : v); v starts as zero
+struct MomentumParams {
+    In_f32x4 gradients;
+    InOut_f32x4 parameters, velocity;
+    In_f32 step, results;
+    uint quads;
+    float momentum;
+    uint nesterov;
+};
+
+// s += blend * (g^2 - s). PyTorch's form: v = momentum * v + g / (sqrt(s) + epsilon), w -= rate * v; s starts as zero.
+// TensorFlow's, `epsilon_inside`: v = momentum * v + rate * g / sqrt(s + epsilon), w -= v; its s starts as one.
+// `blend` = 1 - decay, which is given because 1 - decay would lose digits in float32.
+struct RmspropParams {
+    In_f32x4 gradients;
+    InOut_f32x4 parameters, mean_square, velocity;
+    In_f32 step, results;
+    uint quads;
+    float blend, momentum, epsilon;
+    uint epsilon_inside;
+};
+
+// Kingma & Ba 2015: m += blend_1 * (g - m), v += blend_2 * (g^2 - v), blend_i = 1 - beta_i, both starting as zero;
+// w -= rate * (m / c_1) / (sqrt(v / c_2) + epsilon) with the corrections c_i from `step`
+struct AdamParams {
+    In_f32x4 gradients;
+    InOut_f32x4 parameters, first_moment, second_moment;
+    In_f32 step, results;
+    uint quads;
+    float blend_1, blend_2, epsilon;
+};
+
+// w -= rate * decay * w; AdamW (Loshchilov & Hutter 2019) does it before Adam's update
+struct DecoupledDecayParams {
+    InOut_f32x4 parameters;
+    In_f32 step, results;
+    float decay;
+    uint quads;
+};
+
+// partials = sums of x^2, one per chunk
+struct SumSquaresParams {
+    In_f32x4 x;
+    Out_f32 partials;
+    uint quads;
+};
+
+// norm[0] = sqrt(sum of squares)
+struct GradientNormParams {
+    In_f32 squares;
+    Out_f32 norm;
+    uint count;
+};
+
+// g *= min(1, most / (norm[0] + 1e-6)), as PyTorch's clip_grad_norm_; by a norm that is infinite or NaN, so that the
+// gradients are too
+struct ClipGradientsParams {
+    InOut_f32x4 gradients;
+    In_f32 norm;
+    float most;
+    uint quads;
+};
+
+// sum over towers of gradients, in the order given
+#define SUMMED_TOWERS 8
+struct SumGradientsParams {
+    In_f32x4 gradients[SUMMED_TOWERS];
+    Out_f32x4 sum;
     uint towers, quads;
 };
 

@@ -16,11 +16,11 @@
 // The same parameters for all three; `b_wide` is B's address again, since SwiftShader crashes on a cast between
 // pointers. Filled in by backends/vulkan/software_conv2d.cpp.
 struct SoftwareConvParams {
-    In_f32 a, b, extra; // extra: the bias going forward, x going backward to the data
+    In_f32 a, b, extra; // extra: the bias going forward, x going backward to the data; never null
     In_f32x4 b_wide;
     Out_f32 c, bias_gradient;
     ConvShape shape;
-    uint relu, splits;
+    uint relu, bias, splits;
 };
 
 layout(local_size_x_id = 0) in;                     // the subgroup size

@@ -79,7 +79,7 @@ void main() {
         STORE_ONE(p.c, to, 2, sum##r.z) STORE_ONE(p.c, to, 3, sum##r.w)                                        \
     }
     ROWS(STORE)
-    if (gl_WorkGroupID.x == 0u) {
+    if (gl_WorkGroupID.x == 0u && p.bias != 0u) {
         const int to = part * columns + column;
         STORE_ONE(p.bias_gradient, to, 0, bias_sum.x) STORE_ONE(p.bias_gradient, to, 1, bias_sum.y)
         STORE_ONE(p.bias_gradient, to, 2, bias_sum.z) STORE_ONE(p.bias_gradient, to, 3, bias_sum.w)

@@ -76,7 +76,8 @@ void main() {
         }
     }
 
-    const vec4 bias = vec4(p.extra.at[c0], p.extra.at[c1], p.extra.at[c2], p.extra.at[c3]);
+    vec4 bias = vec4(p.extra.at[c0], p.extra.at[c1], p.extra.at[c2], p.extra.at[c3]);
+    if (p.bias == 0u) bias = vec4(0.0f); // what was read is something else
     const bool relu = p.relu != 0u;
     // Written so that a NaN stays one.
 #define STORE_ONE(lane_column, value)                                                                          \

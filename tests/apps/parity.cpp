@@ -27,7 +27,7 @@ TEST_CASE("a device agrees with itself to the bit") {
     const std::vector<std::string> lines = lines_of(outcome.out);
     CHECK(lines.back().starts_with("clean: "));
     for (const char* operation : {"conv1 forward ", "pool1 forward ", "norm2 backward ",
-                                  "local3 weight decay ", "conv2 data gradient ", "update "}) {
+                                  "local3/weights decay ", "conv2 data gradient ", "update "}) {
         CAPTURE(operation);
         CHECK(std::ranges::any_of(lines, [&](const auto& line) { return line.starts_with(operation); }));
     }

@@ -10,6 +10,7 @@ namespace towers {
 namespace {
 
 using namespace test;
+using reference::padded_conv;
 using reference::same_conv;
 using reference::valid_conv;
 using reference::Values;
@@ -32,120 +33,190 @@ const std::vector<ConvShape>& shapes() {
         same_conv(3, 5, 7, 4, 3, 1, 2, 8),
         valid_conv(3, 12, 12, 3, 5, 5, 1, 13),
         valid_conv(1, 12, 12, 3, 5, 5, 2, 13), // the last row is never read
+        same_conv(1, 9, 9, 8, {{1, 7}, {1, 1}}, 16),
+        same_conv(3, 9, 8, 16, {{7, 1}, {1, 1}}, 8),
+        same_conv(1, 12, 12, 8, {{3, 3}, {2, 2}}, 16),
+        same_conv(1, 11, 12, 8, {{3, 5}, {2, 1}}, 7),
+        valid_conv(3, 9, 12, 5, {{2, 3}, {1, 3}}, 8),
+        valid_conv(1, 13, 12, 16, {{1, 1}, {3, 2}}, 8),                // two rows are never read
+        padded_conv(1, 11, 10, 3, {{7, 7}, {2, 2}}, {3, 3, 3, 3}, 16), // as PyTorch places them
+        padded_conv(3, 6, 5, 4, {{3, 2}, {1, 2}}, {0, 2, 1, 0}, 8),
+        padded_conv(1, 5, 6, 3, {{2, 2}, {1, 1}}, {2, 1, 0, 3}, 5), // some windows see only padding
+        same_conv(3, 5, 7, 16, {{3, 3}, {1, 1}}, 32, 2),
+        same_conv(1, 9, 9, 12, {{3, 3}, {2, 1}}, 18, 6),
+        same_conv(3, 1, 1, 8, {{1, 1}, {1, 1}}, 6, 2),
+        padded_conv(1, 6, 7, 6, {{3, 2}, {2, 1}}, {0, 2, 1, 0}, 130, 2),
+        same_conv(1, 5, 7, 13, {{3, 3}, {1, 1}}, 26, 13), // two filters a channel
+        same_conv(1, 5, 7, 16, {{3, 3}, {1, 1}}, 16, 16),
     };
     return all;
 }
 
 std::string text(const ConvShape& s) {
-    return fmt::format("batch {}, {}x{}x{} -> {}x{}x{}, kernel {}x{}, stride {}, padding {} and {}", s.batch,
-                       s.in_height, s.in_width, s.in_channels, s.out_height, s.out_width, s.out_channels,
-                       s.kernel_height, s.kernel_width, s.stride, s.pad_top, s.pad_left);
+    return fmt::format("batch {}, {}x{}x{} -> {}x{}x{}, kernel {}x{}, strides {} and {}, padding {} and {}, "
+                       "{} groups",
+                       s.batch, s.in_height, s.in_width, s.in_channels, s.out_height, s.out_width,
+                       s.out_channels, s.kernel_height, s.kernel_width, s.stride_y, s.stride_x, s.pad_top,
+                       s.pad_left, s.groups);
 }
 
 /// Random tensors of a shape. `x` looks like the output of a ReLU: about half of it is zero.
 struct Tensors {
-    std::vector<float> x, w, b, dy;
-    explicit Tensors(const ConvShape& s)
+    std::vector<float> x, w, b, dy; // b: may be empty
+    explicit Tensors(const ConvShape& s, bool bias = true)
         : x(random_floats(std::size_t(s.batch) * s.in_height * s.in_width * s.in_channels, 1)),
-          w(random_floats(std::size_t(s.kernel_height) * s.kernel_width * s.in_channels * s.out_channels, 2)),
-          b(random_floats(s.out_channels, 3)),
+          w(random_floats(std::size_t(s.kernel_height) * s.kernel_width * (s.in_channels / s.groups) *
+                              s.out_channels,
+                          2)),
+          b(random_floats(bias ? s.out_channels : 0, 3)),
           dy(random_floats(std::size_t(s.batch) * s.out_height * s.out_width * s.out_channels, 4)) {
         for (float& value : x) value = std::max(value, 0.0f);
     }
 };
 
-/// Enough invocations to give every output tile a workgroup.
-std::uint64_t tiled(std::uint64_t rows, std::uint64_t columns) {
-    return (rows + 63) / 64 * ((columns + 63) / 64) * 256;
-}
+/// The three passes' kernels: those of all convolutions, or those for one filter a channel.
+struct Kernels {
+    KernelHandle<Conv2dForwardParams> forward;
+    KernelHandle<Conv2dBackwardDataParams> data;
+    KernelHandle<Conv2dBackwardWeightsParams> weights;
+};
+constexpr Kernels general{kernels::conv2d_forward, kernels::conv2d_backward_data,
+                          kernels::conv2d_backward_weights};
+constexpr Kernels depthwise{kernels::depthwise_conv2d_forward, kernels::depthwise_conv2d_backward_data,
+                            kernels::depthwise_conv2d_backward_weights};
 
-std::vector<float> forward(Device& device, const ConvShape& s, const Tensors& t, bool relu) {
+std::vector<float> forward(Device& device, const Kernels& kernels, const ConvShape& s, const Tensors& t,
+                           bool relu) {
     Trial trial(device);
-    const Tensor x = trial.input(t.x), w = trial.input(t.w), b = trial.input(t.b);
+    Conv2dForwardParams p{.shape = s, .relu = relu, .bias = !t.b.empty()};
+    p.x = trial.input(t.x);
+    p.w = trial.input(t.w);
+    if (p.bias != 0) p.b = trial.input(t.b);
     const Tensor y = trial.output(t.dy.size());
-    trial.run(launch(kernels::conv2d_forward, {x, w, b, y, s, relu}, tiled(t.dy.size(), s.out_channels)));
+    p.y = y;
+    trial.run(launch(kernels.forward, p, t.dy.size()));
     return trial.floats(y);
 }
 
-std::vector<float> data_gradient(Device& device, const ConvShape& s, const Tensors& t, bool relu) {
+std::vector<float> data_gradient(Device& device, const Kernels& kernels, const ConvShape& s, const Tensors& t,
+                                 bool relu) {
     Trial trial(device);
     const Tensor dy = trial.input(t.dy), w = trial.input(t.w), x = trial.input(t.x);
     const Tensor dx = trial.output(t.x.size());
-    trial.run(
-        launch(kernels::conv2d_backward_data, {dy, w, x, dx, s, relu}, tiled(t.x.size(), s.in_channels)));
+    trial.run(launch(kernels.data, {dy, w, x, dx, s, relu}, t.x.size()));
     return trial.floats(dx);
-}
-
-/// The sum over the parts, in double precision.
-Values total(const std::vector<float>& parts, std::size_t count) {
-    Values sum(count);
-    for (std::size_t i = 0; i < parts.size(); ++i) sum[i % count] += parts[i];
-    return sum;
 }
 
 struct WeightGradients {
     std::vector<float> dw, db;
 };
-WeightGradients weight_gradients(Device& device, const ConvShape& s, const Tensors& t, unsigned splits) {
+/// `splits`: of the sum over pixels; 0: as the device likes
+WeightGradients weight_gradients(Device& device, const Kernels& kernels, const ConvShape& s, const Tensors& t,
+                                 unsigned splits) {
     Trial trial(device);
-    const Tensor x = trial.input(t.x), dy = trial.input(t.dy);
-    const Tensor dw = trial.output(splits * t.w.size()), db = trial.output(splits * t.b.size());
-    trial.run(launch(kernels::conv2d_backward_weights, {x, dy, dw, db, s, splits},
-                     splits * tiled(t.w.size() / s.out_channels + 1, s.out_channels)));
-    return {narrow(total(trial.floats(dw), t.w.size())), narrow(total(trial.floats(db), t.b.size()))};
+    const Tensor x = trial.input(t.x), dy = trial.input(t.dy), dw = trial.output(t.w.size());
+    Conv2dBackwardWeightsParams p{x, dy, dw, {}, s, !t.b.empty()};
+    Tensor db;
+    if (p.bias != 0) p.db = db = trial.output(t.b.size());
+    trial.run(launch(kernels.weights, p, t.w.size() + t.b.size()), splits);
+    WeightGradients gradients{trial.floats(dw), {}};
+    if (p.bias != 0) gradients.db = trial.floats(db);
+    return gradients;
+}
+
+void check_forward(EveryText& texts, const Kernels& kernels, const ConvShape& s) {
+    for (const bool bias : {true, false}) {
+        INFO(text(s), bias ? "" : ", no bias");
+        const Tensors t(s, bias);
+        const Values sums = reference::conv2d(s, widen(t.x), widen(t.w), widen(t.b));
+        texts.run([&](Device& device) {
+            check_near("y", forward(device, kernels, s, t, false), sums);
+            check_near("y after ReLU", forward(device, kernels, s, t, true), reference::relu(sums));
+        });
+    }
+}
+
+void check_data_gradient(EveryText& texts, const Kernels& kernels, const ConvShape& s) {
+    INFO(text(s));
+    const Tensors t(s);
+    const Values dx = reference::conv2d_data_gradient(s, widen(t.w), widen(t.dy));
+    texts.run([&](Device& device) {
+        check_near("dx", data_gradient(device, kernels, s, t, false), dx);
+        check_near("dx through ReLU", data_gradient(device, kernels, s, t, true),
+                   reference::relu_gradient(widen(t.x), dx));
+    });
+}
+
+void check_weight_gradients(EveryText& texts, const Kernels& kernels, const ConvShape& s) {
+    for (const bool bias : {true, false}) {
+        INFO(text(s), bias ? "" : ", no bias");
+        const Tensors t(s, bias);
+        const Values dw = reference::conv2d_weights_gradient(s, widen(t.x), widen(t.dy));
+        const Values db = reference::conv2d_bias_gradient(s, widen(t.dy));
+        texts.run([&](Device& device) {
+            for (const unsigned splits : {0u, 1u, 3u}) {
+                INFO(splits, " splits");
+                const WeightGradients measured = weight_gradients(device, kernels, s, t, splits);
+                check_near("dw", measured.dw, dw);
+                if (bias) check_near("db", measured.db, db);
+            }
+        });
+    }
+}
+
+const std::vector<ConvShape>& depthwise_shapes() {
+    static const std::vector<ConvShape> all{
+        same_conv(1, 1, 1, 1, {{1, 1}, {1, 1}}, 1, 1),
+        same_conv(3, 5, 7, 13, {{3, 3}, {1, 1}}, 13, 13),
+        same_conv(1, 12, 12, 32, {{3, 3}, {2, 2}}, 32, 32),
+        same_conv(1, 9, 9, 127, {{5, 5}, {1, 1}}, 127, 127),
+        same_conv(1, 9, 8, 24, {{1, 7}, {1, 2}}, 24, 24),
+        valid_conv(3, 13, 12, 16, {{3, 2}, {3, 1}}, 16, 16), // the last row is never read
+        padded_conv(1, 11, 10, 8, {{5, 5}, {2, 2}}, {2, 2, 2, 2}, 8, 8),
+        padded_conv(3, 6, 5, 4, {{3, 2}, {1, 2}}, {0, 2, 1, 0}, 4, 4),
+        same_conv(1, 1, 1, 16, {{3, 3}, {1, 1}}, 16, 16),
+    };
+    return all;
 }
 
 } // namespace
 
 KERNEL_TEST(conv2d_forward, "the network sees its images through the right filters") {
     EveryText texts;
-    for (const ConvShape& s : shapes()) {
-        INFO(text(s));
-        const Tensors t(s);
-        const Values sums = reference::conv2d(s, widen(t.x), widen(t.w), widen(t.b));
-        texts.run([&](Device& device) {
-            check_near("y", forward(device, s, t, false), sums);
-            check_near("y after ReLU", forward(device, s, t, true), reference::relu(sums));
-        });
-    }
+    for (const ConvShape& s : shapes()) check_forward(texts, general, s);
 }
 
 KERNEL_TEST(conv2d_backward_data, "lower layers learn from the right gradient") {
     EveryText texts;
-    for (const ConvShape& s : shapes()) {
-        INFO(text(s));
-        const Tensors t(s);
-        const Values dx = reference::conv2d_data_gradient(s, widen(t.w), widen(t.dy));
-        texts.run([&](Device& device) {
-            check_near("dx", data_gradient(device, s, t, false), dx);
-            check_near("dx through ReLU", data_gradient(device, s, t, true),
-                       reference::relu_gradient(widen(t.x), dx));
-        });
-    }
+    for (const ConvShape& s : shapes()) check_data_gradient(texts, general, s);
 }
 
 KERNEL_TEST(conv2d_backward_weights,
             "filters and biases learn from the right gradient, however it is split") {
     EveryText texts;
-    for (const ConvShape& s : shapes()) {
-        INFO(text(s));
-        const Tensors t(s);
-        const Values dw = reference::conv2d_weights_gradient(s, widen(t.x), widen(t.dy));
-        const Values db = reference::conv2d_bias_gradient(s, widen(t.dy));
-        texts.run([&](Device& device) {
-            for (const unsigned splits : {1u, 3u}) {
-                INFO(splits, " splits");
-                const WeightGradients measured = weight_gradients(device, s, t, splits);
-                check_near("dw", measured.dw, dw);
-                check_near("db", measured.db, db);
-            }
-        });
-    }
+    for (const ConvShape& s : shapes()) check_weight_gradients(texts, general, s);
+}
+
+KERNEL_TEST(depthwise_conv2d_forward, "a channel passes through its own filter and no other") {
+    EveryText texts;
+    for (const ConvShape& s : depthwise_shapes()) check_forward(texts, depthwise, s);
+}
+
+KERNEL_TEST(depthwise_conv2d_backward_data,
+            "layers below a filter for each channel learn from the right gradient") {
+    EveryText texts;
+    for (const ConvShape& s : depthwise_shapes()) check_data_gradient(texts, depthwise, s);
+}
+
+KERNEL_TEST(depthwise_conv2d_backward_weights,
+            "each channel's filter learns from the right gradient, however it is split") {
+    EveryText texts;
+    for (const ConvShape& s : depthwise_shapes()) check_weight_gradients(texts, depthwise, s);
 }
 
 TEST_CASE("a NaN or an infinity passes through a convolution and its ReLU, so that divergence shows") {
     EveryText texts;
-    for (const ConvShape& s : {same_conv(3, 5, 7, 3, 3, 3, 1, 13), same_conv(3, 1, 1, 13, 1, 1, 1, 127)}) {
+    const auto check = [&](const Kernels& kernels, const ConvShape& s) {
         INFO(text(s));
         for (const float bad :
              {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
@@ -154,24 +225,29 @@ TEST_CASE("a NaN or an infinity passes through a convolution and its ReLU, so th
             t.x[t.x.size() / 2] = bad;
             const Values sums = reference::conv2d(s, widen(t.x), widen(t.w), widen(t.b));
             texts.run([&](Device& device) {
-                check_near("y", forward(device, s, t, false), sums);
-                check_near("y after ReLU", forward(device, s, t, true), reference::relu(sums));
+                check_near("y", forward(device, kernels, s, t, false), sums);
+                check_near("y after ReLU", forward(device, kernels, s, t, true), reference::relu(sums));
             });
         }
         Tensors t(s);
         t.dy[t.dy.size() / 2] = std::numeric_limits<float>::quiet_NaN();
         const Values dx = reference::conv2d_data_gradient(s, widen(t.w), widen(t.dy));
         texts.run([&](Device& device) {
-            check_near("dx", data_gradient(device, s, t, false), dx);
-            const WeightGradients measured = weight_gradients(device, s, t, 1);
+            check_near("dx", data_gradient(device, kernels, s, t, false), dx);
+            const WeightGradients measured = weight_gradients(device, kernels, s, t, 0);
             CHECK(std::isnan(measured.db[t.dy.size() / 2 % s.out_channels]));
         });
-    }
+    };
+    check(general, same_conv(3, 5, 7, 3, 3, 3, 1, 13));
+    check(general, same_conv(3, 1, 1, 13, 1, 1, 1, 127));
+    check(general, same_conv(3, 5, 7, 6, {{3, 3}, {1, 1}}, 4, 2));
+    check(depthwise, same_conv(3, 5, 7, 16, {{3, 3}, {1, 1}}, 16, 16));
 }
 
 TEST_CASE("the reference convolution gradients are the gradients of the convolution") {
     for (const ConvShape& s : {same_conv(2, 5, 4, 3, 3, 3, 1, 2), same_conv(2, 5, 4, 2, 5, 3, 2, 3),
-                               same_conv(3, 1, 1, 5, 1, 1, 1, 4), valid_conv(1, 6, 6, 2, 3, 3, 2, 2)}) {
+                               same_conv(3, 1, 1, 5, 1, 1, 1, 4), valid_conv(1, 6, 6, 2, 3, 3, 2, 2),
+                               padded_conv(1, 6, 5, 4, {{3, 2}, {1, 2}}, {0, 2, 1, 0}, 6, 2)}) {
         INFO(text(s));
         const Tensors t(s);
         const Values x = widen(t.x), w = widen(t.w), b = widen(t.b), dy = widen(t.dy);

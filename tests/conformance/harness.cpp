@@ -39,8 +39,8 @@ Tensor Trial::in_out(std::span<const float> values) {
     return place(Role::in_out, values.data(), values.size());
 }
 
-std::vector<std::uint32_t> Trial::execute(Launch launch, unsigned groups) {
-    launch.groups = {groups, 1, 1};
+std::vector<std::uint32_t> Trial::execute(const Launch& launch, const SharingLimits& limits) {
+    const ShareOut share_out(limits);
     const std::size_t bytes = before_.size() * 4;
     const auto host = staging_.host<std::uint32_t>().first(before_.size());
     std::copy(before_.begin(), before_.end(), host.begin());
@@ -50,15 +50,14 @@ std::vector<std::uint32_t> Trial::execute(Launch launch, unsigned groups) {
     return {host.begin(), host.end()};
 }
 
-void Trial::run(const Launch& launch) {
+void Trial::run(const Launch& launch, unsigned splits) {
     INFO("kernel ", std::string(kernel_info(launch.kernel).name));
-    after_ = execute(launch, launch.groups.x);
+    after_ = execute(launch, {.most_groups = 0, .splits = splits});
     check_untouched(after_);
     check_written(after_);
     for (const unsigned groups : {1u, 2u}) {
-        if (groups == launch.groups.x) continue;
-        INFO("with ", groups, " workgroups instead of ", launch.groups.x);
-        const bool same_bits = execute(launch, groups) == after_;
+        INFO("with at most ", groups, " workgroups");
+        const bool same_bits = execute(launch, {.most_groups = groups, .splits = splits}) == after_;
         CHECK(same_bits);
     }
 }

@@ -53,9 +53,10 @@ public:
     Tensor output(std::size_t words);
     Tensor in_out(std::span<const float> values);
 
-    /// Runs the launch as it is, then with one workgroup and with two, each time from the initial values. All
-    /// runs must leave the same bits and touch only outputs.
-    void run(const Launch& launch);
+    /// Runs the launch as the device shares it out, then with at most one workgroup and two, each time from
+    /// the initial values. All runs must leave the same bits and touch only outputs. `splits`: as in
+    /// SharingLimits.
+    void run(const Launch& launch, unsigned splits = 0);
 
     std::vector<float> floats(const Tensor& tensor) const;
     std::vector<std::uint32_t> words(const Tensor& tensor) const;
@@ -68,7 +69,7 @@ private:
     };
 
     Tensor place(Role role, const void* values, std::size_t words);
-    std::vector<std::uint32_t> execute(Launch launch, unsigned groups);
+    std::vector<std::uint32_t> execute(const Launch& launch, const SharingLimits& limits);
     void check_untouched(const std::vector<std::uint32_t>& after) const;
     void check_written(const std::vector<std::uint32_t>& after) const;
 

@@ -39,8 +39,10 @@ void check_softmax(const Scores& s) {
         const Tensor logits = trial.input(s.logits), labels = trial.input(s.labels);
         const Tensor dlogits = trial.output(s.logits.size()), losses = trial.output(s.rows),
                      correct = trial.output(s.rows);
-        trial.run(launch(kernels::softmax_cross_entropy,
-                         {logits, labels, dlogits, losses, correct, s.rows, s.classes, s.scale}, s.rows));
+        trial.run(launch(
+            kernels::softmax_cross_entropy,
+            {logits, labels, dlogits, losses, correct, s.rows, s.classes, s.scale, 0.0f, 1.0f, 1.0f, 0},
+            s.rows));
         check_near("losses", trial.floats(losses), expected.losses);
         check_near("dlogits", trial.floats(dlogits), gradient);
         const bool same_correct = trial.words(correct) == expected.correct;
@@ -52,8 +54,14 @@ void check_softmax(const Scores& s) {
 /// with every kind of remainder.
 const std::uint32_t lengths[] = {1, 3, 13, 16, 17, 127, 512, 513, 1031, 2048};
 
+/// Above the most chunks that a reduction leaves, by blocks that they share unevenly and a part of one.
+constexpr std::uint32_t large = 512 * REDUCTION_BLOCK + 300001;
+constexpr std::size_t large_bytes = std::size_t(3) * large * 16;
+
+std::size_t capacity(std::size_t quads) { return quads < large ? std::size_t(4) << 20 : large_bytes; }
+
 unsigned count_nonfinite(Device& device, const std::vector<float>& values) {
-    Trial trial(device);
+    Trial trial(device, capacity(values.size() / 4));
     const Tensor x = trial.input(values),
                  counts = trial.output(REDUCTION_CHUNKS(std::uint32_t(values.size() / 4)));
     trial.run(launch(kernels::count_nonfinite, {x, counts, std::uint32_t(values.size() / 4)}, counts.words));
@@ -62,14 +70,18 @@ unsigned count_nonfinite(Device& device, const std::vector<float>& values) {
 }
 
 std::vector<float> step_results(Device& device, const std::vector<float>& losses,
-                                const std::vector<float>& decays, const Words& nonfinite) {
+                                const std::vector<float>& decays, const Words& nonfinite,
+                                float examples = 0) {
     Trial trial(device);
-    const Tensor in_losses = trial.input(losses), in_decays = trial.input(decays),
-                 in_nonfinite = trial.input(nonfinite), results = trial.output(3);
-    trial.run(launch(kernels::step_results,
-                     {in_losses, in_decays, in_nonfinite, results, unsigned(losses.size()),
-                      unsigned(decays.size()), unsigned(nonfinite.size())},
-                     1));
+    const Tensor in_losses = trial.input(losses), in_nonfinite = trial.input(nonfinite),
+                 results = trial.output(3);
+    Tensor in_decays; // null where there are none
+    if (!decays.empty()) in_decays = trial.input(decays);
+    trial.run(
+        launch(kernels::step_results,
+               {in_losses, in_decays, in_nonfinite, results, unsigned(losses.size()), unsigned(decays.size()),
+                unsigned(nonfinite.size()), examples > 0 ? examples : float(losses.size())},
+               1));
     return trial.floats(results);
 }
 
@@ -119,7 +131,9 @@ TEST_CASE("the reference cross entropy gradient is the gradient of the loss") {
 }
 
 KERNEL_TEST(weight_decay, "all weights decay, and the loss says by how much") {
-    for (const std::uint32_t quads : lengths) {
+    std::vector<std::uint32_t> all(std::begin(lengths), std::end(lengths));
+    all.push_back(large);
+    for (const std::uint32_t quads : all) {
         INFO(quads, " vec4s");
         const float decay = 0.04f;
         const std::vector<float> weights = random_floats(quads * 4, 1),
@@ -127,7 +141,7 @@ KERNEL_TEST(weight_decay, "all weights decay, and the loss says by how much") {
         Values expected = widen(gradients);
         for (std::size_t i = 0; i < weights.size(); ++i) expected[i] += double(decay) * weights[i];
         on_every_device([&](Device& device) {
-            Trial trial(device);
+            Trial trial(device, capacity(quads));
             const Tensor w = trial.input(weights), dw = trial.in_out(gradients),
                          partials = trial.output(REDUCTION_CHUNKS(quads));
             trial.run(launch(kernels::weight_decay, {w, dw, partials, decay, quads}, partials.words));
@@ -167,6 +181,56 @@ KERNEL_TEST(count_nonfinite,
             }
         });
     }
+}
+
+TEST_CASE("an infinity anywhere in a large gradient is seen") {
+    std::vector<float> values = random_floats(std::size_t(large) * 4, 1);
+    for (const std::size_t at : {std::size_t(0), values.size() / 3, values.size() - 1}) values[at] = infinity;
+    on_every_device([&](Device& device) { CHECK(count_nonfinite(device, values) == 3); });
+}
+
+TEST_CASE("a reduction of any size leaves few partial results, and covers each block once") {
+    for (const std::uint32_t quads :
+         {1u, 511u, 512u, 513u, 262143u, 262144u, 262145u, large, 34'600'000u, 1u << 29}) {
+        CAPTURE(quads);
+        const std::uint32_t blocks = REDUCTION_BLOCKS(quads), sharers = REDUCTION_SHARERS(quads);
+        CHECK(REDUCTION_CHUNKS(quads) <= 16384);
+        if (blocks <= 512) CHECK(REDUCTION_CHUNKS(quads) == blocks * REDUCTION_LANES);
+        CHECK(REDUCTION_BEGIN(quads, 0) == 0);
+        CHECK(REDUCTION_BEGIN(quads, sharers) == blocks);
+        bool even = true;
+        for (std::uint32_t i = 0; i < sharers; ++i) {
+            const std::uint32_t taken = REDUCTION_BEGIN(quads, i + 1) - REDUCTION_BEGIN(quads, i);
+            even &= taken == blocks / sharers || taken == blocks / sharers + 1;
+        }
+        CHECK(even);
+    }
+}
+
+KERNEL_TEST(sum_squares, "the gradient's norm counts every element, however many there are") {
+    std::vector<std::uint32_t> all(std::begin(lengths), std::end(lengths));
+    all.push_back(large);
+    for (const std::uint32_t quads : all) {
+        INFO(quads, " vec4s");
+        const std::vector<float> values = random_floats(std::size_t(quads) * 4, 1);
+        const double expected = reference::dot(widen(values), widen(values));
+        on_every_device([&](Device& device) {
+            Trial trial(device, capacity(quads));
+            const Tensor x = trial.input(values), partials = trial.output(REDUCTION_CHUNKS(quads));
+            trial.run(launch(kernels::sum_squares, {x, partials, quads}, partials.words));
+            const std::vector<float> parts = trial.floats(partials);
+            const double sum = std::accumulate(parts.begin(), parts.end(), 0.0);
+            CHECK(std::abs(sum - expected) <= default_tolerance * expected);
+        });
+    }
+}
+
+TEST_CASE("a tower's loss is its part of the global batch's mean") {
+    on_every_device([&](Device& device) {
+        const std::vector<float> results = step_results(device, {1, 2, 3}, {}, {0}, 12);
+        CHECK(results[RESULT_CROSS_ENTROPY] == 0.5f);
+        CHECK(results[RESULT_TOTAL_LOSS] == 0.5f);
+    });
 }
 
 KERNEL_TEST(step_results, "the reported loss is the mean over the examples with all decays") {

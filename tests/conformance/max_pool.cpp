@@ -9,6 +9,7 @@ namespace towers {
 namespace {
 
 using namespace test;
+using reference::padded_pool;
 using reference::same_pool;
 using reference::valid_pool;
 using reference::Values;
@@ -16,20 +17,35 @@ using reference::Words;
 
 const std::vector<PoolShape>& shapes() {
     static const std::vector<PoolShape> all{
-        same_pool(1, 1, 1, 1, 1, 1),    same_pool(3, 1, 1, 3, 3, 2),    same_pool(1, 5, 7, 13, 3, 2),
-        same_pool(3, 5, 7, 127, 2, 2),  same_pool(3, 12, 12, 64, 3, 2), // as in the tutorial
-        same_pool(1, 12, 12, 3, 3, 1),  same_pool(1, 5, 7, 4, 5, 3),    same_pool(3, 5, 7, 8, 1, 2),
-        valid_pool(1, 12, 12, 1, 2, 2), valid_pool(3, 5, 7, 64, 2, 2), // the last row and column are never
-                                                                       // read
+        same_pool(1, 1, 1, 1, 1, 1),
+        same_pool(3, 1, 1, 3, 3, 2),
+        same_pool(1, 5, 7, 13, 3, 2),
+        same_pool(3, 5, 7, 127, 2, 2),
+        same_pool(3, 12, 12, 64, 3, 2), // as in the tutorial
+        same_pool(1, 12, 12, 3, 3, 1),
+        same_pool(1, 5, 7, 4, 5, 3),
+        same_pool(3, 5, 7, 8, 1, 2),
+        valid_pool(1, 12, 12, 1, 2, 2),
+        valid_pool(3, 5, 7, 64, 2, 2), // the last row and column are never
+                                       // read
         same_pool(1, 12, 12, 8, 11, 7),
+        same_pool(1, 5, 7, 13, {{1, 3}, {1, 2}}),
+        same_pool(3, 7, 5, 8, {{3, 1}, {2, 1}}),
+        same_pool(1, 12, 12, 12, {{2, 5}, {3, 2}}),
+        valid_pool(3, 7, 12, 4, {{2, 3}, {1, 3}}),
+        valid_pool(1, 12, 7, 3, {{5, 2}, {4, 1}}),
+        padded_pool(1, 5, 7, 8, {{3, 3}, {2, 2}}, {1, 1, 1, 1}), // as PyTorch places them
+        padded_pool(3, 6, 5, 3, {{3, 2}, {2, 1}}, {0, 2, 1, 0}),
+        valid_pool(1, 20, 18, 4, {{16, 16}, {2, 1}}), // the most places that a byte can tell
+        valid_pool(1, 5, 130, 5, {{2, 128}, {1, 1}}),
     };
     return all;
 }
 
 std::string text(const PoolShape& s) {
-    return fmt::format("batch {}, {}x{}x{} -> {}x{}, window {}, stride {}, padding {} and {}", s.batch,
-                       s.in_height, s.in_width, s.channels, s.out_height, s.out_width, s.window, s.stride,
-                       s.pad_top, s.pad_left);
+    return fmt::format("batch {}, {}x{}x{} -> {}x{}, window {}x{}, strides {} and {}, padding {} and {}",
+                       s.batch, s.in_height, s.in_width, s.channels, s.out_height, s.out_width,
+                       s.window_height, s.window_width, s.stride_y, s.stride_x, s.pad_top, s.pad_left);
 }
 
 std::size_t in_size(const PoolShape& s) {
@@ -105,15 +121,16 @@ KERNEL_TEST(max_pool_backward, "the gradient goes to the pixels that won their w
             Trial trial(device);
             const Tensor dy = trial.input(gradient), argmax = trial.input(pack(s, places));
             const Tensor dx = trial.output(in_size(s));
-            trial.run(launch(kernels::max_pool_backward, {dy, argmax, dx, s}, in_size(s) / 4 + 1));
+            trial.run(launch(kernels::max_pool_backward, {dy, argmax, dx, s}, in_size(s)));
             check_near("dx", trial.floats(dx), expected);
         });
     }
 }
 
 TEST_CASE("the reference pooling gradient is the gradient of pooling") {
-    for (const PoolShape& s : {same_pool(2, 5, 7, 3, 3, 2), same_pool(1, 4, 4, 5, 3, 1),
-                               valid_pool(1, 5, 4, 2, 2, 2), same_pool(1, 5, 7, 2, 1, 2)}) {
+    for (const PoolShape& s :
+         {same_pool(2, 5, 7, 3, 3, 2), same_pool(1, 4, 4, 5, 3, 1), valid_pool(1, 5, 4, 2, 2, 2),
+          same_pool(1, 5, 7, 2, 1, 2), padded_pool(1, 6, 5, 3, {{3, 2}, {2, 1}}, {0, 2, 1, 0})}) {
         INFO(text(s));
         const Values x = widen(random_floats(in_size(s), 1));
         const reference::Pooled pooled = reference::max_pool(s, x);

@@ -17,75 +17,114 @@ uint same_pad(uint in, uint window, uint stride) {
 /// Calls `visit(x index, w index, y index)` for every product that the convolution sums.
 template<class Visit>
 void for_each_product(const ConvShape& s, Visit visit) {
+    const uint inputs = s.in_channels / s.groups, outputs = s.out_channels / s.groups; // of a group
     for (uint n = 0; n < s.batch; ++n)
         for (uint oy = 0; oy < s.out_height; ++oy)
             for (uint ox = 0; ox < s.out_width; ++ox)
                 for (uint ky = 0; ky < s.kernel_height; ++ky)
                     for (uint kx = 0; kx < s.kernel_width; ++kx) {
-                        const int iy = int(oy * s.stride + ky) - int(s.pad_top);
-                        const int ix = int(ox * s.stride + kx) - int(s.pad_left);
+                        const int iy = int(oy * s.stride_y + ky) - int(s.pad_top);
+                        const int ix = int(ox * s.stride_x + kx) - int(s.pad_left);
                         if (iy < 0 || ix < 0 || iy >= int(s.in_height) || ix >= int(s.in_width)) continue;
                         const std::size_t x = (n * s.in_height + uint(iy)) * s.in_width + uint(ix);
                         const std::size_t w = ky * s.kernel_width + kx;
                         const std::size_t y = (n * s.out_height + oy) * s.out_width + ox;
                         for (uint i = 0; i < s.in_channels; ++i)
-                            for (uint o = 0; o < s.out_channels; ++o)
-                                visit(x * s.in_channels + i, (w * s.in_channels + i) * s.out_channels + o,
+                            for (uint o = 0; o < s.out_channels; ++o) {
+                                if (i / inputs != o / outputs) continue; // of another group
+                                visit(x * s.in_channels + i, (w * inputs + i % inputs) * s.out_channels + o,
                                       y * s.out_channels + o);
+                            }
                     }
 }
 
 } // namespace
 
-ConvShape same_conv(uint batch, uint height, uint width, uint in, uint kernel_height, uint kernel_width,
-                    uint stride, uint out) {
+ConvShape same_conv(uint batch, uint height, uint width, uint in, const Windows& windows, uint out,
+                    uint groups) {
+    const auto& [size, stride] = windows;
     return {.batch = batch,
             .in_height = height,
             .in_width = width,
             .in_channels = in,
-            .out_height = same_out(height, stride),
-            .out_width = same_out(width, stride),
+            .out_height = same_out(height, stride[0]),
+            .out_width = same_out(width, stride[1]),
             .out_channels = out,
-            .kernel_height = kernel_height,
-            .kernel_width = kernel_width,
-            .stride = stride,
-            .pad_top = same_pad(height, kernel_height, stride),
-            .pad_left = same_pad(width, kernel_width, stride)};
+            .kernel_height = size[0],
+            .kernel_width = size[1],
+            .stride_y = stride[0],
+            .stride_x = stride[1],
+            .pad_top = same_pad(height, size[0], stride[0]),
+            .pad_left = same_pad(width, size[1], stride[1]),
+            .groups = groups};
 }
 
-ConvShape valid_conv(uint batch, uint height, uint width, uint in, uint kernel_height, uint kernel_width,
-                     uint stride, uint out) {
-    ConvShape shape = same_conv(batch, height, width, in, kernel_height, kernel_width, stride, out);
-    shape.out_height = (height - kernel_height) / stride + 1;
-    shape.out_width = (width - kernel_width) / stride + 1;
-    shape.pad_top = shape.pad_left = 0;
+ConvShape padded_conv(uint batch, uint height, uint width, uint in, const Windows& windows,
+                      const std::array<uint, 4>& pads, uint out, uint groups) {
+    ConvShape shape = same_conv(batch, height, width, in, windows, out, groups);
+    shape.out_height = (height + pads[0] + pads[1] - windows.size[0]) / windows.stride[0] + 1;
+    shape.out_width = (width + pads[2] + pads[3] - windows.size[1]) / windows.stride[1] + 1;
+    shape.pad_top = pads[0];
+    shape.pad_left = pads[2];
     return shape;
 }
 
-PoolShape same_pool(uint batch, uint height, uint width, uint channels, uint window, uint stride) {
+ConvShape valid_conv(uint batch, uint height, uint width, uint in, const Windows& windows, uint out,
+                     uint groups) {
+    return padded_conv(batch, height, width, in, windows, {0, 0, 0, 0}, out, groups);
+}
+
+PoolShape same_pool(uint batch, uint height, uint width, uint channels, const Windows& windows) {
+    const auto& [size, stride] = windows;
     return {.batch = batch,
             .in_height = height,
             .in_width = width,
             .channels = channels,
-            .out_height = same_out(height, stride),
-            .out_width = same_out(width, stride),
-            .window = window,
-            .stride = stride,
-            .pad_top = same_pad(height, window, stride),
-            .pad_left = same_pad(width, window, stride)};
+            .out_height = same_out(height, stride[0]),
+            .out_width = same_out(width, stride[1]),
+            .window_height = size[0],
+            .window_width = size[1],
+            .stride_y = stride[0],
+            .stride_x = stride[1],
+            .pad_top = same_pad(height, size[0], stride[0]),
+            .pad_left = same_pad(width, size[1], stride[1])};
+}
+
+PoolShape padded_pool(uint batch, uint height, uint width, uint channels, const Windows& windows,
+                      const std::array<uint, 4>& pads) {
+    PoolShape shape = same_pool(batch, height, width, channels, windows);
+    shape.out_height = (height + pads[0] + pads[1] - windows.size[0]) / windows.stride[0] + 1;
+    shape.out_width = (width + pads[2] + pads[3] - windows.size[1]) / windows.stride[1] + 1;
+    shape.pad_top = pads[0];
+    shape.pad_left = pads[2];
+    return shape;
+}
+
+PoolShape valid_pool(uint batch, uint height, uint width, uint channels, const Windows& windows) {
+    return padded_pool(batch, height, width, channels, windows, {0, 0, 0, 0});
+}
+
+ConvShape same_conv(uint batch, uint height, uint width, uint in, uint kernel_height, uint kernel_width,
+                    uint stride, uint out) {
+    return same_conv(batch, height, width, in, {{kernel_height, kernel_width}, {stride, stride}}, out);
+}
+
+ConvShape valid_conv(uint batch, uint height, uint width, uint in, uint kernel_height, uint kernel_width,
+                     uint stride, uint out) {
+    return valid_conv(batch, height, width, in, {{kernel_height, kernel_width}, {stride, stride}}, out);
+}
+
+PoolShape same_pool(uint batch, uint height, uint width, uint channels, uint window, uint stride) {
+    return same_pool(batch, height, width, channels, {{window, window}, {stride, stride}});
 }
 
 PoolShape valid_pool(uint batch, uint height, uint width, uint channels, uint window, uint stride) {
-    PoolShape shape = same_pool(batch, height, width, channels, window, stride);
-    shape.out_height = (height - window) / stride + 1;
-    shape.out_width = (width - window) / stride + 1;
-    shape.pad_top = shape.pad_left = 0;
-    return shape;
+    return valid_pool(batch, height, width, channels, {{window, window}, {stride, stride}});
 }
 
 Values conv2d(const ConvShape& s, const Values& x, const Values& w, const Values& b) {
     Values y(std::size_t(s.batch) * s.out_height * s.out_width * s.out_channels);
-    for (std::size_t i = 0; i < y.size(); ++i) y[i] = b[i % s.out_channels];
+    for (std::size_t i = 0; i < y.size(); ++i) y[i] = b.empty() ? 0 : b[i % s.out_channels];
     for_each_product(s, [&](auto ix, auto iw, auto iy) { y[iy] += x[ix] * w[iw]; });
     return y;
 }
@@ -97,7 +136,7 @@ Values conv2d_data_gradient(const ConvShape& s, const Values& w, const Values& d
 }
 
 Values conv2d_weights_gradient(const ConvShape& s, const Values& x, const Values& dy) {
-    Values dw(std::size_t(s.kernel_height) * s.kernel_width * s.in_channels * s.out_channels);
+    Values dw(std::size_t(s.kernel_height) * s.kernel_width * (s.in_channels / s.groups) * s.out_channels);
     for_each_product(s, [&](auto ix, auto iw, auto iy) { dw[iw] += x[ix] * dy[iy]; });
     return dw;
 }
@@ -128,9 +167,9 @@ Pooled max_pool(const PoolShape& s, const Values& x) {
                 for (uint c = 0; c < s.channels; ++c) {
                     double best = -INFINITY;
                     int place = -1;
-                    for (uint k = 0; k < s.window * s.window; ++k) {
-                        const int iy = int(oy * s.stride + k / s.window) - int(s.pad_top);
-                        const int ix = int(ox * s.stride + k % s.window) - int(s.pad_left);
+                    for (uint k = 0; k < s.window_height * s.window_width; ++k) {
+                        const int iy = int(oy * s.stride_y + k / s.window_width) - int(s.pad_top);
+                        const int ix = int(ox * s.stride_x + k % s.window_width) - int(s.pad_left);
                         if (iy < 0 || ix < 0 || iy >= int(s.in_height) || ix >= int(s.in_width)) continue;
                         const double value =
                             x[((n * s.in_height + uint(iy)) * s.in_width + uint(ix)) * s.channels + c];
@@ -152,8 +191,8 @@ Values max_pool_gradient(const PoolShape& s, const Words& places, const Values& 
         const std::size_t column = pixel % s.out_width;
         const std::size_t row = pixel / s.out_width % s.out_height;
         const std::size_t image = pixel / s.out_width / s.out_height;
-        const std::size_t iy = row * s.stride + places[i] / s.window - s.pad_top;
-        const std::size_t ix = column * s.stride + places[i] % s.window - s.pad_left;
+        const std::size_t iy = row * s.stride_y + places[i] / s.window_width - s.pad_top;
+        const std::size_t ix = column * s.stride_x + places[i] % s.window_width - s.pad_left;
         dx[((image * s.in_height + iy) * s.in_width + ix) * s.channels + i % s.channels] += dy[i];
     }
     return dx;

@@ -14,7 +14,25 @@ namespace towers::reference {
 using Values = std::vector<double>;
 using Words = std::vector<std::uint32_t>;
 
-/// Convolution and pooling windows as TensorFlow's SAME places them, and as its VALID does.
+/// A window's size, how far it moves, and the padding above and left of the image. Rows come first.
+struct Windows {
+    std::array<uint, 2> size, stride;
+};
+
+/// Convolution and pooling windows as TensorFlow's SAME places them, as its VALID does, and with as much
+/// padding above, below, left and right as `pads` says.
+ConvShape same_conv(uint batch, uint height, uint width, uint in, const Windows& windows, uint out,
+                    uint groups = 1);
+ConvShape valid_conv(uint batch, uint height, uint width, uint in, const Windows& windows, uint out,
+                     uint groups = 1);
+ConvShape padded_conv(uint batch, uint height, uint width, uint in, const Windows& windows,
+                      const std::array<uint, 4>& pads, uint out, uint groups = 1);
+PoolShape same_pool(uint batch, uint height, uint width, uint channels, const Windows& windows);
+PoolShape valid_pool(uint batch, uint height, uint width, uint channels, const Windows& windows);
+PoolShape padded_pool(uint batch, uint height, uint width, uint channels, const Windows& windows,
+                      const std::array<uint, 4>& pads);
+
+/// The same with square strides and windows
 ConvShape same_conv(uint batch, uint height, uint width, uint in, uint kernel_height, uint kernel_width,
                     uint stride, uint out);
 ConvShape valid_conv(uint batch, uint height, uint width, uint in, uint kernel_height, uint kernel_width,
@@ -22,6 +40,7 @@ ConvShape valid_conv(uint batch, uint height, uint width, uint in, uint kernel_h
 PoolShape same_pool(uint batch, uint height, uint width, uint channels, uint window, uint stride);
 PoolShape valid_pool(uint batch, uint height, uint width, uint channels, uint window, uint stride);
 
+/// `b` may be empty.
 Values conv2d(const ConvShape& shape, const Values& x, const Values& w, const Values& b);
 Values conv2d_data_gradient(const ConvShape& shape, const Values& w, const Values& dy);
 Values conv2d_weights_gradient(const ConvShape& shape, const Values& x, const Values& dy);
@@ -32,7 +51,7 @@ Values relu(Values x);
 /// `dy` where `y` > 0, zero elsewhere.
 Values relu_gradient(const Values& y, Values dy);
 
-/// `places`: row * window + column, within the window, of the first largest value. A NaN counts as the
+/// `places`: row * window width + column, within the window, of the first largest value. A NaN counts as the
 /// largest.
 struct Pooled {
     Values y;
@@ -78,11 +97,15 @@ struct Distortion {
     bool flip;
     double brightness, contrast;
 };
-Distortion draw_distortion(std::uint64_t seed, uint record, uint epoch, uint height, uint width, uint crop);
-Distortion centre_crop(uint height, uint width, uint crop);
+/// An image's and its crop's sizes in pixels
+struct CropShape {
+    uint height, width, crop_height, crop_width;
+};
+Distortion draw_distortion(std::uint64_t seed, uint record, uint epoch, const CropShape& shape);
+Distortion centre_crop(const CropShape& shape);
 
-/// The CIFAR-10 tutorial's distorted_inputs() from planar RGB bytes to [crop, crop, 3]: crop, flip,
-/// brightness, contrast, per-image standardization, in this order.
-Values distort(const std::uint8_t* image, uint height, uint width, uint crop, const Distortion& distortion);
+/// The CIFAR-10 tutorial's distorted_inputs() from planar RGB bytes to [crop_height, crop_width, 3]: crop,
+/// flip, brightness, contrast, per-image standardization, in this order.
+Values distort(const std::uint8_t* image, const CropShape& shape, const Distortion& distortion);
 
 } // namespace towers::reference

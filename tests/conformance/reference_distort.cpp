@@ -17,7 +17,7 @@ std::array<std::uint32_t, 4> philox4x32_10(std::array<std::uint32_t, 4> counter,
     return counter;
 }
 
-Distortion draw_distortion(std::uint64_t seed, uint record, uint epoch, uint height, uint width, uint crop) {
+Distortion draw_distortion(std::uint64_t seed, uint record, uint epoch, const CropShape& shape) {
     const std::array<std::uint32_t, 2> key{std::uint32_t(seed), std::uint32_t(seed >> 32)};
     const auto place = philox4x32_10({record, epoch, 0, 0}, key);
     const auto light = philox4x32_10({record, epoch, 1, 0}, key);
@@ -26,24 +26,25 @@ Distortion draw_distortion(std::uint64_t seed, uint record, uint epoch, uint hei
     const auto uniform = [](std::uint32_t word, double low, double high) {
         return low + (high - low) * double(word >> 8) / double(1 << 24);
     };
-    return {below(place[0], height - crop + 1), below(place[1], width - crop + 1), place[2] % 2 == 1,
+    return {below(place[0], shape.height - shape.crop_height + 1),
+            below(place[1], shape.width - shape.crop_width + 1), place[2] % 2 == 1,
             uniform(light[0], -63, 63), uniform(light[1], 0.2, 1.8)};
 }
 
-Distortion centre_crop(uint height, uint width, uint crop) {
-    return {(height - crop) / 2, (width - crop) / 2, false, 0, 1};
+Distortion centre_crop(const CropShape& shape) {
+    return {(shape.height - shape.crop_height) / 2, (shape.width - shape.crop_width) / 2, false, 0, 1};
 }
 
-Values distort(const std::uint8_t* image, uint height, uint width, uint crop, const Distortion& distortion) {
-    const std::size_t pixels = std::size_t(crop) * crop;
+Values distort(const std::uint8_t* image, const CropShape& shape, const Distortion& distortion) {
+    const std::size_t pixels = std::size_t(shape.crop_height) * shape.crop_width;
     Values result(pixels * 3);
     for (uint channel = 0; channel < 3; ++channel)
-        for (uint row = 0; row < crop; ++row)
-            for (uint column = 0; column < crop; ++column) {
-                const uint from = distortion.flip ? crop - 1 - column : column;
+        for (uint row = 0; row < shape.crop_height; ++row)
+            for (uint column = 0; column < shape.crop_width; ++column) {
+                const uint from = distortion.flip ? shape.crop_width - 1 - column : column;
                 const std::size_t y = row + distortion.top, x = from + distortion.left;
-                result[(row * crop + column) * 3 + channel] =
-                    image[(channel * height + y) * width + x] + distortion.brightness;
+                result[(row * shape.crop_width + column) * 3 + channel] =
+                    image[(channel * shape.height + y) * shape.width + x] + distortion.brightness;
             }
     for (uint channel = 0; channel < 3; ++channel) {
         double mean = 0;

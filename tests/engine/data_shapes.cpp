@@ -7,8 +7,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <numeric>
 #include <set>
+#include <stdexcept>
+#include <vector>
 
 namespace towers {
 
@@ -68,6 +71,56 @@ TEST_CASE("every shape stands out within every crop that training makes") {
                 REQUIRE(sum > 0);
                 REQUIRE(square / 3 > 15.0 * 15.0); // the noise alone gives 7 * 7
             }
+}
+
+TEST_CASE("shapes are drawn at the size and in the colours that a network takes") {
+    for (const ImageSize& size : {ImageSize{28, 28, 1}, {64, 64, 3}, {40, 57, 3}, {16, 1, 1}}) {
+        const Dataset data = load_dataset("shapes", Split::test, 1, size);
+        CHECK(data.image_size() == size);
+        CHECK(data.size() == 2000);
+        CHECK(data.images.size() == std::size_t(2000) * size.height * size.width * size.channels);
+        CHECK(data.labels[13] == 3);
+    }
+    CHECK_THROWS_AS(make_shapes(Split::test, 1, {32, 32, 2}), std::invalid_argument);
+    CHECK_THROWS_AS(make_shapes(Split::test, 1, {0, 32, 3}), std::invalid_argument);
+}
+
+TEST_CASE("large shapes take little memory, and are as many of each class") {
+    CHECK(shapes_count(Split::train, {32, 32, 3}) == 10'000);
+    CHECK(shapes_count(Split::test, {32, 32, 3}) == 2'000);
+    CHECK(shapes_count(Split::train, {64, 64, 3}) == 5'460);
+    CHECK(shapes_count(Split::test, {64, 64, 3}) == 2'000);
+    CHECK(shapes_count(Split::train, {299, 299, 3}) == 500);
+    CHECK(make_shapes(Split::train, 1, {96, 96, 3}, 30).size() == 30);
+}
+
+// The mean of each cell of `from`x`from` pixels, so that two sizes compare
+std::vector<double> cells(const Dataset& data, std::size_t image, unsigned from) {
+    const unsigned side = data.height / from;
+    std::vector<double> sums(std::size_t(side) * side * data.channels);
+    for (unsigned channel = 0; channel < data.channels; ++channel)
+        for (unsigned y = 0; y < data.height; ++y)
+            for (unsigned x = 0; x < data.width; ++x)
+                sums[(channel * side + y / from) * side + x / from] +=
+                    data.images[((image * data.channels + channel) * data.height + y) * data.width + x] /
+                    double(from * from);
+    return sums;
+}
+
+TEST_CASE("a seed draws the same pictures at every size, and in grey their brightness") {
+    const Dataset usual = make_shapes(Split::test, 7, {32, 32, 3}, 50);
+    const Dataset large = make_shapes(Split::test, 7, {128, 128, 3}, 50);
+    const Dataset grey = make_shapes(Split::test, 7, {32, 32, 1}, 50);
+    for (std::size_t i = 0; i < 50; ++i) {
+        CAPTURE(i);
+        const std::vector<double> a = cells(usual, i, 1), b = cells(large, i, 4), c = cells(grey, i, 1);
+        double between_sizes = 0, from_grey = 0;
+        for (std::size_t k = 0; k < 3072; ++k) between_sizes += std::abs(a[k] - b[k]) / 3072;
+        for (std::size_t k = 0; k < 1024; ++k)
+            from_grey += std::abs((a[k] + a[1024 + k] + a[2048 + k]) / 3 - c[k]) / 1024;
+        CHECK(between_sizes < 12); // of the noise 6, and of edges
+        CHECK(from_grey < 9);
+    }
 }
 
 TEST_CASE("shapes stored as CIFAR-10 records are read back the same") {

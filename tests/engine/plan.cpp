@@ -12,60 +12,47 @@
 namespace towers {
 namespace {
 
-NetworkSpec spec_of(const Model& model, const ParameterLayout& layout, unsigned batch, std::size_t records) {
-    return {.model = &model,
-            .layout = &layout,
-            .batch = batch,
-            .image_height = 32,
-            .image_width = 32,
-            .records = records,
-            .parallel_groups = 64}; // splits the sums over pixels, as on a GPU
-}
-
 std::vector<std::size_t> used_tensors(const Operation& operation) {
-    if (const auto* copy = std::get_if<PlannedCopy>(&operation.work))
-        return {copy->source.index(), copy->target.index()};
     std::vector<std::size_t> used;
-    const Launch& launch = std::get<Launch>(operation.work);
-    for (std::size_t i = 0; i < kernel_info(launch.kernel).pointers.size(); ++i)
-        if (const TensorId id = TensorId::of(launch.parameters.pointer(i))) used.push_back(id.index());
+    for (const Plan::Use& use : Plan::uses(operation)) used.push_back(use.tensor.index());
     return used;
 }
 
 } // namespace
 
 TEST_CASE("variables lie in the arena in the order in which backward finishes them, aligned and apart") {
-    const ParameterLayout layout = layout_parameters(cifar10_tutorial());
+    const StateLayout layout = layout_of(find_recipe("cifar10-tutorial"));
     std::size_t end = 0, elements = 0;
-    for (const ParameterSlot& slot : layout.slots) {
+    for (const VariableSlot& slot : layout.variables) {
         CHECK(slot.range.offset % slice_alignment == 0);
         CHECK(slot.range.offset >= end);
         end = slot.range.offset + slot.range.bytes;
         elements += slot.variable.elements();
     }
     CHECK(elements == 1068298); // the tutorial's
-    CHECK(layout.slots.front().variable.name == "softmax_linear/weights");
-    CHECK(layout.slots.back().variable.name == "conv1/biases");
+    CHECK(layout.variables.front().variable.name == "softmax_linear/weights");
+    CHECK(layout.variables.back().variable.name == "conv1/biases");
 }
 
 TEST_CASE("buckets cover the gradients without a gap, and a layer is never cut") {
-    const ParameterLayout layout = layout_parameters(cifar10_tutorial());
+    const StateLayout layout = layout_of(find_recipe("cifar10-tutorial"));
     for (const std::size_t least : {std::size_t(1), std::size_t(1) << 20, std::size_t(1) << 30}) {
         std::size_t end = 0;
         for (const ArenaRange& bucket : make_buckets(layout, least)) {
             CHECK(bucket.offset == end);
             end += bucket.bytes;
         }
-        CHECK(end == layout.bytes);
+        CHECK(end == layout.variable_bytes);
     }
     CHECK(make_buckets(layout, 1).size() == 5);
     CHECK(make_buckets(layout, std::size_t(1) << 20).size() == 2);
 }
 
 TEST_CASE("tensors alive at the same time never share memory; other tensors do") {
-    const Model model = cifar10_tutorial();
-    const ParameterLayout layout = layout_parameters(model);
-    const TrainingPlan training = plan_single_step(spec_of(model, layout, 16, 100));
+    const Recipe recipe = find_recipe("cifar10-tutorial");
+    const StateLayout layout = layout_of(recipe);
+    const TrainingPlan training =
+        plan_single_step(test::spec_of(recipe, layout, 16, 100), test::update_of(recipe, layout));
     const Plan& plan = training.plan;
     struct Life {
         std::size_t first = SIZE_MAX, last = 0;
@@ -95,11 +82,11 @@ TEST_CASE("tensors alive at the same time never share memory; other tensors do")
 }
 
 TEST_CASE("every operation of a plan has its own name") {
-    const Model model = cifar10_tutorial();
-    const ParameterLayout layout = layout_parameters(model);
-    const NetworkSpec spec = spec_of(model, layout, 16, 100);
-    for (const Plan& plan : {plan_single_step(spec).plan, plan_shared_step(spec, std::size_t(1) << 20).plan,
-                             plan_evaluation(spec)}) {
+    const Recipe recipe = find_recipe("cifar10-tutorial");
+    const StateLayout layout = layout_of(recipe);
+    const NetworkSpec spec = test::spec_of(recipe, layout, 16, 100);
+    for (const Plan& plan : {plan_single_step(spec, test::update_of(recipe, layout)).plan,
+                             plan_shared_step(spec, std::size_t(1) << 20).plan, plan_evaluation(spec)}) {
         std::set<std::string> names;
         std::size_t operations = 0;
         for (const Level& level : plan.levels())
@@ -114,31 +101,33 @@ TEST_CASE("every operation of a plan has its own name") {
 }
 
 TEST_CASE("an evaluation takes less memory than a training step") {
-    const Model model = cifar10_tutorial();
-    const ParameterLayout layout = layout_parameters(model);
-    const NetworkSpec spec = spec_of(model, layout, 16, 100);
+    const Recipe recipe = find_recipe("cifar10-tutorial");
+    const StateLayout layout = layout_of(recipe);
+    const NetworkSpec spec = test::spec_of(recipe, layout, 16, 100);
     CHECK(plan_evaluation(spec).bytes(Arena::activations) * 3 / 2 <
-          plan_single_step(spec).plan.bytes(Arena::activations));
+          plan_single_step(spec, test::update_of(recipe, layout)).plan.bytes(Arena::activations));
 }
 
 TEST_CASE("a shared step delivers its buckets in order, each as soon as it is complete") {
-    const Model model = cifar10_tutorial();
-    const ParameterLayout layout = layout_parameters(model);
-    const TrainingPlan training = plan_shared_step(spec_of(model, layout, 16, 100), std::size_t(1) << 20);
+    const Recipe recipe = find_recipe("cifar10-tutorial");
+    const StateLayout layout = layout_of(recipe);
+    const TrainingPlan training =
+        plan_shared_step(test::spec_of(recipe, layout, 16, 100), std::size_t(1) << 20);
     REQUIRE(training.cuts.size() == training.buckets.size());
     CHECK(std::is_sorted(training.cuts.begin(), training.cuts.end()));
     CHECK(training.cuts.front() + 3 < training.cuts.back()); // the convolutions' backward comes after
 }
 
 TEST_CASE("between two barriers the order is free: any order gives the same bits") {
-    const Model model = cifar10_tutorial({8, 16, 14, 12});
-    const ParameterLayout layout = layout_parameters(model);
+    const Recipe recipe = test::small_recipe();
+    const StateLayout layout = layout_of(recipe);
     const Dataset data = test::noise(20);
-    const std::vector<float> parameters = initial_parameters(layout, 5);
+    const std::vector<float> state = initial_state(layout, 5);
     for (const std::string& id : test::device_ids()) {
         CAPTURE(id);
         Device& device = test::device(id);
-        const TrainingPlan training = plan_single_step(spec_of(model, layout, 7, data.size()));
+        const TrainingPlan training =
+            plan_single_step(test::spec_of(recipe, layout, 7, data.size()), test::update_of(recipe, layout));
         const Plan& plan = training.plan;
         const auto arenas = allocate_arenas(device, plan, data);
         const std::vector<Command> commands = plan.bind(pointers_to(arenas), 0, plan.levels().size());
@@ -158,12 +147,11 @@ TEST_CASE("between two barriers the order is free: any order gives the same bits
                 std::shuffle(begin, end, words);
                 begin = end == shuffled.end() ? end : end + 1;
             }
-            upload(device, arena(Arena::parameters), std::as_bytes(std::span(parameters)));
-            upload(device, arena(Arena::averages), std::as_bytes(std::span(parameters)));
+            upload(device, arena(Arena::state), std::as_bytes(std::span(state)));
             device.run(shuffled);
-            std::vector<float> after(parameters.size());
-            download(device, arena(Arena::parameters), std::as_writable_bytes(std::span(after)));
-            CHECK(after != parameters);
+            std::vector<float> after(state.size());
+            download(device, arena(Arena::state), std::as_writable_bytes(std::span(after)));
+            CHECK(after != state);
             outcomes.insert(after);
         }
         CHECK(outcomes.size() == 1);

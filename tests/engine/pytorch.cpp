@@ -28,10 +28,11 @@ Dataset records_of(const TensorFile& file) {
     return data;
 }
 
-void compare(const TensorFile& expected, const ParameterLayout& layout, const std::vector<float>& arena,
+/// `arena`: laid out as the variables are.
+void compare(const TensorFile& expected, const StateLayout& layout, std::span<const float> arena,
              double tolerance) {
-    REQUIRE(expected.tensors.size() == layout.slots.size());
-    for (const ParameterSlot& slot : layout.slots) {
+    REQUIRE(expected.tensors.size() == layout.variables.size());
+    for (const VariableSlot& slot : layout.variables) {
         CAPTURE(slot.variable.name);
         const std::span<const float> measured(arena.data() + slot.range.offset / sizeof(float),
                                               slot.variable.elements());
@@ -60,8 +61,10 @@ TEST_CASE("training agrees with PyTorch: losses, every gradient, parameters and 
             if (step == 0) compare(part(file, "gradient/"), trainer.layout(), trainer.gradients(), 1e-3);
         }
         const TrainingState state = trainer.save();
-        compare(part(file, "final/"), trainer.layout(), state.parameters, 1e-4);
-        compare(part(file, "average/"), trainer.layout(), state.averages, 1e-4);
+        const std::span<const float> after = state.state;
+        compare(part(file, "final/"), trainer.layout(), after, 1e-4);
+        compare(part(file, "average/"), trainer.layout(), part(after, trainer.layout().averages()->range),
+                1e-4);
     }
 }
 

@@ -34,13 +34,17 @@ TEST_CASE("shares add up to the global batch and follow the weights") {
 TEST_CASE("the learning rate decays by examples, so that more towers do not stretch the schedule") {
     const Recipe recipe = find_recipe("cifar10-tutorial");
     const std::uint64_t decay = std::uint64_t(350) * 50000;
-    CHECK(learning_rate_at(recipe, 0.1, 0, 0, 50000, 128, false) == 0.1);
-    CHECK(learning_rate_at(recipe, 0.1, 0, decay - 1, 50000, 128, false) == 0.1);
-    CHECK(learning_rate_at(recipe, 0.1, 0, decay, 50000, 128, false) == doctest::Approx(0.01));
-    CHECK(learning_rate_at(recipe, 0.1, 0, 2 * decay, 50000, 128, false) == doctest::Approx(0.001));
+    const auto factor = [&](std::uint64_t step, std::uint64_t examples, bool by_steps) {
+        return recipe.schedule.factor_at({step, examples, 50000, 128, by_steps});
+    };
+    CHECK(recipe.optimizer->learning_rate == 0.1);
+    CHECK(factor(0, 0, false) == 1);
+    CHECK(factor(0, decay - 1, false) == 1);
+    CHECK(factor(0, decay, false) == doctest::Approx(0.1));
+    CHECK(factor(0, 2 * decay, false) == doctest::Approx(0.01));
     // The published schedule: int(50000 / 128 * 350) steps, however many examples the towers saw in them
-    CHECK(learning_rate_at(recipe, 0.1, 136717, 8 * decay, 50000, 128, true) == 0.1);
-    CHECK(learning_rate_at(recipe, 0.1, 136718, 0, 50000, 128, true) == doctest::Approx(0.01));
+    CHECK(factor(136717, 8 * decay, true) == 1);
+    CHECK(factor(136718, 0, true) == doctest::Approx(0.1));
 }
 
 TEST_CASE("the moving average warms up like the tutorial's") {
@@ -51,7 +55,7 @@ TEST_CASE("the moving average warms up like the tutorial's") {
 }
 
 TEST_CASE("initial values do not depend on the compiler") {
-    const std::vector<Variable> variables = variables_of(find_recipe("cifar10-tutorial").model);
+    const std::vector<Variable> variables = find_recipe("cifar10-tutorial").model.variables();
     const std::vector<float> values = initial_values(variables[0], 1);
     REQUIRE(variables[0].name == "conv1/weights");
     const float expected[] = {-0.00758206206f, -0.0227249246f, 0.0812646672f, 0.00539698638f};
@@ -60,23 +64,25 @@ TEST_CASE("initial values do not depend on the compiler") {
 }
 
 TEST_CASE("initial values have the tutorial's spread and its truncation, and depend on the seed") {
-    for (const Variable& variable : variables_of(find_recipe("cifar10-tutorial").model)) {
+    const Recipe recipe = find_recipe("cifar10-tutorial");
+    for (const Variable& variable : recipe.model.variables()) {
         CAPTURE(variable.name);
         const std::vector<float> values = initial_values(variable, 1);
-        if (variable.stddev == 0) {
-            for (const float value : values) REQUIRE(value == variable.bias);
+        if (variable.initial.kind == Initial::Kind::constant) {
+            for (const float value : values) REQUIRE(value == variable.initial.value);
             continue;
         }
         double sum = 0, squares = 0;
         for (const float value : values) {
-            REQUIRE(std::abs(value) <= 2 * variable.stddev * 1.0001f);
+            REQUIRE(std::abs(value) <= 2 * variable.initial.scale * 1.0001f);
             sum += value;
             squares += double(value) * value;
         }
         const double n = double(values.size());
         // A normal cut off at two sigma has 0.87962 of its spread.
-        CHECK(std::abs(sum / n) < 5 * variable.stddev / std::sqrt(n));
-        CHECK(std::sqrt(squares / n) / variable.stddev == doctest::Approx(0.87962).epsilon(4 / std::sqrt(n)));
+        CHECK(std::abs(sum / n) < 5 * variable.initial.scale / std::sqrt(n));
+        CHECK(std::sqrt(squares / n) / variable.initial.scale ==
+              doctest::Approx(0.87962).epsilon(4 / std::sqrt(n)));
         CHECK(values != initial_values(variable, 2));
         CHECK(values == initial_values(variable, 1));
     }

@@ -49,10 +49,11 @@ public:
     RefusingDevice(std::unique_ptr<Device> device, unsigned& submissions_left)
         : WrappedDevice(std::move(device)), submissions_left_(submissions_left) {}
 
-    Ticket submit(const Recording& recording) override {
+protected:
+    Ticket do_submit(const RecordingState& recording) override {
         if (submissions_left_ == 0) throw DeviceError("refused");
         --submissions_left_;
-        return WrappedDevice::submit(recording);
+        return WrappedDevice::do_submit(recording);
     }
 
 private:
@@ -99,7 +100,7 @@ TEST_CASE("a diverged step names its tower and leaves the last good parameters")
         Trainer trainer(test::small_recipe(), test::options_for(towers, 4), data);
         TrainingState state = trainer.initial_state();
         // One NaN weight poisons every loss.
-        state.parameters[0] = std::numeric_limits<float>::quiet_NaN();
+        state.state[0] = std::numeric_limits<float>::quiet_NaN();
         trainer.load(state);
         std::string message;
         try {
@@ -112,8 +113,7 @@ TEST_CASE("a diverged step names its tower and leaves the last good parameters")
         CHECK(message.find("step 0") != std::string::npos);
         const TrainingState after = trainer.save();
         CHECK(after.step == 0);
-        CHECK(std::equal(after.parameters.begin() + 1, after.parameters.end(), state.parameters.begin() + 1));
-        CHECK(after.averages == state.averages);
+        CHECK(std::equal(after.state.begin() + 1, after.state.end(), state.state.begin() + 1));
     }
 }
 
@@ -124,9 +124,9 @@ TEST_CASE("an infinite gradient stops the training though the loss is finite") {
          {std::vector<std::string>{"cpu"}, std::vector<std::string>{"cpu", "cpu"}}) {
         Trainer trainer(test::small_recipe(), test::options_for(towers, 4), data);
         TrainingState state = trainer.initial_state();
-        std::fill(state.parameters.begin(), state.parameters.end(), 0.0f);
-        for (const ParameterSlot& slot : trainer.layout().slots) {
-            float* const values = state.parameters.data() + slot.range.offset / sizeof(float);
+        std::ranges::fill(state.state, 0.0f);
+        for (const VariableSlot& slot : trainer.layout().variables) {
+            float* const values = state.state.data() + slot.range.offset / sizeof(float);
             const std::size_t count = slot.variable.elements();
             // local4's output is 1e3 everywhere, the logits are zero, and dlogits * 1e38 * 12 is infinite
             if (slot.variable.name == "local4/biases") std::fill(values, values + count, 1.0f);
@@ -137,7 +137,7 @@ TEST_CASE("an infinite gradient stops the training though the loss is finite") {
         }
         trainer.load(state);
         CHECK_THROWS_AS(trainer.step(), Diverged);
-        CHECK(trainer.save().parameters == state.parameters);
+        CHECK(trainer.save().state == state.state);
     }
 }
 
@@ -175,8 +175,7 @@ TEST_CASE("the same run twice gives the same bits, on every device and on severa
             for (int i = 0; i < 3; ++i) trainer.step();
             state = trainer.save();
         }
-        CHECK(states[0].parameters == states[1].parameters);
-        CHECK(states[0].averages == states[1].averages);
+        CHECK(states[0].state == states[1].state);
     }
 }
 

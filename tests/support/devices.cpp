@@ -2,10 +2,18 @@
 
 #include <cstdio>
 #include <map>
+#include <stdexcept>
 
 namespace towers::test {
 
-OpenOptions open_options() { return {.threads = 0, .validate = true}; }
+namespace {
+SharingLimits sharing;
+} // namespace
+
+ShareOut::ShareOut(const SharingLimits& limits) : before_(sharing) { sharing = limits; }
+ShareOut::~ShareOut() { sharing = before_; }
+
+OpenOptions open_options() { return {.threads = 0, .validate = true, .overrides = true, .limits = &sharing}; }
 
 const std::vector<std::string>& device_ids() {
     static const std::vector<std::string> ids = [] {
@@ -35,6 +43,58 @@ Device& device(const std::string& id) {
     auto& slot = opened[id];
     if (!slot) slot = open_device(id, open_options());
     return *slot;
+}
+
+namespace {
+
+struct WrappedAllocation : Allocation {
+    Buffer buffer; // the other device's
+    std::set<const Buffer*>& all;
+    WrappedAllocation(Buffer theirs, std::set<const Buffer*>& buffers)
+        : buffer(std::move(theirs)), all(buffers) {
+        all.insert(&buffer);
+        address = buffer.address();
+        bytes = buffer.bytes();
+        host = buffer.allocation().host;
+    }
+    ~WrappedAllocation() override { all.erase(&buffer); }
+};
+
+struct WrappedRecording : RecordingState {
+    Recording recording; // the other device's
+    explicit WrappedRecording(Recording theirs) : recording(std::move(theirs)) {}
+};
+
+} // namespace
+
+std::unique_ptr<Allocation> WrappedDevice::do_allocate(std::size_t bytes, Memory memory) {
+    return std::make_unique<WrappedAllocation>(device_->allocate(bytes, memory), buffers_);
+}
+
+std::unique_ptr<RecordingState> WrappedDevice::do_record(std::span<const Command> commands) {
+    std::vector<Command> theirs(commands.begin(), commands.end());
+    for (Command& command : theirs)
+        if (auto* copy = std::get_if<Copy>(&command))
+            for (BufferSlice* slice : {&copy->source, &copy->target}) {
+                if (slice->buffer->device() != this) continue;
+                slice->buffer = &static_cast<const WrappedAllocation&>(slice->buffer->allocation()).buffer;
+            }
+    return std::make_unique<WrappedRecording>(device_->record(theirs));
+}
+
+BufferSlice WrappedDevice::slice_at(std::uint64_t address, std::size_t bytes) const {
+    for (const Buffer* buffer : buffers_)
+        if (address >= buffer->address() && address + bytes <= buffer->address() + buffer->bytes())
+            return {buffer, std::size_t(address - buffer->address()), bytes};
+    throw std::logic_error("no memory lies there");
+}
+
+Ticket WrappedDevice::do_submit(const RecordingState& recording) {
+    return device_->submit(static_cast<const WrappedRecording&>(recording).recording);
+}
+
+std::vector<double> WrappedDevice::do_timestamps(const RecordingState& recording) const {
+    return device_->timestamps(static_cast<const WrappedRecording&>(recording).recording);
 }
 
 void expect_validation_messages(unsigned count) { expected_messages += count; }

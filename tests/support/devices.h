@@ -2,12 +2,27 @@
 #pragma once
 
 #include "backends/backend.h"
+#include "backends/sharing.h"
 
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
 namespace towers::test {
+
+/// Limits for all devices that are opened with open_options(): how they share out what is recorded while it
+/// lives.
+class ShareOut {
+public:
+    explicit ShareOut(const SharingLimits& limits);
+    ShareOut(const ShareOut&) = delete;
+    ShareOut& operator=(const ShareOut&) = delete;
+    ~ShareOut();
+
+private:
+    SharingLimits before_;
+};
 
 /// Vulkan under the validation layer.
 OpenOptions open_options();
@@ -25,20 +40,21 @@ public:
     explicit WrappedDevice(std::unique_ptr<Device> device) : device_(std::move(device)) {}
 
     const DeviceInfo& info() const override { return device_->info(); }
-    Buffer allocate(std::size_t bytes, Memory memory) override { return device_->allocate(bytes, memory); }
-    Recording record(std::span<const Command> commands) override { return device_->record(commands); }
-    Ticket submit(const Recording& recording) override { return device_->submit(recording); }
-    void wait(Ticket ticket) override { device_->wait(ticket); }
-    void finish() noexcept override { device_->finish(); }
-    std::vector<double> timestamps(const Recording& recording) const override {
-        return device_->timestamps(recording);
-    }
 
 protected:
-    Device& base() { return *device_; }
+    std::unique_ptr<Allocation> do_allocate(std::size_t bytes, Memory memory) override;
+    std::unique_ptr<RecordingState> do_record(std::span<const Command> commands) override;
+    Ticket do_submit(const RecordingState& recording) override;
+    void do_wait(Ticket ticket) override { device_->wait(ticket); }
+    void do_finish() noexcept override { device_->finish(); }
+    std::vector<double> do_timestamps(const RecordingState& recording) const override;
+
+    /// The other device's memory at an address; do_record() takes such slices too.
+    BufferSlice slice_at(std::uint64_t address, std::size_t bytes) const;
 
 private:
     std::unique_ptr<Device> device_;
+    std::set<const Buffer*> buffers_; ///< the other device's
 };
 
 /// Every other message of the Vulkan validation layer makes the test program fail.

@@ -1,16 +1,45 @@
 #include "tests/support/networks.h"
 
+#include "engine/recipes/recipes.h"
 #include "tests/support/devices.h"
 
+#include <algorithm>
 #include <cmath>
+#include <fmt/format.h>
 #include <random>
+#include <string_view>
 
 namespace towers::test {
 
-Recipe small_recipe(const Cifar10TutorialWidths& widths) {
-    Recipe recipe = find_recipe("cifar10-tutorial");
-    recipe.model = cifar10_tutorial(widths);
-    return recipe;
+Recipe small_recipe(const Widths& widths) {
+    std::string text =
+        std::ranges::find(builtin_recipes(), std::string_view("cifar10-tutorial"),
+                          [](const BuiltinRecipe& each) { return std::string_view(each.name); })
+            ->text;
+    const auto replace = [&](const std::string& layer, const std::string& key, double value) {
+        const std::size_t line = text.find("name = \"" + layer + '"');
+        const std::size_t begin = text.find(key + " = ", line) + key.size() + 3;
+        text.replace(begin, text.find_first_of(", ", begin) - begin, fmt::format("{}", value));
+    };
+    replace("conv1", "filters", widths.conv1);
+    replace("conv2", "filters", widths.conv2);
+    replace("local3", "units", widths.local3);
+    replace("local4", "units", widths.local4);
+    replace("softmax_linear", "stddev", 1.0 / widths.local4);
+    return parse_recipe("cifar10-tutorial", text, "small.toml");
+}
+
+NetworkSpec spec_of(const Recipe& recipe, const StateLayout& layout, unsigned batch, std::size_t records) {
+    return {.model = &recipe.model,
+            .layout = &layout,
+            .pipeline = &recipe.pipeline,
+            .batch = batch,
+            .stored = {32, 32, 3},
+            .records = records};
+}
+
+UpdateSpec update_of(const Recipe& recipe, const StateLayout& layout) {
+    return {.layout = &layout, .optimizer = recipe.optimizer.get()};
 }
 
 Dataset noise(std::size_t count) {

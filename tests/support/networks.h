@@ -2,7 +2,6 @@
 #pragma once
 
 #include "engine/data/dataset.h"
-#include "engine/model/cifar10_tutorial.h"
 #include "engine/train/trainer.h"
 
 #include <span>
@@ -10,8 +9,15 @@
 
 namespace towers::test {
 
-/// The tutorial's layers with a fraction of their widths.
-Recipe small_recipe(const Cifar10TutorialWidths& widths = {8, 16, 14, 12});
+/// The tutorial's recipe with a fraction of its layers' widths.
+struct Widths {
+    unsigned conv1 = 8, conv2 = 16, local3 = 14, local4 = 12;
+};
+Recipe small_recipe(const Widths& widths = {});
+
+/// What plans are made with: a recipe's spec for noise() or data like it.
+NetworkSpec spec_of(const Recipe& recipe, const StateLayout& layout, unsigned batch, std::size_t records);
+UpdateSpec update_of(const Recipe& recipe, const StateLayout& layout);
 
 /// `count` noise images with labels, the same every time.
 Dataset noise(std::size_t count);

@@ -85,13 +85,20 @@ function drawSteps() {
 
 // The part of the step that each kernel belongs to, by its name in shaders/kernels.def.
 const parts = [
-  ['Products, forward', 'forward', ['conv2d_forward']],
-  ['Products, data gradients', 'data', ['conv2d_backward_data']],
-  ['Products, weight gradients', 'weights', ['conv2d_backward_weights', 'sum_partials']],
-  ['Normalization', 'norm', ['lrn_forward', 'lrn_backward']],
-  ['Pooling', 'pool', ['max_pool_forward', 'max_pool_backward', 'relu_backward']],
-  ['Images', 'images', ['distort_images']],
-  ['Update and checks', 'update', ['sgd', 'weight_decay', 'count_nonfinite']],
+  ['Products, forward', 'forward', ['conv2d_forward', 'depthwise_conv2d_forward']],
+  ['Products, data gradients', 'data', ['conv2d_backward_data', 'depthwise_conv2d_backward_data']],
+  ['Products, weight gradients', 'weights', ['conv2d_backward_weights',
+    'depthwise_conv2d_backward_weights']],
+  ['Normalization', 'norm', ['lrn_forward', 'lrn_backward', 'batch_norm_moments',
+    'batch_norm_merge_moments', 'batch_norm_forward', 'batch_norm_backward_sums', 'batch_norm_merge_sums',
+    'batch_norm_parameter_gradients', 'batch_norm_backward', 'batch_norm_statistics']],
+  ['Pooling', 'pool', ['max_pool_forward', 'max_pool_backward', 'average_pool_forward', 'average_pool_backward']],
+  ['Element by element', 'elements', ['relu_forward', 'relu_backward', 'relu6_forward', 'relu6_backward',
+    'sigmoid_forward', 'sigmoid_backward', 'silu_forward', 'silu_backward', 'gelu_forward', 'gelu_backward',
+    'add_tensors', 'multiply', 'multiply_backward_scale', 'copy_channels', 'dropout']],
+  ['Images', 'images', ['distort_images', 'draw_augmentations', 'grey_sums', 'augment_images']],
+  ['Update and checks', 'update', ['sgd', 'momentum', 'rmsprop', 'adam', 'decoupled_decay', 'moving_average',
+    'sum_squares', 'gradient_norm', 'clip_gradients', 'weight_decay', 'count_nonfinite']],
   ['The rest', 'rest', []],
 ];
 function partOf(kernel) {

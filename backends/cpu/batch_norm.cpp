@@ -1,0 +1,163 @@
+#include "backends/cpu/lines.h"
+#include "backends/cpu/threads.h"
+#include "backends/cpu/versions.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+// Batch normalization forward, in loops along the channels that the compiler vectorizes.
+
+namespace towers {
+namespace {
+
+/// sums += x - shift, squares += (x - shift)^2 of `count` lines at once, so that the sums are loaded and
+/// stored less often. Indices are std::size_t because those of 32 bits may wrap around, which keeps the
+/// compiler from loading neighbours at once.
+template<uint count>
+[[gnu::always_inline]] inline void add_moments(const float* __restrict x, const float* __restrict shift,
+                                               float* __restrict sums, float* __restrict squares,
+                                               std::size_t width, std::size_t stride) {
+    INDEPENDENT
+    for (std::size_t i = 0; i < width; ++i) {
+        float sum = sums[i], square = squares[i];
+        for (std::size_t line = 0; line < count; ++line) {
+            const float difference = x[line * stride + i] - shift[i];
+            sum += difference;
+            square += difference * difference;
+        }
+        sums[i] = sum;
+        squares[i] = square;
+    }
+}
+
+} // namespace
+
+/// By differences from the chunk's first row: a mean far from zero costs no digits of M2.
+FOR_EACH_PROCESSOR_LEVEL
+void batch_norm_moments(const BatchNormMomentsParams& p, Invocation invocation) {
+    const Lines lines(p.channels);
+    std::vector<float> scratch(3 * lines.width());
+    float* const shift = scratch.data();
+    float* const sums = shift + lines.width();
+    float* const squares = sums + lines.width();
+    const uint chunks = BATCH_NORM_CHUNKS(p.rows, p.chunk_rows);
+    const uint end = Invocation{invocation.id + 1, invocation.count}.begin(p.groups * chunks);
+    for (uint chunk = invocation.begin(p.groups * chunks); chunk < end; ++chunk) {
+        const uint row = chunk % chunks * p.chunk_rows, rows = std::min(p.chunk_rows, p.rows - row);
+        const float* const x = p.x.at + (std::size_t(chunk / chunks) * p.rows + row) * p.channels;
+        std::copy_n(x, p.channels, shift);
+        repeat_row(lines, shift);
+        std::fill(sums, squares + lines.width(), 0.0f);
+        for_lines(
+            lines, rows, [&](auto count, std::size_t offset, uint width) __attribute__((always_inline)) {
+                add_moments<count>(x + offset, shift, sums, squares, width, lines.width());
+            });
+        join_rows(lines, sums);
+        join_rows(lines, squares);
+        float* const means = p.means.at + std::size_t(chunk) * p.channels;
+        float* const m2s = p.m2s.at + std::size_t(chunk) * p.channels;
+        INDEPENDENT
+        for (uint c = 0; c < p.channels; ++c) {
+            const float shifted_mean = sums[c] / float(rows);
+            const float m2 = squares[c] - sums[c] * shifted_mean;
+            means[c] = shift[c] + shifted_mean;
+            m2s[c] = m2 < 0.0f ? 0.0f : m2;
+        }
+    }
+}
+
+/// First the chunks' common mean, then what each adds to M2 by its distance from it.
+FOR_EACH_PROCESSOR_LEVEL
+void batch_norm_merge_moments(const BatchNormMergeMomentsParams& p, Invocation invocation) {
+    const uint chunks = BATCH_NORM_CHUNKS(p.rows, p.chunk_rows), runs = BATCH_NORM_CHUNKS(chunks, p.run);
+    const auto rows_of = [&](uint chunk) {
+        return float(std::min(p.chunk_rows, p.rows - chunk * p.chunk_rows));
+    };
+    const uint last = Invocation{invocation.id + 1, invocation.count}.begin(p.groups * runs);
+    for (uint i = invocation.begin(p.groups * runs); i < last; ++i) {
+        const uint begin = i % runs * p.run, end = std::min(begin + p.run, chunks);
+        const std::size_t first = std::size_t(i / runs) * chunks * p.channels;
+        const float* const means = p.means.at + first;
+        const float* const m2s = p.m2s.at + first;
+        const float* const shift = means + std::size_t(begin) * p.channels;
+        float* const mean = p.mean.at + std::size_t(i) * p.channels;
+        float* const m2 = p.m2.at + std::size_t(i) * p.channels;
+        std::fill_n(mean, p.channels, 0.0f);
+        std::fill_n(m2, p.channels, 0.0f);
+        float count = 0;
+        for (uint chunk = begin; chunk < end; ++chunk) {
+            const float rows = rows_of(chunk);
+            const float* const here = means + std::size_t(chunk) * p.channels;
+            count += rows;
+            INDEPENDENT
+            for (uint c = 0; c < p.channels; ++c) mean[c] += rows * (here[c] - shift[c]);
+        }
+        INDEPENDENT
+        for (uint c = 0; c < p.channels; ++c) mean[c] = shift[c] + mean[c] / count;
+        for (uint chunk = begin; chunk < end; ++chunk) {
+            const float rows = rows_of(chunk);
+            const float* const here = means + std::size_t(chunk) * p.channels;
+            const float* const m2_here = m2s + std::size_t(chunk) * p.channels;
+            INDEPENDENT
+            for (uint c = 0; c < p.channels; ++c) {
+                const float difference = here[c] - mean[c];
+                m2[c] += m2_here[c] + rows * difference * difference;
+            }
+        }
+    }
+}
+
+FOR_EACH_PROCESSOR_LEVEL
+void batch_norm_forward(const BatchNormForwardParams& p, Invocation invocation) {
+    const Lines lines(p.channels);
+    std::vector<float> scratch(3 * lines.width());
+    float* const mean = scratch.data();
+    float* const factor = mean + lines.width();
+    float* const beta = factor + lines.width();
+    const auto prepare = [&](uint group) __attribute__((always_inline)) {
+        const std::size_t of_group = std::size_t(group) * p.channels;
+        INDEPENDENT
+        for (uint c = 0; c < p.channels; ++c) {
+            mean[c] = p.mean.at[of_group + c];
+            factor[c] = 1.0f / std::sqrt(p.m2.at[of_group + c] / p.count + p.epsilon);
+        }
+        if (p.gamma_used != 0)
+            for (uint c = 0; c < p.channels; ++c) factor[c] *= p.gamma.at[c];
+        if (p.beta_used != 0) std::copy_n(p.beta.at, p.channels, beta);
+        for (float* const line : {mean, factor, beta}) repeat_row(lines, line);
+    };
+    const auto write = [&](std::size_t at, uint width) __attribute__((always_inline)) {
+        const float* const x = p.x.at + at;
+        float* const y = p.y.at + at;
+        if (p.relu != 0) {
+            INDEPENDENT
+            for (uint i = 0; i < width; ++i) {
+                const float value = (x[i] - mean[i]) * factor[i] + beta[i];
+                y[i] = value < 0.0f ? 0.0f : value; // a NaN stays
+            }
+        } else {
+            INDEPENDENT
+            for (uint i = 0; i < width; ++i) y[i] = (x[i] - mean[i]) * factor[i] + beta[i];
+        }
+    };
+    for_lines_of_groups(lines, p.groups, p.rows, invocation, prepare, write);
+}
+
+Work override_batch_norm(CpuContext& context, const Launch& launch) {
+    const auto run = [&]<class Params>(void (*kernel)(const Params&, Invocation)) {
+        return on_all_threads(context, launch.parameters.as<Params>(), kernel);
+    };
+    switch (launch.kernel) {
+    case Kernel::batch_norm_moments:
+        return run(batch_norm_moments);
+    case Kernel::batch_norm_merge_moments:
+        return run(batch_norm_merge_moments);
+    case Kernel::batch_norm_forward:
+        return run(batch_norm_forward);
+    default:
+        return {};
+    }
+}
+
+} // namespace towers

@@ -1,0 +1,164 @@
+#include "backends/cpu/lines.h"
+#include "backends/cpu/threads.h"
+#include "backends/cpu/versions.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+// Batch normalization backward, in loops along the channels that the compiler vectorizes.
+
+namespace towers {
+namespace {
+
+/// No gradient passes where `y` is the output of a ReLU and was not above zero.
+template<bool relu>
+[[gnu::always_inline]] inline float passed(const float* y, const float* dy, std::size_t i) {
+    if constexpr (relu) return y[i] <= 0.0f ? 0.0f : dy[i];
+    return dy[i];
+}
+
+/// sums += dy, products += dy * (x - mean) of `count` lines.
+template<bool relu, uint count>
+[[gnu::always_inline]] inline void add_products(const float* __restrict x, const float* __restrict y,
+                                                const float* __restrict dy, const float* __restrict mean,
+                                                float* __restrict sums, float* __restrict products,
+                                                std::size_t width, std::size_t stride) {
+    INDEPENDENT
+    for (std::size_t i = 0; i < width; ++i) {
+        float sum = sums[i], product = products[i];
+        for (std::size_t line = 0; line < count; ++line) {
+            const float gradient = passed<relu>(y, dy, line * stride + i);
+            sum += gradient;
+            product += gradient * (x[line * stride + i] - mean[i]);
+        }
+        sums[i] = sum;
+        products[i] = product;
+    }
+}
+
+template<bool relu>
+[[gnu::always_inline]] inline void backward_sums(const BatchNormBackwardSumsParams& p,
+                                                 Invocation invocation) {
+    const Lines lines(p.channels);
+    std::vector<float> scratch(3 * lines.width());
+    float* const mean = scratch.data();
+    float* const sums = mean + lines.width();
+    float* const products = sums + lines.width();
+    const uint chunks = BATCH_NORM_CHUNKS(p.rows, p.chunk_rows);
+    const uint end = Invocation{invocation.id + 1, invocation.count}.begin(p.groups * chunks);
+    for (uint chunk = invocation.begin(p.groups * chunks); chunk < end; ++chunk) {
+        const uint row = chunk % chunks * p.chunk_rows;
+        const std::size_t of_group = std::size_t(chunk / chunks) * p.channels;
+        const std::size_t first = (std::size_t(chunk / chunks) * p.rows + row) * p.channels;
+        std::copy_n(p.mean.at + of_group, p.channels, mean);
+        repeat_row(lines, mean);
+        std::fill(sums, products + lines.width(), 0.0f);
+        for_lines(
+            lines, std::min(p.chunk_rows, p.rows - row),
+            [&](auto count, std::size_t offset, uint width) __attribute__((always_inline)) {
+                const std::size_t at = first + offset;
+                add_products<relu, count>(p.x.at + at, relu ? p.y.at + at : nullptr, p.dy.at + at, mean, sums,
+                                          products, width, lines.width());
+            });
+        join_rows(lines, sums);
+        join_rows(lines, products);
+        float* const dy_sums = p.dy_sums.at + std::size_t(chunk) * p.channels;
+        float* const xhat_sums = p.xhat_sums.at + std::size_t(chunk) * p.channels;
+        const float* const m2 = p.m2.at + of_group;
+        for (uint c = 0; c < p.channels; ++c) dy_sums[c] = sums[c];
+        INDEPENDENT
+        for (uint c = 0; c < p.channels; ++c)
+            xhat_sums[c] = products[c] * (1.0f / std::sqrt(m2[c] / p.count + p.epsilon));
+    }
+}
+
+template<bool relu>
+[[gnu::always_inline]] inline void backward(const BatchNormBackwardParams& p, Invocation invocation) {
+    const Lines lines(p.channels);
+    std::vector<float> scratch(4 * lines.width());
+    float* const mean = scratch.data();
+    float* const factor = mean + lines.width();
+    float* const mean_dy = factor + lines.width();
+    float* const slope = mean_dy + lines.width();
+    const auto prepare = [&](uint group) __attribute__((always_inline)) {
+        const std::size_t of_group = std::size_t(group) * p.channels;
+        INDEPENDENT
+        for (uint c = 0; c < p.channels; ++c) {
+            const float rstd = 1.0f / std::sqrt(p.m2.at[of_group + c] / p.count + p.epsilon);
+            mean[c] = p.mean.at[of_group + c];
+            factor[c] = rstd;
+            mean_dy[c] = p.s1.at[of_group + c] / p.count;
+            slope[c] = rstd * (p.s2.at[of_group + c] / p.count);
+        }
+        if (p.gamma_used != 0)
+            for (uint c = 0; c < p.channels; ++c) factor[c] *= p.gamma.at[c];
+        for (float* const line : {mean, factor, mean_dy, slope}) repeat_row(lines, line);
+    };
+    const auto write = [&](std::size_t at, uint width) __attribute__((always_inline)) {
+        const float* const x = p.x.at + at;
+        const float* const y = relu ? p.y.at + at : nullptr;
+        const float* const dy = p.dy.at + at;
+        float* const dx = p.dx.at + at;
+        INDEPENDENT
+        for (uint i = 0; i < width; ++i)
+            dx[i] = factor[i] * (passed<relu>(y, dy, i) - mean_dy[i] - (x[i] - mean[i]) * slope[i]);
+    };
+    for_lines_of_groups(lines, p.groups, p.rows, invocation, prepare, write);
+}
+
+} // namespace
+
+FOR_EACH_PROCESSOR_LEVEL
+void batch_norm_backward_sums(const BatchNormBackwardSumsParams& p, Invocation invocation) {
+    if (p.relu != 0)
+        backward_sums<true>(p, invocation);
+    else
+        backward_sums<false>(p, invocation);
+}
+
+FOR_EACH_PROCESSOR_LEVEL
+void batch_norm_merge_sums(const BatchNormMergeSumsParams& p, Invocation invocation) {
+    const uint runs = BATCH_NORM_CHUNKS(p.chunks, p.run);
+    const uint last = Invocation{invocation.id + 1, invocation.count}.begin(p.groups * runs);
+    for (uint i = invocation.begin(p.groups * runs); i < last; ++i) {
+        const uint begin = i % runs * p.run, end = std::min(begin + p.run, p.chunks);
+        float* const s1 = p.s1.at + std::size_t(i) * p.channels;
+        float* const s2 = p.s2.at + std::size_t(i) * p.channels;
+        std::fill_n(s1, p.channels, 0.0f);
+        std::fill_n(s2, p.channels, 0.0f);
+        for (uint chunk = begin; chunk < end; ++chunk) {
+            const std::size_t at = (std::size_t(i / runs) * p.chunks + chunk) * p.channels;
+            INDEPENDENT
+            for (uint c = 0; c < p.channels; ++c) s1[c] += p.dy_sums.at[at + c];
+            INDEPENDENT
+            for (uint c = 0; c < p.channels; ++c) s2[c] += p.xhat_sums.at[at + c];
+        }
+    }
+}
+
+FOR_EACH_PROCESSOR_LEVEL
+void batch_norm_backward(const BatchNormBackwardParams& p, Invocation invocation) {
+    if (p.relu != 0)
+        backward<true>(p, invocation);
+    else
+        backward<false>(p, invocation);
+}
+
+Work override_batch_norm_backward(CpuContext& context, const Launch& launch) {
+    const auto run = [&]<class Params>(void (*kernel)(const Params&, Invocation)) {
+        return on_all_threads(context, launch.parameters.as<Params>(), kernel);
+    };
+    switch (launch.kernel) {
+    case Kernel::batch_norm_backward_sums:
+        return run(batch_norm_backward_sums);
+    case Kernel::batch_norm_merge_sums:
+        return run(batch_norm_merge_sums);
+    case Kernel::batch_norm_backward:
+        return run(batch_norm_backward);
+    default:
+        return {};
+    }
+}
+
+} // namespace towers

@@ -1,0 +1,94 @@
+#include "backends/cpu/on_all_threads.h"
+#include "backends/cpu/versions.h"
+
+#include <algorithm>
+#include <cstring>
+
+// Kernels that treat each channel or tensor differently, in loops within which it is the same, so that the
+// compiler vectorizes them. It cannot vectorize the shared texts, which divide each element's index to find
+// its channel, or ask for each element which tensors there are.
+
+namespace towers {
+
+FOR_EACH_PROCESSOR_LEVEL
+void add_tensors(const AddTensorsParams& p, Invocation invocation) {
+    constexpr uint most = 1024; // the sum so far stays in the first cache
+    float sums[most];
+    const uint end = end_of(invocation, p.count);
+    for (uint first = invocation.begin(p.count); first < end; first += most) {
+        const uint count = std::min(most, end - first);
+        std::copy_n(p.x[0].at + first, count, sums);
+        for (uint tensor = 1; tensor < p.tensors; ++tensor) {
+            const float* const x = p.x[tensor].at + first;
+            for (uint i = 0; i < count; ++i) sums[i] += x[i];
+        }
+        if (p.relu != 0)
+            for (uint i = 0; i < count; ++i) sums[i] = sums[i] < 0.0f ? 0.0f : sums[i];
+        std::copy_n(sums, count, p.y.at + first);
+    }
+}
+
+FOR_EACH_PROCESSOR_LEVEL
+void multiply_broadcast(const MultiplyParams& p, Invocation invocation) {
+    const uint pixels = p.batch * p.pixels;
+    for (uint pixel = invocation.begin(pixels); pixel < end_of(invocation, pixels); ++pixel) {
+        const std::size_t base = std::size_t(pixel) * p.channels;
+        const float* const a = p.a.at + base;
+        const float* const b = p.b.at + std::size_t(pixel / p.pixels) * p.channels;
+        float* const y = p.y.at + base;
+        INDEPENDENT
+        for (uint c = 0; c < p.channels; ++c) y[c] = a[c] * b[c];
+    }
+}
+
+FOR_EACH_PROCESSOR_LEVEL
+void multiply_backward_scale(const MultiplyBackwardScaleParams& p, Invocation invocation) {
+    constexpr uint most = 256; // channels of one image are an item: their sums fit in the first cache
+    constexpr uint run = 64;   // of pixels summed apart, so that rounding does not build up
+    const uint blocks = (p.channels + most - 1) / most;
+    for (uint i = invocation.begin(p.batch * blocks); i < end_of(invocation, p.batch * blocks); ++i) {
+        const uint first = i % blocks * most;
+        const uint channels = std::min(most, p.channels - first);
+        const std::size_t image = i / blocks;
+        float sums[most] = {};
+        for (uint pixel = 0; pixel < p.pixels; pixel += run) {
+            float part[most] = {};
+            for (uint k = pixel; k < std::min(pixel + run, p.pixels); ++k) {
+                const std::size_t base = (image * p.pixels + k) * p.channels + first;
+                const float* const a = p.a.at + base;
+                const float* const dy = p.dy.at + base;
+                for (uint c = 0; c < channels; ++c) part[c] += dy[c] * a[c];
+            }
+            for (uint c = 0; c < channels; ++c) sums[c] += part[c];
+        }
+        std::copy_n(sums, channels, p.db.at + image * p.channels + first);
+    }
+}
+
+namespace {
+
+void copy_channels(const CopyChannelsParams& p, Invocation invocation) {
+    for (uint pixel = invocation.begin(p.pixels); pixel < end_of(invocation, p.pixels); ++pixel)
+        std::memcpy(p.y.at + std::size_t(pixel) * p.target_stride + p.target_first,
+                    p.x.at + std::size_t(pixel) * p.source_stride + p.source_first,
+                    p.channels * sizeof(float));
+}
+
+} // namespace
+
+Work override_channels(CpuContext& context, const Launch& launch) {
+    if (launch.kernel == Kernel::add_tensors)
+        return on_all_threads(context, launch.parameters.as<AddTensorsParams>(), add_tensors);
+    if (launch.kernel == Kernel::multiply) {
+        const auto p = launch.parameters.as<MultiplyParams>();
+        return p.broadcast != 0 ? on_all_threads(context, p, multiply_broadcast) : Work();
+    }
+    if (launch.kernel == Kernel::multiply_backward_scale)
+        return on_all_threads(context, launch.parameters.as<MultiplyBackwardScaleParams>(),
+                              multiply_backward_scale);
+    if (launch.kernel == Kernel::copy_channels)
+        return on_all_threads(context, launch.parameters.as<CopyChannelsParams>(), copy_channels);
+    return {};
+}
+
+} // namespace towers

@@ -1,0 +1,53 @@
+#include "backends/cpu/on_all_threads.h"
+#include "backends/cpu/versions.h"
+
+#include <algorithm>
+
+// Dropout with the random words of many quads at once, in a loop that the compiler vectorizes. It cannot
+// vectorize the shared text, in which a draw's words go to one quad at a time.
+
+namespace towers {
+namespace {
+
+using namespace dialect;
+#include "shaders/philox.h"
+
+} // namespace
+
+FOR_EACH_PROCESSOR_LEVEL
+void dropout(const DropoutParams& p, Invocation invocation) {
+    constexpr uint most = 64; // quads of one example are an item
+    const uint quads = (p.elements + 3) / 4;
+    const uint blocks = (quads + most - 1) / most;
+    const uint items = p.count / p.elements * blocks;
+    for (uint i = invocation.begin(items); i < end_of(invocation, items); ++i) {
+        const uint example = i / blocks, first = i % blocks * most;
+        const uint record = p.examples.at[example].x, epoch = p.examples.at[example].y;
+        float draws[4 * most];
+        INDEPENDENT
+        for (uint k = 0; k < most; ++k) {
+            const Words w =
+                philox(record, epoch, DROPOUT_STREAM + p.layer, first + k, p.seed_low, p.seed_high);
+            draws[4 * k] = unit(w.a);
+            draws[4 * k + 1] = unit(w.b);
+            draws[4 * k + 2] = unit(w.c);
+            draws[4 * k + 3] = unit(w.d);
+        }
+        const std::size_t base = std::size_t(example) * p.elements + 4 * first;
+        const uint count = std::min(4 * most, p.elements - 4 * first);
+        const float* const x = p.x.at + base;
+        float* const y = p.y.at + base;
+        INDEPENDENT
+        for (uint k = 0; k < count; ++k) {
+            const float scaled = x[k] / p.keep;
+            y[k] = draws[k] < p.keep ? scaled : 0.0f;
+        }
+    }
+}
+
+Work override_dropout(CpuContext& context, const Launch& launch) {
+    if (launch.kernel != Kernel::dropout) return {};
+    return on_all_threads(context, launch.parameters.as<DropoutParams>(), dropout);
+}
+
+} // namespace towers

@@ -1,0 +1,62 @@
+// Rows of few channels joined to lines that are worth a vectorized loop. What belongs to a channel stands in
+// a line once for each of its rows.
+#pragma once
+
+#include "shaders/kernel.h"
+
+#include <algorithm>
+#include <type_traits>
+
+namespace towers {
+
+constexpr uint least_width = 64; ///< of a line, so that its loop is worth its start
+
+struct Lines {
+    uint channels, rows; ///< of a line
+
+    explicit Lines(uint channel_count)
+        : channels(channel_count), rows((least_width + channel_count - 1) / channel_count) {}
+    uint width() const { return rows * channels; }
+};
+
+[[gnu::always_inline]] inline void repeat_row(const Lines& lines, float* line) {
+    for (uint row = 1; row < lines.rows; ++row)
+        for (uint c = 0; c < lines.channels; ++c) line[row * lines.channels + c] = line[c];
+}
+
+/// Adds up the rows of a line into its first.
+[[gnu::always_inline]] inline void join_rows(const Lines& lines, float* line) {
+    for (uint row = 1; row < lines.rows; ++row)
+        for (uint c = 0; c < lines.channels; ++c) line[c] += line[row * lines.channels + c];
+}
+
+/// Calls `add` with whole lines, four at a time while there are as many, then with the last rows:
+/// add(integral constant of the number of lines, offset, width).
+template<class Add>
+[[gnu::always_inline]] inline void for_lines(const Lines& lines, uint rows, Add add) {
+    const uint width = lines.width(), whole = rows / lines.rows;
+    uint line = 0;
+    for (; line + 4 <= whole; line += 4)
+        add(std::integral_constant<uint, 4>(), std::size_t(line) * width, width);
+    for (; line < whole; ++line) add(std::integral_constant<uint, 1>(), std::size_t(line) * width, width);
+    if (const uint rest = rows % lines.rows; rest > 0)
+        add(std::integral_constant<uint, 1>(), std::size_t(whole) * width, rest * lines.channels);
+}
+
+/// Calls `prepare` with a group before the first of its lines in this thread's share of them all, and `write`
+/// with the place of each line and its width.
+template<class Prepare, class Write>
+[[gnu::always_inline]] inline void for_lines_of_groups(const Lines& lines, uint groups, uint rows,
+                                                       Invocation invocation, Prepare prepare, Write write) {
+    const uint in_group = (rows + lines.rows - 1) / lines.rows;
+    const uint begin = invocation.begin(groups * in_group);
+    const uint end = Invocation{invocation.id + 1, invocation.count}.begin(groups * in_group);
+    for (uint line = begin; line < end; ++line) {
+        const uint group = line / in_group, row = line % in_group * lines.rows;
+        if (line == begin || row == 0) prepare(group);
+        write((std::size_t(group) * rows + row) * lines.channels,
+              std::min(lines.rows, rows - row) * lines.channels);
+    }
+}
+
+} // namespace towers

@@ -1,0 +1,102 @@
+#include "backends/cpu/threads.h"
+#include "backends/cpu/versions.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+
+// Reductions over large tensors in the order of memory, with the partial results of all chunks that share a
+// block side by side. The shared text, one chunk after the other, would go over their memory once for each.
+// The bits are its.
+
+namespace towers {
+namespace {
+
+/// Calls `begin()` before the blocks of each of this thread's sharers, `add(first, count)` with every
+/// REDUCTION_LANES vec4s of them, one for each chunk, and `end(chunk)` with the first of the chunks.
+template<class Begin, class Add, class End>
+[[gnu::always_inline]] inline void for_blocks(uint quads, Invocation invocation, Begin begin, Add add,
+                                              End end) {
+    if (quads == 0) return;
+    const uint last = Invocation{invocation.id + 1, invocation.count}.begin(REDUCTION_SHARERS(quads));
+    for (uint sharer = invocation.begin(REDUCTION_SHARERS(quads)); sharer < last; ++sharer) {
+        begin();
+        const std::size_t stop =
+            std::min<std::size_t>(quads, std::size_t(REDUCTION_BEGIN(quads, sharer + 1)) * REDUCTION_BLOCK);
+        for (std::size_t i = std::size_t(REDUCTION_BEGIN(quads, sharer)) * REDUCTION_BLOCK; i < stop;
+             i += REDUCTION_LANES)
+            add(i, std::min<std::size_t>(REDUCTION_LANES, stop - i));
+        end(sharer * REDUCTION_LANES);
+    }
+}
+
+using Sums = std::array<float, REDUCTION_LANES>;
+
+[[gnu::always_inline]] inline void add_squares(const float* __restrict x, Sums& sums, std::size_t quads) {
+    for (std::size_t i = 0; i < quads; ++i) {
+        const float* const v = x + 4 * i;
+        sums[i] += v[0] * v[0] + v[1] * v[1] + (v[2] * v[2] + v[3] * v[3]);
+    }
+}
+
+} // namespace
+
+FOR_EACH_PROCESSOR_LEVEL
+void weight_decay(const WeightDecayParams& p, Invocation invocation) {
+    Sums sums;
+    const auto begin = [&]() __attribute__((always_inline)) { sums.fill(0); };
+    const auto add = [&](std::size_t first, std::size_t quads) __attribute__((always_inline)) {
+        const float* const w = &p.w.at[first].x;
+        float* const dw = &p.dw.at[first].x;
+        INDEPENDENT
+        for (std::size_t i = 0; i < 4 * quads; ++i) dw[i] += p.decay * w[i];
+        add_squares(w, sums, quads);
+    };
+    const auto end = [&](std::size_t chunk) __attribute__((always_inline)) {
+        for (std::size_t i = 0; i < sums.size(); ++i) p.partials.at[chunk + i] = 0.5f * p.decay * sums[i];
+    };
+    for_blocks(p.quads, invocation, begin, add, end);
+}
+
+FOR_EACH_PROCESSOR_LEVEL
+void sum_squares(const SumSquaresParams& p, Invocation invocation) {
+    Sums sums;
+    const auto begin = [&]() __attribute__((always_inline)) { sums.fill(0); };
+    const auto add = [&](std::size_t first, std::size_t quads) __attribute__((always_inline)) {
+        add_squares(&p.x.at[first].x, sums, quads);
+    };
+    const auto end = [&](std::size_t chunk) __attribute__((always_inline)) {
+        for (std::size_t i = 0; i < sums.size(); ++i) p.partials.at[chunk + i] = sums[i];
+    };
+    for_blocks(p.quads, invocation, begin, add, end);
+}
+
+FOR_EACH_PROCESSOR_LEVEL
+void count_nonfinite(const CountNonfiniteParams& p, Invocation invocation) {
+    std::array<uint, 4 * REDUCTION_LANES> counts; // of each element of the vec4s
+    const auto begin = [&]() __attribute__((always_inline)) { counts.fill(0); };
+    const auto add = [&](std::size_t first, std::size_t quads) __attribute__((always_inline)) {
+        const float* const x = &p.x.at[first].x;
+        for (std::size_t i = 0; i < 4 * quads; ++i)
+            counts[i] += (std::bit_cast<uint>(x[i]) & 0x7f800000u) == 0x7f800000u ? 1u : 0u;
+    };
+    const auto end = [&](std::size_t chunk) __attribute__((always_inline)) {
+        for (std::size_t i = 0; i < REDUCTION_LANES; ++i) {
+            const uint* const of_quad = counts.data() + 4 * i;
+            p.counts.at[chunk + i] = of_quad[0] + of_quad[1] + of_quad[2] + of_quad[3];
+        }
+    };
+    for_blocks(p.quads, invocation, begin, add, end);
+}
+
+Work override_reductions(CpuContext& context, const Launch& launch) {
+    if (launch.kernel == Kernel::weight_decay)
+        return on_all_threads(context, launch.parameters.as<WeightDecayParams>(), weight_decay);
+    if (launch.kernel == Kernel::sum_squares)
+        return on_all_threads(context, launch.parameters.as<SumSquaresParams>(), sum_squares);
+    if (launch.kernel == Kernel::count_nonfinite)
+        return on_all_threads(context, launch.parameters.as<CountNonfiniteParams>(), count_nonfinite);
+    return {};
+}
+
+} // namespace towers

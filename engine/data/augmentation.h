@@ -1,0 +1,93 @@
+// What happens to an image between the data set and the network, and the launches that do it on a device.
+#pragma once
+
+#include "backends/kernels.h"
+#include "engine/data/dataset.h"
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace towers {
+
+struct Range {
+    float low = 0, high = 0; ///< a value is drawn uniformly between them
+    bool operator==(const Range&) const = default;
+};
+
+/// All settings; by default an image is resized to the network's size if it differs, and nothing else. The
+/// parts act in the order in which they stand here.
+struct Augmentation {
+    /// Which part of the stored image becomes the network's image; it is resized where the sizes differ
+    /// (bilinear between pixels' centres, without antialiasing).
+    enum class Box {
+        whole,
+        centre,      ///< the middle `fraction` of each side, whatever the aspect: Inception's evaluation
+        centre_fit,  ///< the middle, with the network's aspect: `fraction` of the largest such box. As
+                     ///< torchvision's Resize of the shorter side and CenterCrop
+        centre_crop, ///< the middle, of the network's size
+        random_area, ///< torchvision's RandomResizedCrop: `area`, `aspect`, any place. Up to ten tries, then
+                     ///< the largest box in the middle whose aspect is within the range
+        random_crop, ///< of the network's size, anywhere in the image with `pad` more pixels on each side
+    };
+    enum class Padding { zero, reflect }; ///< black, or mirrored about the outermost pixels
+
+    Box box = Box::whole;
+    float fraction = 1;               ///< of a side, above 0 to 1
+    Range area = {0.08f, 1};          ///< of the stored image's area, above 0 to 1
+    Range aspect = {0.75f, 4.0f / 3}; ///< width by height, 0.01 to 100; drawn log-uniformly in 256 steps
+    unsigned pad = 0;                 ///< pixels
+    Padding padding = Padding::zero;
+
+    bool flip = false; ///< left to right, every second image
+
+    /// Colour jitter, each value clamped to 0 to 255 after each part. Factors from 0; 1 changes nothing.
+    /// torchvision's ColorJitter(b) is {max(0, 1 - b), 1 + b}; it draws the order of the parts, here it is
+    /// fixed.
+    Range brightness = {1, 1};
+    Range contrast = {1, 1};   ///< about the mean of the image's grey values
+    Range saturation = {1, 1}; ///< about the pixel's grey value; nothing for grey images
+    Range hue = {0, 0};        ///< turns, -0.5 to 0.5; nothing for grey images
+
+    /// How bytes become the network's values.
+    enum class Values {
+        bytes,       ///< 0 to 255
+        signed_unit, ///< -1 to 1
+        normalized,  ///< (byte / 255 - mean) / deviation
+    };
+    Values values = Values::bytes;
+    std::array<float, 3> mean = {0, 0, 0}, deviation = {1, 1, 1}; ///< of each channel, bytes being 0 to 1
+
+    unsigned cutout = 0; ///< side in pixels of a square, anywhere within the image, that becomes 0
+};
+
+/// The data set on a device: the kernels find a record in less than so many bytes of images.
+constexpr std::uint64_t most_record_bytes = (std::uint64_t(1) << 33) - 1;
+
+/// A setting that cannot be, for whoever knows where it was written.
+struct AugmentationProblem {
+    std::string setting; ///< as the member is called; `image` for the sizes of data and network
+    std::string what;    ///< what is wrong and what would be right, without a full stop
+};
+
+/// The first problem of making images of size `image` from stored ones of size `stored`, if any.
+std::optional<AugmentationProblem> find_problem(const Augmentation& augmentation, const ImageSize& stored,
+                                                const ImageSize& image);
+
+/// The three launches for a batch, in order with barriers between them, without their pointers. See
+/// shaders/params/augment.h for the tensors' shapes.
+struct AugmentationLaunches {
+    DrawAugmentationsParams draw;
+    GreySumsParams sums;
+    AugmentImagesParams images;
+    bool needs_sums;                                     ///< else neither the launch nor its tensor
+    std::uint64_t draw_items, sums_items, image_items;   ///< to launch with
+    std::uint64_t draws_bytes, sums_bytes, images_bytes; ///< of what lies between them and of the batch
+};
+
+/// std::invalid_argument where find_problem() finds one, or for a batch of 2^31 values or more.
+AugmentationLaunches augmentation_launches(const Augmentation& augmentation, const ImageSize& stored,
+                                           const ImageSize& image, std::uint64_t seed, unsigned count);
+
+} // namespace towers

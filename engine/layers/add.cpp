@@ -1,0 +1,42 @@
+// The sum of tensors of one shape.
+#include "engine/layers/layer.h"
+
+#include <fmt/format.h>
+
+namespace towers {
+namespace {
+
+class Add final : public Layer {
+public:
+    Arity arity() const override { return {2, ADD_TENSORS}; }
+
+    Shape output(std::span<const Shape> in) const override {
+        for (const Shape& each : in)
+            if (each != in[0])
+                throw LayerError(fmt::format(
+                    "adds [{}, {}, {}] and [{}, {}, {}]; its inputs must have one shape", in[0].height,
+                    in[0].width, in[0].channels, each.height, each.width, each.channels));
+        return in[0];
+    }
+
+    TensorId forward(LayerPlan& plan) const override {
+        AddTensorsParams p{};
+        for (std::size_t i = 0; i < plan.inputs(); ++i) p.x[i] = plan.input(i);
+        const TensorId y = plan.make_output();
+        p.y = y;
+        p.tensors = unsigned(plan.inputs());
+        p.count = unsigned(plan.out_elements());
+        plan.add("forward", kernels::add_tensors, p, p.count);
+        return y;
+    }
+
+    std::vector<TensorId> backward(LayerPlan& plan, TensorId dy) const override {
+        return std::vector<TensorId>(plan.inputs(), dy);
+    }
+};
+
+} // namespace
+
+std::unique_ptr<const Layer> make_add(Attributes&) { return std::make_unique<Add>(); }
+
+} // namespace towers

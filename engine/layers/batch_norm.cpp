@@ -1,0 +1,255 @@
+// Batch normalization (Ioffe and Szegedy 2015): y = (x - mean) / sqrt(variance + epsilon) * gamma + beta,
+// with the statistics of a group of consecutive examples, or of the whole global batch. Evaluation takes
+// moving statistics, which follow the mean over all groups of a step.
+#include "engine/layers/layer.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+
+namespace towers {
+namespace {
+
+class BatchNorm final : public Layer {
+public:
+    explicit BatchNorm(Attributes& attributes)
+        : epsilon_(float(attributes.number("epsilon", 1e-12, 1, 1e-5))),
+          blend_(float(1 - attributes.number("decay", 0, 1, 0.9))), gamma_(attributes.flag("gamma", true)),
+          beta_(attributes.flag("beta", true)),
+          gamma_start_(float(attributes.number("gamma_start", -1e6, 1e6, 1))),
+          sample_variance_(attributes.choice("variance", {"sample", "population"}, "sample") == "sample") {
+        const Value* const group = attributes.find("group");
+        if (group != nullptr && group->as<std::string>() != nullptr)
+            attributes.choice("group", {"batch"});
+        else
+            group_ = unsigned(attributes.whole("group", 1, 1 << 20, 32));
+    }
+
+    Shape output(std::span<const Shape> in) const override { return in[0]; }
+
+    std::vector<Variable> variables(std::span<const Shape> in) const override {
+        const std::vector<std::size_t> shape{in[0].channels};
+        std::vector<Variable> all;
+        if (gamma_)
+            all.push_back({.name = "gamma", .shape = shape, .initial = Initial::constant(gamma_start_)});
+        if (beta_) all.push_back({.name = "beta", .shape = shape, .initial = Initial::constant(0)});
+        for (const bool variance : {false, true})
+            all.push_back({.name = variance ? "moving_variance" : "moving_mean",
+                           .shape = shape,
+                           .role = Role::statistic,
+                           .initial = Initial::constant(variance ? 1.0f : 0.0f),
+                           .blend = blend_});
+        return all;
+    }
+
+    unsigned group() const override { return group_; }
+
+    TensorId forward(LayerPlan& plan) const override {
+        const TensorId y = plan.make_output();
+        if (!plan.training()) {
+            const Extent whole{1, plan.batch() * pixels(plan), 1};
+            normalize(plan, whole, plan.variable("moving_mean"), plan.variable("moving_variance"), y);
+            return y;
+        }
+        const Extent extent = extent_of(plan);
+        const auto [mean, m2] = moments(plan, extent);
+        plan.keep("output", y);
+        plan.keep("mean", mean);
+        plan.keep("m2", m2);
+        normalize(plan, extent, mean, m2, y);
+        const float divisor = sample_variance_ ? std::max(extent.count - 1, 1.0f) : extent.count;
+        plan.add("statistics", kernels::batch_norm_statistics,
+                 {.mean = mean,
+                  .m2 = m2,
+                  .out_mean = plan.gradient("moving_mean"),
+                  .out_variance = plan.gradient("moving_variance"),
+                  .groups = extent.groups,
+                  .channels = plan.in().channels,
+                  .divisor = divisor,
+                  .scale = float(extent.rows) / float(double(plan.global_batch()) * pixels(plan))},
+                 plan.in().channels);
+        return y;
+    }
+
+    std::vector<TensorId> backward(LayerPlan& plan, TensorId dy) const override {
+        const Extent extent = extent_of(plan);
+        const auto [s1, s2] = sums(plan, extent, dy);
+        const unsigned channels = plan.in().channels;
+        if (gamma_ || beta_)
+            plan.add("parameters gradient", kernels::batch_norm_parameter_gradients,
+                     {.s1 = s1,
+                      .s2 = s2,
+                      .dgamma = gamma_ ? plan.gradient("gamma") : TensorId(),
+                      .dbeta = beta_ ? plan.gradient("beta") : TensorId(),
+                      .groups = extent.groups,
+                      .channels = channels,
+                      .gamma_used = gamma_ ? 1u : 0u,
+                      .beta_used = beta_ ? 1u : 0u},
+                     channels);
+        if (!plan.wants()) return {TensorId()};
+        const TensorId dx = plan.make_gradient();
+        plan.add("backward", kernels::batch_norm_backward,
+                 {.x = plan.input(),
+                  .y = plan.kept("output"),
+                  .dy = dy,
+                  .mean = plan.kept("mean"),
+                  .m2 = plan.kept("m2"),
+                  .gamma = gamma_ ? plan.variable("gamma") : TensorId(),
+                  .s1 = s1,
+                  .s2 = s2,
+                  .dx = dx,
+                  .groups = extent.groups,
+                  .rows = extent.rows,
+                  .channels = channels,
+                  .count = extent.count,
+                  .epsilon = epsilon_,
+                  .gamma_used = gamma_ ? 1u : 0u,
+                  .relu = 0},
+                 strips(plan, extent));
+        return {dx};
+    }
+
+private:
+    /// The tower's part as [groups, rows, channels], and the values behind each statistic.
+    struct Extent {
+        unsigned groups, rows;
+        float count;
+    };
+    struct Pair {
+        TensorId first, second;
+    };
+
+    static unsigned pixels(const LayerPlan& plan) { return plan.in().height * plan.in().width; }
+
+    Extent extent_of(const LayerPlan& plan) const {
+        const unsigned examples = group_ == 0 ? plan.batch() : group_;
+        const unsigned rows = examples * pixels(plan);
+        return {plan.batch() / examples, rows, float(rows)};
+    }
+
+    static std::uint64_t strips(const LayerPlan& plan, const Extent& extent) {
+        return std::uint64_t(extent.groups) * BATCH_NORM_CHUNKS(extent.rows, BATCH_NORM_STRIP) *
+               plan.in().channels;
+    }
+
+    void normalize(LayerPlan& plan, const Extent& extent, TensorId mean, TensorId m2, TensorId y) const {
+        plan.add("forward", kernels::batch_norm_forward,
+                 {.x = plan.input(),
+                  .mean = mean,
+                  .m2 = m2,
+                  .gamma = gamma_ ? plan.variable("gamma") : TensorId(),
+                  .beta = beta_ ? plan.variable("beta") : TensorId(),
+                  .y = y,
+                  .groups = extent.groups,
+                  .rows = extent.rows,
+                  .channels = plan.in().channels,
+                  .count = extent.count,
+                  .epsilon = epsilon_,
+                  .gamma_used = gamma_ ? 1u : 0u,
+                  .beta_used = beta_ ? 1u : 0u,
+                  .relu = 0},
+                 strips(plan, extent));
+    }
+
+    /// [groups, chunks, channels], twice.
+    static Pair make_pair(LayerPlan& plan, const Extent& extent, unsigned chunks, const std::string& first,
+                          const std::string& second) {
+        const TensorShape shape{extent.groups, chunks, plan.in().channels};
+        return {plan.make(first, shape), plan.make(second, shape)};
+    }
+
+    static unsigned chunk_rows(const LayerPlan& plan) {
+        const std::size_t elements = plan.out_elements();
+        return unsigned(BATCH_NORM_CHUNK_ROWS(elements));
+    }
+
+    static Pair moments(LayerPlan& plan, const Extent& extent) {
+        const unsigned channels = plan.in().channels;
+        unsigned rows = chunk_rows(plan), chunks = BATCH_NORM_CHUNKS(extent.rows, rows);
+        Pair pair =
+            make_pair(plan, extent, chunks, chunks == 1 ? "mean" : "means", chunks == 1 ? "m2" : "m2s");
+        plan.add("moments", kernels::batch_norm_moments,
+                 {.x = plan.input(),
+                  .means = pair.first,
+                  .m2s = pair.second,
+                  .groups = extent.groups,
+                  .rows = extent.rows,
+                  .channels = channels,
+                  .chunk_rows = rows},
+                 std::uint64_t(extent.groups) * chunks * channels);
+        for (unsigned round = 1; chunks > 1; ++round) {
+            const unsigned run = std::min(BATCH_NORM_RUN, chunks), runs = BATCH_NORM_CHUNKS(chunks, run);
+            const std::string part = runs == 1 ? "" : fmt::format(" {}", round);
+            const Pair merged = make_pair(plan, extent, runs, "mean" + part, "m2" + part);
+            plan.add("merge moments" + part, kernels::batch_norm_merge_moments,
+                     {.means = pair.first,
+                      .m2s = pair.second,
+                      .mean = merged.first,
+                      .m2 = merged.second,
+                      .groups = extent.groups,
+                      .rows = extent.rows,
+                      .channels = channels,
+                      .chunk_rows = rows,
+                      .run = run},
+                     std::uint64_t(extent.groups) * runs * channels);
+            pair = merged;
+            rows *= run;
+            chunks = runs;
+        }
+        return pair;
+    }
+
+    Pair sums(LayerPlan& plan, const Extent& extent, TensorId dy) const {
+        const unsigned channels = plan.in().channels, rows = chunk_rows(plan);
+        unsigned chunks = BATCH_NORM_CHUNKS(extent.rows, rows);
+        Pair pair =
+            make_pair(plan, extent, chunks, chunks == 1 ? "s1" : "dy sums", chunks == 1 ? "s2" : "xhat sums");
+        plan.add("backward sums", kernels::batch_norm_backward_sums,
+                 {.x = plan.input(),
+                  .y = plan.kept("output"),
+                  .dy = dy,
+                  .mean = plan.kept("mean"),
+                  .m2 = plan.kept("m2"),
+                  .dy_sums = pair.first,
+                  .xhat_sums = pair.second,
+                  .groups = extent.groups,
+                  .rows = extent.rows,
+                  .channels = channels,
+                  .chunk_rows = rows,
+                  .count = extent.count,
+                  .epsilon = epsilon_,
+                  .relu = 0},
+                 std::uint64_t(extent.groups) * chunks * channels);
+        for (unsigned round = 1; chunks > 1; ++round) {
+            const unsigned run = std::min(BATCH_NORM_RUN, chunks), runs = BATCH_NORM_CHUNKS(chunks, run);
+            const std::string part = runs == 1 ? "" : fmt::format(" {}", round);
+            const Pair merged = make_pair(plan, extent, runs, "s1" + part, "s2" + part);
+            plan.add("merge sums" + part, kernels::batch_norm_merge_sums,
+                     {.dy_sums = pair.first,
+                      .xhat_sums = pair.second,
+                      .s1 = merged.first,
+                      .s2 = merged.second,
+                      .groups = extent.groups,
+                      .chunks = chunks,
+                      .channels = channels,
+                      .run = run},
+                     std::uint64_t(extent.groups) * runs * channels);
+            pair = merged;
+            chunks = runs;
+        }
+        return pair;
+    }
+
+    float epsilon_, blend_;
+    bool gamma_, beta_;
+    float gamma_start_;
+    bool sample_variance_;
+    unsigned group_ = 0; ///< examples; 0: the whole batch
+};
+
+} // namespace
+
+std::unique_ptr<const Layer> make_batch_norm(Attributes& attributes) {
+    return std::make_unique<BatchNorm>(attributes);
+}
+
+} // namespace towers

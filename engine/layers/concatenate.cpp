@@ -1,0 +1,80 @@
+// Tensors of one height and width, their channels one behind the other.
+#include "engine/layers/layer.h"
+
+#include <fmt/format.h>
+
+namespace towers {
+namespace {
+
+class Concatenate final : public Layer {
+public:
+    Arity arity() const override { return {1, 1000}; }
+
+    Shape output(std::span<const Shape> in) const override {
+        Shape out{in[0].height, in[0].width, 0};
+        for (const Shape& each : in) {
+            if (each.height != out.height || each.width != out.width)
+                throw LayerError(fmt::format("joins [{}, {}, {}] and [{}, {}, {}]; its inputs must have one "
+                                             "height and width",
+                                             in[0].height, in[0].width, in[0].channels, each.height,
+                                             each.width, each.channels));
+            out.channels += each.channels;
+        }
+        return out;
+    }
+
+    TensorId forward(LayerPlan& plan) const override {
+        const TensorId y = plan.make_output();
+        unsigned first = 0;
+        for (std::size_t i = 0; i < plan.inputs(); ++i) {
+            const unsigned channels = plan.in(i).channels;
+            copy(plan, fmt::format("forward {}", i + 1),
+                 {.x = plan.input(i),
+                  .y = y,
+                  .pixels = pixels(plan),
+                  .channels = channels,
+                  .source_stride = channels,
+                  .source_first = 0,
+                  .target_stride = plan.out().channels,
+                  .target_first = first});
+            first += channels;
+        }
+        return y;
+    }
+
+    std::vector<TensorId> backward(LayerPlan& plan, TensorId dy) const override {
+        std::vector<TensorId> gradients(plan.inputs());
+        unsigned first = 0;
+        for (std::size_t i = 0; i < plan.inputs(); ++i) {
+            const unsigned channels = plan.in(i).channels;
+            if (plan.wants(i)) {
+                gradients[i] = plan.make_gradient(i);
+                copy(plan, fmt::format("backward {}", i + 1),
+                     {.x = dy,
+                      .y = gradients[i],
+                      .pixels = pixels(plan),
+                      .channels = channels,
+                      .source_stride = plan.out().channels,
+                      .source_first = first,
+                      .target_stride = channels,
+                      .target_first = 0});
+            }
+            first += channels;
+        }
+        return gradients;
+    }
+
+private:
+    static unsigned pixels(const LayerPlan& plan) {
+        return plan.batch() * plan.out().height * plan.out().width;
+    }
+    static void copy(LayerPlan& plan, const std::string& role, const CopyChannelsParams& p) {
+        plan.add(role, kernels::copy_channels, p, std::uint64_t(p.pixels) * p.channels);
+    }
+};
+
+} // namespace
+
+std::unique_ptr<const Layer> make_concatenate(Attributes&) { return std::make_unique<Concatenate>(); }
+
+} // namespace towers

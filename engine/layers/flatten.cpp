@@ -1,0 +1,18 @@
+// An example as one row of channels, in NHWC order. It moves nothing.
+#include "engine/layers/layer.h"
+
+namespace towers {
+namespace {
+
+class Flatten final : public Layer {
+public:
+    Shape output(std::span<const Shape> in) const override { return {1, 1, unsigned(in[0].elements())}; }
+    TensorId forward(LayerPlan& plan) const override { return plan.input(); }
+    std::vector<TensorId> backward(LayerPlan&, TensorId dy) const override { return {dy}; }
+};
+
+} // namespace
+
+std::unique_ptr<const Layer> make_flatten(Attributes&) { return std::make_unique<Flatten>(); }
+
+} // namespace towers

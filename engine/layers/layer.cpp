@@ -1,0 +1,31 @@
+#include "engine/layers/layer.h"
+
+namespace towers {
+
+#define TOWERS_LAYER(name) std::unique_ptr<const Layer> make_##name(Attributes& attributes);
+#include "engine/layers/layers.def"
+#undef TOWERS_LAYER
+
+std::vector<Variable> Layer::variables(std::span<const Shape>) const { return {}; }
+
+double Layer::flop(std::span<const Shape>) const { return 0; }
+
+std::unique_ptr<const Layer> make_layer(const std::string& kind, Attributes& attributes) {
+#define TOWERS_LAYER(name)                                                                                   \
+    if (kind == #name) return make_##name(attributes);
+#include "engine/layers/layers.def"
+#undef TOWERS_LAYER
+    std::string kinds;
+    for (const std::string& each : layer_kinds()) kinds += (kinds.empty() ? "" : ", ") + each;
+    attributes.fail("kind", "is \"" + kind + "\", but there is no such layer; choose from " + kinds);
+}
+
+std::vector<std::string> layer_kinds() {
+    return {
+#define TOWERS_LAYER(name) #name,
+#include "engine/layers/layers.def"
+#undef TOWERS_LAYER
+    };
+}
+
+} // namespace towers

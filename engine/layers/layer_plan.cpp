@@ -1,0 +1,26 @@
+#include "engine/layers/layer_plan.h"
+
+namespace towers {
+
+TensorId LayerPlan::make_output() {
+    return around_.plan->activation(around_.name, shape_of(around_.out), ElementType::float32);
+}
+
+TensorId LayerPlan::variable(const std::string& name) const {
+    return around_.variable(around_.name + '/' + name, Arena::state);
+}
+
+TensorId LayerPlan::gradient(const std::string& name) const {
+    return around_.variable(around_.name + '/' + name, Arena::gradients);
+}
+
+TensorId LayerPlan::make_gradient(std::size_t index) {
+    return around_.plan->activation(around_.gradients[index], shape_of(around_.in[index]),
+                                    ElementType::float32);
+}
+
+TensorId LayerPlan::make(const std::string& role, TensorShape shape, ElementType type) {
+    return around_.plan->activation(around_.name + ' ' + role, std::move(shape), type);
+}
+
+} // namespace towers

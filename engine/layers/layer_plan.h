@@ -1,0 +1,83 @@
+// What a layer sees while its part of a step is planned.
+#pragma once
+
+#include "engine/model/shape.h"
+#include "engine/plan/plan.h"
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace towers {
+
+class LayerPlan {
+public:
+    /// What surrounds the layer.
+    struct Surroundings {
+        Plan* plan;
+        std::string name;                   ///< the layer's
+        std::vector<std::string> gradients; ///< names for the inputs' gradients
+        std::vector<Shape> in;
+        Shape out;
+        unsigned batch;        ///< examples of this tower
+        unsigned global_batch; ///< of all towers
+        bool training;
+        unsigned node;              ///< the layer's place in the model
+        std::uint64_t seed;         ///< of what is random in the layer
+        TensorId examples;          ///< (record, epoch) of each example: uint32 [batch, 2]
+        std::vector<TensorId> from; ///< the inputs
+        std::vector<bool> wants;    ///< which inputs want a gradient
+        /// The slice of this arena that belongs to the variable of that whole name.
+        std::function<TensorId(const std::string& name, Arena arena)> variable;
+    };
+    explicit LayerPlan(Surroundings surroundings) : around_(std::move(surroundings)) {}
+
+    unsigned batch() const { return around_.batch; }
+    unsigned global_batch() const { return around_.global_batch; }
+    /// Else the plan is an evaluation's: there is no backward pass.
+    bool training() const { return around_.training; }
+    unsigned node() const { return around_.node; }
+    std::uint64_t seed() const { return around_.seed; }
+    TensorId examples() const { return around_.examples; }
+
+    std::size_t inputs() const { return around_.in.size(); }
+    const Shape& in(std::size_t index = 0) const { return around_.in[index]; }
+    const Shape& out() const { return around_.out; }
+    std::size_t out_elements() const { return around_.out.elements() * around_.batch; }
+    TensorId input(std::size_t index = 0) const { return around_.from[index]; }
+    /// A new tensor for the output, [batch, height, width, channels].
+    TensorId make_output();
+
+    /// A variable `weights` of the layer, and where backward leaves its gradient. For a statistic that is
+    /// this tower's part of the step's value: the towers' parts are added up.
+    TensorId variable(const std::string& name) const;
+    TensorId gradient(const std::string& name) const;
+
+    /// Whether backward is asked for an input's gradient.
+    bool wants(std::size_t index = 0) const { return around_.wants[index]; }
+    /// A new tensor for an input's gradient.
+    TensorId make_gradient(std::size_t index = 0);
+
+    /// Another tensor of the layer, called `role` within it.
+    TensorId make(const std::string& role, TensorShape shape, ElementType type = ElementType::float32);
+    /// What forward leaves for backward.
+    void keep(const std::string& role, TensorId tensor) { kept_[role] = tensor; }
+    TensorId kept(const std::string& role) const { return kept_.at(role); }
+
+    /// `role` says which part of the layer's work it is: `forward`, `weights gradient`.
+    template<class Params>
+    void add(const std::string& role, KernelHandle<Params> kernel, const std::type_identity_t<Params>& params,
+             std::uint64_t items) {
+        around_.plan->add(around_.name + ' ' + role, kernel, params, items);
+    }
+    TensorShape shape_of(const Shape& shape) const {
+        return {around_.batch, shape.height, shape.width, shape.channels};
+    }
+
+private:
+    Surroundings around_;
+    std::map<std::string, TensorId> kept_;
+};
+
+} // namespace towers

@@ -1,0 +1,73 @@
+// Local response normalization across channels (Krizhevsky et al. 2012, with the *sum* of TensorFlow):
+// y = x / (bias + alpha * sum of x^2 over 2 radius + 1 channels)^beta
+#include "engine/layers/layer.h"
+
+namespace towers {
+namespace {
+
+class Lrn final : public Layer {
+public:
+    explicit Lrn(Attributes& attributes)
+        : radius_(unsigned(attributes.whole("radius", 0, 1 << 16, 5))),
+          bias_(float(attributes.number("bias", 1e-6, 1e6, 1))),
+          alpha_(float(attributes.number("alpha", 0, 1e6, 1))),
+          beta_(float(attributes.number("beta", 0, 1e3, 0.5))) {}
+
+    Shape output(std::span<const Shape> in) const override { return in[0]; }
+
+    TensorId forward(LayerPlan& plan) const override {
+        const TensorId y = plan.make_output();
+        const TensorId scale = plan.make("scale", plan.shape_of(plan.out()));
+        plan.keep("output", y);
+        plan.keep("scale", scale);
+        plan.add("forward", kernels::lrn_forward,
+                 {.x = plan.input(),
+                  .y = y,
+                  .scale = scale,
+                  .pixels = pixels(plan),
+                  .channels = plan.in().channels,
+                  .radius = radius_,
+                  .bias = bias_,
+                  .alpha = alpha_,
+                  .beta = beta_},
+                 items(plan));
+        return y;
+    }
+
+    std::vector<TensorId> backward(LayerPlan& plan, TensorId dy) const override {
+        if (!plan.wants()) return {TensorId()};
+        const TensorId dx = plan.make_gradient();
+        plan.add("backward", kernels::lrn_backward,
+                 {.x = plan.input(),
+                  .y = plan.kept("output"),
+                  .scale = plan.kept("scale"),
+                  .dy = dy,
+                  .dx = dx,
+                  .pixels = pixels(plan),
+                  .channels = plan.in().channels,
+                  .radius = radius_,
+                  .alpha = alpha_,
+                  .beta = beta_,
+                  .relu = 0},
+                 items(plan));
+        return {dx};
+    }
+
+private:
+    static unsigned pixels(const LayerPlan& plan) {
+        return plan.batch() * plan.in().height * plan.in().width;
+    }
+    static std::uint64_t items(const LayerPlan& plan) {
+        constexpr unsigned run = 16; // LRN_RUN of shaders/lrn.h
+        return std::uint64_t(pixels(plan)) * ((plan.in().channels + run - 1) / run);
+    }
+
+    unsigned radius_;
+    float bias_, alpha_, beta_;
+};
+
+} // namespace
+
+std::unique_ptr<const Layer> make_lrn(Attributes& attributes) { return std::make_unique<Lrn>(attributes); }
+
+} // namespace towers

@@ -1,0 +1,101 @@
+#include "engine/layers/weighted.h"
+
+#include <cmath>
+#include <fmt/format.h>
+
+namespace towers {
+namespace {
+
+bool is_depthwise(const ConvShape& shape) {
+    return shape.groups > 1 && shape.groups == shape.in_channels && shape.groups == shape.out_channels;
+}
+
+} // namespace
+
+std::vector<Variable> Weighted::variables(std::vector<std::size_t> shape, double fan_in,
+                                          double fan_out) const {
+    Initial initial{.kind = Initial::Kind::normal};
+    switch (start) {
+    case Start::stddev:
+        initial = {.kind = Initial::Kind::truncated_normal, .scale = stddev};
+        break;
+    case Start::he_normal:
+        initial.scale = float(std::sqrt(2.0 / fan_in));
+        break;
+    case Start::he_fan_out:
+        initial.scale = float(std::sqrt(2.0 / fan_out));
+        break;
+    case Start::glorot_uniform:
+        initial = {.kind = Initial::Kind::uniform, .scale = float(std::sqrt(6.0 / (fan_in + fan_out)))};
+        break;
+    }
+    const std::size_t outputs = shape.back();
+    std::vector<Variable> all{{.name = "weights",
+                               .shape = std::move(shape),
+                               .initial = initial,
+                               .decays = true,
+                               .weight_decay = weight_decay}};
+    if (bias) all.push_back({.name = "biases", .shape = {outputs}, .initial = Initial::constant(*bias)});
+    return all;
+}
+
+TensorId Weighted::forward(LayerPlan& plan, const ConvShape& shape) const {
+    const TensorId y = plan.make_output();
+    plan.add("forward", is_depthwise(shape) ? kernels::depthwise_conv2d_forward : kernels::conv2d_forward,
+             {.x = plan.input(),
+              .w = plan.variable("weights"),
+              .b = bias ? plan.variable("biases") : TensorId(),
+              .y = y,
+              .shape = shape,
+              .relu = 0,
+              .bias = bias ? 1u : 0u},
+             plan.out_elements());
+    return y;
+}
+
+std::vector<TensorId> Weighted::backward(LayerPlan& plan, const ConvShape& shape, TensorId dy) const {
+    const bool depthwise = is_depthwise(shape);
+    plan.add("weights gradient",
+             depthwise ? kernels::depthwise_conv2d_backward_weights : kernels::conv2d_backward_weights,
+             {.x = plan.input(),
+              .dy = dy,
+              .dw = plan.gradient("weights"),
+              .db = bias ? plan.gradient("biases") : TensorId(),
+              .shape = shape,
+              .bias = bias ? 1u : 0u},
+             std::uint64_t(shape.kernel_height) * shape.kernel_width * (shape.in_channels / shape.groups) *
+                 shape.out_channels);
+    if (!plan.wants()) return {TensorId()};
+    const TensorId dx = plan.make_gradient();
+    plan.add(
+        "data gradient", depthwise ? kernels::depthwise_conv2d_backward_data : kernels::conv2d_backward_data,
+        {.dy = dy, .w = plan.variable("weights"), .x = plan.input(), .dx = dx, .shape = shape, .relu = 0},
+        std::uint64_t(shape.batch) * shape.in_height * shape.in_width * shape.in_channels);
+    return {dx};
+}
+
+Weighted read_weighted(Attributes& attributes) {
+    Weighted weighted;
+    if (attributes.has("stddev") && attributes.has("init"))
+        attributes.fail("stddev", "and 'init' both say how the weights begin; give one of them");
+    if (attributes.has("stddev")) {
+        weighted.start = Weighted::Start::stddev;
+        weighted.stddev = float(attributes.number("stddev", 0, 1e6));
+    } else {
+        const std::string init =
+            attributes.choice("init", {"he_normal", "he_fan_out", "glorot_uniform"}, "he_normal");
+        weighted.start = init == "he_normal"    ? Weighted::Start::he_normal
+                         : init == "he_fan_out" ? Weighted::Start::he_fan_out
+                                                : Weighted::Start::glorot_uniform;
+    }
+    const Value* const bias = attributes.find("bias");
+    if (bias != nullptr && bias->as<bool>() != nullptr)
+        weighted.bias = *bias->as<bool>() ? std::optional(0.0f) : std::nullopt;
+    else
+        weighted.bias = float(attributes.number("bias", -1e6, 1e6, 0));
+    if (attributes.has("weight_decay"))
+        weighted.weight_decay = float(attributes.number("weight_decay", 0, 1e6));
+    return weighted;
+}
+
+} // namespace towers

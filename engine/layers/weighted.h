@@ -1,0 +1,36 @@
+// What convolutions and dense layers share: weights and, unless they do without, biases.
+#pragma once
+
+#include "engine/layers/layer_plan.h"
+#include "engine/model/attributes.h"
+#include "engine/model/variable.h"
+
+#include <optional>
+#include <vector>
+
+namespace towers {
+
+/// How the weights begin, whether there are biases, and how the weights decay.
+struct Weighted {
+    enum class Start {
+        stddev,        ///< normal, truncated at two of the given standard deviations
+        he_normal,     ///< normal, standard deviation sqrt(2 / fan_in) (He et al. 2015)
+        he_fan_out,    ///< likewise, of fan_out, as torchvision's ResNets have it
+        glorot_uniform ///< uniform within sqrt(6 / (fan_in + fan_out)) (Glorot and Bengio 2010)
+    } start = Start::he_normal;
+    float stddev = 0;
+    std::optional<float> bias = 0.0f;  ///< initial value
+    std::optional<float> weight_decay; ///< else the recipe's
+
+    /// `weights` of that shape, and `biases`, one for each of the last axis.
+    std::vector<Variable> variables(std::vector<std::size_t> shape, double fan_in, double fan_out) const;
+
+    // The operations of a layer with this shape.
+    TensorId forward(LayerPlan& plan, const ConvShape& shape) const;
+    std::vector<TensorId> backward(LayerPlan& plan, const ConvShape& shape, TensorId dy) const;
+};
+
+/// Reads `stddev` or `init`, `bias` (false, or the initial value) and `weight_decay`.
+Weighted read_weighted(Attributes& attributes);
+
+} // namespace towers

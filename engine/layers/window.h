@@ -1,0 +1,33 @@
+// Windows that move over an image: the kernels of convolutions, the windows of pooling.
+#pragma once
+
+#include "engine/model/attributes.h"
+#include "engine/model/shape.h"
+
+#include <array>
+
+namespace towers {
+
+/// Output size and padding along one axis.
+struct Placed {
+    unsigned out, before;
+};
+
+/// Along (height, width).
+struct Window {
+    std::array<unsigned, 2> size{1, 1}, stride{1, 1};
+    /// SAME and VALID as TensorFlow has them: SAME makes outputs of ceil(in / stride) and pads an odd pixel
+    /// below and right; VALID pads nothing.
+    enum class Padding { same, valid, given } padding = Padding::same;
+    std::array<unsigned, 2> before{0, 0}, after{0, 0}; ///< if given
+
+    /// Throws LayerError when the window is larger than the padded image.
+    std::array<Placed, 2> place(const Shape& in) const;
+};
+
+/// Reads `size_key`, `stride` and `pad`: "same", "valid", P on all sides, [height, width], or
+/// [top, bottom, left, right].
+Window read_window(Attributes& attributes, const std::string& size_key,
+                   std::optional<std::array<unsigned, 2>> stride);
+
+} // namespace towers

@@ -1,0 +1,120 @@
+#include "engine/model/read_model.h"
+
+#include "engine/error.h"
+#include "engine/model/expand.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <fmt/format.h>
+
+namespace towers {
+namespace {
+
+// Kernels count elements in 32 bits, some of them with a sign.
+constexpr double most_elements = INT32_MAX;
+
+double elements_of(const std::vector<std::size_t>& shape) {
+    double product = 1;
+    for (const std::size_t size : shape) product *= double(size);
+    return product;
+}
+
+void check_sizes(const Node& node, const std::vector<Shape>& in, const Attributes& table) {
+    const Shape& out = node.output;
+    if (double(out.height) * out.width * out.channels > most_elements)
+        table.fail(
+            fmt::format("makes [{}, {}, {}] of each example, too many for a device; use a smaller input "
+                        "or fewer channels",
+                        out.height, out.width, out.channels));
+    for (const Variable& variable : node.layer->variables(in))
+        if (elements_of(variable.shape) > most_elements)
+            table.fail(fmt::format("has {:.0f} {}, more than a device can count; make it smaller",
+                                   elements_of(variable.shape), variable.name));
+}
+
+Node read_node(const LayerEntry& entry, const Model& model, const std::string& file) {
+    Attributes table(*entry.table, file, fmt::format("layer '{}'", entry.name));
+    Node node{.name = entry.name, .inputs = entry.inputs, .layer = {}, .output = {}};
+    LayerList::skip_common_keys(table);
+    node.layer = make_layer(entry.kind, table);
+    table.done();
+    const auto [least, most] = node.layer->arity();
+    if (node.inputs.size() < least || node.inputs.size() > most)
+        table.fail(fmt::format("has {} input{}; a layer of kind {} takes {}", node.inputs.size(),
+                               node.inputs.size() == 1 ? "" : "s", entry.kind,
+                               least == most ? std::to_string(least) : fmt::format("{} to {}", least, most)));
+    const std::vector<Shape> in = model.input_shapes(node);
+    try {
+        node.output = node.layer->output(in);
+    } catch (const LayerError& error) {
+        table.fail(error.what());
+    }
+    check_sizes(node, in, table);
+    return node;
+}
+
+LossHead read_head(Attributes loss, const LayerList& layers, const Model& model) {
+    LossHead head;
+    const std::string logits = loss.text("logits");
+    head.node = layers.find(logits);
+    if (head.node < 0) loss.fail("logits", fmt::format("is \"{}\", but no layer has that name", logits));
+    head.weight = float(loss.number("weight", 1e-6, 1e6, 1));
+    head.smoothing = float(loss.number("smoothing", 0, 1, 0));
+    head.logit_scale = float(loss.number("logit_scale", 1e-6, 1e6, 1));
+    loss.done();
+    const Node& node = model.nodes[std::size_t(head.node)];
+    if (node.output != Shape{1, 1, model.classes})
+        loss.fail(
+            "logits",
+            fmt::format("is \"{}\", which makes [{}, {}, {}], but {} classes need [1, 1, {}]; end with a "
+                        "dense layer of {} units",
+                        logits, node.output.height, node.output.width, node.output.channels, model.classes,
+                        model.classes, model.classes));
+    return head;
+}
+
+/// A layer that nothing depends on is a mistake in the inputs.
+void check_used(const Model& model, const LayerList& layers, const std::string& file) {
+    std::vector<bool> used(model.nodes.size());
+    for (const LossHead& head : model.heads) used[std::size_t(head.node)] = true;
+    for (const Node& node : model.nodes)
+        for (const int from : node.inputs)
+            if (from >= 0) used[std::size_t(from)] = true;
+    const auto unused = std::ranges::find(used, false);
+    if (unused == used.end()) return;
+    const LayerEntry& entry = layers.entries()[std::size_t(unused - used.begin())];
+    Attributes(*entry.table, file, fmt::format("layer '{}'", entry.name))
+        .fail(
+            "makes what no layer takes and no loss is computed from; name it among a layer's inputs, or take "
+            "it out");
+}
+
+} // namespace
+
+Model read_model(Attributes& recipe) {
+    Model model;
+    Attributes input = recipe.table("input");
+    const std::vector<double> shape = input.numbers("shape", 3, 1, 1 << 16);
+    model.input = {unsigned(shape[0]), unsigned(shape[1]), unsigned(shape[2])};
+    if (model.input.channels != 1 && model.input.channels != 3)
+        input.fail("shape", fmt::format("has {} channels; give 1 (grey) or 3 (red, green, blue)",
+                                        model.input.channels));
+    model.classes = unsigned(input.whole("classes", 2, 1 << 20));
+    model.label_offset = unsigned(input.whole("label_offset", 0, model.classes - 1, 0));
+    input.done();
+
+    const LayerList layers(recipe);
+    for (const LayerEntry& entry : layers.entries())
+        model.nodes.push_back(read_node(entry, model, recipe.file()));
+    std::vector<Attributes> losses = recipe.tables("loss");
+    if (losses.empty()) {
+        const Value last{Value::Table{{"logits", Value{layers.entries().back().name, recipe.line()}}},
+                         layers.entries().back().table->line};
+        model.heads.push_back(read_head({last, recipe.file(), "the last layer"}, layers, model));
+    }
+    for (Attributes& loss : losses) model.heads.push_back(read_head(std::move(loss), layers, model));
+    check_used(model, layers, recipe.file());
+    return model;
+}
+
+} // namespace towers

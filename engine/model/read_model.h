@@ -1,0 +1,25 @@
+// A recipe's network: its layers in order, blocks of layers that are used again, and the loss.
+//
+//   [input]              shape = [height, width, channels], classes, label_offset
+//   [network]            layers = [ LAYER or BLOCK, ... ]
+//   [blocks.NAME]        layers = [ ... ]                    used by BLOCKs
+//   [[loss]]             logits, weight, smoothing, logit_scale; without any, the last layer gives the logits
+//
+//   LAYER   { kind = "conv2d", name = "conv1", input(s) = "...", activation = "relu", when = true, ... }
+//   BLOCK   { name = "stage1", use = "NAME" or layers = [ ... ], repeat = 3 or each = [ {...}, ... ], ... }
+//
+// A layer takes the one before it unless it names its inputs: layers of its block or around it, "input" (what
+// the block takes) or "images". Names in a block are NAME/LAYER, in a repeated one NAME/1/LAYER; a block's
+// own name stands for its last layer. A block's other keys, and those in `each`, are its parameters: "$key"
+// in the block stands for the value. A layer with `when = false` is left out.
+#pragma once
+
+#include "engine/model/attributes.h"
+#include "engine/model/model.h"
+
+namespace towers {
+
+/// Reads those tables. UsageError for whatever does not fit together.
+Model read_model(Attributes& recipe);
+
+} // namespace towers

@@ -1,0 +1,37 @@
+// A recipe's values as a tree, each with its place in the file.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace towers {
+
+struct Value {
+    using Array = std::vector<Value>;
+    using Table = std::vector<std::pair<std::string, Value>>; ///< sorted by key
+
+    std::variant<bool, std::int64_t, double, std::string, Array, Table> data;
+    unsigned line = 0;
+
+    template<class T>
+    const T* as() const {
+        return std::get_if<T>(&data);
+    }
+    template<class T>
+    T* as() {
+        return std::get_if<T>(&data);
+    }
+    /// Of a table; null when there is none.
+    const Value* find(std::string_view key) const;
+    /// As TOML writes it, for messages.
+    std::string text() const;
+};
+
+/// Reads TOML. `source` is the file's name, for messages: UsageError `source:line: what is wrong`.
+Value parse_toml(std::string_view text, const std::string& source);
+
+} // namespace towers

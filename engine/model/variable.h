@@ -1,0 +1,44 @@
+// What a network learns or keeps.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace towers {
+
+/// What a piece of the training's state is for.
+enum class Role {
+    trained,   ///< has a gradient
+    statistic, ///< follows the activations, such as batch norm's moving mean
+    optimizer, ///< the optimizer's own, such as a velocity; one per trained variable
+    average,   ///< moving average of a variable
+};
+
+/// How a variable begins.
+struct Initial {
+    enum class Kind { constant, truncated_normal, normal, uniform } kind = Kind::constant;
+    float value = 0; ///< the constant
+    float scale = 0; ///< standard deviation, before truncation at two of them; or half the uniform's width
+
+    static Initial constant(float value) { return {Kind::constant, value, 0}; }
+};
+
+struct Variable {
+    std::string name; ///< `conv1/weights`, `conv1/biases`
+    std::vector<std::size_t> shape;
+    Role role = Role::trained;
+    Initial initial;
+    bool decays = false;                    ///< whether the recipe's weight decay is for it
+    std::optional<float> weight_decay = {}; ///< the layer's own, in place of the recipe's
+    float blend = 0;                        ///< a statistic's: how far each step moves it towards its value
+    int node = 0;                           ///< index into Model::nodes; set by Model
+    std::size_t elements() const;
+};
+
+/// A variable's initial values; they depend only on the seed and the variable's name.
+std::vector<float> initial_values(const Variable& variable, std::uint64_t seed);
+
+} // namespace towers

@@ -1,0 +1,88 @@
+// Where everything that outlives a step lies in one flat arena.
+#pragma once
+
+#include "engine/model/variable.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace towers {
+
+struct Model;
+class Optimizer;
+
+/// A range of an arena, in bytes.
+struct ArenaRange {
+    std::size_t offset, bytes;
+    bool operator==(const ArenaRange&) const = default;
+};
+
+/// A variable and its place in the first section of the state; its gradient, or a statistic's value in this
+/// step, lies at the same place of the gradient arena.
+struct VariableSlot {
+    Variable variable;
+    ArenaRange range;
+    float weight_decay; ///< its own or the recipe's
+};
+
+/// A part of the state: one piece for each variable, or for each trained one, laid out as the variables are.
+struct StateSection {
+    Role role;          ///< trained: the variables themselves, the statistics included
+    std::string suffix; ///< of the pieces' names: `/ExponentialMovingAverage`
+    float initial;      ///< of an optimizer's section; averages begin as their variables
+    ArenaRange range;
+};
+
+/// One named piece of the state.
+struct StateSlot {
+    std::string name; ///< `conv1/weights/Momentum`
+    Role role;
+    const Variable* variable;
+    ArenaRange range; ///< of the whole state
+};
+
+/// Trained variables come in the order in which backward finishes their gradients, last layer first; the
+/// statistics follow. Slices begin at multiples of slice_alignment, and what lies between them is zero.
+struct StateLayout {
+    std::vector<VariableSlot> variables;
+    std::size_t trained_bytes = 0;      ///< the trained variables'
+    std::size_t variable_bytes = 0;     ///< with the statistics
+    std::vector<StateSection> sections; ///< the variables, the optimizer's, perhaps the averages
+    std::size_t bytes = 0;
+
+    ArenaRange trained() const { return {0, trained_bytes}; }
+    ArenaRange all_variables() const { return {0, variable_bytes}; }
+    /// The section of moving averages, or null.
+    const StateSection* averages() const;
+    /// Every piece, section by section.
+    std::vector<StateSlot> slots() const;
+    const VariableSlot& find(const std::string& variable) const; ///< std::logic_error when there is none
+};
+
+/// vec4s in a range, padding included.
+constexpr unsigned quads(std::size_t bytes) { return unsigned(bytes / 16); }
+constexpr unsigned quads(const ArenaRange& range) { return quads(range.bytes); }
+
+/// The part of a whole arena of floats that a range names.
+template<class T>
+std::span<T> part(std::span<T> arena, const ArenaRange& range) {
+    return arena.subspan(range.offset / sizeof(float), range.bytes / sizeof(float));
+}
+
+/// `averages`: whether moving averages are kept.
+StateLayout layout_state(const Model& model, const Optimizer& optimizer, bool averages);
+
+/// A whole state as a training begins.
+std::vector<float> initial_state(const StateLayout& layout, std::uint64_t seed);
+
+/// The averages begin as the variables; call it when those have been set.
+void start_averages(const StateLayout& layout, std::span<float> state);
+
+/// Cuts the trained variables, and the statistics behind them, into runs of whole layers of at least `least`
+/// bytes each, except perhaps the last: what a tower delivers to the averaging stage at once.
+std::vector<ArenaRange> make_buckets(const StateLayout& layout, std::size_t least);
+
+} // namespace towers

@@ -1,0 +1,56 @@
+#ifndef TOWERS_SHADERS_ACTIVATION_H
+#define TOWERS_SHADERS_ACTIVATION_H
+
+// What the smooth activations share. The dialect's exp() is a call per element on the host, loose on some drivers,
+// and erf() is not in GLSL; these vectorize, and are good to a few units in the last place everywhere.
+
+// exp(x) for x <= 0, by the polynomial of Cephes' expf; 0 below -87 (1e-38) and for a NaN, which is_finite() sees below
+FUNCTION float exp_nonpositive(float x) {
+    const float bounded = x > -87.0f ? x : -87.0f;
+    const float power = floor(bounded * 1.44269504f + 0.5f);
+    const float r = bounded - power * 0.693359375f + power * 2.12194440e-4f;
+    float tail = 1.9875691500e-4f;
+    tail = tail * r + 1.3981999507e-3f;
+    tail = tail * r + 8.3334519073e-3f;
+    tail = tail * r + 4.1665795894e-2f;
+    tail = tail * r + 1.6666665459e-1f;
+    tail = tail * r + 5.0000001201e-1f;
+    const float value = (tail * r * r + r + 1.0f) * as_float(uint(int(power) + 127) << 23u);
+    return x > -87.0f ? value : 0.0f;
+}
+
+// 1 / (1 + exp(-x)). What is not finite stays so, although the limits at infinity are 0 and 1: only a diverged
+// network gets there, and that must show.
+FUNCTION float sigmoid(float x) {
+    const float e = exp_nonpositive(x < 0.0f ? x : -x);
+    const float value = (x < 0.0f ? e : 1.0f) / (1.0f + e);
+    return is_finite(x) ? value : x;
+}
+
+// The normal distribution's density at x and the probability below x
+struct Normal {
+    float density, below;
+};
+
+// The probability beyond |x| is exp(-x^2 / 2) t P(t) with t = 1 / (1 + 0.31 |x|): P is our own fit for |x| < 14 at
+// Chebyshev's nodes, relative error 2e-7, so that gelu's left tail keeps its digits. Not finite where x is not.
+FUNCTION Normal normal_at(float x) {
+    const float e = exp_nonpositive(-0.5f * x * x);
+    const float t = 1.0f / (1.0f + 0.31f * (x < 0.0f ? -x : x));
+    float fit = 0.03629617f;
+    fit = fit * t - 0.14356861f;
+    fit = fit * t + 0.15857001f;
+    fit = fit * t - 0.018225585f;
+    fit = fit * t + 0.11190991f;
+    fit = fit * t + 0.10721785f;
+    fit = fit * t + 0.12414914f;
+    fit = fit * t + 0.12365120f;
+    const float beyond = fit * t * e;
+    const float below = x < 0.0f ? beyond : 1.0f - beyond;
+    Normal normal;
+    normal.density = 0.39894228f * e;
+    normal.below = is_finite(x) ? below : x;
+    return normal;
+}
+
+#endif

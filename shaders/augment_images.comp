@@ -1,0 +1,67 @@
+#include "kernel.h"
+#include "augment.h"
+
+FUNCTION float mean_grey(In_u32 sums, uint i, uint pixels) {
+    float sum = 0.0f;
+    for (uint chunk = i * GREY_CHUNKS; chunk < (i + 1u) * GREY_CHUNKS; ++chunk)
+        sum += float(sums.at[chunk * 2u + 1u]) * 65536.0f + float(sums.at[chunk * 2u]) * (1.0f / 65536.0f);
+    return sum / float(pixels);
+}
+
+// One channel of the colour of hue h (in sextants), chroma and largest value; n: 5 red, 3 green, 1 blue
+FUNCTION float channel_of_hue(float n, float h, float chroma, float largest) {
+    const float at = n + h;
+    const float k = at >= 6.0f ? at - 6.0f : at;
+    const float slope = k < 4.0f - k ? k : 4.0f - k;
+    return largest - chroma * (slope < 0.0f ? 0.0f : (slope > 1.0f ? 1.0f : slope));
+}
+
+FUNCTION Colour turned(Colour x, float turns) {
+    const float largest = max(max(x.r, x.g), x.b);
+    const float chroma = largest + max(max(-x.r, -x.g), -x.b);
+    if (chroma == 0.0f) return x;
+    float h = largest == x.r   ? (x.g - x.b) / chroma
+              : largest == x.g ? 2.0f + (x.b - x.r) / chroma
+                               : 4.0f + (x.r - x.g) / chroma;
+    h += 6.0f * turns;
+    h -= 6.0f * floor(h / 6.0f);
+    Colour y;
+    y.r = channel_of_hue(5.0f, h, chroma, largest);
+    y.g = channel_of_hue(3.0f, h, chroma, largest);
+    y.b = channel_of_hue(1.0f, h, chroma, largest);
+    return y;
+}
+
+KERNEL(augment_images, AugmentImagesParams, 256) {
+    const uint pixels = p.shape.out_height * p.shape.out_width;
+    FOR_RANGE(item, p.count * pixels) {
+        const uint i = item / pixels;
+        const uint k = item % pixels;
+        const uint record = p.examples.at[i].x;
+        const vec4 box = p.draws.at[i * AUGMENT_DRAWS];
+        const vec4 factors = p.draws.at[i * AUGMENT_DRAWS + 1u];
+        const vec4 others = p.draws.at[i * AUGMENT_DRAWS + 2u];
+        if (k == 0u) p.batch_labels.at[i] = p.labels.at[record];
+
+        Colour x = colour_at(p.records, record, p.shape, box, others.x, k);
+        if ((p.jitter & AUGMENT_BRIGHTNESS) != 0u) x = mixed(0.0f, x, factors.x);
+        if ((p.jitter & AUGMENT_CONTRAST) != 0u) x = mixed(mean_grey(p.grey_sums, i, pixels), x, factors.y);
+        if ((p.jitter & AUGMENT_SATURATION) != 0u) x = mixed(grey_of(x, p.shape.channels), x, factors.z);
+        if ((p.jitter & AUGMENT_HUE) != 0u) x = turned(x, factors.w);
+        x.r = (x.r - p.centre_r) * p.scale_r;
+        x.g = (x.g - p.centre_g) * p.scale_g;
+        x.b = (x.b - p.centre_b) * p.scale_b;
+
+        // Unsigned differences: what lies before the square is far beyond it.
+        const uint row = k / p.shape.out_width - uint(others.y);
+        const uint column = k % p.shape.out_width - uint(others.z);
+        const bool cut = row < p.cutout && column < p.cutout;
+        if (p.shape.channels == 3u) {
+            p.images.at[item * 3u] = cut ? 0.0f : x.r;
+            p.images.at[item * 3u + 1u] = cut ? 0.0f : x.g;
+            p.images.at[item * 3u + 2u] = cut ? 0.0f : x.b;
+        } else {
+            p.images.at[item] = cut ? 0.0f : x.r;
+        }
+    }
+}

@@ -1,0 +1,25 @@
+#include "kernel.h"
+#include "batch_norm.h"
+
+KERNEL(batch_norm_backward, BatchNormBackwardParams, 256) {
+    const uint strips = BATCH_NORM_CHUNKS(p.rows, BATCH_NORM_STRIP);
+    FOR_RANGE(i, p.groups * strips * p.channels) {
+        const uint channel = i % p.channels;
+        const uint row = i / p.channels % strips * BATCH_NORM_STRIP;
+        const uint group = i / p.channels / strips;
+        const uint end = min(row + BATCH_NORM_STRIP, p.rows);
+        const uint of_group = group * p.channels + channel;
+        const float mean = p.mean.at[of_group];
+        const float rstd = inversesqrt(p.m2.at[of_group] / p.count + p.epsilon);
+        const float mean_dy = p.s1.at[of_group] / p.count;
+        const float slope = rstd * (p.s2.at[of_group] / p.count);
+        float factor = rstd;
+        if (p.gamma_used != 0u) factor *= p.gamma.at[channel];
+        for (uint k = row; k < end; ++k) {
+            const uint at = (group * p.rows + k) * p.channels + channel;
+            float dy = p.dy.at[at];
+            if (p.relu != 0u) dy = batch_norm_passed(p.y.at[at], dy);
+            p.dx.at[at] = factor * (dy - mean_dy - (p.x.at[at] - mean) * slope);
+        }
+    }
+}

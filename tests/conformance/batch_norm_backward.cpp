@@ -1,0 +1,196 @@
+#include "tests/conformance/batch_norm_trials.h"
+
+#include <cmath>
+#include <limits>
+
+namespace towers {
+namespace {
+
+using namespace test;
+
+constexpr float nan = std::numeric_limits<float>::quiet_NaN();
+constexpr float infinity = std::numeric_limits<float>::infinity();
+
+} // namespace
+
+KERNEL_TEST(batch_norm_backward_sums, "gamma and beta learn from every row of their chunk") {
+    for_all([&](const BatchNormShape& s, uint chunk_rows) {
+        const std::vector<float> x = random_x(s), dy = random_floats(s.size(), 4, 0, 1);
+        const BatchNorm norm = random_norm(s, widen(x));
+        for (const bool relu : {false, true}) {
+            INFO("relu ", relu);
+            Values y = reference::batch_norm(norm, widen(x)), passed = widen(dy);
+            if (relu) {
+                y = widen(narrow(reference::relu(y)));
+                passed = reference::relu_gradient(y, passed);
+            }
+            GradientSums expected;
+            for (std::size_t group = 0; group < s.groups; ++group)
+                for (uint row = 0; row < s.rows; row += chunk_rows) {
+                    Values of_chunk(passed.size()); // zero but for the chunk
+                    const auto first = std::ptrdiff_t((group * s.rows + row) * s.channels);
+                    const auto count = std::ptrdiff_t(std::min(chunk_rows, s.rows - row) * s.channels);
+                    std::copy_n(passed.begin() + first, count, of_chunk.begin() + first);
+                    const GradientSums all = reference::gradient_sums(norm, widen(x), of_chunk);
+                    const auto at = std::ptrdiff_t(group * s.channels);
+                    expected.dy.insert(expected.dy.end(), all.dy.begin() + at,
+                                       all.dy.begin() + at + s.channels);
+                    expected.xhat.insert(expected.xhat.end(), all.xhat.begin() + at,
+                                         all.xhat.begin() + at + s.channels);
+                }
+            on_every_device([&](Device& device) {
+                const MeasuredSums found =
+                    chunk_sums(device, norm, chunk_rows, x, relu ? narrow(y) : std::vector<float>(), dy);
+                check_near("dy", found.dy, expected.dy);
+                check_near("dy * xhat", found.xhat, expected.xhat);
+            });
+        }
+    });
+}
+
+KERNEL_TEST(batch_norm_merge_sums, "no chunk's part of gamma's and beta's gradients is lost") {
+    for (const uint groups : {1u, 3u})
+        for (const uint channels : {1u, 13u, 64u})
+            for (const uint chunks : {1u, 7u, 64u})
+                for (const uint run : {3u, BATCH_NORM_RUN}) {
+                    INFO(groups, " groups, ", channels, " channels, ", chunks, " chunks, run ", run);
+                    const uint runs = BATCH_NORM_CHUNKS(chunks, run);
+                    const MeasuredSums sums{random_floats(groups * chunks * channels, 1, 0, 1),
+                                            random_floats(groups * chunks * channels, 2, -1, 0)};
+                    GradientSums expected{Values(groups * runs * channels), Values(groups * runs * channels)};
+                    for (std::size_t i = 0; i < sums.dy.size(); ++i) {
+                        const std::size_t chunk = i / channels % chunks, group = i / channels / chunks,
+                                          at = (group * runs + chunk / run) * channels + i % channels;
+                        expected.dy[at] += sums.dy[i];
+                        expected.xhat[at] += sums.xhat[i];
+                    }
+                    on_every_device([&](Device& device) {
+                        const MeasuredSums found = merge(device, {groups, 0, channels}, chunks, run, sums);
+                        check_near("dy", found.dy, expected.dy);
+                        check_near("dy * xhat", found.xhat, expected.xhat);
+                    });
+                }
+}
+
+KERNEL_TEST(batch_norm_parameter_gradients, "gamma and beta learn from every group") {
+    for (const uint groups : {1u, 2u, 3u})
+        for (const uint channels : {1u, 3u, 127u})
+            for (const uint used : {0u, 1u, 2u}) {
+                INFO(groups, " groups, ", channels, " channels, used: ", used);
+                const bool gamma_used = used != 1, beta_used = used != 0;
+                const std::vector<float> s1 = random_floats(groups * channels, 1, 0, 1),
+                                         s2 = random_floats(groups * channels, 2, -1, 0);
+                Values expected_gamma(channels), expected_beta(channels);
+                for (std::size_t i = 0; i < s1.size(); ++i) {
+                    expected_beta[i % channels] += s1[i];
+                    expected_gamma[i % channels] += s2[i];
+                }
+                on_every_device([&](Device& device) {
+                    Trial trial(device, capacity);
+                    BatchNormParameterGradientsParams p{
+                        trial.input(s1), trial.input(s2), {}, {}, groups, channels, gamma_used, beta_used};
+                    Tensor dgamma, dbeta;
+                    if (gamma_used) p.dgamma = dgamma = trial.output(channels);
+                    if (beta_used) p.dbeta = dbeta = trial.output(channels);
+                    trial.run(launch(kernels::batch_norm_parameter_gradients, p, channels));
+                    if (gamma_used) check_near("dgamma", trial.floats(dgamma), expected_gamma);
+                    if (beta_used) check_near("dbeta", trial.floats(dbeta), expected_beta);
+                });
+            }
+}
+
+KERNEL_TEST(batch_norm_backward,
+            "the layers below learn what the loss asks for, through the statistics too") {
+    for_all([&](const BatchNormShape& s, uint) {
+        const std::vector<float> x = random_x(s), dy = random_floats(s.size(), 4);
+        for (const bool relu : {false, true})
+            for (const bool global : {false, true}) { // statistics and sums of this tower's share, or of more
+                INFO("relu ", relu, ", global ", global);
+                const bool gamma_used = relu != global;
+                BatchNorm norm = random_norm(s, widen(x));
+                if (!gamma_used) norm.gamma.assign(s.channels, 1);
+                Values y = reference::batch_norm(norm, widen(x)), passed = widen(dy);
+                if (relu) {
+                    y = widen(narrow(reference::relu(y)));
+                    passed = reference::relu_gradient(y, passed);
+                }
+                GradientSums sums = reference::gradient_sums(norm, widen(x), passed);
+                if (global) {
+                    norm.count *= 3;
+                    for (double& sum : sums.dy) sum = 3 * sum + 0.5;
+                }
+                sums = {widen(narrow(sums.dy)), widen(narrow(sums.xhat))};
+                const Values expected = reference::batch_norm_gradient(norm, sums, widen(x), passed);
+                if (s.rows == 1) continue; // then all is rounding
+                on_every_device([&](Device& device) {
+                    check_near("dx",
+                               backward(device, norm, sums, x, relu ? narrow(y) : std::vector<float>(), dy,
+                                        gamma_used),
+                               expected);
+                });
+            }
+    });
+}
+
+TEST_CASE("the reference batch norm gradients are the gradients of its output") {
+    const BatchNormShape s{2, 7, 3};
+    const Values x = widen(random_x(s)), dy = widen(random_floats(s.size(), 4));
+    BatchNorm norm = random_norm(s, x);
+    const auto loss = [&](const Values& values) {
+        BatchNorm there = norm;
+        there.moments = reference::moments(s, values);
+        return reference::dot(reference::batch_norm(there, values), dy);
+    };
+    norm.moments = reference::moments(s, x);
+    const GradientSums sums = reference::gradient_sums(norm, x, dy);
+    CHECK(reference::relative_error(reference::batch_norm_gradient(norm, sums, x, dy),
+                                    reference::finite_differences(x, loss)) < 1e-8);
+    const auto of_groups = [&](const Values& v) {
+        Values sum(s.channels);
+        for (std::size_t i = 0; i < v.size(); ++i) sum[i % s.channels] += v[i];
+        return sum;
+    };
+    const auto by_gamma = [&](const Values& gamma) {
+        BatchNorm there = norm;
+        there.gamma = gamma;
+        return reference::dot(reference::batch_norm(there, x), dy);
+    };
+    CHECK(reference::relative_error(of_groups(sums.xhat),
+                                    reference::finite_differences(norm.gamma, by_gamma)) < 1e-8);
+    const auto by_beta = [&](const Values& beta) {
+        BatchNorm there = norm;
+        there.beta = beta;
+        return reference::dot(reference::batch_norm(there, x), dy);
+    };
+    CHECK(reference::relative_error(of_groups(sums.dy), reference::finite_differences(norm.beta, by_beta)) <
+          1e-8);
+}
+
+TEST_CASE("a NaN or infinity in one channel stays in sight, and in that channel") {
+    const BatchNormShape s{1, 40, 13};
+    on_every_device([&](Device& device) {
+        for (const float bad : {nan, infinity, -infinity})
+            for (const std::size_t row : {0u, 7u, 39u}) { // first of a chunk, in the middle, in the last
+                std::vector<float> x = random_x(s);
+                x[row * s.channels + 5] = bad;
+                const MeasuredMoments found = moments(device, s, 16, x);
+                for (std::size_t c = 0; c < s.channels; ++c) {
+                    const bool finite = std::isfinite(found.mean[c]) && std::isfinite(found.m2[c]);
+                    CHECK(finite == (c != 5));
+                }
+                BatchNorm norm = random_norm(s, widen(x));
+                norm.moments = {widen(found.mean), widen(found.m2)};
+                const std::vector<float> y = forward(device, norm, x, true, true, true);
+                CHECK(std::isnan(y[row * s.channels + 5]));
+                CHECK(std::isfinite(y[row * s.channels + 4]));
+                const std::vector<float> dy = random_floats(s.size(), 4);
+                const MeasuredSums sums = merge(device, s, 3, 64, chunk_sums(device, norm, 16, x, y, dy));
+                const std::vector<float> dx =
+                    backward(device, norm, {widen(sums.dy), widen(sums.xhat)}, x, y, dy, true);
+                CHECK(std::isnan(dx[5]));
+                CHECK(std::isfinite(dx[4]));
+            }
+    });
+}
+
+} // namespace towers

@@ -1,0 +1,343 @@
+// What the engine relies on in every device, beyond its kernels.
+#include "tests/conformance/harness.h"
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+
+namespace towers::test {
+namespace {
+
+constexpr std::size_t bytes = 4096;
+
+BufferSlice all_of(const Buffer& buffer) { return {&buffer, 0, buffer.bytes()}; }
+Copy copy(const Buffer& source, const Buffer& target) { return {all_of(source), all_of(target)}; }
+
+Buffer staged(Device& device, std::uint32_t word, std::size_t size = bytes) {
+    Buffer buffer = device.allocate(size, Memory::staging);
+    std::ranges::fill(buffer.host<std::uint32_t>(), word);
+    return buffer;
+}
+
+bool holds(const Buffer& buffer, std::uint32_t word) {
+    return std::ranges::all_of(buffer.host<std::uint32_t>(),
+                               [=](std::uint32_t each) { return each == word; });
+}
+
+Recording record(Device& device, const std::vector<Command>& commands) { return device.record(commands); }
+
+/// Of total = total + increment: partials[2] = {total, increment}.
+std::vector<Command> add_once(const Buffer& partials, const Buffer& sum) {
+    const Launch add = launch(kernels::sum_partials,
+                              {.partials = {reinterpret_cast<const float*>(partials.address())},
+                               .sum = {reinterpret_cast<float*>(sum.address())},
+                               .parts = 2,
+                               .count = 1},
+                              1);
+    return {add, Barrier{}, Copy{{&sum, 0, 4}, {&partials, 0, 4}}};
+}
+
+/// Long enough that it still runs when the call returns, on a device that works by itself.
+std::vector<Command> long_work(const Buffer& source, const Buffer& target) {
+    std::vector<Command> commands;
+    for (int i = 0; i < 20; ++i) {
+        commands.push_back(copy(source, target));
+        commands.push_back(Barrier{});
+    }
+    return commands;
+}
+
+/// The message of the exception of type E that `action` throws.
+template<class E>
+std::string message_of(const std::function<void()>& action) {
+    try {
+        action();
+    } catch (const E& error) {
+        return error.what();
+    } catch (const std::exception& error) {
+        return std::string("another exception: ") + error.what();
+    }
+    return "nothing was thrown";
+}
+
+/// A device whose next submission or wait fails when told to.
+class FailingDevice final : public WrappedDevice {
+public:
+    using WrappedDevice::WrappedDevice;
+    bool fail_submit = false, fail_wait = false;
+
+protected:
+    Ticket do_submit(const RecordingState& recording) override {
+        if (fail_submit) throw DeviceError("out of luck");
+        return WrappedDevice::do_submit(recording);
+    }
+    void do_wait(Ticket ticket) override {
+        if (fail_wait) throw DeviceError("out of luck");
+        WrappedDevice::do_wait(ticket);
+    }
+};
+
+} // namespace
+
+TEST_CASE("submissions run in the order in which they were made") {
+    on_every_device([](Device& device) {
+        const Buffer one = staged(device, 1), two = staged(device, 2), out = staged(device, 0);
+        const Buffer there = device.allocate(bytes, Memory::device);
+        const Recording put_one = record(device, {copy(one, there)}),
+                        put_two = record(device, {copy(two, there)});
+        const Recording take = record(device, {copy(there, out)});
+        for (const std::uint32_t last : {1u, 2u, 1u}) {
+            device.submit(last == 1 ? put_two : put_one);
+            device.submit(last == 1 ? put_one : put_two);
+            device.wait(device.submit(take));
+            CHECK(holds(out, last));
+        }
+    });
+}
+
+TEST_CASE("a submission sees what the host wrote before it, and leaves its results when it is waited for") {
+    on_every_device([](Device& device) {
+        const Buffer in = staged(device, 0), out = staged(device, 0);
+        const Buffer there = device.allocate(bytes, Memory::device);
+        const Recording through = record(device, {copy(in, there), Barrier{}, copy(there, out)});
+        for (const std::uint32_t word : {7u, 8u, 9u}) {
+            std::ranges::fill(in.host<std::uint32_t>(), word);
+            device.wait(device.submit(through));
+            CHECK(holds(out, word));
+        }
+    });
+}
+
+TEST_CASE("submissions can be waited for late, out of order and twice") {
+    on_every_device([](Device& device) {
+        std::vector<Buffer> in, out;
+        std::vector<Recording> recordings;
+        std::vector<Ticket> tickets;
+        for (std::uint32_t i = 0; i < 4; ++i) {
+            in.push_back(staged(device, i + 1));
+            out.push_back(staged(device, 0));
+        }
+        for (std::uint32_t i = 0; i < 4; ++i) recordings.push_back(record(device, {copy(in[i], out[i])}));
+        for (const Recording& each : recordings) tickets.push_back(device.submit(each));
+        CHECK(std::ranges::is_sorted(tickets, std::less_equal{}));
+        device.wait(tickets[2]);
+        for (std::uint32_t i = 0; i <= 2; ++i) CHECK(holds(out[i], i + 1));
+        for (const std::size_t i : {0, 0, 2, 3, 1, 3}) device.wait(tickets[i]);
+        CHECK(holds(out[3], 4));
+    });
+}
+
+TEST_CASE("one recording may be submitted several times before it is waited for") {
+    on_every_device([](Device& device) {
+        const Buffer partials = staged(device, 0, 16), sum = staged(device, 0, 16);
+        partials.host<float>()[1] = 1;
+        const Recording add = device.record(add_once(partials, sum));
+        Ticket last = 0;
+        for (int i = 0; i < 100; ++i) last = device.submit(add);
+        device.wait(last);
+        CHECK(partials.host<float>()[0] == 100);
+    });
+}
+
+TEST_CASE("new memory is zero, also where other memory was before") {
+    on_every_device([](Device& device) {
+        for (const std::size_t size : {std::size_t(4), std::size_t(4100), std::size_t(3) << 20})
+            for (int round = 0; round < 3; ++round) {
+                INFO(size, " bytes, round ", round);
+                const Buffer there = device.allocate(size, Memory::device);
+                const Buffer out = device.allocate(size, Memory::staging);
+                CHECK(holds(out, 0));
+                std::ranges::fill(out.host<std::uint32_t>(), 1u);
+                device.run(std::vector<Command>{copy(there, out)});
+                CHECK(holds(out, 0));
+                std::ranges::fill(out.host<std::uint32_t>(), 0xdeadbeefu);
+                device.run(std::vector<Command>{copy(out, there)});
+            }
+        CHECK(device.allocate(0, Memory::device).bytes() == 0);
+        CHECK(device.allocate(5, Memory::staging).host<std::byte>().size() == 5);
+    });
+}
+
+TEST_CASE("a copy takes any number of bytes from anywhere to anywhere and touches no others") {
+    on_every_device([](Device& device) {
+        const Buffer in = device.allocate(300, Memory::staging), out = device.allocate(300, Memory::staging);
+        const Buffer there = device.allocate(300, Memory::device);
+        std::iota(in.host<std::uint8_t>().begin(), in.host<std::uint8_t>().end(), std::uint8_t(1));
+        for (const std::size_t from : {0, 1, 3, 130})
+            for (const std::size_t to : {0, 2, 5, 129})
+                for (const std::size_t size : {1, 2, 7, 64, 127}) {
+                    INFO(size, " bytes from ", from, " to ", to);
+                    std::ranges::fill(out.host<std::uint8_t>(), std::uint8_t(0xaa));
+                    device.run(std::vector<Command>{copy(out, there), Barrier{},
+                                                    Copy{{&in, from, size}, {&there, to, size}}, Barrier{},
+                                                    copy(there, out)});
+                    std::vector<std::uint8_t> expected(300, 0xaa);
+                    std::copy_n(in.host<std::uint8_t>().begin() + std::ptrdiff_t(from), size,
+                                expected.begin() + std::ptrdiff_t(to));
+                    const bool same = std::ranges::equal(out.host<std::uint8_t>(), expected);
+                    CHECK(same);
+                }
+        // Within one buffer, side by side
+        device.run(std::vector<Command>{copy(in, there), Barrier{},
+                                        Copy{{&there, 0, 100}, {&there, 100, 100}}, Barrier{},
+                                        copy(there, out)});
+        CHECK(out.host<std::uint8_t>()[100] == 1);
+        CHECK(out.host<std::uint8_t>()[199] == 100);
+    });
+}
+
+TEST_CASE("a recording may be empty, or hold nothing but barriers") {
+    on_every_device([](Device& device) {
+        device.run({});
+        const Recording barriers = record(device, {Barrier{}, Barrier{}});
+        device.submit(barriers);
+        device.wait(device.submit(barriers));
+        const Recording moment = record(device, {Barrier{}, Timestamp{}, Barrier{}});
+        device.wait(device.submit(moment));
+        CHECK(device.timestamps(moment).size() <= 1);
+        CHECK(device.timestamps(barriers).empty());
+    });
+}
+
+TEST_CASE("two devices on one card work at the same time and go in any order") {
+    on_every_device([](Device& first) {
+        const Buffer in = staged(first, 5), out = staged(first, 0);
+        const Recording recording = record(first, {copy(in, out)});
+        auto second = open_device(first.info().id, open_options());
+        {
+            constexpr std::size_t much = std::size_t(1) << 20;
+            const Buffer source = staged(*second, 6, much), target = staged(*second, 0, much);
+            const Recording other = second->record(long_work(source, target));
+            const Ticket theirs = second->submit(other);
+            const Ticket ours = first.submit(recording);
+            first.wait(ours);
+            second->wait(theirs);
+            CHECK(holds(out, 5));
+            CHECK(holds(target, 6));
+            second->submit(other); // still running when it is destroyed
+        }
+        second.reset();
+        std::ranges::fill(in.host<std::uint32_t>(), 7u);
+        first.wait(first.submit(recording));
+        CHECK(holds(out, 7));
+    });
+}
+
+TEST_CASE("buffers and recordings may be destroyed in any order while work is in flight") {
+    on_every_device([](Device& device) {
+        constexpr std::size_t much = std::size_t(1) << 20;
+        for (const bool recording_first : {true, false}) {
+            auto source = std::make_unique<Buffer>(staged(device, 3, much));
+            auto target = std::make_unique<Buffer>(device.allocate(much, Memory::device));
+            const Buffer out = staged(device, 0, much);
+            std::vector<Command> commands = long_work(*source, *target);
+            commands.push_back(copy(*target, out));
+            auto recording = std::make_unique<Recording>(device.record(commands));
+            const Ticket ticket = device.submit(*recording);
+            if (recording_first) recording.reset();
+            source.reset();
+            target.reset();
+            recording.reset();
+            device.wait(ticket);
+            CHECK(holds(out, 3));
+        }
+    });
+}
+
+TEST_CASE("a call that breaks the contract is refused with its reason, and the device goes on") {
+    on_every_device([](Device& device) {
+        const Buffer in = staged(device, 5), out = staged(device, 0);
+        const auto other = open_device(device.info().id, open_options());
+        const Buffer foreign = other->allocate(bytes, Memory::staging);
+        const auto refusal = [&](const std::function<void()>& action) {
+            const std::string message = message_of<std::logic_error>(action);
+            CHECK(message.starts_with(device.info().id));
+            CHECK(message.find('\n') == std::string::npos);
+            return message.substr(std::min(message.size(), device.info().id.size() + 2));
+        };
+        const auto recorded = [&](const Command& command) {
+            return refusal([&] { device.record(std::vector<Command>{Barrier{}, command}); });
+        };
+        const auto copied = [&](const BufferSlice& from, const BufferSlice& to) {
+            return recorded(Copy{from, to});
+        };
+        const Buffer none;
+        CHECK(copied({nullptr, 0, 4}, {&out, 0, 4}) == "record: command 1: the copy's source is no buffer");
+        CHECK(copied({&in, 0, 4}, {&none, 0, 4}) == "record: command 1: the copy's target is no buffer");
+        CHECK(copied({&foreign, 0, 4}, {&out, 0, 4}) ==
+              "record: command 1: the copy's source is another device's buffer");
+        CHECK(copied({&in, bytes - 3, 4}, {&out, 0, 4}) ==
+              "record: command 1: the copy's source is 4 bytes at 4093 of a buffer of 4096");
+        CHECK(
+            copied({&in, 0, 4}, {&out, SIZE_MAX, 4}).starts_with("record: command 1: the copy's target is"));
+        CHECK(copied({&in, 0, 4}, {&out, 0, 8}) == "record: command 1: a copy of 4 bytes to 8");
+        CHECK(copied({&in, 0, 0}, {&out, 0, 0}) == "record: command 1: a copy of no bytes");
+        CHECK(copied({&in, 0, 8}, {&in, 7, 8}) == "record: command 1: the copy's source and target overlap");
+
+        const auto pointer = [&](std::size_t offset) {
+            return launch(
+                kernels::relu_backward,
+                {.y = {reinterpret_cast<const float*>(in.address() + offset)}, .dx = {}, .count = 1}, 1);
+        };
+        CHECK(recorded(pointer(4)) == "record: command 1: relu_backward: pointer 0 is no multiple of 16");
+        Launch idle = pointer(0);
+        idle.items = 0;
+        CHECK(recorded(idle) == "record: command 1: relu_backward has no items");
+        CHECK(recorded(Launch{Kernel(0xffff), {}, 1}) == "record: command 1: there is no kernel 65535");
+
+        const Recording theirs = record(*other, {});
+        const Recording ours = record(device, {copy(in, out), Timestamp{}});
+        CHECK(refusal([&] { device.submit({}); }) == "submit: there is no recording");
+        CHECK(refusal([&] { device.submit(theirs); }) == "submit: the recording is another device's");
+        CHECK(refusal([&] { device.timestamps(theirs); }) == "timestamps: the recording is another device's");
+        CHECK(refusal([&] { device.timestamps(ours); }) == "timestamps: the recording has not finished");
+        CHECK(refusal([&] { device.wait(0); }) == "wait: ticket 0 was never issued");
+        const Ticket ticket = device.submit(ours);
+        CHECK(refusal([&] { device.timestamps(ours); }) == "timestamps: the recording has not finished");
+        CHECK(refusal([&] { device.wait(ticket + 1); }).ends_with("was never issued"));
+        device.wait(ticket);
+        CHECK(holds(out, 5));
+    });
+}
+
+TEST_CASE("after a failure a device refuses everything in one line and can still be closed") {
+    for (const std::string& id : device_ids())
+        for (const bool at_submission : {true, false}) {
+            INFO("on ", id);
+            FailingDevice device(open_device(id, open_options()));
+            const Buffer in = staged(device, 5), out = staged(device, 0);
+            const Recording recording = record(device, {copy(in, out)});
+            device.wait(device.submit(recording));
+            const Ticket ticket = device.submit(recording);
+            (at_submission ? device.fail_submit : device.fail_wait) = true;
+            const auto refusal = [](const std::function<void()>& action) {
+                return message_of<DeviceError>(action);
+            };
+            CHECK(refusal([&] { at_submission ? void(device.submit(recording)) : device.wait(ticket); }) ==
+                  "out of luck");
+            device.fail_submit = device.fail_wait = false;
+            const std::string expected = id + ": failed before and can only be closed: out of luck";
+            CHECK(refusal([&] { device.allocate(4, Memory::device); }) == expected);
+            CHECK(refusal([&] { record(device, {}); }) == expected);
+            CHECK(refusal([&] { device.submit(recording); }) == expected);
+            CHECK(refusal([&] { device.wait(ticket); }) == expected);
+            CHECK(refusal([&] { device.timestamps(recording); }) == expected);
+            device.finish();
+        }
+}
+
+TEST_CASE("a device that refuses memory is as good as before") {
+    on_every_device([](Device& device) {
+#ifdef __SANITIZE_ADDRESS__ // which ends the program instead
+        if (device.info().id == "cpu") return;
+#endif
+        const std::string message =
+            message_of<DeviceError>([&] { device.allocate(std::size_t(1) << 60, Memory::device); });
+        CHECK(message.starts_with(device.info().id));
+        const Buffer in = staged(device, 5), out = staged(device, 0);
+        device.run(std::vector<Command>{copy(in, out)});
+        CHECK(holds(out, 5));
+    });
+}
+
+} // namespace towers::test

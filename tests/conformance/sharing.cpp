@@ -1,0 +1,121 @@
+// How launches are shared out: a wide card must not idle, and parts of a sum must not get into each other's
+// way.
+#include "backends/sharing.h"
+
+#include "tests/conformance/harness.h"
+#include "tests/conformance/reference.h"
+
+namespace towers {
+namespace {
+
+using namespace test;
+using reference::same_conv;
+
+constexpr Capacity card{.busy_groups = 256, .subgroup_size = 32};
+
+Launch weights_gradient(const ConvShape& s, Kernel kernel = Kernel::conv2d_backward_weights) {
+    const Conv2dBackwardWeightsParams p{.shape = s, .bias = 1};
+    const std::uint64_t weights =
+        std::uint64_t(s.kernel_height) * s.kernel_width * (s.in_channels / s.groups) * s.out_channels;
+    return {kernel, ParameterBlock::of(p), weights + s.out_channels};
+}
+
+unsigned parts_of(const Launch& launch) {
+    return split(launch, card, 0).product.parameters.as<Conv2dBackwardWeightsParams>().splits;
+}
+
+unsigned groups_of(Kernel kernel, std::uint64_t items) {
+    return workgroups_for({kernel, {}, items}, card).count;
+}
+
+} // namespace
+
+TEST_CASE("every item has an invocation, or a subgroup, until the device is full") {
+    CHECK(groups_of(Kernel::sgd, 1) == 1);
+    CHECK(groups_of(Kernel::sgd, 256) == 1);
+    CHECK(groups_of(Kernel::sgd, 257) == 2);
+    CHECK(groups_of(Kernel::sgd, std::uint64_t(1) << 40) == 4096);
+    CHECK(groups_of(Kernel::distort_images, 8) == 1); // eight subgroups of 32
+    CHECK(groups_of(Kernel::distort_images, 128) == 16);
+}
+
+TEST_CASE("a product gets one workgroup for each of its tiles, tall ones where these fill the device") {
+    const auto forward = [](const ConvShape& s) {
+        return workgroups_for(
+            {Kernel::conv2d_forward, ParameterBlock::of(Conv2dForwardParams{.shape = s}), 1}, card);
+    };
+    const Workgroups wide = forward(same_conv(128, 12, 12, 64, 5, 5, 1, 64));
+    CHECK(wide.tile->height == 64); // 144 tall tiles are not enough for 256 workgroups
+    CHECK(wide.tile->width == 64);
+    CHECK(wide.count == 128 * 144 / 64);
+    const Workgroups tall = forward(same_conv(128, 24, 24, 3, 5, 5, 1, 16));
+    CHECK(tall.tile->height == 128);
+    CHECK(tall.tile->width == 16);
+    CHECK(tall.count == 128 * 576 / 128);
+    const Workgroups low = forward(same_conv(13, 1, 1, 384, 1, 1, 1, 192));
+    CHECK(low.tile->height == 32);
+    CHECK(low.count == 3);
+    const Workgroups grouped = forward(same_conv(1, 8, 8, 64, {{3, 3}, {1, 1}}, 64, 4));
+    CHECK(grouped.tile->width == 16);
+    CHECK(grouped.count == 4);
+}
+
+TEST_CASE("a sum over pixels is split where its product is too small for the device, and nowhere else") {
+    CHECK(parts_of(weights_gradient(same_conv(128, 24, 24, 3, 5, 5, 1, 64))) == 128); // two tiles
+    CHECK(parts_of(weights_gradient(same_conv(128, 12, 12, 64, 5, 5, 1, 64))) == 9);  // 26
+    CHECK(parts_of(weights_gradient(same_conv(128, 1, 1, 384, 1, 1, 1, 192))) == 1);  // too few pixels
+    CHECK(parts_of(weights_gradient(same_conv(32, 14, 14, 512, 3, 3, 1, 512))) == 1); // 584 tiles
+    const ConvShape depthwise = same_conv(32, 28, 28, 32, {{3, 3}, {1, 1}}, 32, 32);
+    CHECK(parts_of(weights_gradient(depthwise, Kernel::depthwise_conv2d_backward_weights)) == 204);
+    const SplitLaunch whole = split({Kernel::sgd, {}, 5}, card, 0);
+    CHECK(whole.sums.empty());
+    CHECK(whole.scratch_bytes == 0);
+    CHECK(whole.product.items == 5);
+}
+
+TEST_CASE("scratch memory is used again after each barrier, and shared by none between two") {
+    const Launch launch = weights_gradient(same_conv(128, 24, 24, 3, 5, 5, 1, 64));
+    const std::size_t one = split(launch, card, 0).scratch_bytes;
+    CHECK(one >= 128 * (75 * 64 + 64) * sizeof(float));
+    const Command commands[] = {launch, Barrier{}, launch, launch, Barrier{}, launch, Timestamp{}, launch};
+    CHECK(scratch_bytes(commands, card) == 2 * one);
+}
+
+TEST_CASE("sums that are split side by side and one after the other all come out whole") {
+    const ConvShape shapes[] = {same_conv(3, 12, 12, 3, 3, 3, 1, 16), same_conv(1, 9, 9, 8, 1, 1, 1, 13),
+                                same_conv(1, 7, 7, 4, 3, 3, 1, 5)};
+    on_every_device([&](Device& device) {
+        const ShareOut share_out({.most_groups = 0, .splits = 3});
+        std::vector<Buffer> buffers;
+        const auto staged = [&](const std::vector<float>& values) {
+            buffers.push_back(device.allocate(values.size() * sizeof(float), Memory::staging));
+            std::ranges::copy(values, buffers.back().host<float>().begin());
+            return Tensor{buffers.back().address()};
+        };
+        std::vector<Command> commands;
+        std::vector<std::vector<double>> expected;
+        for (const ConvShape& s : shapes) {
+            const std::vector<float> x = random_floats(s.batch * s.in_height * s.in_width * s.in_channels, 1);
+            const std::vector<float> dy =
+                random_floats(s.batch * s.out_height * s.out_width * s.out_channels, 2);
+            expected.push_back(reference::conv2d_weights_gradient(s, widen(x), widen(dy)));
+            expected.push_back(reference::conv2d_bias_gradient(s, widen(dy)));
+            Conv2dBackwardWeightsParams p{.shape = s, .bias = 1};
+            p.x = staged(x);
+            p.dy = staged(dy);
+            p.dw = staged(std::vector<float>(expected[expected.size() - 2].size()));
+            p.db = staged(std::vector<float>(s.out_channels));
+            commands.push_back(launch(kernels::conv2d_backward_weights, p, 1));
+            if (commands.size() == 2) commands.push_back(Barrier{}); // two side by side, then one
+        }
+        const Recording recording = device.record(commands);
+        device.wait(device.submit(recording));
+        device.wait(device.submit(recording));
+        for (std::size_t i = 0; i < expected.size(); ++i) {
+            INFO("gradient ", i);
+            check_near("sum", buffers[i / 2 * 4 + 2 + i % 2].host<float>(), expected[i]);
+        }
+    });
+}
+
+} // namespace towers

@@ -1,0 +1,164 @@
+// Networks beyond a chain: branches, batch norm, dropout, every optimizer.
+#include "engine/error.h"
+#include "engine/towers/shares.h"
+#include "engine/train/checkpoint.h"
+#include "tests/support/devices.h"
+#include "tests/support/networks.h"
+
+#include <algorithm>
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+namespace towers {
+namespace {
+
+std::string recipe_text(const std::string& layers, const std::string& optimizer) {
+    return fmt::format("[input]\nshape = [24, 24, 3]\nclasses = 10\n[network]\nlayers = [\n{}\n]\n"
+                       "[pipeline]\nkind = \"tutorial\"\n[optimizer]\n{}\n[averages]\ndecay = 0.9\n"
+                       "[training]\nbatch = 12\nsteps = 10\n",
+                       layers, optimizer);
+}
+
+const std::string residual = R"(
+  { name = "conv1", kind = "conv2d", filters = 8, kernel = 3, stride = 2, bias = false },
+  { kind = "batch_norm", group = 2, activation = "relu" },
+  { name = "block", repeat = 2, layers = [
+    { name = "conv1", kind = "conv2d", filters = 8, kernel = 3, bias = false },
+    { kind = "batch_norm", group = 2, activation = "relu" },
+    { name = "conv2", kind = "conv2d", filters = 8, kernel = 3, bias = false },
+    { name = "bn2", kind = "batch_norm", group = 2 },
+    { kind = "add", inputs = ["bn2", "input"], activation = "relu" },
+  ] },
+  { kind = "global_average_pool" },
+  { kind = "dropout", keep = 0.8 },
+  { name = "logits", kind = "dense", units = 10, weight_decay = 0.01 },)";
+
+const std::string sgd = "kind = \"sgd\"\nlearning_rate = 0.05";
+
+const std::vector<std::string> optimizers = {
+    sgd,
+    "kind = \"momentum\"\nlearning_rate = 0.02\nweight_decay = 1e-3\ndecays = \"all\"",
+    "kind = \"momentum\"\nnesterov = true\nlearning_rate = 0.02\nclip_norm = 0.5",
+    "kind = \"rmsprop\"\nlearning_rate = 1e-3\nmomentum = 0.9",
+    "kind = \"rmsprop\"\nlearning_rate = 0.01\nmomentum = 0.9\nepsilon = 1.0\nepsilon_inside = true",
+    "kind = \"adam\"\nlearning_rate = 1e-3",
+    "kind = \"adamw\"\nlearning_rate = 1e-3\nweight_decay = 0.1",
+};
+
+TrainingState after_steps(const Recipe& recipe, const TrainerOptions& options, const Dataset& data,
+                          int steps) {
+    Trainer trainer(recipe, options, data);
+    for (int i = 0; i < steps; ++i) trainer.step();
+    return trainer.save();
+}
+
+} // namespace
+
+TEST_CASE("batch norm by groups, dropout and branches: any split trains the single tower's network") {
+    const Recipe recipe = parse_recipe("residual", recipe_text(residual, sgd), "residual.toml");
+    const Dataset data = test::noise(50);
+    const TrainingState alone = after_steps(recipe, test::options_for({"cpu"}, 12), data, 10);
+    const StateLayout layout = layout_of(recipe);
+    const auto distance = [&](const std::vector<std::string>& towers, const std::vector<double>& shares) {
+        TrainerOptions options = test::options_for(towers, 12);
+        options.shares = shares;
+        const TrainingState state = after_steps(recipe, options, data, 10);
+        double most = 0;
+        for (const StateSlot& slot : layout.slots()) {
+            const std::span<const float> a = state.state, b = alone.state;
+            most = std::max(most, test::relative_norm(part(a, slot.range), part(b, slot.range)));
+        }
+        return most;
+    };
+    CHECK(distance({"cpu", "cpu", "cpu"}, {3, 2, 1}) < 1e-4);
+    for (const std::string& id : test::device_ids()) {
+        CAPTURE(id);
+        CHECK(distance({"cpu", id}, {5, 1}) < 1e-4);
+    }
+}
+
+TEST_CASE("with every optimizer a training goes on from its checkpoint to the bit") {
+    const Dataset data = test::noise(50);
+    const CheckpointOrigin origin{"residual", 3, 50, 0, ""};
+    for (const std::string& optimizer : optimizers) {
+        CAPTURE(optimizer);
+        const Recipe recipe = parse_recipe("residual", recipe_text(residual, optimizer), "residual.toml");
+        for (const std::vector<std::string>& towers :
+             {std::vector<std::string>{"cpu"}, std::vector<std::string>{"cpu", "cpu"}}) {
+            const TrainerOptions options = test::options_for(towers, 12);
+            const TrainingState whole = after_steps(recipe, options, data, 4);
+            Trainer first(recipe, options, data), second(recipe, options, data);
+            for (int i = 0; i < 2; ++i) first.step();
+            const TensorFile file = to_checkpoint(first.save(), first.layout(), origin);
+            second.load(from_checkpoint(file, second.layout(), "residual", "checkpoint"));
+            for (int i = 0; i < 2; ++i) second.step();
+            CHECK(second.save().state == whole.state);
+        }
+    }
+}
+
+TEST_CASE("weight decay counts once, whatever the towers") {
+    const Dataset data = test::noise(50);
+    const Recipe recipe = parse_recipe("residual", recipe_text(residual, optimizers[1]), "residual.toml");
+    const StepReport alone = Trainer(recipe, test::options_for({"cpu"}, 12), data).step();
+    const StepReport three = Trainer(recipe, test::options_for({"cpu", "cpu", "cpu"}, 12), data).step();
+    CHECK(alone.loss > alone.cross_entropy * 1.001f);
+    CHECK(three.loss == doctest::Approx(alone.loss).epsilon(1e-6));
+}
+
+TEST_CASE("a ReLU over the logits lets no gradient through where it let no logit through") {
+    const Recipe recipe = parse_recipe(
+        "relu", recipe_text(R"({ name = "logits", kind = "dense", units = 10, activation = "relu" })", sgd),
+        "relu.toml");
+    const Dataset data = test::noise(50);
+    for (const std::string& id : test::device_ids()) {
+        CAPTURE(id);
+        Trainer trainer(recipe, test::options_for({id}, 12), data);
+        TrainingState state = trainer.initial_state();
+        const StateLayout& layout = trainer.layout();
+        const auto biases = part(std::span(state.state), layout.find("logits/biases").range);
+        biases[3] = -1e4f;
+        trainer.load(state);
+        trainer.step();
+        const std::vector<float> gradients = trainer.gradients();
+        const auto of_biases = part(std::span<const float>(gradients), layout.find("logits/biases").range);
+        CHECK(of_biases[3] == 0);
+        CHECK(std::ranges::any_of(of_biases, [](float g) { return g != 0; }));
+    }
+}
+
+TEST_CASE("shares are whole groups of examples") {
+    CHECK(share_out(32, 2, {3, 1}, 8) == std::vector<unsigned>{24, 8});
+    CHECK(share_out(24, 2, {}, 8) == std::vector<unsigned>{16, 8});
+    CHECK_THROWS_AS(share_out(30, 2, {}, 8), UsageError);
+    CHECK_THROWS_AS(share_out(8, 2, {}, 8), UsageError);
+}
+
+TEST_CASE("statistics of the whole batch are refused on several towers") {
+    std::string layers = residual;
+    for (std::size_t at; (at = layers.find("group = 2")) != std::string::npos;)
+        layers.replace(at, 9, "group = \"batch\"");
+    const Recipe recipe = parse_recipe("residual", recipe_text(layers, sgd), "residual.toml");
+    const Dataset data = test::noise(50);
+    CHECK_NOTHROW(Trainer(recipe, test::options_for({"cpu"}, 12), data).step());
+    CHECK_THROWS_AS(Trainer(recipe, test::options_for({"cpu", "cpu"}, 12), data), UsageError);
+}
+
+TEST_CASE(
+    "data that does not fit a recipe is refused: more classes, other colours, images smaller than the crop") {
+    const Recipe recipe = find_recipe("cifar10-tutorial");
+    Dataset data = test::noise(10);
+    CHECK_NOTHROW(check_data(recipe, data));
+    data.classes.resize(9);
+    CHECK_NOTHROW(check_data(recipe, data));
+    data.classes.resize(11);
+    CHECK_THROWS_AS(check_data(recipe, data), InputError);
+    data.classes.resize(10);
+    data.channels = 1;
+    CHECK_THROWS_AS(check_data(recipe, data), InputError);
+    data.channels = 3;
+    data.height = 23;
+    CHECK_THROWS_AS(check_data(recipe, data), InputError);
+}
+
+} // namespace towers
