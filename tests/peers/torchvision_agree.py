@@ -1,0 +1,204 @@
+#!/usr/bin/env python3
+"""Compares training steps of torchvision's networks in towers with float64 PyTorch's.
+
+Usage: torchvision_agree.py DUMP_STEP [--models A,B] [--devices cpu] [--shares 3:1] [--size N] [--batch N] [--seed N]
+
+The network in train mode, dropout and stochastic depth off, is written as a recipe; its variables are carried over.
+Compares the losses of 3 steps of SGD, every gradient of the first, and batch norm's moving statistics after the last.
+PyTorch's own float32 against its float64 shows what the network's conditioning makes of rounding: a gradient may be
+off by 1e-4, or by 1e-3 where PyTorch's float32 is off by at least a third as much. Gradients that are zero but for
+rounding (of biases before batch norm) are compared with the size of the same layer's gradient of the weights.
+Exit codes: 0, 1 (they disagree).
+"""
+
+import argparse
+import math
+import os
+import subprocess
+import sys
+import tempfile
+import time
+
+import torch
+import torchvision
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+from recipe_from_torch import Translation
+
+STEPS, CLASSES, RATE, SMOOTHING = 3, 1000, 0.01, 0.1
+MEAN, DEVIATION = 0.5, 0.25
+KINK_DISTANCE = 2.0, 3.0  # of ReLU's inputs: few may lie so close to zero that rounding decides about their gradient
+FOOTER = f"""[pipeline]
+values = "normalized"
+mean = [{MEAN}, {MEAN}, {MEAN}]
+deviation = [{DEVIATION}, {DEVIATION}, {DEVIATION}]
+
+[optimizer]
+kind = "sgd"
+learning_rate = {RATE}
+
+[training]
+batch = 8
+steps = {STEPS}
+"""
+
+
+def vgg16_bn():
+    model = torchvision.models.vgg16_bn(dropout=0.0)
+    model.avgpool = nn.Identity()  # it only adapts other sizes than 224x224
+    model.classifier[0] = nn.Linear(512 * 2 * 2, 4096)
+    return model
+
+
+def mobilenet_v2():
+    return torchvision.models.mobilenet_v2(dropout=0.0)
+
+
+def efficientnet_b0():
+    return torchvision.models.efficientnet_b0(dropout=0.0, stochastic_depth_prob=0.0)
+
+
+def inception_v3():
+    return torchvision.models.inception_v3(aux_logits=True, transform_input=False, init_weights=True, dropout=0.0)
+
+
+# name: (maker, image size, batch, weights of the heads, seed)
+MODELS = {
+    "resnet18": (torchvision.models.resnet18, 64, 8, (1.0,), 1),
+    "mobilenet_v2": (mobilenet_v2, 64, 8, (1.0,), 1),
+    "vgg16_bn": (vgg16_bn, 64, 8, (1.0,), 1),
+    "densenet121": (torchvision.models.densenet121, 64, 8, (1.0,), 1),
+    "efficientnet_b0": (efficientnet_b0, 64, 8, (1.0,), 1),
+    "inception_v3": (inception_v3, 299, 4, (1.0, 0.4), 1),  # the auxiliary head's windows need 299x299
+}
+
+
+def make(maker, seed):
+    """The network with values that show which is which: no gamma is one, no beta zero."""
+    torch.manual_seed(seed)
+    model = maker()
+    with torch.no_grad():
+        for module in model.modules():
+            if isinstance(module, nn.BatchNorm2d):
+                module.weight.uniform_(0.5, 1.5)
+                module.bias.uniform_(*KINK_DISTANCE).mul_(torch.where(torch.rand_like(module.bias) < 0.3, -1.0, 1.0))
+                module.running_mean.normal_(0, 0.1)
+                module.running_var.uniform_(0.5, 1.5)
+            if isinstance(module, (nn.Conv2d, nn.Linear)) and module.bias is not None:
+                module.bias.normal_(0, 0.05)
+    return model.train()
+
+
+def train(model, images, labels, weights, dtype):
+    """Losses, gradients of the first step, variables after the last."""
+    model = model.to(dtype)
+    x = (images.to(dtype) / 255 - MEAN) / DEVIATION
+    batch = len(images) // STEPS
+    loss_of = nn.CrossEntropyLoss(label_smoothing=SMOOTHING)
+    losses, gradients = [], None
+    for step in range(STEPS):
+        part = slice(step * batch, (step + 1) * batch)
+        outputs = model(x[part])
+        outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+        loss = sum(weight * loss_of(each, labels[part]) for weight, each in zip(weights, outputs, strict=True))
+        model.zero_grad()
+        loss.backward()
+        losses.append(loss.item())
+        if gradients is None:
+            gradients = {name: each.grad.clone() for name, each in model.named_parameters()}
+        with torch.no_grad():
+            for each in model.parameters():
+                each -= RATE * each.grad
+    return losses, gradients, {name: each.clone() for name, each in model.state_dict().items()}
+
+
+def off(measured, truth, floor=0.0):
+    return (measured.double() - truth.double()).norm().item() / max(truth.double().norm().item(), floor, 1e-300)
+
+
+def floors(gradients):
+    """A bias' gradient may be zero: then its error counts against a typical one of its layer's weights."""
+    found = {}
+    for name, each in gradients.items():
+        layer, _, kind = name.rpartition("/")
+        if kind in ("biases", "beta"):
+            other = gradients[layer + ("/weights" if kind == "biases" else "/gamma")]
+            found[name] = 0.1 * other.norm().item() * math.sqrt(each.numel() / other.numel())
+    return found
+
+
+def compare(name, arguments, folder):
+    maker, size, batch, weights, seed = MODELS[name]
+    seed = arguments.seed or seed
+    size, batch = arguments.size or size, arguments.batch or batch
+    images = torch.randint(0, 256, (STEPS * batch, 3, size, size), generator=torch.Generator().manual_seed(seed + 1)).float()
+    labels = torch.randint(0, CLASSES, (STEPS * batch,), generator=torch.Generator().manual_seed(seed + 2))
+    model = make(maker, seed)
+    translation = Translation(model, torch.zeros(2, 3, size, size), CLASSES, weights, SMOOTHING,
+                              arguments.group or batch, FOOTER)
+    model = make(maker, seed)  # the translation ran it
+    path = {what: os.path.join(folder, f"{name}-{what}") for what in ("recipe.toml", "init", "records", "out")}
+    with open(path["recipe.toml"], "w", encoding="utf-8") as file:
+        file.write(translation.text)
+    init = model.state_dict()
+    save_file(translation.renamed(init), path["init"])
+    save_file({"images": images, "labels": labels.float()}, path["records"])
+
+    began = time.monotonic()
+    command = [arguments.dump_step, path["recipe.toml"], path["init"], path["records"], arguments.devices, str(STEPS),
+               path["out"]]
+    subprocess.run(command + (["--shares", arguments.shares] if arguments.shares else []), check=True)
+    seconds = time.monotonic() - began
+    ours = load_file(path["out"])
+    losses, gradients, final = train(model, images, labels, weights, torch.float64)
+    _, gradients32, final32 = train(make(maker, seed), images, labels, weights, torch.float32)
+    gradients, gradients32 = translation.renamed(gradients), translation.renamed(gradients32)
+    final, final32 = translation.renamed(final), translation.renamed(final32)
+
+    wrong = 0
+    loss_off = max(abs(a - b) / abs(b) for a, b in zip(ours["losses"].tolist(), losses))
+    wrong += abs(ours["losses"][0].item() - losses[0]) / losses[0] > 1e-5 or loss_off > 1e-4
+    floor = floors(gradients)
+    rows = []
+    for key, truth in gradients.items():
+        rows.append((off(ours["gradient/" + key], truth, floor.get(key, 0)),
+                     off(gradients32[key], truth, floor.get(key, 0)), key))
+    rows.sort(reverse=True)
+    bad = [row for row in rows if row[0] > 1e-4 and not (row[0] < 1e-3 and row[0] < 3 * row[1])]
+    statistics = [(off(ours["final/" + key], truth), off(final32[key], truth), key)
+                  for key, truth in final.items() if "/moving_" in key]
+    statistics.sort(reverse=True)
+    wrong += len(bad) + sum(row[0] > 1e-4 and row[0] > 3 * row[1] for row in statistics)
+    print(f"{name}: {size}x{size}, batch {batch}, {arguments.devices}, {seconds:.1f} s: {'wrong' if wrong else 'agrees'}")
+    print(f"  losses {[round(each, 6) for each in losses]}: off by at most {loss_off:.1e}, the first by "
+          f"{abs(ours['losses'][0].item() - losses[0]) / losses[0]:.1e}")
+    print(f"  {len(rows)} gradients: {sum(row[0] > 1e-4 for row in rows)} off by more than 1e-4 "
+          f"(PyTorch's float32: {sum(row[1] > 1e-4 for row in rows)}); {len(bad)} wrong")
+    for row in bad[:arguments.rows] or rows[:arguments.rows]:
+        print(f"    {row[0]:.1e} (PyTorch's float32 {row[1]:.1e}) {row[2]} |g| = {gradients[row[2]].norm():.2e}")
+    if statistics:
+        print(f"  {len(statistics)} moving statistics: off by at most {statistics[0][0]:.1e} "
+              f"(PyTorch's float32 {statistics[0][1]:.1e}) {statistics[0][2]}", flush=True)
+    return wrong == 0
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("dump_step", help="the program of that name, built with the tests")
+    parser.add_argument("--models", default=",".join(MODELS))
+    parser.add_argument("--devices", default="cpu", help="the towers' devices (default: cpu)")
+    parser.add_argument("--shares")
+    parser.add_argument("--size", type=int, help="of the images, in place of each network's own")
+    parser.add_argument("--batch", type=int)
+    parser.add_argument("--seed", type=int)
+    parser.add_argument("--group", type=int, help="of batch norm; only for speed, PyTorch takes the whole batch")
+    parser.add_argument("--rows", type=int, default=3, help="gradients to print of each network")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        results = [compare(name, arguments, folder) for name in arguments.models.split(",")]
+    sys.exit(0 if all(results) else 1)
+
+
+if __name__ == "__main__":
+    main()
