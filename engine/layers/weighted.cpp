@@ -2,9 +2,17 @@
 
 #include <cmath>
 #include <fmt/format.h>
+#include <utility>
 
 namespace towers {
 namespace {
+
+constexpr std::pair<const char*, Weighted::Start> starts[] = {
+    {"he_normal", Weighted::Start::he_normal},
+    {"he_fan_out", Weighted::Start::he_fan_out},
+    {"glorot_uniform", Weighted::Start::glorot_uniform},
+    {"uniform_fan_in", Weighted::Start::uniform_fan_in},
+    {"uniform_fan_out", Weighted::Start::uniform_fan_out}};
 
 bool is_depthwise(const ConvShape& shape) {
     return shape.groups > 1 && shape.groups == shape.in_channels && shape.groups == shape.out_channels;
@@ -27,6 +35,12 @@ std::vector<Variable> Weighted::variables(std::vector<std::size_t> shape, double
         break;
     case Start::glorot_uniform:
         initial = {.kind = Initial::Kind::uniform, .scale = float(std::sqrt(6.0 / (fan_in + fan_out)))};
+        break;
+    case Start::uniform_fan_in:
+        initial = {.kind = Initial::Kind::uniform, .scale = float(1 / std::sqrt(fan_in))};
+        break;
+    case Start::uniform_fan_out:
+        initial = {.kind = Initial::Kind::uniform, .scale = float(1 / std::sqrt(fan_out))};
         break;
     }
     const std::size_t outputs = shape.back();
@@ -82,11 +96,11 @@ Weighted read_weighted(Attributes& attributes) {
         weighted.start = Weighted::Start::stddev;
         weighted.stddev = float(attributes.number("stddev", 0, 1e6));
     } else {
-        const std::string init =
-            attributes.choice("init", {"he_normal", "he_fan_out", "glorot_uniform"}, "he_normal");
-        weighted.start = init == "he_normal"    ? Weighted::Start::he_normal
-                         : init == "he_fan_out" ? Weighted::Start::he_fan_out
-                                                : Weighted::Start::glorot_uniform;
+        std::vector<std::string> names;
+        for (const auto& [name, start] : starts) names.emplace_back(name);
+        const std::string init = attributes.choice("init", names, "he_normal");
+        for (const auto& [name, start] : starts)
+            if (init == name) weighted.start = start;
     }
     const Value* const bias = attributes.find("bias");
     if (bias != nullptr && bias->as<bool>() != nullptr)

@@ -13,10 +13,12 @@ namespace towers {
 /// How the weights begin, whether there are biases, and how the weights decay.
 struct Weighted {
     enum class Start {
-        stddev,        ///< normal, truncated at two of the given standard deviations
-        he_normal,     ///< normal, standard deviation sqrt(2 / fan_in) (He et al. 2015)
-        he_fan_out,    ///< likewise, of fan_out, as torchvision's ResNets have it
-        glorot_uniform ///< uniform within sqrt(6 / (fan_in + fan_out)) (Glorot and Bengio 2010)
+        stddev,         ///< normal, truncated at two of the given standard deviations
+        he_normal,      ///< normal, standard deviation sqrt(2 / fan_in) (He et al. 2015)
+        he_fan_out,     ///< likewise, of fan_out, as torchvision's ResNets have it
+        glorot_uniform, ///< uniform within sqrt(6 / (fan_in + fan_out)) (Glorot and Bengio 2010)
+        uniform_fan_in, ///< uniform within 1 / sqrt(fan_in), PyTorch's own
+        uniform_fan_out ///< uniform within 1 / sqrt(fan_out), as torchvision's EfficientNets end
     } start = Start::he_normal;
     float stddev = 0;
     std::optional<float> bias = 0.0f;  ///< initial value

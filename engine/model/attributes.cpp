@@ -25,7 +25,7 @@ std::optional<double> number_of(const Value& value) {
 } // namespace
 
 Attributes::Attributes(const Value& table, std::string file, std::string what)
-    : table_(&table), file_(std::move(file)), what_(std::move(what)) {
+    : table_(&table), line_(table.line), file_(std::move(file)), what_(std::move(what)) {
     if (table.as<Value::Table>() == nullptr)
         fail(fmt::format("is {}; write a table, such as {{ kind = \"relu\" }}", table.text()));
 }
@@ -141,7 +141,9 @@ Attributes Attributes::table(const std::string& key) {
     const Value* const value = find(key);
     if (value != nullptr && value->as<Value::Table>() == nullptr)
         fail(key, fmt::format("is {}; give a table", value->text()));
-    return {value != nullptr ? *value : nothing, file_, fmt::format("[{}]", key)};
+    Attributes found(value != nullptr ? *value : nothing, file_, fmt::format("[{}]", key));
+    if (value == nullptr) found.line_ = line_;
+    return found;
 }
 
 std::vector<Attributes> Attributes::tables(const std::string& key) {
@@ -161,13 +163,13 @@ void Attributes::done() const {
 }
 
 void Attributes::fail(const std::string& message) const {
-    throw UsageError(fmt::format("{}:{}: {} {}", file_, line(), what_, message));
+    throw UsageError(fmt::format("{}: {} {}", place_of(file_, line_), what_, message));
 }
 
 void Attributes::fail(const std::string& key, const std::string& message) const {
     const Value* const value = table_->find(key);
-    throw UsageError(fmt::format("{}:{}: {}: '{}' {}", file_, value != nullptr ? value->line : line(), what_,
-                                 key, message));
+    throw UsageError(fmt::format("{}: {}: '{}' {}", place_of(file_, value != nullptr ? value->line : line_),
+                                 what_, key, message));
 }
 
 } // namespace towers

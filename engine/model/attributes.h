@@ -22,7 +22,7 @@ public:
 
     const std::string& file() const { return file_; }
     const std::string& what() const { return what_; }
-    unsigned line() const { return table_->line; }
+    unsigned line() const { return line_; }
 
     /// Null when the key is absent.
     const Value* find(const std::string& key);
@@ -56,6 +56,7 @@ private:
     const Value* need(const std::string& key, bool optional, const std::string& example);
 
     const Value* table_;
+    unsigned line_;
     std::string file_, what_;
     std::set<std::string> read_;
 };

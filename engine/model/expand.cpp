@@ -1,9 +1,11 @@
 #include "engine/model/expand.h"
 
 #include "engine/error.h"
+#include "engine/layers/layer.h"
 
 #include <algorithm>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 namespace towers {
 namespace {
@@ -11,6 +13,37 @@ namespace {
 constexpr int images = -1, unknown = -2;
 constexpr std::size_t most_layers = 10000;
 constexpr int most_depth = 16;
+
+const std::vector<std::string> keys_of_blocks{"name", "use", "layers", "repeat", "each", "input", "when"};
+
+/// Whether "$key" stands somewhere in a block's layers or in the blocks that they use.
+class Mentions {
+public:
+    Mentions(const std::string& key, const Value* blocks) : word_('$' + key), blocks_(blocks) {}
+
+    bool in(const Value& value) {
+        if (const auto* text = value.as<std::string>()) return *text == word_;
+        if (const auto* array = value.as<Value::Array>())
+            return std::ranges::any_of(*array, [&](const Value& each) { return in(each); });
+        const auto* table = value.as<Value::Table>();
+        if (table == nullptr) return false;
+        const Value* const use = value.find("use");
+        if (use != nullptr && use->as<std::string>() != nullptr && in_block(*use->as<std::string>()))
+            return true;
+        return std::ranges::any_of(*table, [&](const auto& entry) { return in(entry.second); });
+    }
+
+private:
+    bool in_block(const std::string& name) {
+        if (name.starts_with('$')) return true; // any block
+        const Value* const block = blocks_ != nullptr ? blocks_->find(name) : nullptr;
+        return block != nullptr && seen_.insert(name).second && in(*block);
+    }
+
+    std::string word_;
+    const Value* blocks_;
+    std::set<std::string> seen_;
+};
 
 } // namespace
 
@@ -37,7 +70,9 @@ struct LayerList::Scope {
     }
 };
 
-LayerList::LayerList(Attributes& recipe) : file_(recipe.file()), blocks_(recipe.find("blocks")) {
+LayerList::LayerList(Attributes& recipe)
+    : file_(recipe.file()), blocks_(recipe.find("blocks")), defaults_(recipe.find("defaults")) {
+    for (const char* key : {"blocks", "defaults"}) recipe.table(key); // refuses what is none
     Attributes network = recipe.table("network");
     const Value* const layers = network.find("layers");
     if (layers == nullptr) recipe.fail("needs the network's layers; give [network] with layers = [ ... ]");
@@ -46,6 +81,42 @@ LayerList::LayerList(Attributes& recipe) : file_(recipe.file()), blocks_(recipe.
     expand(*layers, scope);
     names_ = scope.names;
     if (entries_.empty()) network.fail("layers", "is empty; give at least one layer");
+    check_defaults();
+}
+
+void LayerList::check_defaults() const {
+    if (defaults_ == nullptr) return;
+    for (const auto& [kind, table] : *defaults_->as<Value::Table>()) {
+        const Attributes attributes(table, file_, fmt::format("[defaults.{}]", kind));
+        if (kinds_.contains(kind)) continue;
+        const std::vector<std::string> kinds = layer_kinds();
+        if (std::ranges::find(kinds, kind) == kinds.end())
+            attributes.fail(fmt::format("is for no kind of layer; choose from {}", fmt::join(kinds, ", ")));
+        attributes.fail("is for a kind of layer that the network does not have; take it out");
+    }
+}
+
+Value LayerList::with_defaults(const Value& table, const std::string& kind) {
+    kinds_.insert(kind);
+    const Value* const defaults = defaults_ != nullptr ? defaults_->find(kind) : nullptr;
+    if (defaults == nullptr) return table;
+    const Attributes attributes(*defaults, file_, fmt::format("[defaults.{}]", kind));
+    Value whole = table;
+    for (const auto& [key, value] : *defaults->as<Value::Table>()) {
+        for (const char* own : {"kind", "name", "input", "inputs", "when"})
+            if (key == own) attributes.fail(key, "belongs to each layer; give it there");
+        if (table.find(key) == nullptr) whole.as<Value::Table>()->emplace_back(key, value);
+    }
+    return whole;
+}
+
+void LayerList::check_parameters(const Value::Table& given, const std::vector<std::string>& known,
+                                 const Value& layers, const Attributes& block) const {
+    for (const auto& [key, value] : given)
+        if (std::ranges::find(known, key) == known.end() && !Mentions(key, blocks_).in(layers))
+            throw UsageError(fmt::format("{}: {}: '{}' is used by no layer of the block; write \"${}\" "
+                                         "there, or take it out",
+                                         place_of(file_, value.line), block.what(), key, key));
 }
 
 int LayerList::find(const std::string& name) const {
@@ -63,8 +134,8 @@ void LayerList::skip_common_keys(Attributes& layer) {
 void LayerList::expand(const Value& layers, Scope& scope) {
     const auto* const list = layers.as<Value::Array>();
     if (list == nullptr)
-        throw UsageError(
-            fmt::format("{}:{}: 'layers' is {}; give a list of tables", file_, layers.line, layers.text()));
+        throw UsageError(fmt::format("{}: 'layers' is {}; give a list of tables",
+                                     place_of(file_, layers.line), layers.text()));
     for (const Value& entry : *list) expand_entry(entry, scope);
 }
 
@@ -80,9 +151,8 @@ Value LayerList::fill_in(const Value& value, const Scope& scope) const {
             filled.data = found->second.data; // in the place where it is used
             return filled;
         }
-        throw UsageError(
-            fmt::format("{}:{}: \"{}\": the block is given no '{}'; add it where the block is used", file_,
-                        value.line, *text, key));
+        throw UsageError(fmt::format("{}: \"{}\": the block is given no '{}'; add it where the block is used",
+                                     place_of(file_, value.line), *text, key));
     }
     if (auto* array = filled.as<Value::Array>())
         for (Value& each : *array) each = fill_in(each, scope);
@@ -105,20 +175,23 @@ void LayerList::expand_entry(const Value& entry, Scope& scope) {
         attributes.fail("name", fmt::format("is \"{}\"; use a name without spaces and '/'", name));
     if (!name.empty() && scope.own(name) != unknown)
         attributes.fail("name", fmt::format("is \"{}\", which another layer has; use another", name));
-    if (!attributes.flag("when", true)) {
-        if (!name.empty()) scope.names.emplace_back(name, scope.last);
+    if (!attributes.flag("when", true)) { // its name stands for what it would take
+        const std::vector<int> inputs = inputs_of(attributes, scope);
+        if (!name.empty()) scope.names.emplace_back(name, inputs.empty() ? scope.last : inputs[0]);
         return;
     }
     if (entries_.size() > most_layers)
         attributes.fail(fmt::format("is the network's layer number {}; use fewer", entries_.size()));
-    block ? add_block(attributes, scope) : add_layer(table, attributes, scope);
+    block ? add_block(attributes, scope) : add_layer(table, scope);
 }
 
 void LayerList::add_block(Attributes& block, Scope& scope) {
     const std::string name = block.text("name");
     if (scope.depth == most_depth)
         block.fail(fmt::format("stands {} blocks deep; a block must not hold itself", most_depth));
+    const Value::Table given = *filled_in_.back().as<Value::Table>();
     const Value* layers = block.find("layers");
+    Value::Table defaults;
     if (block.has("use")) {
         if (layers != nullptr)
             block.fail("layers", "and 'use' both say what the block holds; give one of them");
@@ -129,30 +202,35 @@ void LayerList::add_block(Attributes& block, Scope& scope) {
         Attributes body(*definition, file_, fmt::format("[blocks.{}]", used));
         layers = body.find("layers");
         if (layers == nullptr) body.fail("needs layers = [ ... ]");
-        body.done();
+        defaults = *definition->as<Value::Table>();
+        std::erase_if(defaults, [](const auto& entry) { return entry.first == "layers"; });
+        check_parameters(defaults, {}, *layers, body);
     }
+    check_parameters(given, keys_of_blocks, *layers, block);
     if (block.has("repeat") && block.has("each"))
         block.fail("repeat", "and 'each' both say how often; give one of them");
     const bool repeated = block.has("repeat") || block.has("each");
     std::vector<const Value*> rounds(std::size_t(block.whole("repeat", 1, 1000, 1)), nullptr);
     if (block.has("each")) {
         rounds.clear();
-        for (const Value& each : block.find("each")->as<Value::Array>() != nullptr
-                                     ? *block.find("each")->as<Value::Array>()
-                                     : Value::Array{}) {
+        const auto* const list = block.find("each")->as<Value::Array>();
+        if (list == nullptr)
+            block.fail("each", fmt::format("is {}; give a list of tables, one for each round",
+                                           block.find("each")->text()));
+        for (const Value& each : *list) {
             if (each.as<Value::Table>() == nullptr)
                 block.fail("each", fmt::format("holds {}; give a table for each round", each.text()));
+            check_parameters(*each.as<Value::Table>(), {}, *layers, block);
             rounds.push_back(&each);
         }
         if (rounds.empty()) block.fail("each", "is empty; give a table for each round");
     }
     int taken = scope.last;
-    if (const auto inputs = block.texts("input"); !inputs.empty()) {
-        taken = scope.find(inputs[0]);
-        if (taken == unknown || inputs.size() != 1)
-            block.fail("input", fmt::format("names no one layer before it; give one of those"));
+    if (block.has("inputs")) block.fail("inputs", "is for layers; a block takes one 'input'");
+    if (const std::vector<int> inputs = inputs_of(block, scope); !inputs.empty()) {
+        if (inputs.size() != 1) block.fail("input", "names several layers; a block takes one");
+        taken = inputs[0];
     }
-    const Value::Table given = *filled_in_.back().as<Value::Table>();
     for (std::size_t round = 0; round < rounds.size(); ++round) {
         Scope inner{.prefix = scope.prefix + name + '/' + (repeated ? fmt::format("{}/", round + 1) : ""),
                     .outer = &scope,
@@ -163,6 +241,7 @@ void LayerList::add_block(Attributes& block, Scope& scope) {
             for (const auto& [key, value] : *rounds[round]->as<Value::Table>())
                 inner.parameters.emplace_back(key, value);
         for (const auto& [key, value] : given) inner.parameters.emplace_back(key, value);
+        for (const auto& [key, value] : defaults) inner.parameters.emplace_back(key, value);
         inner.parameters.emplace_back("round", Value{std::int64_t(round + 1), block.line()});
         inner.parameters.emplace_back("first", Value{round == 0, block.line()});
         expand(*layers, inner);
@@ -177,29 +256,37 @@ std::string LayerList::free_name(const std::string& kind, Scope& scope) const {
         if (const std::string name = fmt::format("{}{}", kind, i); scope.own(name) == unknown) return name;
 }
 
-void LayerList::add_layer(const Value& table, Attributes& layer, Scope& scope) {
-    LayerEntry entry{.name = {}, .kind = layer.text("kind"), .inputs = {}, .table = &table};
-    std::string name = layer.text("name", "");
-    if (name.empty()) name = free_name(entry.kind, scope);
-    entry.name = scope.prefix + name;
-    if (layer.has("input") && layer.has("inputs"))
-        layer.fail("input", "and 'inputs' both say what the layer takes; give one of them");
+std::vector<int> LayerList::inputs_of(Attributes& entry, const Scope& scope) const {
+    if (entry.has("input") && entry.has("inputs"))
+        entry.fail("input", "and 'inputs' both say what the layer takes; give one of them");
+    std::vector<int> inputs;
     for (const char* key : {"input", "inputs"})
-        for (const std::string& from : layer.texts(key)) {
+        for (const std::string& from : entry.texts(key)) {
             const int found = scope.find(from);
             if (found == unknown)
-                layer.fail(key,
-                           fmt::format("names \"{}\", but no layer before this one has that name; a layer "
-                                       "takes what stands before it",
-                                       from));
-            entry.inputs.push_back(found);
+                entry.fail(key, fmt::format("names \"{}\", but no layer before this one has that name; a "
+                                            "layer takes what stands before it",
+                                            from));
+            inputs.push_back(found);
         }
+    return inputs;
+}
+
+void LayerList::add_layer(const Value& table, Scope& scope) {
+    const std::string kind = Attributes(table, file_, "a layer").text("kind");
+    const Value& whole = filled_in_.emplace_back(with_defaults(table, kind));
+    Attributes layer(whole, file_, "a layer");
+    std::string name = layer.text("name", "");
+    if (name.empty()) name = free_name(kind, scope);
+    LayerEntry entry{
+        .name = scope.prefix + name, .kind = kind, .inputs = inputs_of(layer, scope), .table = &whole};
     if (entry.inputs.empty()) entry.inputs = {scope.last};
-    const std::string activation = layer.text("activation", "");
+    const std::string activation = layer.text("activation", "none");
     entries_.push_back(entry);
-    if (!activation.empty()) {
-        Value::Table of_activation{{"kind", Value{activation, layer.line()}}};
-        const Value& own = filled_in_.emplace_back(Value{std::move(of_activation), layer.line()});
+    if (activation != "none") {
+        const unsigned line = layer.find("activation")->line;
+        Value::Table of_activation{{"kind", Value{activation, line}}};
+        const Value& own = filled_in_.emplace_back(Value{std::move(of_activation), line});
         entries_.push_back({entry.name + '/' + activation, activation, {int(entries_.size()) - 1}, &own});
     }
     scope.last = int(entries_.size()) - 1;

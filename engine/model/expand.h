@@ -4,6 +4,7 @@
 #include "engine/model/attributes.h"
 
 #include <deque>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -19,8 +20,8 @@ struct LayerEntry {
 
 class LayerList {
 public:
-    /// Writes out [network] and [blocks]. UsageError for unknown blocks, parameters and inputs, names that
-    /// come twice, and blocks that hold themselves.
+    /// Writes out [network], [blocks] and [defaults]. UsageError for unknown blocks, parameters and inputs,
+    /// names that come twice, blocks that hold themselves, and what is given but used by no layer.
     explicit LayerList(Attributes& recipe);
 
     const std::vector<LayerEntry>& entries() const { return entries_; }
@@ -35,12 +36,22 @@ private:
     void expand(const Value& layers, Scope& scope);
     void expand_entry(const Value& entry, Scope& scope);
     void add_block(Attributes& block, Scope& scope);
-    void add_layer(const Value& table, Attributes& layer, Scope& scope);
+    void add_layer(const Value& table, Scope& scope);
+    /// What an entry's `input` or `inputs` name.
+    std::vector<int> inputs_of(Attributes& entry, const Scope& scope) const;
     std::string free_name(const std::string& kind, Scope& scope) const;
     Value fill_in(const Value& value, const Scope& scope) const;
+    /// The table with the defaults of its kind.
+    Value with_defaults(const Value& table, const std::string& kind);
+    void check_defaults() const;
+    /// Refuses keys that are neither `known` nor mentioned in the block's layers.
+    void check_parameters(const Value::Table& given, const std::vector<std::string>& known,
+                          const Value& layers, const Attributes& block) const;
 
     std::string file_;
     const Value* blocks_;
+    const Value* defaults_;
+    std::set<std::string> kinds_; ///< of all layers
     std::vector<LayerEntry> entries_;
     std::vector<std::pair<std::string, int>> names_; ///< of the outermost scope
     std::deque<Value> filled_in_;                    ///< what the entries' tables point to

@@ -11,6 +11,7 @@ namespace towers {
 
 struct Node {
     std::string name;
+    std::string kind;        ///< as recipes call it
     std::vector<int> inputs; ///< earlier nodes; -1: the images
     std::shared_ptr<const Layer> layer;
     Shape output;

@@ -34,7 +34,7 @@ void check_sizes(const Node& node, const std::vector<Shape>& in, const Attribute
 
 Node read_node(const LayerEntry& entry, const Model& model, const std::string& file) {
     Attributes table(*entry.table, file, fmt::format("layer '{}'", entry.name));
-    Node node{.name = entry.name, .inputs = entry.inputs, .layer = {}, .output = {}};
+    Node node{.name = entry.name, .kind = entry.kind, .inputs = entry.inputs, .layer = {}, .output = {}};
     LayerList::skip_common_keys(table);
     node.layer = make_layer(entry.kind, table);
     table.done();

@@ -2,7 +2,8 @@
 //
 //   [input]              shape = [height, width, channels], classes, label_offset
 //   [network]            layers = [ LAYER or BLOCK, ... ]
-//   [blocks.NAME]        layers = [ ... ]                    used by BLOCKs
+//   [blocks.NAME]        layers = [ ... ]                    used by BLOCKs; other keys: parameters' defaults
+//   [defaults.KIND]      keys for all layers of this kind that do not give them
 //   [[loss]]             logits, weight, smoothing, logit_scale; without any, the last layer gives the logits
 //
 //   LAYER   { kind = "conv2d", name = "conv1", input(s) = "...", activation = "relu", when = true, ... }
@@ -11,7 +12,8 @@
 // A layer takes the one before it unless it names its inputs: layers of its block or around it, "input" (what
 // the block takes) or "images". Names in a block are NAME/LAYER, in a repeated one NAME/1/LAYER; a block's
 // own name stands for its last layer. A block's other keys, and those in `each`, are its parameters: "$key"
-// in the block stands for the value. A layer with `when = false` is left out.
+// in the block stands for the value. A layer or block with `when = false` is left out, and its name stands
+// for what it would take.
 #pragma once
 
 #include "engine/model/attributes.h"

@@ -2,6 +2,7 @@
 
 #include "engine/error.h"
 
+#include <algorithm>
 #include <fmt/format.h>
 #include <toml++/toml.h>
 
@@ -33,7 +34,64 @@ Value value_of(const toml::node& node, const std::string& source) {
     return value;
 }
 
+/// In quotes, with what TOML does not take there escaped.
+std::string quoted(const std::string& words) {
+    std::string text;
+    for (const char c : words) {
+        if (c == '"' || c == '\\')
+            text += {'\\', c};
+        else if (const auto code = static_cast<unsigned char>(c); code < 0x20 || code == 0x7f)
+            text += fmt::format("\\u{:04X}", code);
+        else
+            text += c;
+    }
+    return '"' + text + '"';
+}
+
+std::string key_text(const std::string& key) {
+    const auto bare = [](char c) {
+        return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+               c == '-';
+    };
+    return !key.empty() && std::ranges::all_of(key, bare) ? key : quoted(key);
+}
+
+bool holds_tables(const Value& value) {
+    const auto* const list = value.as<Value::Array>();
+    return list != nullptr && !list->empty() && list->front().as<Value::Table>() != nullptr;
+}
+
+void write_table(const Value& table, const std::string& path, std::string& text) {
+    for (const auto& [key, value] : *table.as<Value::Table>()) {
+        if (value.as<Value::Table>() != nullptr) continue;
+        text += key_text(key) + " = ";
+        if (holds_tables(value)) {
+            text += "[\n";
+            for (const Value& each : *value.as<Value::Array>()) text += "  " + each.text() + ",\n";
+            text += "]\n";
+        } else {
+            text += value.text() + '\n';
+        }
+    }
+    for (const auto& [key, value] : *table.as<Value::Table>()) {
+        if (value.as<Value::Table>() == nullptr) continue;
+        const std::string inner = path.empty() ? key_text(key) : path + '.' + key_text(key);
+        text += fmt::format("{}[{}]\n", text.empty() ? "" : "\n", inner);
+        write_table(value, inner, text);
+    }
+}
+
 } // namespace
+
+std::string place_of(const std::string& file, unsigned line) {
+    return line == 0 ? file + " with --set" : fmt::format("{}:{}", file, line);
+}
+
+std::string write_toml(const Value& table) {
+    std::string text;
+    write_table(table, "", text);
+    return text;
+}
 
 const Value* Value::find(std::string_view key) const {
     if (const Table* table = as<Table>())
@@ -50,12 +108,16 @@ std::string Value::text() const {
     };
     if (const auto* flag = as<bool>()) return *flag ? "true" : "false";
     if (const auto* whole = as<std::int64_t>()) return std::to_string(*whole);
-    if (const auto* number = as<double>()) return fmt::format("{}", *number);
-    if (const auto* words = as<std::string>()) return '"' + *words + '"';
+    if (const auto* number = as<double>()) {
+        const std::string shortest = fmt::format("{}", *number);
+        return shortest.find_first_of(".en") == std::string::npos ? shortest + ".0" : shortest;
+    }
+    if (const auto* words = as<std::string>()) return quoted(*words);
     if (const auto* array = as<Array>())
         return '[' + list(*array, [](const Value& each) { return each.text(); }) + ']';
     return "{ " +
-           list(*as<Table>(), [](const auto& each) { return each.first + " = " + each.second.text(); }) +
+           list(*as<Table>(),
+                [](const auto& each) { return key_text(each.first) + " = " + each.second.text(); }) +
            " }";
 }
 

@@ -31,6 +31,12 @@ struct Value {
     std::string text() const;
 };
 
+/// Where a value stands, for messages: `file:line`, or that it came by --set, which gives line 0.
+std::string place_of(const std::string& file, unsigned line);
+
+/// A table as TOML, which parse_toml() reads back; tables' keys in their order, one a line.
+std::string write_toml(const Value& table);
+
 /// Reads TOML. `source` is the file's name, for messages: UsageError `source:line: what is wrong`.
 Value parse_toml(std::string_view text, const std::string& source);
 
