@@ -26,6 +26,7 @@ namespace {
 
 struct BenchFlags {
     std::string backend, towers, shares, json, html, baseline;
+    std::vector<std::string> set;
     bool together = false;
     double tolerance = 0.1;
     BenchSettings settings{.recipe = "cifar10-tutorial", .batch = 128, .repetitions = 5, .seconds = 1};
@@ -87,11 +88,12 @@ int run(BenchFlags& flags) {
     settings.threads = cpu_threads(settings.threads);
     settings.validate = flags.open.validate;
     flags.open.threads = settings.threads;
-    find_recipe(settings.recipe); // refuse what can be refused before spending minutes
+    find_recipe(settings.recipe, flags.set); // refuse what can be refused before spending minutes
     BenchOptions options{.towers = devices_to_measure(flags),
                          .together = flags.together,
                          .shares = {},
                          .settings = settings,
+                         .set = flags.set,
                          .open = flags.open,
                          .progress = show_progress};
     const unsigned count = unsigned(options.towers.size());
@@ -105,7 +107,9 @@ int run(BenchFlags& flags) {
     std::optional<BenchReport> before;
     if (!flags.baseline.empty()) {
         before = report_from_json(read_file(flags.baseline), flags.baseline);
-        check_comparable(settings, describe(options.towers, flags.open), *before, flags.baseline,
+        BenchSettings reported = settings;
+        reported.recipe = with_changes(settings.recipe, flags.set);
+        check_comparable(reported, describe(options.towers, flags.open), *before, flags.baseline,
                          flags.backend.empty() && flags.towers.empty());
     }
 
@@ -138,10 +142,8 @@ void add_bench(CLI::App& app, Action& chosen) {
         "bench", "Measure the same work on several devices: whole steps, every kernel, copies");
     const auto flags = std::make_shared<BenchFlags>();
     BenchSettings& s = flags->settings;
-    command
-        ->add_option("--recipe", s.recipe,
-                     "Recipe whose model and data pipeline to measure: cifar10-tutorial")
-        ->capture_default_str();
+    command->add_option("--recipe", s.recipe, recipe_help)->capture_default_str();
+    add_set(*command, flags->set);
     command->add_option("--backend", flags->backend,
                         "Measure all devices of this backend: cuda, vulkan or cpu");
     command->add_option("--towers", flags->towers,

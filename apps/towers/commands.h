@@ -17,5 +17,6 @@ void add_eval(CLI::App& app, Action& chosen);
 void add_parity(CLI::App& app, Action& chosen);
 void add_bench(CLI::App& app, Action& chosen);
 void add_data(CLI::App& app, Action& chosen);
+void add_recipe(CLI::App& app, Action& chosen);
 
 } // namespace towers

@@ -23,6 +23,7 @@ namespace towers {
 namespace {
 
 struct EvalFlags {
+    std::vector<std::string> set;
     std::string run, checkpoint, recipe, data, backend, towers, split = "test", quirks;
     unsigned batch = 128, interval = 0;
     bool raw = false;
@@ -45,7 +46,11 @@ TrainSettings settings_of(const TensorFile& file, const std::filesystem::path& p
         parse_settings(*text, path.string() + ", settings", settings);
     else if (!flags.run.empty() && std::filesystem::exists(config)) // an early version's checkpoint
         read_settings(config, settings);
-    if (!flags.recipe.empty()) settings.recipe = flags.recipe;
+    if (!flags.recipe.empty()) {
+        settings.recipe = flags.recipe;
+        settings.set.clear();
+    }
+    if (!flags.set.empty()) settings.set = flags.set;
     if (!flags.data.empty()) settings.data = flags.data;
     if (!flags.quirks.empty()) settings.quirks = flags.quirks;
     if (settings.data.empty())
@@ -53,6 +58,15 @@ TrainSettings settings_of(const TensorFile& file, const std::filesystem::path& p
                                      "evaluate it on",
                                      path.string()));
     return settings;
+}
+
+/// The recipe that the run keeps beside its checkpoint, unless the flags name one.
+Recipe recipe_of(const TrainSettings& settings, const std::filesystem::path& checkpoint,
+                 const EvalFlags& flags) {
+    const std::filesystem::path kept = recipe_path_in(checkpoint.parent_path());
+    if (flags.recipe.empty() && flags.set.empty() && std::filesystem::exists(kept))
+        return read_recipe(recipe_name(settings.recipe), kept);
+    return find_recipe(settings.recipe, settings.set);
 }
 
 /// One on each of these devices.
@@ -73,7 +87,7 @@ bool has_checkpoint(const std::string& run) {
 
 int run_eval(EvalFlags& flags) {
     check(flags);
-    if (!flags.recipe.empty()) find_recipe(flags.recipe);
+    if (!flags.recipe.empty()) find_recipe(flags.recipe, flags.set);
     if (!flags.quirks.empty()) parse_quirks(flags.quirks);
     // Before reading or waiting for anything
     const std::vector<std::string> towers = select_towers(flags.backend, flags.towers, flags.open);
@@ -106,15 +120,18 @@ int run_eval(EvalFlags& flags) {
         }
         if (file) {
             const TrainSettings settings = settings_of(*file, path, flags);
-            const Recipe recipe = find_recipe(settings.recipe);
+            const Recipe recipe = recipe_of(settings, path, flags);
+            check_recipe(*file, recipe, path);
             const StateLayout layout = layout_of(recipe);
-            const TrainingState state = from_checkpoint(*file, layout, recipe.name, path);
+            const TrainingState state = from_checkpoint(*file, layout, path);
             const bool averaged = !flags.raw && layout.averages() != nullptr;
             if (evaluators.empty()) {
                 // Draw the same shapes as the training: use its seed for them.
                 const Split split = flags.split == "test" ? Split::test : Split::train;
                 evaluators = open_evaluators(
-                    towers, recipe, load_dataset(settings.data, split, checkpoint_seed(*file, path)), flags);
+                    towers, recipe,
+                    load_dataset(settings.data, split, checkpoint_seed(*file, path), shapes_size(recipe)),
+                    flags);
             }
             const Evaluation result = evaluate(
                 evaluators,
@@ -145,7 +162,9 @@ void add_eval(CLI::App& app, Action& chosen) {
                         "Evaluate this run's latest checkpoint, on the data that it was trained on");
     command->add_option("--checkpoint", flags->checkpoint, "Evaluate this checkpoint file");
     command->add_option("--recipe", flags->recipe,
-                        "Recipe of the checkpoint (default: the one that it names)");
+                        "Recipe of the checkpoint: a TOML file, or a built-in one's name (default: the one "
+                        "that its run keeps, else the one that it names)");
+    add_set(*command, flags->set);
     command->add_option("--data", flags->data,
                         "Data to evaluate on: a folder with CIFAR-10's binary files, or 'shapes' (default: "
                         "what the checkpoint was trained on)");

@@ -67,6 +67,7 @@ int main(int argc, char** argv) {
     towers::add_eval(app, chosen);
     towers::add_parity(app, chosen);
     towers::add_bench(app, chosen);
+    towers::add_recipe(app, chosen);
     towers::add_data(app, chosen);
     try {
         app.parse(argc, argv);

@@ -17,6 +17,7 @@ namespace towers {
 namespace {
 
 struct ParityFlags {
+    std::vector<std::string> set;
     std::string recipe = "cifar10-tutorial", data = "shapes", towers, distort = "on", json;
     unsigned batch = 32;
     std::uint64_t seed = 1, steps = 10;
@@ -90,11 +91,12 @@ void write_json(const ParityFlags& flags, const Lockstep& lockstep, const Drift&
         if (!each.same && first.is_null()) first = tensors.size();
         tensors.push_back(to_json(each));
     }
-    const nlohmann::json all{{"devices", devices},           {"recipe", flags.recipe},
-                             {"data", flags.data},           {"batch", flags.batch},
-                             {"seed", flags.seed},           {"distort", flags.distort == "on"},
-                             {"tolerance", flags.tolerance}, {"tensors", tensors},
-                             {"first_difference", first},    {"drift", to_json(drift)}};
+    const nlohmann::json all{
+        {"devices", devices},           {"recipe", with_changes(flags.recipe, flags.set)},
+        {"data", flags.data},           {"batch", flags.batch},
+        {"seed", flags.seed},           {"distort", flags.distort == "on"},
+        {"tolerance", flags.tolerance}, {"tensors", tensors},
+        {"first_difference", first},    {"drift", to_json(drift)}};
     // A path may contain bytes that are not text.
     write_output(flags.json, all.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
 }
@@ -132,8 +134,8 @@ void judge(const Lockstep& lockstep, const Drift& drift, const ParityFlags& flag
 
 int run_parity(ParityFlags& flags) {
     const std::array<std::string, 2> ids = check(flags);
-    const Recipe recipe = find_recipe(flags.recipe);
-    const Dataset data = load_dataset(flags.data, Split::train, flags.seed);
+    const Recipe recipe = find_recipe(flags.recipe, flags.set);
+    const Dataset data = load_dataset(flags.data, Split::train, flags.seed, shapes_size(recipe));
     check_data(recipe, data);
     if (!flags.json.empty()) check_output(flags.json);
     flags.text = text_stream({flags.json});
@@ -161,8 +163,8 @@ void add_parity(CLI::App& app, Action& chosen) {
         ->add_option("--towers", flags->towers,
                      "The two devices to compare, such as cpu,vulkan:0 ('towers devices' lists them)")
         ->required();
-    command->add_option("--recipe", flags->recipe, "Recipe whose step to compare: cifar10-tutorial")
-        ->capture_default_str();
+    command->add_option("--recipe", flags->recipe, recipe_help)->capture_default_str();
+    add_set(*command, flags->set);
     command
         ->add_option("--data", flags->data,
                      "Data for the step: a folder with CIFAR-10's binary files, or 'shapes' (ten classes of "
@@ -181,9 +183,9 @@ void add_parity(CLI::App& app, Action& chosen) {
                "both devices get the same inputs; integers must be equal")
         ->capture_default_str();
     command
-        ->add_option(
-            "--distort", flags->distort,
-            "Crop, flip and change brightness and contrast at random; off uses the evaluation pipeline")
+        ->add_option("--distort", flags->distort,
+                     "Crop, flip and change the images at random, as the recipe says; off uses its "
+                     "evaluation pipeline")
         ->check(one_of({"on", "off"}))
         ->type_name("on|off")
         ->capture_default_str();

@@ -15,6 +15,7 @@
 #include <sstream>
 #include <toml++/toml.h>
 #include <type_traits>
+#include <vector>
 
 namespace towers {
 namespace {
@@ -22,13 +23,16 @@ namespace {
 constexpr const char* threads_help = "Number of threads of the CPU backend; 0 uses OMP_NUM_THREADS or, if "
                                      "that is not set, one thread per processor";
 
+constexpr const char* set_help = "Change a value of the recipe, such as optimizer.learning_rate=0.05; may be "
+                                 "given several times";
+
 /// Calls visitor(name, field, which, help) for every setting. Flags, reading and writing all use this one
 /// list.
 template<class AnySettings, class Visitor>
 void for_each_setting(AnySettings& s, const Visitor& visitor) {
     constexpr Settings training = Settings::of_training, other = Settings::all;
-    visitor("recipe", s.recipe, training,
-            "Recipe for model, data pipeline, optimizer and schedule: cifar10-tutorial");
+    visitor("recipe", s.recipe, training, recipe_help);
+    visitor("set", s.set, training, set_help);
     visitor(
         "data", s.data, training,
         "Training data: a folder with CIFAR-10's binary files, or 'shapes' (ten classes of drawn shapes)");
@@ -38,18 +42,18 @@ void for_each_setting(AnySettings& s, const Visitor& visitor) {
             "them; default: every discrete GPU, else one integrated GPU, else the CPU)");
     visitor("shares", s.shares, training,
             "Ratio in which the towers share the global batch, such as 3:1 (default: equal shares)");
-    visitor("batch", s.batch, training,
-            "Mean number of examples per tower and step (default: the recipe's 128)");
+    visitor("batch", s.batch, training, "Mean number of examples per tower and step (default: the recipe's)");
     visitor("global-batch", s.global_batch, training,
             "Number of examples per step for all towers together, instead of --batch");
-    visitor("steps", s.steps, other, "Total number of training steps (default: the recipe's 100000)");
+    visitor("steps", s.steps, other, "Total number of training steps (default: the recipe's)");
     visitor("epochs", s.epochs, other, "Total number of passes over the training data, instead of --steps");
-    visitor("lr", s.lr, training, "Learning rate at the start (default: the recipe's 0.1)");
+    visitor("lr", s.lr, training, "Learning rate at the start (default: the recipe's)");
     visitor("seed", s.seed, training,
             "Seed for the initial values, the order of the examples, the distortions and the drawn shapes "
             "(default: 1)");
-    visitor("distort", s.distort, training,
-            "Crop, flip and change brightness and contrast at random; off uses the evaluation pipeline");
+    visitor(
+        "distort", s.distort, training,
+        "Crop, flip and change the images at random, as the recipe says; off uses its evaluation pipeline");
     visitor("shuffle", s.shuffle, training,
             "Draw the examples in a new order each epoch; off keeps the order of the records");
     visitor("init", s.init, other,
@@ -121,6 +125,13 @@ void take(const toml::node& node, T& field) {
         if (value < 0) throw std::invalid_argument("must not be negative");
         if (std::uint64_t(value) > std::numeric_limits<T>::max()) throw std::invalid_argument("is too large");
         field = T(value);
+    } else if constexpr (std::is_same_v<T, std::vector<std::string>>) {
+        field.clear();
+        if (node.is_array())
+            for (const toml::node& each : *node.as_array())
+                if (each.is_string()) field.push_back(**each.as_string());
+        if (!node.is_array() || field.size() != node.as_array()->size())
+            throw std::invalid_argument("must be a list of texts in quotes");
     } else {
         if (!node.is_string()) throw std::invalid_argument("must be text in quotes");
         field = from_uri(**node.as_string());
@@ -140,6 +151,13 @@ void put(std::string& text, const std::string& name, const T& field) {
         if (field.empty()) return;
         std::ostringstream quoted;
         quoted << toml::value<std::string>(is_utf8(field) ? field : to_uri(field));
+        text += fmt::format("{} = {}\n", name, quoted.str());
+    } else if constexpr (std::is_same_v<T, std::vector<std::string>>) {
+        if (field.empty()) return;
+        toml::array list;
+        for (const std::string& each : field) list.push_back(each);
+        std::ostringstream quoted;
+        quoted << list;
         text += fmt::format("{} = {}\n", name, quoted.str());
     } else {
         text += fmt::format("{} = {}\n", name, field);
@@ -169,6 +187,8 @@ void add_settings(CLI::App& command, TrainSettings& settings) {
         else if constexpr (std::is_same_v<T, std::string>) {
             CLI::Option* option = command.add_option("--" + name, field, help);
             if (!field.empty()) option->capture_default_str();
+        } else if constexpr (std::is_same_v<T, std::vector<std::string>>) {
+            add_set(command, field);
         } else {
             CLI::Option* option =
                 add_number(command, "--" + name, field, help, name.ends_with("batch") ? 1 : 0);
@@ -181,9 +201,10 @@ void add_settings(CLI::App& command, TrainSettings& settings) {
 namespace {
 
 /// Clears what no longer holds once the settings that are `given` are taken: the other way to say the same,
-/// and the shares of other towers.
+/// the shares of other towers, and the changes to another recipe.
 template<class Given>
 void make_room(TrainSettings& settings, const Given& given) {
+    if (given("recipe")) settings.set.clear();
     if (given("epochs")) settings.steps.reset();
     if (given("steps")) settings.epochs.reset();
     if (given("batch")) settings.global_batch.reset();
@@ -273,6 +294,13 @@ std::FILE* text_stream(std::initializer_list<std::string> files) {
                        [](const std::string& file) { return is_standard_output(file); })
                ? stderr
                : stdout;
+}
+
+const char* const recipe_help = "Recipe for model, data pipeline, optimizer and schedule: a TOML file, or a "
+                                "built-in one's name ('towers recipe list' shows them)";
+
+CLI::Option* add_set(CLI::App& command, std::vector<std::string>& changes) {
+    return command.add_option("--set", changes, set_help)->allow_extra_args(false)->type_name("KEY=VALUE");
 }
 
 void add_threads(CLI::App& command, unsigned& threads) {

@@ -18,6 +18,7 @@ namespace towers {
 /// is not set; a resumed run supplies the seed.
 struct TrainSettings {
     std::string recipe = "cifar10-tutorial";
+    std::vector<std::string> set; ///< changes to the recipe, each TABLE.KEY=VALUE
     std::string data = "shapes";
     std::string backend, towers, shares;
     std::optional<unsigned> batch, global_batch; ///< at most one of them is set
@@ -61,6 +62,11 @@ std::vector<std::string> changes_of_training(const TrainSettings& before, const 
 /// The stream for what people read: standard output, or standard error if one of these files, which the
 /// command writes, is standard output.
 std::FILE* text_stream(std::initializer_list<std::string> files);
+
+extern const char* const recipe_help; ///< what --recipe takes
+
+/// Adds --set, for changes to the recipe, to a command that does not use add_settings().
+CLI::Option* add_set(CLI::App& command, std::vector<std::string>& changes);
 
 /// Adds --threads, for the CPU backend, to a command that does not use add_settings().
 void add_threads(CLI::App& command, unsigned& threads);

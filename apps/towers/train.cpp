@@ -73,11 +73,31 @@ void check_test_data(const TrainSettings& settings) {
     }
 }
 
+/// A resumed run goes on with the recipe that it keeps, unless the user asks for another.
+Recipe recipe_of(const TrainFlags& flags) {
+    const TrainSettings& settings = flags.settings;
+    if (flags.past) {
+        const TrainSettings& latest = flags.past->latest.settings;
+        const std::filesystem::path kept = recipe_path_in(flags.run);
+        if (settings.recipe == latest.recipe && settings.set == latest.set && std::filesystem::exists(kept))
+            return read_recipe(recipe_name(settings.recipe), kept);
+    }
+    return find_recipe(settings.recipe, settings.set);
+}
+
+/// Says so when the data cannot teach the network all its classes.
+void compare_classes(const Recipe& recipe, const Dataset& data) {
+    const unsigned classes = recipe.model.classes - recipe.model.label_offset;
+    if (data.classes.size() < classes)
+        fmt::print("{} tells {} classes apart, and {} has {} of them\n", recipe.name, classes, data.name,
+                   data.classes.size());
+}
+
 int run_train(TrainFlags& flags) {
     TrainSettings& settings = flags.settings;
     const std::optional<Past>& past = flags.past;
     check(settings);
-    Recipe recipe = find_recipe(settings.recipe);
+    const Recipe recipe = recipe_of(flags);
     const Quirks quirks = parse_quirks(settings.quirks);
     flags.open.threads = settings.threads;
     const std::vector<std::string> towers = select_towers(settings.backend, settings.towers, flags.open);
@@ -90,7 +110,9 @@ int run_train(TrainFlags& flags) {
     settings.lr = settings.lr.value_or(recipe.optimizer->learning_rate);
     const unsigned global =
         settings.global_batch ? *settings.global_batch : global_batch(*settings.batch, towers.size());
-    share_out(global, unsigned(towers.size()), shares, recipe.model.group()); // throws before anything is opened
+    share_out(global, unsigned(towers.size()), shares); // throws before anything is opened
+    if (is_recipe_file(settings.recipe))
+        settings.recipe = std::filesystem::absolute(settings.recipe).lexically_normal().string();
     if (settings.data != "shapes")
         settings.data = std::filesystem::absolute(settings.data).lexically_normal().string();
     if (!settings.init.empty())
@@ -99,7 +121,7 @@ int run_train(TrainFlags& flags) {
     if (flags.run.empty()) flags.run = default_run_directory(recipe.name);
     settings.seed = settings.seed.value_or(1);
 
-    const Dataset data = load_dataset(settings.data, Split::train, *settings.seed);
+    const Dataset data = load_dataset(settings.data, Split::train, *settings.seed, shapes_size(recipe));
     check_test_data(settings);
     Trainer trainer(recipe,
                     {.towers = towers,
@@ -117,14 +139,18 @@ int run_train(TrainFlags& flags) {
     RunDirectory run(flags.run, past                ? Existing::resume
                                 : quirks.delete_run ? Existing::erase
                                                     : Existing::refuse);
-    const CheckpointOrigin origin{recipe.name, *settings.seed, data.size(), data.checksum(),
-                                  write_settings(settings, Settings::of_training)};
+    const CheckpointOrigin origin{recipe.name,
+                                  *settings.seed,
+                                  data.size(),
+                                  data.checksum(),
+                                  write_settings(settings, Settings::of_training),
+                                  recipe.checksum};
     if (past) {
         // The checkpoint was read before the folder was locked.
         if (!flags.resume_from && run.latest() != past->checkpoint.path)
             throw InputError(
                 fmt::format("{}: another program continued this run in the meantime; try again", flags.run));
-        resume(trainer, past->checkpoint, origin);
+        resume(trainer, recipe, past->checkpoint, origin);
     }
     if (settings.epochs) settings.steps = trainer.steps_until(*settings.epochs);
     settings.epochs.reset();
@@ -143,9 +169,11 @@ int run_train(TrainFlags& flags) {
     }
     const auto replaced = past ? rewind(run, trainer) : std::nullopt;
     if (!past) save_checkpoint(trainer, run, loop);
+    run.write_recipe(recipe.text);
     run.write_config("# The settings of this run; 'towers train --config' accepts this file.\n" +
                      write_settings(settings, Settings::all));
 
+    compare_classes(recipe, data);
     for (std::size_t i = 0; i < trainer.tower_count(); ++i)
         fmt::print("tower_{}: {} ({}), {} examples a step\n", i, trainer.tower(i).info().id,
                    trainer.tower(i).info().name, trainer.tower(i).share());

@@ -133,10 +133,11 @@ BenchReport run_bench(const BenchOptions& options) {
     report.date = utc_date();
     report.machine = describe_machine();
     report.settings = options.settings;
-    const Recipe recipe = find_recipe(options.settings.recipe);
+    report.settings.recipe = with_changes(options.settings.recipe, options.set);
+    const Recipe recipe = find_recipe(options.settings.recipe, options.set);
 
     say("drawing the shapes");
-    const Dataset data = load_dataset("shapes", Split::train, seed);
+    const Dataset data = load_dataset("shapes", Split::train, seed, shapes_size(recipe));
     std::vector<std::string> ids; // each once
     for (const std::string& id : options.towers)
         if (std::find(ids.begin(), ids.end(), id) == ids.end()) ids.push_back(id);

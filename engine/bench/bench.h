@@ -11,11 +11,12 @@
 namespace towers {
 
 struct BenchOptions {
-    std::vector<std::string> towers; ///< device ids; each device is measured alone once
-    bool together = false;           ///< also measure all towers in one run
-    std::vector<double> shares;      ///< of the towers in that run; equal when empty
-    BenchSettings settings;
-    OpenOptions open; ///< its threads as in `settings`
+    std::vector<std::string> towers;   ///< device ids; each device is measured alone once
+    bool together = false;             ///< also measure all towers in one run
+    std::vector<double> shares;        ///< of the towers in that run; equal when empty
+    BenchSettings settings;            ///< `recipe` without its changes
+    std::vector<std::string> set = {}; ///< changes to the recipe
+    OpenOptions open;                  ///< its threads as in `settings`
     /// Called with what is measured next; may be empty.
     std::function<void(const std::string&)> progress;
 };

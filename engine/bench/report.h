@@ -27,7 +27,7 @@ struct BenchMachine {
 
 /// Reports are comparable when recipe, batch, threads and validate agree.
 struct BenchSettings {
-    std::string recipe;
+    std::string recipe;            ///< with its changes
     unsigned batch = 0;            ///< examples per tower and step
     unsigned repetitions = 0;      ///< of every measurement, one device after another
     std::optional<unsigned> steps; ///< per repetition; absent: as many as fit into `seconds`

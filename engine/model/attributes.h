@@ -26,7 +26,7 @@ public:
 
     /// Null when the key is absent.
     const Value* find(const std::string& key);
-    bool has(const std::string& key) const { return table_->find(key) != nullptr; }
+    bool has(const std::string& key) { return find(key) != nullptr; }
 
     // A key without a default must be there.
     std::int64_t whole(const std::string& key, std::int64_t least, std::int64_t most,

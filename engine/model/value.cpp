@@ -76,7 +76,12 @@ void write_table(const Value& table, const std::string& path, std::string& text)
     for (const auto& [key, value] : *table.as<Value::Table>()) {
         if (value.as<Value::Table>() == nullptr) continue;
         const std::string inner = path.empty() ? key_text(key) : path + '.' + key_text(key);
-        text += fmt::format("{}[{}]\n", text.empty() ? "" : "\n", inner);
+        const auto is_table = [](const auto& each) {
+            return each.second.template as<Value::Table>() != nullptr;
+        };
+        const auto& entries = *value.as<Value::Table>();
+        if (entries.empty() || !std::ranges::all_of(entries, is_table)) // else its tables imply it
+            text += fmt::format("{}[{}]\n", text.empty() ? "" : "\n", inner);
         write_table(value, inner, text);
     }
 }

@@ -24,6 +24,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view config_name = "config.toml";
+constexpr std::string_view recipe_name = "recipe.toml";
 constexpr std::string_view metrics_name = "metrics.jsonl";
 constexpr std::string_view lock_name = "lock";
 constexpr std::string_view checkpoint_prefix = "model.ckpt-";
@@ -44,7 +45,7 @@ std::optional<std::uint64_t> step_of(std::string_view name) {
 }
 
 bool is_run_file(std::string_view name) {
-    return name == config_name || name == metrics_name || step_of(name);
+    return name == config_name || name == recipe_name || name == metrics_name || step_of(name);
 }
 
 std::vector<std::string> names_in(const fs::path& folder) {
@@ -112,6 +113,7 @@ RunDirectory::RunDirectory(const fs::path& path, Existing existing) : path_(path
 }
 
 fs::path RunDirectory::config_path() const { return path_ / config_name; }
+fs::path RunDirectory::recipe_path() const { return recipe_path_in(path_); }
 fs::path RunDirectory::metrics_path() const { return path_ / metrics_name; }
 fs::path RunDirectory::checkpoint_path(std::uint64_t step) const { return path_ / checkpoint_name(step); }
 
@@ -190,6 +192,10 @@ std::optional<fs::path> RunDirectory::set_aside_after(std::uint64_t step) {
 }
 
 void RunDirectory::write_config(const std::string& toml) { write_file_atomically(config_path(), toml); }
+
+void RunDirectory::write_recipe(const std::string& toml) { write_file_atomically(recipe_path(), toml); }
+
+fs::path recipe_path_in(const fs::path& folder) { return folder / recipe_name; }
 
 std::vector<std::uint64_t> checkpoint_steps(const fs::path& folder) {
     std::error_code error;

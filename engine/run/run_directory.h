@@ -1,5 +1,6 @@
 // The folder that holds what one run makes:
 //   config.toml                      the effective configuration
+//   recipe.toml                      the recipe, with the changes made to it
 //   model.ckpt-<step>.safetensors    checkpoints
 //   metrics.jsonl                    one JSON object a line
 //   replaced-<n>/                    checkpoints and metrics that a run did not go on from (set_aside_after)
@@ -35,6 +36,7 @@ public:
 
     const std::filesystem::path& path() const { return path_; }
     std::filesystem::path config_path() const;
+    std::filesystem::path recipe_path() const;
     std::filesystem::path metrics_path() const;
     std::filesystem::path checkpoint_path(std::uint64_t step) const;
 
@@ -62,11 +64,15 @@ public:
     std::optional<std::filesystem::path> set_aside_after(std::uint64_t step);
 
     void write_config(const std::string& toml);
+    void write_recipe(const std::string& toml);
 
 private:
     std::filesystem::path path_;
     FileDescriptor lock_, metrics_;
 };
+
+/// Where the run in this folder keeps its recipe.
+std::filesystem::path recipe_path_in(const std::filesystem::path& folder);
 
 /// The path of this step's checkpoint. If it has none, an InputError names the steps that have one.
 std::filesystem::path checkpoint_of(const std::filesystem::path& folder, std::uint64_t step);

@@ -64,6 +64,7 @@ TensorFile to_checkpoint(const TrainingState& state, const StateLayout& layout,
         file.tensors[slot.name] = {slot.variable->shape, {values.begin(), values.end()}};
     }
     file.metadata = {{"recipe", origin.recipe},
+                     {"recipe_checksum", std::to_string(origin.recipe_checksum)},
                      {"step", std::to_string(state.step)},
                      {"epoch", std::to_string(state.examples / origin.records)},
                      {"examples", std::to_string(state.examples)},
@@ -74,15 +75,25 @@ TensorFile to_checkpoint(const TrainingState& state, const StateLayout& layout,
     return file;
 }
 
-TrainingState from_checkpoint(const TensorFile& file, const StateLayout& layout, const std::string& recipe,
-                              const std::filesystem::path& path) {
+void check_recipe(const TensorFile& file, const Recipe& recipe, const std::filesystem::path& path) {
     const auto found = file.metadata.find("recipe");
     if (found == file.metadata.end())
         throw InputError(
             fmt::format("{}: its metadata names no recipe; it is not a checkpoint of towers", path.string()));
-    if (found->second != recipe)
+    const bool bound = file.metadata.contains("recipe_checksum");
+    if (bound && number(file, "recipe_checksum", path) == recipe.checksum) return; // whatever it is called
+    if (found->second != recipe.name)
         throw InputError(fmt::format("{}: belongs to recipe '{}', not '{}'; give --recipe {}", path.string(),
-                                     found->second, recipe, found->second));
+                                     found->second, recipe.name, found->second));
+    if (bound)
+        throw InputError(
+            fmt::format("{}: is not the recipe that {} was trained with, though it has its name; "
+                        "give --recipe and --set as then, or the recipe.toml that the run kept",
+                        recipe.source, path.string()));
+}
+
+TrainingState from_checkpoint(const TensorFile& file, const StateLayout& layout,
+                              const std::filesystem::path& path) {
     TrainingState state{.state = std::vector<float>(layout.bytes / sizeof(float))};
     state.step = number(file, "step", path);
     state.examples = number(file, "examples", path);

@@ -19,16 +19,21 @@ struct CheckpointOrigin {
     std::uint64_t records;  ///< of the training data
     std::uint64_t checksum; ///< likewise, see Dataset
     std::string settings;   ///< TOML of all that the training depends on, in the command line's terms
+    std::uint64_t recipe_checksum = 0; ///< see Recipe
 };
 
-/// A tensor for each slot of the state, such as `<variable>/ExponentialMovingAverage`; metadata recipe, step,
-/// epoch, examples, seed, records, checksum, settings.
+/// A tensor for each slot of the state, such as `<variable>/ExponentialMovingAverage`; metadata recipe,
+/// recipe_checksum, step, epoch, examples, seed, records, checksum, settings.
 TensorFile to_checkpoint(const TrainingState& state, const StateLayout& layout,
                          const CheckpointOrigin& origin);
 
-/// Reads what to_checkpoint() made. Throws InputError that names `path` when it belongs to another recipe, a
-/// variable is missing, unknown or of another shape, or a number is missing.
-TrainingState from_checkpoint(const TensorFile& file, const StateLayout& layout, const std::string& recipe,
+/// Throws InputError that names `path` when the checkpoint belongs to another recipe: by the checksum, else,
+/// for an early version's, by the name.
+void check_recipe(const TensorFile& file, const Recipe& recipe, const std::filesystem::path& path);
+
+/// Reads what to_checkpoint() made. Throws InputError that names `path` when a variable is missing, unknown
+/// or of another shape, or a number is missing.
+TrainingState from_checkpoint(const TensorFile& file, const StateLayout& layout,
                               const std::filesystem::path& path);
 
 /// Throws an error that names `path` when the training of `origin` cannot go on from this checkpoint:

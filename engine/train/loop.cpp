@@ -38,9 +38,11 @@ void save_checkpoint(Trainer& trainer, RunDirectory& run, const LoopOptions& opt
     run.save_checkpoint(state.step, to_checkpoint(state, trainer.layout(), options.origin), options.keep);
 }
 
-void resume(Trainer& trainer, const FoundCheckpoint& checkpoint, const CheckpointOrigin& origin) {
+void resume(Trainer& trainer, const Recipe& recipe, const FoundCheckpoint& checkpoint,
+            const CheckpointOrigin& origin) {
     const auto& [path, file] = checkpoint;
-    const TrainingState state = from_checkpoint(file, trainer.layout(), origin.recipe, path);
+    check_recipe(file, recipe, path);
+    const TrainingState state = from_checkpoint(file, trainer.layout(), path);
     check_origin(file, origin, path);
     trainer.load(state);
 }

@@ -34,7 +34,8 @@ void save_checkpoint(Trainer& trainer, RunDirectory& run, const LoopOptions& opt
 
 /// Makes a run's checkpoint the trainer's state. Throws InputError when it is of another recipe, seed or data
 /// set. Changes no file.
-void resume(Trainer& trainer, const FoundCheckpoint& checkpoint, const CheckpointOrigin& origin);
+void resume(Trainer& trainer, const Recipe& recipe, const FoundCheckpoint& checkpoint,
+            const CheckpointOrigin& origin);
 
 /// Takes the run directory back to the trainer's step: sets later checkpoints aside and deletes the metrics
 /// of later steps. Returns the folder that RunDirectory::set_aside_after() made.

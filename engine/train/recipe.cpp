@@ -50,25 +50,46 @@ std::string format_quirks(const Quirks& quirks) {
     return text.empty() ? "none" : text;
 }
 
-Recipe find_recipe(const std::string& name, const std::vector<std::string>& changes) {
-    if (name.ends_with(".toml") || name.find('/') != std::string::npos) {
-        std::string text;
+bool is_recipe_file(const std::string& name) {
+    return name.ends_with(".toml") || name.find('/') != std::string::npos;
+}
+
+std::string recipe_name(const std::string& name) {
+    return is_recipe_file(name) ? std::filesystem::path(name).stem().string() : name;
+}
+
+RecipeFile find_recipe_file(const std::string& name) {
+    if (is_recipe_file(name)) {
         try {
-            text = read_file(name);
+            return {read_file(name), name};
         } catch (const InputError& error) {
             throw UsageError(error.what());
         }
-        return parse_recipe(std::filesystem::path(name).stem().string(), text, name, changes);
     }
     const auto& all = builtin_recipes();
     const auto found = std::ranges::find(all, name, &BuiltinRecipe::name);
-    if (found != all.end()) return parse_recipe(name, found->text, name + ".toml", changes);
+    if (found != all.end()) return {found->text, name + ".toml"};
     std::string names;
     for (const BuiltinRecipe& each : all) names += std::string(names.empty() ? "" : ", ") + each.name;
     throw UsageError(
         fmt::format("recipe '{}': there is no such recipe; choose from {}, or name a file that ends in "
                     ".toml",
                     name, names));
+}
+
+Recipe find_recipe(const std::string& name, const std::vector<std::string>& changes) {
+    const RecipeFile file = find_recipe_file(name);
+    return parse_recipe(recipe_name(name), file.text, file.source, changes);
+}
+
+std::string with_changes(const std::string& name, const std::vector<std::string>& changes) {
+    std::string text = name;
+    for (const std::string& change : changes) text += ' ' + change;
+    return text;
+}
+
+Recipe read_recipe(const std::string& name, const std::filesystem::path& file) {
+    return parse_recipe(name, read_file(file), file.string());
 }
 
 namespace {
@@ -83,8 +104,16 @@ void merge(Value& into, const Value& from) {
         else if (value.as<Value::Table>() != nullptr && entry->second.as<Value::Table>() != nullptr)
             merge(entry->second, value);
         else
-            entry->second.data = value.data;
+            entry->second = value;
     }
+}
+
+void set_lines(Value& value, unsigned line) {
+    value.line = line;
+    if (auto* table = value.as<Value::Table>())
+        for (auto& [key, each] : *table) set_lines(each, line);
+    if (auto* array = value.as<Value::Array>())
+        for (Value& each : *array) set_lines(each, line);
 }
 
 /// Sets what `change`, table.key=value, says.
@@ -102,7 +131,15 @@ void apply(Value& recipe, const std::string& change) {
         throw UsageError(
             fmt::format("{}: the value is not TOML; give a number, true, false or \"text\"", source));
     }
+    set_lines(given, 0);
     merge(recipe, given);
+}
+
+/// FNV-1a
+std::uint64_t checksum_of(const std::string& text) {
+    std::uint64_t hash = 0xcbf29ce484222325u;
+    for (const char c : text) hash = (hash ^ std::uint8_t(c)) * 0x100000001b3u;
+    return hash;
 }
 
 } // namespace
@@ -112,8 +149,12 @@ Recipe parse_recipe(const std::string& name, const std::string& text, const std:
     Value value = parse_toml(text, source);
     for (const std::string& change : changes) apply(value, change);
     Attributes file(value, source, "the recipe");
-    Recipe recipe{.name = name, .text = text};
-    file.text("description", "none");
+    const std::string canonical = write_toml(value);
+    Recipe recipe{.name = name,
+                  .description = file.text("description", "none"),
+                  .source = source,
+                  .text = changes.empty() ? text : canonical,
+                  .checksum = checksum_of(canonical)};
     recipe.model = read_model(file);
     recipe.model.name = name;
     recipe.pipeline = read_pipeline(file.table("pipeline"));
@@ -127,6 +168,10 @@ Recipe parse_recipe(const std::string& name, const std::string& text, const std:
     }
     Attributes training = file.table("training");
     recipe.batch = unsigned(training.whole("batch", 1, 1 << 20));
+    if (recipe.batch % recipe.model.group() != 0)
+        training.fail("batch", fmt::format("is {}, but batch norm takes groups of {} examples; give a whole "
+                                           "number of groups",
+                                           recipe.batch, recipe.model.group()));
     recipe.steps = std::uint64_t(training.whole("steps", 1, std::int64_t(1) << 53));
     training.done();
     file.done();
@@ -150,11 +195,24 @@ void check_data(const Recipe& recipe, const Dataset& data) {
             "the data set {} has {} values per pixel, but recipe {} takes {}; choose other --data or "
             "another recipe",
             data.name, data.channels, recipe.name, model.input.channels));
-    if (data.height < model.input.height || data.width < model.input.width)
+    const ImageSize image{model.input.height, model.input.width, model.input.channels};
+    const bool crops = recipe.pipeline.tutorial;
+    if (crops && (data.height < image.height || data.width < image.width))
         throw InputError(fmt::format(
             "the data set {} has images of {}x{}, but recipe {} crops them to {}x{}; choose other --data "
             "or another recipe",
-            data.name, data.height, data.width, recipe.name, model.input.height, model.input.width));
+            data.name, data.height, data.width, recipe.name, image.height, image.width));
+    for (const Augmentation* each : {&recipe.pipeline.training, &recipe.pipeline.evaluation})
+        if (const auto problem = find_problem(*each, data.image_size(), image); problem && !crops)
+            throw InputError(fmt::format("the data set {} does not fit the pipeline of recipe {}: '{}' {}",
+                                         data.name, recipe.name, problem->setting, problem->what));
+}
+
+ImageSize shapes_size(const Recipe& recipe) {
+    const Shape& image = recipe.model.input;
+    // The tutorial's pipeline crops 24 of 32 pixels.
+    const auto side = [&](unsigned length) { return recipe.pipeline.tutorial ? length * 4 / 3 : length; };
+    return {side(image.height), side(image.width), image.channels};
 }
 
 double average_decay_at(const Recipe& recipe, std::uint64_t n) {

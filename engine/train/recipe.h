@@ -9,6 +9,7 @@
 #include "engine/train/schedule.h"
 
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -34,8 +35,10 @@ Quirks parse_quirks(const std::string& text);
 std::string format_quirks(const Quirks& quirks);
 
 struct Recipe {
-    std::string name;
-    std::string text; ///< of the file
+    std::string name, description;
+    std::string source;         ///< the file's name, for messages
+    std::string text;           ///< of the file; written anew where changes were made
+    std::uint64_t checksum = 0; ///< of all that it says, whatever its comments and layout
     Model model;
     Pipeline pipeline;
     std::shared_ptr<const Optimizer> optimizer;
@@ -50,6 +53,24 @@ struct Recipe {
 /// each `table.key=value`. UsageError with file and line for whatever is wrong with it.
 Recipe find_recipe(const std::string& name, const std::vector<std::string>& changes = {});
 
+/// Whether `name` is a file's, not a built-in recipe's.
+bool is_recipe_file(const std::string& name);
+
+/// What a recipe is called: a file's name without folder and .toml.
+std::string recipe_name(const std::string& name);
+
+/// A recipe's text and the name of its file, for messages, as find_recipe() finds them.
+struct RecipeFile {
+    std::string text, source;
+};
+RecipeFile find_recipe_file(const std::string& name);
+
+/// `NAME KEY=VALUE ...`, for reports.
+std::string with_changes(const std::string& name, const std::vector<std::string>& changes);
+
+/// The file that a run keeps of a recipe of that name.
+Recipe read_recipe(const std::string& name, const std::filesystem::path& file);
+
 /// Reads a recipe's text; `source` is the file's name, for messages.
 Recipe parse_recipe(const std::string& name, const std::string& text, const std::string& source,
                     const std::vector<std::string>& changes = {});
@@ -60,6 +81,9 @@ StateLayout layout_of(const Recipe& recipe);
 /// Throws InputError when the data does not fit the recipe's model: more classes, other colours, smaller
 /// images.
 void check_data(const Recipe& recipe, const Dataset& data);
+
+/// The size at which to draw the built-in shapes for this recipe.
+ImageSize shapes_size(const Recipe& recipe);
 
 /// The moving averages' decay at update `n`, counted from 1.
 double average_decay_at(const Recipe& recipe, std::uint64_t n);

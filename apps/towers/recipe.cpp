@@ -1,0 +1,116 @@
+#include "apps/towers/commands.h"
+#include "apps/towers/flags.h"
+#include "apps/towers/settings.h"
+#include "engine/recipes/recipes.h"
+#include "engine/train/describe.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <fmt/format.h>
+#include <memory>
+#include <optional>
+
+namespace towers {
+namespace {
+
+struct RecipeFlags {
+    std::string name;
+    std::vector<std::string> set;
+    std::optional<unsigned> batch;
+};
+
+int list() {
+    std::size_t width = 0;
+    for (const BuiltinRecipe& each : builtin_recipes())
+        width = std::max(width, std::string_view(each.name).size());
+    for (const BuiltinRecipe& each : builtin_recipes())
+        fmt::print("{:<{}}  {}\n", each.name, width, find_recipe(each.name).description);
+    return 0;
+}
+
+int show(const RecipeFlags& flags) {
+    const std::string text = find_recipe_file(flags.name).text;
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    return 0;
+}
+
+int check(const RecipeFlags& flags) {
+    const Recipe recipe = find_recipe(flags.name, flags.set);
+    std::size_t parameters = 0;
+    for (const LayerDescription& layer : describe_layers(recipe.model)) parameters += layer.parameters;
+    memory_of_step(recipe, recipe.batch); // its pipeline and its batch must fit
+    fmt::print("{} is sound: {} layers, {} parameters\n", recipe.source, recipe.model.nodes.size(),
+               parameters);
+    return 0;
+}
+
+std::string mflop(double flop) { return fmt::format("{:.1f}", flop / 1e6); }
+
+void print_layers(const Recipe& recipe) {
+    const std::vector<LayerDescription> layers = describe_layers(recipe.model);
+    std::size_t name = 5, kind = 4;
+    for (const LayerDescription& layer : layers) {
+        name = std::max(name, layer.name.size());
+        kind = std::max(kind, layer.kind.size());
+    }
+    const auto row = [&](const auto& first, const auto& second, const auto& third, const auto& fourth,
+                         const std::string& fifth, const std::string& sixth) {
+        fmt::print("{:<{}}  {:<{}}  {:>13}  {:>11}  {:>13}  {:>14}\n", first, name, second, kind, third,
+                   fourth, fifth, sixth);
+    };
+    row("layer", "kind", "output", "parameters", "forward MFLOP", "backward MFLOP");
+    std::size_t parameters = 0;
+    double forward = 0, backward = 0;
+    for (const LayerDescription& layer : layers) {
+        const Shape& out = layer.output;
+        row(layer.name, layer.kind, fmt::format("{}x{}x{}", out.height, out.width, out.channels),
+            layer.parameters, mflop(layer.forward_flop), mflop(layer.backward_flop));
+        parameters += layer.parameters;
+        forward += layer.forward_flop;
+        backward += layer.backward_flop;
+    }
+    row("all", "", "", parameters, mflop(forward), mflop(backward));
+    fmt::print("forward and backward {} MFLOP an example\n", mflop(forward + backward));
+}
+
+int describe(const RecipeFlags& flags) {
+    const Recipe recipe = find_recipe(flags.name, flags.set);
+    const unsigned batch = flags.batch.value_or(recipe.batch);
+    const StepMemory memory = memory_of_step(recipe, batch); // refuses a batch that is too large
+    const Shape& in = recipe.model.input;
+    fmt::print("{}: {}\n", recipe.name, recipe.description);
+    fmt::print("images of {}x{}x{}, {} classes\n\n", in.height, in.width, in.channels, recipe.model.classes);
+    print_layers(recipe);
+    const auto mib = [](std::size_t bytes) { return fmt::format("{:.1f} MiB", double(bytes) / (1 << 20)); };
+    fmt::print("\na training step with {} examples on one tower: {}\n", batch, mib(memory.total()));
+    fmt::print("  state       {:>12}\n", mib(memory.state));
+    fmt::print("  gradients   {:>12}\n", mib(memory.gradients));
+    fmt::print("  activations {:>12}, with {} of images\n", mib(memory.activations), mib(memory.images));
+    return 0;
+}
+
+} // namespace
+
+void add_recipe(CLI::App& app, Action& chosen) {
+    CLI::App* const command =
+        app.add_subcommand("recipe", "List, show, describe and check recipes: the built-in ones and yours");
+    command->require_subcommand(1);
+    const auto flags = std::make_shared<RecipeFlags>();
+    const auto add = [&](const char* name, const char* help, int (*action)(const RecipeFlags&)) {
+        CLI::App* const added = command->add_subcommand(name, help);
+        added->add_option("recipe", flags->name, "Recipe: a built-in one's name, or a TOML file")->required();
+        added->callback([flags, action, &chosen] { chosen = [flags, action] { return action(*flags); }; });
+        return added;
+    };
+    command->add_subcommand("list", "List the built-in recipes")->callback([&chosen] { chosen = list; });
+    add("show", "Print a recipe's file, to change it or to learn from it", show);
+    CLI::App* const describing = add(
+        "describe", "Print each layer's output, parameters and arithmetic, and the memory of a training step",
+        describe);
+    add_number(*describing, "--batch", flags->batch, "Number of examples in the step (default: the recipe's)",
+               1);
+    add_set(*describing, flags->set);
+    add_set(*add("check", "Check a recipe without training it", check), flags->set);
+}
+
+} // namespace towers
