@@ -275,9 +275,12 @@ TEST_CASE("a call that breaks the contract is refused with its reason, and the d
         CHECK(copied({&in, 0, 8}, {&in, 7, 8}) == "record: command 1: the copy's source and target overlap");
 
         const auto pointer = [&](std::size_t offset) {
-            return launch(
-                kernels::relu_backward,
-                {.y = {reinterpret_cast<const float*>(in.address() + offset)}, .dx = {}, .count = 1}, 1);
+            return launch(kernels::relu_backward,
+                          {.saved = {reinterpret_cast<const float*>(in.address() + offset)},
+                           .dy = {},
+                           .dx = {},
+                           .count = 1},
+                          1);
         };
         CHECK(recorded(pointer(4)) == "record: command 1: relu_backward: pointer 0 is no multiple of 16");
         Launch idle = pointer(0);

@@ -31,7 +31,7 @@ const LoopOptions loop{.steps = steps,
                        .save_every = 0,
                        .keep = 0,
                        .log_every = 1,
-                       .origin = {"cifar10-tutorial", 3, 50, 0, ""},
+                       .origin = {"cifar10-tutorial", 3, 50, 0, "", test::small_recipe().checksum},
                        .global_batch = 4};
 
 /// Trains with a last tower that is lost after good_steps. Returns the steps that have a checkpoint.
@@ -63,7 +63,7 @@ TEST_CASE("a run of several towers loses no step when it loses a device") {
 
     Trainer resumed(test::small_recipe(), test::options_for(towers, loop.global_batch), data);
     RunDirectory run(folder.path(), Existing::resume);
-    resume(resumed, find_checkpoint(folder.path(), {}), loop.origin);
+    resume(resumed, test::small_recipe(), find_checkpoint(folder.path(), {}), loop.origin);
     CHECK(resumed.steps_done() == good_steps);
     train(resumed, run, loop, false, [](const Progress&) {});
     Trainer whole(test::small_recipe(), test::options_for(towers, loop.global_batch), data);
