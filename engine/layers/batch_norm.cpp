@@ -18,9 +18,12 @@ public:
           gamma_start_(float(attributes.number("gamma_start", -1e6, 1e6, 1))),
           sample_variance_(attributes.choice("variance", {"sample", "population"}, "sample") == "sample") {
         const Value* const group = attributes.find("group");
-        if (group != nullptr && group->as<std::string>() != nullptr)
-            attributes.choice("group", {"batch"});
-        else
+        if (group != nullptr && group->as<std::string>() != nullptr) {
+            if (*group->as<std::string>() != "batch")
+                attributes.fail("group", fmt::format("is {}; give a number of examples, or \"batch\" for the "
+                                                     "whole global batch",
+                                                     group->text()));
+        } else
             group_ = unsigned(attributes.whole("group", 1, 1 << 20, 32));
     }
 

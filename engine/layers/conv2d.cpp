@@ -17,7 +17,10 @@ public:
         const Value* const groups = attributes.find("groups");
         depthwise_ = groups != nullptr && groups->as<std::string>() != nullptr;
         if (depthwise_) {
-            attributes.choice("groups", {"depthwise"});
+            if (*groups->as<std::string>() != "depthwise")
+                attributes.fail("groups", fmt::format("is {}; give a number, or \"depthwise\" for one group "
+                                                      "for each input channel",
+                                                      groups->text()));
             multiplier_ = unsigned(attributes.whole("multiplier", 1, 1 << 16, 1));
         } else {
             groups_ = unsigned(attributes.whole("groups", 1, 1 << 16, 1));

@@ -105,6 +105,9 @@ Weighted read_weighted(Attributes& attributes) {
     const Value* const bias = attributes.find("bias");
     if (bias != nullptr && bias->as<bool>() != nullptr)
         weighted.bias = *bias->as<bool>() ? std::optional(0.0f) : std::nullopt;
+    else if (bias != nullptr && bias->as<std::string>() != nullptr)
+        attributes.fail("bias",
+                        fmt::format("is {}; give false, or the number that biases begin with", bias->text()));
     else
         weighted.bias = float(attributes.number("bias", -1e6, 1e6, 0));
     if (attributes.has("weight_decay"))

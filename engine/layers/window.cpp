@@ -20,8 +20,8 @@ std::array<Placed, 2> Window::place(const Shape& in) const {
         const unsigned padded = length + before[axis] + after[axis];
         if (padded < size[axis])
             throw LayerError(
-                fmt::format("its window of {}x{} is larger than its input of {}x{} with padding; "
-                            "use a smaller window or more padding",
+                fmt::format("has a window of {}x{}, larger than its input of {}x{} with padding; use a "
+                            "smaller window or more padding",
                             size[0], size[1], in.height, in.width));
         placed[axis] = {(padded - size[axis]) / stride[axis] + 1, before[axis]};
     }
@@ -38,15 +38,18 @@ Window read_window(Attributes& attributes, const std::string& size_key,
     if (pad == nullptr) return window;
     if (const auto* name = pad->as<std::string>()) {
         if (*name != "same" && *name != "valid")
-            attributes.fail("pad", fmt::format("is \"{}\"; give \"same\", \"valid\" or numbers", *name));
+            attributes.fail("pad",
+                            fmt::format("is \"{}\"; give \"same\", \"valid\" or pixels: one number, [height, "
+                                        "width], or [top, bottom, left, right]",
+                                        *name));
         window.padding = *name == "same" ? Window::Padding::same : Window::Padding::valid;
         return window;
     }
     window.padding = Window::Padding::given;
     if (const auto* list = pad->as<Value::Array>(); list != nullptr && list->size() == 4) {
-        const std::vector<double> sides = attributes.numbers("pad", 4, 0, most);
-        window.before = {unsigned(sides[0]), unsigned(sides[2])};
-        window.after = {unsigned(sides[1]), unsigned(sides[3])};
+        const std::vector<unsigned> sides = attributes.wholes("pad", 4, 0, most);
+        window.before = {sides[0], sides[2]};
+        window.after = {sides[1], sides[3]};
     } else {
         window.before = window.after = attributes.pair("pad", 0, most);
     }

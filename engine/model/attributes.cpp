@@ -123,6 +123,21 @@ std::vector<double> Attributes::numbers(const std::string& key, std::size_t coun
     return found;
 }
 
+std::vector<unsigned> Attributes::wholes(const std::string& key, std::size_t count, unsigned least,
+                                         unsigned most) {
+    const std::string right = fmt::format("a list of {} whole numbers from {} to {}", count, least, most);
+    const Value* const value = need(key, false, right);
+    std::vector<unsigned> found;
+    if (const auto* list = value->as<Value::Array>())
+        for (const Value& each : *list)
+            if (const auto* whole = each.as<std::int64_t>();
+                whole != nullptr && *whole >= least && *whole <= most)
+                found.push_back(unsigned(*whole));
+    if (found.size() != count || value->as<Value::Array>()->size() != count)
+        fail(key, fmt::format("is {}; give {}", value->text(), right));
+    return found;
+}
+
 std::vector<std::string> Attributes::texts(const std::string& key) {
     const Value* const value = find(key);
     if (value == nullptr) return {};
@@ -141,7 +156,10 @@ Attributes Attributes::table(const std::string& key) {
     const Value* const value = find(key);
     if (value != nullptr && value->as<Value::Table>() == nullptr)
         fail(key, fmt::format("is {}; give a table", value->text()));
-    Attributes found(value != nullptr ? *value : nothing, file_, fmt::format("[{}]", key));
+    const bool within = what_.starts_with('['); // a table of a table
+    Attributes found(value != nullptr ? *value : nothing, file_,
+                     within ? fmt::format("{}.{}]", what_.substr(0, what_.size() - 1), key)
+                            : fmt::format("[{}]", key));
     if (value == nullptr) found.line_ = line_;
     return found;
 }
@@ -150,7 +168,9 @@ std::vector<Attributes> Attributes::tables(const std::string& key) {
     const Value* const value = find(key);
     if (value == nullptr) return {};
     const auto* const list = value->as<Value::Array>();
-    if (list == nullptr) fail(key, fmt::format("is {}; give a list of tables", value->text()));
+    if (list == nullptr)
+        fail(key, fmt::format("is {}; give a list of tables, each under [[{}]] in two brackets",
+                              value->text(), key));
     std::vector<Attributes> found;
     for (const Value& each : *list) found.emplace_back(each, file_, fmt::format("[[{}]]", key));
     return found;

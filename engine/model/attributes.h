@@ -41,6 +41,7 @@ public:
                                  std::optional<std::array<unsigned, 2>> otherwise = {});
     std::vector<double> numbers(const std::string& key, std::size_t count, double least, double most,
                                 std::optional<std::vector<double>> otherwise = {});
+    std::vector<unsigned> wholes(const std::string& key, std::size_t count, unsigned least, unsigned most);
     std::vector<std::string> texts(const std::string& key); ///< one text or a list of them; empty if absent
     /// An empty table if absent.
     Attributes table(const std::string& key);

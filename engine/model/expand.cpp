@@ -73,6 +73,10 @@ struct LayerList::Scope {
 LayerList::LayerList(Attributes& recipe)
     : file_(recipe.file()), blocks_(recipe.find("blocks")), defaults_(recipe.find("defaults")) {
     for (const char* key : {"blocks", "defaults"}) recipe.table(key); // refuses what is none
+    if (blocks_ != nullptr)
+        for (const auto& [name, block] : *blocks_->as<Value::Table>())
+            if (Attributes body(block, file_, fmt::format("[blocks.{}]", name)); !body.has("layers"))
+                body.fail("needs layers = [ ... ]");
     Attributes network = recipe.table("network");
     const Value* const layers = network.find("layers");
     if (layers == nullptr) recipe.fail("needs the network's layers; give [network] with layers = [ ... ]");
@@ -165,6 +169,8 @@ Value LayerList::fill_in(const Value& value, const Scope& scope) const {
 void LayerList::expand_entry(const Value& entry, Scope& scope) {
     const Value& table = filled_in_.emplace_back(fill_in(entry, scope));
     Attributes attributes(table, file_, "a layer");
+    if (++written_ > most_layers)
+        attributes.fail(fmt::format("is the network's layer number {}; use fewer", written_));
     const bool block = attributes.has("use") || attributes.has("layers");
     const std::string name = attributes.text("name", "");
     if (name.empty() && block) attributes.fail("needs 'name', which its layers' names begin with");
@@ -180,8 +186,6 @@ void LayerList::expand_entry(const Value& entry, Scope& scope) {
         if (!name.empty()) scope.names.emplace_back(name, inputs.empty() ? scope.last : inputs[0]);
         return;
     }
-    if (entries_.size() > most_layers)
-        attributes.fail(fmt::format("is the network's layer number {}; use fewer", entries_.size()));
     block ? add_block(attributes, scope) : add_layer(table, scope);
 }
 
@@ -201,7 +205,6 @@ void LayerList::add_block(Attributes& block, Scope& scope) {
             block.fail("use", fmt::format("is \"{0}\", but there is no [blocks.{0}]; add it", used));
         Attributes body(*definition, file_, fmt::format("[blocks.{}]", used));
         layers = body.find("layers");
-        if (layers == nullptr) body.fail("needs layers = [ ... ]");
         defaults = *definition->as<Value::Table>();
         std::erase_if(defaults, [](const auto& entry) { return entry.first == "layers"; });
         check_parameters(defaults, {}, *layers, body);

@@ -52,6 +52,7 @@ private:
     const Value* blocks_;
     const Value* defaults_;
     std::set<std::string> kinds_; ///< of all layers
+    std::size_t written_ = 0;     ///< entries, those that are left out included
     std::vector<LayerEntry> entries_;
     std::vector<std::pair<std::string, int>> names_; ///< of the outermost scope
     std::deque<Value> filled_in_;                    ///< what the entries' tables point to

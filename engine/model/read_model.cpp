@@ -57,7 +57,8 @@ LossHead read_head(Attributes loss, const LayerList& layers, const Model& model)
     LossHead head;
     const std::string logits = loss.text("logits");
     head.node = layers.find(logits);
-    if (head.node < 0) loss.fail("logits", fmt::format("is \"{}\", but no layer has that name", logits));
+    if (head.node < 0)
+        loss.fail("logits", fmt::format("is \"{}\", but no layer has that name; give one that has", logits));
     head.weight = float(loss.number("weight", 1e-6, 1e6, 1));
     head.smoothing = float(loss.number("smoothing", 0, 1, 0));
     head.logit_scale = float(loss.number("logit_scale", 1e-6, 1e6, 1));
@@ -94,8 +95,8 @@ void check_used(const Model& model, const LayerList& layers, const std::string& 
 Model read_model(Attributes& recipe) {
     Model model;
     Attributes input = recipe.table("input");
-    const std::vector<double> shape = input.numbers("shape", 3, 1, 1 << 16);
-    model.input = {unsigned(shape[0]), unsigned(shape[1]), unsigned(shape[2])};
+    const std::vector<unsigned> shape = input.wholes("shape", 3, 1, 1 << 16);
+    model.input = {shape[0], shape[1], shape[2]};
     if (model.input.channels != 1 && model.input.channels != 3)
         input.fail("shape", fmt::format("has {} channels; give 1 (grey) or 3 (red, green, blue)",
                                         model.input.channels));

@@ -86,6 +86,15 @@ void write_table(const Value& table, const std::string& path, std::string& text)
     }
 }
 
+/// What is wrong with the syntax and, where the library does not say, what would be right.
+std::string describe(std::string_view what) {
+    if (what.find("control characters") != what.npos)
+        return "text in quotes does not end on its line; add the closing quote";
+    if (what.find("could not determine value type") != what.npos)
+        return "this is no value; write \"text\", a number, true, false, [ a list ] or { a = table }";
+    return std::string(what);
+}
+
 } // namespace
 
 std::string place_of(const std::string& file, unsigned line) {
@@ -130,7 +139,8 @@ Value parse_toml(std::string_view text, const std::string& source) {
     try {
         return value_of(toml::parse(text), source);
     } catch (const toml::parse_error& error) {
-        throw UsageError(fmt::format("{}:{}: {}", source, error.source().begin.line, error.description()));
+        throw UsageError(
+            fmt::format("{}:{}: {}", source, error.source().begin.line, describe(error.description())));
     }
 }
 

@@ -142,6 +142,16 @@ std::uint64_t checksum_of(const std::string& text) {
     return hash;
 }
 
+/// Refuses what not even images of the network's own size would fit.
+void check_pipeline(Attributes pipeline, const Recipe& recipe) {
+    const ImageSize stored = shapes_size(recipe);
+    const ImageSize image{recipe.model.input.height, recipe.model.input.width, recipe.model.input.channels};
+    for (const auto& [name, augmentation] :
+         {std::pair("train", &recipe.pipeline.training), {"evaluate", &recipe.pipeline.evaluation}})
+        if (const auto problem = find_problem(*augmentation, stored, image))
+            pipeline.table(name).fail(problem->setting, problem->what);
+}
+
 } // namespace
 
 Recipe parse_recipe(const std::string& name, const std::string& text, const std::string& source,
@@ -155,9 +165,15 @@ Recipe parse_recipe(const std::string& name, const std::string& text, const std:
                   .source = source,
                   .text = changes.empty() ? text : canonical,
                   .checksum = checksum_of(canonical)};
+    // First: a misspelt table would seem to be missing.
+    for (const char* key : {"description", "input", "network", "blocks", "defaults", "loss", "pipeline",
+                            "optimizer", "schedule", "averages", "training"})
+        file.find(key);
+    file.done();
     recipe.model = read_model(file);
     recipe.model.name = name;
     recipe.pipeline = read_pipeline(file.table("pipeline"));
+    check_pipeline(file.table("pipeline"), recipe);
     recipe.optimizer = read_optimizer(file.table("optimizer"));
     recipe.schedule = read_schedule(file.table("schedule"));
     if (file.has("averages")) {
@@ -174,7 +190,6 @@ Recipe parse_recipe(const std::string& name, const std::string& text, const std:
                                            recipe.batch, recipe.model.group()));
     recipe.steps = std::uint64_t(training.whole("steps", 1, std::int64_t(1) << 53));
     training.done();
-    file.done();
     return recipe;
 }
 

@@ -55,6 +55,7 @@ Schedule read_schedule(Attributes attributes) {
         const Value* const list = attributes.find("boundaries");
         const std::size_t count =
             list != nullptr && list->as<Value::Array>() != nullptr ? list->as<Value::Array>()->size() : 1;
+        if (count == 0) attributes.fail("boundaries", "is empty; give at least one epoch");
         schedule.boundaries = attributes.numbers("boundaries", count, 0, most);
         schedule.factors = attributes.numbers("factors", count, 0, most);
         if (!std::ranges::is_sorted(schedule.boundaries))

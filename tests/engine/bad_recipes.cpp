@@ -1,0 +1,234 @@
+// Recipes with one mistake each: what the user reads about it.
+#include "engine/error.h"
+#include "engine/train/describe.h"
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+#include <string>
+
+namespace towers {
+namespace {
+
+const std::string sound = R"(description = "A network for tests"
+
+[input]
+shape = [32, 32, 3]
+classes = 10
+
+[defaults.dense]
+stddev = 0.05
+
+[blocks.residual]
+stride = 1
+layers = [
+  { name = "conv", kind = "conv2d", filters = "$filters", kernel = 3, stride = "$stride" },
+  { name = "bn", kind = "batch_norm", group = 8 },
+  { name = "add", kind = "add", inputs = ["bn", "input"] },
+]
+
+[network]
+layers = [
+  { name = "conv1", kind = "conv2d", filters = 16, kernel = 3, activation = "relu" },
+  { name = "pool1", kind = "max_pool", window = 2, stride = 2 },
+  { name = "body", use = "residual", repeat = 2, filters = 16 },
+  { name = "drop", kind = "dropout", keep = 0.5 },
+  { name = "fc", kind = "dense", units = 10 },
+]
+
+[[loss]]
+logits = "fc"
+
+[pipeline]
+values = "normalized"
+
+[pipeline.train]
+box = "random_crop"
+pad = 4
+
+[optimizer]
+kind = "momentum"
+learning_rate = 0.1
+
+[schedule]
+kind = "piecewise"
+boundaries = [10, 20]
+factors = [0.1, 0.01]
+
+[training]
+batch = 32
+steps = 1000
+)";
+
+/// In `sound`, `from` gives way to `to`; then the message is about this line and begins so.
+struct Mistake {
+    const char *from, *to;
+    unsigned line;
+    const char* says;
+};
+
+// clang-format off
+const Mistake mistakes[] = {
+    {"[input]", "[input", 3, "Error while parsing table header: expected ']', saw '\\n'"},
+    {"classes = 10", "classes == 10", 5, "this is no value; write \"text\", a number, true, false, [ a list"},
+    {"classes = 10", "classes = 10\nclasses = 10", 6, "Error while parsing key-value pair: cannot redefine existing"},
+    {"description = \"A network for tests\"", "description = \"A network for tests", 1, "text in quotes does not end on its line; add the closing quote"},
+    {"steps = 1000", "steps = 2026-11-22", 48, "dates and times have no use in a recipe; write text or a number"},
+    {"[training]", "[input]", 46, "Error while parsing table header: cannot redefine existing"},
+    {"[training]\nbatch = 32\nsteps = 1000\n", "", 1, "[training] needs 'batch'; give a whole number from 1 to 1048576"},
+    {"[optimizer]\nkind = \"momentum\"\nlearning_rate = 0.1\n", "", 1, "[optimizer] needs 'kind'; give one of adam, adamw, momentum,"},
+    {"[input]\nshape = [32, 32, 3]\nclasses = 10\n", "", 1, "[input] needs 'shape'; give a list of 3 whole numbers from 1 to"},
+    {"[network]", "[netwrok]", 18, "the recipe: 'netwrok' is not known here; known are averages,"},
+    {"[[loss]]\nlogits = \"fc\"", "[loss]\nlogits = \"fc\"", 27, "the recipe: 'loss' is { logits = \"fc\" }; give a list of tables,"},
+    {"[input]\nshape = [32, 32, 3]\nclasses = 10\n\n[d", "input = 3\n[d", 3, "the recipe: 'input' is 3; give a table"},
+    {"[training]", "[trainnig]", 46, "the recipe: 'trainnig' is not known here; known are averages,"},
+    {"shape = [32, 32, 3]", "shape = 32", 4, "[input]: 'shape' is 32; give a list of 3 whole numbers from 1"},
+    {"shape = [32, 32, 3]", "shape = [32, 32]", 4, "[input]: 'shape' is [32, 32]; give a list of 3 whole numbers"},
+    {"shape = [32, 32, 3]", "shape = [32, 32, 4]", 4, "[input]: 'shape' has 4 channels; give 1 (grey) or 3 (red,"},
+    {"shape = [32, 32, 3]", "shape = [32.5, 32, 3]", 4, "[input]: 'shape' is [32.5, 32, 3]; give a list of 3 whole"},
+    {"classes = 10", "classes = 1", 5, "[input]: 'classes' is 1; give a whole number from 2 to 1048576"},
+    {"classes = 10", "classes = \"ten\"", 5, "[input]: 'classes' is \"ten\"; give a whole number from 2 to"},
+    {"batch = 32", "batch = 0", 47, "[training]: 'batch' is 0; give a whole number from 1 to 1048576"},
+    {"batch = 32", "batch = 32.0", 47, "[training]: 'batch' is 32.0; give a whole number from 1 to"},
+    {"batch = 32", "batch = 12", 47, "[training]: 'batch' is 12, but batch norm takes groups of 8"},
+    {"steps = 1000", "steps = -1", 48, "[training]: 'steps' is -1; give a whole number from 1 to"},
+    {"learning_rate = 0.1", "learning_rate = \"0.1\"", 39, "[optimizer]: 'learning_rate' is \"0.1\"; give a number from 0 to"},
+    {"learning_rate = 0.1", "learning_rate = nan", 39, "[optimizer]: 'learning_rate' is nan; give a number from 0 to"},
+    {"learning_rate = 0.1", "momentum = 1.5\nlearning_rate = 0.1", 39, "[optimizer]: 'momentum' is 1.5; give a number from 0 to 1"},
+    {"learning_rate = 0.1", "learing_rate = 0.1", 37, "[optimizer] needs 'learning_rate'; give a number from 0 to"},
+    {"keep = 0.5", "keep = 0", 23, "layer 'drop': 'keep' is 0; give a number from 1e-06 to 1"},
+    {"keep = 0.5", "rate = 0.5", 23, "layer 'drop' needs 'keep'; give a number from 1e-06 to 1"},
+    {"activation = \"relu\"", "activation = \"rellu\"", 20, "layer 'conv1/rellu': 'kind' is \"rellu\", but there is no such"},
+    {"activation = \"relu\"", "stddev = 0.1, init = \"he_normal\"", 20, "layer 'conv1': 'stddev' and 'init' both say how the weights"},
+    {"activation = \"relu\"", "init = \"he\"", 20, "layer 'conv1': 'init' is \"he\"; give one of he_normal,"},
+    {"activation = \"relu\"", "bias = \"no\"", 20, "layer 'conv1': 'bias' is \"no\"; give false, or the number that"},
+    {"group = 8", "group = 0", 14, "layer 'body/1/bn': 'group' is 0; give a whole number from 1 to"},
+    {"group = 8", "group = \"all\"", 14, "layer 'body/1/bn': 'group' is \"all\"; give a number of examples,"},
+    {"group = 8", "gama = false", 14, "layer 'body/1/bn': 'gama' is not known here; known are"},
+    {"kind = \"conv2d\", filters = 16", "kind = \"conv3d\", filters = 16", 20, "layer 'conv1': 'kind' is \"conv3d\", but there is no such layer;"},
+    {"kind = \"conv2d\", filters = 16", "filters = 16", 20, "a layer needs 'kind'; give text in quotes"},
+    {"filters = 16, kernel = 3, activation", "filters = 16, activation", 20, "layer 'conv1' needs 'kernel'; give a whole number from 1 to"},
+    {"filters = 16, kernel = 3, activation", "filters = 16, kernel = [3, 3, 3], activation", 20, "layer 'conv1': 'kernel' is [3, 3, 3]; give a whole number from"},
+    {"filters = 16, kernel = 3, activation", "filters = 16, kernel = 3, padding = 1, activation", 20, "layer 'conv1': 'padding' is not known here; known are"},
+    {"filters = 16, kernel = 3, activation", "filters = 16, kernel = 3, pad = \"full\", activation", 20, "layer 'conv1': 'pad' is \"full\"; give \"same\", \"valid\" or pixels:"},
+    {"filters = 16, kernel = 3, activation", "filters = 16, kernel = 3, pad = 3, activation", 20, "layer 'conv1': 'pad' is 3, so that a window of 3x3 lies in"},
+    {"filters = 16, kernel = 3, activation", "filters = 16, kernel = 3, pad = [1, 1, 1], activation", 20, "layer 'conv1': 'pad' is [1, 1, 1]; give a whole number from 0"},
+    {"filters = 16, kernel = 3, activation", "filters = 16, kernel = 3, groups = 5, activation", 20, "layer 'conv1' has 5 groups for 3 input channels and 16 filters;"},
+    {"filters = 16, kernel = 3, activation", "filters = 16, kernel = 3, groups = \"all\", activation", 20, "layer 'conv1': 'groups' is \"all\"; give a number, or \"depthwise\""},
+    {"filters = 16, kernel = 3, activation", "filters = 16, kernel = 64, pad = \"valid\", activation", 20, "layer 'conv1' has a window of 64x64, larger than its input of"},
+    {"window = 2, stride = 2", "window = 17, stride = 1", 21, "layer 'pool1': 'window' has more than 256 places; use a smaller"},
+    {"window = 2, stride = 2", "window = 64, stride = 1, pad = 0", 21, "layer 'pool1': 'window' has more than 256 places; use a smaller"},
+    {"units = 10", "units = 10000000", 24, "layer 'fc': 'units' is 10000000; give a whole number from 1 to"},
+    {"units = 10", "units = 11", 28, "[[loss]]: 'logits' is \"fc\", which makes [1, 1, 11], but 10"},
+    {"name = \"pool1\", kind = \"max_pool\"", "name = \"conv1\", kind = \"max_pool\"", 21, "a layer: 'name' is \"conv1\", which another layer has; use another"},
+    {"name = \"pool1\", kind = \"max_pool\"", "name = \"pool/1\", kind = \"max_pool\"", 21, "a layer: 'name' is \"pool/1\"; use a name without spaces and '/'"},
+    {"name = \"pool1\", kind = \"max_pool\"", "name = \"images\", kind = \"max_pool\"", 21, "a layer: 'name' is \"images\", which has a meaning; use another"},
+    {"keep = 0.5 },", "keep = 0.5, input = \"fc\" },", 23, "a layer: 'input' names \"fc\", but no layer before this one has"},
+    {"keep = 0.5 },", "keep = 0.5, input = \"poool1\" },", 23, "a layer: 'input' names \"poool1\", but no layer before this one"},
+    {"keep = 0.5 },", "keep = 0.5, input = 3 },", 23, "a layer: 'input' is 3; give text in quotes, or a list of it"},
+    {"keep = 0.5 },", "keep = 0.5, inputs = [\"pool1\", \"conv1\"] },", 23, "layer 'drop' has 2 inputs; a layer of kind dropout takes 1"},
+    {"keep = 0.5 },", "keep = 0.5, input = \"conv1\" },", 15, "layer 'body/2/add' makes what no layer takes and no loss is"},
+    {"inputs = [\"bn\", \"input\"]", "input = \"bn\"", 15, "layer 'body/1/add' has 1 input; a layer of kind add takes 2 to 8"},
+    {"stride = 1\nlayers", "stride = 2\nlayers", 15, "layer 'body/1/add' adds [8, 8, 16] and [16, 16, 16]; its inputs"},
+    {"{ name = \"drop\", kind = \"dropout\", keep = 0.5 }", "{ name = \"join\", kind = \"concatenate\", inputs = [\"conv1\", \"body\"] }", 23, "layer 'join' joins [32, 32, 16] and [16, 16, 16]; its inputs"},
+    {"{ name = \"drop\", kind = \"dropout\", keep = 0.5 }", "\"dropout\"", 23, "a layer is \"dropout\"; write a table, such as { kind = \"relu\" }"},
+    {"use = \"residual\"", "use = \"residaul\"", 22, "a layer: 'use' is \"residaul\", but there is no"},
+    {"repeat = 2, filters = 16", "repeat = 2, filters = 16, strde = 2", 22, "a layer: 'strde' is used by no layer of the block; write"},
+    {"repeat = 2, filters = 16", "repeat = 2", 13, "\"$filters\": the block is given no 'filters'; add it where the"},
+    {"repeat = 2, filters = 16", "repeat = 0, filters = 16", 22, "a layer: 'repeat' is 0; give a whole number from 1 to 1000"},
+    {"repeat = 2, filters = 16", "repeat = 2, each = [{ filters = 16 }]", 22, "a layer: 'repeat' and 'each' both say how often; give one of"},
+    {"repeat = 2, filters = 16", "each = []", 22, "a layer: 'each' is empty; give a table for each round"},
+    {"repeat = 2, filters = 16", "each = [16, 16]", 22, "a layer: 'each' holds 16; give a table for each round"},
+    {"repeat = 2, filters = 16", "each = { filters = 16 }", 22, "a layer: 'each' is { filters = 16 }; give a list of tables, one"},
+    {"name = \"body\", use", "use", 22, "a layer needs 'name', which its layers' names begin with"},
+    {"use = \"residual\"", "use = \"residual\", layers = []", 22, "a layer: 'layers' and 'use' both say what the block holds; give"},
+    {"{ name = \"bn\", kind = \"batch_norm\", group = 8 }", "{ name = \"bn\", use = \"residual\", filters = 16 }", 14, "a layer stands 16 blocks deep; a block must not hold itself"},
+    {"stride = 1\nlayers", "stride = 1\nwidth = 3\nlayers", 12, "[blocks.residual]: 'width' is used by no layer of the block;"},
+    {"[blocks.residual]", "[blocks]\nempty = 1\n[blocks.residual]", 11, "[blocks.empty] is 1; write a table, such as { kind = \"relu\" }"},
+    {"[defaults.dense]", "[defaults.densee]", 7, "[defaults.densee] is for no kind of layer; choose from add,"},
+    {"[defaults.dense]", "[defaults.lrn]", 7, "[defaults.lrn] is for a kind of layer that the network does not"},
+    {"stddev = 0.05", "stdev = 0.05", 8, "layer 'fc': 'stdev' is not known here; known are activation,"},
+    {"stddev = 0.05", "stddev = 0.05\nname = \"fc\"", 9, "[defaults.dense]: 'name' belongs to each layer; give it there"},
+    {"keep = 0.5 },", "keep = 0.5, when = \"yes\" },", 23, "a layer: 'when' is \"yes\"; give true or false"},
+    {"shape = [32, 32, 3]", "shape = [65536, 65536, 3]", 20, "layer 'conv1' makes [65536, 65536, 16] of each example, too"},
+    {"filters = 16, kernel = 3, activation", "filters = 65536, kernel = 1024, activation", 20, "layer 'conv1' has 206158430208 weights, more than a device can"},
+    {"units = 10 }", "units = 1048576 }", 24, "layer 'fc' has 4294967296 weights, more than a device can"},
+    {"logits = \"fc\"", "logits = \"fcc\"", 28, "[[loss]]: 'logits' is \"fcc\", but no layer has that name; give"},
+    {"logits = \"fc\"", "logits = \"conv1\"", 28, "[[loss]]: 'logits' is \"conv1\", which makes [32, 32, 16], but 10"},
+    {"logits = \"fc\"", "logits = \"fc\"\nsmoothing = 2", 29, "[[loss]]: 'smoothing' is 2; give a number from 0 to 1"},
+    {"logits = \"fc\"", "logits = \"drop\"", 28, "[[loss]]: 'logits' is \"drop\", which makes [16, 16, 16], but 10"},
+    {"logits = \"fc\"", "logits = \"fc\"\nweigth = 2", 29, "[[loss]]: 'weigth' is not known here; known are logit_scale,"},
+    {"values = \"normalized\"", "values = \"normalised\"", 31, "[pipeline]: 'values' is \"normalised\"; give one of bytes,"},
+    {"values = \"normalized\"", "values = \"normalized\"\ndeviation = [0, 1, 1]", 32, "[pipeline]: 'deviation' is [0, 1, 1]; give a list of 3 numbers"},
+    {"values = \"normalized\"", "values = \"normalized\"\nmean = [0.5, 0.5]", 32, "[pipeline]: 'mean' is [0.5, 0.5]; give a list of 3 numbers from"},
+    {"values = \"normalized\"", "kind = \"tutoral\"", 31, "[pipeline]: 'kind' is \"tutoral\"; give one of augment, tutorial"},
+    {"pad = 4", "pad = 4\ncutout = -1", 36, "[pipeline.train]: 'cutout' is -1; give a whole number from 0 to"},
+    {"pad = 4", "pad = 4\nfilp = true", 36, "[pipeline.train]: 'filp' is not known here; known are area,"},
+    {"pad = 4", "contrast = [1.5, 0.5]", 35, "[pipeline.train]: 'contrast' begins with the larger number;"},
+    {"box = \"random_crop\"", "box = \"random_area\"\narea = [0, 1]", 35, "[pipeline.train]: 'area' is [0, 1]; give a list of 2 numbers"},
+    {"box = \"random_crop\"\npad = 4", "box = \"crop\"", 34, "[pipeline.train]: 'box' is \"crop\"; give one of whole, centre,"},
+    {"box = \"random_crop\"\npad = 4", "box = \"random_crop\"\npad = 40\npadding = \"reflect\"", 35, "[pipeline.train]: 'pad' is 40; a mirror image of 32x32x3 has"},
+    {"kind = \"momentum\"", "kind = \"lars\"", 38, "[optimizer]: 'kind' is \"lars\"; give one of adam, adamw,"},
+    {"kind = \"momentum\"\n", "", 37, "[optimizer] needs 'kind'; give one of adam, adamw, momentum,"},
+    {"kind = \"momentum\"", "kind = \"sgd\"\nmomentum = 0.9", 39, "[optimizer]: 'momentum' is not known here; known are clip_norm,"},
+    {"kind = \"piecewise\"", "kind = \"linear\"", 42, "[schedule]: 'kind' is \"linear\"; give one of constant,"},
+    {"boundaries = [10, 20]", "boundaries = [20, 10]", 43, "[schedule]: 'boundaries' must grow; give epochs in order"},
+    {"boundaries = [10, 20]", "boundaries = [10, 20, 30]", 44, "[schedule]: 'factors' is [0.1, 0.01]; give a list of 3 numbers"},
+    {"boundaries = [10, 20]", "boundaries = []", 43, "[schedule]: 'boundaries' is empty; give at least one epoch"},
+    {"kind = \"piecewise\"\nboundaries = [10, 20]\nfactors = [0.1, 0.01]", "kind = \"cosine\"", 41, "[schedule] needs 'epochs'; give a number from 1e-06 to 1000000"},
+    {"kind = \"piecewise\"", "kind = \"cosine\"\nepochs = 0", 43, "[schedule]: 'epochs' is 0; give a number from 1e-06 to 1000000"},
+    {"[training]", "[averages]\ndecay = 1.5\n\n[training]", 47, "[averages]: 'decay' is 1.5; give a number from 0 to 1"},
+    {"[training]", "[averages]\n\n[training]", 46, "[averages] needs 'decay'; give a number from 0 to 1"},
+    {"{ name = \"drop\", kind = \"dropout\", keep = 0.5 }", "{ name = \"a\", repeat = 1000, layers = [ { name = \"b\", repeat = 1000, layers = [ { name = \"c\", when = false, kind = \"relu\" } ] } ] }", 23, "a layer is the network's layer number 10001; use fewer"},
+    {"keep = 0.5 },", "keep = 0.5, inputs = [] },", 23, "a layer: 'inputs' is []; give text in quotes, or a list of it"},
+};
+// clang-format on
+
+std::string message_about(const std::string& text) {
+    try {
+        const Recipe recipe = parse_recipe("bad", text, "bad.toml");
+        memory_of_step(recipe, recipe.batch);
+    } catch (const UsageError& error) {
+        return error.what();
+    }
+    return "it is sound";
+}
+
+} // namespace
+
+TEST_CASE("a mistake in a recipe is told in one line with file, line and what would be right") {
+    REQUIRE(message_about(sound) == "it is sound");
+    for (const Mistake& mistake : mistakes) {
+        std::string text = sound;
+        const std::size_t place = text.find(mistake.from);
+        REQUIRE(place != std::string::npos);
+        text.replace(place, std::string(mistake.from).size(), mistake.to);
+        const std::string message = message_about(text);
+        CAPTURE(mistake.to);
+        const std::string begins = fmt::format("bad.toml:{}: {}", mistake.line, mistake.says);
+        CHECK(message.substr(0, begins.size()) == begins);
+        CHECK(message.find('\n') == std::string::npos);
+    }
+}
+
+TEST_CASE("a mistake in --set is told as such, not as the file's") {
+    const auto says = [](const std::string& change) {
+        try {
+            parse_recipe("bad", sound, "bad.toml", {change});
+        } catch (const UsageError& error) {
+            return std::string(error.what());
+        }
+        return std::string("it is sound");
+    };
+    CHECK(says("optimizer.learning_rate=0.05") == "it is sound");
+    CHECK(says("averages.decay=0.99") == "it is sound");
+    CHECK(says("optimizer.learning_rate=-1") ==
+          "bad.toml with --set: [optimizer]: 'learning_rate' is -1; give a number from 0 to 1000000");
+    CHECK(
+        says("optimiser.learning_rate=1").starts_with("bad.toml with --set: the recipe: 'optimiser' is not"));
+    CHECK(says("optimizer.learning_rate") ==
+          "--set 'optimizer.learning_rate': give TABLE.KEY=VALUE, such as optimizer.learning_rate=0.05");
+    CHECK(says("optimizer.kind=sgd") ==
+          "--set 'optimizer.kind=sgd': the value is not TOML; give a number, true, false or \"text\"");
+}
+
+} // namespace towers
