@@ -174,9 +174,6 @@ int run_train(TrainFlags& flags) {
                      write_settings(settings, Settings::all));
 
     compare_classes(recipe, data);
-    if (const unsigned known = recipe.model.classes - recipe.model.label_offset; data.classes.size() < known)
-        fmt::print("the data has {} of the {} classes that the network tells apart\n", data.classes.size(),
-                   known);
     for (std::size_t i = 0; i < trainer.tower_count(); ++i)
         fmt::print("tower_{}: {} ({}), {} examples a step\n", i, trainer.tower(i).info().id,
                    trainer.tower(i).info().name, trainer.tower(i).share());

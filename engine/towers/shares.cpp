@@ -26,8 +26,8 @@ std::vector<unsigned> share_out(unsigned global, unsigned towers, std::vector<do
     if (global % group != 0)
         throw UsageError(
             fmt::format("a global batch of {} is no whole number of the groups of {} examples that the "
-                        "recipe's batch norm takes; use a --batch that is",
-                        global, group));
+                        "recipe's batch norm takes; use a multiple of that, such as --batch {}",
+                        global, group, group));
     const unsigned units = global / group;
     if (units < towers)
         throw UsageError(fmt::format("{} towers cannot share a global batch of {}{}; use a larger --batch",

@@ -74,7 +74,12 @@ const std::vector<Damage>& damages() {
          },
          "safetensors", true},
         {"of another recipe",
-         [](RawTensors f) { return edit(f, [](auto& h) { h["__metadata__"]["recipe"] = "mnist"; }); },
+         [](RawTensors f) {
+             return edit(f, [](auto& h) {
+                 h["__metadata__"]["recipe"] = "mnist";
+                 h["__metadata__"]["recipe_checksum"] = "1";
+             });
+         },
          "mnist", false},
         {"without metadata", [](RawTensors f) { return edit(f, [](auto& h) { h.erase("__metadata__"); }); },
          "metadata", false},
