@@ -109,8 +109,8 @@ Model read_model(Attributes& recipe) {
         model.nodes.push_back(read_node(entry, model, recipe.file()));
     std::vector<Attributes> losses = recipe.tables("loss");
     if (losses.empty()) {
-        const Value last{Value::Table{{"logits", Value{layers.entries().back().name, recipe.line()}}},
-                         layers.entries().back().table->line};
+        const unsigned line = layers.entries().back().table->line;
+        const Value last{Value::Table{{"logits", Value{layers.entries().back().name, line}}}, line};
         model.heads.push_back(read_head({last, recipe.file(), "the last layer"}, layers, model));
     }
     for (Attributes& loss : losses) model.heads.push_back(read_head(std::move(loss), layers, model));
