@@ -110,7 +110,8 @@ int run_train(TrainFlags& flags) {
     settings.lr = settings.lr.value_or(recipe.optimizer->learning_rate);
     const unsigned global =
         settings.global_batch ? *settings.global_batch : global_batch(*settings.batch, towers.size());
-    share_out(global, unsigned(towers.size()), shares); // throws before anything is opened
+    share_out(global, unsigned(towers.size()), shares,
+              recipe.model.group()); // throws before anything is opened
     if (is_recipe_file(settings.recipe))
         settings.recipe = std::filesystem::absolute(settings.recipe).lexically_normal().string();
     if (settings.data != "shapes")

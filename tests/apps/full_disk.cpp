@@ -29,7 +29,8 @@ TEST_CASE("a checkpoint that does not fit leaves the earlier ones alone") {
                                             "metrics.jsonl",
                                             "model.ckpt-0.safetensors",
                                             "model.ckpt-1.safetensors",
-                                            "model.ckpt-2.safetensors"};
+                                            "model.ckpt-2.safetensors",
+                                            "recipe.toml"};
     CHECK(names_in(run) == expected); // and no partial file
 
     // Once there is room again, the run continues as if nothing had happened.
@@ -63,7 +64,8 @@ TEST_CASE("a run says so when the disk fills up while it saves") {
                                             "metrics.jsonl",
                                             "model.ckpt-0.safetensors",
                                             "model.ckpt-2.safetensors",
-                                            "model.ckpt-4.safetensors"};
+                                            "model.ckpt-4.safetensors",
+                                            "recipe.toml"};
     CHECK(names_in(folder / "copy") == expected);
     for (const unsigned step : {0u, 2u, 4u})
         check_worked(run_towers(
