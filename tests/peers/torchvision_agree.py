@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares training steps of torchvision's networks in towers with float64 PyTorch's.
 
-Usage: torchvision_agree.py DUMP_STEP [--models A,B] [--devices cpu] [--shares 3:1] [--size N] [--batch N] [--seed N]
+Usage: torchvision_agree.py DUMP_STEP [--models A,B] [--builtin] [--devices cpu] ...
 
 The network in train mode, dropout and stochastic depth off, is written as a recipe; its variables are carried over.
 Compares the losses of 3 steps of SGD, every gradient of the first, and batch norm's moving statistics after the last.
@@ -15,10 +15,12 @@ Exit codes: 0, 1 (they disagree).
 import argparse
 import math
 import os
+import re
 import subprocess
 import sys
 import tempfile
 import time
+import tomllib
 
 import torch
 import torchvision
@@ -66,12 +68,40 @@ def inception_v3():
 # name: (maker, image size, batch, weights of the heads, seed, distance of ReLU's typical input from zero)
 MODELS = {
     "resnet18": (torchvision.models.resnet18, 64, 8, (1.0,), 1, 2.5),
+    "resnet50": (torchvision.models.resnet50, 64, 8, (1.0,), 1, 2.5),
     "mobilenet_v2": (mobilenet_v2, 64, 8, (1.0,), 7, 2.5),
     "vgg16_bn": (vgg16_bn, 64, 8, (1.0,), 1, 2.5),
     "densenet121": (torchvision.models.densenet121, 64, 8, (1.0,), 2, 2.5),
     "efficientnet_b0": (efficientnet_b0, 64, 8, (1.0,), 1, 2.5),
     "inception_v3": (inception_v3, 299, 4, (1.0, 0.4), 1, 4.5),  # the auxiliary head's windows need 299x299
 }
+
+
+BUILTIN = {"resnet18": "imagenet-resnet18", "resnet50": "imagenet-resnet50", "mobilenet_v2": "mobilenet-v2",
+           "vgg16_bn": "vgg16-bn", "densenet121": "densenet121", "efficientnet_b0": "efficientnet-b0"}
+
+
+def builtin_recipe(name, size, group):
+    """Its text with images of this size, without dropout, with the training of the comparison; its smoothing."""
+    folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../engine/recipes")
+    with open(os.path.join(folder, name + ".toml"), encoding="utf-8") as file:
+        text = file.read()
+    smoothing = tomllib.loads(text).get("loss", [{}])[0].get("smoothing", 0)
+    text = text[: text.index("[pipeline]")] + FOOTER
+    for pattern, value in ((r"^shape = .*", f"shape = [{size}, {size}, 3]"), (r"keep = [0-9.]+", "keep = 1.0"),
+                           (r"group = [0-9]+", f"group = {group}")):
+        text = re.sub(pattern, value, text, flags=re.MULTILINE)
+    return text, smoothing
+
+
+def call_as_in(translation, dump_step, recipe):
+    """Gives variables the recipe's names. Its layers must come in the order in which torchvision's are called."""
+    names = subprocess.run([dump_step, "--variables", recipe], check=True, capture_output=True, text=True).stdout.split()
+    assert len(names) == len(translation.variables), f"{len(names)} variables for {len(translation.variables)}"
+    for name, ours in zip(translation.variables, names):
+        was, move = translation.variables[name]
+        assert was.rpartition("/")[2] == ours.rpartition("/")[2], f"{name} is not {ours}"
+        translation.variables[name] = (ours, move)
 
 
 def make(maker, seed, distance):
@@ -102,12 +132,12 @@ def perturb(model, seed):
     return model
 
 
-def train(model, images, labels, weights, dtype, steps=STEPS):
+def train(model, images, labels, weights, smoothing, dtype, steps=STEPS):
     """Losses, gradients of the first step, variables after the last."""
     model = model.to(dtype)
     x = (images.to(dtype) / 255 - MEAN) / DEVIATION
     batch = len(images) // STEPS
-    loss_of = nn.CrossEntropyLoss(label_smoothing=SMOOTHING)
+    loss_of = nn.CrossEntropyLoss(label_smoothing=smoothing)
     losses, gradients = [], None
     for step in range(steps):
         part = slice(step * batch, (step + 1) * batch)
@@ -151,8 +181,13 @@ def compare(name, arguments, folder):
                               arguments.group or batch, FOOTER)
     model = make(maker, seed, distance)  # the translation ran it
     path = {what: os.path.join(folder, f"{name}-{what}") for what in ("recipe.toml", "init", "records", "out")}
+    text, smoothing = translation.text, SMOOTHING
+    if arguments.builtin:
+        text, smoothing = builtin_recipe(BUILTIN[name], size, arguments.group or batch)
     with open(path["recipe.toml"], "w", encoding="utf-8") as file:
-        file.write(translation.text)
+        file.write(text)
+    if arguments.builtin:
+        call_as_in(translation, arguments.dump_step, path["recipe.toml"])
     init = model.state_dict()
     save_file(translation.renamed(init), path["init"])
     save_file({"images": images, "labels": labels.float()}, path["records"])
@@ -163,9 +198,9 @@ def compare(name, arguments, folder):
     subprocess.run(command + (["--shares", arguments.shares] if arguments.shares else []), check=True)
     seconds = time.monotonic() - began
     ours = load_file(path["out"])
-    losses, gradients, final = train(model, images, labels, weights, torch.float64)
+    losses, gradients, final = train(model, images, labels, weights, smoothing, torch.float64)
     gradients, final = translation.renamed(gradients), translation.renamed(final)
-    _, gradients32, final32 = train(make(maker, seed, distance), images, labels, weights, torch.float32)
+    _, gradients32, final32 = train(make(maker, seed, distance), images, labels, weights, smoothing, torch.float32)
     gradients32, final32 = translation.renamed(gradients32), translation.renamed(final32)
 
     wrong = 0
@@ -176,7 +211,7 @@ def compare(name, arguments, folder):
     explained = {key: off(gradients32[key], truth, floor.get(key, 0)) for key, truth in gradients.items()}
     if max(ours_off.values()) > 1e-4:
         for noise in range(arguments.perturbed):
-            _, moved, _ = train(perturb(make(maker, seed, distance), noise), images, labels, weights, torch.float64, 1)
+            _, moved, _ = train(perturb(make(maker, seed, distance), noise), images, labels, weights, smoothing, torch.float64, 1)
             for key, each in translation.renamed(moved).items():
                 explained[key] = max(explained[key], off(each, gradients[key], floor.get(key, 0)))
     rows = sorted(((error, explained[key], key) for key, error in ours_off.items()), reverse=True)
@@ -185,7 +220,7 @@ def compare(name, arguments, folder):
                   for key, truth in final.items() if "/moving_" in key]
     statistics.sort(reverse=True)
     wrong += len(bad) + sum(row[0] > 1e-4 and row[0] > 3 * row[1] for row in statistics)
-    print(f"{name}: {size}x{size}, batch {batch}, {arguments.devices}, {seconds:.1f} s: {'wrong' if wrong else 'agrees'}")
+    print(f"{BUILTIN[name] if arguments.builtin else name}: {size}x{size}, batch {batch}, {arguments.devices}, {seconds:.1f} s: {'wrong' if wrong else 'agrees'}")
     print(f"  losses {[round(each, 6) for each in losses]}: off by at most {loss_off:.1e}, the first by "
           f"{abs(ours['losses'][0].item() - losses[0]) / losses[0]:.1e}")
     print(f"  {len(rows)} gradients: {sum(row[0] > 1e-4 for row in rows)} off by more than 1e-4 "
@@ -202,6 +237,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("dump_step", help="the program of that name, built with the tests")
     parser.add_argument("--models", default=",".join(MODELS))
+    parser.add_argument("--builtin", action="store_true", help="compare the built-in recipes of these networks")
     parser.add_argument("--devices", default="cpu", help="the towers' devices (default: cpu)")
     parser.add_argument("--shares")
     parser.add_argument("--size", type=int, help="of the images, in place of each network's own")

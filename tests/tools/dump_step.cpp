@@ -1,6 +1,8 @@
 // Trains a few steps and writes what they computed, for comparison with other programs.
 //
-// Usage: dump_step RECIPE INIT RECORDS DEVICES STEPS OUTPUT [--shares 3:1] [--set TABLE.KEY=VALUE]...
+// Usage: dump_step --variables RECIPE
+//        dump_step RECIPE INIT RECORDS DEVICES STEPS OUTPUT [--shares 3:1] [--set TABLE.KEY=VALUE]...
+// The first prints the names of the variables, statistics included, in the order of the network's layers.
 //   RECIPE    name or TOML file
 //   INIT      safetensors: the variables before the first step; statistics may be absent
 //   RECORDS   safetensors: images [N, channels, height, width] of whole numbers 0..255, labels [N]. Step 1
@@ -121,7 +123,13 @@ void dump(const Arguments& arguments) {
 
 int main(int count, char** words) {
     try {
-        towers::dump(towers::read_arguments({words + 1, words + count}));
+        const std::vector<std::string> arguments(words + 1, words + count);
+        if (arguments.size() == 2 && arguments[0] == "--variables") {
+            for (const towers::Variable& variable : towers::find_recipe(arguments[1]).model.variables())
+                std::puts(variable.name.c_str());
+            return 0;
+        }
+        towers::dump(towers::read_arguments(arguments));
     } catch (const std::exception& error) {
         std::fprintf(stderr, "%s\n", error.what());
         return 1;
