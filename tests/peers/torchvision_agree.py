@@ -68,7 +68,7 @@ def inception_v3():
 # name: (maker, image size, batch, weights of the heads, seed, distance of ReLU's typical input from zero)
 MODELS = {
     "resnet18": (torchvision.models.resnet18, 64, 8, (1.0,), 1, 2.5),
-    "resnet50": (torchvision.models.resnet50, 64, 8, (1.0,), 1, 2.5),
+    "resnet50": (torchvision.models.resnet50, 64, 8, (1.0,), 3, 3.5),
     "mobilenet_v2": (mobilenet_v2, 64, 8, (1.0,), 7, 2.5),
     "vgg16_bn": (vgg16_bn, 64, 8, (1.0,), 1, 2.5),
     "densenet121": (torchvision.models.densenet121, 64, 8, (1.0,), 2, 2.5),
