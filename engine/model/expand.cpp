@@ -54,7 +54,7 @@ struct LayerList::Scope {
     int input = images;                                  ///< what the list takes
     int last = images;                                   ///< what the next layer takes
     std::vector<std::pair<std::string, int>> names = {}; ///< without the prefix
-    std::vector<std::pair<std::string, Value>> parameters = {};
+    std::vector<Value::Entry> parameters = {};
     int depth = 0;
 
     int own(const std::string& name) const {
@@ -149,8 +149,7 @@ Value LayerList::fill_in(const Value& value, const Scope& scope) const {
     if (const auto* text = value.as<std::string>(); text != nullptr && text->starts_with('$')) {
         const std::string key = text->substr(1);
         for (const Scope* each = &scope; each != nullptr; each = each->outer) {
-            const auto found =
-                std::ranges::find(each->parameters, key, &std::pair<std::string, Value>::first);
+            const auto found = std::ranges::find(each->parameters, key, &Value::Entry::first);
             if (found == each->parameters.end()) continue;
             filled.data = found->second.data; // in the place where it is used
             return filled;

@@ -12,7 +12,8 @@ namespace towers {
 
 struct Value {
     using Array = std::vector<Value>;
-    using Table = std::vector<std::pair<std::string, Value>>; ///< sorted by key
+    struct Entry;
+    using Table = std::vector<Entry>; ///< sorted by key
 
     std::variant<bool, std::int64_t, double, std::string, Array, Table> data;
     unsigned line = 0;
@@ -29,6 +30,13 @@ struct Value {
     const Value* find(std::string_view key) const;
     /// As TOML writes it, for messages.
     std::string text() const;
+};
+
+/// Not a std::pair: that asks, while it is being made, whether Value can be destroyed, which depends on it.
+struct Value::Entry {
+    Entry(std::string key, Value value) : first(std::move(key)), second(std::move(value)) {}
+    std::string first;
+    Value second;
 };
 
 /// Where a value stands, for messages: `file:line`, or that it came by --set, which gives line 0.

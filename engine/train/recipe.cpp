@@ -98,7 +98,7 @@ namespace {
 void merge(Value& into, const Value& from) {
     for (const auto& [key, value] : *from.as<Value::Table>()) {
         auto* const table = into.as<Value::Table>();
-        const auto entry = std::ranges::find(*table, key, &std::pair<std::string, Value>::first);
+        const auto entry = std::ranges::find(*table, key, &Value::Entry::first);
         if (entry == table->end())
             table->emplace_back(key, value);
         else if (value.as<Value::Table>() != nullptr && entry->second.as<Value::Table>() != nullptr)
