@@ -5,16 +5,19 @@ namespace {
 
 double flops_of(const ConvShape& s) {
     return 2.0 * s.batch * s.out_height * s.out_width * s.out_channels * s.kernel_height * s.kernel_width *
-           s.in_channels;
+           (s.in_channels / s.groups);
 }
 
 double flops_of(const Launch& launch) {
     switch (launch.kernel) {
     case Kernel::conv2d_forward:
+    case Kernel::depthwise_conv2d_forward:
         return flops_of(launch.parameters.as<Conv2dForwardParams>().shape);
     case Kernel::conv2d_backward_data:
+    case Kernel::depthwise_conv2d_backward_data:
         return flops_of(launch.parameters.as<Conv2dBackwardDataParams>().shape);
     case Kernel::conv2d_backward_weights:
+    case Kernel::depthwise_conv2d_backward_weights:
         return flops_of(launch.parameters.as<Conv2dBackwardWeightsParams>().shape);
     default:
         return 0;
@@ -29,14 +32,9 @@ Work work_of(const Operation& operation, const Plan& plan) {
         const PlannedTensor& tensor = plan.tensors()[use.tensor.index()];
         if (tensor.arena == Arena::records || tensor.arena == Arena::labels)
             continue; // it takes a few of them
-        work.bytes += double(tensor.bytes);
+        work.bytes += double(tensor.bytes) * (int(use.reads) + int(use.writes));
     }
-    const auto* launch = std::get_if<Launch>(&operation.work);
-    if (launch == nullptr) return work;
-    work.flops = flops_of(*launch);
-    for (std::size_t i = 0; i < kernel_info(launch->kernel).pointers.size(); ++i)
-        if (kernel_info(launch->kernel).pointers[i] == Access::read_write)
-            work.bytes += double(plan.tensors()[TensorId::of(launch->parameters.pointer(i)).index()].bytes);
+    if (const auto* launch = std::get_if<Launch>(&operation.work)) work.flops = flops_of(*launch);
     return work;
 }
 

@@ -12,20 +12,11 @@ std::vector<WrittenTensor> written_in(const Plan& plan, const Level& level) {
     std::vector<WrittenTensor> all;
     std::size_t end = 0;
     for (const Operation& operation : level) {
-        const std::vector<Plan::Use> uses = Plan::uses(operation);
-        const auto* const launch = std::get_if<Launch>(&operation.work);
-        std::size_t pointer = 0;
-        for (const Plan::Use& use : uses) {
-            // Uses come in the order of the block's pointers, without those that are null.
-            while (launch != nullptr && TensorId::of(launch->parameters.pointer(pointer)) != use.tensor)
-                ++pointer;
-            const bool reads =
-                launch != nullptr && kernel_info(launch->kernel).pointers[pointer] == Access::read_write;
-            ++pointer;
+        for (const Plan::Use& use : Plan::uses(operation)) {
             if (!use.writes) continue;
             const PlannedTensor& tensor = plan.tensors()[use.tensor.index()];
-            all.push_back(
-                {&operation, use.tensor, tensor.type == ElementType::uint32, reads, end, tensor.bytes});
+            const bool words = tensor.type == ElementType::uint32;
+            all.push_back({&operation, use.tensor, words, use.reads, end, tensor.bytes});
             end += aligned(tensor.bytes);
         }
     }

@@ -53,13 +53,13 @@ const char* kernel_name(const Operation& operation) {
 
 std::vector<Plan::Use> Plan::uses(const Operation& operation) {
     if (const auto* copy = std::get_if<PlannedCopy>(&operation.work))
-        return {{copy->source, false}, {copy->target, true}};
+        return {{copy->source, true, false}, {copy->target, false, true}};
     const Launch& launch = std::get<Launch>(operation.work);
     std::vector<Use> used;
     const auto pointers = kernel_info(launch.kernel).pointers;
     for (std::size_t i = 0; i < pointers.size(); ++i)
         if (const TensorId id = TensorId::of(launch.parameters.pointer(i)))
-            used.push_back({id, pointers[i] != Access::read});
+            used.push_back({id, pointers[i] != Access::write, pointers[i] != Access::read});
     return used;
 }
 

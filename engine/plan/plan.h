@@ -116,7 +116,7 @@ public:
     /// The tensors that an operation uses.
     struct Use {
         TensorId tensor;
-        bool writes;
+        bool reads, writes;
     };
     static std::vector<Use> uses(const Operation& operation);
 

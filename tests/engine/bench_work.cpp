@@ -76,4 +76,30 @@ TEST_CASE("every operation of a step moves bytes; the tutorial's match counts by
     CHECK(known == 12);
 }
 
+TEST_CASE("groups divide a convolution's work, in the benchmark as in the description of a recipe") {
+    const Recipe recipe = parse_recipe("groups", R"(
+        input = { shape = [24, 24, 3], classes = 10 }
+        pipeline = { kind = "tutorial" }
+        optimizer = { kind = "sgd", learning_rate = 0.1 }
+        training = { batch = 4, steps = 1 }
+        [network]
+        layers = [
+          { kind = "conv2d", filters = 8, kernel = 3 },
+          { kind = "conv2d", filters = 8, kernel = 3, groups = 2 },
+          { kind = "conv2d", groups = "depthwise", kernel = 3 },
+          { kind = "dense", units = 10 },
+        ])",
+                                       "groups.toml");
+    double expected = 0, measured = 0;
+    for (const Node& node : recipe.model.nodes)
+        expected += 4 * node.layer->flop(recipe.model.input_shapes(node));
+    const StateLayout layout = layout_of(recipe);
+    const Plan plan =
+        plan_single_step(test::spec_of(recipe, layout, 4, 10), test::update_of(recipe, layout)).plan;
+    for (const Level& level : plan.levels())
+        for (const Operation& operation : level)
+            if (operation.name.ends_with(" forward")) measured += work_of(operation, plan).flops;
+    CHECK(measured == expected);
+}
+
 } // namespace towers
