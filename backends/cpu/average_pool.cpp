@@ -1,4 +1,4 @@
-#include "backends/cpu/on_all_threads.h"
+#include "backends/cpu/threads.h"
 #include "backends/cpu/versions.h"
 
 #include <algorithm>
@@ -39,7 +39,7 @@ FOR_EACH_PROCESSOR_LEVEL
 void average_pool_forward(const AveragePoolForwardParams& p, Invocation invocation) {
     const AveragePoolShape& s = p.shape;
     const uint items = items_of(s.batch, s.out_height, s.out_width, s.channels);
-    for (uint i = invocation.begin(items); i < end_of(invocation, items); ++i) {
+    for (uint i = invocation.begin(items); i < invocation.end(items); ++i) {
         const Place place = place_of(i, s.out_height, s.out_width, s.channels);
         const AverageWindow window = average_window(s, place.row, place.column);
         float sums[most] = {};
@@ -63,7 +63,7 @@ FOR_EACH_PROCESSOR_LEVEL
 void average_pool_backward(const AveragePoolBackwardParams& p, Invocation invocation) {
     const AveragePoolShape& s = p.shape;
     const uint items = items_of(s.batch, s.in_height, s.in_width, s.channels);
-    for (uint i = invocation.begin(items); i < end_of(invocation, items); ++i) {
+    for (uint i = invocation.begin(items); i < invocation.end(items); ++i) {
         const Place place = place_of(i, s.in_height, s.in_width, s.channels);
         const uint y = place.row + s.pad_top, x = place.column + s.pad_left;
         const uint first_row = y < s.window_height ? 0 : (y - s.window_height) / s.stride_y + 1;

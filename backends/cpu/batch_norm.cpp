@@ -42,7 +42,7 @@ void batch_norm_moments(const BatchNormMomentsParams& p, Invocation invocation) 
     float* const sums = shift + lines.width();
     float* const squares = sums + lines.width();
     const uint chunks = BATCH_NORM_CHUNKS(p.rows, p.chunk_rows);
-    const uint end = Invocation{invocation.id + 1, invocation.count}.begin(p.groups * chunks);
+    const uint end = invocation.end(p.groups * chunks);
     for (uint chunk = invocation.begin(p.groups * chunks); chunk < end; ++chunk) {
         const uint row = chunk % chunks * p.chunk_rows, rows = std::min(p.chunk_rows, p.rows - row);
         const float* const x = p.x.at + (std::size_t(chunk / chunks) * p.rows + row) * p.channels;
@@ -74,7 +74,7 @@ void batch_norm_merge_moments(const BatchNormMergeMomentsParams& p, Invocation i
     const auto rows_of = [&](uint chunk) {
         return float(std::min(p.chunk_rows, p.rows - chunk * p.chunk_rows));
     };
-    const uint last = Invocation{invocation.id + 1, invocation.count}.begin(p.groups * runs);
+    const uint last = invocation.end(p.groups * runs);
     for (uint i = invocation.begin(p.groups * runs); i < last; ++i) {
         const uint begin = i % runs * p.run, end = std::min(begin + p.run, chunks);
         const std::size_t first = std::size_t(i / runs) * chunks * p.channels;

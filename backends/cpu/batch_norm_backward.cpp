@@ -46,7 +46,7 @@ template<bool relu>
     float* const sums = mean + lines.width();
     float* const products = sums + lines.width();
     const uint chunks = BATCH_NORM_CHUNKS(p.rows, p.chunk_rows);
-    const uint end = Invocation{invocation.id + 1, invocation.count}.begin(p.groups * chunks);
+    const uint end = invocation.end(p.groups * chunks);
     for (uint chunk = invocation.begin(p.groups * chunks); chunk < end; ++chunk) {
         const uint row = chunk % chunks * p.chunk_rows;
         const std::size_t of_group = std::size_t(chunk / chunks) * p.channels;
@@ -120,7 +120,7 @@ void batch_norm_backward_sums(const BatchNormBackwardSumsParams& p, Invocation i
 FOR_EACH_PROCESSOR_LEVEL
 void batch_norm_merge_sums(const BatchNormMergeSumsParams& p, Invocation invocation) {
     const uint runs = BATCH_NORM_CHUNKS(p.chunks, p.run);
-    const uint last = Invocation{invocation.id + 1, invocation.count}.begin(p.groups * runs);
+    const uint last = invocation.end(p.groups * runs);
     for (uint i = invocation.begin(p.groups * runs); i < last; ++i) {
         const uint begin = i % runs * p.run, end = std::min(begin + p.run, p.chunks);
         float* const s1 = p.s1.at + std::size_t(i) * p.channels;

@@ -1,4 +1,4 @@
-#include "backends/cpu/on_all_threads.h"
+#include "backends/cpu/threads.h"
 #include "backends/cpu/versions.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@ FOR_EACH_PROCESSOR_LEVEL
 void add_tensors(const AddTensorsParams& p, Invocation invocation) {
     constexpr uint most = 1024; // the sum so far stays in the first cache
     float sums[most];
-    const uint end = end_of(invocation, p.count);
+    const uint end = invocation.end(p.count);
     for (uint first = invocation.begin(p.count); first < end; first += most) {
         const uint count = std::min(most, end - first);
         std::copy_n(p.x[0].at + first, count, sums);
@@ -31,7 +31,7 @@ void add_tensors(const AddTensorsParams& p, Invocation invocation) {
 FOR_EACH_PROCESSOR_LEVEL
 void multiply_broadcast(const MultiplyParams& p, Invocation invocation) {
     const uint pixels = p.batch * p.pixels;
-    for (uint pixel = invocation.begin(pixels); pixel < end_of(invocation, pixels); ++pixel) {
+    for (uint pixel = invocation.begin(pixels); pixel < invocation.end(pixels); ++pixel) {
         const std::size_t base = std::size_t(pixel) * p.channels;
         const float* const a = p.a.at + base;
         const float* const b = p.b.at + std::size_t(pixel / p.pixels) * p.channels;
@@ -46,7 +46,7 @@ void multiply_backward_scale(const MultiplyBackwardScaleParams& p, Invocation in
     constexpr uint most = 256; // channels of one image are an item: their sums fit in the first cache
     constexpr uint run = 64;   // of pixels summed apart, so that rounding does not build up
     const uint blocks = (p.channels + most - 1) / most;
-    for (uint i = invocation.begin(p.batch * blocks); i < end_of(invocation, p.batch * blocks); ++i) {
+    for (uint i = invocation.begin(p.batch * blocks); i < invocation.end(p.batch * blocks); ++i) {
         const uint first = i % blocks * most;
         const uint channels = std::min(most, p.channels - first);
         const std::size_t image = i / blocks;
@@ -68,7 +68,7 @@ void multiply_backward_scale(const MultiplyBackwardScaleParams& p, Invocation in
 namespace {
 
 void copy_channels(const CopyChannelsParams& p, Invocation invocation) {
-    for (uint pixel = invocation.begin(p.pixels); pixel < end_of(invocation, p.pixels); ++pixel)
+    for (uint pixel = invocation.begin(p.pixels); pixel < invocation.end(p.pixels); ++pixel)
         std::memcpy(p.y.at + std::size_t(pixel) * p.target_stride + p.target_first,
                     p.x.at + std::size_t(pixel) * p.source_stride + p.source_first,
                     p.channels * sizeof(float));

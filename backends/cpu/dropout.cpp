@@ -1,4 +1,4 @@
-#include "backends/cpu/on_all_threads.h"
+#include "backends/cpu/threads.h"
 #include "backends/cpu/versions.h"
 
 #include <algorithm>
@@ -20,7 +20,7 @@ void dropout(const DropoutParams& p, Invocation invocation) {
     const uint quads = (p.elements + 3) / 4;
     const uint blocks = (quads + most - 1) / most;
     const uint items = p.count / p.elements * blocks;
-    for (uint i = invocation.begin(items); i < end_of(invocation, items); ++i) {
+    for (uint i = invocation.begin(items); i < invocation.end(items); ++i) {
         const uint example = i / blocks, first = i % blocks * most;
         const uint record = p.examples.at[example].x, epoch = p.examples.at[example].y;
         float draws[4 * most];

@@ -50,7 +50,7 @@ template<class Prepare, class Write>
                                                        Invocation invocation, Prepare prepare, Write write) {
     const uint in_group = (rows + lines.rows - 1) / lines.rows;
     const uint begin = invocation.begin(groups * in_group);
-    const uint end = Invocation{invocation.id + 1, invocation.count}.begin(groups * in_group);
+    const uint end = invocation.end(groups * in_group);
     for (uint line = begin; line < end; ++line) {
         const uint group = line / in_group, row = line % in_group * lines.rows;
         if (line == begin || row == 0) prepare(group);

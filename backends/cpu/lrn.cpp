@@ -44,7 +44,7 @@ void lrn_forward(const LrnForwardParams& p, Invocation invocation) {
     float* const sums = scratch.data();
     float* const power = sums + p.channels;
     float* const padded = power + p.channels;
-    const uint end = Invocation{invocation.id + 1, invocation.count}.begin(p.pixels);
+    const uint end = invocation.end(p.pixels);
     for (uint pixel = invocation.begin(p.pixels); pixel < end; ++pixel) {
         const float* const x = p.x.at + std::size_t(pixel) * p.channels;
         float* const y = p.y.at + std::size_t(pixel) * p.channels;
@@ -64,7 +64,7 @@ void lrn_backward(const LrnBackwardParams& p, Invocation invocation) {
     float* const sums = scratch.data();
     float* const power = sums + p.channels;
     float* const padded = power + p.channels;
-    const uint end = Invocation{invocation.id + 1, invocation.count}.begin(p.pixels);
+    const uint end = invocation.end(p.pixels);
     for (uint pixel = invocation.begin(p.pixels); pixel < end; ++pixel) {
         const std::size_t base = std::size_t(pixel) * p.channels;
         const float* const x = p.x.at + base;

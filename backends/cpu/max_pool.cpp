@@ -1,8 +1,8 @@
 #include "backends/cpu/onednn.h"
 #include "backends/cpu/overrides.h"
+#include "backends/cpu/threads.h"
 #include "backends/cpu/versions.h"
 
-#include <omp.h>
 #include <vector>
 
 // oneDNN's pooling in the engine's layout. Its workspace has the engine's own form of argmax, one byte per
@@ -56,7 +56,7 @@ void max_pool_forward(const MaxPoolForwardParams& p, Invocation invocation) {
     std::vector<float> best(s.channels);
     std::vector<std::uint32_t> place(s.channels);
     const uint pixels = s.batch * s.out_height * s.out_width;
-    const uint end = Invocation{invocation.id + 1, invocation.count}.begin(pixels);
+    const uint end = invocation.end(pixels);
     for (uint pixel = invocation.begin(pixels); pixel < end; ++pixel) {
         const uint column = pixel % s.out_width;
         const uint row = pixel / s.out_width % s.out_height;
@@ -97,10 +97,7 @@ Work override_max_pool(CpuContext& context, const Launch& launch) {
     if (launch.kernel == Kernel::max_pool_forward) {
         const auto p = launch.parameters.as<MaxPoolForwardParams>();
         if (p.shape.channels % 4 != 0) return {}; // then argmax has gaps
-        return [&context, p] {
-#pragma omp parallel num_threads(int(context.threads))
-            max_pool_forward(p, {uint(omp_get_thread_num()), uint(omp_get_num_threads())});
-        };
+        return on_all_threads(context, p, max_pool_forward);
     }
     if (launch.kernel == Kernel::max_pool_backward) {
         const auto p = launch.parameters.as<MaxPoolBackwardParams>();

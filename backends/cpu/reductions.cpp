@@ -18,7 +18,7 @@ template<class Begin, class Add, class End>
 [[gnu::always_inline]] inline void for_blocks(uint quads, Invocation invocation, Begin begin, Add add,
                                               End end) {
     if (quads == 0) return;
-    const uint last = Invocation{invocation.id + 1, invocation.count}.begin(REDUCTION_SHARERS(quads));
+    const uint last = invocation.end(REDUCTION_SHARERS(quads));
     for (uint sharer = invocation.begin(REDUCTION_SHARERS(quads)); sharer < last; ++sharer) {
         begin();
         const std::size_t stop =

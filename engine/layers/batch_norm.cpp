@@ -121,6 +121,21 @@ private:
         TensorId first, second;
     };
 
+    /// One launch of those that merge chunks, until one is left of each group.
+    struct Round {
+        unsigned chunks, run, runs; ///< before it, in a run, after it
+        std::string part;           ///< what its name ends with; nothing for the last
+    };
+    static std::vector<Round> rounds_of(unsigned chunks) {
+        std::vector<Round> rounds;
+        for (unsigned runs; chunks > 1; chunks = runs) {
+            const unsigned run = std::min(BATCH_NORM_RUN, chunks);
+            runs = BATCH_NORM_CHUNKS(chunks, run);
+            rounds.push_back({chunks, run, runs, runs == 1 ? "" : fmt::format(" {}", rounds.size() + 1)});
+        }
+        return rounds;
+    }
+
     static unsigned pixels(const LayerPlan& plan) { return plan.in().height * plan.in().width; }
 
     Extent extent_of(const LayerPlan& plan) const {
@@ -167,7 +182,8 @@ private:
 
     static Pair moments(LayerPlan& plan, const Extent& extent) {
         const unsigned channels = plan.in().channels;
-        unsigned rows = chunk_rows(plan), chunks = BATCH_NORM_CHUNKS(extent.rows, rows);
+        unsigned rows = chunk_rows(plan);
+        const unsigned chunks = BATCH_NORM_CHUNKS(extent.rows, rows);
         Pair pair =
             make_pair(plan, extent, chunks, chunks == 1 ? "mean" : "means", chunks == 1 ? "m2" : "m2s");
         plan.add("moments", kernels::batch_norm_moments,
@@ -179,9 +195,7 @@ private:
                   .channels = channels,
                   .chunk_rows = rows},
                  std::uint64_t(extent.groups) * chunks * channels);
-        for (unsigned round = 1; chunks > 1; ++round) {
-            const unsigned run = std::min(BATCH_NORM_RUN, chunks), runs = BATCH_NORM_CHUNKS(chunks, run);
-            const std::string part = runs == 1 ? "" : fmt::format(" {}", round);
+        for (const auto& [before, run, runs, part] : rounds_of(chunks)) {
             const Pair merged = make_pair(plan, extent, runs, "mean" + part, "m2" + part);
             plan.add("merge moments" + part, kernels::batch_norm_merge_moments,
                      {.means = pair.first,
@@ -196,14 +210,13 @@ private:
                      std::uint64_t(extent.groups) * runs * channels);
             pair = merged;
             rows *= run;
-            chunks = runs;
         }
         return pair;
     }
 
     Pair sums(LayerPlan& plan, const Extent& extent, TensorId dy) const {
         const unsigned channels = plan.in().channels, rows = chunk_rows(plan);
-        unsigned chunks = BATCH_NORM_CHUNKS(extent.rows, rows);
+        const unsigned chunks = BATCH_NORM_CHUNKS(extent.rows, rows);
         Pair pair =
             make_pair(plan, extent, chunks, chunks == 1 ? "s1" : "dy sums", chunks == 1 ? "s2" : "xhat sums");
         plan.add("backward sums", kernels::batch_norm_backward_sums,
@@ -222,9 +235,7 @@ private:
                   .epsilon = epsilon_,
                   .relu = 0},
                  std::uint64_t(extent.groups) * chunks * channels);
-        for (unsigned round = 1; chunks > 1; ++round) {
-            const unsigned run = std::min(BATCH_NORM_RUN, chunks), runs = BATCH_NORM_CHUNKS(chunks, run);
-            const std::string part = runs == 1 ? "" : fmt::format(" {}", round);
+        for (const auto& [before, run, runs, part] : rounds_of(chunks)) {
             const Pair merged = make_pair(plan, extent, runs, "s1" + part, "s2" + part);
             plan.add("merge sums" + part, kernels::batch_norm_merge_sums,
                      {.dy_sums = pair.first,
@@ -232,12 +243,11 @@ private:
                       .s1 = merged.first,
                       .s2 = merged.second,
                       .groups = extent.groups,
-                      .chunks = chunks,
+                      .chunks = before,
                       .channels = channels,
                       .run = run},
                      std::uint64_t(extent.groups) * runs * channels);
             pair = merged;
-            chunks = runs;
         }
         return pair;
     }

@@ -65,11 +65,12 @@ std::vector<float> initial_state(const StateLayout& layout, std::uint64_t seed) 
     std::vector<float> state(layout.bytes / sizeof(float));
     for (const VariableSlot& slot : layout.variables)
         std::ranges::copy(initial_values(slot.variable, seed), part(std::span(state), slot.range).begin());
-    for (const StateSlot& slot : layout.slots())
-        if (slot.role == Role::optimizer)
-            for (const StateSection& section : layout.sections)
-                if (slot.range.offset - section.range.offset < section.range.bytes)
-                    std::ranges::fill(part(std::span(state), slot.range), section.initial);
+    for (const StateSection& section : layout.sections)
+        if (section.role == Role::optimizer)
+            for (const VariableSlot& slot : layout.variables)
+                if (slot.variable.role == Role::trained)
+                    std::ranges::fill(part(part(std::span(state), section.range), slot.range),
+                                      section.initial);
     start_averages(layout, state);
     return state;
 }

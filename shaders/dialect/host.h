@@ -35,6 +35,7 @@ struct InOut {
 struct Invocation {
     uint id, count;
     uint begin(uint items) const { return uint(std::uint64_t(items) * id / count); }
+    uint end(uint items) const { return uint(std::uint64_t(items) * (id + 1) / count); }
 };
 
 // GLSL's built-in functions, for the kernels' texts only.
@@ -69,10 +70,10 @@ inline bool is_finite(float x) { return (std::bit_cast<uint>(x) & 0x7f800000u) !
 #define INDEPENDENT _Pragma("GCC ivdep")
 #endif
 #define FOR_RANGE(i, items)                                                                                  \
-    const uint i##_end = Invocation{invocation.id + 1, invocation.count}.begin(items);                       \
+    const uint i##_end = invocation.end(items);                                                              \
     INDEPENDENT for (uint i = invocation.begin(items); i < i##_end; ++i)
 #define FOR_SUBGROUPS(i, items)                                                                              \
-    const uint i##_end = Invocation{invocation.id + 1, invocation.count}.begin(items);                       \
+    const uint i##_end = invocation.end(items);                                                              \
     for (uint i = invocation.begin(items); i < i##_end; ++i)
 #define UNROLL
 #define FUNCTION inline

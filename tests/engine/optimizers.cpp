@@ -83,14 +83,6 @@ constexpr Setting settings[] = {
                    clip_norm = 0.8)"},
 };
 
-Dataset records_of(const TensorFile& file) {
-    Dataset data{.name = "fixture", .height = 4, .width = 4, .channels = 1};
-    data.classes.assign(3, "any");
-    for (const float value : file.tensors.at("images").values) data.images.push_back(std::uint8_t(value));
-    for (const float value : file.tensors.at("labels").values) data.labels.push_back(std::uint32_t(value));
-    return data;
-}
-
 void compare_training(const TensorFile& file, const Setting& setting,
                       const std::vector<std::string>& towers) {
     const Recipe recipe =
@@ -98,12 +90,9 @@ void compare_training(const TensorFile& file, const Setting& setting,
     TrainerOptions options = test::options_for(towers, recipe.batch);
     options.distort = options.shuffle = false;
     options.learning_rate = recipe.optimizer->learning_rate;
-    Trainer trainer(recipe, options, records_of(file));
+    Trainer trainer(recipe, options, test::records_of(file, "images", {4, 4, 1}, 3));
     const StateLayout& layout = trainer.layout();
-    TensorFile initial;
-    for (const VariableSlot& slot : layout.variables)
-        initial.tensors[slot.variable.name] = file.tensors.at("init/" + slot.variable.name);
-    trainer.load(from_initial(initial, layout, "optimizers.safetensors"));
+    trainer.load(from_initial(test::tensors_under(file, "init/"), layout, "optimizers.safetensors"));
     for (std::uint64_t step = 0; step < recipe.steps; ++step) trainer.step();
     const TrainingState state = trainer.save();
     for (const VariableSlot& slot : layout.variables) {

@@ -13,21 +13,6 @@
 namespace towers {
 namespace {
 
-TensorFile part(const TensorFile& file, const std::string& prefix) {
-    TensorFile found;
-    for (const auto& [name, tensor] : file.tensors)
-        if (name.starts_with(prefix)) found.tensors[name.substr(prefix.size())] = tensor;
-    return found;
-}
-
-Dataset records_of(const TensorFile& file) {
-    Dataset data{.name = "fixture", .height = 32, .width = 32, .channels = 3};
-    data.classes.assign(10, "any");
-    for (const float value : file.tensors.at("records").values) data.images.push_back(std::uint8_t(value));
-    for (const float value : file.tensors.at("labels").values) data.labels.push_back(std::uint32_t(value));
-    return data;
-}
-
 /// `arena`: laid out as the variables are.
 void compare(const TensorFile& expected, const StateLayout& layout, std::span<const float> arena,
              double tolerance) {
@@ -45,26 +30,27 @@ void compare(const TensorFile& expected, const StateLayout& layout, std::span<co
 TEST_CASE("training agrees with PyTorch: losses, every gradient, parameters and moving averages") {
     const std::filesystem::path path = test::source_folder() / "tests/fixtures/small_network.safetensors";
     const TensorFile file = read_safetensors(path);
-    const Dataset data = records_of(file);
+    const Dataset data = test::records_of(file, "records", {32, 32, 3}, 10);
     const std::vector<float>& losses = file.tensors.at("losses").values;
     for (const std::string& id : test::device_ids()) {
         CAPTURE(id);
         TrainerOptions options = test::options_for({id}, 3);
         options.distort = options.shuffle = false;
         Trainer trainer(test::small_recipe(), options, data);
-        trainer.load(from_initial(part(file, "init/"), trainer.layout(), path));
+        trainer.load(from_initial(test::tensors_under(file, "init/"), trainer.layout(), path));
         for (std::size_t step = 0; step < losses.size(); ++step) {
             CAPTURE(step);
             const StepReport report = trainer.step();
             CHECK(std::abs(report.loss - losses[step]) < 1e-4);
             CHECK(std::abs(report.cross_entropy - file.tensors.at("cross_entropies").values[step]) < 1e-4);
-            if (step == 0) compare(part(file, "gradient/"), trainer.layout(), trainer.gradients(), 1e-3);
+            if (step == 0)
+                compare(test::tensors_under(file, "gradient/"), trainer.layout(), trainer.gradients(), 1e-3);
         }
         const TrainingState state = trainer.save();
         const std::span<const float> after = state.state;
-        compare(part(file, "final/"), trainer.layout(), after, 1e-4);
-        compare(part(file, "average/"), trainer.layout(), part(after, trainer.layout().averages()->range),
-                1e-4);
+        compare(test::tensors_under(file, "final/"), trainer.layout(), after, 1e-4);
+        compare(test::tensors_under(file, "average/"), trainer.layout(),
+                part(after, trainer.layout().averages()->range), 1e-4);
     }
 }
 

@@ -13,14 +13,6 @@
 namespace towers {
 namespace {
 
-Dataset records_of(const TensorFile& file) {
-    Dataset data{.name = "fixture", .height = 12, .width = 10, .channels = 3};
-    data.classes.assign(7, "any");
-    for (const float value : file.tensors.at("images").values) data.images.push_back(std::uint8_t(value));
-    for (const float value : file.tensors.at("labels").values) data.labels.push_back(std::uint32_t(value));
-    return data;
-}
-
 void compare(const TensorFile& file, const std::string& prefix, const StateLayout& layout,
              const std::vector<float>& arena, double tolerance) {
     for (const VariableSlot& slot : layout.variables) {
@@ -33,22 +25,13 @@ void compare(const TensorFile& file, const std::string& prefix, const StateLayou
     }
 }
 
-std::size_t count_of(const TensorFile& file, const std::string& prefix) {
-    std::size_t count = 0;
-    for (const auto& [name, tensor] : file.tensors) count += name.starts_with(prefix);
-    return count;
-}
-
 void compare_training(const TensorFile& file, const Recipe& recipe, const std::vector<std::string>& towers) {
     TrainerOptions options = test::options_for(towers, recipe.batch);
     options.distort = options.shuffle = false;
     options.learning_rate = recipe.optimizer->learning_rate;
-    Trainer trainer(recipe, options, records_of(file));
+    Trainer trainer(recipe, options, test::records_of(file, "images", {12, 10, 3}, 7));
     const StateLayout& layout = trainer.layout();
-    TensorFile initial;
-    for (const VariableSlot& slot : layout.variables)
-        initial.tensors[slot.variable.name] = file.tensors.at("init/" + slot.variable.name);
-    trainer.load(from_initial(initial, layout, "layers.safetensors"));
+    trainer.load(from_initial(test::tensors_under(file, "init/"), layout, "layers.safetensors"));
     const std::vector<float>& losses = file.tensors.at("losses").values;
     const std::vector<float>& cross_entropies = file.tensors.at("cross_entropies").values;
     for (std::size_t step = 0; step < losses.size(); ++step) {
@@ -70,8 +53,10 @@ TEST_CASE("every kind of layer trains as in PyTorch: losses, gradients, moving s
     const TensorFile file = read_safetensors(folder / "layers.safetensors");
     const Recipe recipe = find_recipe((folder / "layers.toml").string());
     const std::size_t variables = layout_of(recipe).variables.size();
-    REQUIRE(count_of(file, "final/") == variables);
-    REQUIRE(count_of(file, "gradient/") + count_of(file, "value/") == variables);
+    REQUIRE(test::tensors_under(file, "final/").tensors.size() == variables);
+    REQUIRE(test::tensors_under(file, "gradient/").tensors.size() +
+                test::tensors_under(file, "value/").tensors.size() ==
+            variables);
     for (const std::string& id : test::device_ids()) {
         CAPTURE(id);
         compare_training(file, recipe, {id});

@@ -52,6 +52,22 @@ Dataset noise(std::size_t count) {
     return data;
 }
 
+Dataset records_of(const TensorFile& file, const std::string& images_name, const ImageSize& size,
+                   std::size_t classes) {
+    Dataset data{.name = "fixture", .height = size.height, .width = size.width, .channels = size.channels};
+    data.classes.assign(classes, "any");
+    for (const float value : file.tensors.at(images_name).values) data.images.push_back(std::uint8_t(value));
+    for (const float value : file.tensors.at("labels").values) data.labels.push_back(std::uint32_t(value));
+    return data;
+}
+
+TensorFile tensors_under(const TensorFile& file, const std::string& prefix) {
+    TensorFile found;
+    for (const auto& [name, tensor] : file.tensors)
+        if (name.starts_with(prefix)) found.tensors[name.substr(prefix.size())] = tensor;
+    return found;
+}
+
 TrainerOptions options_for(std::vector<std::string> towers, unsigned global_batch) {
     return {.towers = std::move(towers),
             .global_batch = global_batch,

@@ -2,9 +2,11 @@
 #pragma once
 
 #include "engine/data/dataset.h"
+#include "engine/run/safetensors.h"
 #include "engine/train/trainer.h"
 
 #include <span>
+#include <string>
 #include <vector>
 
 namespace towers::test {
@@ -21,6 +23,13 @@ UpdateSpec update_of(const Recipe& recipe, const StateLayout& layout);
 
 /// `count` noise images with labels, the same every time.
 Dataset noise(std::size_t count);
+
+/// Images and labels that a fixture keeps: tensors `images_name` and `labels`; any names for its classes.
+Dataset records_of(const TensorFile& file, const std::string& images_name, const ImageSize& size,
+                   std::size_t classes);
+
+/// The tensors whose names begin with `prefix`, without it.
+TensorFile tensors_under(const TensorFile& file, const std::string& prefix);
 
 TrainerOptions options_for(std::vector<std::string> towers, unsigned global_batch);
 
