@@ -161,7 +161,7 @@ Recipe parse_recipe(const std::string& name, const std::string& text, const std:
     Attributes file(value, source, "the recipe");
     const std::string canonical = write_toml(value);
     Recipe recipe{.name = name,
-                  .description = file.text("description", "none"),
+                  .description = file.text("description", "no description"),
                   .source = source,
                   .text = changes.empty() ? text : canonical,
                   .checksum = checksum_of(canonical)};

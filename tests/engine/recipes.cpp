@@ -46,7 +46,7 @@ TEST_CASE("every built-in recipe has the published number of parameters") {
         REQUIRE(published.contains(each.name));
         const Recipe recipe = find_recipe(each.name);
         CHECK(parameters_of(recipe) == published.at(each.name));
-        CHECK(recipe.description != "none");
+        CHECK(recipe.description != "no description");
         CHECK(memory_of_step(recipe, recipe.model.group()).total() > 4 * parameters_of(recipe));
     }
 }
