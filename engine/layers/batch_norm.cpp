@@ -54,7 +54,8 @@ public:
             return y;
         }
         const Extent extent = extent_of(plan);
-        const auto [mean, m2] = moments(plan, extent);
+        const auto [mean, m2] =
+            across_towers(plan, "moments of all", moments(plan, extent), Merge::moments, extent);
         plan.keep("output", y);
         plan.keep("mean", mean);
         plan.keep("m2", m2);
@@ -75,12 +76,12 @@ public:
 
     std::vector<TensorId> backward(LayerPlan& plan, TensorId dy) const override {
         const Extent extent = extent_of(plan);
-        const auto [s1, s2] = sums(plan, extent, dy);
+        const TensorPair own = sums(plan, extent, dy);
         const unsigned channels = plan.in().channels;
         if (gamma_ || beta_)
             plan.add("parameters gradient", kernels::batch_norm_parameter_gradients,
-                     {.s1 = s1,
-                      .s2 = s2,
+                     {.s1 = own[0],
+                      .s2 = own[1],
                       .dgamma = gamma_ ? plan.gradient("gamma") : TensorId(),
                       .dbeta = beta_ ? plan.gradient("beta") : TensorId(),
                       .groups = extent.groups,
@@ -89,6 +90,7 @@ public:
                       .beta_used = beta_ ? 1u : 0u},
                      channels);
         if (!plan.wants()) return {TensorId()};
+        const auto [s1, s2] = across_towers(plan, "sums of all", own, Merge::sum, extent);
         const TensorId dx = plan.make_gradient();
         plan.add("backward", kernels::batch_norm_backward,
                  {.x = plan.input(),
@@ -112,13 +114,10 @@ public:
     }
 
 private:
-    /// The tower's part as [groups, rows, channels], and the values behind each statistic.
+    /// The tower's part as [groups, rows, channels], and how many values stand behind each statistic.
     struct Extent {
         unsigned groups, rows;
         float count;
-    };
-    struct Pair {
-        TensorId first, second;
     };
 
     /// One launch of those that merge chunks, until one is left of each group.
@@ -141,7 +140,14 @@ private:
     Extent extent_of(const LayerPlan& plan) const {
         const unsigned examples = group_ == 0 ? plan.batch() : group_;
         const unsigned rows = examples * pixels(plan);
-        return {plan.batch() / examples, rows, float(rows)};
+        const double values = group_ == 0 ? double(plan.global_batch()) * pixels(plan) : rows;
+        return {plan.batch() / examples, rows, float(values)};
+    }
+
+    /// Statistics of the whole batch need every tower's part.
+    TensorPair across_towers(LayerPlan& plan, const std::string& role, const TensorPair& own, Merge merge,
+                             const Extent& extent) const {
+        return group_ == 0 ? plan.exchange(role, own, merge, extent.rows) : own;
     }
 
     static std::uint64_t strips(const LayerPlan& plan, const Extent& extent) {
@@ -169,8 +175,8 @@ private:
     }
 
     /// [groups, chunks, channels], twice.
-    static Pair make_pair(LayerPlan& plan, const Extent& extent, unsigned chunks, const std::string& first,
-                          const std::string& second) {
+    static TensorPair make_pair(LayerPlan& plan, const Extent& extent, unsigned chunks,
+                                const std::string& first, const std::string& second) {
         const TensorShape shape{extent.groups, chunks, plan.in().channels};
         return {plan.make(first, shape), plan.make(second, shape)};
     }
@@ -180,28 +186,28 @@ private:
         return unsigned(BATCH_NORM_CHUNK_ROWS(elements));
     }
 
-    static Pair moments(LayerPlan& plan, const Extent& extent) {
+    static TensorPair moments(LayerPlan& plan, const Extent& extent) {
         const unsigned channels = plan.in().channels;
         unsigned rows = chunk_rows(plan);
         const unsigned chunks = BATCH_NORM_CHUNKS(extent.rows, rows);
-        Pair pair =
+        TensorPair pair =
             make_pair(plan, extent, chunks, chunks == 1 ? "mean" : "means", chunks == 1 ? "m2" : "m2s");
         plan.add("moments", kernels::batch_norm_moments,
                  {.x = plan.input(),
-                  .means = pair.first,
-                  .m2s = pair.second,
+                  .means = pair[0],
+                  .m2s = pair[1],
                   .groups = extent.groups,
                   .rows = extent.rows,
                   .channels = channels,
                   .chunk_rows = rows},
                  std::uint64_t(extent.groups) * chunks * channels);
         for (const auto& [before, run, runs, part] : rounds_of(chunks)) {
-            const Pair merged = make_pair(plan, extent, runs, "mean" + part, "m2" + part);
+            const TensorPair merged = make_pair(plan, extent, runs, "mean" + part, "m2" + part);
             plan.add("merge moments" + part, kernels::batch_norm_merge_moments,
-                     {.means = pair.first,
-                      .m2s = pair.second,
-                      .mean = merged.first,
-                      .m2 = merged.second,
+                     {.means = pair[0],
+                      .m2s = pair[1],
+                      .mean = merged[0],
+                      .m2 = merged[1],
                       .groups = extent.groups,
                       .rows = extent.rows,
                       .channels = channels,
@@ -214,10 +220,10 @@ private:
         return pair;
     }
 
-    Pair sums(LayerPlan& plan, const Extent& extent, TensorId dy) const {
+    TensorPair sums(LayerPlan& plan, const Extent& extent, TensorId dy) const {
         const unsigned channels = plan.in().channels, rows = chunk_rows(plan);
         const unsigned chunks = BATCH_NORM_CHUNKS(extent.rows, rows);
-        Pair pair =
+        TensorPair pair =
             make_pair(plan, extent, chunks, chunks == 1 ? "s1" : "dy sums", chunks == 1 ? "s2" : "xhat sums");
         plan.add("backward sums", kernels::batch_norm_backward_sums,
                  {.x = plan.input(),
@@ -225,8 +231,8 @@ private:
                   .dy = dy,
                   .mean = plan.kept("mean"),
                   .m2 = plan.kept("m2"),
-                  .dy_sums = pair.first,
-                  .xhat_sums = pair.second,
+                  .dy_sums = pair[0],
+                  .xhat_sums = pair[1],
                   .groups = extent.groups,
                   .rows = extent.rows,
                   .channels = channels,
@@ -236,12 +242,12 @@ private:
                   .relu = 0},
                  std::uint64_t(extent.groups) * chunks * channels);
         for (const auto& [before, run, runs, part] : rounds_of(chunks)) {
-            const Pair merged = make_pair(plan, extent, runs, "s1" + part, "s2" + part);
+            const TensorPair merged = make_pair(plan, extent, runs, "s1" + part, "s2" + part);
             plan.add("merge sums" + part, kernels::batch_norm_merge_sums,
-                     {.dy_sums = pair.first,
-                      .xhat_sums = pair.second,
-                      .s1 = merged.first,
-                      .s2 = merged.second,
+                     {.dy_sums = pair[0],
+                      .xhat_sums = pair[1],
+                      .s1 = merged[0],
+                      .s2 = merged[1],
                       .groups = extent.groups,
                       .chunks = before,
                       .channels = channels,

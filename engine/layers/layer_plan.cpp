@@ -23,4 +23,9 @@ TensorId LayerPlan::make(const std::string& role, TensorShape shape, ElementType
     return around_.plan->activation(around_.name + ' ' + role, std::move(shape), type);
 }
 
+TensorPair LayerPlan::exchange(const std::string& role, const TensorPair& given, Merge merge, double values) {
+    if (batch() == global_batch()) return given;
+    return around_.plan->exchange(around_.name + ' ' + role, given, merge, values);
+}
+
 } // namespace towers

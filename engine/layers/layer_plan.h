@@ -61,6 +61,9 @@ public:
 
     /// Another tensor of the layer, called `role` within it.
     TensorId make(const std::string& role, TensorShape shape, ElementType type = ElementType::float32);
+    /// What the host merges of two lists of every tower's; the given ones if there is only this tower. A
+    /// tower has `values` values behind each element.
+    TensorPair exchange(const std::string& role, const TensorPair& given, Merge merge, double values);
     /// What forward leaves for backward.
     void keep(const std::string& role, TensorId tensor) { kept_[role] = tensor; }
     TensorId kept(const std::string& role) const { return kept_.at(role); }

@@ -47,11 +47,6 @@ Model Model::for_evaluation() const {
     return kept;
 }
 
-const Node* Model::needs_whole_batch() const {
-    const auto found = std::ranges::find_if(nodes, [](const Node& node) { return node.layer->group() == 0; });
-    return found == nodes.end() ? nullptr : &*found;
-}
-
 unsigned Model::group() const {
     unsigned group = 1;
     for (const Node& node : nodes) group = std::lcm(group, std::max(1u, node.layer->group()));

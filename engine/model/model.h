@@ -41,8 +41,6 @@ struct Model {
     Model for_evaluation() const;
     /// The unit in which examples are dealt to towers: 1, or what batch norm's groups need.
     unsigned group() const;
-    /// The first layer that needs all examples of a step on one tower; null when there is none.
-    const Node* needs_whole_batch() const;
 };
 
 } // namespace towers

@@ -208,27 +208,6 @@ private:
     std::vector<std::vector<TensorId>> gradients_; ///< of each node's output, one from each reader
 };
 
-/// The end level of each recording, such that one ends when its bucket has been delivered.
-std::vector<std::size_t> cut_at_buckets(const Plan& plan, const std::vector<ArenaRange>& buckets) {
-    const std::vector<Level>& levels = plan.levels();
-    std::vector<std::size_t> cuts;
-    for (const ArenaRange& bucket : buckets) {
-        const auto delivers = [&](const Operation& operation) {
-            const auto* copy = std::get_if<PlannedCopy>(&operation.work);
-            if (copy == nullptr) return false;
-            const PlannedTensor& target = plan.tensors()[copy->target.index()];
-            return target.arena == Arena::staged_gradients && target.offset == bucket.offset;
-        };
-        const auto level = std::ranges::find_if(
-            levels, [&](const Level& each) { return std::ranges::any_of(each, delivers); });
-        // A bucket may be complete before the one that goes out ahead of it.
-        const std::size_t end = std::size_t(level - levels.begin()) + 1;
-        cuts.push_back(cuts.empty() ? end : std::max(end, cuts.back()));
-    }
-    cuts.back() = levels.size();
-    return cuts;
-}
-
 } // namespace
 
 TrainingPlan plan_single_step(const NetworkSpec& spec, const UpdateSpec& update) {
@@ -238,7 +217,7 @@ TrainingPlan plan_single_step(const NetworkSpec& spec, const UpdateSpec& update)
     builder.backward();
     plan_update(builder.plan(), update, losses, builder.results_end());
     TrainingPlan training{builder.finish(), {}, {}};
-    training.cuts = {training.plan.levels().size()};
+    training.cuts = cut(training.plan, {});
     return training;
 }
 
@@ -252,7 +231,7 @@ TrainingPlan plan_shared_step(const NetworkSpec& spec, std::size_t bucket_bytes)
     plan_results(builder.plan(), losses);
     builder.deliver_gradients(buckets);
     TrainingPlan training{builder.finish(), std::move(buckets), {}};
-    training.cuts = cut_at_buckets(training.plan, training.buckets);
+    training.cuts = cut(training.plan, training.buckets);
     return training;
 }
 

@@ -3,6 +3,7 @@
 
 #include "engine/data/pipeline.h"
 #include "engine/model/model.h"
+#include "engine/plan/cuts.h"
 #include "engine/plan/plan.h"
 #include "engine/plan/state.h"
 #include "engine/plan/update.h"
@@ -28,8 +29,7 @@ constexpr std::size_t step_examples_offset = slice_alignment;
 struct TrainingPlan {
     Plan plan;
     std::vector<ArenaRange> buckets; ///< of the gradient arena; empty when the step updates by itself
-    /// Where the step is cut into recordings: the end level of each. One per bucket, or one in all.
-    std::vector<std::size_t> cuts;
+    std::vector<Cut> cuts;
 };
 
 /// A step of the only tower: forward, backward, update, all on its device.

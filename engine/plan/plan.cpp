@@ -47,13 +47,19 @@ const PlannedTensor& Plan::find(const std::string& name) const {
 }
 
 const char* kernel_name(const Operation& operation) {
-    const auto* launch = std::get_if<Launch>(&operation.work);
-    return launch != nullptr ? kernel_info(launch->kernel).name : "copy";
+    if (const auto* launch = std::get_if<Launch>(&operation.work)) return kernel_info(launch->kernel).name;
+    return std::holds_alternative<PlannedCopy>(operation.work) ? "copy" : "exchange";
 }
 
 std::vector<Plan::Use> Plan::uses(const Operation& operation) {
     if (const auto* copy = std::get_if<PlannedCopy>(&operation.work))
         return {{copy->source, true, false}, {copy->target, false, true}};
+    if (const auto* exchange = std::get_if<PlannedExchange>(&operation.work)) {
+        std::vector<Use> used;
+        for (const TensorId given : exchange->given) used.push_back({given, true, false});
+        for (const TensorId merged : exchange->merged) used.push_back({merged, false, true});
+        return used;
+    }
     const Launch& launch = std::get<Launch>(operation.work);
     std::vector<Use> used;
     const auto pointers = kernel_info(launch.kernel).pointers;
@@ -61,6 +67,25 @@ std::vector<Plan::Use> Plan::uses(const Operation& operation) {
         if (const TensorId id = TensorId::of(launch.parameters.pointer(i)))
             used.push_back({id, pointers[i] != Access::write, pointers[i] != Access::read});
     return used;
+}
+
+TensorPair Plan::exchange(const std::string& name, const TensorPair& given, Merge merge, double values) {
+    TensorPair back;
+    PlannedExchange exchange{.given = {}, .merged = {}, .merge = merge, .values = values};
+    const auto staged = [&](const std::string& what, const TensorShape& shape) {
+        return tensor(name + what, Arena::staged_exchanges, bytes(Arena::staged_exchanges), shape);
+    };
+    for (std::size_t i = 0; i < given.size(); ++i) {
+        const PlannedTensor own = tensors_[given[i].index()]; // a copy: the list of tensors grows
+        exchange.given[i] = staged(fmt::format(" given {}", i + 1), own.shape);
+        exchange.merged[i] = staged(fmt::format(" merged {}", i + 1), own.shape);
+        back[i] = activation(own.name + " of all", own.shape);
+        copy(fmt::format("{} out {}", name, i + 1), given[i], exchange.given[i]);
+    }
+    operations_.push_back({name, exchange});
+    for (std::size_t i = 0; i < given.size(); ++i)
+        copy(fmt::format("{} in {}", name, i + 1), exchange.merged[i], back[i]);
+    return back;
 }
 
 void Plan::place() {
@@ -76,6 +101,8 @@ void Plan::make_levels() {
     };
     std::vector<Free> free(tensors_.size());
     std::array<std::vector<std::size_t>, arena_count> used;
+    // Exchanges keep their order: towers whose plans have other levels must not wait for each other's.
+    std::size_t last_exchange = 0;
     const auto for_each_overlapping = [&](std::size_t index, const auto& visit) {
         const PlannedTensor& tensor = tensors_[index];
         if (tensor.arena == Arena::activations) return visit(free[index]);
@@ -91,6 +118,8 @@ void Plan::make_levels() {
             for_each_overlapping(use.tensor.index(), [&](const Free& each) {
                 level = std::max({level, each.read, use.writes ? each.write : 0});
             });
+        if (std::holds_alternative<PlannedExchange>(operation.work))
+            level = last_exchange = std::max(level, last_exchange);
         for (const Use& use : uses_of_it) {
             const std::size_t index = use.tensor.index();
             auto& slices = used[std::size_t(tensors_[index].arena)];
@@ -164,6 +193,7 @@ std::vector<Command> Plan::bind(std::span<const Buffer* const, arena_count> aren
                 commands.push_back(Copy{slice(copy->source), slice(copy->target)});
                 continue;
             }
+            if (std::holds_alternative<PlannedExchange>(operation.work)) continue;
             Launch bound = std::get<Launch>(operation.work);
             for (std::size_t i = 0; i < kernel_info(bound.kernel).pointers.size(); ++i)
                 if (const TensorId id = TensorId::of(bound.parameters.pointer(i)))

@@ -25,6 +25,7 @@ enum class Arena {
     staged_results,    ///< staging: what the host reads after a step
     staged_gradients,  ///< staging
     staged_parameters, ///< staging
+    staged_exchanges,  ///< staging: what towers give each other within a step
     count
 };
 constexpr std::size_t arena_count = std::size_t(Arena::count);
@@ -81,13 +82,30 @@ struct PlannedCopy {
     TensorId source, target;
 };
 
-/// One piece of a step's work.
-struct Operation {
-    std::string name;                       ///< layer and role, `conv2 forward`; unique in a plan
-    std::variant<Launch, PlannedCopy> work; ///< a launch's pointers are tensor ids
+/// Two lists of one length that belong together, such as each channel's mean and M2.
+using TensorPair = std::array<TensorId, 2>;
+
+/// What the host makes of the lists that the towers hand over at an exchange.
+enum class Merge : std::uint8_t {
+    sum,     ///< adds them up
+    moments, ///< the mean and M2 of all values from those of the towers' (Chan et al. 1979)
 };
 
-/// The name in shaders/kernels.def, or `copy`.
+/// A point of the step at which all towers hand over lists in staging memory, and each gets the merged ones
+/// there. It is the host's work and lies between two recordings.
+struct PlannedExchange {
+    TensorPair given, merged; ///< float32, in Arena::staged_exchanges
+    Merge merge;
+    double values; ///< of this tower that stand behind each element
+};
+
+/// One piece of a step's work.
+struct Operation {
+    std::string name; ///< layer and role, `conv2 forward`; unique in a plan
+    std::variant<Launch, PlannedCopy, PlannedExchange> work; ///< a launch's pointers are tensor ids
+};
+
+/// The name in shaders/kernels.def, or `copy`, or `exchange`.
 const char* kernel_name(const Operation& operation);
 
 /// Operations that do not depend on each other.
@@ -110,6 +128,9 @@ public:
     void copy(std::string name, TensorId source, TensorId target) {
         operations_.push_back({std::move(name), PlannedCopy{source, target}});
     }
+    /// Hands lists of a device's over and returns what comes back. Every tower's plan has the same exchanges
+    /// in the same order.
+    TensorPair exchange(const std::string& name, const TensorPair& given, Merge merge, double values);
 
     /// The operations in the order in which they were added, for passes over the plan before place().
     std::vector<Operation>& operations() { return operations_; }
@@ -132,6 +153,7 @@ public:
     const PlannedTensor& find(const std::string& name) const;
 
     /// The commands of levels [first, last) with real addresses, a barrier between one level and the next.
+    /// Exchanges are none.
     std::vector<Command> bind(std::span<const Buffer* const, arena_count> arenas, std::size_t first,
                               std::size_t last) const;
 

@@ -49,22 +49,44 @@ Tower::Tower(std::unique_ptr<Device> device, const Dataset& data, TrainingPlan p
       arenas_(allocate_arenas(*device_, plan_.plan, data)) {
     const auto pointers = pointers_to(arenas_);
     std::size_t first = 0;
-    for (const std::size_t cut : plan_.cuts) {
-        recordings_.push_back(device_->record(plan_.plan.bind(pointers, first, cut)));
-        first = cut;
+    for (const Cut& cut : plan_.cuts) {
+        parts_.push_back({device_->record(plan_.plan.bind(pointers, first, cut.level)), cut.buckets,
+                          exchanges_of(cut.level)});
+        first = cut.level;
     }
+    tickets_.resize(parts_.size());
+}
+
+std::vector<Exchange> Tower::exchanges_of(std::size_t level) const {
+    std::vector<Exchange> exchanges;
+    if (level == plan_.plan.levels().size()) return exchanges;
+    const auto staged = [&](TensorId id) {
+        const PlannedTensor& tensor = plan_.plan.tensors()[id.index()];
+        return buffer(tensor.arena)
+            .host<float>()
+            .subspan(tensor.offset / sizeof(float), tensor.bytes / sizeof(float));
+    };
+    for (const Operation& operation : plan_.plan.levels()[level])
+        if (const auto* planned = std::get_if<PlannedExchange>(&operation.work))
+            exchanges.push_back({.merge = planned->merge,
+                                 .values = planned->values,
+                                 .given = {staged(planned->given[0]), staged(planned->given[1])},
+                                 .merged = {staged(planned->merged[0]), staged(planned->merged[1])}});
+    return exchanges;
 }
 
 void Tower::prepare(const StepNumbers& numbers, std::span<const Example> examples) {
     write_step(buffer(Arena::step), numbers, examples);
 }
 
-void Tower::start() {
-    tickets_.clear();
-    for (const Recording& recording : recordings_) tickets_.push_back(device_->submit(recording));
+void Tower::submit_from(std::size_t first) {
+    for (std::size_t i = first; i < parts_.size(); ++i) {
+        tickets_[i] = device_->submit(parts_[i].recording);
+        if (!parts_[i].exchanges.empty()) return;
+    }
 }
 
-void Tower::wait(std::size_t index) { device_->wait(tickets_[index]); }
+void Tower::wait(std::size_t part) { device_->wait(tickets_[part]); }
 
 StepResults Tower::results() const { return read_results(buffer(Arena::staged_results)); }
 

@@ -5,6 +5,7 @@
 #include "engine/data/dataset.h"
 #include "engine/data/sampler.h"
 #include "engine/plan/network.h"
+#include "engine/towers/exchange.h"
 
 #include <array>
 #include <memory>
@@ -34,11 +35,16 @@ public:
     /// The tower's share of the next step. `examples`: share() of them.
     void prepare(const StepNumbers& numbers, std::span<const Example> examples);
 
-    /// Submits the step's recordings.
-    void start();
-    /// Waits for recording `index` of recordings(): gradient bucket `index` is then in staged_gradients().
-    void wait(std::size_t index);
-    std::size_t recordings() const { return recordings_.size(); }
+    /// One recording of the step, and what the host may do once it is finished.
+    struct Part {
+        Recording recording;
+        std::size_t buckets;             ///< this many from the first are then in staged_gradients()
+        std::vector<Exchange> exchanges; ///< to be merged before the next part is submitted
+    };
+    const std::vector<Part>& parts() const { return parts_; }
+    /// Submits the parts from `first` on, up to the first that exchanges follow or to the last.
+    void submit_from(std::size_t first);
+    void wait(std::size_t part);
     /// Of the finished step.
     StepResults results() const;
 
@@ -55,13 +61,14 @@ public:
 
 private:
     const Buffer& buffer(Arena arena) const { return arenas_[std::size_t(arena)]; }
+    std::vector<Exchange> exchanges_of(std::size_t level) const;
 
     std::unique_ptr<Device> device_; // outlives what it made
     unsigned share_;
     TrainingPlan plan_;
     std::array<Buffer, arena_count> arenas_;
-    std::vector<Recording> recordings_;
-    std::vector<Ticket> tickets_;
+    std::vector<Part> parts_;
+    std::vector<Ticket> tickets_; ///< of each part's latest submission
 };
 
 /// Buffers for every arena of a plan, with the data set uploaded. The engine's only way to give a plan

@@ -15,8 +15,6 @@ namespace {
 /// leaves while the convolutions still run.
 constexpr std::size_t bucket_bytes = std::size_t(1) << 20;
 
-constexpr std::size_t failed = SIZE_MAX; // in place of a count of delivered buckets
-
 /// Adds its lifetime to a sum of seconds.
 class Stopwatch {
 public:
@@ -33,16 +31,11 @@ private:
 
 Trainer::Trainer(const Recipe& recipe, const TrainerOptions& options, const Dataset& data)
     : recipe_(recipe), options_(options), records_(data.size()), layout_(layout_of(recipe_)),
-      sampler_(std::uint32_t(data.size()), options.seed, options.shuffle), delivered_(options.towers.size()) {
+      sampler_(std::uint32_t(data.size()), options.seed, options.shuffle), progress_(options.towers.size()) {
     check_data(recipe, data);
     const unsigned count = unsigned(options.towers.size());
     const std::vector<unsigned> shares =
         share_out(options.global_batch, count, options.shares, recipe.model.group());
-    if (const Node* node = recipe.model.needs_whole_batch(); node != nullptr && count > 1)
-        throw UsageError(
-            fmt::format("layer '{}' of recipe {} takes its statistics over the whole batch, which one tower "
-                        "must hold; give it a group, such as group = 32, or train one tower",
-                        node->name, recipe.name));
     const UpdateSpec update{.layout = &layout_,
                             .optimizer = recipe_.optimizer.get(),
                             .average_first = options.quirks.unordered_average};
@@ -66,6 +59,9 @@ Trainer::Trainer(const Recipe& recipe, const TrainerOptions& options, const Data
         for (const auto& tower : towers_) {
             staged.push_back(tower->staged_gradients());
             workers_.push_back(std::make_unique<Worker>());
+            auto& exchanges = exchanges_.emplace_back();
+            for (const Tower::Part& part : tower->parts())
+                for (const Exchange& exchange : part.exchanges) exchanges.push_back(&exchange);
         }
         stage_.emplace(open_device("cpu", options.open), update, staged, towers_[0]->buckets());
     }
@@ -160,10 +156,10 @@ void Trainer::take_step(StepReport& report) {
 
 StepResults Trainer::step_alone() {
     Tower& tower = *towers_[0];
-    tower.start();
+    tower.submit_from(0);
     {
         const Stopwatch watch(waited_);
-        tower.wait(tower.recordings() - 1);
+        tower.wait(tower.parts().size() - 1);
     }
     const StepResults results = tower.results();
     if (!results.finite) throw_diverged(0, results.total_loss, "a gradient");
@@ -172,35 +168,50 @@ StepResults Trainer::step_alone() {
 
 void Trainer::run_tower(std::size_t index) {
     Tower& tower = *towers_[index];
-    std::atomic<std::size_t>& delivered = delivered_[index];
+    TowerProgress& progress = progress_[index];
     try {
         std::ranges::copy(part(stage_->state(), layout_.trained()), tower.staged_parameters().begin());
-        tower.start();
-        for (std::size_t i = 0; i < tower.recordings(); ++i) {
+        tower.submit_from(0);
+        for (std::size_t i = 0; i < tower.parts().size(); ++i) {
             tower.wait(i);
-            delivered.store(i + 1);
-            delivered.notify_all();
+            progress.buckets.advance(tower.parts()[i].buckets);
+            if (tower.parts()[i].exchanges.empty()) continue;
+            if (!exchange(index, i)) return progress.fail();
+            tower.submit_from(i + 1);
         }
     } catch (...) {
-        delivered.store(failed);
-        delivered.notify_all();
+        progress.fail();
         throw;
     }
 }
 
-StepResults Trainer::step_shared(const StepNumbers& numbers) {
-    std::vector<std::future<void>> done;
-    for (std::size_t i = 0; i < towers_.size(); ++i) {
-        delivered_[i].store(0);
-        done.push_back(workers_[i]->run([this, i] { run_tower(i); }));
+/// Merges what all towers give at the exchanges behind a tower's part. False: a tower has failed.
+bool Trainer::exchange(std::size_t index, std::size_t part) {
+    const std::vector<Exchange>& own = towers_[index]->parts()[part].exchanges;
+    const std::size_t first = progress_[index].exchanges.count();
+    progress_[index].exchanges.advance(first + own.size());
+    for (TowerProgress& progress : progress_)
+        if (!progress.exchanges.wait_for(first + own.size())) return false;
+    // Another tower may have cut its step elsewhere, but all have the same exchanges in the same order.
+    std::vector<const Exchange*> given(towers_.size());
+    for (std::size_t k = 0; k < own.size(); ++k) {
+        std::ranges::transform(exchanges_, given.begin(),
+                               [&](const auto& of_tower) { return of_tower[first + k]; });
+        merge(given, own[k]);
     }
+    return true;
+}
+
+StepResults Trainer::step_shared(const StepNumbers& numbers) {
+    for (TowerProgress& progress : progress_) progress.restart();
+    std::vector<std::future<void>> done;
+    for (std::size_t i = 0; i < towers_.size(); ++i)
+        done.push_back(workers_[i]->run([this, i] { run_tower(i); }));
     bool all_well = true;
     for (std::size_t bucket = 0; all_well && bucket < towers_[0]->buckets().size(); ++bucket) {
-        for (std::atomic<std::size_t>& delivered : delivered_) {
+        for (TowerProgress& progress : progress_) {
             const Stopwatch watch(waited_);
-            std::size_t count;
-            while ((count = delivered.load()) <= bucket) delivered.wait(count);
-            all_well = all_well && count != failed;
+            all_well = progress.buckets.wait_for(bucket + 1) && all_well;
         }
         if (all_well) stage_->average(bucket);
     }

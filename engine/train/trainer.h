@@ -4,11 +4,12 @@
 #include "backends/backend.h"
 #include "engine/data/sampler.h"
 #include "engine/towers/averaging.h"
+#include "engine/towers/exchange.h"
+#include "engine/towers/progress.h"
 #include "engine/towers/tower.h"
 #include "engine/towers/worker.h"
 #include "engine/train/recipe.h"
 
-#include <atomic>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -87,6 +88,7 @@ private:
     StepResults step_alone();
     StepResults step_shared(const StepNumbers& numbers);
     void run_tower(std::size_t index);
+    bool exchange(std::size_t index, std::size_t part);
     [[noreturn]] void blame_tower();
     [[noreturn]] void throw_diverged(std::size_t tower, float loss, const std::string& what) const;
 
@@ -100,9 +102,9 @@ private:
     std::uint64_t step_ = 0, examples_ = 0;
     double waited_ = 0; ///< seconds, in this step
 
-    /// How many buckets each tower has delivered in this step.
-    std::vector<std::atomic<std::size_t>> delivered_;
-    std::vector<std::unique_ptr<Worker>> workers_; // last: they use the others
+    std::vector<std::vector<const Exchange*>> exchanges_; ///< each tower's, in order
+    std::vector<TowerProgress> progress_;                 ///< of each tower
+    std::vector<std::unique_ptr<Worker>> workers_;        // last: they use the others
 };
 
 } // namespace towers
