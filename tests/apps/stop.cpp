@@ -11,9 +11,10 @@ namespace fs = std::filesystem;
 
 namespace {
 
-Arguments endless(const fs::path& run) {
-    return towers_command({"train", "--towers", "cpu", "--batch", "4", "--log-every", "1", "--save-every",
-                           "3", "--steps", "1000000", "--run", run.string()});
+Arguments endless(const fs::path& run, const Arguments& flags = {"--towers", "cpu"}) {
+    return towers_command(Arguments{"train", "--batch", "4", "--log-every", "1", "--save-every", "3",
+                                    "--steps", "1000000", "--run", run.string()} +
+                          flags);
 }
 
 unsigned latest_step(const fs::path& run) {
@@ -26,13 +27,20 @@ unsigned latest_step(const fs::path& run) {
 }
 
 /// Resumes the run, and checks that a run without interruption gives the same.
-void check_goes_on(const TemporaryFolder& folder) {
+void check_goes_on(const TemporaryFolder& folder, const Arguments& flags = {}) {
     const unsigned steps = latest_step(folder / "run") + 4;
     const Outcome resumed = run_towers(
         {"train", "--resume", "--run", (folder / "run").string(), "--steps", std::to_string(steps)});
     check_worked(resumed);
-    train(folder / "whole", {"--batch", "4", "--steps", std::to_string(steps)});
+    train(folder / "whole", Arguments{"--batch", "4", "--steps", std::to_string(steps)} + flags);
     check_same(folder / "whole", folder / "run", steps);
+}
+
+void kill_after_checkpoint(const fs::path& run, const Arguments& command) {
+    Program program(command);
+    REQUIRE(program.wait_until([&] { return fs::exists(checkpoint(run, 3)); }));
+    program.send(SIGKILL);
+    CHECK(program.end().code == -SIGKILL);
 }
 
 } // namespace
@@ -60,15 +68,53 @@ TEST_CASE("SIGINT and SIGTERM end a run cleanly") {
 TEST_CASE("a killed run resumes from its last checkpoint") {
     const TemporaryFolder folder;
     const fs::path run = folder / "run";
-    {
-        Program program(endless(run));
-        REQUIRE(program.wait_until([&] { return fs::exists(checkpoint(run, 3)); }));
-        program.send(SIGKILL);
-        CHECK(program.end().code == -SIGKILL);
-    }
+    kill_after_checkpoint(run, endless(run));
     // Leave what a kill leaves while the run saves and while it writes a line.
     write_text(run / "model.ckpt-99.safetensors.tmp-1", "half a file");
     write_text(run / "metrics.jsonl", read_text(run / "metrics.jsonl") + "{\"step\":");
     check_goes_on(folder);
     CHECK_FALSE(fs::exists(run / "model.ckpt-99.safetensors.tmp-1"));
+}
+
+TEST_CASE("a killed run resumes to the bit with every optimizer, batch norm and dropout") {
+    const std::string network = R"([input]
+shape = [16, 16, 3]
+classes = 10
+[network]
+layers = [
+  { name = "conv", kind = "conv2d", filters = 4, kernel = 3, stride = 2 },
+  { name = "bn", kind = "batch_norm", group = GROUP, activation = "relu" },
+  { name = "drop", kind = "dropout", keep = 0.8 },
+  { name = "fc", kind = "dense", units = 10 },
+]
+[averages]
+decay = 0.9
+[training]
+batch = 4
+steps = 2
+[optimizer]
+)";
+    const auto with = [&](const std::string& group, const std::string& optimizer) {
+        std::string text = network + optimizer;
+        return text.replace(text.find("GROUP"), 5, group);
+    };
+    const std::string batch = "\"batch\"";
+    const std::vector<std::pair<std::string, std::string>> trainings = {
+        {with("2", "kind = \"sgd\"\nlearning_rate = 0.05\n"), "cpu"},
+        {with("2", "kind = \"momentum\"\nnesterov = true\nlearning_rate = 0.02\nclip_norm = 0.5\n"), "cpu"},
+        {with("2", "kind = \"rmsprop\"\nlearning_rate = 1e-3\nepsilon_inside = true\n"), "cpu"},
+        {with("2", "kind = \"adam\"\nlearning_rate = 1e-3\n"), "cpu,cpu"},
+        {with(batch, "kind = \"adamw\"\nlearning_rate = 1e-3\nweight_decay = 0.1\n"), "cpu,cpu"},
+        {with(batch, "kind = \"momentum\"\nlearning_rate = 0.02\n"), "cpu"},
+    };
+    for (const auto& [recipe, towers] : trainings) {
+        CAPTURE(recipe);
+        CAPTURE(towers);
+        const TemporaryFolder folder;
+        write_text(folder / "mine.toml", recipe);
+        const fs::path run = folder / "run";
+        const Arguments flags{"--towers", towers, "--recipe", (folder / "mine.toml").string()};
+        kill_after_checkpoint(run, endless(run, flags));
+        check_goes_on(folder, flags);
+    }
 }
