@@ -88,7 +88,21 @@ TensorPair Plan::exchange(const std::string& name, const TensorPair& given, Merg
     return back;
 }
 
+void Plan::check_types(const Operation& operation) const {
+    const auto* launch = std::get_if<Launch>(&operation.work);
+    if (launch == nullptr) return;
+    const KernelInfo& kernel = kernel_info(launch->kernel);
+    for (std::size_t i = 0; i < kernel.pointers.size(); ++i)
+        if (const TensorId id = TensorId::of(launch->parameters.pointer(i))) {
+            const PlannedTensor& tensor = tensors_[id.index()];
+            if ((tensor.type == ElementType::float32) != (kernel.elements[i] == Element::number))
+                throw std::logic_error(fmt::format("plan: '{}' gives {} a tensor of another type: {}",
+                                                   operation.name, kernel.name, tensor.name));
+        }
+}
+
 void Plan::place() {
+    for (const Operation& operation : operations_) check_types(operation);
     make_levels();
     place_activations();
 }

@@ -143,6 +143,7 @@ public:
 
     /// Puts each operation into the earliest level after all that it depends on, then gives activations that
     /// are not alive at the same time the same memory. Call once, after the last operation.
+    /// Throws std::logic_error when a kernel does not take the element type of a tensor that it is given.
     void place();
 
     const std::vector<PlannedTensor>& tensors() const { return tensors_; }
@@ -158,6 +159,7 @@ public:
                               std::size_t last) const;
 
 private:
+    void check_types(const Operation& operation) const;
     void make_levels();
     void place_activations();
 

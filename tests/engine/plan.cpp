@@ -100,6 +100,14 @@ TEST_CASE("every operation of a plan has its own name") {
     }
 }
 
+TEST_CASE("a kernel that is given a tensor of another element type is found when the plan is made") {
+    Plan plan;
+    const TensorId words = plan.activation("words", {16}, ElementType::uint32);
+    const TensorId sums = plan.activation("sums", {16});
+    plan.add("relu", kernels::relu_forward, {.x = words, .y = sums, .count = 16}, 16);
+    CHECK_THROWS_AS(plan.place(), std::logic_error);
+}
+
 TEST_CASE("an evaluation takes less memory than a training step") {
     const Recipe recipe = find_recipe("cifar10-tutorial");
     const StateLayout layout = layout_of(recipe);
