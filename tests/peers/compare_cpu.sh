@@ -1,14 +1,18 @@
 #!/usr/bin/env bash
 # Compares `towers train` on the CPU with the same network in PyTorch. The two take turns on the same cores.
 #
-# Usage: tests/peers/compare_cpu.sh [--build DIR] [--data PATH] [--batch N] [--steps N] [--rounds N] [--python PROGRAM]
+# Usage: tests/peers/compare_cpu.sh [--recipe NAME] [--image N] [--build DIR] [--data PATH] [--batch N] [--steps N]
+#            [--rounds N] [--python PROGRAM]
+#   --recipe NAME     cifar10-tutorial (default), or another that train_in_pytorch.py knows: cifar10-resnet20, cifar10-fast,
+#                     imagenet-resnet18 (torchvision's network)
+#   --image N         images of NxN in place of the recipe's; not for cifar10-tutorial
 #   --build DIR       folder of a towers build (default: build/release, else build/ci)
 #   --data PATH       data for towers (default: shapes); PyTorch gets prepared random images
 #   --batch N         examples per step (default 128)
 #   --steps N         timed steps of each run, a multiple of 10 (default 120)
 #   --rounds N        runs of each program, A B A B ... (default 3)
 #   --python PROGRAM  a Python that has PyTorch (default /usr/bin/python3)
-# Any other argument goes to pytorch_cifar10.py, e.g. --mode compile.
+# Any other argument goes to pytorch_cifar10.py, e.g. --mode compile, or to train_in_pytorch.py --speed.
 #
 # The step of towers also gathers and distorts its images. PyTorch's does not, so the ratio is a lower bound.
 # Each run prints how much of the machine other programs used meanwhile. Do not trust a run above 5 %.
@@ -17,7 +21,7 @@ set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../.." && pwd)
-build='' data=shapes batch=128 steps=120 rounds=3 python=/usr/bin/python3
+recipe=cifar10-tutorial image='' build='' data=shapes batch=128 steps=120 rounds=3 python=/usr/bin/python3
 warm_up_lines=3 # of towers' log: steps 0, 10 and 20
 peer_options=()
 
@@ -26,16 +30,28 @@ fail() { echo "compare_cpu.sh: $2" >&2; exit "$1"; }
 while (($#)); do
     case $1 in
     -h | --help) sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "${BASH_SOURCE[0]}"; exit 0 ;;
-    --build | --data | --batch | --steps | --rounds | --python)
+    --recipe | --image | --build | --data | --batch | --steps | --rounds | --python)
         (($# > 1)) || fail 2 "$1 needs a value"
         printf -v "${1#--}" %s "$2"
         shift 2 ;;
     *) peer_options+=("$1"); shift ;;
     esac
 done
-for number in "$batch" "$steps" "$rounds"; do
+for number in "$batch" "$steps" "$rounds" "${image:-1}"; do
     [[ $number =~ ^[1-9][0-9]*$ ]] || fail 2 "$number is not a positive number"
 done
+
+towers_options=(--recipe "$recipe")
+if [[ $recipe == cifar10-tutorial ]]; then
+    peer=("$here/pytorch_cifar10.py")
+    [[ -z $image ]] || fail 2 "cifar10-tutorial has images of one size; --image is for other recipes"
+else
+    peer=("$here/train_in_pytorch.py" --speed --recipe "$recipe")
+fi
+if [[ -n $image ]]; then
+    towers_options+=(--set "input.shape=[$image,$image,3]")
+    peer+=(--image "$image")
+fi
 
 "$python" -c 'import torch' 2>/dev/null ||
     fail 1 "$python has no PyTorch: apt-get install python3-torch libopenblas0-openmp, or name another with --python"
@@ -83,9 +99,9 @@ report() { # NAME RATE
 }
 
 disturbed=0 blas=''
-echo "$towers: batch $batch, $OMP_NUM_THREADS threads, $steps steps, on $data"
+echo "$towers: $recipe, ${image:+images of ${image}x$image, }batch $batch, $OMP_NUM_THREADS threads, $steps steps, on $data"
 for ((round = 1; round <= rounds; round++)); do
-    measure towers "$towers" train --recipe cifar10-tutorial --backend cpu --batch "$batch" --data "$data" \
+    measure towers "$towers" train "${towers_options[@]}" --backend cpu --batch "$batch" --data "$data" \
         --steps $((steps + 10 * warm_up_lines)) --log-every 10 --run "$work/run-$round"
     rate=$(sed -nE 's|.*: step [0-9]+, loss = .*\(([0-9.]+) examples/sec;.*|\1|p' "$work/towers.log" |
         tail -n +$((warm_up_lines + 1)) | median) || {
@@ -96,7 +112,7 @@ for ((round = 1; round <= rounds; round++)); do
     echo "$rate" >>"$work/towers.rates"
     report towers "$rate"
 
-    measure pytorch "$python" -B "$here/pytorch_cifar10.py" --batch "$batch" --threads "$OMP_NUM_THREADS" --steps "$steps" \
+    measure pytorch "$python" -B "${peer[@]}" --batch "$batch" --threads "$OMP_NUM_THREADS" --steps "$steps" \
         --json "${peer_options[@]}"
     rate=$(sed -nE 's|.*"examples_per_second": ([0-9.]+).*|\1|p' "$work/pytorch.log")
     blas=$(sed -nE 's|.*"blas": "([^"]*)".*|\1|p' "$work/pytorch.log")

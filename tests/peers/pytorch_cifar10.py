@@ -228,12 +228,12 @@ def blas():
     return next((word for word in torch.__config__.show().split() if word.startswith("BLAS_INFO=")), "unknown").strip(",")
 
 
-def benchmark(options):
-    trainer = Trainer(options, *prepared_batches(options))
-    first_loss = trainer.step().item()
+def time_steps(step, options):
+    """`step` trains for one step and returns the loss. Figures in the order in which they are printed."""
+    first_loss = step().item()
     start, warm_up = time.perf_counter(), 0
     while warm_up < 3 or time.perf_counter() - start < options.warmup:
-        trainer.step()
+        step()
         synchronize(options)
         warm_up += 1
 
@@ -241,7 +241,7 @@ def benchmark(options):
     while (steps < options.steps) if options.steps else (time.perf_counter() - start < options.seconds):
         group_start = time.perf_counter()
         for _ in range(options.group):
-            loss = trainer.step()
+            loss = step()
         synchronize(options)
         rates.append(options.batch * options.group / (time.perf_counter() - group_start))
         steps += options.group
@@ -255,6 +255,12 @@ def benchmark(options):
         "warm_up_steps": warm_up + 1,
         "first_loss": round(first_loss, 4),
         "last_loss": round(loss.item(), 4),
+    }
+
+
+def benchmark(options):
+    return {
+        **time_steps(Trainer(options, *prepared_batches(options)).step, options),
         "device": torch.cuda.get_device_name() if options.device == "cuda" else platform.processor() or "cpu",
         "kind": options.device,
         "mode": options.mode,
