@@ -4,7 +4,10 @@
 // Batch normalization: what its kernels share. Neighbouring items are neighbouring channels, which lie side by
 // side in memory.
 
-// Where `y` is the output of a ReLU and was not above zero, no gradient passes. A NaN stays in sight.
-FUNCTION float batch_norm_passed(float y, float dy) { return y <= 0.0f ? 0.0f : dy; }
+// The layer's output before a ReLU. Backward computes it again to see where the ReLU let it pass, which costs
+// less than to read it, so all kernels must round it alike.
+FUNCTION float batch_norm_output(float x, float mean, float factor, float beta) {
+    return fma(x - mean, factor, beta);
+}
 
 #endif

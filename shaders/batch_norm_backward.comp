@@ -15,11 +15,14 @@ KERNEL(batch_norm_backward, BatchNormBackwardParams, 256) {
         const float slope = rstd * (p.s2.at[of_group] / p.count);
         float factor = rstd;
         if (p.gamma_used != 0u) factor *= p.gamma.at[channel];
+        float beta = 0.0f;
+        if (p.beta_used != 0u) beta = p.beta.at[channel];
         for (uint k = row; k < end; ++k) {
             const uint at = (group * p.rows + k) * p.channels + channel;
+            const float x = p.x.at[at];
             float dy = p.dy.at[at];
-            if (p.relu != 0u) dy = batch_norm_passed(p.y.at[at], dy);
-            p.dx.at[at] = factor * (dy - mean_dy - (p.x.at[at] - mean) * slope);
+            if (p.relu != 0u) dy = batch_norm_output(x, mean, factor, beta) > 0.0f ? dy : 0.0f;
+            p.dx.at[at] = factor * (dy - mean_dy - (x - mean) * slope);
         }
     }
 }

@@ -1,4 +1,5 @@
 #include "kernel.h"
+#include "batch_norm.h"
 
 KERNEL(batch_norm_forward, BatchNormForwardParams, 256) {
     const uint strips = BATCH_NORM_CHUNKS(p.rows, BATCH_NORM_STRIP);
@@ -15,7 +16,7 @@ KERNEL(batch_norm_forward, BatchNormForwardParams, 256) {
         if (p.beta_used != 0u) beta = p.beta.at[channel];
         for (uint k = row; k < end; ++k) {
             const uint at = (group * p.rows + k) * p.channels + channel;
-            const float y = fma(p.x.at[at] - mean, factor, beta);
+            const float y = batch_norm_output(p.x.at[at], mean, factor, beta);
             p.y.at[at] = p.relu != 0u && y < 0.0f ? 0.0f : y;
         }
     }

@@ -1,9 +1,8 @@
-#include "backends/cpu/lines.h"
+#include "backends/cpu/batch_norm.h"
 #include "backends/cpu/threads.h"
 #include "backends/cpu/versions.h"
 
 #include <algorithm>
-#include <cmath>
 #include <vector>
 
 // Batch normalization forward, in loops along the channels that the compiler vectorizes.
@@ -116,16 +115,7 @@ void batch_norm_forward(const BatchNormForwardParams& p, Invocation invocation) 
     float* const factor = mean + lines.width();
     float* const beta = factor + lines.width();
     const auto prepare = [&](uint group) __attribute__((always_inline)) {
-        const std::size_t of_group = std::size_t(group) * p.channels;
-        INDEPENDENT
-        for (uint c = 0; c < p.channels; ++c) {
-            mean[c] = p.mean.at[of_group + c];
-            factor[c] = 1.0f / std::sqrt(p.m2.at[of_group + c] / p.count + p.epsilon);
-        }
-        if (p.gamma_used != 0)
-            for (uint c = 0; c < p.channels; ++c) factor[c] *= p.gamma.at[c];
-        if (p.beta_used != 0) std::copy_n(p.beta.at, p.channels, beta);
-        for (float* const line : {mean, factor, beta}) repeat_row(lines, line);
+        prepare_lines(p, lines, group, mean, factor, beta);
     };
     const auto write = [&](std::size_t at, uint width) __attribute__((always_inline)) {
         const float* const x = p.x.at + at;
@@ -133,12 +123,12 @@ void batch_norm_forward(const BatchNormForwardParams& p, Invocation invocation) 
         if (p.relu != 0) {
             INDEPENDENT
             for (uint i = 0; i < width; ++i) {
-                const float value = (x[i] - mean[i]) * factor[i] + beta[i];
+                const float value = batch_norm_output(x[i], mean[i], factor[i], beta[i]);
                 y[i] = value < 0.0f ? 0.0f : value; // a NaN stays
             }
         } else {
             INDEPENDENT
-            for (uint i = 0; i < width; ++i) y[i] = (x[i] - mean[i]) * factor[i] + beta[i];
+            for (uint i = 0; i < width; ++i) y[i] = batch_norm_output(x[i], mean[i], factor[i], beta[i]);
         }
     };
     for_lines_of_groups(lines, p.groups, p.rows, invocation, prepare, write);

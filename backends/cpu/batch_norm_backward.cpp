@@ -1,9 +1,8 @@
-#include "backends/cpu/lines.h"
+#include "backends/cpu/batch_norm.h"
 #include "backends/cpu/threads.h"
 #include "backends/cpu/versions.h"
 
 #include <algorithm>
-#include <cmath>
 #include <vector>
 
 // Batch normalization backward, in loops along the channels that the compiler vectorizes.
@@ -11,26 +10,27 @@
 namespace towers {
 namespace {
 
-/// No gradient passes where `y` is the output of a ReLU and was not above zero.
+/// No gradient passes where a ReLU follows and the layer's own output was not above zero.
 template<bool relu>
-[[gnu::always_inline]] inline float passed(const float* y, const float* dy, std::size_t i) {
-    if constexpr (relu) return y[i] <= 0.0f ? 0.0f : dy[i];
-    return dy[i];
+[[gnu::always_inline]] inline float passed(float dy, float x, float mean, float factor, float beta) {
+    if constexpr (relu) return batch_norm_output(x, mean, factor, beta) > 0.0f ? dy : 0.0f;
+    return dy;
 }
 
 /// sums += dy, products += dy * (x - mean) of `count` lines.
 template<bool relu, uint count>
-[[gnu::always_inline]] inline void add_products(const float* __restrict x, const float* __restrict y,
-                                                const float* __restrict dy, const float* __restrict mean,
-                                                float* __restrict sums, float* __restrict products,
-                                                std::size_t width, std::size_t stride) {
+[[gnu::always_inline]] inline void
+add_products(const float* __restrict x, const float* __restrict dy, const float* __restrict mean,
+             const float* __restrict factor, const float* __restrict beta, float* __restrict sums,
+             float* __restrict products, std::size_t width, std::size_t stride) {
     INDEPENDENT
     for (std::size_t i = 0; i < width; ++i) {
         float sum = sums[i], product = products[i];
         for (std::size_t line = 0; line < count; ++line) {
-            const float gradient = passed<relu>(y, dy, line * stride + i);
+            const float value = x[line * stride + i];
+            const float gradient = passed<relu>(dy[line * stride + i], value, mean[i], factor[i], beta[i]);
             sum += gradient;
-            product += gradient * (x[line * stride + i] - mean[i]);
+            product += gradient * (value - mean[i]);
         }
         sums[i] = sum;
         products[i] = product;
@@ -41,25 +41,26 @@ template<bool relu>
 [[gnu::always_inline]] inline void backward_sums(const BatchNormBackwardSumsParams& p,
                                                  Invocation invocation) {
     const Lines lines(p.channels);
-    std::vector<float> scratch(3 * lines.width());
+    std::vector<float> scratch(5 * lines.width());
     float* const mean = scratch.data();
-    float* const sums = mean + lines.width();
+    float* const factor = mean + lines.width();
+    float* const beta = factor + lines.width();
+    float* const sums = beta + lines.width();
     float* const products = sums + lines.width();
     const uint chunks = BATCH_NORM_CHUNKS(p.rows, p.chunk_rows);
-    const uint end = invocation.end(p.groups * chunks);
-    for (uint chunk = invocation.begin(p.groups * chunks); chunk < end; ++chunk) {
+    const uint begin = invocation.begin(p.groups * chunks), end = invocation.end(p.groups * chunks);
+    for (uint chunk = begin; chunk < end; ++chunk) {
         const uint row = chunk % chunks * p.chunk_rows;
         const std::size_t of_group = std::size_t(chunk / chunks) * p.channels;
         const std::size_t first = (std::size_t(chunk / chunks) * p.rows + row) * p.channels;
-        std::copy_n(p.mean.at + of_group, p.channels, mean);
-        repeat_row(lines, mean);
+        if (chunk == begin || row == 0) prepare_lines(p, lines, chunk / chunks, mean, factor, beta);
         std::fill(sums, products + lines.width(), 0.0f);
         for_lines(
             lines, std::min(p.chunk_rows, p.rows - row),
             [&](auto count, std::size_t offset, uint width) __attribute__((always_inline)) {
                 const std::size_t at = first + offset;
-                add_products<relu, count>(p.x.at + at, relu ? p.y.at + at : nullptr, p.dy.at + at, mean, sums,
-                                          products, width, lines.width());
+                add_products<relu, count>(p.x.at + at, p.dy.at + at, mean, factor, beta, sums, products,
+                                          width, lines.width());
             });
         join_rows(lines, sums);
         join_rows(lines, products);
@@ -76,33 +77,32 @@ template<bool relu>
 template<bool relu>
 [[gnu::always_inline]] inline void backward(const BatchNormBackwardParams& p, Invocation invocation) {
     const Lines lines(p.channels);
-    std::vector<float> scratch(4 * lines.width());
+    std::vector<float> scratch(5 * lines.width());
     float* const mean = scratch.data();
     float* const factor = mean + lines.width();
-    float* const mean_dy = factor + lines.width();
+    float* const beta = factor + lines.width();
+    float* const mean_dy = beta + lines.width();
     float* const slope = mean_dy + lines.width();
     const auto prepare = [&](uint group) __attribute__((always_inline)) {
         const std::size_t of_group = std::size_t(group) * p.channels;
+        prepare_lines(p, lines, group, mean, factor, beta);
         INDEPENDENT
         for (uint c = 0; c < p.channels; ++c) {
             const float rstd = 1.0f / std::sqrt(p.m2.at[of_group + c] / p.count + p.epsilon);
-            mean[c] = p.mean.at[of_group + c];
-            factor[c] = rstd;
             mean_dy[c] = p.s1.at[of_group + c] / p.count;
             slope[c] = rstd * (p.s2.at[of_group + c] / p.count);
         }
-        if (p.gamma_used != 0)
-            for (uint c = 0; c < p.channels; ++c) factor[c] *= p.gamma.at[c];
-        for (float* const line : {mean, factor, mean_dy, slope}) repeat_row(lines, line);
+        for (float* const line : {mean_dy, slope}) repeat_row(lines, line);
     };
     const auto write = [&](std::size_t at, uint width) __attribute__((always_inline)) {
         const float* const x = p.x.at + at;
-        const float* const y = relu ? p.y.at + at : nullptr;
         const float* const dy = p.dy.at + at;
         float* const dx = p.dx.at + at;
         INDEPENDENT
-        for (uint i = 0; i < width; ++i)
-            dx[i] = factor[i] * (passed<relu>(y, dy, i) - mean_dy[i] - (x[i] - mean[i]) * slope[i]);
+        for (uint i = 0; i < width; ++i) {
+            const float gradient = passed<relu>(dy[i], x[i], mean[i], factor[i], beta[i]);
+            dx[i] = factor[i] * (gradient - mean_dy[i] - (x[i] - mean[i]) * slope[i]);
+        }
     };
     for_lines_of_groups(lines, p.groups, p.rows, invocation, prepare, write);
 }

@@ -22,6 +22,10 @@ void add_tensors(const AddTensorsParams& p, Invocation invocation) {
             const float* const x = p.x[tensor].at + first;
             for (uint i = 0; i < count; ++i) sums[i] += x[i];
         }
+        if (p.masked != 0) {
+            const float* const mask = p.mask.at + first;
+            for (uint i = 0; i < count; ++i) sums[i] = mask[i] > 0.0f ? sums[i] : 0.0f;
+        }
         if (p.relu != 0)
             for (uint i = 0; i < count; ++i) sums[i] = sums[i] < 0.0f ? 0.0f : sums[i];
         std::copy_n(sums, count, p.y.at + first);

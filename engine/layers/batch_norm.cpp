@@ -56,7 +56,6 @@ public:
         const Extent extent = extent_of(plan);
         const auto [mean, m2] =
             across_towers(plan, "moments of all", moments(plan, extent), Merge::moments, extent);
-        plan.keep("output", y);
         plan.keep("mean", mean);
         plan.keep("m2", m2);
         normalize(plan, extent, mean, m2, y);
@@ -94,7 +93,6 @@ public:
         const TensorId dx = plan.make_gradient();
         plan.add("backward", kernels::batch_norm_backward,
                  {.x = plan.input(),
-                  .y = plan.kept("output"),
                   .dy = dy,
                   .mean = plan.kept("mean"),
                   .m2 = plan.kept("m2"),
@@ -227,7 +225,6 @@ private:
             make_pair(plan, extent, chunks, chunks == 1 ? "s1" : "dy sums", chunks == 1 ? "s2" : "xhat sums");
         plan.add("backward sums", kernels::batch_norm_backward_sums,
                  {.x = plan.input(),
-                  .y = plan.kept("output"),
                   .dy = dy,
                   .mean = plan.kept("mean"),
                   .m2 = plan.kept("m2"),

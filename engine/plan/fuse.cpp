@@ -1,5 +1,6 @@
 #include "engine/plan/fuse.h"
 
+#include <algorithm>
 #include <optional>
 #include <vector>
 
@@ -28,13 +29,13 @@ class Fusion {
 public:
     explicit Fusion(Plan& plan)
         : operations_(plan.operations()), maker_(plan.tensors().size(), nullptr),
-          reads_(plan.tensors().size()) {
+          readers_(plan.tensors().size()) {
         for (Operation& operation : operations_)
             for (const Plan::Use& use : Plan::uses(operation))
                 if (use.writes)
                     maker_[use.tensor.index()] = &operation;
                 else
-                    ++reads_[use.tensor.index()];
+                    readers_[use.tensor.index()].push_back(&operation);
     }
 
     void run() {
@@ -63,8 +64,10 @@ private:
     void fuse(Operation& relu, const ActivationForwardParams& p) {
         const TensorId x = id_of(p.x), y = id_of(p.y);
         Operation* const before = maker_[x.index()];
-        if (before == nullptr || reads_[x.index()] != 1) return;
-        if (activate(*before, kernels::conv2d_forward, y)) drop(relu);
+        if (before == nullptr || readers_[x.index()].size() != 1) return;
+        if (activate(*before, kernels::conv2d_forward, y) ||
+            activate(*before, kernels::batch_norm_forward, y) || activate(*before, kernels::add_tensors, y))
+            drop(relu);
     }
 
     /// If the operation launches the kernel, and so makes the gradient of its own `x`, which is the ReLU's
@@ -81,13 +84,66 @@ private:
     }
     bool mask(Operation& operation, TensorId y, TensorId dx) {
         return mask(operation, kernels::conv2d_backward_data, y, dx) ||
-               mask(operation, kernels::lrn_backward, y, dx);
+               mask(operation, kernels::lrn_backward, y, dx) || mask_sum(operation, y, dx);
+    }
+
+    bool mask_sum(Operation& operation, TensorId y, TensorId dx) {
+        auto p = launched(operation, kernels::add_tensors);
+        if (!p || p->relu != 0 || p->masked != 0) return false;
+        p->mask = y;
+        p->masked = 1;
+        p->y = dx;
+        set(operation, *p);
+        maker_[dx.index()] = &operation;
+        return true;
+    }
+
+    /// Whether the operation launches the kernel, one of this batch norm's backward.
+    template<class Params>
+    static bool belongs(const Operation& operation, KernelHandle<Params> kernel,
+                        const BatchNormForwardParams& norm) {
+        const auto p = launched(operation, kernel);
+        return p && id_of(p->mean) == id_of(norm.mean);
+    }
+
+    /// If the operation launches the kernel: reads `dy` and masks it itself.
+    template<class Params>
+    void mask_itself(Operation& operation, KernelHandle<Params> kernel, const BatchNormForwardParams& norm,
+                     TensorId dy) {
+        auto p = launched(operation, kernel);
+        if (!p) return;
+        p->dy = dy;
+        p->gamma = norm.gamma;
+        p->beta = norm.beta;
+        p->gamma_used = norm.gamma_used;
+        p->beta_used = norm.beta_used;
+        p->relu = 1;
+        set(operation, *p);
+        readers_[dy.index()].push_back(&operation);
+    }
+
+    bool mask_in_batch_norm(TensorId y, TensorId dy, TensorId dx) {
+        const Operation* const maker = maker_[y.index()];
+        const auto norm = maker != nullptr ? launched(*maker, kernels::batch_norm_forward) : std::nullopt;
+        if (!norm || norm->relu == 0) return false;
+        const std::vector<Operation*>& readers = readers_[dx.index()];
+        if (!std::ranges::all_of(readers, [&](const Operation* reader) {
+                return belongs(*reader, kernels::batch_norm_backward_sums, *norm) ||
+                       belongs(*reader, kernels::batch_norm_backward, *norm);
+            }))
+            return false;
+        for (Operation* const reader : readers) {
+            mask_itself(*reader, kernels::batch_norm_backward_sums, *norm, dy);
+            mask_itself(*reader, kernels::batch_norm_backward, *norm, dy);
+        }
+        return true;
     }
 
     void fuse(Operation& relu, const ActivationBackwardParams& p) {
         const TensorId y = id_of(p.saved), dy = id_of(p.dy), dx = id_of(p.dx);
+        if (mask_in_batch_norm(y, dy, dx)) return drop(relu);
         Operation* const before = maker_[dy.index()];
-        if (before == nullptr || reads_[dy.index()] != 1) return;
+        if (before == nullptr || readers_[dy.index()].size() != 1) return;
         if (mask(*before, y, dx) || mask_before_pool(*before, y, dx)) drop(relu);
     }
 
@@ -97,7 +153,8 @@ private:
         const auto forward = launched(*maker_[id_of(backward->argmax).index()], kernels::max_pool_forward);
         const TensorId dy = id_of(backward->dy);
         Operation* const before = maker_[dy.index()];
-        if (!forward || id_of(forward->x) != y || before == nullptr || reads_[dy.index()] != 1) return false;
+        if (!forward || id_of(forward->x) != y || before == nullptr || readers_[dy.index()].size() != 1)
+            return false;
         if (!mask(*before, id_of(forward->y), dy)) return false;
         backward->dx = dx;
         set(pool, *backward);
@@ -107,7 +164,7 @@ private:
 
     std::vector<Operation>& operations_;
     std::vector<Operation*> maker_; ///< the last operation that writes each tensor
-    std::vector<unsigned> reads_;   ///< how many operations read it
+    std::vector<std::vector<Operation*>> readers_;
 };
 
 } // namespace

@@ -6,9 +6,10 @@
 namespace towers {
 
 /// A ReLU is done by the operation that makes its input, if nothing else reads that. Its gradient's mask is
-/// done by the operation that makes the gradient (moved before a max pool's, which then passes on the masked
-/// gradient: only a window's winner gets any, and the largest of a ReLU's outputs is one of them), or by
-/// those that read it. Changes no result, to the bit.
+/// done by a batch norm's backward, if that made the ReLU's input and is all that reads the masked gradient.
+/// Otherwise the operation that makes the gradient does it (moved before a max pool's, which then passes on
+/// the masked gradient: only a window's winner gets any, and the largest of a ReLU's outputs is one of them).
+/// Changes no result, to the bit.
 void fuse_relus(Plan& plan);
 
 } // namespace towers

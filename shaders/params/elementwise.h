@@ -23,12 +23,13 @@ struct ActivationBackwardParams {
     uint count;
 };
 
-// y = relu?(sum of the first `tensors` of x, in the order given); 1 <= tensors <= ADD_TENSORS, the rest may be null
+// y = relu?(sum of the first `tensors` of x, in the order given); 1 <= tensors <= ADD_TENSORS, the rest may be null.
+// `masked`: y = 0 where not mask > 0, as relu_backward does with the sum of gradients; else `mask` is not read.
 #define ADD_TENSORS 8
 struct AddTensorsParams {
-    In_f32 x[ADD_TENSORS];
+    In_f32 x[ADD_TENSORS], mask;
     Out_f32 y;
-    uint tensors, count, relu;
+    uint tensors, count, relu, masked;
 };
 
 // y = a b. a and y: [batch, pixels, channels]. b has that shape too, or with `broadcast` [batch, 1, channels]

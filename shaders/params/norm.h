@@ -61,13 +61,14 @@ struct BatchNormForwardParams {
 };
 
 // Of each chunk: dy_sums = sum of dy, xhat_sums = sum of dy * xhat, xhat = (x - mean) / sqrt(m2 / count + epsilon).
-// `relu`: y is the output of a ReLU, dy its gradient; else y is not read. Items: groups * chunks * channels.
+// `relu`: dy is the gradient of a ReLU's output, and counts where the layer's own output was above zero. The kernel
+// computes that again from x as forward did; only for it are gamma and beta used. Items: groups * chunks * channels.
 struct BatchNormBackwardSumsParams {
-    In_f32 x, y, dy, mean, m2;
+    In_f32 x, dy, mean, m2, gamma, beta;
     Out_f32 dy_sums, xhat_sums;
     uint groups, rows, channels, chunk_rows;
     float count, epsilon;
-    uint relu;
+    uint gamma_used, beta_used, relu;
 };
 
 // s1, s2: [groups, runs, channels], the sums over runs of chunks. Items: groups * runs * channels.
@@ -85,13 +86,13 @@ struct BatchNormParameterGradientsParams {
 };
 
 // dx = gamma / sqrt(m2 / count + epsilon) * (dy - s1 / count - xhat * s2 / count); count, mean, m2, s1 and s2 may be
-// those of several towers. `relu` as above. Items: groups * strips * channels.
+// those of several towers. `relu` as above, and beta only for it. Items: groups * strips * channels.
 struct BatchNormBackwardParams {
-    In_f32 x, y, dy, mean, m2, gamma, s1, s2;
+    In_f32 x, dy, mean, m2, gamma, beta, s1, s2;
     Out_f32 dx;
     uint groups, rows, channels;
     float count, epsilon;
-    uint gamma_used, relu;
+    uint gamma_used, beta_used, relu;
 };
 
 // What a tower adds to the moving statistics' next value: out_mean = scale * sum of mean over its groups,

@@ -122,16 +122,16 @@ struct MeasuredSums {
 };
 
 inline MeasuredSums chunk_sums(Device& device, const BatchNorm& n, uint chunk_rows,
-                               const std::vector<float>& x, const std::vector<float>& y,
-                               const std::vector<float>& dy) {
+                               const std::vector<float>& x, const std::vector<float>& dy, bool relu) {
     Trial trial(device, capacity);
     const BatchNormShape& s = n.shape;
     const uint items = s.groups * BATCH_NORM_CHUNKS(s.rows, chunk_rows) * s.channels;
     BatchNormBackwardSumsParams p{trial.input(x),
-                                  {},
                                   trial.input(dy),
                                   trial.input(narrow(n.moments.mean)),
                                   trial.input(narrow(n.moments.m2)),
+                                  {},
+                                  {},
                                   {},
                                   {},
                                   s.groups,
@@ -140,8 +140,13 @@ inline MeasuredSums chunk_sums(Device& device, const BatchNorm& n, uint chunk_ro
                                   chunk_rows,
                                   float(n.count),
                                   float(n.epsilon),
-                                  !y.empty()};
-    if (!y.empty()) p.y = trial.input(y);
+                                  relu,
+                                  relu,
+                                  relu};
+    if (relu) {
+        p.gamma = trial.input(narrow(n.gamma));
+        p.beta = trial.input(narrow(n.beta));
+    }
     const Tensor dy_sums = trial.output(items), xhat_sums = trial.output(items);
     p.dy_sums = dy_sums;
     p.xhat_sums = xhat_sums;
@@ -161,15 +166,15 @@ inline MeasuredSums merge(Device& device, const BatchNormShape& s, uint chunks, 
 }
 
 inline std::vector<float> backward(Device& device, const BatchNorm& n, const GradientSums& sums,
-                                   const std::vector<float>& x, const std::vector<float>& y,
-                                   const std::vector<float>& dy, bool gamma_used) {
+                                   const std::vector<float>& x, const std::vector<float>& dy, bool gamma_used,
+                                   bool relu) {
     Trial trial(device, capacity);
     const BatchNormShape& s = n.shape;
     BatchNormBackwardParams p{trial.input(x),
-                              {},
                               trial.input(dy),
                               trial.input(narrow(n.moments.mean)),
                               trial.input(narrow(n.moments.m2)),
+                              {},
                               {},
                               trial.input(narrow(sums.dy)),
                               trial.input(narrow(sums.xhat)),
@@ -180,8 +185,9 @@ inline std::vector<float> backward(Device& device, const BatchNorm& n, const Gra
                               float(n.count),
                               float(n.epsilon),
                               gamma_used,
-                              !y.empty()};
-    if (!y.empty()) p.y = trial.input(y);
+                              relu,
+                              relu};
+    if (relu) p.beta = trial.input(narrow(n.beta));
     if (gamma_used) p.gamma = trial.input(narrow(n.gamma));
     const Tensor dx = trial.output(x.size());
     p.dx = dx;

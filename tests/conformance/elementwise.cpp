@@ -160,11 +160,12 @@ TEST_CASE("the references' derivatives of the activations are those of their fun
     }
 }
 
-KERNEL_TEST(add_tensors, "a sum has all its branches, always in the same order") {
+KERNEL_TEST(add_tensors, "a sum has all its branches, always in the same order, where its mask lets it") {
     for (const std::uint32_t count : counts)
         for (std::uint32_t tensors = 1; tensors <= ADD_TENSORS; ++tensors)
-            for (const bool rectified : {false, true}) {
-                INFO(count, " elements, ", tensors, " tensors, ReLU: ", rectified);
+            for (const uint extra : {0u, 1u, 2u}) {
+                const bool rectified = extra == 1, masked = extra == 2;
+                INFO(count, " elements, ", tensors, " tensors, ReLU: ", rectified, ", masked: ", masked);
                 std::vector<std::vector<float>> values;
                 for (std::uint32_t tensor = 0; tensor < tensors; ++tensor)
                     values.push_back(random_floats(count, tensor));
@@ -173,6 +174,11 @@ KERNEL_TEST(add_tensors, "a sum has all its branches, always in the same order")
                 for (std::uint32_t tensor = 1; tensor < tensors; ++tensor)
                     for (std::size_t i = 0; i < count; ++i) expected[i] += values[tensor][i];
                 if (rectified) expected = narrow(reference::relu(widen(expected)));
+                std::vector<float> mask = inputs(count);
+                mask[count / 2] = 1; // lets the NaN through
+                if (count > 1) mask[count / 2 - 1] = nan;
+                for (std::size_t i = 0; masked && i < count; ++i)
+                    if (!(mask[i] > 0)) expected[i] = 0;
                 on_every_device([&](Device& device) {
                     Trial trial(device);
                     AddTensorsParams p{}; // the other pointers stay null
@@ -183,6 +189,8 @@ KERNEL_TEST(add_tensors, "a sum has all its branches, always in the same order")
                     p.tensors = tensors;
                     p.count = count;
                     p.relu = rectified;
+                    p.masked = masked;
+                    if (masked) p.mask = trial.input(mask);
                     trial.run(launch(kernels::add_tensors, p, count));
                     check_near("y", trial.floats(y), widen(expected), 0);
                 });

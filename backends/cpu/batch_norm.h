@@ -1,0 +1,32 @@
+// What batch normalization forward and backward share.
+#pragma once
+
+#include "backends/cpu/lines.h"
+
+#include <cmath>
+
+namespace towers {
+
+/// The layer's output before a ReLU. Backward computes it again to see where the ReLU let it pass, so both
+/// must round it alike.
+[[gnu::always_inline]] inline float batch_norm_output(float x, float mean, float factor, float beta) {
+    return (x - mean) * factor + beta;
+}
+
+/// Fills the lines with a group's means, with what its distances from them are multiplied by, and with beta.
+template<class Params>
+[[gnu::always_inline]] inline void prepare_lines(const Params& p, const Lines& lines, uint group, float* mean,
+                                                 float* factor, float* beta) {
+    const std::size_t of_group = std::size_t(group) * p.channels;
+    INDEPENDENT
+    for (uint c = 0; c < p.channels; ++c) {
+        mean[c] = p.mean.at[of_group + c];
+        factor[c] = 1.0f / std::sqrt(p.m2.at[of_group + c] / p.count + p.epsilon);
+    }
+    if (p.gamma_used != 0)
+        for (uint c = 0; c < p.channels; ++c) factor[c] *= p.gamma.at[c];
+    for (uint c = 0; c < p.channels; ++c) beta[c] = p.beta_used != 0 ? p.beta.at[c] : 0.0f;
+    for (float* const line : {mean, factor, beta}) repeat_row(lines, line);
+}
+
+} // namespace towers
