@@ -10,26 +10,48 @@
 
 namespace towers {
 
-FOR_EACH_PROCESSOR_LEVEL
-void add_tensors(const AddTensorsParams& p, Invocation invocation) {
-    constexpr uint most = 1024; // the sum so far stays in the first cache
+namespace {
+
+template<bool masked, bool relu>
+[[gnu::always_inline]] inline void add(const AddTensorsParams& p, Invocation invocation) {
+    constexpr uint most = 1024; // the sum of all but the last stays in the first cache
     float sums[most];
     const uint end = invocation.end(p.count);
     for (uint first = invocation.begin(p.count); first < end; first += most) {
         const uint count = std::min(most, end - first);
-        std::copy_n(p.x[0].at + first, count, sums);
-        for (uint tensor = 1; tensor < p.tensors; ++tensor) {
+        const float* sum = p.x[0].at + first;
+        for (uint tensor = 1; tensor + 1 < p.tensors; ++tensor) {
             const float* const x = p.x[tensor].at + first;
-            for (uint i = 0; i < count; ++i) sums[i] += x[i];
+            INDEPENDENT
+            for (uint i = 0; i < count; ++i) sums[i] = sum[i] + x[i];
+            sum = sums;
         }
-        if (p.masked != 0) {
-            const float* const mask = p.mask.at + first;
-            for (uint i = 0; i < count; ++i) sums[i] = mask[i] > 0.0f ? sums[i] : 0.0f;
+        const float* const mask = masked ? p.mask.at + first : nullptr;
+        float* const y = p.y.at + first;
+        const auto write = [&](uint i, float value) __attribute__((always_inline)) {
+            if constexpr (masked) value = mask[i] > 0.0f ? value : 0.0f;
+            if constexpr (relu) value = value < 0.0f ? 0.0f : value;
+            y[i] = value;
+        };
+        if (p.tensors > 1) {
+            const float* const x = p.x[p.tensors - 1].at + first;
+            INDEPENDENT
+            for (uint i = 0; i < count; ++i) write(i, sum[i] + x[i]);
+        } else {
+            INDEPENDENT
+            for (uint i = 0; i < count; ++i) write(i, sum[i]);
         }
-        if (p.relu != 0)
-            for (uint i = 0; i < count; ++i) sums[i] = sums[i] < 0.0f ? 0.0f : sums[i];
-        std::copy_n(sums, count, p.y.at + first);
     }
+}
+
+} // namespace
+
+FOR_EACH_PROCESSOR_LEVEL
+void add_tensors(const AddTensorsParams& p, Invocation invocation) {
+    if (p.masked != 0)
+        p.relu != 0 ? add<true, true>(p, invocation) : add<true, false>(p, invocation);
+    else
+        p.relu != 0 ? add<false, true>(p, invocation) : add<false, false>(p, invocation);
 }
 
 FOR_EACH_PROCESSOR_LEVEL

@@ -14,6 +14,7 @@
 #include <fstream>
 #include <new>
 #include <omp.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 namespace towers {
@@ -67,13 +68,20 @@ public:
 
 protected:
     std::unique_ptr<Allocation> do_allocate(std::size_t bytes, Memory) override {
-        constexpr std::size_t alignment = 256;
-        const std::size_t size = std::max(alignment, (bytes + alignment - 1) / alignment * alignment);
+        constexpr std::size_t slice = 256, huge_page = std::size_t(2) << 20;
+        const std::size_t size = std::max(slice, (bytes + slice - 1) / slice * slice);
+        const bool large = size >= 2 * huge_page;
         auto allocation = std::make_unique<HostAllocation>();
-        allocation->host = static_cast<std::byte*>(std::aligned_alloc(alignment, size));
-        if (allocation->host == nullptr)
+        void* memory = nullptr;
+        if (posix_memalign(&memory, large ? huge_page : slice, size) != 0)
             throw DeviceError(
                 fmt::format("{}: no memory for {} bytes; try a smaller --batch", info_.id, bytes));
+        allocation->host = static_cast<std::byte*>(memory);
+#ifdef MADV_HUGEPAGE
+        // Many kernels only stream through memory, and are a fifth faster without a translation per 4 KiB.
+        // Without huge pages all works as well.
+        if (large) madvise(memory, size, MADV_HUGEPAGE);
+#endif
         std::memset(allocation->host, 0, size);
         allocation->address = reinterpret_cast<std::uint64_t>(allocation->host);
         allocation->bytes = bytes;
