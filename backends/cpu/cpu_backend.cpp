@@ -145,8 +145,9 @@ private:
         require_headroom(info_.id, compiled + context_.threads * thread_stack);
         try {
             for (const auto override_kernel :
-                 {override_conv2d, override_max_pool, override_lrn, override_average_pool, override_channels,
-                  override_dropout, override_batch_norm, override_batch_norm_backward, override_reductions})
+                 {override_conv2d_gemm, override_conv2d, override_max_pool, override_lrn,
+                  override_average_pool, override_channels, override_dropout, override_batch_norm,
+                  override_batch_norm_backward, override_reductions})
                 if (Work work = override_kernel(context_, launch)) return work;
         } catch (const dnnl::error& error) {
             throw DeviceError(fmt::format("{}: oneDNN cannot run {}: {}", info_.id,

@@ -43,6 +43,12 @@ auto describe_backward(const CpuContext& context, const Hint& forward, Arguments
 #endif
 }
 
+/// Makes the context's scratchpad at least as large.
+inline void reserve_scratch(CpuContext& context, const dnnl::memory::desc& wanted) {
+    if (!context.scratchpad || context.scratchpad.get_desc().get_size() < wanted.get_size())
+        context.scratchpad = dnnl::memory(wanted, context.engine);
+}
+
 /// A primitive with its arguments except the scratchpad, which it takes from the context when it runs.
 class Execution {
 public:
@@ -51,8 +57,7 @@ public:
               std::unordered_map<int, dnnl::memory> arguments)
         : context_(&context), primitive_(primitive), arguments_(std::move(arguments)),
           scratchpad_(description.scratchpad_desc()) {
-        if (!context.scratchpad || context.scratchpad.get_desc().get_size() < scratchpad_.get_size())
-            context.scratchpad = dnnl::memory(scratchpad_, context.engine);
+        reserve_scratch(context, scratchpad_);
     }
 
     void operator()() {

@@ -11,18 +11,19 @@ namespace towers {
 /// A launch made ready to run.
 using Work = std::function<void()>;
 
-/// What overrides need: oneDNN's handles, the number of threads that a launch may use, and memory that
-/// oneDNN's primitives work in.
+/// What overrides need: oneDNN's handles, the number of threads that a launch may use, and memory that they
+/// work in.
 struct CpuContext {
     dnnl::engine engine{dnnl::engine::kind::cpu, 0};
     dnnl::stream stream{engine};
     unsigned threads = 1;
-    /// One for all primitives, since a device runs one at a time; as large as the largest of them needs.
+    /// One for all launches, since a device runs one at a time; as large as the largest of them needs.
     dnnl::memory scratchpad;
 };
 
 /// The override of a launch, or nothing where the shared text must run. `context` must outlive the work.
 /// Throws dnnl::error.
+Work override_conv2d_gemm(CpuContext& context, const Launch& launch); ///< asked before override_conv2d
 Work override_conv2d(CpuContext& context, const Launch& launch);
 Work override_max_pool(CpuContext& context, const Launch& launch);
 Work override_lrn(CpuContext& context, const Launch& launch);

@@ -48,6 +48,15 @@ const std::vector<ConvShape>& shapes() {
         padded_conv(1, 6, 7, 6, {{3, 2}, {2, 1}}, {0, 2, 1, 0}, 130, 2),
         same_conv(1, 5, 7, 13, {{3, 3}, {1, 1}}, 26, 13), // two filters a channel
         same_conv(1, 5, 7, 16, {{3, 3}, {1, 1}}, 16, 16),
+        // Few pixels and many weights
+        same_conv(3, 2, 2, 129, 3, 3, 1, 131),
+        same_conv(1, 5, 3, 133, 3, 3, 2, 140),
+        same_conv(2, 1, 1, 128, 3, 3, 1, 129),                          // one tap of nine sees anything
+        valid_conv(1, 3, 3, 160, 2, 2, 1, 131),                         // every tap sees all outputs
+        valid_conv(1, 5, 6, 130, {{1, 1}, {3, 3}}, 129),                // two rows and columns are never read
+        padded_conv(1, 3, 2, 128, {{2, 3}, {2, 1}}, {3, 1, 1, 1}, 130), // some windows see only padding
+        padded_conv(2, 3, 1, 128, {{3, 1}, {1, 1}}, {0, 1, 0, 0}, 131), // zeros below only
+        same_conv(2, 1, 2, 128, 1, 1, 1, 193),
     };
     return all;
 }
@@ -74,6 +83,12 @@ struct Tensors {
     }
 };
 
+/// Memory for a trial with these tensors, their outputs and guard words
+std::size_t capacity(const Tensors& t) {
+    const std::size_t floats = t.x.size() + t.w.size() + t.b.size() + t.dy.size();
+    return std::max(std::size_t(4) << 20, 2 * floats * sizeof(float) + (std::size_t(1) << 16));
+}
+
 /// The three passes' kernels: those of all convolutions, or those for one filter a channel.
 struct Kernels {
     KernelHandle<Conv2dForwardParams> forward;
@@ -87,7 +102,7 @@ constexpr Kernels depthwise{kernels::depthwise_conv2d_forward, kernels::depthwis
 
 std::vector<float> forward(Device& device, const Kernels& kernels, const ConvShape& s, const Tensors& t,
                            bool relu) {
-    Trial trial(device);
+    Trial trial(device, capacity(t));
     Conv2dForwardParams p{.shape = s, .relu = relu, .bias = !t.b.empty()};
     p.x = trial.input(t.x);
     p.w = trial.input(t.w);
@@ -100,7 +115,7 @@ std::vector<float> forward(Device& device, const Kernels& kernels, const ConvSha
 
 std::vector<float> data_gradient(Device& device, const Kernels& kernels, const ConvShape& s, const Tensors& t,
                                  bool relu) {
-    Trial trial(device);
+    Trial trial(device, capacity(t));
     const Tensor dy = trial.input(t.dy), w = trial.input(t.w), x = trial.input(t.x);
     const Tensor dx = trial.output(t.x.size());
     trial.run(launch(kernels.data, {dy, w, x, dx, s, relu}, t.x.size()));
@@ -113,7 +128,7 @@ struct WeightGradients {
 /// `splits`: of the sum over pixels; 0: as the device likes
 WeightGradients weight_gradients(Device& device, const Kernels& kernels, const ConvShape& s, const Tensors& t,
                                  unsigned splits) {
-    Trial trial(device);
+    Trial trial(device, capacity(t));
     const Tensor x = trial.input(t.x), dy = trial.input(t.dy), dw = trial.output(t.w.size());
     Conv2dBackwardWeightsParams p{x, dy, dw, {}, s, !t.b.empty()};
     Tensor db;
@@ -241,7 +256,23 @@ TEST_CASE("a NaN or an infinity passes through a convolution and its ReLU, so th
     check(general, same_conv(3, 5, 7, 3, 3, 3, 1, 13));
     check(general, same_conv(3, 1, 1, 13, 1, 1, 1, 127));
     check(general, same_conv(3, 5, 7, 6, {{3, 3}, {1, 1}}, 4, 2));
+    check(general, same_conv(3, 2, 2, 129, 3, 3, 1, 131));
     check(depthwise, same_conv(3, 5, 7, 16, {{3, 3}, {1, 1}}, 16, 16));
+}
+
+TEST_CASE("the CPU's products of many pixels and weights add up over all blocks and threads") {
+    Device& cpu = device("cpu");
+    for (const ConvShape& s :
+         {same_conv(43, 4, 3, 224, 3, 3, 1, 277), same_conv(3, 1, 1, 1031, 1, 1, 1, 1025)}) {
+        INFO(text(s));
+        const Tensors t(s);
+        const Values x = widen(t.x), w = widen(t.w), dy = widen(t.dy);
+        check_near("y", forward(cpu, general, s, t, false), reference::conv2d(s, x, w, widen(t.b)));
+        check_near("dx", data_gradient(cpu, general, s, t, false), reference::conv2d_data_gradient(s, w, dy));
+        const WeightGradients measured = weight_gradients(cpu, general, s, t, 0);
+        check_near("dw", measured.dw, reference::conv2d_weights_gradient(s, x, dy));
+        check_near("db", measured.db, reference::conv2d_bias_gradient(s, dy));
+    }
 }
 
 TEST_CASE("the reference convolution gradients are the gradients of the convolution") {
