@@ -17,6 +17,12 @@ namespace {
 
 using dnnl::memory;
 
+/// Elsewhere oneDNN multiplies matrices by plain loops.
+#if defined(__x86_64__)
+constexpr bool fast_products = true;
+#else
+constexpr bool fast_products = false;
+#endif
 /// From this many weights for each output pixel of the batch on, the products win or come out even; at a
 /// sixth of it they lose up to 15 %.
 constexpr std::size_t weights_per_pixel = 550;
@@ -32,7 +38,8 @@ std::size_t weights(const ConvShape& s) {
 }
 
 bool few_pixels(const ConvShape& s) {
-    if (s.groups != 1 || std::min(s.in_channels, s.out_channels) < least_channels) return false;
+    if (!fast_products || s.groups != 1 || std::min(s.in_channels, s.out_channels) < least_channels)
+        return false;
     if (s.in_height * s.in_width * s.kernel_height * s.kernel_width == 1 && weights(s) < least_dense_weights)
         return false;
     return std::size_t(s.batch) * s.out_height * s.out_width * weights_per_pixel <= weights(s);
