@@ -56,7 +56,7 @@ const std::vector<ConvShape>& shapes() {
         valid_conv(1, 5, 6, 130, {{1, 1}, {3, 3}}, 129),                // two rows and columns are never read
         padded_conv(1, 3, 2, 128, {{2, 3}, {2, 1}}, {3, 1, 1, 1}, 130), // some windows see only padding
         padded_conv(2, 3, 1, 128, {{3, 1}, {1, 1}}, {0, 1, 0, 0}, 131), // zeros below only
-        padded_conv(1, 1, 1, 128, {{1, 1}, {4, 4}}, {2, 2, 2, 2}, 130), // all windows see only padding
+        padded_conv(1, 2, 1, 128, {{1, 1}, {4, 4}}, {2, 2, 2, 2}, 130), // all windows see only padding
         same_conv(2, 1, 2, 128, 1, 1, 1, 193),
     };
     return all;
