@@ -16,7 +16,8 @@ KERNEL(batch_norm_forward, BatchNormForwardParams, 256) {
         if (p.beta_used != 0u) beta = p.beta.at[channel];
         for (uint k = row; k < end; ++k) {
             const uint at = (group * p.rows + k) * p.channels + channel;
-            const float y = batch_norm_output(p.x.at[at], mean, factor, beta);
+            float y = batch_norm_output(p.x.at[at], mean, factor, beta);
+            if (p.addend_used != 0u) y += p.addend.at[at];
             p.y.at[at] = p.relu != 0u && y < 0.0f ? 0.0f : y;
         }
     }

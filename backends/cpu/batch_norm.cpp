@@ -107,8 +107,10 @@ void batch_norm_merge_moments(const BatchNormMergeMomentsParams& p, Invocation i
     }
 }
 
-FOR_EACH_PROCESSOR_LEVEL
-void batch_norm_forward(const BatchNormForwardParams& p, Invocation invocation) {
+namespace {
+
+template<bool relu, bool add>
+[[gnu::always_inline]] inline void normalize(const BatchNormForwardParams& p, Invocation invocation) {
     const Lines lines(p.channels);
     std::vector<float> scratch(3 * lines.width());
     float* const mean = scratch.data();
@@ -119,19 +121,27 @@ void batch_norm_forward(const BatchNormForwardParams& p, Invocation invocation) 
     };
     const auto write = [&](std::size_t at, uint width) __attribute__((always_inline)) {
         const float* const x = p.x.at + at;
+        const float* const addend = add ? p.addend.at + at : nullptr;
         float* const y = p.y.at + at;
-        if (p.relu != 0) {
-            INDEPENDENT
-            for (uint i = 0; i < width; ++i) {
-                const float value = batch_norm_output(x[i], mean[i], factor[i], beta[i]);
-                y[i] = value < 0.0f ? 0.0f : value; // a NaN stays
-            }
-        } else {
-            INDEPENDENT
-            for (uint i = 0; i < width; ++i) y[i] = batch_norm_output(x[i], mean[i], factor[i], beta[i]);
+        INDEPENDENT
+        for (uint i = 0; i < width; ++i) {
+            float value = batch_norm_output(x[i], mean[i], factor[i], beta[i]);
+            if constexpr (add) value += addend[i];
+            if constexpr (relu) value = value < 0.0f ? 0.0f : value; // a NaN stays
+            y[i] = value;
         }
     };
     for_lines_of_groups(lines, p.groups, p.rows, invocation, prepare, write);
+}
+
+} // namespace
+
+FOR_EACH_PROCESSOR_LEVEL
+void batch_norm_forward(const BatchNormForwardParams& p, Invocation invocation) {
+    if (p.addend_used != 0)
+        p.relu != 0 ? normalize<true, true>(p, invocation) : normalize<false, true>(p, invocation);
+    else
+        p.relu != 0 ? normalize<true, false>(p, invocation) : normalize<false, false>(p, invocation);
 }
 
 Work override_batch_norm(CpuContext& context, const Launch& launch) {

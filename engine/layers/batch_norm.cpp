@@ -160,6 +160,7 @@ private:
                   .m2 = m2,
                   .gamma = gamma_ ? plan.variable("gamma") : TensorId(),
                   .beta = beta_ ? plan.variable("beta") : TensorId(),
+                  .addend = {},
                   .y = y,
                   .groups = extent.groups,
                   .rows = extent.rows,
@@ -168,6 +169,7 @@ private:
                   .epsilon = epsilon_,
                   .gamma_used = gamma_ ? 1u : 0u,
                   .beta_used = beta_ ? 1u : 0u,
+                  .addend_used = 0,
                   .relu = 0},
                  strips(plan, extent));
     }

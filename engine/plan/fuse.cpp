@@ -42,6 +42,8 @@ public:
         for (Operation& operation : operations_)
             if (const auto relu = launched(operation, kernels::relu_forward)) fuse(operation, *relu);
         for (Operation& operation : operations_)
+            if (const auto sum = launched(operation, kernels::add_tensors)) fuse(operation, *sum);
+        for (Operation& operation : operations_)
             if (const auto relu = launched(operation, kernels::relu_backward)) fuse(operation, *relu);
         std::erase_if(operations_, [](const Operation& operation) { return operation.name.empty(); });
     }
@@ -68,6 +70,27 @@ private:
         if (activate(*before, kernels::conv2d_forward, y) ||
             activate(*before, kernels::batch_norm_forward, y) || activate(*before, kernels::add_tensors, y))
             drop(relu);
+    }
+
+    /// A sum of two, of which one is a batch norm's output that nothing else reads.
+    void fuse(Operation& sum, const AddTensorsParams& p) {
+        if (p.tensors != 2 || p.masked != 0) return;
+        for (const std::size_t own : {0, 1}) {
+            const TensorId x = id_of(p.x[own]);
+            Operation* const before = maker_[x.index()];
+            if (before == nullptr || readers_[x.index()].size() != 1) continue;
+            auto norm = launched(*before, kernels::batch_norm_forward);
+            if (!norm || norm->relu != 0 || norm->addend_used != 0) continue;
+            norm->addend = p.x[1 - own];
+            norm->addend_used = 1;
+            norm->y = p.y;
+            norm->relu = p.relu;
+            // In the sum's place, behind all that makes the other tensor.
+            sum.work = before->work;
+            set(sum, *norm);
+            sum.name = before->name;
+            return drop(*before);
+        }
     }
 
     /// If the operation launches the kernel, and so makes the gradient of its own `x`, which is the ReLU's
@@ -125,7 +148,7 @@ private:
     bool mask_in_batch_norm(TensorId y, TensorId dy, TensorId dx) {
         const Operation* const maker = maker_[y.index()];
         const auto norm = maker != nullptr ? launched(*maker, kernels::batch_norm_forward) : std::nullopt;
-        if (!norm || norm->relu == 0) return false;
+        if (!norm || norm->relu == 0 || norm->addend_used != 0) return false;
         const std::vector<Operation*>& readers = readers_[dx.index()];
         if (!std::ranges::all_of(readers, [&](const Operation* reader) {
                 return belongs(*reader, kernels::batch_norm_backward_sums, *norm) ||
@@ -169,6 +192,6 @@ private:
 
 } // namespace
 
-void fuse_relus(Plan& plan) { Fusion(plan).run(); }
+void fuse(Plan& plan) { Fusion(plan).run(); }
 
 } // namespace towers

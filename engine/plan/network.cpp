@@ -120,7 +120,7 @@ public:
     std::size_t results_end() const { return results_end_; }
 
     Plan finish() {
-        if (spec_.fuse) fuse_relus(plan_);
+        if (spec_.fuse) fuse(plan_);
         plan_.place();
         return std::move(plan_);
     }

@@ -21,7 +21,7 @@ struct NetworkSpec {
     std::size_t records;       ///< how many there are
     std::uint64_t seed = 0;    ///< of what is random: the distortions, dropout
     bool distort = false;      ///< else the pipeline of evaluation
-    bool fuse = true;          ///< else every ReLU is an operation of its own, for comparisons
+    bool fuse = true;          ///< else each operation stands alone, for comparisons
 };
 
 /// In Arena::step: STEP_FLOATS floats, then at this offset (record, epoch) of each example.

@@ -103,10 +103,12 @@ KERNEL_TEST(batch_norm_forward,
                 norm.count = s.rows * (relu ? 2 : 1); // as with statistics of several towers
                 if (!gamma_used) norm.gamma.assign(s.channels, 1);
                 if (!beta_used) norm.beta.assign(s.channels, 0);
+                const std::vector<float> addend = beta_used ? random_x(s) : std::vector<float>();
                 Values expected = reference::batch_norm(norm, widen(x));
+                for (std::size_t i = 0; i < addend.size(); ++i) expected[i] += double(addend[i]);
                 if (relu) expected = reference::relu(expected);
                 on_every_device([&](Device& device) {
-                    check_near("y", forward(device, norm, x, gamma_used, beta_used, relu), expected);
+                    check_near("y", forward(device, norm, x, gamma_used, beta_used, relu, addend), expected);
                 });
             }
     });

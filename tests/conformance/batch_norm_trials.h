@@ -92,12 +92,14 @@ inline MeasuredMoments moments(Device& device, const BatchNormShape& s, uint chu
 }
 
 inline std::vector<float> forward(Device& device, const BatchNorm& n, const std::vector<float>& x,
-                                  bool gamma_used, bool beta_used, bool relu) {
+                                  bool gamma_used, bool beta_used, bool relu,
+                                  const std::vector<float>& addend = {}) {
     Trial trial(device, capacity);
     const BatchNormShape& s = n.shape;
     BatchNormForwardParams p{trial.input(x),
                              trial.input(narrow(n.moments.mean)),
                              trial.input(narrow(n.moments.m2)),
+                             {},
                              {},
                              {},
                              {},
@@ -108,9 +110,11 @@ inline std::vector<float> forward(Device& device, const BatchNorm& n, const std:
                              float(n.epsilon),
                              gamma_used,
                              beta_used,
+                             !addend.empty(),
                              relu};
     if (gamma_used) p.gamma = trial.input(narrow(n.gamma)); // else null, and must not be read
     if (beta_used) p.beta = trial.input(narrow(n.beta));
+    if (!addend.empty()) p.addend = trial.input(addend);
     const Tensor y = trial.output(x.size());
     p.y = y;
     trial.run(launch(kernels::batch_norm_forward, p, x.size()));

@@ -59,7 +59,19 @@ const std::string forked = R"(
   { name = "low", kind = "max_pool", inputs = ["bn1"], window = 3, stride = 2 },
   { name = "sum", kind = "add", inputs = ["left", "right", "low"], activation = "relu" },)";
 
-const std::string networks[] = {chain, residual, forked};
+/// Both tensors of the sum are a batch norm's, and one of them comes late.
+const std::string projected = R"(
+  { name = "conv1", kind = "conv2d", filters = 5, kernel = 3, stride = 2, bias = false },
+  { name = "bn1", kind = "batch_norm", group = 2 },
+  { name = "conv2", kind = "conv2d", inputs = ["images"], filters = 5, kernel = 1, stride = 2 },
+  { name = "bn2", kind = "batch_norm", group = 4 },
+  { name = "sum", kind = "add", inputs = ["bn1", "bn2"], activation = "relu" },
+  { name = "conv3", kind = "conv2d", filters = 5, kernel = 3 },
+  { name = "bn3", kind = "batch_norm", group = 4 },
+  { name = "twice", kind = "add", inputs = ["bn3", "bn3"] },
+  { name = "last", kind = "add", inputs = ["sum", "twice"] },)";
+
+const std::string networks[] = {chain, residual, forked, projected};
 
 std::map<std::string, unsigned> kernels_of(const Plan& plan) {
     std::map<std::string, unsigned> counts;
@@ -105,7 +117,7 @@ Outcome outcome_of(Device& device, const Recipe& recipe, bool fuse) {
 
 } // namespace
 
-TEST_CASE("fusing ReLUs changes no bit of a training step or of an evaluation") {
+TEST_CASE("fusing changes no bit of a training step or of an evaluation") {
     for (const std::string& layers : networks) {
         CAPTURE(layers);
         const Recipe recipe = recipe_of(layers);
@@ -120,8 +132,8 @@ TEST_CASE("fusing ReLUs changes no bit of a training step or of an evaluation") 
     }
 }
 
-TEST_CASE("a ReLU behind a batch norm or a residual sum takes no pass over memory of its own") {
-    const auto check = [](const std::string& layers, unsigned forward, unsigned backward) {
+TEST_CASE("a ReLU behind a batch norm and a residual sum take no pass over memory of their own") {
+    const auto check = [](const std::string& layers, unsigned forward, unsigned backward, unsigned sums) {
         CAPTURE(layers);
         const Recipe recipe = recipe_of(layers);
         const StateLayout layout = layout_of(recipe);
@@ -132,11 +144,14 @@ TEST_CASE("a ReLU behind a batch norm or a residual sum takes no pass over memor
         const Model evaluated = recipe.model.for_evaluation();
         NetworkSpec evaluation = spec;
         evaluation.model = &evaluated;
-        CHECK(kernels_of(plan_evaluation(evaluation))["relu_forward"] == forward);
+        auto evaluating = kernels_of(plan_evaluation(evaluation));
+        CHECK(evaluating["relu_forward"] == forward);
+        CHECK(evaluating["add_tensors"] == sums);
     };
-    check(chain, 0, 0);
-    check(residual, 0, 1); // whose gradient a pool makes
-    check(forked, 1, 1);
+    check(chain, 0, 0, 0);
+    check(residual, 0, 1, 0); // whose gradient a pool makes
+    check(forked, 1, 1, 1);
+    check(projected, 0, 0, 2); // of which a batch norm makes both tensors or none
 }
 
 TEST_CASE("a batch norm's backward reads no output, with a ReLU or without") {
