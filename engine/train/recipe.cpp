@@ -6,6 +6,7 @@
 #include "engine/recipes/recipes.h"
 
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <fmt/format.h>
 #include <sstream>
@@ -116,6 +117,17 @@ void set_lines(Value& value, unsigned line) {
         for (Value& each : *array) set_lines(each, line);
 }
 
+/// With quotes around a value that is a bare word: a shell takes away those that a user writes.
+std::string with_quotes(const std::string& change, std::size_t equals) {
+    const std::string value = change.substr(equals + 1);
+    const auto in_word = [](unsigned char c) { return std::isalnum(c) || c == '_' || c == '-'; };
+    if (value.empty() || !std::isalpha(static_cast<unsigned char>(value[0])) ||
+        !std::ranges::all_of(value, in_word) || value == "true" || value == "false" || value == "inf" ||
+        value == "nan")
+        return change;
+    return change.substr(0, equals + 1) + '"' + value + '"';
+}
+
 /// Sets what `change`, table.key=value, says.
 void apply(Value& recipe, const std::string& change) {
     const std::size_t equals = change.find('=');
@@ -126,10 +138,10 @@ void apply(Value& recipe, const std::string& change) {
     const std::string source = "--set '" + change + "'";
     Value given;
     try {
-        given = parse_toml(change, source); // TOML's own dotted keys
+        given = parse_toml(with_quotes(change, equals), source); // TOML's own dotted keys
     } catch (const UsageError&) {
         throw UsageError(
-            fmt::format("{}: the value is not TOML; give a number, true, false or \"text\"", source));
+            fmt::format("{}: the value is not TOML; give a number, true, false, a word or \"text\"", source));
     }
     set_lines(given, 0);
     merge(recipe, given);

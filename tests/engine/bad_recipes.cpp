@@ -227,8 +227,10 @@ TEST_CASE("a mistake in --set is told as such, not as the file's") {
         says("optimiser.learning_rate=1").starts_with("bad.toml with --set: the recipe: 'optimiser' is not"));
     CHECK(says("optimizer.learning_rate") ==
           "--set 'optimizer.learning_rate': give TABLE.KEY=VALUE, such as optimizer.learning_rate=0.05");
-    CHECK(says("optimizer.kind=sgd") ==
-          "--set 'optimizer.kind=sgd': the value is not TOML; give a number, true, false or \"text\"");
+    CHECK(says("optimizer.kind=adam") == says("optimizer.kind=\"adam\""));
+    CHECK(
+        says("optimizer.kind=sgd!") ==
+        "--set 'optimizer.kind=sgd!': the value is not TOML; give a number, true, false, a word or \"text\"");
 }
 
 } // namespace towers

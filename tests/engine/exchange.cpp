@@ -81,7 +81,7 @@ TEST_CASE("a tower's NaN reaches every tower through an exchange") {
 }
 
 TEST_CASE("towers of unlike shares meet at the same exchanges in the same order") {
-    const Recipe recipe = find_recipe("cifar10-resnet20", {"defaults.batch_norm.group=\"batch\""});
+    const Recipe recipe = find_recipe("cifar10-resnet20", {"defaults.batch_norm.group=batch"});
     const StateLayout layout = layout_of(recipe);
     const auto exchanges_with = [&](unsigned share) {
         NetworkSpec spec = test::spec_of(recipe, layout, share, 100);

@@ -146,7 +146,7 @@ TEST_CASE("a tower whose device refuses a later part of a step ends safely while
     const unsigned messages = validation_messages();
     // In the second, the other tower waits for the refusing one's part of batch norm's statistics.
     for (const Recipe& recipe : {test::small_recipe({8, 16, 1000, 12}),
-                                 find_recipe("cifar10-resnet20", {"defaults.batch_norm.group=\"batch\""})})
+                                 find_recipe("cifar10-resnet20", {"defaults.batch_norm.group=batch"})})
         for (const std::string& id : test::device_ids()) {
             CAPTURE(recipe.name);
             CAPTURE(id);
