@@ -10,7 +10,7 @@ KERNEL(batch_norm_backward, BatchNormBackwardParams, 256) {
         const uint end = min(row + BATCH_NORM_STRIP, p.rows);
         const uint of_group = group * p.channels + channel;
         const float mean = p.mean.at[of_group];
-        const float rstd = inversesqrt(p.m2.at[of_group] / p.count + p.epsilon);
+        const float rstd = batch_norm_rstd(p.m2.at[of_group], p.count, p.epsilon);
         const float mean_dy = p.s1.at[of_group] / p.count;
         const float slope = rstd * (p.s2.at[of_group] / p.count);
         float factor = rstd;

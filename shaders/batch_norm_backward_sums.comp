@@ -10,7 +10,7 @@ KERNEL(batch_norm_backward_sums, BatchNormBackwardSumsParams, 256) {
         const uint end = min(row + p.chunk_rows, p.rows);
         const uint of_group = group * p.channels + channel;
         const float mean = p.mean.at[of_group];
-        const float rstd = inversesqrt(p.m2.at[of_group] / p.count + p.epsilon);
+        const float rstd = batch_norm_rstd(p.m2.at[of_group], p.count, p.epsilon);
         float factor = rstd;
         if (p.gamma_used != 0u) factor *= p.gamma.at[channel];
         float beta = 0.0f;

@@ -10,7 +10,7 @@ KERNEL(batch_norm_forward, BatchNormForwardParams, 256) {
         const uint end = min(row + BATCH_NORM_STRIP, p.rows);
         const uint of_group = group * p.channels + channel;
         const float mean = p.mean.at[of_group];
-        float factor = inversesqrt(p.m2.at[of_group] / p.count + p.epsilon);
+        float factor = batch_norm_rstd(p.m2.at[of_group], p.count, p.epsilon);
         if (p.gamma_used != 0u) factor *= p.gamma.at[channel];
         float beta = 0.0f;
         if (p.beta_used != 0u) beta = p.beta.at[channel];

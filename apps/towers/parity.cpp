@@ -6,6 +6,7 @@
 #include "engine/error.h"
 #include "engine/files/output.h"
 #include "engine/towers/selection.h"
+#include "engine/towers/shares.h"
 
 #include <algorithm>
 #include <cmath>
@@ -16,10 +17,12 @@
 namespace towers {
 namespace {
 
+constexpr unsigned default_batch = 32;
+
 struct ParityFlags {
     std::vector<std::string> set;
     std::string recipe = "cifar10-tutorial", data = "shapes", towers, distort = "on", json;
-    unsigned batch = 32;
+    unsigned batch = 0; ///< 0: as run_parity() chooses
     std::uint64_t seed = 1, steps = 10;
     double tolerance = 1e-5;
     OpenOptions open;
@@ -135,6 +138,9 @@ void judge(const Lockstep& lockstep, const Drift& drift, const ParityFlags& flag
 int run_parity(ParityFlags& flags) {
     const std::array<std::string, 2> ids = check(flags);
     const Recipe recipe = find_recipe(flags.recipe, flags.set);
+    const unsigned group = recipe.model.group();
+    if (flags.batch == 0) flags.batch = (default_batch + group - 1) / group * group;
+    share_out(flags.batch, 1, {}, group); // throws before anything is opened
     const Dataset data = load_dataset(flags.data, Split::train, flags.seed, shapes_size(recipe));
     check_data(recipe, data);
     if (!flags.json.empty()) check_output(flags.json);
@@ -170,7 +176,11 @@ void add_parity(CLI::App& app, Action& chosen) {
                      "Data for the step: a folder with CIFAR-10's binary files, or 'shapes' (ten classes of "
                      "drawn shapes)")
         ->capture_default_str();
-    add_number(*command, "--batch", flags->batch, "Number of examples in the step", 1)->capture_default_str();
+    add_number(*command, "--batch", flags->batch,
+               fmt::format("Number of examples in the step (default: {}, or the next whole number of the "
+                           "groups that the recipe's batch norm takes)",
+                           default_batch),
+               1);
     add_number(*command, "--seed", flags->seed,
                "Seed for the initial values, the order of the examples, the distortions and the drawn shapes")
         ->capture_default_str();

@@ -78,7 +78,14 @@ struct Pass {
         return most;
     }
     std::size_t most_images() const { return (shape.batch + blocks - 1) / blocks; }
-    std::size_t scratch() const { return most_images() * most_pixels() * (from + to); } ///< floats a thread
+    /// Floats a thread, for what is gathered and for products that are added to their places.
+    std::size_t scratch() const {
+        std::size_t most = 1;
+        for (const Tap& tap : taps)
+            most = std::max(most, most_images() * tap.out.count() *
+                                      ((seen(tap).all() ? 0 : from) + (reached(tap).all() ? 0 : to)));
+        return most;
+    }
 
     void share_out(std::size_t threads) {
         ranges = std::clamp<std::size_t>(to / 64, 1, threads);
@@ -105,8 +112,9 @@ struct Pass {
                                                 (forward ? channel : channel * shape.out_channels),
                                             shape.out_channels};
                 const std::size_t first = image * reached(tap).in_image();
-                const Matrix<float> c = everywhere ? Matrix<float>{out.at + first * to, to}
-                                                   : Matrix<float>{scratch + rows * from, channels};
+                const Matrix<float> c =
+                    everywhere ? Matrix<float>{out.at + first * to, to}
+                               : Matrix<float>{scratch + (seen(tap).all() ? 0 : rows * from), channels};
                 products.multiply(false, !forward, rows, channels, from, a, b, everywhere && begun, c);
                 if (!everywhere) add(reached(tap), image, images, channels, c.at, out);
                 begun = true;
@@ -181,7 +189,8 @@ void weights_gradient(Products& products, const Conv2dBackwardWeightsParams& p, 
         const std::size_t images = std::min<std::size_t>(at_once, p.shape.batch - image);
         const std::size_t rows = images * tap.out.count();
         const auto x = gathered(tap.in, image, images, {p.x.at + channel, in}, channels, scratch);
-        const auto dy = gathered(tap.out, image, images, {p.dy.at, out}, out, scratch + rows * channels);
+        const auto dy = gathered(tap.out, image, images, {p.dy.at, out}, out,
+                                 scratch + (tap.in.all() ? 0 : rows * channels));
         products.multiply(true, false, channels, out, rows, x, dy, image != 0, dw);
     }
 }
@@ -201,10 +210,11 @@ Work ready(CpuContext& context, const Conv2dBackwardWeightsParams& p) {
     // Taps see more pixels or fewer: several parts a thread even that out.
     const std::size_t parts = taps.size() == 1 ? context.threads : 8 * context.threads / taps.size();
     const std::size_t ranges = std::clamp<std::size_t>(parts, 1, std::max<std::size_t>(1, in / 64));
-    std::size_t scratch = 0;
+    std::size_t scratch = 1;
     for (const Tap& tap : taps)
         if (const std::size_t pixels = tap.out.count(); pixels != 0)
-            scratch = std::max(scratch, images_at_once(pixels, p.shape.batch) * pixels * (in + out));
+            scratch = std::max(scratch, images_at_once(pixels, p.shape.batch) * pixels *
+                                            ((tap.in.all() ? 0 : in) + (tap.out.all() ? 0 : out)));
     reserve_scratch(context, described({memory::dim(scratch * context.threads)}, Tag::a));
     return [&context, p, taps, ranges, scratch, in, out] {
         Products products;

@@ -49,7 +49,7 @@ public:
     }
 
 private:
-    static void drop(Operation& operation) { operation.name.clear(); }
+    static void drop(Operation& operation) { operation = {{}, PlannedCopy{}}; } // matches nothing from now on
 
     /// If the operation launches the kernel: makes `y`, the ReLU of what it made.
     template<class Params>

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <numeric>
 #include <optional>
+#include <stdexcept>
 
 namespace towers {
 namespace {
@@ -17,6 +18,8 @@ public:
         : spec_(spec), model_(*spec.model),
           global_batch_(spec.global_batch != 0 ? spec.global_batch : spec.batch), training_(training),
           outputs_(model_.nodes.size()), learns_(model_.nodes.size()) {
+        if (training && spec.batch % model_.group() != 0)
+            throw std::logic_error("plan: a share is no whole number of the model's groups");
         examples_ =
             plan_.tensor("examples", Arena::step, step_examples_offset, {spec.batch, 2}, ElementType::uint32);
         const BatchTensors batch = plan_images(plan_,

@@ -128,8 +128,8 @@ public:
     void copy(std::string name, TensorId source, TensorId target) {
         operations_.push_back({std::move(name), PlannedCopy{source, target}});
     }
-    /// Hands lists of a device's over and returns what comes back. Every tower's plan has the same exchanges
-    /// in the same order.
+    /// Hands over two of the tower's lists and returns what comes back. Every tower's plan has the same
+    /// exchanges in the same order.
     TensorPair exchange(const std::string& name, const TensorPair& given, Merge merge, double values);
 
     /// The operations in the order in which they were added, for passes over the plan before place().

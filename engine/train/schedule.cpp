@@ -16,9 +16,9 @@ double Schedule::factor_at(const TrainingPosition& at) const {
         return warm;
     case Kind::staircase: {
         const double length = double(at.records) * epochs; // examples
-        const double decays = at.by_steps
-                                  ? std::floor(double(at.step) / std::max(1.0, std::floor(length / at.batch)))
-                                  : std::floor(double(at.examples) / length);
+        const double decays =
+            at.by_steps ? std::floor(double(at.step) / std::max(1.0, std::floor(length / at.tower_batch)))
+                        : std::floor(double(at.examples) / length);
         return warm * std::pow(factor, decays);
     }
     case Kind::exponential:

@@ -13,8 +13,9 @@ namespace towers {
 struct TrainingPosition {
     std::uint64_t step, examples; ///< done before this step
     std::uint64_t records;        ///< examples of an epoch
-    unsigned batch;               ///< examples per tower and step
-    bool by_steps;                ///< count steps, however many towers share them
+    unsigned batch;               ///< examples of a step, all towers together
+    unsigned tower_batch;         ///< examples per tower and step
+    bool by_steps;                ///< count steps of tower_batch, however many towers share them
 };
 
 struct Schedule {

@@ -125,7 +125,8 @@ void Trainer::take_step(StepReport& report) {
         recipe_.schedule.factor_at({.step = step_,
                                     .examples = examples_,
                                     .records = records_,
-                                    .batch = options_.global_batch / unsigned(towers_.size()),
+                                    .batch = options_.global_batch,
+                                    .tower_batch = options_.global_batch / unsigned(towers_.size()),
                                     .by_steps = options_.quirks.step_schedule});
     StepNumbers numbers{float(report.learning_rate), float(average_decay_at(recipe_, step_ + 1))};
     recipe_.optimizer->prepare(numbers, step_ + 1);
@@ -186,8 +187,8 @@ void Trainer::run_tower(std::size_t index) {
 }
 
 /// Merges what all towers give at the exchanges behind a tower's part. False: a tower has failed.
-bool Trainer::exchange(std::size_t index, std::size_t part) {
-    const std::vector<Exchange>& own = towers_[index]->parts()[part].exchanges;
+bool Trainer::exchange(std::size_t index, std::size_t at) {
+    const std::vector<Exchange>& own = towers_[index]->parts()[at].exchanges;
     const std::size_t first = progress_[index].exchanges.count();
     progress_[index].exchanges.advance(first + own.size());
     for (TowerProgress& progress : progress_)
@@ -205,8 +206,14 @@ bool Trainer::exchange(std::size_t index, std::size_t part) {
 StepResults Trainer::step_shared(const StepNumbers& numbers) {
     for (TowerProgress& progress : progress_) progress.restart();
     std::vector<std::future<void>> done;
-    for (std::size_t i = 0; i < towers_.size(); ++i)
-        done.push_back(workers_[i]->run([this, i] { run_tower(i); }));
+    try {
+        for (std::size_t i = 0; i < towers_.size(); ++i)
+            done.push_back(workers_[i]->run([this, i] { run_tower(i); }));
+    } catch (...) { // else those that run would wait for those that do not
+        for (std::size_t i = done.size(); i < towers_.size(); ++i) progress_[i].fail();
+        for (std::future<void>& each : done) each.wait();
+        throw;
+    }
     bool all_well = true;
     for (std::size_t bucket = 0; all_well && bucket < towers_[0]->buckets().size(); ++bucket) {
         for (TowerProgress& progress : progress_) {
@@ -229,14 +236,21 @@ StepResults Trainer::step_shared(const StepNumbers& numbers) {
 
 /// Finds the tower whose loss or gradients made the sum infinite or NaN.
 void Trainer::blame_tower() {
+    const auto all_finite = [](std::span<const float> values) {
+        return std::ranges::all_of(values, [](float value) { return std::isfinite(value); });
+    };
+    // An exchange hands what is not finite to all: the tower that gave it first has made it.
+    for (std::size_t k = 0; k < exchanges_[0].size(); ++k)
+        for (std::size_t i = 0; i < towers_.size(); ++i)
+            if (!std::ranges::all_of(exchanges_[i][k]->given, all_finite))
+                throw_diverged(i, towers_[i]->results().cross_entropy, "a sum of its batch norm");
     for (std::size_t i = 0; i < towers_.size(); ++i) {
         const float loss = towers_[i]->results().cross_entropy;
         if (!std::isfinite(loss)) throw_diverged(i, loss, "the loss");
         for (const VariableSlot& slot : layout_.variables) {
             const auto gradients = towers_[i]->staged_gradients().subspan(slot.range.offset / sizeof(float),
                                                                           slot.variable.elements());
-            if (!std::ranges::all_of(gradients, [](float g) { return std::isfinite(g); }))
-                throw_diverged(i, loss, "the gradient of " + slot.variable.name);
+            if (!all_finite(gradients)) throw_diverged(i, loss, "the gradient of " + slot.variable.name);
         }
     }
     throw_diverged(0, towers_[0]->results().cross_entropy, "the sum of the towers' gradients");

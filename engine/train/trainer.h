@@ -88,7 +88,7 @@ private:
     StepResults step_alone();
     StepResults step_shared(const StepNumbers& numbers);
     void run_tower(std::size_t index);
-    bool exchange(std::size_t index, std::size_t part);
+    bool exchange(std::size_t index, std::size_t at);
     [[noreturn]] void blame_tower();
     [[noreturn]] void throw_diverged(std::size_t tower, float loss, const std::string& what) const;
 

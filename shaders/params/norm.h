@@ -49,10 +49,10 @@ struct BatchNormMergeMomentsParams {
     uint groups, rows, channels, chunk_rows, run;
 };
 
-// y = relu?((x - mean) / sqrt(m2 / count + epsilon) * gamma + beta + addend). `count`: of the values behind m2, which are more
-// than `rows` where the statistics are those of several towers. Evaluation: groups = 1, count = 1, the moving mean
-// and variance. gamma, beta [channels] and addend, of y's shape: not read unless used. Items: groups * strips *
-// channels.
+// y = relu?((x - mean) / sqrt(m2 / count + epsilon) * gamma + beta + addend). `count`: of the values behind m2, which
+// are more than `rows` where the statistics are those of several towers. Evaluation: groups = 1, count = 1, the moving
+// mean and variance. gamma, beta [channels] and addend, of y's shape: not read unless used.
+// Items: groups * strips * channels.
 struct BatchNormForwardParams {
     In_f32 x, mean, m2, gamma, beta, addend;
     Out_f32 y;

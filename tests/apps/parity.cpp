@@ -43,6 +43,24 @@ TEST_CASE("a device agrees with itself to the bit") {
     CHECK(all.at("drift").at("steps").at(1).at("relative_parameters") == 0);
 }
 
+TEST_CASE("parity takes whole groups of a recipe's batch norm, by itself or with one line") {
+    const Arguments parity{"parity",
+                           "--towers",
+                           "cpu,cpu",
+                           "--steps",
+                           "0",
+                           "--recipe",
+                           "cifar10-resnet20",
+                           "--set",
+                           "defaults.batch_norm.group=3",
+                           "--set",
+                           "training.batch=3"};
+    const Outcome outcome = run_towers(parity);
+    check_worked(outcome);
+    CHECK(contains(outcome.out, "one step of cifar10-resnet20 in lockstep, 33 examples"));
+    check_failed(run_towers(parity + Arguments{"--batch", "4"}), 2, "groups of 3 examples");
+}
+
 TEST_CASE("the CPU and Vulkan agree") {
     if (quick_device().empty()) return;
     const Outcome outcome =

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <doctest/doctest.h>
 #include <fmt/format.h>
+#include <limits>
 
 namespace towers {
 namespace {
@@ -66,6 +67,28 @@ double largest_difference(const Recipe& recipe, const Dataset& data, const std::
     return most;
 }
 
+/// Its batch norms see NaN, as a card with faulty memory would let them.
+class FaultyDevice final : public test::WrappedDevice {
+public:
+    explicit FaultyDevice(std::unique_ptr<Device> device) : WrappedDevice(std::move(device)) {
+        faulty_ = allocate(std::size_t(1) << 20, Memory::staging);
+        std::ranges::fill(faulty_.host<float>(), std::numeric_limits<float>::quiet_NaN());
+    }
+
+protected:
+    std::unique_ptr<RecordingState> do_record(std::span<const Command> commands) override {
+        std::vector<Command> changed(commands.begin(), commands.end());
+        for (Command& command : changed)
+            if (auto* launch = std::get_if<Launch>(&command);
+                launch != nullptr && launch->kernel == Kernel::batch_norm_moments)
+                launch->parameters.set_pointer(0, faulty_.address());
+        return WrappedDevice::do_record(changed);
+    }
+
+private:
+    Buffer faulty_;
+};
+
 } // namespace
 
 TEST_CASE("batch norm by groups, dropout and branches: any split trains the single tower's network") {
@@ -108,6 +131,43 @@ TEST_CASE("weight decay counts once, whatever the towers") {
     const StepReport three = Trainer(recipe, test::options_for({"cpu", "cpu", "cpu"}, 12), data).step();
     CHECK(alone.loss > alone.cross_entropy * 1.001f);
     CHECK(three.loss == doctest::Approx(alone.loss).epsilon(1e-6));
+}
+
+TEST_CASE("the learning rate of a warm-up is that of the global batch, whatever the towers") {
+    const Dataset data = test::noise(50);
+    const Recipe recipe =
+        parse_recipe("residual", recipe_text(residual, sgd + "\n[schedule]\nwarm_up = 1"), "residual.toml");
+    const StepReport alone = Trainer(recipe, test::options_for({"cpu"}, 12), data).step();
+    const StepReport three = Trainer(recipe, test::options_for({"cpu", "cpu", "cpu"}, 12), data).step();
+    CHECK(alone.learning_rate == doctest::Approx(test::options_for({"cpu"}, 12).learning_rate * 12 / 50));
+    CHECK(three.learning_rate == alone.learning_rate);
+}
+
+TEST_CASE("a divergence names the tower that made it, though batch norm spreads it to all") {
+    const Dataset data = test::noise(50);
+    for (const std::string group : {"2", "\"batch\""}) {
+        CAPTURE(group);
+        std::string layers = residual;
+        for (std::size_t at; (at = layers.find("group = 2,")) != std::string::npos;)
+            layers.replace(at, 10, "group =  " + group + ",");
+        const Recipe recipe = parse_recipe("residual", recipe_text(layers, sgd), "residual.toml");
+        TrainerOptions options = test::options_for({"cpu", "cpu", "cpu"}, 12);
+        std::size_t opened = 0;
+        options.open_device = [&](std::string_view name, const OpenOptions& open) -> std::unique_ptr<Device> {
+            std::unique_ptr<Device> device = open_device(name, open);
+            if (++opened != 2) return device;
+            return std::make_unique<FaultyDevice>(std::move(device));
+        };
+        Trainer trainer(recipe, options, data);
+        std::string message;
+        try {
+            trainer.step();
+        } catch (const Diverged& diverged) {
+            message = diverged.what();
+        }
+        CAPTURE(message);
+        CHECK(message.find("tower 1 (cpu)") != std::string::npos);
+    }
 }
 
 TEST_CASE("a ReLU over the logits lets no gradient through where it let no logit through") {

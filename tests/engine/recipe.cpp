@@ -35,7 +35,7 @@ TEST_CASE("the learning rate decays by examples, so that more towers do not stre
     const Recipe recipe = find_recipe("cifar10-tutorial");
     const std::uint64_t decay = std::uint64_t(350) * 50000;
     const auto factor = [&](std::uint64_t step, std::uint64_t examples, bool by_steps) {
-        return recipe.schedule.factor_at({step, examples, 50000, 128, by_steps});
+        return recipe.schedule.factor_at({step, examples, 50000, 256, 128, by_steps});
     };
     CHECK(recipe.optimizer->learning_rate == 0.1);
     CHECK(factor(0, 0, false) == 1);

@@ -1,6 +1,7 @@
 """A recipe of towers as a graph of layers, for recipe_network.py. Written apart from the trainer, after docs/recipes.md."""
 
 import os
+import re
 import tomllib
 from collections import ChainMap
 
@@ -14,7 +15,10 @@ def read_recipe(name, changes=()):
     with open(path, "rb") as file:
         recipe = tomllib.load(file)
     for change in changes:
-        merge(recipe, tomllib.loads(change))
+        key, _, value = change.partition("=")
+        if re.fullmatch(r"(?!true$|false$|inf$|nan$)[A-Za-z][\w-]*", value):
+            value = f'"{value}"'  # a shell takes away the quotes around a word
+        merge(recipe, tomllib.loads(f"{key}={value}"))
     return recipe
 
 
