@@ -9,6 +9,7 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 #include <limits>
+#include <regex>
 
 namespace towers {
 namespace {
@@ -33,6 +34,11 @@ const std::string residual = R"(
   { kind = "global_average_pool" },
   { kind = "dropout", keep = 0.8 },
   { name = "logits", kind = "dense", units = 10, weight_decay = 0.01 },)";
+
+/// The residual network with other groups of batch norm.
+std::string residual_with(const std::string& group) {
+    return std::regex_replace(residual, std::regex("group = 2"), "group = " + group);
+}
 
 const std::string sgd = "kind = \"sgd\"\nlearning_rate = 0.05";
 
@@ -147,10 +153,8 @@ TEST_CASE("a divergence names the tower that made it, though batch norm spreads 
     const Dataset data = test::noise(50);
     for (const std::string group : {"2", "\"batch\""}) {
         CAPTURE(group);
-        std::string layers = residual;
-        for (std::size_t at; (at = layers.find("group = 2,")) != std::string::npos;)
-            layers.replace(at, 10, "group =  " + group + ",");
-        const Recipe recipe = parse_recipe("residual", recipe_text(layers, sgd), "residual.toml");
+        const Recipe recipe =
+            parse_recipe("residual", recipe_text(residual_with(group), sgd), "residual.toml");
         TrainerOptions options = test::options_for({"cpu", "cpu", "cpu"}, 12);
         std::size_t opened = 0;
         options.open_device = [&](std::string_view name, const OpenOptions& open) -> std::unique_ptr<Device> {
@@ -199,11 +203,8 @@ TEST_CASE("shares are whole groups of examples") {
 }
 
 TEST_CASE("batch norm over the whole batch: any split trains the single tower's network") {
-    // Branches of unlike lengths, so that towers of unlike shares cut their steps at unlike places.
-    std::string layers = residual;
-    for (std::size_t at; (at = layers.find("group = 2")) != std::string::npos;)
-        layers.replace(at, 9, "group = \"batch\"");
-    const Recipe recipe = parse_recipe("residual", recipe_text(layers, sgd), "residual.toml");
+    const Recipe recipe =
+        parse_recipe("residual", recipe_text(residual_with("\"batch\""), sgd), "residual.toml");
     const Dataset data = test::noise(50);
     const auto difference = [&](const std::vector<std::string>& towers, const std::vector<double>& shares) {
         return largest_difference(recipe, data, towers, shares);
