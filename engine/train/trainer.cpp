@@ -243,7 +243,7 @@ void Trainer::blame_tower() {
     for (std::size_t k = 0; k < exchanges_[0].size(); ++k)
         for (std::size_t i = 0; i < towers_.size(); ++i)
             if (!std::ranges::all_of(exchanges_[i][k]->given, all_finite))
-                throw_diverged(i, towers_[i]->results().cross_entropy, "a sum of its batch norm");
+                throw_diverged(i, towers_[i]->results().cross_entropy, "a batch norm's sum");
     for (std::size_t i = 0; i < towers_.size(); ++i) {
         const float loss = towers_[i]->results().cross_entropy;
         if (!std::isfinite(loss)) throw_diverged(i, loss, "the loss");
