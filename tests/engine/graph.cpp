@@ -156,12 +156,9 @@ TEST_CASE("a divergence names the tower that made it, though batch norm spreads 
         const Recipe recipe =
             parse_recipe("residual", recipe_text(residual_with(group), sgd), "residual.toml");
         TrainerOptions options = test::options_for({"cpu", "cpu", "cpu"}, 12);
-        std::size_t opened = 0;
-        options.open_device = [&](std::string_view name, const OpenOptions& open) -> std::unique_ptr<Device> {
-            std::unique_ptr<Device> device = open_device(name, open);
-            if (++opened != 2) return device;
+        test::wrap_tower(options, 1, [](std::unique_ptr<Device> device) {
             return std::make_unique<FaultyDevice>(std::move(device));
-        };
+        });
         Trainer trainer(recipe, options, data);
         std::string message;
         try {

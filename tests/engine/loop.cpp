@@ -38,13 +38,10 @@ const LoopOptions loop{.steps = steps,
 std::vector<std::uint64_t> train_and_lose(const std::vector<std::string>& towers,
                                           const std::filesystem::path& folder, const Dataset& data) {
     std::atomic<bool> lost = false;
-    std::size_t opened = 0;
     TrainerOptions options = test::options_for(towers, loop.global_batch);
-    options.open_device = [&](std::string_view id, const OpenOptions& open) -> std::unique_ptr<Device> {
-        std::unique_ptr<Device> device = open_device(id, open);
-        if (++opened < towers.size()) return device;
+    test::wrap_tower(options, towers.size() - 1, [&](std::unique_ptr<Device> device) {
         return std::make_unique<FailingDevice>(std::move(device), lost);
-    };
+    });
     Trainer trainer(test::small_recipe(), options, data);
     RunDirectory run(folder, Existing::refuse);
     save_checkpoint(trainer, run, loop);

@@ -152,13 +152,9 @@ TEST_CASE("a tower whose device refuses a later part of a step ends safely while
             CAPTURE(id);
             unsigned submissions_left = std::numeric_limits<unsigned>::max();
             TrainerOptions options = test::options_for({"cpu", id}, 4);
-            std::size_t opened = 0;
-            options.open_device = [&](std::string_view name,
-                                      const OpenOptions& open) -> std::unique_ptr<Device> {
-                std::unique_ptr<Device> device = open_device(name, open);
-                if (++opened < options.towers.size()) return device;
+            test::wrap_tower(options, 1, [&](std::unique_ptr<Device> device) {
                 return std::make_unique<RefusingDevice>(std::move(device), submissions_left);
-            };
+            });
             Trainer trainer(recipe, options, data);
             REQUIRE(trainer.tower(1).parts().size() > 1);
             submissions_left = 1;

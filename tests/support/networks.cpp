@@ -80,6 +80,15 @@ TrainerOptions options_for(std::vector<std::string> towers, unsigned global_batc
             .open = open_options()};
 }
 
+void wrap_tower(TrainerOptions& options, std::size_t tower,
+                std::function<std::unique_ptr<Device>(std::unique_ptr<Device>)> wrap) {
+    options.open_device = [tower, wrap = std::move(wrap),
+                           opened = std::size_t(0)](std::string_view name, const OpenOptions& open) mutable {
+        std::unique_ptr<Device> device = open_device(name, open);
+        return opened++ == tower ? wrap(std::move(device)) : std::move(device);
+    };
+}
+
 double relative_norm(std::span<const float> a, std::span<const float> b) {
     double difference = 0, norm = 0;
     for (std::size_t i = 0; i < a.size(); ++i) {

@@ -5,6 +5,8 @@
 #include "engine/run/safetensors.h"
 #include "engine/train/trainer.h"
 
+#include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -32,6 +34,10 @@ Dataset records_of(const TensorFile& file, const std::string& images_name, const
 TensorFile tensors_under(const TensorFile& file, const std::string& prefix);
 
 TrainerOptions options_for(std::vector<std::string> towers, unsigned global_batch);
+
+/// A trainer with these options gets the tower's device as `wrap` returns it.
+void wrap_tower(TrainerOptions& options, std::size_t tower,
+                std::function<std::unique_ptr<Device>(std::unique_ptr<Device>)> wrap);
 
 /// ||a - b|| / ||b||
 double relative_norm(std::span<const float> a, std::span<const float> b);
