@@ -24,10 +24,16 @@ FUNCTION uint line_of_record(int at, uint size, uint reflect) {
 // The centre of pixel t lies (t + 1/2) box / out pixels into the box. Whole numbers, in units of a (2 out)th of a
 // pixel, so that nothing is left over where the sizes agree.
 FUNCTION Between between_lines(uint t, uint out_size, float first, float box, uint size, uint reflect) {
+    Between between;
+    if (uint(box) == out_size) { // as below, without divisions
+        between.near = line_of_record(int(first) + int(t), size, reflect);
+        between.far = between.near;
+        between.part = 0.0f;
+        return between;
+    }
     const uint centre = (2u * t + 1u) * uint(box);
     const uint at = centre < out_size ? 0u : centre - out_size;
     const uint near = at / (2u * out_size);
-    Between between;
     between.near = line_of_record(int(first) + int(near), size, reflect);
     between.far = line_of_record(int(first) + int(min(near + 1u, uint(box) - 1u)), size, reflect);
     between.part = float(at % (2u * out_size)) / float(2u * out_size);

@@ -2,9 +2,12 @@
 #include "backends/cpu/onednn.h"
 #include "backends/cpu/overrides.h"
 
+#include <algorithm>
 #include <memory>
 #include <omp.h>
 #include <optional>
+#include <string_view>
+#include <vector>
 
 // Convolutions, and dense layers as oneDNN's inner products. Activations and weights keep the engine's
 // layouts outside; inside, oneDNN chooses its own for the weights, which saves several times the cost of the
@@ -63,6 +66,12 @@ auto describe_dense_forward(const CpuContext& context, const Described& d) {
                                                  d.y);
 }
 
+/// Whether oneDNN's way of doing it is one of its convolutions as batches of small products
+template<class Description>
+bool is_brgemm(const Description& description) {
+    return std::string_view(description.impl_info_str()).starts_with("brg");
+}
+
 /// Weights in a primitive's layout: the engine's own where the layouts agree, else a copy and its reorder.
 class Weights {
 public:
@@ -116,6 +125,18 @@ Work forward(CpuContext& context, const Described& d, const Description& descrip
     };
 }
 
+/// The work of a data gradient and of the ReLU that its launch may include.
+Work masked(CpuContext& context, const Conv2dBackwardDataParams& p, Work product) {
+    if (p.relu == 0) return product;
+    const uint count = p.shape.batch * p.shape.in_height * p.shape.in_width * p.shape.in_channels;
+    const auto mask = ParameterBlock::of(ActivationBackwardParams{{p.x.at}, {p.dx.at}, {p.dx.at}, count});
+    return [&context, product = std::move(product), mask] {
+        product();
+#pragma omp parallel num_threads(int(context.threads))
+        host_kernel(Kernel::relu_backward)(mask, {uint(omp_get_thread_num()), uint(omp_get_num_threads())});
+    };
+}
+
 template<class Primitive, class Description>
 Work backward_data(CpuContext& context, const Described& d, const Description& description,
                    const Conv2dBackwardDataParams& p) {
@@ -124,15 +145,53 @@ Work backward_data(CpuContext& context, const Described& d, const Description& d
                       {{DNNL_ARG_DIFF_DST, tensor(context, d.y, p.dy.at)},
                        {DNNL_ARG_WEIGHTS, weights->wanted()},
                        {DNNL_ARG_DIFF_SRC, tensor(context, d.x, p.dx.at)}});
-    const uint count = p.shape.batch * p.shape.in_height * p.shape.in_width * p.shape.in_channels;
-    const auto mask = ParameterBlock::of(ActivationBackwardParams{{p.x.at}, {p.dx.at}, {p.dx.at}, count});
-    return [&context, weights, product, mask, relu = p.relu != 0]() mutable {
+    return masked(context, p, [weights, product]() mutable {
         weights->load();
         product();
-        if (!relu) return;
-#pragma omp parallel num_threads(int(context.threads))
-        host_kernel(Kernel::relu_backward)(mask, {uint(omp_get_thread_num()), uint(omp_get_num_threads())});
-    };
+    });
+}
+
+/// The convolution of dy with the mirrored weights that gives the data gradient of one without stride. None
+/// where more than the kernel's reach is padded.
+std::optional<Described> mirrored(const ConvShape& s) {
+    if (s.stride_y != 1 || s.stride_x != 1 || s.groups != 1) return std::nullopt;
+    const memory::dim n = s.batch, i = s.in_channels, o = s.out_channels;
+    const memory::dim from_top = memory::dim(s.kernel_height) - 1 - s.pad_top;
+    const memory::dim from_left = memory::dim(s.kernel_width) - 1 - s.pad_left;
+    Described d;
+    d.dense = false;
+    d.x = described({n, o, s.out_height, s.out_width}, Tag::nhwc);
+    const memory::dims weights{i, o, s.kernel_height, s.kernel_width};
+    d.w_user = memory::desc(weights, memory::data_type::f32, {o, 1, s.kernel_width * i * o, i * o});
+    d.w_any = described(weights, Tag::any);
+    d.y = described({n, i, s.in_height, s.in_width}, Tag::nhwc);
+    d.strides = {1, 1};
+    d.pads_before = {from_top, from_left};
+    d.pads_after = {memory::dim(s.in_height) - s.out_height + s.kernel_height - 1 - from_top,
+                    memory::dim(s.in_width) - s.out_width + s.kernel_width - 1 - from_left};
+    const auto negative = [](memory::dim pad) { return pad < 0; };
+    if (std::ranges::any_of(d.pads_before, negative) || std::ranges::any_of(d.pads_after, negative))
+        return std::nullopt;
+    return d;
+}
+
+template<class Description>
+Work mirrored_backward_data(CpuContext& context, const Described& d, const Description& description,
+                            const Conv2dBackwardDataParams& p) {
+    const std::size_t taps = std::size_t(p.shape.kernel_height) * p.shape.kernel_width;
+    const std::size_t of_tap = std::size_t(p.shape.in_channels) * p.shape.out_channels;
+    auto turned = std::make_shared<std::vector<float>>(taps * of_tap);
+    auto weights = std::make_shared<Weights>(context, d.w_user, description.weights_desc(), turned->data());
+    Execution product(context, description, dnnl::convolution_forward(description),
+                      {{DNNL_ARG_SRC, tensor(context, d.x, p.dy.at)},
+                       {DNNL_ARG_WEIGHTS, weights->wanted()},
+                       {DNNL_ARG_DST, tensor(context, d.y, p.dx.at)}});
+    return masked(context, p, [w = p.w.at, taps, of_tap, turned, weights, product]() mutable {
+        for (std::size_t tap = 0; tap < taps; ++tap)
+            std::copy_n(w + tap * of_tap, of_tap, turned->data() + (taps - 1 - tap) * of_tap);
+        weights->load();
+        product();
+    });
 }
 
 template<class Primitive, class Description>
@@ -172,12 +231,16 @@ Work override_conv2d(CpuContext& context, const Launch& launch) {
                 describe_backward<inner_product_backward_data>(context, describe_dense_forward(context, d),
                                                                d.x, d.w_any, d.y),
                 p);
-        return backward_data<convolution_backward_data>(
-            context, d,
-            describe_backward<convolution_backward_data>(context, describe_conv_forward(context, d),
-                                                         algorithm::convolution_direct, d.x, d.w_any, d.y,
-                                                         d.strides, d.pads_before, d.pads_after),
-            p);
+        const auto backward = describe_backward<convolution_backward_data>(
+            context, describe_conv_forward(context, d), algorithm::convolution_direct, d.x, d.w_any, d.y,
+            d.strides, d.pads_before, d.pads_after);
+        if (const std::optional<Described> m = mirrored(p.shape)) {
+            const auto forward = describe_conv_forward(context, *m);
+            // oneDNN 2 has its newest convolutions, up to a quarter faster, forward only.
+            if (is_brgemm(forward) && !is_brgemm(backward))
+                return mirrored_backward_data(context, *m, forward, p);
+        }
+        return backward_data<convolution_backward_data>(context, d, backward, p);
     }
     case Kernel::conv2d_backward_weights:
     case Kernel::depthwise_conv2d_backward_weights: {

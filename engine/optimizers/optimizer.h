@@ -32,7 +32,7 @@ struct UpdateTensors {
         float rate;
         unsigned quads;
     };
-    std::vector<Decay> decays; ///< of those variables that have any
+    std::vector<Decay> decays; ///< of runs of variables that have the same
 };
 
 class Optimizer {

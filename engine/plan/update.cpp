@@ -1,6 +1,6 @@
 #include "engine/plan/update.h"
 
-#include <algorithm>
+#include <optional>
 
 namespace towers {
 namespace {
@@ -16,20 +16,18 @@ public:
 
     void decay() {
         if (spec_.optimizer->decouples_decay()) return;
-        for (const VariableSlot& slot : layout_.variables) {
-            if (slot.weight_decay == 0) continue;
-            const unsigned count = quads(aligned_up(slot.range.bytes));
-            const unsigned chunks = REDUCTION_CHUNKS(count);
+        for (const Run& run : decaying_runs()) {
+            const unsigned chunks = REDUCTION_CHUNKS(quads(run.range));
             // Gaps between the lists stay zero and add nothing.
-            const TensorId partials = plan_.tensor(slot.variable.name + " decay", Arena::results,
-                                                   decays_begin_ + decay_bytes_, {chunks});
+            const TensorId partials =
+                plan_.tensor(run.name + " decay", Arena::results, decays_begin_ + decay_bytes_, {chunks});
             decay_bytes_ += aligned(chunks * sizeof(float));
-            plan_.add(slot.variable.name + " decay", kernels::weight_decay,
-                      {.w = variable(slot, Arena::state),
-                       .dw = variable(slot, Arena::gradients),
+            plan_.add(run.name + " decay", kernels::weight_decay,
+                      {.w = slice(run.name, Arena::state, run.range),
+                       .dw = slice(run.name + " gradient", Arena::gradients, run.range),
                        .partials = partials,
-                       .decay = slot.weight_decay,
-                       .quads = count},
+                       .decay = run.value,
+                       .quads = quads(run.range)},
                       chunks);
         }
     }
@@ -79,29 +77,20 @@ public:
             if (section.role == Role::optimizer)
                 tensors.state.push_back(slice(section.suffix.substr(1), Arena::state, section.range));
         if (spec_.optimizer->decouples_decay())
-            for (const VariableSlot& slot : layout_.variables)
-                if (slot.weight_decay != 0)
-                    tensors.decays.push_back({variable(slot, Arena::state), slot.variable.name,
-                                              slot.weight_decay, quads(aligned_up(slot.range.bytes))});
+            for (const Run& run : decaying_runs())
+                tensors.decays.push_back(
+                    {slice(run.name, Arena::state, run.range), run.name, run.value, quads(run.range)});
         spec_.optimizer->update(plan_, tensors);
     }
 
-    /// Each run of statistics that follow their values equally fast
     void follow_statistics() {
-        const auto& all = layout_.variables;
-        for (std::size_t i = 0; i < all.size();) {
-            std::size_t end = i + 1;
-            if (all[i].variable.role == Role::statistic) {
-                while (end < all.size() && all[end].variable.blend == all[i].variable.blend) ++end;
-                const ArenaRange& last = all[end - 1].range;
-                const ArenaRange run{all[i].range.offset,
-                                     last.offset + aligned(last.bytes) - all[i].range.offset};
-                average(all[i].variable.name + " and on, averages",
-                        slice("statistics", Arena::gradients, run),
-                        slice("moving statistics", Arena::state, run), run, all[i].variable.blend);
-            }
-            i = end;
-        }
+        const auto blend = [](const VariableSlot& slot) -> std::optional<float> {
+            if (slot.variable.role != Role::statistic) return std::nullopt;
+            return slot.variable.blend;
+        };
+        for (const Run& run : runs(blend))
+            average(run.name + ", averages", slice("statistics", Arena::gradients, run.range),
+                    slice("moving statistics", Arena::state, run.range), run.range, run.value);
     }
 
     void average_variables() {
@@ -116,14 +105,41 @@ public:
     }
 
 private:
-    static constexpr std::size_t aligned_up(std::size_t bytes) { return (bytes + 15) / 16 * 16; }
+    /// Variables that lie one after another and have a value in common: one launch does for them all.
+    struct Run {
+        std::string name; ///< `conv1/weights`, or `conv1/weights and on`
+        ArenaRange range; ///< to the last one's end, in whole vec4s
+        float value;
+    };
+
+    /// `value`: of a slot, or none where it is in no run
+    template<class Value>
+    std::vector<Run> runs(Value value) const {
+        std::vector<Run> all;
+        const auto& slots = layout_.variables;
+        for (std::size_t i = 0; i < slots.size();) {
+            const std::optional<float> common = value(slots[i]);
+            std::size_t end = i + 1;
+            while (common && end < slots.size() && value(slots[end]) == common) ++end;
+            const std::size_t begin = slots[i].range.offset;
+            const std::size_t bytes = slots[end - 1].range.offset + slots[end - 1].range.bytes - begin;
+            if (common)
+                all.push_back({slots[i].variable.name + (end - i > 1 ? " and on" : ""),
+                               {begin, (bytes + 15) / 16 * 16},
+                               *common});
+            i = end;
+        }
+        return all;
+    }
+
+    std::vector<Run> decaying_runs() const {
+        return runs([](const VariableSlot& slot) {
+            return slot.weight_decay != 0 ? std::optional(slot.weight_decay) : std::nullopt;
+        });
+    }
 
     TensorId slice(const std::string& name, Arena arena, const ArenaRange& range) {
         return plan_.tensor(name, arena, range.offset, {range.bytes / sizeof(float)});
-    }
-    TensorId variable(const VariableSlot& slot, Arena arena) {
-        return plan_.tensor(slot.variable.name + (arena == Arena::gradients ? " gradient" : ""), arena,
-                            slot.range.offset, slot.variable.shape);
     }
     void average(const std::string& name, TensorId values, TensorId averages, const ArenaRange& range,
                  float blend) {
