@@ -1,7 +1,7 @@
 #include "engine/bench/averaging_bench.h"
 
 #include "backends/backend.h"
-#include "engine/bench/clock.h"
+#include "engine/clock.h"
 
 #include <algorithm>
 #include <barrier>

@@ -1,6 +1,6 @@
 #include "engine/bench/copies.h"
 
-#include "engine/bench/clock.h"
+#include "engine/clock.h"
 
 #include <algorithm>
 

@@ -1,6 +1,6 @@
 #include "engine/bench/step_bench.h"
 
-#include "engine/bench/clock.h"
+#include "engine/clock.h"
 
 #include <algorithm>
 

@@ -15,11 +15,14 @@ namespace towers {
 class AveragingStage {
 public:
     /// `staged`: each tower's staged gradients, laid out as the variables. `buckets`: those that the towers
-    /// deliver.
+    /// deliver. Expects all of them.
     AveragingStage(std::unique_ptr<Device> device, const UpdateSpec& spec,
-                   const std::vector<std::span<float>>& staged, std::span<const ArenaRange> buckets);
+                   std::vector<std::span<float>> staged, std::span<const ArenaRange> buckets);
 
-    /// Adds up a bucket that every tower has delivered, in the order of the towers.
+    /// Only these towers, in ascending order, deliver in the steps to come.
+    void expect(std::span<const std::size_t> towers);
+
+    /// Adds up a bucket that every expected tower has delivered, in the order of the towers.
     void average(std::size_t bucket);
 
     /// Runs the update, unless a gradient or a loss is infinite or NaN. `cross_entropies`: each tower's part
@@ -33,10 +36,13 @@ public:
 private:
     const Buffer& buffer(Arena arena) const { return arenas_[std::size_t(arena)]; }
     void run(const Recording& recording);
+    Recording record_sum(const ArenaRange& bucket, std::span<const std::size_t> towers);
 
     std::unique_ptr<Device> device_; // outlives what it made
     std::array<Buffer, arena_count> arenas_;
-    std::vector<Recording> sums_;
+    std::vector<std::span<float>> staged_;
+    std::vector<ArenaRange> buckets_;
+    std::vector<Recording> sums_; ///< of each bucket
     Recording update_;
 };
 

@@ -7,13 +7,50 @@
 
 namespace towers {
 
+namespace {
+
+Buffer allocate_arena(Device& device, Arena arena, std::size_t bytes) {
+    return device.allocate(bytes, is_staging(arena) ? Memory::staging : Memory::device);
+}
+
+void upload_data(Device& device, const std::array<Buffer, arena_count>& arenas, const Dataset& data) {
+    upload(device, arenas[std::size_t(Arena::records)], std::as_bytes(std::span(data.images)));
+    upload(device, arenas[std::size_t(Arena::labels)], std::as_bytes(std::span(data.labels)));
+}
+
+/// Small arenas whose layout depends on the share, in which gaps must stay zero: each share has its own.
+constexpr bool is_of_share(Arena arena) {
+    return arena == Arena::step || arena == Arena::results || arena == Arena::staged_results ||
+           arena == Arena::staged_exchanges;
+}
+
+/// The exchanges that come before a level.
+std::vector<Exchange> exchanges_before(std::size_t level, const Plan& plan,
+                                       std::span<const Buffer* const, arena_count> arenas) {
+    std::vector<Exchange> exchanges;
+    if (level == plan.levels().size()) return exchanges;
+    const auto staged = [&](TensorId id) {
+        const PlannedTensor& tensor = plan.tensors()[id.index()];
+        return arenas[std::size_t(tensor.arena)]->host<float>().subspan(tensor.offset / sizeof(float),
+                                                                        tensor.bytes / sizeof(float));
+    };
+    for (const Operation& operation : plan.levels()[level])
+        if (const auto* planned = std::get_if<PlannedExchange>(&operation.work))
+            exchanges.push_back({.merge = planned->merge,
+                                 .values = planned->values,
+                                 .given = {staged(planned->given[0]), staged(planned->given[1])},
+                                 .merged = {staged(planned->merged[0]), staged(planned->merged[1])}});
+    return exchanges;
+}
+
+} // namespace
+
 std::array<Buffer, arena_count> allocate_arenas(Device& device, const Plan& plan, const Dataset& data) {
     std::array<Buffer, arena_count> arenas;
     for (std::size_t i = 0; i < arena_count; ++i)
         if (const std::size_t bytes = plan.bytes(Arena(i)))
-            arenas[i] = device.allocate(bytes, is_staging(Arena(i)) ? Memory::staging : Memory::device);
-    upload(device, arenas[std::size_t(Arena::records)], std::as_bytes(std::span(data.images)));
-    upload(device, arenas[std::size_t(Arena::labels)], std::as_bytes(std::span(data.labels)));
+            arenas[i] = allocate_arena(device, Arena(i), bytes);
+    upload_data(device, arenas, data);
     return arenas;
 }
 
@@ -44,62 +81,93 @@ std::array<const Buffer*, arena_count> pointers_to(const std::array<Buffer, aren
     return pointers;
 }
 
-Tower::Tower(std::unique_ptr<Device> device, const Dataset& data, TrainingPlan plan, unsigned share)
-    : device_(std::move(device)), share_(share), plan_(std::move(plan)),
-      arenas_(allocate_arenas(*device_, plan_.plan, data)) {
-    const auto pointers = pointers_to(arenas_);
-    std::size_t first = 0;
-    for (const Cut& cut : plan_.cuts) {
-        parts_.push_back({device_->record(plan_.plan.bind(pointers, first, cut.level)), cut.buckets,
-                          exchanges_of(cut.level)});
-        first = cut.level;
-    }
-    tickets_.resize(parts_.size());
+Tower::Tower(std::unique_ptr<Device> device, const Dataset& data, Planner plan, unsigned share)
+    : device_(std::move(device)), plan_(std::move(plan)) {
+    take(share);
+    upload_data(*device_, held_, data);
 }
 
-std::vector<Exchange> Tower::exchanges_of(std::size_t level) const {
-    std::vector<Exchange> exchanges;
-    if (level == plan_.plan.levels().size()) return exchanges;
-    const auto staged = [&](TensorId id) {
-        const PlannedTensor& tensor = plan_.plan.tensors()[id.index()];
-        return buffer(tensor.arena)
-            .host<float>()
-            .subspan(tensor.offset / sizeof(float), tensor.bytes / sizeof(float));
-    };
-    for (const Operation& operation : plan_.plan.levels()[level])
-        if (const auto* planned = std::get_if<PlannedExchange>(&operation.work))
-            exchanges.push_back({.merge = planned->merge,
-                                 .values = planned->values,
-                                 .given = {staged(planned->given[0]), staged(planned->given[1])},
-                                 .merged = {staged(planned->merged[0]), staged(planned->merged[1])}});
-    return exchanges;
+void Tower::take(unsigned share) {
+    share_ = 0;
+    program_ = nullptr;
+    if (share == 0) return;
+    auto found = programs_.find(share);
+    if (found == programs_.end()) {
+        Program made = make_program(share);
+        found = programs_.emplace(share, std::move(made)).first;
+    }
+    program_ = &found->second;
+    share_ = share;
+}
+
+/// Makes the memory that shares have in common large enough for a plan.
+void Tower::hold(const Plan& plan) {
+    for (std::size_t i = 0; i < arena_count; ++i) {
+        const std::size_t before = held_[i].bytes(), wanted = plan.bytes(Arena(i));
+        if (is_of_share(Arena(i)) || wanted <= before) continue;
+        programs_.clear(); // they know the old address
+        held_[i] = {};     // now: the memory may not suffice for both
+        try {
+            held_[i] = allocate_arena(*device_, Arena(i), wanted);
+        } catch (const DeviceError&) {
+            if (before > 0) held_[i] = allocate_arena(*device_, Arena(i), before);
+            throw;
+        }
+    }
+}
+
+Tower::Program Tower::make_program(unsigned share) {
+    const TrainingPlan training = plan_(share);
+    const Plan& plan = training.plan;
+    hold(plan);
+    buckets_ = training.buckets;
+    Program program;
+    std::array<const Buffer*, arena_count> arenas = pointers_to(held_);
+    for (std::size_t i = 0; i < arena_count; ++i)
+        if (is_of_share(Arena(i)) && plan.bytes(Arena(i)) > 0) {
+            program.arenas[i] = allocate_arena(*device_, Arena(i), plan.bytes(Arena(i)));
+            arenas[i] = &program.arenas[i];
+        }
+    std::size_t first = 0;
+    for (const Cut& cut : training.cuts) {
+        program.parts.push_back({device_->record(plan.bind(arenas, first, cut.level)), cut.buckets,
+                                 exchanges_before(cut.level, plan, arenas)});
+        first = cut.level;
+    }
+    return program;
 }
 
 void Tower::prepare(const StepNumbers& numbers, std::span<const Example> examples) {
-    write_step(buffer(Arena::step), numbers, examples);
+    if (program_) write_step(program_->arenas[std::size_t(Arena::step)], numbers, examples);
+}
+
+std::span<const Tower::Part> Tower::parts() const {
+    return program_ ? std::span<const Part>(program_->parts) : std::span<const Part>();
 }
 
 void Tower::submit_from(std::size_t first) {
-    for (std::size_t i = first; i < parts_.size(); ++i) {
-        tickets_[i] = device_->submit(parts_[i].recording);
-        if (!parts_[i].exchanges.empty()) return;
+    for (std::size_t i = first; i < parts().size(); ++i) {
+        Part& part = program_->parts[i];
+        part.ticket = device_->submit(part.recording);
+        if (!part.exchanges.empty()) return;
     }
 }
 
-void Tower::wait(std::size_t part) { device_->wait(tickets_[part]); }
+void Tower::wait(std::size_t part) { device_->wait(program_->parts[part].ticket); }
 
-StepResults Tower::results() const { return read_results(buffer(Arena::staged_results)); }
-
-void Tower::load(std::span<const float> state) {
-    upload(*device_, buffer(Arena::state), std::as_bytes(state));
+StepResults Tower::results() const {
+    return program_ ? read_results(program_->arenas[std::size_t(Arena::staged_results)])
+                    : StepResults{0, 0, true};
 }
 
+void Tower::load(std::span<const float> state) { upload(*device_, held(Arena::state), std::as_bytes(state)); }
+
 void Tower::save(std::span<float> state) {
-    download(*device_, buffer(Arena::state), std::as_writable_bytes(state));
+    download(*device_, held(Arena::state), std::as_writable_bytes(state));
 }
 
 void Tower::save_gradients(std::span<float> gradients) {
-    download(*device_, buffer(Arena::gradients), std::as_writable_bytes(gradients));
+    download(*device_, held(Arena::gradients), std::as_writable_bytes(gradients));
 }
 
 } // namespace towers

@@ -8,6 +8,8 @@
 #include "engine/towers/exchange.h"
 
 #include <array>
+#include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <vector>
@@ -21,18 +23,25 @@ struct StepResults {
     bool finite;       ///< the loss and, where they are checked, the gradients
 };
 
+/// Plans a step for a share of this many examples. All its plans have the same variables and buckets.
+using Planner = std::function<TrainingPlan(unsigned share)>;
+
 /// One thread at a time uses a tower. A tower owns its device.
 class Tower {
 public:
-    /// Opens nothing: takes the device, allocates the plan's arenas, uploads the data set and records the
-    /// step.
-    Tower(std::unique_ptr<Device> device, const Dataset& data, TrainingPlan plan, unsigned share);
+    /// Opens nothing: takes the device and a first share, which is not 0, and uploads the data set.
+    Tower(std::unique_ptr<Device> device, const Dataset& data, Planner plan, unsigned share);
 
     const DeviceInfo& info() const { return device_->info(); }
-    unsigned share() const { return share_; }
-    std::span<const ArenaRange> buckets() const { return plan_.buckets; }
+    std::span<const ArenaRange> buckets() const { return buckets_; }
 
-    /// The tower's share of the next step. `examples`: share() of them.
+    unsigned share() const { return share_; }
+    /// How many examples the steps to come have: 0 for none of the step's work. Costs recordings, once for
+    /// each share; what the tower holds stays. Throws DeviceError when the memory does not suffice; the tower
+    /// is then idle and can take another share.
+    void take(unsigned share);
+
+    /// The tower's part of the next step. `examples`: share() of them.
     void prepare(const StepNumbers& numbers, std::span<const Example> examples);
 
     /// One recording of the step, and what the host may do once it is finished.
@@ -40,18 +49,20 @@ public:
         Recording recording;
         std::size_t buckets;             ///< this many from the first are then in staged_gradients()
         std::vector<Exchange> exchanges; ///< to be merged before the next part is submitted
+        Ticket ticket = 0;               ///< of its latest submission
     };
-    const std::vector<Part>& parts() const { return parts_; }
+    /// None of an idle tower.
+    std::span<const Part> parts() const;
     /// Submits the parts from `first` on, up to the first that exchanges follow or to the last.
     void submit_from(std::size_t first);
     void wait(std::size_t part);
-    /// Of the finished step.
+    /// Of the finished step; all zero from an idle tower.
     StepResults results() const;
 
     /// Where a shared step leaves its gradients and finds the parameters, laid out as StateLayout's
-    /// variables.
-    std::span<float> staged_gradients() const { return buffer(Arena::staged_gradients).host<float>(); }
-    std::span<float> staged_parameters() const { return buffer(Arena::staged_parameters).host<float>(); }
+    /// variables. They stay where they are.
+    std::span<float> staged_gradients() const { return held(Arena::staged_gradients).host<float>(); }
+    std::span<float> staged_parameters() const { return held(Arena::staged_parameters).host<float>(); }
 
     /// The whole state of a single tower, laid out as StateLayout says.
     void load(std::span<const float> state);
@@ -60,19 +71,25 @@ public:
     void save_gradients(std::span<float> gradients);
 
 private:
-    const Buffer& buffer(Arena arena) const { return arenas_[std::size_t(arena)]; }
-    std::vector<Exchange> exchanges_of(std::size_t level) const;
+    /// A step for one share: its recordings and the memory that they alone use.
+    struct Program {
+        std::array<Buffer, arena_count> arenas;
+        std::vector<Part> parts;
+    };
+    Program make_program(unsigned share);
+    void hold(const Plan& plan);
+    const Buffer& held(Arena arena) const { return held_[std::size_t(arena)]; }
 
     std::unique_ptr<Device> device_; // outlives what it made
-    unsigned share_;
-    TrainingPlan plan_;
-    std::array<Buffer, arena_count> arenas_;
-    std::vector<Part> parts_;
-    std::vector<Ticket> tickets_; ///< of each part's latest submission
+    Planner plan_;
+    std::vector<ArenaRange> buckets_;
+    std::array<Buffer, arena_count> held_; ///< what outlives a share, and the largest share's activations
+    std::map<unsigned, Program> programs_; ///< by share
+    Program* program_ = nullptr;           ///< null: idle
+    unsigned share_ = 0;
 };
 
-/// Buffers for every arena of a plan, with the data set uploaded. The engine's only way to give a plan
-/// memory.
+/// Buffers for every arena of a plan, with the data set uploaded.
 std::array<Buffer, arena_count> allocate_arenas(Device& device, const Plan& plan, const Dataset& data);
 /// Writes what a step reads into Arena::step: the numbers alone, or with the examples.
 void write_numbers(const Buffer& step, const StepNumbers& numbers);

@@ -3,11 +3,7 @@
 
 #include "backends/backend.h"
 #include "engine/data/sampler.h"
-#include "engine/towers/averaging.h"
-#include "engine/towers/exchange.h"
-#include "engine/towers/progress.h"
-#include "engine/towers/tower.h"
-#include "engine/towers/worker.h"
+#include "engine/towers/group.h"
 #include "engine/train/recipe.h"
 
 #include <functional>
@@ -62,6 +58,8 @@ public:
     /// Opens the devices and starts from initial_state(). Throws DeviceError, and InputError when the data
     /// does not fit the recipe's model.
     Trainer(const Recipe& recipe, const TrainerOptions& options, const Dataset& data);
+    Trainer(const Trainer&) = delete; // its towers and their group know where it is
+    Trainer& operator=(const Trainer&) = delete;
 
     const StateLayout& layout() const { return layout_; }
     std::size_t tower_count() const { return towers_.size(); }
@@ -86,25 +84,17 @@ public:
 private:
     void take_step(StepReport& report);
     StepResults step_alone();
-    StepResults step_shared(const StepNumbers& numbers);
-    void run_tower(std::size_t index);
-    bool exchange(std::size_t index, std::size_t at);
-    [[noreturn]] void blame_tower();
-    [[noreturn]] void throw_diverged(std::size_t tower, float loss, const std::string& what) const;
+    [[noreturn]] void throw_diverged(const TowerGroup::Culprit& culprit) const;
 
     Recipe recipe_;
     TrainerOptions options_;
     std::uint64_t records_;
     StateLayout layout_;
     Sampler sampler_;
-    std::vector<std::unique_ptr<Tower>> towers_;
-    std::optional<AveragingStage> stage_; ///< of several towers
+    Towers towers_;
+    std::optional<TowerGroup> group_; ///< of several towers
     std::uint64_t step_ = 0, examples_ = 0;
     double waited_ = 0; ///< seconds, in this step
-
-    std::vector<std::vector<const Exchange*>> exchanges_; ///< each tower's, in order
-    std::vector<TowerProgress> progress_;                 ///< of each tower
-    std::vector<std::unique_ptr<Worker>> workers_;        // last: they use the others
 };
 
 } // namespace towers

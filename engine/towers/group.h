@@ -1,0 +1,63 @@
+// Several towers that take a step together: a thread for each, and the stage that adds up what they make.
+#pragma once
+
+#include "engine/towers/averaging.h"
+#include "engine/towers/exchange.h"
+#include "engine/towers/progress.h"
+#include "engine/towers/tower.h"
+#include "engine/towers/worker.h"
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace towers {
+
+using Towers = std::vector<std::unique_ptr<Tower>>;
+
+class TowerGroup {
+public:
+    /// `towers` and what `update` names must outlive this. `device`: a `cpu`, for the averaging stage.
+    TowerGroup(Towers& towers, std::unique_ptr<Device> device, const UpdateSpec& update);
+
+    /// Gives each tower its share, at least one of which is not 0; between steps. Throws as Tower::take()
+    /// does.
+    void take(std::span<const unsigned> shares);
+
+    /// One step of all that have a share; prepare() has been called. Waits for all towers before an exception
+    /// leaves. Not finite: the state is the one from before.
+    StepResults step(const StepNumbers& numbers);
+
+    /// Of the last step: each tower's time without waiting for others.
+    std::span<const double> seconds() const { return seconds_; }
+    /// Of the last step: what the calling thread waited for towers.
+    double waited() const { return waited_; }
+
+    /// What made the last step infinite or NaN.
+    struct Culprit {
+        std::size_t tower;
+        float loss; ///< the tower's
+        std::string what;
+    };
+    Culprit find_culprit() const;
+
+    std::span<float> state() const { return stage_.state(); }
+    std::span<const float> gradients() const { return stage_.gradients(); }
+
+private:
+    void run(std::size_t tower);
+    bool exchange(std::size_t tower, std::size_t part);
+
+    Towers& towers_;
+    const StateLayout& layout_;
+    AveragingStage stage_;
+    std::vector<std::size_t> active_; ///< those with a share
+    std::vector<double> seconds_;
+    double waited_ = 0;
+    std::vector<std::vector<const Exchange*>> exchanges_; ///< each active tower's, in order
+    std::vector<TowerProgress> progress_;                 ///< of each tower
+    std::vector<std::unique_ptr<Worker>> workers_;        // last: they use the others
+};
+
+} // namespace towers
