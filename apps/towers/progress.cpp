@@ -22,7 +22,9 @@ std::string duration(double seconds) {
 std::string tower_losses(const StepReport& report) {
     std::string text;
     for (std::size_t i = 0; i < report.tower_losses.size(); ++i)
-        text += fmt::format("{}tower_{} loss = {:.2f}", i == 0 ? "" : ", ", i, report.tower_losses[i]);
+        text += fmt::format("{}tower_{} {}", i == 0 ? "" : ", ", i,
+                            report.shares[i] == 0 ? "idle"
+                                                  : fmt::format("loss = {:.2f}", report.tower_losses[i]));
     return text;
 }
 
@@ -63,6 +65,10 @@ void ProgressPrinter::show(const Progress& progress) {
         show_live(progress);
     else if (progress.log)
         show_log(progress);
+    if (progress.report.notice.empty()) return;
+    finish();
+    fmt::print("{}: step {}, {}\n", timestamp(), progress.report.step, progress.report.notice);
+    std::fflush(stdout);
 }
 
 void ProgressPrinter::show_log(const Progress& progress) {

@@ -41,7 +41,8 @@ void for_each_setting(AnySettings& s, const Visitor& visitor) {
             "Train one tower on each of these devices, such as cuda:0,vulkan:1,cpu ('towers devices' lists "
             "them; default: every discrete GPU, else one integrated GPU, else the CPU)");
     visitor("shares", s.shares, training,
-            "Ratio in which the towers share the global batch, such as 3:1 (default: equal shares)");
+            "How the towers share the global batch: auto (as fast as each is; the default), even, a ratio "
+            "such as 3:1, or @RUN/metrics.jsonl (step by step as that run did)");
     visitor("batch", s.batch, training, "Mean number of examples per tower and step (default: the recipe's)");
     visitor("global-batch", s.global_batch, training,
             "Number of examples per step for all towers together, instead of --batch");
@@ -63,6 +64,8 @@ void for_each_setting(AnySettings& s, const Visitor& visitor) {
     visitor("keep", s.keep, other, "Number of checkpoints to keep, at least 2; 0 keeps all");
     visitor("log-every", s.log_every, other, "Number of steps between log lines; 0 writes none");
     visitor("log-towers", s.log_towers, other, "Also log each tower's own loss (default: off)");
+    visitor("on-device-loss", s.on_device_loss, other,
+            "When a device of several fails: continue with the others, or stop with a checkpoint");
     visitor("threads", s.threads, other, threads_help);
     visitor(
         "quirks", s.quirks, training,

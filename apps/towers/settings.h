@@ -32,6 +32,7 @@ struct TrainSettings {
     unsigned keep = 5;
     std::uint64_t log_every = 10;
     bool log_towers = false;
+    std::string on_device_loss = "continue";
     unsigned threads = 0;
     std::string quirks = "none";
 };

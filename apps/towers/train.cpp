@@ -9,6 +9,7 @@
 #include "engine/towers/selection.h"
 #include "engine/towers/shares.h"
 #include "engine/train/loop.h"
+#include "engine/train/metrics.h"
 
 #include <atomic>
 #include <cmath>
@@ -17,6 +18,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
@@ -61,6 +63,8 @@ void check(const TrainSettings& s) {
     if (s.epochs && !(*s.epochs > 0 && std::isfinite(*s.epochs)))
         complain(fmt::format("--epochs {}: give a number above 0", *s.epochs));
     if (s.epochs && s.steps) complain("--steps and --epochs both say how long to train; give one of them");
+    if (s.on_device_loss != "continue" && s.on_device_loss != "stop")
+        complain(fmt::format("--on-device-loss '{}': give continue or stop", s.on_device_loss));
     check_threads(s.threads);
 }
 
@@ -93,6 +97,33 @@ void compare_classes(const Recipe& recipe, const Dataset& data) {
                    data.classes.size());
 }
 
+/// What --shares says.
+SharePolicy read_policy(const std::string& shares) {
+    if (shares == "auto") return {.automatic = true, .weights = {}, .recorded = {}};
+    if (shares.empty() || shares == "even") return {};
+    if (!shares.starts_with('@'))
+        return {.automatic = false, .weights = parse_shares(shares), .recorded = {}};
+    std::vector<SharesFrom> recorded = read_shares(shares.substr(1));
+    if (recorded.empty())
+        throw UsageError(
+            fmt::format("--shares '{}': the file tells of no shares; give the metrics.jsonl of a "
+                        "run of several towers",
+                        shares));
+    return {.automatic = false, .weights = {}, .recorded = std::move(recorded)};
+}
+
+/// A resumed run of the same towers begins with the shares that it has found.
+void begin_as_before(SharePolicy& policy, const std::string& run, std::uint64_t step, unsigned global,
+                     std::size_t towers) {
+    const std::filesystem::path metrics = std::filesystem::path(run) / "metrics.jsonl";
+    if (!policy.automatic || !std::filesystem::exists(metrics)) return;
+    const std::vector<SharesFrom> recorded = read_shares(metrics);
+    if (recorded.empty() || step == 0) return;
+    const std::vector<unsigned>& shares = shares_at(recorded, step - 1);
+    if (shares.size() == towers && std::accumulate(shares.begin(), shares.end(), 0u) == global)
+        policy.recorded = {{0, shares}};
+}
+
 int run_train(TrainFlags& flags) {
     TrainSettings& settings = flags.settings;
     const std::optional<Past>& past = flags.past;
@@ -102,16 +133,23 @@ int run_train(TrainFlags& flags) {
     flags.open.threads = settings.threads;
     const std::vector<std::string> towers = select_towers(settings.backend, settings.towers, flags.open);
     if (past) adopt_layout(settings, *past, towers);
-    const std::vector<double> shares =
-        settings.shares.empty() ? std::vector<double>{} : parse_shares(settings.shares);
+    if (settings.shares.empty() && towers.size() > 1) settings.shares = "auto";
+    if (settings.shares == "auto" && towers.size() == 1) settings.shares.clear();
+    if (settings.shares.starts_with('@'))
+        settings.shares =
+            '@' + std::filesystem::absolute(settings.shares.substr(1)).lexically_normal().string();
+    SharePolicy shares = read_policy(settings.shares);
     settings.towers = fmt::format("{}", fmt::join(towers, ","));
     settings.backend.clear();
     if (!settings.global_batch) settings.batch = settings.batch.value_or(recipe.batch);
     settings.lr = settings.lr.value_or(recipe.optimizer->learning_rate);
     const unsigned global =
         settings.global_batch ? *settings.global_batch : global_batch(*settings.batch, towers.size());
-    share_out(global, unsigned(towers.size()), shares,
-              recipe.model.group()); // throws before anything is opened
+    if (past)
+        begin_as_before(shares, flags.run, checkpoint_step(past->checkpoint.file, past->checkpoint.path),
+                        global, towers.size());
+    first_shares(shares, global, unsigned(towers.size()),
+                 recipe.model.group()); // throws before anything is opened
     if (is_recipe_file(settings.recipe))
         settings.recipe = std::filesystem::absolute(settings.recipe).lexically_normal().string();
     if (settings.data != "shapes")
@@ -128,6 +166,7 @@ int run_train(TrainFlags& flags) {
                     {.towers = towers,
                      .global_batch = global,
                      .shares = shares,
+                     .outlive_devices = settings.on_device_loss == "continue",
                      .learning_rate = *settings.lr,
                      .seed = *settings.seed,
                      .distort = settings.distort,

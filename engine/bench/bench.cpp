@@ -22,7 +22,7 @@ TrainerOptions trainer_options(const BenchOptions& options, std::vector<std::str
     const unsigned count = unsigned(towers.size());
     return {.towers = std::move(towers),
             .global_batch = options.settings.batch * count,
-            .shares = std::move(shares),
+            .shares = {.automatic = false, .weights = std::move(shares), .recorded = {}},
             .learning_rate = 0.001, // a rate at which no number of steps diverges
             .seed = seed,
             .distort = true,

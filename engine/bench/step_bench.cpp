@@ -41,9 +41,7 @@ void StepBench::repeat() {
 }
 
 std::vector<unsigned> StepBench::shares() const {
-    std::vector<unsigned> shares;
-    for (std::size_t i = 0; i < trainer_.tower_count(); ++i) shares.push_back(trainer_.tower(i).share());
-    return shares;
+    return trainer_.shares();
 }
 
 } // namespace towers

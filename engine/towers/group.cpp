@@ -29,10 +29,15 @@ TowerGroup::TowerGroup(Towers& towers, std::unique_ptr<Device> device, const Upd
 }
 
 void TowerGroup::take(std::span<const unsigned> shares) {
+    const auto has = [](const auto& tower, unsigned share) { return tower->share() == share; };
+    if (!active_.empty() && std::ranges::equal(towers_, shares, has)) return;
     active_.clear();
     exchanges_.clear();
-    for (std::size_t i = 0; i < towers_.size(); ++i)
-        if (towers_[i]->share() != shares[i]) towers_[i]->take(shares[i]);
+    for (std::size_t i = 0; i < towers_.size(); ++i) try {
+            if (towers_[i]->share() != shares[i]) towers_[i]->take(shares[i]);
+        } catch (const DeviceError& error) {
+            throw TowerFailed(error, i, shares[i]);
+        }
     for (std::size_t i = 0; i < towers_.size(); ++i) {
         if (shares[i] == 0) continue;
         active_.push_back(i);
@@ -109,7 +114,11 @@ StepResults TowerGroup::step(const StepNumbers& numbers) {
         const Stopwatch watch(waited_);
         for (std::future<void>& each : done) each.wait(); // for all, before the first exception leaves
     }
-    for (std::future<void>& each : done) each.get();
+    for (std::size_t k = 0; k < done.size(); ++k) try {
+            done[k].get();
+        } catch (const DeviceError& error) {
+            throw TowerFailed(error, active_[k], 0);
+        }
     std::vector<float> cross_entropies;
     for (const auto& tower : towers_) cross_entropies.push_back(tower->results().cross_entropy);
     return stage_.update(numbers, cross_entropies);

@@ -16,17 +16,26 @@ namespace towers {
 
 using Towers = std::vector<std::unique_ptr<Tower>>;
 
+/// The device of one of several towers failed.
+struct TowerFailed : DeviceError {
+    std::size_t tower;
+    unsigned share; ///< when it was being prepared for that, such as for want of memory; 0: within a step
+    TowerFailed(const DeviceError& error, std::size_t its, unsigned wanted)
+        : DeviceError(error), tower(its), share(wanted) {}
+};
+
 class TowerGroup {
 public:
     /// `towers` and what `update` names must outlive this. `device`: a `cpu`, for the averaging stage.
     TowerGroup(Towers& towers, std::unique_ptr<Device> device, const UpdateSpec& update);
 
-    /// Gives each tower its share, at least one of which is not 0; between steps. Throws as Tower::take()
-    /// does.
+    /// Gives each tower its share, at least one of which is not 0; between steps. After TowerFailed, call it
+    /// again before a step.
     void take(std::span<const unsigned> shares);
 
     /// One step of all that have a share; prepare() has been called. Waits for all towers before an exception
-    /// leaves. Not finite: the state is the one from before.
+    /// leaves, such as TowerFailed. After one, and when the results are not finite, the state is the one from
+    /// before.
     StepResults step(const StepNumbers& numbers);
 
     /// Of the last step: each tower's time without waiting for others.

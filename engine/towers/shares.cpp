@@ -1,11 +1,13 @@
 #include "engine/towers/shares.h"
 
 #include "engine/error.h"
+#include "engine/towers/load.h"
 
 #include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <numeric>
 
 namespace towers {
@@ -62,6 +64,44 @@ std::vector<unsigned> share_out(unsigned global, unsigned towers, std::vector<do
     for (unsigned& share : shares) share *= group;
     return shares;
 }
+
+std::vector<unsigned> first_shares(const SharePolicy& policy, unsigned global, unsigned towers,
+                                   unsigned group) {
+    if (policy.recorded.empty()) return share_out(global, towers, policy.weights, group);
+    for (const SharesFrom& at : policy.recorded) {
+        const std::uint64_t sum = std::accumulate(at.shares.begin(), at.shares.end(), std::uint64_t(0));
+        const bool whole = std::ranges::all_of(at.shares, [&](unsigned share) { return share % group == 0; });
+        if (at.shares.size() != towers || sum != global || !whole)
+            throw UsageError(fmt::format("--shares: from step {} on they were {}, which does not suit {} "
+                                         "tower{} and a global batch of {}{}; give the towers and the batch "
+                                         "of the run that recorded them",
+                                         at.step, to_string(at.shares), towers, towers == 1 ? "" : "s",
+                                         global, group == 1 ? "" : fmt::format(" in groups of {}", group)));
+    }
+    return policy.recorded.front().shares;
+}
+
+const std::vector<unsigned>& shares_at(std::span<const SharesFrom> recorded, std::uint64_t step) {
+    const auto after = std::ranges::upper_bound(recorded, step, {}, &SharesFrom::step);
+    return (after == recorded.begin() ? after : after - 1)->shares;
+}
+
+std::vector<unsigned> shares_without(const std::vector<bool>& lost, std::span<const unsigned> shares,
+                                     unsigned group) {
+    const unsigned global = std::accumulate(shares.begin(), shares.end(), 0u);
+    const auto left = [&](std::size_t i) { return !lost[i] && shares[i] > 0; };
+    bool any = false;
+    for (std::size_t i = 0; i < shares.size(); ++i) any = any || left(i);
+    std::vector<LoadModel> speeds(shares.size());
+    std::vector<unsigned> most(shares.size());
+    for (std::size_t i = 0; i < shares.size(); ++i) {
+        speeds[i].per_example = 1.0 / std::max(shares[i], 1u);
+        most[i] = left(i) || (!any && !lost[i]) ? global : 0;
+    }
+    return balanced_shares(speeds, global, group, most);
+}
+
+std::string to_string(std::span<const unsigned> shares) { return fmt::format("{}", fmt::join(shares, ":")); }
 
 std::vector<double> parse_shares(const std::string& text) {
     std::vector<double> weights;

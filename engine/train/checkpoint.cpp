@@ -110,6 +110,10 @@ std::uint64_t checkpoint_seed(const TensorFile& file, const std::filesystem::pat
     return number(file, "seed", path);
 }
 
+std::uint64_t checkpoint_step(const TensorFile& file, const std::filesystem::path& path) {
+    return number(file, "step", path);
+}
+
 std::optional<std::string> checkpoint_settings(const TensorFile& file) {
     const auto found = file.metadata.find("settings");
     if (found == file.metadata.end()) return std::nullopt;

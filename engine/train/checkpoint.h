@@ -41,8 +41,9 @@ TrainingState from_checkpoint(const TensorFile& file, const StateLayout& layout,
 /// early versions wrote, fits any data.
 void check_origin(const TensorFile& file, const CheckpointOrigin& origin, const std::filesystem::path& path);
 
-/// The seed in a checkpoint's metadata; throws InputError.
+/// The seed and the step in a checkpoint's metadata; they throw InputError.
 std::uint64_t checkpoint_seed(const TensorFile& file, const std::filesystem::path& path);
+std::uint64_t checkpoint_step(const TensorFile& file, const std::filesystem::path& path);
 
 /// The settings in a checkpoint's metadata; none if an early version wrote it.
 std::optional<std::string> checkpoint_settings(const TensorFile& file);

@@ -1,25 +1,12 @@
 #include "engine/train/loop.h"
 
-#include <chrono>
+#include "engine/clock.h"
+#include "engine/train/metrics.h"
+
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 namespace towers {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-/// Numbers that the same run repeats bit for bit; times are for the log.
-std::string metrics_line(const StepReport& report, std::uint64_t records) {
-    return nlohmann::json{{"step", report.step},
-                          {"epoch", report.examples / records},
-                          {"examples", report.examples},
-                          {"loss", report.loss},
-                          {"cross_entropy", report.cross_entropy},
-                          {"learning_rate", report.learning_rate},
-                          {"tower_losses", report.tower_losses}}
-        .dump();
-}
 
 /// What to do when the loss of the parameters after `step` steps is not finite.
 std::string way_back(const RunDirectory& run, std::uint64_t step) {
@@ -29,6 +16,13 @@ std::string way_back(const RunDirectory& run, std::uint64_t step) {
     if (steps.empty()) return "the run has no earlier checkpoint, so start another run";
     return fmt::format("the last checkpoint with a finite loss is {}: go on from it with --resume-from {}",
                        run.checkpoint_path(steps.back()).string(), steps.back());
+}
+
+/// Those that the metrics tell of.
+std::vector<unsigned> last_shares(const RunDirectory& run) {
+    if (!std::filesystem::exists(run.metrics_path())) return {};
+    const std::vector<SharesFrom> recorded = read_shares(run.metrics_path());
+    return recorded.empty() ? std::vector<unsigned>() : recorded.back().shares;
 }
 
 } // namespace
@@ -58,6 +52,7 @@ Ending train(Trainer& trainer, RunDirectory& run, const LoopOptions& options, co
     std::uint64_t step = trainer.steps_done(), saved = step;
     std::uint64_t logged_steps = 0;
     Clock::time_point logged = Clock::now();
+    std::vector<unsigned> shares = last_shares(run);
     while (step < options.steps && !stop) {
         Progress progress{};
         try {
@@ -72,10 +67,14 @@ Ending train(Trainer& trainer, RunDirectory& run, const LoopOptions& options, co
         ++step;
         ++logged_steps;
         progress.log = options.log_every != 0 && progress.report.step % options.log_every == 0;
-        const double seconds = std::chrono::duration<double>(Clock::now() - logged).count();
+        const double seconds = seconds_since(logged);
         progress.seconds_per_step = seconds / double(logged_steps);
         progress.examples_per_second = options.global_batch / progress.seconds_per_step;
-        if (progress.log) run.append_metrics(metrics_line(progress.report, options.origin.records));
+        // Every change of the shares has a line, so that they are known of every step.
+        if (progress.log || (trainer.tower_count() > 1 && progress.report.shares != shares)) {
+            run.append_metrics(metrics_line(progress.report, options.origin.records));
+            shares = progress.report.shares;
+        }
         observe(progress);
         if (progress.log) {
             logged = Clock::now();

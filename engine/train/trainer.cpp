@@ -2,11 +2,11 @@
 
 #include "engine/clock.h"
 #include "engine/error.h"
-#include "engine/towers/shares.h"
 
 #include <algorithm>
 #include <cmath>
 #include <fmt/format.h>
+#include <limits>
 
 namespace towers {
 namespace {
@@ -23,7 +23,7 @@ Trainer::Trainer(const Recipe& recipe, const TrainerOptions& options, const Data
     check_data(recipe, data);
     const unsigned count = unsigned(options.towers.size());
     const std::vector<unsigned> shares =
-        share_out(options.global_batch, count, options.shares, recipe.model.group());
+        first_shares(options.shares, options.global_batch, count, recipe.model.group());
     const UpdateSpec update{.layout = &layout_,
                             .optimizer = recipe_.optimizer.get(),
                             .average_first = options.quirks.unordered_average};
@@ -43,9 +43,17 @@ Trainer::Trainer(const Recipe& recipe, const TrainerOptions& options, const Data
             spec.batch = share;
             return count == 1 ? plan_single_step(spec, update) : plan_shared_step(spec, bucket_bytes);
         };
-        towers_.push_back(std::make_unique<Tower>(std::move(device), data, plan, shares[i]));
+        towers_.push_back(std::make_unique<Tower>(std::move(device), data, plan,
+                                                  std::max(shares[i], recipe.model.group())));
     }
-    if (count > 1) group_.emplace(towers_, open_device("cpu", options.open), update);
+    if (count > 1) {
+        group_.emplace(towers_, open_device("cpu", options.open), update);
+        group_->take(shares);
+        if (options.shares.automatic) balancer_.emplace(options.global_batch, recipe.model.group(), shares);
+    }
+    first_shares_ = announced_ = shares;
+    held_.resize(count);
+    lost_.resize(count);
     load(initial_state());
 }
 
@@ -95,7 +103,55 @@ StepReport Trainer::step() {
         take_step(report);
     }
     report.host_seconds = seconds - waited_;
+    if (balancer_) balance(report, seconds);
     return report;
+}
+
+std::vector<unsigned> Trainer::shares() const {
+    std::vector<unsigned> shares;
+    for (const auto& tower : towers_) shares.push_back(tower->share());
+    return shares;
+}
+
+std::vector<unsigned> Trainer::shares_of_step() const {
+    if (balancer_) return balancer_->shares();
+    const std::vector<SharesFrom>& recorded = options_.shares.recorded;
+    const std::vector<unsigned>& shares = recorded.empty() ? first_shares_ : shares_at(recorded, step_);
+    const bool all_there = std::ranges::find(lost_, true) == lost_.end();
+    return all_there ? shares : shares_without(lost_, shares, recipe_.model.group());
+}
+
+/// Arranges that the step can be repeated without the tower, or with a share for it that it can hold.
+void Trainer::let_go(const TowerFailed& failed, StepReport& report) {
+    const std::size_t i = failed.tower;
+    const std::string name =
+        fmt::format("{}tower_{} ({})", report.notice.empty() ? "" : "; ", i, towers_[i]->info().id);
+    if (balancer_ && failed.share > held_[i] && held_[i] > 0) {
+        report.notice += fmt::format("{} cannot take {} examples: {}", name, failed.share, failed.what());
+        balancer_->limit(i, held_[i]);
+        return;
+    }
+    lost_[i] = true;
+    if (!options_.outlive_devices || std::ranges::find(lost_, false) == lost_.end())
+        throw DeviceError(failed.what());
+    if (balancer_) balancer_->limit(i, 0);
+    report.notice +=
+        fmt::format("{} failed and is let go, and the others repeat the step: {}", name, failed.what());
+}
+
+/// Lets the towers' times in the step just taken decide the shares of the next.
+void Trainer::balance(StepReport& report, double seconds) {
+    if (report.notice.empty()) balancer_->observe(group_->seconds(), seconds); // else it had two attempts
+    if (balancer_->trying() || balancer_->shares() == announced_) return;
+    report.notice += fmt::format("{}shares are now {}, before {}", report.notice.empty() ? "" : "; ",
+                                 to_string(balancer_->shares()), to_string(announced_));
+    announced_ = balancer_->shares();
+    for (std::size_t i = 0; i < towers_.size(); ++i)
+        if (const auto idle = balancer_->idle(i); idle && !lost_[i])
+            report.notice += fmt::format(
+                "; tower_{} ({}) gets nothing to do: {} {:.4g} ms, and a step of the others {:.4g} ms", i,
+                towers_[i]->info().id, idle->measured ? "a step with it takes" : "a smallest share takes it",
+                idle->with * 1e3, idle->without * 1e3);
 }
 
 void Trainer::take_step(StepReport& report) {
@@ -114,19 +170,23 @@ void Trainer::take_step(StepReport& report) {
 
     std::vector<Example> examples(options_.global_batch);
     sampler_.fill(examples_, examples);
-    std::size_t first = 0;
-    for (const auto& tower : towers_) {
-        tower->prepare(numbers, std::span(examples).subspan(first, tower->share()));
-        first += tower->share();
+    StepResults results{};
+    for (bool taken = false; !taken;) {
+        try {
+            results = attempt_step(numbers, examples);
+            taken = true;
+        } catch (const TowerFailed& failed) {
+            let_go(failed, report);
+        }
     }
-    const StepResults results = group_ ? group_->step(numbers) : step_alone();
-    if (group_) waited_ = group_->waited();
     if (!results.finite)
         throw_diverged(group_ ? group_->find_culprit()
                               : TowerGroup::Culprit{0, results.total_loss, "a gradient"});
     ++step_;
     examples_ += options_.global_batch;
 
+    report.shares = shares();
+    std::ranges::transform(report.shares, held_, held_.begin(), std::ranges::max);
     report.loss = results.total_loss;
     report.cross_entropy = results.cross_entropy;
     if (!group_) {
@@ -134,10 +194,26 @@ void Trainer::take_step(StepReport& report) {
         return;
     }
     const float decay = results.total_loss - results.cross_entropy;
-    for (const auto& tower : towers_)
-        report.tower_losses.push_back(
-            tower->results().cross_entropy * float(options_.global_batch) / float(tower->share()) + decay);
-    if (options_.quirks.last_tower_loss) report.loss = report.tower_losses.back();
+    for (const auto& tower : towers_) {
+        const float loss =
+            tower->results().cross_entropy * float(options_.global_batch) / float(tower->share());
+        report.tower_losses.push_back(tower->share() == 0 ? std::numeric_limits<float>::quiet_NaN()
+                                                          : loss + decay);
+        if (options_.quirks.last_tower_loss && tower->share() != 0) report.loss = report.tower_losses.back();
+    }
+}
+
+StepResults Trainer::attempt_step(const StepNumbers& numbers, std::span<const Example> examples) {
+    if (group_) group_->take(shares_of_step());
+    std::size_t first = 0;
+    for (const auto& tower : towers_) {
+        tower->prepare(numbers, examples.subspan(first, tower->share()));
+        first += tower->share();
+    }
+    if (!group_) return step_alone();
+    const StepResults results = group_->step(numbers);
+    waited_ = group_->waited();
+    return results;
 }
 
 StepResults Trainer::step_alone() {

@@ -3,7 +3,9 @@
 
 #include "backends/backend.h"
 #include "engine/data/sampler.h"
+#include "engine/towers/balance.h"
 #include "engine/towers/group.h"
+#include "engine/towers/shares.h"
 #include "engine/train/recipe.h"
 
 #include <functional>
@@ -19,7 +21,9 @@ namespace towers {
 struct TrainerOptions {
     std::vector<std::string> towers; ///< device ids, one per tower; a device may appear more than once
     unsigned global_batch;           ///< examples per step, all towers together
-    std::vector<double> shares;      ///< in this proportion; equal when empty
+    SharePolicy shares;
+    /// Whether several towers go on without one whose device fails, as long as one is left.
+    bool outlive_devices = false;
     double learning_rate;
     std::uint64_t seed;
     bool distort, shuffle;
@@ -44,8 +48,10 @@ struct StepReport {
     double learning_rate;
     float loss;                      ///< mean over the global batch, weight decay included
     float cross_entropy;             ///< likewise, without it
-    std::vector<float> tower_losses; ///< each tower's own, over its share, weight decay included
+    std::vector<unsigned> shares;    ///< each tower's examples
+    std::vector<float> tower_losses; ///< each tower's own, over its share, weight decay included; NaN if idle
     double host_seconds; ///< of the step's time, what the calling thread spent without waiting for towers
+    std::string notice;  ///< what has changed about the towers, for the user in one line; or empty
 };
 
 /// A loss or gradient is infinite or NaN. The parameters are those from before the step.
@@ -63,6 +69,8 @@ public:
 
     const StateLayout& layout() const { return layout_; }
     std::size_t tower_count() const { return towers_.size(); }
+    /// Of the next step.
+    std::vector<unsigned> shares() const;
     const Tower& tower(std::size_t index) const { return *towers_[index]; }
 
     /// The recipe's initial values for the seed.
@@ -74,7 +82,7 @@ public:
     /// Steps in all, including those done, until `epochs` passes over the data are complete.
     std::uint64_t steps_until(double epochs) const;
 
-    /// Throws Diverged, DeviceError.
+    /// Throws Diverged, DeviceError. Of several towers the state is then that from before the step.
     StepReport step();
 
     /// The last step's gradients of the mean loss over the global batch, laid out as layout()'s variables; a
@@ -83,7 +91,11 @@ public:
 
 private:
     void take_step(StepReport& report);
+    StepResults attempt_step(const StepNumbers& numbers, std::span<const Example> examples);
     StepResults step_alone();
+    std::vector<unsigned> shares_of_step() const;
+    void let_go(const TowerFailed& failed, StepReport& report);
+    void balance(StepReport& report, double seconds);
     [[noreturn]] void throw_diverged(const TowerGroup::Culprit& culprit) const;
 
     Recipe recipe_;
@@ -92,7 +104,12 @@ private:
     StateLayout layout_;
     Sampler sampler_;
     Towers towers_;
-    std::optional<TowerGroup> group_; ///< of several towers
+    std::optional<TowerGroup> group_;  ///< of several towers
+    std::optional<Balancer> balancer_; ///< of automatic shares
+    std::vector<unsigned> first_shares_;
+    std::vector<unsigned> announced_; ///< the shares that the user knows of
+    std::vector<unsigned> held_;      ///< the largest share that each tower has had in a step
+    std::vector<bool> lost_;          ///< towers whose devices failed
     std::uint64_t step_ = 0, examples_ = 0;
     double waited_ = 0; ///< seconds, in this step
 };

@@ -31,7 +31,8 @@ struct Pair {
 } // namespace
 
 TEST_CASE("last-tower-loss reports the last tower's loss and trains the same") {
-    const Pair pair("last-tower-loss", {"--towers", "cpu,cpu", "--steps", "4", "--batch", "4"});
+    const Pair pair("last-tower-loss",
+                    {"--towers", "cpu,cpu", "--shares", "even", "--steps", "4", "--batch", "4"});
     CHECK(pair.same(4, false));
     CHECK(pair.same(4, true));
     const auto plain = metrics(pair.plain()), quirked = metrics(pair.quirked());
@@ -49,8 +50,8 @@ TEST_CASE("last-tower-loss reports the last tower's loss and trains the same") {
 TEST_CASE("step-schedule decays the learning rate by steps, however many towers share them") {
     const TemporaryFolder data;
     write_records(data / "data", 1); // 5 training examples, so that 350 epochs are 1750 examples
-    const Pair pair("step-schedule", {"--towers", "cpu,cpu", "--batch", "125", "--steps", "15", "--distort",
-                                      "off", "--data", (data / "data").string()});
+    const Pair pair("step-schedule", {"--towers", "cpu,cpu", "--shares", "even", "--batch", "125", "--steps",
+                                      "15", "--distort", "off", "--data", (data / "data").string()});
     const auto plain = metrics(pair.plain()), quirked = metrics(pair.quirked());
     for (std::size_t i = 0; i < 15; ++i) {
         CAPTURE(i);
@@ -67,7 +68,8 @@ TEST_CASE("step-schedule decays the learning rate by steps, however many towers 
 TEST_CASE("unordered-average averages the parameters from before the update") {
     for (const char* device : {"cpu", "cpu,cpu"}) {
         CAPTURE(device);
-        const Pair pair("unordered-average", {"--towers", device, "--steps", "1", "--batch", "4"});
+        const Pair pair("unordered-average",
+                        {"--towers", device, "--shares", "even", "--steps", "1", "--batch", "4"});
         CHECK(pair.same(1, false));
         CHECK_FALSE(pair.same(1, true));
         // The first update averages the initial values with themselves.
@@ -79,7 +81,8 @@ TEST_CASE("unordered-average averages the parameters from before the update") {
 }
 
 TEST_CASE("divided-batch-time divides the logged seconds by the number of towers") {
-    const Pair pair("divided-batch-time", {"--towers", "cpu,cpu", "--steps", "3", "--batch", "64"});
+    const Pair pair("divided-batch-time",
+                    {"--towers", "cpu,cpu", "--shares", "even", "--steps", "3", "--batch", "64"});
     CHECK(pair.same(3, false));
     const std::regex numbers(R"(\((\d+\.\d) examples/sec; (\d+\.\d{3}) sec/batch\))");
     const auto check = [&](const std::string& out, double examples) {
@@ -95,7 +98,7 @@ TEST_CASE("divided-batch-time divides the logged seconds by the number of towers
 TEST_CASE("a resumed run keeps its quirks") {
     const TemporaryFolder folder;
     const fs::path run = folder / "run";
-    train(run, {"--towers", "cpu,cpu", "--steps", "2", "--batch", "2", "--quirks",
+    train(run, {"--towers", "cpu,cpu", "--shares", "even", "--steps", "2", "--batch", "2", "--quirks",
                 "last-tower-loss,unordered-average"});
     check_worked(run_towers({"train", "--resume", "--run", run.string(), "--steps", "4"}));
     const auto lines = metrics(run);

@@ -12,7 +12,7 @@ namespace {
 
 void check_resumes(const std::string& device, unsigned half, const std::string& batch) {
     const TemporaryFolder folder;
-    const Arguments flags{"--towers", device, "--batch", batch};
+    const Arguments flags{"--towers", device, "--shares", "even", "--batch", batch};
     const auto steps = [](unsigned n) { return Arguments{"--steps", std::to_string(n)}; };
     train(folder / "whole", flags + steps(2 * half));
     train(folder / "parts", flags + steps(half));

@@ -113,7 +113,8 @@ steps = 2
         const TemporaryFolder folder;
         write_text(folder / "mine.toml", recipe);
         const fs::path run = folder / "run";
-        const Arguments flags{"--towers", towers, "--recipe", (folder / "mine.toml").string()};
+        const Arguments flags{"--towers", towers,     "--shares",
+                              "even",     "--recipe", (folder / "mine.toml").string()};
         kill_after_checkpoint(run, endless(run, flags));
         check_goes_on(folder, flags);
     }

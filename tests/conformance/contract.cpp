@@ -60,23 +60,6 @@ std::string message_of(const std::function<void()>& action) {
     return "nothing was thrown";
 }
 
-/// A device whose next submission or wait fails when told to.
-class FailingDevice final : public WrappedDevice {
-public:
-    using WrappedDevice::WrappedDevice;
-    bool fail_submit = false, fail_wait = false;
-
-protected:
-    Ticket do_submit(const RecordingState& recording) override {
-        if (fail_submit) throw DeviceError("out of luck");
-        return WrappedDevice::do_submit(recording);
-    }
-    void do_wait(Ticket ticket) override {
-        if (fail_wait) throw DeviceError("out of luck");
-        WrappedDevice::do_wait(ticket);
-    }
-};
-
 } // namespace
 
 TEST_CASE("submissions run in the order in which they were made") {
@@ -307,19 +290,20 @@ TEST_CASE("after a failure a device refuses everything in one line and can still
     for (const std::string& id : device_ids())
         for (const bool at_submission : {true, false}) {
             INFO("on ", id);
-            FailingDevice device(open_device(id, open_options()));
+            FailingDevice::Failure failure{.verb = at_submission ? FailingDevice::Verb::submit
+                                                                 : FailingDevice::Verb::wait};
+            FailingDevice device(open_device(id, open_options()), failure);
             const Buffer in = staged(device, 5), out = staged(device, 0);
             const Recording recording = record(device, {copy(in, out)});
             device.wait(device.submit(recording));
             const Ticket ticket = device.submit(recording);
-            (at_submission ? device.fail_submit : device.fail_wait) = true;
+            failure.calls_left = 0;
             const auto refusal = [](const std::function<void()>& action) {
                 return message_of<DeviceError>(action);
             };
             CHECK(refusal([&] { at_submission ? void(device.submit(recording)) : device.wait(ticket); }) ==
-                  "out of luck");
-            device.fail_submit = device.fail_wait = false;
-            const std::string expected = id + ": failed before and can only be closed: out of luck";
+                  "refused");
+            const std::string expected = id + ": failed before and can only be closed: refused";
             CHECK(refusal([&] { device.allocate(4, Memory::device); }) == expected);
             CHECK(refusal([&] { record(device, {}); }) == expected);
             CHECK(refusal([&] { device.submit(recording); }) == expected);

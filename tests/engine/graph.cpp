@@ -64,7 +64,7 @@ double largest_difference(const Recipe& recipe, const Dataset& data, const std::
                           const std::vector<double>& shares) {
     const TrainingState alone = after_steps(recipe, test::options_for({"cpu"}, 12), data, 10);
     TrainerOptions options = test::options_for(towers, 12);
-    options.shares = shares;
+    options.shares.weights = shares;
     const TrainingState split = after_steps(recipe, options, data, 10);
     const std::span<const float> a = split.state, b = alone.state;
     double most = 0;

@@ -31,7 +31,7 @@ std::vector<TakenStep> first_steps(const Dataset& data, unsigned global, int cou
 double gradient_distance(const std::vector<std::string>& towers, const std::vector<double>& shares,
                          const Dataset& data, unsigned global, const std::vector<TakenStep>& steps) {
     TrainerOptions options = test::options_for(towers, global);
-    options.shares = shares;
+    options.shares.weights = shares;
     Trainer trainer(test::small_recipe(), options, data);
     std::vector<double> distances;
     for (const TakenStep& step : steps) {
@@ -42,23 +42,6 @@ double gradient_distance(const std::vector<std::string>& towers, const std::vect
     std::sort(distances.begin(), distances.end());
     return distances[distances.size() / 2];
 }
-
-/// A device that accepts this many more submissions and then refuses.
-class RefusingDevice final : public test::WrappedDevice {
-public:
-    RefusingDevice(std::unique_ptr<Device> device, unsigned& submissions_left)
-        : WrappedDevice(std::move(device)), submissions_left_(submissions_left) {}
-
-protected:
-    Ticket do_submit(const RecordingState& recording) override {
-        if (submissions_left_ == 0) throw DeviceError("refused");
-        --submissions_left_;
-        return WrappedDevice::do_submit(recording);
-    }
-
-private:
-    unsigned& submissions_left_;
-};
 
 } // namespace
 
@@ -82,7 +65,7 @@ TEST_CASE("the loss is the mean over the global batch, weighted by share, and ea
     const Dataset data = test::noise(50);
     const StepReport alone = Trainer(test::small_recipe(), test::options_for({"cpu"}, 12), data).step();
     TrainerOptions options = test::options_for({"cpu", "cpu"}, 12);
-    options.shares = {3, 1};
+    options.shares.weights = {3, 1};
     const StepReport both = Trainer(test::small_recipe(), options, data).step();
     CHECK(both.loss == doctest::Approx(alone.loss).epsilon(1e-5));
     REQUIRE(both.tower_losses.size() == 2);
@@ -150,14 +133,14 @@ TEST_CASE("a tower whose device refuses a later part of a step ends safely while
         for (const std::string& id : test::device_ids()) {
             CAPTURE(recipe.name);
             CAPTURE(id);
-            unsigned submissions_left = std::numeric_limits<unsigned>::max();
+            test::FailingDevice::Failure failure;
             TrainerOptions options = test::options_for({"cpu", id}, 4);
             test::wrap_tower(options, 1, [&](std::unique_ptr<Device> device) {
-                return std::make_unique<RefusingDevice>(std::move(device), submissions_left);
+                return std::make_unique<test::FailingDevice>(std::move(device), failure);
             });
             Trainer trainer(recipe, options, data);
             REQUIRE(trainer.tower(1).parts().size() > 1);
-            submissions_left = 1;
+            failure.calls_left = 1; // submissions
             CHECK_THROWS_WITH_AS(trainer.step(), "refused", DeviceError);
         }
     CHECK(validation_messages() == messages);

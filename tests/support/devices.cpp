@@ -97,6 +97,31 @@ std::vector<double> WrappedDevice::do_timestamps(const RecordingState& recording
     return device_->timestamps(static_cast<const WrappedRecording&>(recording).recording);
 }
 
+void FailingDevice::count(Verb verb) {
+    if (verb == failure_.verb && failure_.calls_left-- == 0) failure_.lost = true;
+    if (failure_.lost) throw DeviceError("refused");
+}
+
+std::unique_ptr<Allocation> FailingDevice::do_allocate(std::size_t bytes, Memory memory) {
+    count(Verb::allocate);
+    return WrappedDevice::do_allocate(bytes, memory);
+}
+
+std::unique_ptr<RecordingState> FailingDevice::do_record(std::span<const Command> commands) {
+    count(Verb::record);
+    return WrappedDevice::do_record(commands);
+}
+
+Ticket FailingDevice::do_submit(const RecordingState& recording) {
+    count(Verb::submit);
+    return WrappedDevice::do_submit(recording);
+}
+
+void FailingDevice::do_wait(Ticket ticket) {
+    count(Verb::wait);
+    WrappedDevice::do_wait(ticket);
+}
+
 void expect_validation_messages(unsigned count) { expected_messages += count; }
 unsigned expected_validation_messages() { return expected_messages; }
 

@@ -57,6 +57,30 @@ private:
     std::set<const Buffer*> buffers_; ///< the other device's
 };
 
+/// Fails at a call of a verb and, like a lost device, at all calls from then on.
+class FailingDevice final : public WrappedDevice {
+public:
+    enum class Verb { allocate, record, submit, wait };
+    /// Which call fails; set while the device is in use.
+    struct Failure {
+        Verb verb = Verb::submit;
+        unsigned calls_left = ~0u; ///< of the verb, before the one that fails
+        bool lost = false;
+    };
+    FailingDevice(std::unique_ptr<Device> device, Failure& failure)
+        : WrappedDevice(std::move(device)), failure_(failure) {}
+
+protected:
+    std::unique_ptr<Allocation> do_allocate(std::size_t bytes, Memory memory) override;
+    std::unique_ptr<RecordingState> do_record(std::span<const Command> commands) override;
+    Ticket do_submit(const RecordingState& recording) override;
+    void do_wait(Ticket ticket) override;
+
+private:
+    void count(Verb verb);
+    Failure& failure_;
+};
+
 /// Every other message of the Vulkan validation layer makes the test program fail.
 void expect_validation_messages(unsigned count);
 unsigned expected_validation_messages();

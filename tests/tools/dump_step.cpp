@@ -91,7 +91,7 @@ void dump(const Arguments& arguments) {
                            .shuffle = false,
                            .quirks = {},
                            .open = {}};
-    if (!arguments.shares.empty()) options.shares = parse_shares(arguments.shares);
+    if (!arguments.shares.empty()) options.shares.weights = parse_shares(arguments.shares);
     Trainer trainer(recipe, options, data);
     const StateLayout& layout = trainer.layout();
     trainer.load(read_initial(arguments.init, layout));

@@ -1,0 +1,226 @@
+// Shares that change while a training goes on: by the towers' times, as another run had them, or because a
+// tower is lost.
+#include "tests/support/devices.h"
+#include "tests/support/networks.h"
+#include "tests/support/simulated_device.h"
+
+#include "engine/error.h"
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+#include <numeric>
+#include <random>
+#include <regex>
+
+namespace towers {
+namespace {
+
+/// Ways to split `global` examples in groups among `towers`, some with idle towers; another one each step.
+std::vector<SharesFrom> random_shares(std::uint64_t steps, unsigned global, unsigned group, unsigned towers,
+                                      unsigned seed) {
+    std::mt19937 random(seed);
+    std::vector<SharesFrom> recorded;
+    for (std::uint64_t step = 0; step < steps; ++step) {
+        std::vector<unsigned> shares(towers);
+        for (unsigned unit = 0; unit < global / group; ++unit)
+            shares[std::min(random() % towers, random() % towers)] += group;
+        recorded.push_back({step, shares});
+    }
+    return recorded;
+}
+
+/// The states before each step.
+std::vector<TrainingState> states_of(const Recipe& recipe, const TrainerOptions& options, const Dataset& data,
+                                     std::size_t steps) {
+    Trainer trainer(recipe, options, data);
+    std::vector<TrainingState> states;
+    for (std::size_t i = 0; i < steps; ++i) {
+        states.push_back(trainer.save());
+        trainer.step();
+    }
+    return states;
+}
+
+/// Its batch norm spans the global batch, so that towers wait for each other's sums within a step.
+const char* const joined_norm = R"(
+[input]
+shape = [24, 24, 3]
+classes = 10
+[network]
+layers = [
+  { name = "conv", kind = "conv2d", filters = 8, kernel = 3, stride = 2, bias = false },
+  { kind = "batch_norm", group = "batch", activation = "relu" },
+  { kind = "global_average_pool" },
+  { name = "logits", kind = "dense", units = 10 },
+]
+[pipeline]
+kind = "tutorial"
+[optimizer]
+kind = "momentum"
+learning_rate = 0.02
+[training]
+batch = 12
+steps = 10
+)";
+
+} // namespace
+
+TEST_CASE("steps with shares that change give the single tower's gradients, and again the same bits") {
+    const Dataset data = test::noise(50);
+    const std::size_t steps = 8;
+    for (const Recipe& recipe : {test::small_recipe(), parse_recipe("joined", joined_norm, "joined.toml")})
+        for (const std::string& id : test::device_ids()) {
+            CAPTURE(recipe.name);
+            CAPTURE(id);
+            const std::vector<TrainingState> alone =
+                states_of(recipe, test::options_for({"cpu"}, 12), data, steps);
+            TrainerOptions options = test::options_for({"cpu", id, "cpu"}, 12);
+            options.shares.recorded = random_shares(steps, 12, 1, 3, 5);
+            std::vector<double> distances;
+            Trainer trainer(recipe, options, data), one(recipe, test::options_for({"cpu"}, 12), data);
+            for (const TrainingState& state : alone) {
+                trainer.load(state);
+                one.load(state);
+                const StepReport report = trainer.step();
+                CHECK(report.shares == shares_at(options.shares.recorded, state.step));
+                CHECK(report.loss == doctest::Approx(one.step().loss).epsilon(1e-4));
+                distances.push_back(test::relative_norm(trainer.gradients(), one.gradients()));
+            }
+            std::ranges::sort(distances); // the median: see gradient_distance() of towers.cpp
+            CHECK(distances[steps / 2] < 1e-5);
+            CHECK(states_of(recipe, options, data, steps).back().state ==
+                  states_of(recipe, options, data, steps).back().state);
+        }
+}
+
+TEST_CASE("shares that follow the towers' times come close to the best ones") {
+    const Dataset data = test::noise(200);
+    const LoadModel fast{.fixed = 1e-3, .per_example = 1e-4}, slow{.fixed = 2e-3, .per_example = 4e-4};
+    TrainerOptions options = test::options_for({"fast", "slow"}, 100);
+    options.shares.automatic = true;
+    options.open_device = [&](std::string_view id, const OpenOptions&) -> std::unique_ptr<Device> {
+        const LoadModel model = id == "fast" ? fast : slow;
+        return std::make_unique<test::SimulatedDevice>(
+            std::string(id), [model](unsigned examples) { return model.seconds(examples); });
+    };
+    Trainer trainer(test::small_recipe({4, 4, 4, 4}), options, data);
+    CHECK(trainer.shares() == std::vector{50u, 50u});
+    std::string notices;
+    for (int i = 0; i < 28; ++i) notices += trainer.step().notice;
+    const std::vector<unsigned> most{100, 100};
+    const std::vector<LoadModel> models{fast, slow};
+    const double best = slowest_seconds(models, balanced_shares(models, 100, 1, most));
+    CAPTURE(to_string(trainer.shares()));
+    CHECK(best > 0.85 * slowest_seconds(models, trainer.shares())); // the host's noise counted in
+    CHECK(notices.find("shares are now ") != std::string::npos);
+}
+
+TEST_CASE("a tower that slows the others down gets nothing to do, and the run says why") {
+    const Dataset data = test::noise(200);
+    TrainerOptions options = test::options_for({"fast", "slow"}, 100);
+    options.shares.automatic = true;
+    options.open_device = [&](std::string_view id, const OpenOptions&) -> std::unique_ptr<Device> {
+        const LoadModel model =
+            id == "fast" ? LoadModel{1e-3, 5e-5} : LoadModel{.fixed = 40e-3, .per_example = 1e-4};
+        return std::make_unique<test::SimulatedDevice>(
+            std::string(id), [model](unsigned examples) { return model.seconds(examples); });
+    };
+    Trainer trainer(test::small_recipe({4, 4, 4, 4}), options, data);
+    std::string notices;
+    for (int i = 0; i < 30; ++i) {
+        const StepReport report = trainer.step();
+        notices += report.notice;
+        REQUIRE(report.tower_losses.size() == 2);
+        CHECK(std::isnan(report.tower_losses[1]) == (report.shares[1] == 0));
+    }
+    CHECK(trainer.shares() == std::vector{100u, 0u});
+    CAPTURE(notices);
+    CHECK(notices.find("tower_1 (slow) gets nothing to do") != std::string::npos);
+}
+
+TEST_CASE("a tower whose device fails is let go, and the run ends as if it had never been there") {
+    using Verb = test::FailingDevice::Verb;
+    const Dataset data = test::noise(50);
+    // Without kinks, so that rounding stays rounding
+    const Recipe recipe =
+        parse_recipe("smooth", std::regex_replace(joined_norm, std::regex("relu"), "silu"), "smooth.toml");
+    constexpr std::uint64_t steps = 6;
+    const auto train = [&](const TrainerOptions& options, std::string& notices) {
+        Trainer trainer(recipe, options, data);
+        for (std::uint64_t i = 0; i < steps; ++i) notices += trainer.step().notice;
+        return trainer.save();
+    };
+    std::string nothing;
+    const TrainingState alone = train(test::options_for({"cpu"}, 12), nothing);
+    unsigned lost = 0;
+    for (unsigned seed = 0; seed < 200; ++seed) {
+        CAPTURE(seed);
+        std::mt19937 random(seed);
+        const unsigned towers = 2 + random() % 3, victim = random() % towers;
+        TrainerOptions options = test::options_for(std::vector<std::string>(towers, "cpu"), 12);
+        options.open.threads = 1;
+        options.outlive_devices = true;
+        // Changing shares make it allocate and record within the run.
+        if (random() % 2 == 0)
+            options.shares.recorded = random_shares(steps, 12, 1, towers, seed);
+        else
+            options.shares.automatic = random() % 2 == 0;
+        test::FailingDevice::Failure failure{.verb = Verb(random() % 4), .calls_left = ~0u, .lost = false};
+        test::wrap_tower(options, victim, [&](std::unique_ptr<Device> device) {
+            return std::make_unique<test::FailingDevice>(std::move(device), failure);
+        });
+        Trainer trainer(recipe, options, data);
+        const std::uint64_t failing_step = random() % steps;
+        std::string notices;
+        for (std::uint64_t i = 0; i < steps; ++i) {
+            if (i == failing_step) failure.calls_left = random() % 4;
+            const StepReport report = trainer.step();
+            notices += report.notice;
+            CHECK(std::accumulate(report.shares.begin(), report.shares.end(), 0u) == 12);
+            if (failure.lost) CHECK(report.shares[victim] == 0);
+        }
+        lost += failure.lost;
+        CHECK(failure.lost ==
+              (notices.find(fmt::format("tower_{} (cpu) failed", victim)) != std::string::npos));
+        CHECK(trainer.steps_done() == steps);
+        CHECK(test::relative_norm(trainer.save().state, alone.state) < 1e-4);
+    }
+    CHECK(lost > 100); // some verbs are not called again
+}
+
+TEST_CASE("when the last tower fails, or when asked to, the run ends with its device's words") {
+    const Dataset data = test::noise(50);
+    for (const bool outlive : {false, true}) {
+        TrainerOptions options = test::options_for({"cpu", "cpu"}, 12);
+        options.outlive_devices = outlive;
+        test::FailingDevice::Failure failure;
+        options.open_device = [&](std::string_view id, const OpenOptions& open) -> std::unique_ptr<Device> {
+            return std::make_unique<test::FailingDevice>(open_device(id, open), failure);
+        };
+        Trainer trainer(test::small_recipe(), options, data);
+        trainer.step();
+        const TrainingState before = trainer.save();
+        failure.lost = true; // of both
+        CHECK_THROWS_WITH_AS(trainer.step(), doctest::Contains("refused"), DeviceError);
+        CHECK(trainer.save().state == before.state);
+    }
+}
+
+TEST_CASE("recorded shares of other towers or another batch are refused") {
+    const auto check = [](const std::vector<unsigned>& shares, unsigned towers, unsigned global,
+                          unsigned group) {
+        return first_shares({.automatic = false, .weights = {}, .recorded = {{3, shares}}}, global, towers,
+                            group);
+    };
+    CHECK(check({8, 0}, 2, 8, 4) == std::vector{8u, 0u});
+    CHECK_THROWS_AS(check({8, 0}, 3, 8, 4), UsageError);
+    CHECK_THROWS_AS(check({8, 0}, 2, 16, 4), UsageError);
+    CHECK_THROWS_AS(check({6, 2}, 2, 8, 4), UsageError);
+    CHECK_THROWS_WITH_AS(
+        check({6, 2}, 2, 9, 1),
+        "--shares: from step 3 on they were 6:2, which does not suit 2 towers and a global batch of "
+        "9; give the towers and the batch of the run that recorded them",
+        UsageError);
+}
+
+} // namespace towers
