@@ -2,6 +2,7 @@
 #include "apps/towers/flags.h"
 #include "backends/backend.h"
 #include "engine/error.h"
+#include "engine/towers/group.h"
 
 #include <cctype>
 #include <csignal>
@@ -46,14 +47,7 @@ void limit_spinning(char** argv) {
     execv(program.c_str(), argv); // returns only on failure; then the threads spin as before
 }
 
-} // namespace
-
-int main(int argc, char** argv) {
-    open_standard_streams();
-    limit_spinning(argv);
-    std::signal(SIGXFSZ, SIG_IGN); // a file over the user's limit is an error to report, like a full disk
-    spdlog::set_default_logger(spdlog::stderr_color_mt("towers"));
-    spdlog::set_pattern("towers: %v");
+int run_command(int argc, char** argv) {
     CLI::App app("Train convolutional networks with one replica of the model, a tower, per compute device.",
                  "towers");
     app.require_subcommand(1);
@@ -92,4 +86,18 @@ int main(int argc, char** argv) {
     } catch (const std::exception& error) {
         return report(work_failed, error.what());
     }
+}
+
+} // namespace
+
+int main(int argc, char** argv) {
+    open_standard_streams();
+    limit_spinning(argv);
+    std::signal(SIGXFSZ, SIG_IGN); // a file over the user's limit is an error to report, like a full disk
+    spdlog::set_default_logger(spdlog::stderr_color_mt("towers"));
+    spdlog::set_pattern("towers: %v");
+    const int code = run_command(argc, argv);
+    if (!towers::any_tower_hangs()) return code;
+    std::fflush(nullptr);
+    std::_Exit(code); // a driver that hangs would keep the usual end from coming
 }

@@ -9,9 +9,11 @@
 namespace towers {
 namespace {
 
-Course course_of(const TrainSettings& settings, const OpenOptions& open) {
+Course course_of(TrainSettings settings, const OpenOptions& open) {
     std::vector<std::string> towers = split_towers(settings.towers); // they need not be there any more
     if (towers.empty()) towers = select_towers(settings.backend, "", open);
+    // Before shares could follow the towers' speed, runs did not say that theirs were equal.
+    if (settings.shares.empty() && towers.size() > 1) settings.shares = "even";
     const unsigned global =
         settings.global_batch ? *settings.global_batch : global_batch(settings.batch.value(), towers.size());
     return {settings, std::move(towers), global};

@@ -66,6 +66,10 @@ void for_each_setting(AnySettings& s, const Visitor& visitor) {
     visitor("log-towers", s.log_towers, other, "Also log each tower's own loss (default: off)");
     visitor("on-device-loss", s.on_device_loss, other,
             "When a device of several fails: continue with the others, or stop with a checkpoint");
+    visitor(
+        "device-timeout", s.device_timeout, other,
+        "Seconds, beyond what a step should take, after which one of several devices that gives no answer "
+        "has failed; 0 waits for ever");
     visitor("threads", s.threads, other, threads_help);
     visitor(
         "quirks", s.quirks, training,
@@ -85,7 +89,11 @@ bool is_utf8(const std::string& text) {
     }
 }
 
+/// A file whose shares a run repeats stands behind an @.
+bool is_marked(const std::string& path) { return path.starts_with('@'); }
+
 std::string to_uri(const std::string& path) {
+    if (is_marked(path)) return '@' + to_uri(path.substr(1));
     std::string uri(uri_scheme);
     for (const char c : path) {
         const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
@@ -97,6 +105,7 @@ std::string to_uri(const std::string& path) {
 
 /// Leaves text that is not a URI as it is.
 std::string from_uri(const std::string& text) {
+    if (is_marked(text)) return '@' + from_uri(text.substr(1));
     if (!text.starts_with(std::string(uri_scheme) + '/')) return text;
     std::string path;
     for (std::size_t i = uri_scheme.size(); i < text.size(); ++i) {

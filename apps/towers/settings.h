@@ -33,6 +33,7 @@ struct TrainSettings {
     std::uint64_t log_every = 10;
     bool log_towers = false;
     std::string on_device_loss = "continue";
+    double device_timeout = 60;
     unsigned threads = 0;
     std::string quirks = "none";
 };

@@ -4,6 +4,7 @@
 #include "apps/towers/progress.h"
 #include "apps/towers/resume.h"
 #include "apps/towers/settings.h"
+#include "apps/towers/tower_table.h"
 #include "engine/data/source.h"
 #include "engine/error.h"
 #include "engine/towers/selection.h"
@@ -17,6 +18,7 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <limits>
 #include <memory>
 #include <numeric>
 #include <optional>
@@ -43,6 +45,8 @@ void request_stop(int signal) {
     std::signal(signal, SIG_DFL);
 }
 
+std::atomic<bool> table_requested = false;
+
 std::string default_run_directory(const std::string& recipe) {
     const std::string name =
         fmt::format("runs/{}-{:%Y%m%d-%H%M%S}", recipe, fmt::localtime(std::time(nullptr)));
@@ -65,6 +69,9 @@ void check(const TrainSettings& s) {
     if (s.epochs && s.steps) complain("--steps and --epochs both say how long to train; give one of them");
     if (s.on_device_loss != "continue" && s.on_device_loss != "stop")
         complain(fmt::format("--on-device-loss '{}': give continue or stop", s.on_device_loss));
+    if (!(s.device_timeout >= 0 && std::isfinite(s.device_timeout)))
+        complain(
+            fmt::format("--device-timeout {}: give a number of seconds of at least 0", s.device_timeout));
     check_threads(s.threads);
 }
 
@@ -97,6 +104,20 @@ void compare_classes(const Recipe& recipe, const Dataset& data) {
                    data.classes.size());
 }
 
+/// The absolute path of the file that --shares names.
+std::string recorded_path(const std::string& shares, const std::string& run) {
+    namespace fs = std::filesystem;
+    const auto complain = [&](const char* what) {
+        throw UsageError(fmt::format("--shares '{}': {}", shares, what));
+    };
+    if (shares.size() == 1 || !fs::exists(shares.substr(1)))
+        complain("there is no such file; give @ and the path of a run's metrics.jsonl");
+    if (!run.empty() &&
+        fs::weakly_canonical(shares.substr(1)) == fs::weakly_canonical(fs::path(run) / "metrics.jsonl"))
+        complain("this run is going to change the file; give a copy of it");
+    return fs::absolute(shares.substr(1)).lexically_normal().string();
+}
+
 /// What --shares says.
 SharePolicy read_policy(const std::string& shares) {
     if (shares == "auto") return {.automatic = true, .weights = {}, .recorded = {}};
@@ -113,15 +134,20 @@ SharePolicy read_policy(const std::string& shares) {
 }
 
 /// A resumed run of the same towers begins with the shares that it has found.
-void begin_as_before(SharePolicy& policy, const std::string& run, std::uint64_t step, unsigned global,
-                     std::size_t towers) {
+void begin_as_before(SharePolicy& policy, const std::string& run, const Past& past,
+                     const std::vector<std::string>& towers, unsigned global, unsigned group) {
     const std::filesystem::path metrics = std::filesystem::path(run) / "metrics.jsonl";
-    if (!policy.automatic || !std::filesystem::exists(metrics)) return;
+    const std::uint64_t step = checkpoint_step(past.checkpoint.file, past.checkpoint.path);
+    if (!policy.automatic || towers != past.trained.towers || step == 0 || !std::filesystem::exists(metrics))
+        return;
     const std::vector<SharesFrom> recorded = read_shares(metrics);
-    if (recorded.empty() || step == 0) return;
-    const std::vector<unsigned>& shares = shares_at(recorded, step - 1);
-    if (shares.size() == towers && std::accumulate(shares.begin(), shares.end(), 0u) == global)
-        policy.recorded = {{0, shares}};
+    if (recorded.empty()) return;
+    SharePolicy found{.automatic = true, .weights = {}, .recorded = {{0, shares_at(recorded, step - 1)}}};
+    try {
+        first_shares(found, global, unsigned(towers.size()), group);
+        policy = found;
+    } catch (const UsageError&) { // another batch, or other groups
+    }
 }
 
 int run_train(TrainFlags& flags) {
@@ -135,9 +161,7 @@ int run_train(TrainFlags& flags) {
     if (past) adopt_layout(settings, *past, towers);
     if (settings.shares.empty() && towers.size() > 1) settings.shares = "auto";
     if (settings.shares == "auto" && towers.size() == 1) settings.shares.clear();
-    if (settings.shares.starts_with('@'))
-        settings.shares =
-            '@' + std::filesystem::absolute(settings.shares.substr(1)).lexically_normal().string();
+    if (settings.shares.starts_with('@')) settings.shares = '@' + recorded_path(settings.shares, flags.run);
     SharePolicy shares = read_policy(settings.shares);
     settings.towers = fmt::format("{}", fmt::join(towers, ","));
     settings.backend.clear();
@@ -145,9 +169,7 @@ int run_train(TrainFlags& flags) {
     settings.lr = settings.lr.value_or(recipe.optimizer->learning_rate);
     const unsigned global =
         settings.global_batch ? *settings.global_batch : global_batch(*settings.batch, towers.size());
-    if (past)
-        begin_as_before(shares, flags.run, checkpoint_step(past->checkpoint.file, past->checkpoint.path),
-                        global, towers.size());
+    if (past) begin_as_before(shares, flags.run, *past, towers, global, recipe.model.group());
     first_shares(shares, global, unsigned(towers.size()),
                  recipe.model.group()); // throws before anything is opened
     if (is_recipe_file(settings.recipe))
@@ -167,6 +189,8 @@ int run_train(TrainFlags& flags) {
                      .global_batch = global,
                      .shares = shares,
                      .outlive_devices = settings.on_device_loss == "continue",
+                     .device_timeout = settings.device_timeout > 0 ? settings.device_timeout
+                                                                   : std::numeric_limits<double>::infinity(),
                      .learning_rate = *settings.lr,
                      .seed = *settings.seed,
                      .distort = settings.distort,
@@ -227,15 +251,23 @@ int run_train(TrainFlags& flags) {
 
     std::signal(SIGINT, request_stop);
     std::signal(SIGTERM, request_stop);
+    std::signal(SIGUSR1, [](int) { table_requested = true; });
     const bool live = flags.progress == "live" || (flags.progress == "auto" && isatty(STDOUT_FILENO) == 1);
     ProgressPrinter printer({.live = live,
                              .log_towers = settings.log_towers,
                              .divided_batch_time = quirks.divided_batch_time,
                              .steps = *settings.steps,
                              .towers = trainer.tower_count()});
-    const Ending ending =
-        train(trainer, run, loop, stop_requested, [&](const Progress& progress) { printer.show(progress); });
-    printer.finish();
+    const auto show_table = [&] {
+        printer.finish();
+        if (trainer.tower_count() > 1) fmt::print("{}", tower_table(trainer));
+        std::fflush(stdout);
+    };
+    const Ending ending = train(trainer, run, loop, stop_requested, [&](const Progress& progress) {
+        printer.show(progress);
+        if (table_requested.exchange(false)) show_table();
+    });
+    show_table();
     fmt::print("{}: saved {}\n", ending == Ending::stopped ? "stopped" : "done",
                run.latest().value().string());
     if (ending == Ending::stopped)

@@ -35,8 +35,9 @@ AveragingStage::AveragingStage(std::unique_ptr<Device> device, const UpdateSpec&
 }
 
 void AveragingStage::expect(std::span<const std::size_t> towers) {
-    sums_.clear();
-    for (const ArenaRange& bucket : buckets_) sums_.push_back(record_sum(bucket, towers));
+    std::vector<Recording> sums;
+    for (const ArenaRange& bucket : buckets_) sums.push_back(record_sum(bucket, towers));
+    sums_ = std::move(sums);
 }
 
 Recording AveragingStage::record_sum(const ArenaRange& bucket, std::span<const std::size_t> towers) {

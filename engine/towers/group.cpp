@@ -1,9 +1,9 @@
 #include "engine/towers/group.h"
 
-#include "engine/clock.h"
-
 #include <algorithm>
+#include <atomic>
 #include <cmath>
+#include <fmt/format.h>
 
 namespace towers {
 namespace {
@@ -14,18 +14,37 @@ std::vector<std::span<float>> staged_by(const Towers& towers) {
     return staged;
 }
 
+std::atomic<bool> a_tower_hangs = false;
+
 } // namespace
 
-TowerGroup::TowerGroup(Towers& towers, std::unique_ptr<Device> device, const UpdateSpec& update)
+bool any_tower_hangs() { return a_tower_hangs; }
+
+TowerGroup::TowerGroup(Towers& towers, std::unique_ptr<Device> device, const UpdateSpec& update,
+                       double timeout)
     : towers_(towers), layout_(*update.layout),
       stage_(std::move(device), update, staged_by(towers), towers[0]->buckets()), seconds_(towers.size()),
-      progress_(towers.size()) {
+      timeout_(timeout), longest_(towers.size()), hanging_(towers.size()) {
     std::vector<unsigned> shares;
     for (const auto& tower : towers) {
+        progress_.push_back(std::make_unique<TowerProgress>());
         workers_.push_back(std::make_unique<Worker>());
         shares.push_back(tower->share());
     }
     take(shares);
+}
+
+TowerGroup::~TowerGroup() {
+    // Reachable, so that no tool takes them for a leak
+    struct Hanging {
+        std::unique_ptr<Tower> tower;
+        std::unique_ptr<TowerProgress> progress;
+        std::unique_ptr<Worker> worker;
+    };
+    static auto& kept = *new std::vector<Hanging>();
+    for (std::size_t i = 0; i < hanging_.size(); ++i)
+        if (hanging_[i])
+            kept.push_back({std::move(towers_[i]), std::move(progress_[i]), std::move(workers_[i])});
 }
 
 void TowerGroup::take(std::span<const unsigned> shares) {
@@ -48,21 +67,23 @@ void TowerGroup::take(std::span<const unsigned> shares) {
     stage_.expect(active_);
 }
 
+/// A tower that hung and wakes up late finds its progress failed, and touches nothing any more.
 void TowerGroup::run(std::size_t index) {
     Tower& tower = *towers_[index];
-    TowerProgress& progress = progress_[index];
+    const std::span<const Tower::Part> parts = tower.parts();
+    TowerProgress& progress = *progress_[index];
     const Clock::time_point begin = Clock::now();
     double waited = 0;
     try {
         std::ranges::copy(part(stage_.state(), layout_.trained()), tower.staged_parameters().begin());
         tower.submit_from(0);
-        for (std::size_t i = 0; i < tower.parts().size(); ++i) {
+        for (std::size_t i = 0; i < parts.size(); ++i) {
             tower.wait(i);
-            progress.buckets.advance(tower.parts()[i].buckets);
-            if (tower.parts()[i].exchanges.empty()) continue;
+            if (!progress.buckets.advance(parts[i].buckets)) return;
+            if (parts[i].exchanges.empty()) continue;
             {
                 const Stopwatch watch(waited);
-                if (!exchange(index, i)) return progress.fail();
+                if (!exchange(index, parts[i].exchanges)) return progress.fail();
             }
             tower.submit_from(i + 1);
         }
@@ -71,15 +92,16 @@ void TowerGroup::run(std::size_t index) {
         throw;
     }
     seconds_[index] = seconds_since(begin) - waited;
+    progress.end.advance(1);
 }
 
-/// Merges what all towers give at the exchanges behind a tower's part. False: a tower has failed.
-bool TowerGroup::exchange(std::size_t index, std::size_t at) {
-    const std::vector<Exchange>& own = towers_[index]->parts()[at].exchanges;
-    const std::size_t first = progress_[index].exchanges.count();
-    progress_[index].exchanges.advance(first + own.size());
+/// Merges what all towers give at the exchanges behind a part of the tower's. False: a tower has failed.
+bool TowerGroup::exchange(std::size_t index, std::span<const Exchange> own) {
+    const std::size_t first = progress_[index]->exchanges.count();
+    if (!progress_[index]->exchanges.advance(first + own.size())) return false;
     for (const std::size_t other : active_)
-        if (!progress_[other].exchanges.wait_for(first + own.size())) return false;
+        if (progress_[other]->exchanges.wait_for(first + own.size()) != Milestones::Outcome::passed)
+            return false;
     // Another tower may have cut its step elsewhere, but all have the same exchanges in the same order.
     std::vector<const Exchange*> given(active_.size());
     for (std::size_t k = 0; k < own.size(); ++k) {
@@ -90,35 +112,81 @@ bool TowerGroup::exchange(std::size_t index, std::size_t at) {
     return true;
 }
 
+/// Sets the deadline of a step that begins now. The first step compiles, and may take any time.
+void TowerGroup::expect_answers() {
+    double longest = 0;
+    bool known = std::isfinite(timeout_);
+    for (const std::size_t i : active_) {
+        known = known && longest_[i] > 0;
+        longest = std::max(longest, longest_[i] * towers_[i]->share());
+    }
+    constexpr double century = 3e9;
+    deadline_ =
+        !known ? Clock::time_point::max()
+               : Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                                    std::chrono::duration<double>(std::min(longest + timeout_, century)));
+}
+
+/// Waits for a tower's milestone. False: it has failed, or hangs.
+bool TowerGroup::await(Milestones TowerProgress::*what, std::size_t tower, std::size_t count) {
+    const Stopwatch watch(waited_);
+    for (;;) {
+        const Milestones::Outcome outcome = (progress_[tower].get()->*what).wait_for(count, deadline_);
+        if (outcome != Milestones::Outcome::late) return outcome == Milestones::Outcome::passed;
+        abandon_hanging();
+    }
+}
+
+/// Of the towers that are late, those hang that the others do not wait for at an exchange.
+void TowerGroup::abandon_hanging() {
+    const auto late = [&](std::size_t i) { return progress_[i]->end.count() == 0; };
+    std::size_t first = SIZE_MAX;
+    for (const std::size_t i : active_)
+        if (late(i)) first = std::min(first, progress_[i]->exchanges.count());
+    for (const std::size_t i : active_)
+        if (late(i) && progress_[i]->exchanges.count() == first) {
+            hanging_[i] = a_tower_hangs = true;
+            progress_[i]->fail();
+        }
+    deadline_ =
+        Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(timeout_));
+}
+
 StepResults TowerGroup::step(const StepNumbers& numbers) {
     waited_ = 0;
     std::ranges::fill(seconds_, 0.0);
-    for (TowerProgress& progress : progress_) progress.restart();
+    for (std::size_t i = 0; i < progress_.size(); ++i)
+        if (!hanging_[i]) progress_[i]->restart();
     std::vector<std::future<void>> done;
+    expect_answers();
     try {
         for (const std::size_t i : active_) done.push_back(workers_[i]->run([this, i] { run(i); }));
     } catch (...) { // else those that run would wait for those that do not
-        for (std::size_t k = done.size(); k < active_.size(); ++k) progress_[active_[k]].fail();
+        for (std::size_t k = done.size(); k < active_.size(); ++k) progress_[active_[k]]->fail();
         for (std::future<void>& each : done) each.wait();
         throw;
     }
     bool all_well = true;
     for (std::size_t bucket = 0; all_well && bucket < towers_[0]->buckets().size(); ++bucket) {
-        for (const std::size_t i : active_) {
-            const Stopwatch watch(waited_);
-            all_well = progress_[i].buckets.wait_for(bucket + 1) && all_well;
-        }
+        for (const std::size_t i : active_)
+            all_well = await(&TowerProgress::buckets, i, bucket + 1) && all_well;
         if (all_well) stage_.average(bucket);
     }
-    {
-        const Stopwatch watch(waited_);
-        for (std::future<void>& each : done) each.wait(); // for all, before the first exception leaves
-    }
-    for (std::size_t k = 0; k < done.size(); ++k) try {
+    for (const std::size_t i : active_) await(&TowerProgress::end, i, 1); // all, before an exception leaves
+    for (std::size_t k = 0; k < active_.size(); ++k) {
+        const std::size_t i = active_[k];
+        if (hanging_[i])
+            throw TowerFailed(
+                DeviceError(fmt::format("{}: no answer for {:.0f} s more than a step should take",
+                                        towers_[i]->info().id, timeout_)),
+                i, 0);
+        try {
             done[k].get();
         } catch (const DeviceError& error) {
-            throw TowerFailed(error, active_[k], 0);
+            throw TowerFailed(error, i, 0);
         }
+        longest_[i] = std::max(longest_[i], seconds_[i] / towers_[i]->share());
+    }
     std::vector<float> cross_entropies;
     for (const auto& tower : towers_) cross_entropies.push_back(tower->results().cross_entropy);
     return stage_.update(numbers, cross_entropies);

@@ -1,6 +1,7 @@
 // Several towers that take a step together: a thread for each, and the stage that adds up what they make.
 #pragma once
 
+#include "engine/clock.h"
 #include "engine/towers/averaging.h"
 #include "engine/towers/exchange.h"
 #include "engine/towers/progress.h"
@@ -27,7 +28,13 @@ struct TowerFailed : DeviceError {
 class TowerGroup {
 public:
     /// `towers` and what `update` names must outlive this. `device`: a `cpu`, for the averaging stage.
-    TowerGroup(Towers& towers, std::unique_ptr<Device> device, const UpdateSpec& update);
+    /// `timeout`: the seconds, beyond what a step should take by those before it, after which a tower that
+    /// gives no answer counts as failed.
+    TowerGroup(Towers& towers, std::unique_ptr<Device> device, const UpdateSpec& update, double timeout);
+    TowerGroup(const TowerGroup&) = delete;
+    TowerGroup& operator=(const TowerGroup&) = delete;
+    /// Keeps a tower that hangs, and what its thread uses, until the program ends: nothing can stop it.
+    ~TowerGroup();
 
     /// Gives each tower its share, at least one of which is not 0; between steps. After TowerFailed, call it
     /// again before a step.
@@ -56,7 +63,10 @@ public:
 
 private:
     void run(std::size_t tower);
-    bool exchange(std::size_t tower, std::size_t part);
+    bool exchange(std::size_t tower, std::span<const Exchange> own);
+    void expect_answers();
+    bool await(Milestones TowerProgress::*what, std::size_t tower, std::size_t count);
+    void abandon_hanging();
 
     Towers& towers_;
     const StateLayout& layout_;
@@ -64,9 +74,16 @@ private:
     std::vector<std::size_t> active_; ///< those with a share
     std::vector<double> seconds_;
     double waited_ = 0;
-    std::vector<std::vector<const Exchange*>> exchanges_; ///< each active tower's, in order
-    std::vector<TowerProgress> progress_;                 ///< of each tower
-    std::vector<std::unique_ptr<Worker>> workers_;        // last: they use the others
+    double timeout_;
+    std::vector<double> longest_; ///< seconds that an example has taken each tower in a step; 0: not known
+    Clock::time_point deadline_;  ///< of the step
+    std::vector<bool> hanging_;
+    std::vector<std::vector<const Exchange*>> exchanges_;  ///< each active tower's, in order
+    std::vector<std::unique_ptr<TowerProgress>> progress_; ///< of each tower
+    std::vector<std::unique_ptr<Worker>> workers_;         // last: they use the others
 };
+
+/// Whether a thread hangs in a driver, so that the program must end without the usual clean-up.
+bool any_tower_hangs();
 
 } // namespace towers

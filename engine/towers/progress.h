@@ -1,47 +1,68 @@
 // How far a tower has come in a step, for others to wait for.
 #pragma once
 
-#include <atomic>
+#include "engine/clock.h"
+
+#include <condition_variable>
 #include <cstddef>
+#include <mutex>
 
 namespace towers {
 
-/// Only grows within a step. One thread advances it, any may wait.
+/// Only grows within a step. One thread advances it, any may wait or make it fail.
 class Milestones {
 public:
     /// Only while nobody waits.
-    void restart() { count_.store(0); }
-    void advance(std::size_t count) { set(count); }
+    void restart() { set(0); }
+    /// False: failed in the meantime, and stays so.
+    bool advance(std::size_t count) {
+        const std::lock_guard lock(mutex_);
+        if (count_ == failed) return false;
+        count_ = count;
+        changed_.notify_all();
+        return true;
+    }
     /// Wakes all who wait, now and later, until a restart.
     void fail() { set(failed); }
-    std::size_t count() const { return count_.load(); }
-    /// Waits until `count` have been passed. False: the tower has failed.
-    bool wait_for(std::size_t count) const {
-        std::size_t now;
-        while ((now = count_.load()) < count) count_.wait(now);
-        return now != failed;
+    std::size_t count() const {
+        const std::lock_guard lock(mutex_);
+        return count_;
+    }
+
+    enum class Outcome { passed, failed, late };
+    /// Waits until `count` have been passed, at most until the deadline.
+    Outcome wait_for(std::size_t count, Clock::time_point deadline = Clock::time_point::max()) const {
+        std::unique_lock lock(mutex_);
+        const auto passed = [&] { return count_ >= count; };
+        if (deadline == Clock::time_point::max())
+            changed_.wait(lock, passed);
+        else if (!changed_.wait_until(lock, deadline, passed))
+            return Outcome::late;
+        return count_ == failed ? Outcome::failed : Outcome::passed;
     }
 
 private:
     static constexpr std::size_t failed = SIZE_MAX;
     void set(std::size_t count) {
-        count_.store(count);
-        count_.notify_all();
+        const std::lock_guard lock(mutex_);
+        count_ = count;
+        changed_.notify_all();
     }
-    std::atomic<std::size_t> count_ = 0;
+    mutable std::mutex mutex_;
+    mutable std::condition_variable changed_;
+    std::size_t count_ = 0;
 };
 
 struct TowerProgress {
     Milestones buckets;   ///< delivered
     Milestones exchanges; ///< whose lists have been handed over
+    Milestones end;       ///< 1: the tower has done its part of the step
 
     void restart() {
-        buckets.restart();
-        exchanges.restart();
+        for (Milestones* each : {&buckets, &exchanges, &end}) each->restart();
     }
     void fail() {
-        buckets.fail();
-        exchanges.fail();
+        for (Milestones* each : {&buckets, &exchanges, &end}) each->fail();
     }
 };
 

@@ -93,10 +93,15 @@ void Tower::take(unsigned share) {
     if (share == 0) return;
     auto found = programs_.find(share);
     if (found == programs_.end()) {
+        constexpr std::size_t most_programs = 4; // a backend may keep a copy of the weights in each
+        if (programs_.size() == most_programs)
+            programs_.erase(std::ranges::min_element(
+                programs_, {}, [](const auto& program) { return program.second.taken; }));
         Program made = make_program(share);
         found = programs_.emplace(share, std::move(made)).first;
     }
     program_ = &found->second;
+    program_->taken = ++takes_;
     share_ = share;
 }
 

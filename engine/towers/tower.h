@@ -36,9 +36,9 @@ public:
     std::span<const ArenaRange> buckets() const { return buckets_; }
 
     unsigned share() const { return share_; }
-    /// How many examples the steps to come have: 0 for none of the step's work. Costs recordings, once for
-    /// each share; what the tower holds stays. Throws DeviceError when the memory does not suffice; the tower
-    /// is then idle and can take another share.
+    /// How many examples the steps to come have: 0 for none of the step's work. Costs recordings, unless it
+    /// is one of the last few shares; what the tower holds stays. Throws DeviceError when the memory does not
+    /// suffice; the tower is then idle and can take another share.
     void take(unsigned share);
 
     /// The tower's part of the next step. `examples`: share() of them.
@@ -75,6 +75,7 @@ private:
     struct Program {
         std::array<Buffer, arena_count> arenas;
         std::vector<Part> parts;
+        std::uint64_t taken = 0; ///< which take() was its latest
     };
     Program make_program(unsigned share);
     void hold(const Plan& plan);
@@ -87,6 +88,7 @@ private:
     std::map<unsigned, Program> programs_; ///< by share
     Program* program_ = nullptr;           ///< null: idle
     unsigned share_ = 0;
+    std::uint64_t takes_ = 0;
 };
 
 /// Buffers for every arena of a plan, with the data set uploaded.

@@ -14,7 +14,8 @@ struct LoopOptions {
     std::uint64_t steps;      ///< updates in all, including an earlier part of the run
     std::uint64_t save_every; ///< steps between checkpoints; 0: only at the end
     unsigned keep;            ///< checkpoints; 0: all
-    std::uint64_t log_every;  ///< steps between lines of the log and of metrics.jsonl
+    std::uint64_t
+        log_every; ///< steps between lines of the log and of metrics.jsonl; each change of shares has one too
     CheckpointOrigin origin;
     unsigned global_batch;
 };

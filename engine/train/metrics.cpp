@@ -23,19 +23,26 @@ std::string metrics_line(const StepReport& report, std::uint64_t records) {
 
 std::vector<SharesFrom> read_shares(const std::filesystem::path& metrics) {
     std::vector<SharesFrom> found;
-    std::istringstream lines(read_file(metrics));
+    std::string all = read_file(metrics);
+    all.resize(all.rfind('\n') + 1); // what a crash cut off, or another program is writing
+    std::istringstream lines(all);
     std::string text;
     for (int number = 1; std::getline(lines, text); ++number) {
-        try {
-            const nlohmann::json line = nlohmann::json::parse(text);
-            if (!line.contains("shares")) continue;
-            SharesFrom at{line.at("step").get<std::uint64_t>(),
-                          line.at("shares").get<std::vector<unsigned>>()};
-            if (found.empty() || found.back().shares != at.shares) found.push_back(std::move(at));
-        } catch (const nlohmann::json::exception&) {
+        const auto complain = [&] {
             throw InputError(
                 fmt::format("{}:{}: is no line of a run's metrics.jsonl", metrics.string(), number));
+        };
+        const nlohmann::json line = nlohmann::json::parse(text, nullptr, false);
+        if (!line.is_object()) complain();
+        if (!line.contains("shares")) continue;
+        const auto step = line.find("step"), shares = line.find("shares");
+        if (step == line.end() || !step->is_number_unsigned() || !shares->is_array()) complain();
+        SharesFrom at{step->get<std::uint64_t>(), {}};
+        for (const nlohmann::json& share : *shares) {
+            if (!share.is_number_unsigned() || share.get<std::uint64_t>() > largest_global_batch) complain();
+            at.shares.push_back(share.get<unsigned>());
         }
+        if (found.empty() || found.back().shares != at.shares) found.push_back(std::move(at));
     }
     return found;
 }

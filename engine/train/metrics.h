@@ -14,7 +14,8 @@ namespace towers {
 std::string metrics_line(const StepReport& report, std::uint64_t records);
 
 /// The shares that a run had, from its metrics: an entry for each step from which on they were others. Empty
-/// when it had one tower. Throws InputError when the file cannot be read or is no such file.
+/// when it had one tower. Leaves out a last line that is not complete. Throws InputError when the file cannot
+/// be read or is no such file.
 std::vector<SharesFrom> read_shares(const std::filesystem::path& metrics);
 
 } // namespace towers

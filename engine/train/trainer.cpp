@@ -47,13 +47,14 @@ Trainer::Trainer(const Recipe& recipe, const TrainerOptions& options, const Data
                                                   std::max(shares[i], recipe.model.group())));
     }
     if (count > 1) {
-        group_.emplace(towers_, open_device("cpu", options.open), update);
+        group_.emplace(towers_, open_device("cpu", options.open), update, options.device_timeout);
         group_->take(shares);
         if (options.shares.automatic) balancer_.emplace(options.global_batch, recipe.model.group(), shares);
     }
     first_shares_ = announced_ = shares;
     held_.resize(count);
     lost_.resize(count);
+    use_.resize(count);
     load(initial_state());
 }
 
@@ -103,22 +104,30 @@ StepReport Trainer::step() {
         take_step(report);
     }
     report.host_seconds = seconds - waited_;
+    seconds_ += seconds;
+    for (std::size_t i = 0; group_ && i < towers_.size(); ++i) {
+        use_[i].examples += report.shares[i];
+        use_[i].seconds += group_->seconds()[i];
+    }
     if (balancer_) balance(report, seconds);
     return report;
 }
 
 std::vector<unsigned> Trainer::shares() const {
-    std::vector<unsigned> shares;
-    for (const auto& tower : towers_) shares.push_back(tower->share());
-    return shares;
-}
-
-std::vector<unsigned> Trainer::shares_of_step() const {
     if (balancer_) return balancer_->shares();
     const std::vector<SharesFrom>& recorded = options_.shares.recorded;
     const std::vector<unsigned>& shares = recorded.empty() ? first_shares_ : shares_at(recorded, step_);
     const bool all_there = std::ranges::find(lost_, true) == lost_.end();
     return all_there ? shares : shares_without(lost_, shares, recipe_.model.group());
+}
+
+/// Holds a tower to a share because of what failed.
+void Trainer::limit(std::size_t tower, unsigned share, const TowerFailed& failed) {
+    try {
+        balancer_->limit(tower, share);
+    } catch (const UsageError& error) { // the others cannot make up for it
+        throw DeviceError(fmt::format("{}; without that, {}", failed.what(), error.what()));
+    }
 }
 
 /// Arranges that the step can be repeated without the tower, or with a share for it that it can hold.
@@ -128,13 +137,15 @@ void Trainer::let_go(const TowerFailed& failed, StepReport& report) {
         fmt::format("{}tower_{} ({})", report.notice.empty() ? "" : "; ", i, towers_[i]->info().id);
     if (balancer_ && failed.share > held_[i] && held_[i] > 0) {
         report.notice += fmt::format("{} cannot take {} examples: {}", name, failed.share, failed.what());
-        balancer_->limit(i, held_[i]);
+        // Halfway, so that a few tries find what fits
+        const unsigned group = recipe_.model.group();
+        limit(i, (held_[i] + failed.share) / 2 / group * group, failed);
         return;
     }
     lost_[i] = true;
     if (!options_.outlive_devices || std::ranges::find(lost_, false) == lost_.end())
         throw DeviceError(failed.what());
-    if (balancer_) balancer_->limit(i, 0);
+    if (balancer_) limit(i, 0, failed);
     report.notice +=
         fmt::format("{} failed and is let go, and the others repeat the step: {}", name, failed.what());
 }
@@ -185,7 +196,7 @@ void Trainer::take_step(StepReport& report) {
     ++step_;
     examples_ += options_.global_batch;
 
-    report.shares = shares();
+    for (const auto& tower : towers_) report.shares.push_back(tower->share());
     std::ranges::transform(report.shares, held_, held_.begin(), std::ranges::max);
     report.loss = results.total_loss;
     report.cross_entropy = results.cross_entropy;
@@ -204,7 +215,7 @@ void Trainer::take_step(StepReport& report) {
 }
 
 StepResults Trainer::attempt_step(const StepNumbers& numbers, std::span<const Example> examples) {
-    if (group_) group_->take(shares_of_step());
+    if (group_) group_->take(shares());
     std::size_t first = 0;
     for (const auto& tower : towers_) {
         tower->prepare(numbers, examples.subspan(first, tower->share()));

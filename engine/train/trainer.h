@@ -9,6 +9,7 @@
 #include "engine/train/recipe.h"
 
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -24,6 +25,8 @@ struct TrainerOptions {
     SharePolicy shares;
     /// Whether several towers go on without one whose device fails, as long as one is left.
     bool outlive_devices = false;
+    /// Seconds, beyond what a step should take, until one of several towers that gives no answer has failed.
+    double device_timeout = std::numeric_limits<double>::infinity();
     double learning_rate;
     std::uint64_t seed;
     bool distort, shuffle;
@@ -54,6 +57,12 @@ struct StepReport {
     std::string notice;  ///< what has changed about the towers, for the user in one line; or empty
 };
 
+/// What one of several towers has done.
+struct TowerUse {
+    std::uint64_t examples = 0;
+    double seconds = 0; ///< at work, copies included, without waiting for others
+};
+
 /// A loss or gradient is infinite or NaN. The parameters are those from before the step.
 class Diverged : public std::runtime_error {
     using std::runtime_error::runtime_error;
@@ -72,6 +81,10 @@ public:
     /// Of the next step.
     std::vector<unsigned> shares() const;
     const Tower& tower(std::size_t index) const { return *towers_[index]; }
+
+    /// Of each tower since the start, and the steps' seconds in all. Of several towers.
+    const std::vector<TowerUse>& use() const { return use_; }
+    double seconds() const { return seconds_; }
 
     /// The recipe's initial values for the seed.
     TrainingState initial_state() const;
@@ -93,7 +106,7 @@ private:
     void take_step(StepReport& report);
     StepResults attempt_step(const StepNumbers& numbers, std::span<const Example> examples);
     StepResults step_alone();
-    std::vector<unsigned> shares_of_step() const;
+    void limit(std::size_t tower, unsigned share, const TowerFailed& failed);
     void let_go(const TowerFailed& failed, StepReport& report);
     void balance(StepReport& report, double seconds);
     [[noreturn]] void throw_diverged(const TowerGroup::Culprit& culprit) const;
@@ -112,6 +125,8 @@ private:
     std::vector<bool> lost_;          ///< towers whose devices failed
     std::uint64_t step_ = 0, examples_ = 0;
     double waited_ = 0; ///< seconds, in this step
+    std::vector<TowerUse> use_;
+    double seconds_ = 0;
 };
 
 } // namespace towers

@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 using namespace towers::test;
 namespace fs = std::filesystem;
@@ -47,6 +48,56 @@ TEST_CASE("a resumed run may use other devices") {
     // The bits differ, and a tie in a pooling window may be decided the other way.
     CHECK(relative_distance(variables(checkpoint(folder / "two", 4)),
                             variables(checkpoint(folder / "one", 4))) < 1e-3);
+}
+
+TEST_CASE("a run whose shares follow its towers' speed goes on with its last ones, and can be repeated") {
+    const TemporaryFolder folder;
+    const fs::path run = folder / "run", again = folder / "again";
+    const Arguments flags{"--towers", "cpu,cpu", "--batch", "8"};
+    train(run, flags + Arguments{"--shares", "5:3", "--steps", "2"});
+    write_text(run / "metrics.jsonl",
+               read_text(run / "metrics.jsonl") + "{\"step\":"); // as a crash leaves it
+    std::string out =
+        run_towers({"train", "--run", run.string(), "--resume", "--shares", "auto", "--steps", "3"}).out;
+    CAPTURE(out);
+    CHECK(contains(out, "changed: shares from '5:3' to 'auto'"));
+    CHECK(contains(out, "), 10 examples a step"));
+    // Of other towers they say nothing.
+    out = run_towers({"train", "--run", run.string(), "--resume", "--towers", "cpu,cpu,cpu", "--steps", "4"})
+              .out;
+    CHECK(contains(out, "), 6 examples a step"));
+
+    const fs::path recorded = folder / "recorded.jsonl";
+    write_text(
+        recorded,
+        "{\"step\":0,\"shares\":[9,7]}\n{\"step\":2,\"shares\":[16,0]}\n{\"step\":3,\"shares\":[2,14]}\n");
+    const Arguments recording{"--shares", fmt::format("@{}", recorded.string())};
+    train(again, flags + recording + Arguments{"--steps", "5"});
+    const auto lines = metrics(again);
+    REQUIRE(lines.size() == 5);
+    CHECK(lines[1].at("shares").get<std::vector<unsigned>>() == std::vector{9u, 7u});
+    CHECK(lines[2].at("shares").get<std::vector<unsigned>>() == std::vector{16u, 0u});
+    CHECK(lines[2].at("tower_losses")[1].is_null());
+    CHECK(lines[4].at("shares").get<std::vector<unsigned>>() == std::vector{2u, 14u});
+    train(folder / "repeated",
+          flags +
+              Arguments{"--shares", fmt::format("@{}", (again / "metrics.jsonl").string()), "--steps", "5"});
+    CHECK(read_text(folder / "repeated" / "metrics.jsonl") == read_text(again / "metrics.jsonl"));
+    CHECK(variables(checkpoint(folder / "repeated", 5)) == variables(checkpoint(again, 5)));
+    const auto refused = [&](const std::string& file, const std::string& why) {
+        check_failed(run_towers(Arguments{"train", "--run", again.string(), "--resume", "--steps", "9",
+                                          "--shares", fmt::format("@{}", file)}),
+                     2, why);
+    };
+    refused("", "there is no such file");
+    refused((folder / "none").string(), "there is no such file");
+    refused((again / "metrics.jsonl").string(), "this run is going to change the file");
+    write_text(recorded, "{\"step\":0,\"shares\":[-4,20]}\n");
+    check_failed(run_towers(Arguments{"train", "--run", (folder / "bad").string()} + flags + recording), 1,
+                 "recorded.jsonl:1: is no line of a run's metrics.jsonl");
+    write_text(recorded, "{\"step\":7,\"shares\":[4,20]}\n");
+    check_failed(run_towers(Arguments{"train", "--run", (folder / "bad").string()} + flags + recording), 2,
+                 "from step 7 on they were 4:20");
 }
 
 TEST_CASE("--resume uses the run's settings, and a flag overrides one") {

@@ -45,7 +45,7 @@ void check_splits(const std::vector<Split>& splits) {
 } // namespace
 
 TEST_CASE("any split of the global batch over CPU towers trains the same parameters") {
-    check_splits({{"128", {"--batch", "64", "--towers", "cpu,cpu", "--shares", "even"}},
+    check_splits({{"128", {"--batch", "64", "--shares", "even", "--towers", "cpu,cpu"}},
                   {"126", {"--batch", "42", "--towers", "cpu,cpu,cpu", "--shares", "3:2:1"}}});
 }
 
@@ -81,7 +81,7 @@ TEST_SUITE("slow") {
     TEST_CASE("any split over devices of several kinds trains the same parameters") {
         const std::string other = quick_device();
         if (other.empty()) return;
-        check_splits({{"128", {"--batch", "64", "--towers", "cpu," + other, "--shares", "even"}},
+        check_splits({{"128", {"--batch", "64", "--shares", "even", "--towers", "cpu," + other}},
                       {"126", {"--batch", "42", "--towers", "cpu," + other + ",cpu", "--shares", "3:2:1"}}});
     }
 

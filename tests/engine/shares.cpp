@@ -188,6 +188,35 @@ TEST_CASE("a tower whose device fails is let go, and the run ends as if it had n
     CHECK(lost > 100); // some verbs are not called again
 }
 
+TEST_CASE("a device that gives no answer is let go too, also when others wait for its part of a batch norm") {
+    const Dataset data = test::noise(50);
+    static std::atomic<bool> hangs; // its tower lives on
+    for (const Recipe& recipe : {test::small_recipe(), parse_recipe("joined", joined_norm, "joined.toml")})
+        for (const std::size_t victim : {0u, 2u}) {
+            CAPTURE(recipe.name);
+            CAPTURE(victim);
+            TrainerOptions options = test::options_for({"cpu", "cpu", "cpu"}, 12);
+            options.outlive_devices = true;
+            options.device_timeout = 1;
+            test::wrap_tower(options, victim, [&](std::unique_ptr<Device> device) {
+                return std::make_unique<test::HangingDevice>(std::move(device), hangs);
+            });
+            Trainer trainer(recipe, options, data);
+            for (int i = 0; i < 2; ++i) CHECK(trainer.step().notice.empty());
+            hangs = true;
+            const std::string notice = trainer.step().notice;
+            CHECK(notice.find(fmt::format("tower_{} (cpu) failed", victim)) != std::string::npos);
+            CHECK(notice.find("cpu: no answer for 1 s") != std::string::npos);
+            std::vector<unsigned> shares{6, 6, 6};
+            shares[victim] = 0;
+            CHECK(trainer.shares() == shares);
+            hangs = false; // its thread goes on, and must not disturb
+            hangs.notify_all();
+            for (int i = 0; i < 3; ++i) CHECK(trainer.step().notice.empty());
+            CHECK(trainer.steps_done() == 6);
+        }
+}
+
 TEST_CASE("when the last tower fails, or when asked to, the run ends with its device's words") {
     const Dataset data = test::noise(50);
     for (const bool outlive : {false, true}) {

@@ -147,7 +147,7 @@ fi
 
 # --- several towers: one card through both backends, and two vendors at once
 if wanted mixed; then
-    [[ -z $vulkan ]] || train mixed-backends "$cuda,$vulkan" "$rate_steps" 128
+    [[ -z $vulkan ]] || train mixed-backends "$cuda,$vulkan" "$rate_steps" 128 --shares even
     [[ -z $mesa ]] || train mixed-vendors "$cuda,$mesa" 6 64 --shares 7:1 --log-every 1
     [[ -z $mesa || -z $vulkan ]] || train mixed-vulkan-vendors "$vulkan,$mesa" 6 64 --shares 7:1 --log-every 1
 fi

@@ -50,7 +50,7 @@ compare "one tower"
 for side in a b; do
     if [ $side = a ]; then program=$1; else program=$2; fi
     $program data shapes "$work/data_$side" >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
-    train $side "$program" --towers cpu,cpu --threads 2 --data "$work/data_$side"
+    train $side "$program" --towers cpu,cpu --shares 1:1 --threads 2 --data "$work/data_$side"
 done
 if diff -r "$work/data_a" "$work/data_b"; then
     echo "drawn images: the same bytes"

@@ -4,6 +4,7 @@
 #include "backends/backend.h"
 #include "backends/sharing.h"
 
+#include <atomic>
 #include <memory>
 #include <set>
 #include <string>
@@ -79,6 +80,22 @@ protected:
 private:
     void count(Verb verb);
     Failure& failure_;
+};
+
+/// Gives no answer to wait() while told so.
+class HangingDevice final : public WrappedDevice {
+public:
+    HangingDevice(std::unique_ptr<Device> device, const std::atomic<bool>& hangs)
+        : WrappedDevice(std::move(device)), hangs_(hangs) {}
+
+protected:
+    void do_wait(Ticket ticket) override {
+        hangs_.wait(true);
+        WrappedDevice::do_wait(ticket);
+    }
+
+private:
+    const std::atomic<bool>& hangs_;
 };
 
 /// Every other message of the Vulkan validation layer makes the test program fail.

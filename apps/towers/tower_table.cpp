@@ -1,0 +1,31 @@
+#include "apps/towers/tower_table.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+
+namespace towers {
+
+std::string tower_table(const Trainer& trainer) {
+    const double seconds = trainer.seconds();
+    if (seconds == 0) return "";
+    const std::vector<unsigned> shares = trainer.shares();
+    std::size_t width = 6;
+    for (std::size_t i = 0; i < shares.size(); ++i)
+        width = std::max(width, trainer.tower(i).info().id.size());
+    std::string table = fmt::format("{:<9} {:<{}}  share  examples/s  at work\n", "tower", "device", width);
+    double sum = 0;
+    std::uint64_t examples = 0;
+    for (std::size_t i = 0; i < shares.size(); ++i) {
+        const TowerUse& use = trainer.use()[i];
+        const double rate = use.seconds > 0 ? double(use.examples) / use.seconds : 0;
+        sum += rate;
+        examples += use.examples;
+        table += fmt::format("{:<9} {:<{}}  {:>5}  {:>10.1f}  {:>5.1f} %\n", fmt::format("tower_{}", i),
+                             trainer.tower(i).info().id, width, shares[i], rate, 100 * use.seconds / seconds);
+    }
+    const double together = double(examples) / seconds;
+    return table + fmt::format("together, {:.1f} examples/s: {:.1f} % of what the towers do while at work\n",
+                               together, 100 * together / sum);
+}
+
+} // namespace towers
