@@ -240,7 +240,7 @@ int run_train(TrainFlags& flags) {
     compare_classes(recipe, data);
     for (std::size_t i = 0; i < trainer.tower_count(); ++i)
         fmt::print("tower_{}: {} ({}), {} examples a step\n", i, trainer.tower(i).info().id,
-                   trainer.tower(i).info().name, trainer.tower(i).share());
+                   trainer.tower(i).info().name, trainer.shares()[i]);
     if (past) {
         fmt::print("resumed at step {}\n", trainer.steps_done());
         print_changes(past->trained, settings, global);

@@ -40,8 +40,6 @@ void StepBench::repeat() {
     host_us_.push_back(median_of(host));
 }
 
-std::vector<unsigned> StepBench::shares() const {
-    return trainer_.shares();
-}
+std::vector<unsigned> StepBench::shares() const { return trainer_.shares(); }
 
 } // namespace towers
