@@ -9,22 +9,6 @@
 namespace towers {
 namespace {
 
-/// A device that works until `lost` becomes true.
-class FailingDevice final : public test::WrappedDevice {
-public:
-    FailingDevice(std::unique_ptr<Device> device, const std::atomic<bool>& lost)
-        : WrappedDevice(std::move(device)), lost_(lost) {}
-
-protected:
-    void do_wait(Ticket ticket) override {
-        if (lost_) throw DeviceError("the device is lost");
-        WrappedDevice::do_wait(ticket);
-    }
-
-private:
-    const std::atomic<bool>& lost_;
-};
-
 constexpr std::uint64_t steps = 5, good_steps = 3;
 
 const LoopOptions loop{.steps = steps,
@@ -37,16 +21,18 @@ const LoopOptions loop{.steps = steps,
 /// Trains with a last tower that is lost after good_steps. Returns the steps that have a checkpoint.
 std::vector<std::uint64_t> train_and_lose(const std::vector<std::string>& towers,
                                           const std::filesystem::path& folder, const Dataset& data) {
-    std::atomic<bool> lost = false;
+    test::FailingDevice::Failure failure;
     TrainerOptions options = test::options_for(towers, loop.global_batch);
     test::wrap_tower(options, towers.size() - 1, [&](std::unique_ptr<Device> device) {
-        return std::make_unique<FailingDevice>(std::move(device), lost);
+        return std::make_unique<test::FailingDevice>(std::move(device), failure);
     });
     Trainer trainer(test::small_recipe(), options, data);
     RunDirectory run(folder, Existing::refuse);
     save_checkpoint(trainer, run, loop);
-    const auto lose = [&](const Progress& progress) { lost = progress.report.step + 1 == good_steps; };
-    CHECK_THROWS_WITH_AS(train(trainer, run, loop, false, lose), "the device is lost", DeviceError);
+    const auto lose = [&](const Progress& progress) {
+        failure.lost = progress.report.step + 1 == good_steps;
+    };
+    CHECK_THROWS_WITH_AS(train(trainer, run, loop, false, lose), "refused", DeviceError);
     return run.checkpoints();
 }
 
