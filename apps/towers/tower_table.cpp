@@ -8,20 +8,19 @@ namespace towers {
 std::string tower_table(const Trainer& trainer) {
     const double seconds = trainer.seconds();
     if (seconds == 0) return "";
-    const std::vector<unsigned> shares = trainer.shares();
+    const std::vector<TowerUse>& uses = trainer.use();
     std::size_t width = 6;
-    for (std::size_t i = 0; i < shares.size(); ++i)
-        width = std::max(width, trainer.tower(i).info().id.size());
+    for (std::size_t i = 0; i < uses.size(); ++i) width = std::max(width, trainer.tower(i).info().id.size());
     std::string table = fmt::format("{:<9} {:<{}}  share  examples/s  at work\n", "tower", "device", width);
     double sum = 0;
     std::uint64_t examples = 0;
-    for (std::size_t i = 0; i < shares.size(); ++i) {
-        const TowerUse& use = trainer.use()[i];
+    for (std::size_t i = 0; i < uses.size(); ++i) {
+        const TowerUse& use = uses[i];
         const double rate = use.seconds > 0 ? double(use.examples) / use.seconds : 0;
         sum += rate;
         examples += use.examples;
         table += fmt::format("{:<9} {:<{}}  {:>5}  {:>10.1f}  {:>5.1f} %\n", fmt::format("tower_{}", i),
-                             trainer.tower(i).info().id, width, shares[i], rate, 100 * use.seconds / seconds);
+                             trainer.tower(i).info().id, width, use.share, rate, 100 * use.seconds / seconds);
     }
     const double together = double(examples) / seconds;
     return table + fmt::format("together, {:.1f} examples/s: {:.1f} % of what the towers do while at work\n",

@@ -1,9 +1,13 @@
 #include "engine/towers/group.h"
 
+#include "engine/clock.h"
+
 #include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <fmt/format.h>
+#include <limits>
+#include <utility>
 
 namespace towers {
 namespace {
@@ -24,7 +28,7 @@ TowerGroup::TowerGroup(Towers& towers, std::unique_ptr<Device> device, const Upd
                        double timeout)
     : towers_(towers), layout_(*update.layout),
       stage_(std::move(device), update, staged_by(towers), towers[0]->buckets()), seconds_(towers.size()),
-      timeout_(timeout), longest_(towers.size()), hanging_(towers.size()) {
+      timeout_(timeout), longest_(towers.size()), warm_(towers.size()), hanging_(towers.size()) {
     std::vector<unsigned> shares;
     for (const auto& tower : towers) {
         progress_.push_back(std::make_unique<TowerProgress>());
@@ -48,15 +52,22 @@ TowerGroup::~TowerGroup() {
 }
 
 void TowerGroup::take(std::span<const unsigned> shares) {
-    const auto has = [](const auto& tower, unsigned share) { return tower->share() == share; };
-    if (!active_.empty() && std::ranges::equal(towers_, shares, has)) return;
+    waited_ = 0;
+    if (!active_.empty() && std::ranges::equal(shares_, shares)) return;
     active_.clear();
     exchanges_.clear();
-    for (std::size_t i = 0; i < towers_.size(); ++i) try {
-            if (towers_[i]->share() != shares[i]) towers_[i]->take(shares[i]);
+    shares_.assign(shares.begin(), shares.end());
+    for (std::size_t i = 0; i < towers_.size(); ++i) {
+        // Its thread is still inside: nothing of it may be touched.
+        if (hanging_[i] && shares[i] > 0) throw no_answer(i);
+        if (hanging_[i] || towers_[i]->share() == shares[i]) continue;
+        warm_[i] = false;
+        try {
+            towers_[i]->take(shares[i]);
         } catch (const DeviceError& error) {
             throw TowerFailed(error, i, shares[i]);
         }
+    }
     for (std::size_t i = 0; i < towers_.size(); ++i) {
         if (shares[i] == 0) continue;
         active_.push_back(i);
@@ -91,7 +102,7 @@ void TowerGroup::run(std::size_t index) {
         progress.fail();
         throw;
     }
-    seconds_[index] = seconds_since(begin) - waited;
+    progress.seconds = seconds_since(begin) - waited;
     progress.end.advance(1);
 }
 
@@ -112,33 +123,38 @@ bool TowerGroup::exchange(std::size_t index, std::span<const Exchange> own) {
     return true;
 }
 
-/// Sets the deadline of a step that begins now. The first step compiles, and may take any time.
-void TowerGroup::expect_answers() {
-    double longest = 0;
-    bool known = std::isfinite(timeout_);
+/// What a step should take at most by those before it, even if the towers worked one after another, as batch
+/// norms over the whole batch may make them. Infinite while a tower's time is not known: the first step
+/// compiles, and may take any time.
+double TowerGroup::expected_seconds() const {
+    double sum = 0;
     for (const std::size_t i : active_) {
-        known = known && longest_[i] > 0;
-        longest = std::max(longest, longest_[i] * towers_[i]->share());
+        if (longest_[i].seconds == 0) return std::numeric_limits<double>::infinity();
+        sum += longest_[i].seconds * std::max(1.0, double(shares_[i]) / longest_[i].share);
     }
-    constexpr double century = 3e9;
-    deadline_ =
-        !known ? Clock::time_point::max()
-               : Clock::now() + std::chrono::duration_cast<Clock::duration>(
-                                    std::chrono::duration<double>(std::min(longest + timeout_, century)));
+    return sum;
 }
 
-/// Waits for a tower's milestone. False: it has failed, or hangs.
+/// Waits for a tower's milestone. False: it has failed, or hangs. In slices, so that time in which this
+/// program was stopped hardly counts.
 bool TowerGroup::await(Milestones TowerProgress::*what, std::size_t tower, std::size_t count) {
     const Stopwatch watch(waited_);
     for (;;) {
-        const Milestones::Outcome outcome = (progress_[tower].get()->*what).wait_for(count, deadline_);
+        const double slice = std::min(0.1, std::max(patience_, 0.0));
+        const Milestones::Outcome outcome =
+            (progress_[tower].get()->*what).wait_for(count, std::chrono::duration<double>(slice));
         if (outcome != Milestones::Outcome::late) return outcome == Milestones::Outcome::passed;
-        abandon_hanging();
+        patience_ -= slice;
+        if (patience_ <= 0) abandon_hanging();
     }
 }
 
 /// Of the towers that are late, those hang that the others do not wait for at an exchange.
 void TowerGroup::abandon_hanging() {
+    patience_ = timeout_;
+    const bool failed =
+        std::ranges::any_of(active_, [&](std::size_t i) { return progress_[i]->end.has_failed(); });
+    if (failed && !std::exchange(waiters_woken_, true)) return; // who waited for it may need a moment
     const auto late = [&](std::size_t i) { return progress_[i]->end.count() == 0; };
     std::size_t first = SIZE_MAX;
     for (const std::size_t i : active_)
@@ -148,17 +164,21 @@ void TowerGroup::abandon_hanging() {
             hanging_[i] = a_tower_hangs = true;
             progress_[i]->fail();
         }
-    deadline_ =
-        Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(timeout_));
+}
+
+TowerFailed TowerGroup::no_answer(std::size_t tower) const {
+    return {DeviceError(fmt::format("{}: no answer for {:g} s more than a step should take",
+                                    towers_[tower]->info().id, timeout_)),
+            tower, 0};
 }
 
 StepResults TowerGroup::step(const StepNumbers& numbers) {
-    waited_ = 0;
     std::ranges::fill(seconds_, 0.0);
+    patience_ = expected_seconds() + timeout_;
+    waiters_woken_ = false;
     for (std::size_t i = 0; i < progress_.size(); ++i)
         if (!hanging_[i]) progress_[i]->restart();
     std::vector<std::future<void>> done;
-    expect_answers();
     try {
         for (const std::size_t i : active_) done.push_back(workers_[i]->run([this, i] { run(i); }));
     } catch (...) { // else those that run would wait for those that do not
@@ -175,20 +195,23 @@ StepResults TowerGroup::step(const StepNumbers& numbers) {
     for (const std::size_t i : active_) await(&TowerProgress::end, i, 1); // all, before an exception leaves
     for (std::size_t k = 0; k < active_.size(); ++k) {
         const std::size_t i = active_[k];
-        if (hanging_[i])
-            throw TowerFailed(
-                DeviceError(fmt::format("{}: no answer for {:.0f} s more than a step should take",
-                                        towers_[i]->info().id, timeout_)),
-                i, 0);
+        if (hanging_[i]) throw no_answer(i);
         try {
             done[k].get();
         } catch (const DeviceError& error) {
             throw TowerFailed(error, i, 0);
         }
-        longest_[i] = std::max(longest_[i], seconds_[i] / towers_[i]->share());
+        seconds_[i] = progress_[i]->seconds;
     }
-    std::vector<float> cross_entropies;
-    for (const auto& tower : towers_) cross_entropies.push_back(tower->results().cross_entropy);
+    std::vector<float> cross_entropies(towers_.size());
+    for (const std::size_t i : active_) {
+        cross_entropies[i] = towers_[i]->results().cross_entropy;
+        if (warm_[i])
+            longest_[i] = {longest_[i].share == shares_[i] ? std::max(longest_[i].seconds, seconds_[i])
+                                                           : seconds_[i],
+                           shares_[i]};
+        warm_[i] = true;
+    }
     return stage_.update(numbers, cross_entropies);
 }
 

@@ -1,7 +1,6 @@
 // Several towers that take a step together: a thread for each, and the stage that adds up what they make.
 #pragma once
 
-#include "engine/clock.h"
 #include "engine/towers/averaging.h"
 #include "engine/towers/exchange.h"
 #include "engine/towers/progress.h"
@@ -45,6 +44,8 @@ public:
     /// before.
     StepResults step(const StepNumbers& numbers);
 
+    /// As taken, which a tower that hangs does not know.
+    std::span<const unsigned> shares() const { return shares_; }
     /// Of the last step: each tower's time without waiting for others.
     std::span<const double> seconds() const { return seconds_; }
     /// Of the last step: what the calling thread waited for towers.
@@ -64,19 +65,28 @@ public:
 private:
     void run(std::size_t tower);
     bool exchange(std::size_t tower, std::span<const Exchange> own);
-    void expect_answers();
+    double expected_seconds() const;
+    TowerFailed no_answer(std::size_t tower) const;
     bool await(Milestones TowerProgress::*what, std::size_t tower, std::size_t count);
     void abandon_hanging();
 
     Towers& towers_;
     const StateLayout& layout_;
     AveragingStage stage_;
+    std::vector<unsigned> shares_;
     std::vector<std::size_t> active_; ///< those with a share
     std::vector<double> seconds_;
     double waited_ = 0;
     double timeout_;
-    std::vector<double> longest_; ///< seconds that an example has taken each tower in a step; 0: not known
-    Clock::time_point deadline_;  ///< of the step
+    /// The longest step of each tower with its present share, or with the last that it had for two steps.
+    struct Longest {
+        double seconds = 0; ///< 0: not known
+        unsigned share = 0;
+    };
+    std::vector<Longest> longest_;
+    std::vector<bool> warm_; ///< whether a tower has taken a step with its share
+    double patience_ = 0;    ///< seconds to wait for towers in this step
+    bool waiters_woken_ = false;
     std::vector<bool> hanging_;
     std::vector<std::vector<const Exchange*>> exchanges_;  ///< each active tower's, in order
     std::vector<std::unique_ptr<TowerProgress>> progress_; ///< of each tower

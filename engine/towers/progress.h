@@ -1,8 +1,7 @@
 // How far a tower has come in a step, for others to wait for.
 #pragma once
 
-#include "engine/clock.h"
-
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <mutex>
@@ -30,16 +29,19 @@ public:
     }
 
     enum class Outcome { passed, failed, late };
-    /// Waits until `count` have been passed, at most until the deadline.
-    Outcome wait_for(std::size_t count, Clock::time_point deadline = Clock::time_point::max()) const {
+    /// Waits until `count` have been passed.
+    Outcome wait_for(std::size_t count) const {
         std::unique_lock lock(mutex_);
-        const auto passed = [&] { return count_ >= count; };
-        if (deadline == Clock::time_point::max())
-            changed_.wait(lock, passed);
-        else if (!changed_.wait_until(lock, deadline, passed))
-            return Outcome::late;
+        changed_.wait(lock, [&] { return count_ >= count; });
         return count_ == failed ? Outcome::failed : Outcome::passed;
     }
+    /// At most for so long.
+    Outcome wait_for(std::size_t count, std::chrono::duration<double> most) const {
+        std::unique_lock lock(mutex_);
+        if (!changed_.wait_for(lock, most, [&] { return count_ >= count; })) return Outcome::late;
+        return count_ == failed ? Outcome::failed : Outcome::passed;
+    }
+    bool has_failed() const { return count() == failed; }
 
 private:
     static constexpr std::size_t failed = SIZE_MAX;
@@ -57,6 +59,7 @@ struct TowerProgress {
     Milestones buckets;   ///< delivered
     Milestones exchanges; ///< whose lists have been handed over
     Milestones end;       ///< 1: the tower has done its part of the step
+    double seconds = 0;   ///< that it took, without waiting for others; once it has ended
 
     void restart() {
         for (Milestones* each : {&buckets, &exchanges, &end}) each->restart();

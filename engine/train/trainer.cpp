@@ -106,6 +106,7 @@ StepReport Trainer::step() {
     report.host_seconds = seconds - waited_;
     seconds_ += seconds;
     for (std::size_t i = 0; group_ && i < towers_.size(); ++i) {
+        use_[i].share = report.shares[i];
         use_[i].examples += report.shares[i];
         use_[i].seconds += group_->seconds()[i];
     }
@@ -187,6 +188,7 @@ void Trainer::take_step(StepReport& report) {
             results = attempt_step(numbers, examples);
             taken = true;
         } catch (const TowerFailed& failed) {
+            waited_ += group_->waited();
             let_go(failed, report);
         }
     }
@@ -196,7 +198,10 @@ void Trainer::take_step(StepReport& report) {
     ++step_;
     examples_ += options_.global_batch;
 
-    for (const auto& tower : towers_) report.shares.push_back(tower->share());
+    if (group_)
+        report.shares.assign(group_->shares().begin(), group_->shares().end());
+    else
+        report.shares = {options_.global_batch};
     std::ranges::transform(report.shares, held_, held_.begin(), std::ranges::max);
     report.loss = results.total_loss;
     report.cross_entropy = results.cross_entropy;
@@ -205,25 +210,30 @@ void Trainer::take_step(StepReport& report) {
         return;
     }
     const float decay = results.total_loss - results.cross_entropy;
-    for (const auto& tower : towers_) {
-        const float loss =
-            tower->results().cross_entropy * float(options_.global_batch) / float(tower->share());
-        report.tower_losses.push_back(tower->share() == 0 ? std::numeric_limits<float>::quiet_NaN()
-                                                          : loss + decay);
-        if (options_.quirks.last_tower_loss && tower->share() != 0) report.loss = report.tower_losses.back();
+    for (std::size_t i = 0; i < towers_.size(); ++i) {
+        report.tower_losses.push_back(std::numeric_limits<float>::quiet_NaN());
+        const unsigned share = report.shares[i];
+        if (share == 0) continue;
+        report.tower_losses[i] =
+            towers_[i]->results().cross_entropy * float(options_.global_batch) / float(share) + decay;
+        if (options_.quirks.last_tower_loss) report.loss = report.tower_losses[i];
     }
 }
 
 StepResults Trainer::attempt_step(const StepNumbers& numbers, std::span<const Example> examples) {
     if (group_) group_->take(shares());
-    std::size_t first = 0;
-    for (const auto& tower : towers_) {
-        tower->prepare(numbers, examples.subspan(first, tower->share()));
-        first += tower->share();
+    if (!group_) {
+        towers_[0]->prepare(numbers, examples);
+        return step_alone();
     }
-    if (!group_) return step_alone();
+    std::size_t first = 0;
+    for (std::size_t i = 0; i < towers_.size(); ++i) {
+        const unsigned share = group_->shares()[i];
+        if (share > 0) towers_[i]->prepare(numbers, examples.subspan(first, share));
+        first += share;
+    }
     const StepResults results = group_->step(numbers);
-    waited_ = group_->waited();
+    waited_ += group_->waited();
     return results;
 }
 

@@ -59,6 +59,7 @@ struct StepReport {
 
 /// What one of several towers has done.
 struct TowerUse {
+    unsigned share = 0; ///< of the last step
     std::uint64_t examples = 0;
     double seconds = 0; ///< at work, copies included, without waiting for others
 };

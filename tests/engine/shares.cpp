@@ -188,33 +188,51 @@ TEST_CASE("a tower whose device fails is let go, and the run ends as if it had n
     CHECK(lost > 100); // some verbs are not called again
 }
 
-TEST_CASE("a device that gives no answer is let go too, also when others wait for its part of a batch norm") {
+TEST_CASE(
+    "devices that give no answer are let go too, also when others wait for their part of a batch norm") {
     const Dataset data = test::noise(50);
-    static std::atomic<bool> hangs; // its tower lives on
+    static std::atomic<bool> hang; // their towers live on
     for (const Recipe& recipe : {test::small_recipe(), parse_recipe("joined", joined_norm, "joined.toml")})
-        for (const std::size_t victim : {0u, 2u}) {
-            CAPTURE(recipe.name);
-            CAPTURE(victim);
-            TrainerOptions options = test::options_for({"cpu", "cpu", "cpu"}, 12);
-            options.outlive_devices = true;
-            options.device_timeout = 1;
-            test::wrap_tower(options, victim, [&](std::unique_ptr<Device> device) {
-                return std::make_unique<test::HangingDevice>(std::move(device), hangs);
-            });
-            Trainer trainer(recipe, options, data);
-            for (int i = 0; i < 2; ++i) CHECK(trainer.step().notice.empty());
-            hangs = true;
-            const std::string notice = trainer.step().notice;
-            CHECK(notice.find(fmt::format("tower_{} (cpu) failed", victim)) != std::string::npos);
-            CHECK(notice.find("cpu: no answer for 1 s") != std::string::npos);
-            std::vector<unsigned> shares{6, 6, 6};
-            shares[victim] = 0;
-            CHECK(trainer.shares() == shares);
-            hangs = false; // its thread goes on, and must not disturb
-            hangs.notify_all();
-            for (int i = 0; i < 3; ++i) CHECK(trainer.step().notice.empty());
-            CHECK(trainer.steps_done() == 6);
-        }
+        for (const std::vector<std::size_t>& victims :
+             std::vector<std::vector<std::size_t>>{{0}, {2}, {0, 1}})
+            for (const bool another_fails : {false, true}) {
+                CAPTURE(recipe.name);
+                CAPTURE(victims);
+                CAPTURE(another_fails);
+                TrainerOptions options = test::options_for({"cpu", "cpu", "cpu", "cpu"}, 12);
+                options.outlive_devices = true;
+                options.device_timeout = 0.7;
+                test::FailingDevice::Failure failure{.verb = test::FailingDevice::Verb::wait};
+                std::size_t opened = 0;
+                options.open_device = [&](std::string_view id,
+                                          const OpenOptions& open) -> std::unique_ptr<Device> {
+                    const std::size_t i = opened++;
+                    auto device = open_device(id, open);
+                    if (std::ranges::find(victims, i) != victims.end())
+                        return std::make_unique<test::HangingDevice>(std::move(device), hang);
+                    if (i == 3) return std::make_unique<test::FailingDevice>(std::move(device), failure);
+                    return device;
+                };
+                Trainer trainer(recipe, options, data);
+                for (int i = 0; i < 3; ++i) CHECK(trainer.step().notice.empty());
+                hang = true;
+                if (another_fails) failure.calls_left = 0;
+                const StepReport report = trainer.step();
+                CAPTURE(report.notice);
+                std::vector<bool> gone(4);
+                for (const std::size_t victim : victims) gone[victim] = true;
+                if (another_fails) gone[3] = true;
+                for (std::size_t i = 0; i < 4; ++i) {
+                    CHECK((report.shares[i] == 0) == gone[i]);
+                    CHECK((report.notice.find(fmt::format("tower_{} (cpu) failed", i)) !=
+                           std::string::npos) == gone[i]);
+                }
+                CHECK(report.notice.find("cpu: no answer for 0.7 s") != std::string::npos);
+                hang = false; // their threads go on, and must not disturb
+                hang.notify_all();
+                for (int i = 0; i < 3; ++i) CHECK(trainer.step().notice.empty());
+                CHECK(trainer.steps_done() == 7);
+            }
 }
 
 TEST_CASE("when the last tower fails, or when asked to, the run ends with its device's words") {

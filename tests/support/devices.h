@@ -82,16 +82,32 @@ private:
     Failure& failure_;
 };
 
-/// Gives no answer to wait() while told so.
+/// Gives no answer while told so.
 class HangingDevice final : public WrappedDevice {
 public:
     HangingDevice(std::unique_ptr<Device> device, const std::atomic<bool>& hangs)
         : WrappedDevice(std::move(device)), hangs_(hangs) {}
 
 protected:
+    std::unique_ptr<Allocation> do_allocate(std::size_t bytes, Memory memory) override {
+        hangs_.wait(true);
+        return WrappedDevice::do_allocate(bytes, memory);
+    }
+    std::unique_ptr<RecordingState> do_record(std::span<const Command> commands) override {
+        hangs_.wait(true);
+        return WrappedDevice::do_record(commands);
+    }
+    Ticket do_submit(const RecordingState& recording) override {
+        hangs_.wait(true);
+        return WrappedDevice::do_submit(recording);
+    }
     void do_wait(Ticket ticket) override {
         hangs_.wait(true);
         WrappedDevice::do_wait(ticket);
+    }
+    void do_finish() noexcept override {
+        hangs_.wait(true);
+        WrappedDevice::do_finish();
     }
 
 private:
