@@ -13,6 +13,7 @@
 #include "engine/train/metrics.h"
 
 #include <atomic>
+#include <cctype>
 #include <cmath>
 #include <csignal>
 #include <fmt/chrono.h>
@@ -122,6 +123,10 @@ std::string recorded_path(const std::string& shares, const std::string& run) {
 SharePolicy read_policy(const std::string& shares) {
     if (shares == "auto") return {.automatic = true, .weights = {}, .recorded = {}};
     if (shares.empty() || shares == "even") return {};
+    if (std::isalpha(static_cast<unsigned char>(shares[0])))
+        throw UsageError(fmt::format(
+            "--shares '{}': give auto, even, a ratio such as 3:1, or @ and the path of a run's metrics.jsonl",
+            shares));
     if (!shares.starts_with('@'))
         return {.automatic = false, .weights = parse_shares(shares), .recorded = {}};
     std::vector<SharesFrom> recorded = read_shares(shares.substr(1));
