@@ -8,6 +8,7 @@
 #include "engine/towers/exchange.h"
 
 #include <array>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>

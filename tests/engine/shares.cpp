@@ -6,6 +6,10 @@
 
 #include "engine/error.h"
 
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstdint>
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 #include <numeric>

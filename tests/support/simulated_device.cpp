@@ -1,5 +1,6 @@
 #include "tests/support/simulated_device.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <thread>
 
