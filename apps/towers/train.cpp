@@ -21,7 +21,6 @@
 #include <fmt/ranges.h>
 #include <limits>
 #include <memory>
-#include <numeric>
 #include <optional>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
@@ -113,8 +112,7 @@ std::string recorded_path(const std::string& shares, const std::string& run) {
     };
     if (shares.size() == 1 || !fs::exists(shares.substr(1)))
         complain("there is no such file; give @ and the path of a run's metrics.jsonl");
-    if (!run.empty() &&
-        fs::weakly_canonical(shares.substr(1)) == fs::weakly_canonical(fs::path(run) / "metrics.jsonl"))
+    if (!run.empty() && fs::weakly_canonical(shares.substr(1)) == fs::weakly_canonical(metrics_path_in(run)))
         complain("this run is going to change the file; give a copy of it");
     return fs::absolute(shares.substr(1)).lexically_normal().string();
 }
@@ -141,7 +139,7 @@ SharePolicy read_policy(const std::string& shares) {
 /// A resumed run of the same towers begins with the shares that it has found.
 void begin_as_before(SharePolicy& policy, const std::string& run, const Past& past,
                      const std::vector<std::string>& towers, unsigned global, unsigned group) {
-    const std::filesystem::path metrics = std::filesystem::path(run) / "metrics.jsonl";
+    const std::filesystem::path metrics = metrics_path_in(run);
     const std::uint64_t step = checkpoint_step(past.checkpoint.file, past.checkpoint.path);
     if (!policy.automatic || towers != past.trained.towers || step == 0 || !std::filesystem::exists(metrics))
         return;
@@ -243,9 +241,10 @@ int run_train(TrainFlags& flags) {
                      write_settings(settings, Settings::all));
 
     compare_classes(recipe, data);
-    for (std::size_t i = 0; i < trainer.tower_count(); ++i)
+    const std::vector<unsigned> examples = trainer.shares();
+    for (std::size_t i = 0; i < examples.size(); ++i)
         fmt::print("tower_{}: {} ({}), {} examples a step\n", i, trainer.tower(i).info().id,
-                   trainer.tower(i).info().name, trainer.shares()[i]);
+                   trainer.tower(i).info().name, examples[i]);
     if (past) {
         fmt::print("resumed at step {}\n", trainer.steps_done());
         print_changes(past->trained, settings, global);

@@ -114,7 +114,7 @@ RunDirectory::RunDirectory(const fs::path& path, Existing existing) : path_(path
 
 fs::path RunDirectory::config_path() const { return path_ / config_name; }
 fs::path RunDirectory::recipe_path() const { return recipe_path_in(path_); }
-fs::path RunDirectory::metrics_path() const { return path_ / metrics_name; }
+fs::path RunDirectory::metrics_path() const { return metrics_path_in(path_); }
 fs::path RunDirectory::checkpoint_path(std::uint64_t step) const { return path_ / checkpoint_name(step); }
 
 std::vector<std::uint64_t> RunDirectory::checkpoints() const { return checkpoint_steps(path_); }
@@ -196,6 +196,7 @@ void RunDirectory::write_config(const std::string& toml) { write_file_atomically
 void RunDirectory::write_recipe(const std::string& toml) { write_file_atomically(recipe_path(), toml); }
 
 fs::path recipe_path_in(const fs::path& folder) { return folder / recipe_name; }
+fs::path metrics_path_in(const fs::path& folder) { return folder / metrics_name; }
 
 std::vector<std::uint64_t> checkpoint_steps(const fs::path& folder) {
     std::error_code error;

@@ -71,8 +71,9 @@ private:
     FileDescriptor lock_, metrics_;
 };
 
-/// Where the run in this folder keeps its recipe.
+/// Where the run in this folder keeps its recipe and its metrics.
 std::filesystem::path recipe_path_in(const std::filesystem::path& folder);
+std::filesystem::path metrics_path_in(const std::filesystem::path& folder);
 
 /// The path of this step's checkpoint. If it has none, an InputError names the steps that have one.
 std::filesystem::path checkpoint_of(const std::filesystem::path& folder, std::uint64_t step);

@@ -80,14 +80,19 @@ std::vector<LoadModel> Balancer::models() const {
 // everything.
 std::vector<unsigned> Balancer::room() const {
     std::vector<unsigned> room, all;
-    std::uint64_t held = 0;
     for (std::size_t i = 0; i < standings_.size(); ++i) {
         const bool known = now_.shares[i] > 0 || now_.towers[i].model();
         all.push_back(standings_[i].most);
         room.push_back(known && !standings_[i].shut_out ? standings_[i].most : 0);
-        held += room[i] / group_ * group_;
     }
-    return held < global_ ? all : room;
+    return hold_all(room) ? room : all;
+}
+
+// Whether the towers can hold a step's examples together.
+bool Balancer::hold_all(std::span<const unsigned> most) const {
+    std::uint64_t held = 0;
+    for (const unsigned examples : most) held += examples / group_ * group_;
+    return held >= global_;
 }
 
 // Times that count with the present shares, of the working tower that has the fewest.
@@ -183,9 +188,7 @@ bool Balancer::try_without() {
         if (now_.shares[i] == 0 || now_.shares[i] == global_ || standings_[i].rest > 0) continue;
         std::vector<unsigned> most = room();
         most[i] = 0;
-        std::uint64_t held = 0;
-        for (const unsigned examples : most) held += examples / group_ * group_;
-        if (held < global_) continue;
+        if (!hold_all(most)) continue;
         const std::vector<unsigned> without = balanced_shares(known, global_, group_, most);
         const double ratio = slowest_seconds(known, without) / slowest_seconds(known, now_.shares);
         if (ratio >= least) continue;

@@ -67,6 +67,7 @@ private:
 
     std::vector<LoadModel> models() const;
     std::vector<unsigned> room() const;
+    bool hold_all(std::span<const unsigned> most) const;
     unsigned count() const;
     double needed_gain(unsigned count) const;
     void begin(Trial::Of of, std::size_t tower, const std::vector<unsigned>& shares);

@@ -52,7 +52,8 @@ Ending train(Trainer& trainer, RunDirectory& run, const LoopOptions& options, co
     std::uint64_t step = trainer.steps_done(), saved = step;
     std::uint64_t logged_steps = 0;
     Clock::time_point logged = Clock::now();
-    std::vector<unsigned> shares = last_shares(run);
+    const bool several = trainer.tower_count() > 1;
+    std::vector<unsigned> shares = several ? last_shares(run) : std::vector<unsigned>();
     while (step < options.steps && !stop) {
         Progress progress{};
         try {
@@ -61,7 +62,7 @@ Ending train(Trainer& trainer, RunDirectory& run, const LoopOptions& options, co
             throw Diverged(fmt::format("{}; {}", diverged.what(), way_back(run, step)));
         } catch (const DeviceError&) {
             // Several towers keep their state on the host; a single tower's is lost with its device.
-            if (saved != step && trainer.tower_count() > 1) save_checkpoint(trainer, run, options);
+            if (saved != step && several) save_checkpoint(trainer, run, options);
             throw;
         }
         ++step;
@@ -71,7 +72,7 @@ Ending train(Trainer& trainer, RunDirectory& run, const LoopOptions& options, co
         progress.seconds_per_step = seconds / double(logged_steps);
         progress.examples_per_second = options.global_batch / progress.seconds_per_step;
         // Every change of the shares has a line, so that they are known of every step.
-        if (progress.log || (trainer.tower_count() > 1 && progress.report.shares != shares)) {
+        if (progress.log || (several && progress.report.shares != shares)) {
             run.append_metrics(metrics_line(progress.report, options.origin.records));
             shares = progress.report.shares;
         }

@@ -45,6 +45,15 @@ std::vector<TrainingState> states_of(const Recipe& recipe, const TrainerOptions&
     return states;
 }
 
+/// Devices `fast` and `slow` that take as long as their models say.
+void simulate(TrainerOptions& options, const LoadModel& fast, const LoadModel& slow) {
+    options.open_device = [fast, slow](std::string_view id, const OpenOptions&) -> std::unique_ptr<Device> {
+        return std::make_unique<test::SimulatedDevice>(
+            std::string(id),
+            [model = id == "fast" ? fast : slow](unsigned examples) { return model.seconds(examples); });
+    };
+}
+
 /// Its batch norm spans the global batch, so that towers wait for each other's sums within a step.
 const char* const joined_norm = R"(
 [input]
@@ -102,11 +111,7 @@ TEST_CASE("shares that follow the towers' times come close to the best ones") {
     const LoadModel fast{.fixed = 1e-3, .per_example = 1e-4}, slow{.fixed = 2e-3, .per_example = 4e-4};
     TrainerOptions options = test::options_for({"fast", "slow"}, 100);
     options.shares.automatic = true;
-    options.open_device = [&](std::string_view id, const OpenOptions&) -> std::unique_ptr<Device> {
-        const LoadModel model = id == "fast" ? fast : slow;
-        return std::make_unique<test::SimulatedDevice>(
-            std::string(id), [model](unsigned examples) { return model.seconds(examples); });
-    };
+    simulate(options, fast, slow);
     Trainer trainer(test::small_recipe({4, 4, 4, 4}), options, data);
     CHECK(trainer.shares() == std::vector{50u, 50u});
     std::string notices;
@@ -123,12 +128,7 @@ TEST_CASE("a tower that slows the others down gets nothing to do, and the run sa
     const Dataset data = test::noise(200);
     TrainerOptions options = test::options_for({"fast", "slow"}, 100);
     options.shares.automatic = true;
-    options.open_device = [&](std::string_view id, const OpenOptions&) -> std::unique_ptr<Device> {
-        const LoadModel model =
-            id == "fast" ? LoadModel{1e-3, 5e-5} : LoadModel{.fixed = 40e-3, .per_example = 1e-4};
-        return std::make_unique<test::SimulatedDevice>(
-            std::string(id), [model](unsigned examples) { return model.seconds(examples); });
-    };
+    simulate(options, {1e-3, 5e-5}, {.fixed = 40e-3, .per_example = 1e-4});
     Trainer trainer(test::small_recipe({4, 4, 4, 4}), options, data);
     std::string notices;
     for (int i = 0; i < 30; ++i) {

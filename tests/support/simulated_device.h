@@ -2,8 +2,8 @@
 #pragma once
 
 #include "backends/device.h"
+#include "engine/clock.h"
 
-#include <chrono>
 #include <functional>
 
 namespace towers::test {
@@ -27,8 +27,6 @@ protected:
     std::vector<double> do_timestamps(const RecordingState&) const override { return {}; }
 
 private:
-    using Clock = std::chrono::steady_clock;
-
     DeviceInfo info_;
     Seconds seconds_;
     std::vector<Clock::time_point> ends_; ///< of each submission
