@@ -9,6 +9,9 @@ namespace {
 
 constexpr std::uint64_t pointer_alignment = 16; // what the kernels' widest loads need
 
+std::size_t index_of(Queue queue) { return std::size_t(queue); }
+void raise(Ticket& ticket, Ticket least) { ticket = std::max(ticket, least); }
+
 } // namespace
 
 void Device::broken(const std::string& what) const {
@@ -24,6 +27,10 @@ void Device::check_own(const char* verb, const Recording& recording) const {
     if (!recording) broken(fmt::format("{}: there is no recording", verb));
     if (recording.get_deleter().device != this)
         broken(fmt::format("{}: the recording is another device's", verb));
+}
+
+void Device::check_issued(const char* verb, Ticket ticket) const {
+    if (ticket == 0 || ticket > issued_) broken(fmt::format("{}: ticket {} was never issued", verb, ticket));
 }
 
 void Device::check_command(std::size_t index, const Command& command) const {
@@ -68,42 +75,69 @@ Buffer Device::allocate(std::size_t bytes, Memory memory) {
 Recording Device::record(std::span<const Command> commands) {
     check_usable();
     for (std::size_t i = 0; i < commands.size(); ++i) check_command(i, commands[i]);
-    return Recording(do_record(commands).release(), {this});
+    Recording recording(do_record(commands).release(), {this});
+    recording->launches = std::any_of(commands.begin(), commands.end(), [](const Command& command) {
+        return std::holds_alternative<Launch>(command);
+    });
+    return recording;
 }
 
-Ticket Device::submit(const Recording& recording) {
+Ticket Device::submit(const Recording& recording, Queue queue, std::span<const Ticket> after) {
     check_usable();
     check_own("submit", recording);
+    if (queue != Queue::compute && recording->launches)
+        broken("submit: the recording has launches, which a copy queue cannot run");
+    for (const Ticket ticket : after) check_issued("submit", ticket);
+
+    Implied implied = implied_[index_of(queue)], last{};
+    for (const Ticket ticket : after)
+        if (const Pending* earlier = pending(ticket)) {
+            raise(last[index_of(earlier->queue)], ticket);
+            for (std::size_t i = 0; i < queue_count; ++i) raise(implied[i], earlier->implied[i]);
+        }
+    std::vector<Submission> waits;
+    for (std::size_t i = 0; i < queue_count; ++i)
+        if (last[i] > implied_[index_of(queue)][i]) waits.push_back({last[i], Queue(i)});
     try {
-        issued_ = do_submit(*recording);
+        do_submit(*recording, {issued_ + 1, queue}, waits);
     } catch (const std::exception& error) {
         failure_ = error.what();
         throw;
     }
+    implied[index_of(queue)] = ++issued_;
+    implied_[index_of(queue)] = implied;
+    pending_.push_back({queue, implied});
     return recording->last_submission = issued_;
 }
 
 void Device::wait(Ticket ticket) {
     check_usable();
-    if (ticket == 0 || ticket > issued_) broken(fmt::format("wait: ticket {} was never issued", ticket));
+    check_issued("wait", ticket);
+    const Pending* const awaited = pending(ticket);
+    if (awaited == nullptr) return;
     try {
-        do_wait(ticket);
+        do_wait({ticket, awaited->queue});
     } catch (const std::exception& error) {
         failure_ = error.what();
         throw;
     }
-    finished_ = std::max(finished_, ticket);
+    for (std::size_t i = 0; i < queue_count; ++i) raise(finished_[i], awaited->implied[i]);
+    while (!pending_.empty() && pending(issued_ - pending_.size() + 1) == nullptr) pending_.pop_front();
 }
 
-void Device::finish() noexcept {
-    do_finish();
-    finished_ = issued_;
+const Device::Pending* Device::pending(Ticket ticket) const {
+    const Ticket dropped = issued_ - pending_.size();
+    if (ticket <= dropped) return nullptr;
+    const Pending& submission = pending_[ticket - dropped - 1];
+    return ticket <= finished_[index_of(submission.queue)] ? nullptr : &submission;
 }
+
+void Device::finish() noexcept { do_finish(); }
 
 std::vector<double> Device::timestamps(const Recording& recording) const {
     check_usable();
     check_own("timestamps", recording);
-    if (recording->last_submission == 0 || recording->last_submission > finished_)
+    if (recording->last_submission == 0 || pending(recording->last_submission) != nullptr)
         broken("timestamps: the recording has not finished");
     return do_timestamps(*recording);
 }

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <span>
 #include <stdexcept>
@@ -104,12 +105,23 @@ struct Timestamp {};
 
 using Command = std::variant<Launch, Copy, Barrier, Timestamp>;
 
-/// Names a submission; tickets of one device grow in order, from 1.
+/// What a device does side by side, where it can: computing, and copying in each direction. Submissions to
+/// one queue run in order.
+enum class Queue : std::uint8_t { compute, upload, download };
+constexpr std::size_t queue_count = 3;
+
+/// Names a submission. The first of a device is 1, the next, to any of its queues, 2.
 using Ticket = std::uint64_t;
+
+struct Submission {
+    Ticket ticket;
+    Queue queue;
+};
 
 /// A backend's own form of a list of commands.
 struct RecordingState {
     virtual ~RecordingState() = default;
+    bool launches = false;      ///< whether it has any
     Ticket last_submission = 0; ///< 0: none
 };
 
@@ -138,17 +150,20 @@ public:
     /// above 0, lie within buffers of this device and do not overlap.
     Recording record(std::span<const Command> commands);
 
-    /// Queues the recording, which is this device's, behind all that was submitted before. It sees what the
-    /// host has written to staging memory so far. A device that is the host works only while a thread waits
-    /// for it.
-    Ticket submit(const Recording& recording);
+    /// Queues the recording, which is this device's, behind all that was submitted to the same queue before
+    /// and behind the submissions `after`, of any queue. It sees what they wrote, what any submission wrote
+    /// that has been waited for, and what the host has written to staging memory so far. Copy queues take no
+    /// launches. A device may run everything in the order of submission; one that is the host works only
+    /// while a thread waits for it.
+    Ticket submit(const Recording& recording, Queue queue = Queue::compute,
+                  std::span<const Ticket> after = {});
 
-    /// Returns when the submission and all before it have finished and their results are visible in staging
-    /// memory. In any order, and as often as one likes.
+    /// Returns when the submission, all before it in its queue and all that those came after have finished
+    /// and their results are visible in staging memory. In any order, and as often as one likes.
     void wait(Ticket ticket);
 
-    /// Returns when nothing that was submitted will run any more: all of it has finished, or the device is
-    /// lost.
+    /// Returns when nothing that was submitted to any queue will run any more: all of it has finished, or the
+    /// device is lost.
     void finish() noexcept;
 
     /// When the recording's last submission, which has been waited for, passed each Timestamp: seconds since
@@ -159,12 +174,14 @@ public:
     void run(std::span<const Command> commands) { wait(submit(record(commands))); }
 
 protected:
-    /// The backend's part of each verb; it need check nothing of the above. Tickets that it does not give out
-    /// may lie between those that it does.
+    /// The backend's part of each verb; it need check nothing of the above. `after` has what the queue's
+    /// order does not imply already, and one submission of each other queue at most. What is known to have
+    /// finished is neither in there nor waited for again.
     virtual std::unique_ptr<Allocation> do_allocate(std::size_t bytes, Memory memory) = 0;
     virtual std::unique_ptr<RecordingState> do_record(std::span<const Command> commands) = 0;
-    virtual Ticket do_submit(const RecordingState& recording) = 0;
-    virtual void do_wait(Ticket ticket) = 0;
+    virtual void do_submit(const RecordingState& recording, Submission submission,
+                           std::span<const Submission> after) = 0;
+    virtual void do_wait(Submission submission) = 0;
     virtual void do_finish() noexcept = 0;
     virtual std::vector<double> do_timestamps(const RecordingState& recording) const = 0;
 
@@ -172,10 +189,23 @@ private:
     void check_usable() const;
     void check_own(const char* verb, const Recording& recording) const;
     void check_command(std::size_t index, const Command& command) const;
+    void check_issued(const char* verb, Ticket ticket) const;
     [[noreturn]] void broken(const std::string& what) const;
 
-    Ticket issued_ = 0, finished_ = 0;
-    std::string failure_; ///< of submit() or wait(); empty: none
+    /// Of each queue the last submission that has finished when another one has; 0: none.
+    using Implied = std::array<Ticket, queue_count>;
+    struct Pending {
+        Queue queue;
+        Implied implied;
+    };
+    /// Null: it is known to have finished.
+    const Pending* pending(Ticket ticket) const;
+
+    Ticket issued_ = 0;
+    std::deque<Pending> pending_; ///< the last ones issued, from the first that is not known to have finished
+    std::array<Implied, queue_count> implied_{}; ///< by the last submission to each queue
+    Implied finished_{};                         ///< by what has been waited for
+    std::string failure_;                        ///< of submit() or wait(); empty: none
 };
 
 template<class T>

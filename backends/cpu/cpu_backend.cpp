@@ -55,8 +55,8 @@ double seconds_now() {
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-/// Works on submissions while a thread waits for them, on that thread and its OpenMP team, so that the host
-/// learns of each submission as soon as it is done.
+/// Works on submissions, of all queues in the order of submission, while a thread waits for them, on that
+/// thread and its OpenMP team, so that the host learns of each submission as soon as it is done.
 class CpuDevice final : public Device {
 public:
     explicit CpuDevice(const OpenOptions& options) : limits_(options.limits) {
@@ -105,12 +105,28 @@ protected:
         return recording;
     }
 
-    Ticket do_submit(const RecordingState& recording) override {
+    void do_submit(const RecordingState& recording, Submission submission,
+                   std::span<const Submission>) override {
         queue_.push_back(static_cast<const CpuRecording*>(&recording));
-        return ++submitted_;
+        submitted_ = submission.ticket;
     }
 
-    void do_wait(Ticket ticket) override {
+    void do_wait(Submission submission) override { work_until(submission.ticket); }
+
+    void do_finish() noexcept override {
+        try {
+            work_until(submitted_);
+        } catch (...) { // for whoever waits for it
+            lost_ = std::current_exception();
+        }
+    }
+
+    std::vector<double> do_timestamps(const RecordingState& recording) const override {
+        return static_cast<const CpuRecording&>(recording).timestamps;
+    }
+
+private:
+    void work_until(Ticket ticket) {
         use_threads(context_.threads);
         if (lost_) std::rethrow_exception(lost_);
         try {
@@ -127,19 +143,6 @@ protected:
         }
     }
 
-    void do_finish() noexcept override {
-        try {
-            do_wait(submitted_);
-        } catch (...) { // for whoever waits for it
-            lost_ = std::current_exception();
-        }
-    }
-
-    std::vector<double> do_timestamps(const RecordingState& recording) const override {
-        return static_cast<const CpuRecording&>(recording).timestamps;
-    }
-
-private:
     Work prepare(const Launch& launch) {
         constexpr std::size_t compiled = std::size_t(32) << 20; // by oneDNN, all of a large network
         require_headroom(info_.id, compiled + context_.threads * thread_stack);

@@ -152,19 +152,21 @@ protected:
         });
     }
 
-    Ticket do_submit(const RecordingState& recording) override {
-        return guard("submitting", [&] {
+    void do_submit(const RecordingState& recording, Submission submission,
+                   std::span<const Submission>) override {
+        guard("submitting", [&] {
             check(cudaGraphLaunch(static_cast<const CudaRecording&>(recording).graph.get(), stream_.get()));
             Event done = free_.empty() ? make_event(wait_event) : std::move(free_.back());
             if (!free_.empty()) free_.pop_back();
             check(cudaEventRecord(done.get(), stream_.get()));
             pending_.push_back(std::move(done));
-            return ++submitted_;
+            submitted_ = submission.ticket;
         });
     }
 
-    void do_wait(Ticket ticket) override {
+    void do_wait(Submission submission) override {
         guard("running", [&] {
+            const Ticket ticket = submission.ticket;
             const Ticket finished = submitted_ - pending_.size();
             if (ticket <= finished) return;
             check(cudaEventSynchronize(pending_[ticket - finished - 1].get()));

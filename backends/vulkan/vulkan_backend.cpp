@@ -106,9 +106,20 @@ protected:
         });
     }
 
-    Ticket do_submit(const RecordingState& recording) override {
-        return guard("submitting",
-                     [&] { return submit(static_cast<const VulkanRecording&>(recording).commands); });
+    void do_submit(const RecordingState& recording, Submission submission,
+                   std::span<const Submission>) override {
+        guard("submitting", [&] {
+            const vk::CommandBufferSubmitInfo commands{
+                .commandBuffer = *static_cast<const VulkanRecording&>(recording).commands};
+            const vk::SemaphoreSubmitInfo signal{.semaphore = *timeline_,
+                                                 .value = submission.ticket,
+                                                 .stageMask = vk::PipelineStageFlagBits2::eAllCommands};
+            queue_.submit2(vk::SubmitInfo2{.commandBufferInfoCount = 1,
+                                           .pCommandBufferInfos = &commands,
+                                           .signalSemaphoreInfoCount = 1,
+                                           .pSignalSemaphoreInfos = &signal});
+            submitted_ = submission.ticket;
+        });
     }
 
     std::vector<double> do_timestamps(const RecordingState& recording) const override {
@@ -125,10 +136,10 @@ protected:
         });
     }
 
-    void do_wait(Ticket ticket) override {
+    void do_wait(Submission submission) override {
         guard("running", [&] {
             const vk::SemaphoreWaitInfo info{
-                .semaphoreCount = 1, .pSemaphores = &*timeline_, .pValues = &ticket};
+                .semaphoreCount = 1, .pSemaphores = &*timeline_, .pValues = &submission.ticket};
             const vk::Result result = device_.waitSemaphores(info, UINT64_MAX);
             if (result != vk::Result::eSuccess) throw DeviceError(vk::to_string(result));
         });
@@ -136,7 +147,7 @@ protected:
 
     void do_finish() noexcept override {
         try {
-            if (ticket_ != 0) do_wait(ticket_);
+            if (submitted_ != 0) do_wait({submitted_, Queue::compute});
         } catch (...) { // the device is lost, as Vulkan says in finite time: nothing runs any more
         }
     }
@@ -299,19 +310,9 @@ private:
                                         .dstAccessMask = work_reads | work_writes};
         buffer.pipelineBarrier2(vk::DependencyInfo{.memoryBarrierCount = 1, .pMemoryBarriers = &memory});
         buffer.end();
-        do_wait(submit(buffer));
-    }
-
-    Ticket submit(const vk::raii::CommandBuffer& commands) {
-        const vk::CommandBufferSubmitInfo info{.commandBuffer = *commands};
-        const vk::SemaphoreSubmitInfo signal{.semaphore = *timeline_,
-                                             .value = ticket_ + 1,
-                                             .stageMask = vk::PipelineStageFlagBits2::eAllCommands};
-        queue_.submit2(vk::SubmitInfo2{.commandBufferInfoCount = 1,
-                                       .pCommandBufferInfos = &info,
-                                       .signalSemaphoreInfoCount = 1,
-                                       .pSignalSemaphoreInfos = &signal});
-        return ++ticket_;
+        const vk::CommandBuffer commands = *buffer;
+        queue_.submit(vk::SubmitInfo{.commandBufferCount = 1, .pCommandBuffers = &commands});
+        queue_.waitIdle();
     }
 
     std::shared_ptr<const Instance> instance_;
@@ -326,7 +327,7 @@ private:
     std::optional<Pipelines> pipelines_;
     std::uint64_t timestamp_mask_ = 0; ///< of the bits that count; 0: the queue has no clock
     double timestamp_period_ = 0;      ///< seconds per tick
-    Ticket ticket_ = 0;
+    Ticket submitted_ = 0;
 };
 
 class VulkanBackend final : public Backend {

@@ -2,6 +2,9 @@
 #include "tests/conformance/harness.h"
 
 #include <algorithm>
+#include <array>
+#include <cstdint>
+#include <fmt/format.h>
 #include <functional>
 #include <numeric>
 
@@ -62,19 +65,81 @@ std::string message_of(const std::function<void()>& action) {
 
 } // namespace
 
-TEST_CASE("submissions run in the order in which they were made") {
+TEST_CASE("submissions to one queue run in the order in which they were made") {
     on_every_device([](Device& device) {
         const Buffer one = staged(device, 1), two = staged(device, 2), out = staged(device, 0);
         const Buffer there = device.allocate(bytes, Memory::device);
         const Recording put_one = record(device, {copy(one, there)}),
                         put_two = record(device, {copy(two, there)});
         const Recording take = record(device, {copy(there, out)});
-        for (const std::uint32_t last : {1u, 2u, 1u}) {
-            device.submit(last == 1 ? put_two : put_one);
-            device.submit(last == 1 ? put_one : put_two);
-            device.wait(device.submit(take));
-            CHECK(holds(out, last));
+        for (const Queue queue : {Queue::compute, Queue::upload, Queue::download})
+            for (const std::uint32_t last : {1u, 2u, 1u}) {
+                device.submit(last == 1 ? put_two : put_one, queue);
+                device.submit(last == 1 ? put_one : put_two, queue);
+                device.wait(device.submit(take, queue));
+                CHECK(holds(out, last));
+            }
+    });
+}
+
+TEST_CASE("a submission sees what those of other queues wrote that it comes after") {
+    // total += what is uploaded, and the total is downloaded; large enough that copies take a while.
+    constexpr std::size_t count = std::size_t(1) << 18, size = count * sizeof(float);
+    constexpr std::size_t rounds = 40;
+    on_every_device([](Device& device) {
+        const Buffer partials = device.allocate(2 * size, Memory::device); // the total and its increment
+        const Buffer sum = device.allocate(size, Memory::device);
+        std::vector<Buffer> in, out;
+        std::vector<Recording> up, down;
+        for (std::size_t i = 0; i < 4; ++i) {
+            in.push_back(device.allocate(size, Memory::staging));
+            out.push_back(device.allocate(size, Memory::staging));
+            up.push_back(record(device, {Copy{all_of(in[i]), {&partials, size, size}}}));
+            down.push_back(record(device, {copy(sum, out[i])}));
         }
+        const Recording add =
+            record(device, {launch(kernels::sum_partials,
+                                   {.partials = {reinterpret_cast<const float*>(partials.address())},
+                                    .sum = {reinterpret_cast<float*>(sum.address())},
+                                    .parts = 2,
+                                    .count = count},
+                                   count),
+                            Barrier{}, Copy{all_of(sum), {&partials, 0, size}}});
+        float total = 0;
+        Ticket added = device.submit(add), taken = added; // 0 + 0
+        for (std::size_t round = 0; round < rounds; round += in.size()) {
+            for (std::size_t i = 0; i < in.size(); ++i)
+                std::ranges::fill(in[i].host<float>(), float(round + i));
+            for (std::size_t i = 0; i < in.size(); ++i) {
+                const Ticket put = device.submit(up[i], Queue::upload, std::array{added});
+                added = device.submit(add, Queue::compute, std::array{put, taken});
+                taken = device.submit(down[i], Queue::download, std::array{added});
+            }
+            device.wait(taken);
+            for (std::size_t i = 0; i < in.size(); ++i) {
+                INFO("round ", round + i);
+                total += float(round + i);
+                const auto results = out[i].host<float>();
+                const bool right = std::ranges::all_of(results, [=](float each) { return each == total; });
+                CHECK(right);
+            }
+        }
+    });
+}
+
+TEST_CASE("a device that is finished has done the work of all its queues") {
+    on_every_device([](Device& device) {
+        constexpr std::size_t much = std::size_t(1) << 20;
+        std::vector<Buffer> in, out;
+        std::vector<Recording> recordings;
+        for (std::uint32_t i = 0; i < queue_count; ++i) {
+            in.push_back(staged(device, i + 1, much));
+            out.push_back(staged(device, 0, much));
+            recordings.push_back(device.record(long_work(in[i], out[i])));
+        }
+        for (std::size_t i = 0; i < queue_count; ++i) device.submit(recordings[i], Queue(i));
+        device.finish();
+        for (std::uint32_t i = 0; i < queue_count; ++i) CHECK(holds(out[i], i + 1));
     });
 }
 
@@ -278,6 +343,13 @@ TEST_CASE("a call that breaks the contract is refused with its reason, and the d
         CHECK(refusal([&] { device.timestamps(theirs); }) == "timestamps: the recording is another device's");
         CHECK(refusal([&] { device.timestamps(ours); }) == "timestamps: the recording has not finished");
         CHECK(refusal([&] { device.wait(0); }) == "wait: ticket 0 was never issued");
+        const Recording computes = record(device, {pointer(0)});
+        for (const Queue queue : {Queue::upload, Queue::download})
+            CHECK(refusal([&] { device.submit(computes, queue); }) ==
+                  "submit: the recording has launches, which a copy queue cannot run");
+        for (const Ticket never : {Ticket(0), ~Ticket(0)})
+            CHECK(refusal([&] { device.submit(ours, Queue::upload, std::array{never}); }) ==
+                  fmt::format("submit: ticket {} was never issued", never));
         const Ticket ticket = device.submit(ours);
         CHECK(refusal([&] { device.timestamps(ours); }) == "timestamps: the recording has not finished");
         CHECK(refusal([&] { device.wait(ticket + 1); }).ends_with("was never issued"));
@@ -311,6 +383,71 @@ TEST_CASE("after a failure a device refuses everything in one line and can still
             CHECK(refusal([&] { device.timestamps(recording); }) == expected);
             device.finish();
         }
+}
+
+namespace {
+
+/// Does nothing, and tells what a backend is asked for.
+class SpyDevice final : public Device {
+public:
+    std::string asked; ///< "2 upload after 1 compute; wait 2; "
+    const DeviceInfo& info() const override { return info_; }
+
+protected:
+    std::unique_ptr<Allocation> do_allocate(std::size_t, Memory) override { return {}; }
+    std::unique_ptr<RecordingState> do_record(std::span<const Command>) override {
+        return std::make_unique<RecordingState>();
+    }
+    void do_submit(const RecordingState&, Submission submission, std::span<const Submission> after) override {
+        asked += name(submission);
+        for (const Submission& each : after) asked += " after " + name(each);
+        asked += "; ";
+    }
+    void do_wait(Submission submission) override { asked += "wait " + name(submission) + "; "; }
+    void do_finish() noexcept override {}
+    std::vector<double> do_timestamps(const RecordingState&) const override { return {}; }
+
+private:
+    static std::string name(const Submission& submission) {
+        const char* const queues[queue_count] = {"compute", "upload", "download"};
+        return fmt::format("{} {}", submission.ticket, queues[std::size_t(submission.queue)]);
+    }
+    DeviceInfo info_;
+};
+
+} // namespace
+
+TEST_CASE("a backend waits for nothing that an order implies or that has been waited for") {
+    SpyDevice device;
+    const Recording recording = device.record({});
+    const auto submit = [&](Queue queue, const std::vector<Ticket>& after) {
+        device.asked.clear();
+        device.submit(recording, queue, after);
+        return device.asked;
+    };
+    const auto wait = [&](Ticket ticket) {
+        device.asked.clear();
+        device.wait(ticket);
+        return device.asked;
+    };
+    CHECK(submit(Queue::compute, {}) == "1 compute; ");
+    CHECK(submit(Queue::compute, {1}) == "2 compute; ");
+    CHECK(submit(Queue::upload, {1, 2}) == "3 upload after 2 compute; ");
+    CHECK(submit(Queue::upload, {1}) == "4 upload; ");
+    CHECK(submit(Queue::download, {2, 3, 4}) == "5 download after 2 compute after 4 upload; ");
+    CHECK(submit(Queue::download, {3}) == "6 download; ");
+    CHECK(submit(Queue::compute, {6}) == "7 compute after 6 download; ");
+    CHECK(submit(Queue::compute, {4, 5}) == "8 compute; ");
+    CHECK(submit(Queue::upload, {}) == "9 upload; ");
+    CHECK(wait(5) == "wait 5 download; ");
+    for (const Ticket ticket : {1, 2, 3, 4, 5}) CHECK(wait(ticket).empty());
+    CHECK(submit(Queue::download, {2, 9}) == "10 download after 9 upload; ");
+    CHECK(wait(7) == "wait 7 compute; ");
+    CHECK(wait(6).empty());
+    CHECK(wait(10) == "wait 10 download; ");
+    CHECK(wait(9).empty());
+    CHECK(wait(8) == "wait 8 compute; ");
+    CHECK(submit(Queue::upload, {8, 10}) == "11 upload; ");
 }
 
 TEST_CASE("a device that refuses memory is as good as before") {

@@ -89,8 +89,11 @@ BufferSlice WrappedDevice::slice_at(std::uint64_t address, std::size_t bytes) co
     throw std::logic_error("no memory lies there");
 }
 
-Ticket WrappedDevice::do_submit(const RecordingState& recording) {
-    return device_->submit(static_cast<const WrappedRecording&>(recording).recording);
+void WrappedDevice::do_submit(const RecordingState& recording, Submission submission,
+                              std::span<const Submission> after) {
+    std::vector<Ticket> tickets; // the other device counts as this one does
+    for (const Submission& each : after) tickets.push_back(each.ticket);
+    device_->submit(static_cast<const WrappedRecording&>(recording).recording, submission.queue, tickets);
 }
 
 std::vector<double> WrappedDevice::do_timestamps(const RecordingState& recording) const {
@@ -112,14 +115,15 @@ std::unique_ptr<RecordingState> FailingDevice::do_record(std::span<const Command
     return WrappedDevice::do_record(commands);
 }
 
-Ticket FailingDevice::do_submit(const RecordingState& recording) {
+void FailingDevice::do_submit(const RecordingState& recording, Submission submission,
+                              std::span<const Submission> after) {
     count(Verb::submit);
-    return WrappedDevice::do_submit(recording);
+    WrappedDevice::do_submit(recording, submission, after);
 }
 
-void FailingDevice::do_wait(Ticket ticket) {
+void FailingDevice::do_wait(Submission submission) {
     count(Verb::wait);
-    WrappedDevice::do_wait(ticket);
+    WrappedDevice::do_wait(submission);
 }
 
 void expect_validation_messages(unsigned count) { expected_messages += count; }

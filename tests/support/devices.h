@@ -35,7 +35,8 @@ const std::vector<std::string>& device_ids();
 /// A device opened once for the whole test program.
 Device& device(const std::string& id);
 
-/// Passes everything on to another device. Base class for devices that change some behaviour.
+/// Passes everything on to another device, which nobody else uses. Base class for devices that change some
+/// behaviour.
 class WrappedDevice : public Device {
 public:
     explicit WrappedDevice(std::unique_ptr<Device> device) : device_(std::move(device)) {}
@@ -45,8 +46,9 @@ public:
 protected:
     std::unique_ptr<Allocation> do_allocate(std::size_t bytes, Memory memory) override;
     std::unique_ptr<RecordingState> do_record(std::span<const Command> commands) override;
-    Ticket do_submit(const RecordingState& recording) override;
-    void do_wait(Ticket ticket) override { device_->wait(ticket); }
+    void do_submit(const RecordingState& recording, Submission submission,
+                   std::span<const Submission> after) override;
+    void do_wait(Submission submission) override { device_->wait(submission.ticket); }
     void do_finish() noexcept override { device_->finish(); }
     std::vector<double> do_timestamps(const RecordingState& recording) const override;
 
@@ -74,8 +76,9 @@ public:
 protected:
     std::unique_ptr<Allocation> do_allocate(std::size_t bytes, Memory memory) override;
     std::unique_ptr<RecordingState> do_record(std::span<const Command> commands) override;
-    Ticket do_submit(const RecordingState& recording) override;
-    void do_wait(Ticket ticket) override;
+    void do_submit(const RecordingState& recording, Submission submission,
+                   std::span<const Submission> after) override;
+    void do_wait(Submission submission) override;
 
 private:
     void count(Verb verb);
@@ -97,13 +100,14 @@ protected:
         hangs_.wait(true);
         return WrappedDevice::do_record(commands);
     }
-    Ticket do_submit(const RecordingState& recording) override {
+    void do_submit(const RecordingState& recording, Submission submission,
+                   std::span<const Submission> after) override {
         hangs_.wait(true);
-        return WrappedDevice::do_submit(recording);
+        WrappedDevice::do_submit(recording, submission, after);
     }
-    void do_wait(Ticket ticket) override {
+    void do_wait(Submission submission) override {
         hangs_.wait(true);
-        WrappedDevice::do_wait(ticket);
+        WrappedDevice::do_wait(submission);
     }
     void do_finish() noexcept override {
         hangs_.wait(true);

@@ -42,15 +42,16 @@ std::unique_ptr<RecordingState> SimulatedDevice::do_record(std::span<const Comma
     return pause;
 }
 
-Ticket SimulatedDevice::do_submit(const RecordingState& recording) {
+void SimulatedDevice::do_submit(const RecordingState& recording, Submission, std::span<const Submission>) {
     const unsigned examples = static_cast<const Pause&>(recording).examples;
     const Clock::time_point begin =
         std::max(Clock::now(), ends_.empty() ? Clock::time_point() : ends_.back());
     const std::chrono::duration<double> pause(examples == 0 ? 0 : seconds_(examples));
     ends_.push_back(begin + std::chrono::duration_cast<Clock::duration>(pause));
-    return ends_.size();
 }
 
-void SimulatedDevice::do_wait(Ticket ticket) { std::this_thread::sleep_until(ends_.at(ticket - 1)); }
+void SimulatedDevice::do_wait(Submission submission) {
+    std::this_thread::sleep_until(ends_.at(submission.ticket - 1));
+}
 
 } // namespace towers::test

@@ -21,8 +21,9 @@ public:
 protected:
     std::unique_ptr<Allocation> do_allocate(std::size_t bytes, Memory memory) override;
     std::unique_ptr<RecordingState> do_record(std::span<const Command> commands) override;
-    Ticket do_submit(const RecordingState& recording) override;
-    void do_wait(Ticket ticket) override;
+    void do_submit(const RecordingState& recording, Submission submission,
+                   std::span<const Submission> after) override;
+    void do_wait(Submission submission) override;
     void do_finish() noexcept override {}
     std::vector<double> do_timestamps(const RecordingState&) const override { return {}; }
 
