@@ -8,6 +8,8 @@ double flops_of(const ConvShape& s) {
            (s.in_channels / s.groups);
 }
 
+} // namespace
+
 double flops_of(const Launch& launch) {
     switch (launch.kernel) {
     case Kernel::conv2d_forward:
@@ -23,8 +25,6 @@ double flops_of(const Launch& launch) {
         return 0;
     }
 }
-
-} // namespace
 
 Work work_of(const Operation& operation, const Plan& plan) {
     Work work;

@@ -5,8 +5,11 @@
 
 namespace towers {
 
+/// Of the products of convolutions and dense layers; a multiply-add counts as two.
+double flops_of(const Launch& launch);
+
 struct Work {
-    double flops = 0; ///< of the products of convolutions and dense layers; a multiply-add counts as two
+    double flops = 0; ///< see flops_of()
     double bytes = 0; ///< every tensor once, as often as it is read or written; not the data set's
 };
 

@@ -1,57 +1,87 @@
 #include "tests/support/simulated_device.h"
 
 #include <algorithm>
+#include <chrono>
+#include <cstdint>
 #include <cstdlib>
 #include <thread>
 
 namespace towers::test {
 namespace {
 
+/// A sleeping thread wakes up to this much too late.
+constexpr std::chrono::microseconds late{150};
+
 /// Untouched pages of zeros cost nothing, so that memory of the device's side may be as real as the host's.
 struct ZeroedMemory : Allocation {
+    Memory kind;
     std::unique_ptr<std::byte, void (*)(void*)> memory{nullptr, std::free};
-    explicit ZeroedMemory(std::size_t size)
-        : memory(static_cast<std::byte*>(std::calloc(size + 256, 1)), std::free) {
+    ZeroedMemory(std::size_t size, Memory where)
+        : kind(where), memory(static_cast<std::byte*>(std::calloc(size + 256, 1)), std::free) {
         address = (reinterpret_cast<std::uint64_t>(memory.get()) + 255) / 256 * 256;
         bytes = size;
         host = reinterpret_cast<std::byte*>(address);
     }
 };
 
-struct Pause : RecordingState {
-    unsigned examples = 0;
+struct SimulatedRecording : RecordingState {
+    std::vector<Launch> work;
+    std::size_t bytes = 0; ///< over the link
 };
+
+Memory memory_of(const BufferSlice& slice) {
+    return static_cast<const ZeroedMemory&>(slice.buffer->allocation()).kind;
+}
+
+double seconds_of_step(const SimulatedDevice::Seconds& seconds, const Launch& launch) {
+    if (launch.kernel != Kernel::distort_images) return 0;
+    return seconds(launch.parameters.as<DistortImagesParams>().count);
+}
 
 } // namespace
 
-SimulatedDevice::SimulatedDevice(std::string id, Seconds seconds) : seconds_(std::move(seconds)) {
+SimulatedDevice::SimulatedDevice(std::string id, Seconds seconds)
+    : SimulatedDevice(std::move(id), [seconds = std::move(seconds)](const Launch& launch) {
+          return seconds_of_step(seconds, launch);
+      }) {}
+
+SimulatedDevice::SimulatedDevice(std::string id, LaunchSeconds seconds, Link link)
+    : seconds_(std::move(seconds)), link_(link) {
     info_.id = std::move(id);
     info_.name = "simulated";
 }
 
-std::unique_ptr<Allocation> SimulatedDevice::do_allocate(std::size_t bytes, Memory) {
-    return std::make_unique<ZeroedMemory>(bytes);
+std::unique_ptr<Allocation> SimulatedDevice::do_allocate(std::size_t bytes, Memory memory) {
+    return std::make_unique<ZeroedMemory>(bytes, memory);
 }
 
 std::unique_ptr<RecordingState> SimulatedDevice::do_record(std::span<const Command> commands) {
-    auto pause = std::make_unique<Pause>();
+    auto recording = std::make_unique<SimulatedRecording>();
     for (const Command& command : commands)
-        if (const auto* launch = std::get_if<Launch>(&command);
-            launch && launch->kernel == Kernel::distort_images)
-            pause->examples = launch->parameters.as<DistortImagesParams>().count;
-    return pause;
+        if (const auto* launch = std::get_if<Launch>(&command))
+            recording->work.push_back(*launch);
+        else if (const auto* copy = std::get_if<Copy>(&command);
+                 copy != nullptr && memory_of(copy->source) != memory_of(copy->target))
+            recording->bytes += copy->source.bytes;
+    return recording;
 }
 
-void SimulatedDevice::do_submit(const RecordingState& recording, Submission, std::span<const Submission>) {
-    const unsigned examples = static_cast<const Pause&>(recording).examples;
-    const Clock::time_point begin =
-        std::max(Clock::now(), ends_.empty() ? Clock::time_point() : ends_.back());
-    const std::chrono::duration<double> pause(examples == 0 ? 0 : seconds_(examples));
-    ends_.push_back(begin + std::chrono::duration_cast<Clock::duration>(pause));
+void SimulatedDevice::do_submit(const RecordingState& recording, Submission submission,
+                                std::span<const Submission> after) {
+    const auto& recorded = static_cast<const SimulatedRecording&>(recording);
+    double seconds = double(recorded.bytes) * link_.seconds_per_byte;
+    for (const Launch& launch : recorded.work) seconds += seconds_(launch);
+    Clock::time_point& free = free_[std::size_t(submission.queue)];
+    Clock::time_point begin = std::max(Clock::now(), free);
+    for (const Submission& each : after) begin = std::max(begin, ends_.at(each.ticket - 1));
+    free = begin + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+    ends_.push_back(free);
 }
 
 void SimulatedDevice::do_wait(Submission submission) {
-    std::this_thread::sleep_until(ends_.at(submission.ticket - 1));
+    const Clock::time_point end = ends_.at(submission.ticket - 1);
+    std::this_thread::sleep_until(end - late);
+    while (Clock::now() < end) std::this_thread::yield();
 }
 
 } // namespace towers::test

@@ -4,17 +4,28 @@
 #include "backends/device.h"
 #include "engine/clock.h"
 
+#include <array>
 #include <functional>
+#include <vector>
 
 namespace towers::test {
 
-/// Its staging memory is real and stays zero, so that all results are finite; its work is a pause. One step
-/// of `examples` examples, which the launch that makes their images tells, takes `seconds(examples)`;
-/// recordings without that launch take none.
+/// What copies between device and staging memory take; in each direction, at the same time.
+struct Link {
+    double seconds_per_byte = 0;
+};
+
+/// Its staging memory is real and stays zero, so that all results are finite; its work is a pause. A
+/// recording takes as long as its launches and copies one after another; the device's queues work side by
+/// side.
 class SimulatedDevice final : public Device {
 public:
     using Seconds = std::function<double(unsigned examples)>;
+    using LaunchSeconds = std::function<double(const Launch&)>;
+    /// One step of `examples` examples, which the launch that makes their images tells, takes
+    /// `seconds(examples)`, and that launch all of it.
     SimulatedDevice(std::string id, Seconds seconds);
+    SimulatedDevice(std::string id, LaunchSeconds seconds, Link link = {});
 
     const DeviceInfo& info() const override { return info_; }
 
@@ -23,14 +34,17 @@ protected:
     std::unique_ptr<RecordingState> do_record(std::span<const Command> commands) override;
     void do_submit(const RecordingState& recording, Submission submission,
                    std::span<const Submission> after) override;
+    /// Returns within some 20 us of the modelled time, where a processor is free.
     void do_wait(Submission submission) override;
     void do_finish() noexcept override {}
     std::vector<double> do_timestamps(const RecordingState&) const override { return {}; }
 
 private:
     DeviceInfo info_;
-    Seconds seconds_;
+    LaunchSeconds seconds_;
+    Link link_;
     std::vector<Clock::time_point> ends_; ///< of each submission
+    std::array<Clock::time_point, queue_count> free_{};
 };
 
 } // namespace towers::test
