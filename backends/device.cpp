@@ -14,6 +14,11 @@ void raise(Ticket& ticket, Ticket least) { ticket = std::max(ticket, least); }
 
 } // namespace
 
+bool has_launches(std::span<const Command> commands) {
+    return std::any_of(commands.begin(), commands.end(),
+                       [](const Command& command) { return std::holds_alternative<Launch>(command); });
+}
+
 void Device::broken(const std::string& what) const {
     throw std::logic_error(fmt::format("{}: {}", info().id, what));
 }
@@ -76,9 +81,7 @@ Recording Device::record(std::span<const Command> commands) {
     check_usable();
     for (std::size_t i = 0; i < commands.size(); ++i) check_command(i, commands[i]);
     Recording recording(do_record(commands).release(), {this});
-    recording->launches = std::any_of(commands.begin(), commands.end(), [](const Command& command) {
-        return std::holds_alternative<Launch>(command);
-    });
+    recording->launches = has_launches(commands);
     return recording;
 }
 
@@ -98,8 +101,9 @@ Ticket Device::submit(const Recording& recording, Queue queue, std::span<const T
     std::vector<Submission> waits;
     for (std::size_t i = 0; i < queue_count; ++i)
         if (last[i] > implied_[index_of(queue)][i]) waits.push_back({last[i], Queue(i)});
+    const Submission submission{issued_ + 1, queue};
     try {
-        do_submit(*recording, {issued_ + 1, queue}, waits);
+        do_submit(*recording, submission, waits);
     } catch (const std::exception& error) {
         failure_ = error.what();
         throw;
@@ -107,7 +111,8 @@ Ticket Device::submit(const Recording& recording, Queue queue, std::span<const T
     implied[index_of(queue)] = ++issued_;
     implied_[index_of(queue)] = implied;
     pending_.push_back({queue, implied});
-    return recording->last_submission = issued_;
+    recording->last_submission = submission;
+    return issued_;
 }
 
 void Device::wait(Ticket ticket) {
@@ -137,8 +142,8 @@ void Device::finish() noexcept { do_finish(); }
 std::vector<double> Device::timestamps(const Recording& recording) const {
     check_usable();
     check_own("timestamps", recording);
-    if (recording->last_submission == 0 || pending(recording->last_submission) != nullptr)
-        broken("timestamps: the recording has not finished");
+    const Ticket last = recording->last_submission.ticket;
+    if (last == 0 || pending(last) != nullptr) broken("timestamps: the recording has not finished");
     return do_timestamps(*recording);
 }
 

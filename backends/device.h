@@ -105,6 +105,8 @@ struct Timestamp {};
 
 using Command = std::variant<Launch, Copy, Barrier, Timestamp>;
 
+bool has_launches(std::span<const Command> commands);
+
 /// What a device does side by side, where it can: computing, and copying in each direction. Submissions to
 /// one queue run in order.
 enum class Queue : std::uint8_t { compute, upload, download };
@@ -114,15 +116,15 @@ constexpr std::size_t queue_count = 3;
 using Ticket = std::uint64_t;
 
 struct Submission {
-    Ticket ticket;
-    Queue queue;
+    Ticket ticket = 0;
+    Queue queue = Queue::compute;
 };
 
 /// A backend's own form of a list of commands.
 struct RecordingState {
     virtual ~RecordingState() = default;
-    bool launches = false;      ///< whether it has any
-    Ticket last_submission = 0; ///< 0: none
+    bool launches = false;        ///< see has_launches()
+    Submission last_submission{}; ///< ticket 0: none
 };
 
 /// A list of launches and copies, recorded once, submitted many times. Its destruction waits as a Buffer's

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <fmt/format.h>
+#include <map>
 #include <mutex>
 #include <spdlog/spdlog.h>
 #include <thread>
@@ -191,20 +192,42 @@ std::uint32_t compute_family(const vk::raii::PhysicalDevice& device) {
     return std::uint32_t(std::find_if(families.begin(), families.end(), computes) - families.begin());
 }
 
+std::array<QueuePlace, queue_count> queue_places(const vk::raii::PhysicalDevice& device) {
+    using Flag = vk::QueueFlagBits;
+    const auto families = device.getQueueFamilyProperties();
+    const std::uint32_t compute = compute_family(device);
+    const auto copying = std::find_if(families.begin(), families.end(), [](const auto& family) {
+        return family.queueFlags & Flag::eTransfer &&
+               !(family.queueFlags & ~(Flag::eTransfer | Flag::eSparseBinding | Flag::eProtected));
+    });
+    const bool beside = copying == families.end(); // the kernels, in their family
+    const auto copies = beside ? compute : std::uint32_t(copying - families.begin());
+    const auto place = [&](std::uint32_t index) {
+        return QueuePlace{copies, std::min(index, families[copies].queueCount - 1)};
+    };
+    return {QueuePlace{compute, 0}, place(beside ? 1 : 0), place(beside ? 2 : 1)};
+}
+
 vk::raii::Device create_device(const vk::raii::PhysicalDevice& device, const void* next,
                                const std::vector<const char*>& extensions) {
-    const float priority = 1.0f;
-    const vk::DeviceQueueCreateInfo queue{
-        .queueFamilyIndex = compute_family(device), .queueCount = 1, .pQueuePriorities = &priority};
+    const std::array<float, queue_count> priorities{1.0f, 1.0f, 1.0f};
+    std::map<std::uint32_t, std::uint32_t> counts; // of each family
+    for (const QueuePlace& place : queue_places(device))
+        counts[place.family] = std::max(counts[place.family], place.index + 1);
+    std::vector<vk::DeviceQueueCreateInfo> queues;
+    for (const auto& [family, count] : counts)
+        queues.push_back(
+            {.queueFamilyIndex = family, .queueCount = count, .pQueuePriorities = priorities.data()});
     vk::PhysicalDeviceVulkan13Features features13{.pNext = const_cast<void*>(next),
                                                   .computeFullSubgroups = true,
                                                   .synchronization2 = true,
                                                   .maintenance4 = true};
+    // Not among what requirements.h asks for: every device of Vulkan 1.2 has hostQueryReset.
     const vk::PhysicalDeviceVulkan12Features features12{
-        .pNext = &features13, .timelineSemaphore = true, .bufferDeviceAddress = true};
+        .pNext = &features13, .hostQueryReset = true, .timelineSemaphore = true, .bufferDeviceAddress = true};
     return {device, vk::DeviceCreateInfo{.pNext = &features12,
-                                         .queueCreateInfoCount = 1,
-                                         .pQueueCreateInfos = &queue,
+                                         .queueCreateInfoCount = std::uint32_t(queues.size()),
+                                         .pQueueCreateInfos = queues.data(),
                                          .enabledExtensionCount = std::uint32_t(extensions.size()),
                                          .ppEnabledExtensionNames = extensions.data()}};
 }

@@ -6,6 +6,8 @@
 #include "backends/backend.h"
 #include "backends/vulkan/drivers.h"
 
+#include <array>
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -51,7 +53,17 @@ bool computes(const vk::QueueFamilyProperties& family);
 /// The first queue family that runs compute shaders; a device of Instance::devices() has one.
 std::uint32_t compute_family(const vk::raii::PhysicalDevice& device);
 
-/// Creates a device with one queue of compute_family() and every feature that the kernels need. `next` and
+struct QueuePlace {
+    std::uint32_t family, index;
+    bool operator==(const QueuePlace&) const = default;
+};
+
+/// Where each Queue is on a device of Instance::devices(). Copies go to a family that does nothing else,
+/// which is a card's DMA engines, so that they take no time from the kernels; else to further queues of
+/// compute_family(). Where queues are too few, several share one.
+std::array<QueuePlace, queue_count> queue_places(const vk::raii::PhysicalDevice& device);
+
+/// Creates a device with all queues of queue_places() and every feature that the kernels need. `next` and
 /// `extensions` add to them.
 vk::raii::Device create_device(const vk::raii::PhysicalDevice& device, const void* next = nullptr,
                                const std::vector<const char*>& extensions = {});

@@ -6,6 +6,8 @@
 #include "backends/vulkan/pipelines.h"
 
 #include <algorithm>
+#include <array>
+#include <cstdint>
 #include <cstring>
 #include <fmt/format.h>
 #include <iterator>
@@ -21,19 +23,46 @@ struct VulkanAllocation : Allocation {
     vk::raii::Buffer buffer = nullptr; // freed before the memory under it
 };
 
+/// Where everything happens that commands do.
+struct Work {
+    vk::PipelineStageFlags2 stages;
+    vk::AccessFlags2 reads, writes;
+};
+constexpr Work copies{vk::PipelineStageFlagBits2::eCopy, vk::AccessFlagBits2::eTransferRead,
+                      vk::AccessFlagBits2::eTransferWrite};
+constexpr Work kernels_and_copies{copies.stages | vk::PipelineStageFlagBits2::eComputeShader,
+                                  copies.reads | vk::AccessFlagBits2::eShaderStorageRead,
+                                  copies.writes | vk::AccessFlagBits2::eShaderStorageWrite};
+
+/// A queue family that this device uses.
+struct Family {
+    std::uint32_t index;
+    Work work;
+    std::uint64_t timestamp_mask; ///< of the bits that count; 0: its queues have no clock
+    vk::raii::CommandPool pool;
+};
+
+/// A queue of the driver's, which several Queues may share.
+struct Lane {
+    QueuePlace place;
+    vk::raii::Queue queue;
+    vk::raii::Semaphore timeline; ///< its value: the last ticket that has finished
+    Ticket submitted = 0;
+};
+
 struct VulkanRecording : RecordingState {
+    const Family* family = nullptr;
     std::unique_ptr<Allocation> scratch; ///< of sums that are split
     std::size_t scratch_used = 0;        ///< since the last barrier
     std::vector<Launch> sums;            ///< that the next barrier must let run first
     vk::raii::CommandBuffer commands = nullptr;
     vk::raii::QueryPool timestamps = nullptr;
     std::uint32_t timestamp_count = 0;
+    mutable Submission timed; ///< the last one that writes the timestamps, where the host resets them
+    /// The same for queues of another family than the kernels'; null if there are none, or if it has launches
+    std::unique_ptr<VulkanRecording> for_copy_queues;
 };
 
-/// Everything that a step's commands do happens in these two stages.
-constexpr auto work_stages = vk::PipelineStageFlagBits2::eComputeShader | vk::PipelineStageFlagBits2::eCopy;
-constexpr auto work_reads = vk::AccessFlagBits2::eShaderStorageRead | vk::AccessFlagBits2::eTransferRead;
-constexpr auto work_writes = vk::AccessFlagBits2::eShaderStorageWrite | vk::AccessFlagBits2::eTransferWrite;
 /// A timestamp is taken when all stages of what came before are done.
 constexpr auto moment = vk::PipelineStageFlagBits2::eAllCommands;
 
@@ -62,10 +91,17 @@ protected:
             using Usage = vk::BufferUsageFlagBits;
             auto allocation = std::make_unique<VulkanAllocation>();
             allocation->bytes = bytes;
-            allocation->buffer = vk::raii::Buffer(
-                device_, vk::BufferCreateInfo{.size = std::max<std::size_t>(256, bytes),
-                                              .usage = Usage::eStorageBuffer | Usage::eShaderDeviceAddress |
-                                                       Usage::eTransferSrc | Usage::eTransferDst});
+            // Copies may come from a family of their own. Owned by one family after the other, memory would
+            // have to be handed over before and after each of them; drivers gain nothing from that for
+            // buffers.
+            vk::BufferCreateInfo info{.size = std::max<std::size_t>(256, bytes),
+                                      .usage = Usage::eStorageBuffer | Usage::eShaderDeviceAddress |
+                                               Usage::eTransferSrc | Usage::eTransferDst};
+            std::vector<std::uint32_t> families;
+            for (const Family& family : families_) families.push_back(family.index);
+            if (families.size() > 1)
+                info.setSharingMode(vk::SharingMode::eConcurrent).setQueueFamilyIndices(families);
+            allocation->buffer = vk::raii::Buffer(device_, info);
             const vk::MemoryRequirements needs = allocation->buffer.getMemoryRequirements();
             const vk::MemoryAllocateFlagsInfo flags{.flags = vk::MemoryAllocateFlagBits::eDeviceAddress};
             allocation->memory = vk::raii::DeviceMemory(
@@ -90,40 +126,39 @@ protected:
 
     std::unique_ptr<RecordingState> do_record(std::span<const Command> commands) override {
         return guard("recording", [&] {
-            auto recording = std::make_unique<VulkanRecording>();
-            const Capacity capacity = capacity_of(info_, limits_ != nullptr ? *limits_ : SharingLimits{});
-            if (const std::size_t bytes = scratch_bytes(commands, capacity))
-                recording->scratch = do_allocate(bytes, Memory::device);
-            recording->commands = begin();
-            make_timestamps(*recording, commands);
-            // For what earlier submissions wrote; submission itself makes the host's writes visible.
-            barrier(recording->commands);
-            for (const Command& command : commands)
-                std::visit([&](const auto& each) { encode(*recording, each, capacity); }, command);
-            encode_sums(*recording, capacity);
-            end(recording->commands);
+            std::unique_ptr<VulkanRecording> recording = encode(commands, families_.front());
+            if (families_.size() > 1 && !has_launches(commands))
+                recording->for_copy_queues = encode(commands, families_.back());
             return std::unique_ptr<RecordingState>(std::move(recording));
         });
     }
 
     void do_submit(const RecordingState& recording, Submission submission,
-                   std::span<const Submission>) override {
+                   std::span<const Submission> after) override {
         guard("submitting", [&] {
-            const vk::CommandBufferSubmitInfo commands{
-                .commandBuffer = *static_cast<const VulkanRecording&>(recording).commands};
-            const vk::SemaphoreSubmitInfo signal{.semaphore = *timeline_,
-                                                 .value = submission.ticket,
-                                                 .stageMask = vk::PipelineStageFlagBits2::eAllCommands};
-            queue_.submit2(vk::SubmitInfo2{.commandBufferInfoCount = 1,
-                                           .pCommandBufferInfos = &commands,
-                                           .signalSemaphoreInfoCount = 1,
-                                           .pSignalSemaphoreInfos = &signal});
-            submitted_ = submission.ticket;
+            const VulkanRecording& recorded = on_queue(recording, submission.queue);
+            if (recorded.family != &families_.front()) reset_timestamps(recorded, submission);
+            Lane& lane = lane_of(submission.queue);
+            const auto moment_of = [](const Lane& each, Ticket ticket) {
+                return vk::SemaphoreSubmitInfo{
+                    .semaphore = *each.timeline, .value = ticket, .stageMask = moment};
+            };
+            std::vector<vk::SemaphoreSubmitInfo> waits;
+            for (const Submission& each : after)
+                if (const Lane& other = lane_of(each.queue); &other != &lane)
+                    waits.push_back(moment_of(other, each.ticket));
+            const vk::SemaphoreSubmitInfo signal = moment_of(lane, submission.ticket);
+            const vk::CommandBufferSubmitInfo commands{.commandBuffer = *recorded.commands};
+            lane.queue.submit2(vk::SubmitInfo2{}
+                                   .setWaitSemaphoreInfos(waits)
+                                   .setCommandBufferInfos(commands)
+                                   .setSignalSemaphoreInfos(signal));
+            lane.submitted = submission.ticket;
         });
     }
 
     std::vector<double> do_timestamps(const RecordingState& recording) const override {
-        const auto& recorded = static_cast<const VulkanRecording&>(recording);
+        const VulkanRecording& recorded = on_queue(recording, recording.last_submission.queue);
         if (!*recorded.timestamps || recorded.timestamp_count == 0) return {};
         return guard("reading timestamps", [&] {
             const auto [result, ticks] = recorded.timestamps.getResults<std::uint64_t>(
@@ -131,23 +166,19 @@ protected:
                 sizeof(std::uint64_t), vk::QueryResultFlagBits::e64 | vk::QueryResultFlagBits::eWait);
             std::vector<double> seconds;
             for (const std::uint64_t tick : ticks)
-                seconds.push_back(double((tick - ticks[0]) & timestamp_mask_) * timestamp_period_);
+                seconds.push_back(double((tick - ticks[0]) & recorded.family->timestamp_mask) *
+                                  timestamp_period_);
             return seconds;
         });
     }
 
     void do_wait(Submission submission) override {
-        guard("running", [&] {
-            const vk::SemaphoreWaitInfo info{
-                .semaphoreCount = 1, .pSemaphores = &*timeline_, .pValues = &submission.ticket};
-            const vk::Result result = device_.waitSemaphores(info, UINT64_MAX);
-            if (result != vk::Result::eSuccess) throw DeviceError(vk::to_string(result));
-        });
+        guard("running", [&] { wait_for(lane_of(submission.queue), submission.ticket); });
     }
 
     void do_finish() noexcept override {
         try {
-            if (submitted_ != 0) do_wait({submitted_, Queue::compute});
+            for (const Lane& lane : lanes_) wait_for(lane, lane.submitted);
         } catch (...) { // the device is lost, as Vulkan says in finite time: nothing runs any more
         }
     }
@@ -164,17 +195,51 @@ private:
     }
 
     void open() {
-        const std::uint32_t family = compute_family(physical_);
-        const std::uint32_t bits = physical_.getQueueFamilyProperties()[family].timestampValidBits;
-        timestamp_mask_ = bits == 0 ? 0 : UINT64_MAX >> (64 - bits);
         timestamp_period_ = double(physical_.getProperties().limits.timestampPeriod) * 1e-9;
-
         device_ = create_device(physical_);
-        queue_ = vk::raii::Queue(device_, family, 0);
-        pool_ = vk::raii::CommandPool(device_, vk::CommandPoolCreateInfo{.queueFamilyIndex = family});
+        const auto places = queue_places(physical_);
+        families_.push_back(open_family(places.front().family, kernels_and_copies));
+        if (places.back().family != places.front().family)
+            families_.push_back(open_family(places.back().family, copies));
         const vk::SemaphoreTypeCreateInfo timeline{.semaphoreType = vk::SemaphoreType::eTimeline};
-        timeline_ = vk::raii::Semaphore(device_, vk::SemaphoreCreateInfo{.pNext = &timeline});
+        for (std::size_t i = 0; i < queue_count; ++i) {
+            const auto there = std::find_if(lanes_.begin(), lanes_.end(),
+                                            [&](const Lane& lane) { return lane.place == places[i]; });
+            lane_of_[i] = std::size_t(there - lanes_.begin());
+            if (there == lanes_.end())
+                lanes_.push_back({places[i], vk::raii::Queue(device_, places[i].family, places[i].index),
+                                  vk::raii::Semaphore(device_, {.pNext = &timeline})});
+        }
         pipelines_.emplace(device_, pipeline_cache_file(physical_));
+    }
+
+    Family open_family(std::uint32_t index, const Work& work) const {
+        const std::uint32_t bits = physical_.getQueueFamilyProperties()[index].timestampValidBits;
+        return {index, work, bits == 0 ? 0 : UINT64_MAX >> (64 - bits),
+                vk::raii::CommandPool(device_, {.queueFamilyIndex = index})};
+    }
+
+    Lane& lane_of(Queue queue) { return lanes_[lane_of_[std::size_t(queue)]]; }
+
+    /// The form of the recording that the queue takes.
+    static const VulkanRecording& on_queue(const RecordingState& recording, Queue queue) {
+        const auto& recorded = static_cast<const VulkanRecording&>(recording);
+        return queue != Queue::compute && recorded.for_copy_queues ? *recorded.for_copy_queues : recorded;
+    }
+
+    /// Where the commands cannot, as only the kernels' queues can. The host must not while they may be
+    /// written.
+    void reset_timestamps(const VulkanRecording& recorded, Submission next) {
+        if (!*recorded.timestamps) return;
+        if (recorded.timed.ticket != 0) do_wait(recorded.timed);
+        recorded.timestamps.reset(0, recorded.timestamp_count);
+        recorded.timed = next;
+    }
+
+    void wait_for(const Lane& lane, Ticket ticket) const {
+        const vk::Result result = device_.waitSemaphores(
+            vk::SemaphoreWaitInfo{}.setSemaphores(*lane.timeline).setValues(ticket), UINT64_MAX);
+        if (result != vk::Result::eSuccess) throw DeviceError(vk::to_string(result));
     }
 
     /// Threads that a software driver starts in this process
@@ -213,21 +278,44 @@ private:
         return find(visible).value(); // every implementation has it
     }
 
-    vk::raii::CommandBuffer begin() {
+    std::unique_ptr<VulkanRecording> encode(std::span<const Command> commands, const Family& family) {
+        auto recording = std::make_unique<VulkanRecording>();
+        recording->family = &family;
+        const Capacity capacity = capacity_of(info_, limits_ != nullptr ? *limits_ : SharingLimits{});
+        if (const std::size_t bytes = scratch_bytes(commands, capacity))
+            recording->scratch = do_allocate(bytes, Memory::device);
+        recording->commands = begin(family);
+        make_timestamps(*recording, commands);
+        // For what earlier submissions wrote; submission itself makes the host's writes visible.
+        barrier(*recording);
+        for (const Command& command : commands)
+            std::visit([&](const auto& each) { encode(*recording, each, capacity); }, command);
+        encode_sums(*recording, capacity);
+        end(*recording);
+        return recording;
+    }
+
+    vk::raii::CommandBuffer begin(const Family& family) {
         vk::raii::CommandBuffer buffer = std::move(vk::raii::CommandBuffers(
-            device_, vk::CommandBufferAllocateInfo{.commandPool = *pool_,
+            device_, vk::CommandBufferAllocateInfo{.commandPool = *family.pool,
                                                    .level = vk::CommandBufferLevel::ePrimary,
                                                    .commandBufferCount = 1})[0]);
         buffer.begin(vk::CommandBufferBeginInfo{.flags = vk::CommandBufferUsageFlagBits::eSimultaneousUse});
         return buffer;
     }
 
-    void barrier(const vk::raii::CommandBuffer& buffer, vk::PipelineStageFlags2 after = work_stages) {
-        const vk::MemoryBarrier2 memory{.srcStageMask = after,
-                                        .srcAccessMask = work_writes,
-                                        .dstStageMask = work_stages,
-                                        .dstAccessMask = work_reads | work_writes};
-        buffer.pipelineBarrier2(vk::DependencyInfo{.memoryBarrierCount = 1, .pMemoryBarriers = &memory});
+    void barrier(const VulkanRecording& recording) { barrier(recording, recording.family->work.stages); }
+
+    void barrier(const VulkanRecording& recording, vk::PipelineStageFlags2 after) {
+        const Work& work = recording.family->work;
+        barrier(recording.commands, {.srcStageMask = after,
+                                     .srcAccessMask = work.writes,
+                                     .dstStageMask = work.stages,
+                                     .dstAccessMask = work.reads | work.writes});
+    }
+
+    static void barrier(const vk::raii::CommandBuffer& buffer, const vk::MemoryBarrier2& memory) {
+        buffer.pipelineBarrier2(vk::DependencyInfo{}.setMemoryBarriers(memory));
     }
 
     void make_timestamps(VulkanRecording& recording, std::span<const Command> commands) {
@@ -235,10 +323,11 @@ private:
             std::uint32_t(std::count_if(commands.begin(), commands.end(), [](const auto& each) {
                 return std::holds_alternative<Timestamp>(each);
             }));
-        if (count == 0 || timestamp_mask_ == 0) return;
+        if (count == 0 || recording.family->timestamp_mask == 0) return;
         recording.timestamps = vk::raii::QueryPool(
             device_, vk::QueryPoolCreateInfo{.queryType = vk::QueryType::eTimestamp, .queryCount = count});
-        recording.commands.resetQueryPool(*recording.timestamps, 0, count);
+        if (recording.family == &families_.front())
+            recording.commands.resetQueryPool(*recording.timestamps, 0, count);
     }
 
     void encode(VulkanRecording& recording, const Launch& launch, const Capacity& capacity) {
@@ -253,7 +342,7 @@ private:
     void encode_sums(VulkanRecording& recording, const Capacity& capacity) {
         recording.scratch_used = 0;
         if (recording.sums.empty()) return;
-        barrier(recording.commands);
+        barrier(recording);
         for (const Launch& sum : recording.sums) dispatch(recording, sum, capacity);
         recording.sums.clear();
     }
@@ -279,40 +368,39 @@ private:
 
     void encode(VulkanRecording& recording, const Barrier&, const Capacity& capacity) {
         encode_sums(recording, capacity);
-        barrier(recording.commands);
+        barrier(recording);
     }
 
     void encode(VulkanRecording& recording, const Timestamp&, const Capacity& capacity) {
         encode_sums(recording, capacity);
-        barrier(recording.commands);
+        barrier(recording);
         if (!*recording.timestamps) return;
         recording.commands.writeTimestamp2(moment, *recording.timestamps, recording.timestamp_count++);
         // Only a barrier on the timestamp's own stage keeps what follows from starting before it.
-        barrier(recording.commands, moment);
+        barrier(recording, moment);
     }
 
     /// Makes what the commands wrote visible to the host.
-    void end(const vk::raii::CommandBuffer& buffer) {
-        const vk::MemoryBarrier2 memory{.srcStageMask = work_stages,
-                                        .srcAccessMask = work_writes,
-                                        .dstStageMask = vk::PipelineStageFlagBits2::eHost,
-                                        .dstAccessMask = vk::AccessFlagBits2::eHostRead};
-        buffer.pipelineBarrier2(vk::DependencyInfo{.memoryBarrierCount = 1, .pMemoryBarriers = &memory});
-        buffer.end();
+    void end(const VulkanRecording& recording) {
+        barrier(recording.commands, {.srcStageMask = recording.family->work.stages,
+                                     .srcAccessMask = recording.family->work.writes,
+                                     .dstStageMask = vk::PipelineStageFlagBits2::eHost,
+                                     .dstAccessMask = vk::AccessFlagBits2::eHostRead});
+        recording.commands.end();
     }
 
     void clear(vk::Buffer target) {
-        const vk::raii::CommandBuffer buffer = begin();
+        const vk::raii::CommandBuffer buffer = begin(families_.front());
         buffer.fillBuffer(target, 0, VK_WHOLE_SIZE, 0);
-        const vk::MemoryBarrier2 memory{.srcStageMask = vk::PipelineStageFlagBits2::eClear,
-                                        .srcAccessMask = vk::AccessFlagBits2::eTransferWrite,
-                                        .dstStageMask = work_stages,
-                                        .dstAccessMask = work_reads | work_writes};
-        buffer.pipelineBarrier2(vk::DependencyInfo{.memoryBarrierCount = 1, .pMemoryBarriers = &memory});
+        const Work& work = families_.front().work;
+        barrier(buffer, {.srcStageMask = vk::PipelineStageFlagBits2::eClear,
+                         .srcAccessMask = vk::AccessFlagBits2::eTransferWrite,
+                         .dstStageMask = work.stages,
+                         .dstAccessMask = work.reads | work.writes});
         buffer.end();
-        const vk::CommandBuffer commands = *buffer;
-        queue_.submit(vk::SubmitInfo{.commandBufferCount = 1, .pCommandBuffers = &commands});
-        queue_.waitIdle();
+        const vk::raii::Queue& queue = lanes_.front().queue;
+        queue.submit(vk::SubmitInfo{}.setCommandBuffers(*buffer));
+        queue.waitIdle();
     }
 
     std::shared_ptr<const Instance> instance_;
@@ -321,13 +409,11 @@ private:
     bool overrides_;
     const SharingLimits* limits_; ///< may be null
     vk::raii::Device device_ = nullptr;
-    vk::raii::Queue queue_ = nullptr;
-    vk::raii::CommandPool pool_ = nullptr;
-    vk::raii::Semaphore timeline_ = nullptr;
+    std::vector<Family> families_; ///< the kernels', and the copies' if that is another
+    std::vector<Lane> lanes_;      ///< the first is Queue::compute's
+    std::array<std::size_t, queue_count> lane_of_{};
     std::optional<Pipelines> pipelines_;
-    std::uint64_t timestamp_mask_ = 0; ///< of the bits that count; 0: the queue has no clock
-    double timestamp_period_ = 0;      ///< seconds per tick
-    Ticket submitted_ = 0;
+    double timestamp_period_ = 0; ///< seconds per tick
 };
 
 class VulkanBackend final : public Backend {

@@ -127,6 +127,22 @@ TEST_CASE("a submission sees what those of other queues wrote that it comes afte
     });
 }
 
+TEST_CASE("every queue tells when copies began and ended, or has no clock") {
+    on_every_device([](Device& device) {
+        const Buffer in = staged(device, 5), out = staged(device, 0);
+        const Recording timed = record(device, {Timestamp{}, copy(in, out), Timestamp{}});
+        for (const Queue queue : {Queue::upload, Queue::compute, Queue::download, Queue::upload}) {
+            device.submit(timed, queue);
+            device.wait(device.submit(timed, queue));
+            const std::vector<double> moments = device.timestamps(timed);
+            if (moments.empty()) continue;
+            REQUIRE(moments.size() == 2);
+            CHECK(moments[0] <= moments[1]);
+            CHECK(moments[1] < moments[0] + 60);
+        }
+    });
+}
+
 TEST_CASE("a device that is finished has done the work of all its queues") {
     on_every_device([](Device& device) {
         constexpr std::size_t much = std::size_t(1) << 20;

@@ -1,0 +1,223 @@
+// A Vulkan layer between the program and drivers with one queue. It shows queues as cards have them, all of
+// which are that one queue, so that tests can see what a program does with them, and the validation layer
+// above can check it. TOWERS_MORE_QUEUES is `copies` for a further family with two queues that only copy, or
+// `alike` for three queues in the family that the driver has.
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <map>
+#include <mutex>
+#include <string_view>
+#include <utility>
+#include <vector>
+#include <vulkan/vk_layer.h>
+#include <vulkan/vulkan.h>
+
+namespace {
+
+bool shows(std::string_view queues) {
+    const char* const value = std::getenv("TOWERS_MORE_QUEUES");
+    return value != nullptr && value == queues;
+}
+
+VkInstance instance = VK_NULL_HANDLE; ///< the last one
+// The functions below this layer
+PFN_vkGetInstanceProcAddr next_instance_function = nullptr;
+PFN_vkGetPhysicalDeviceQueueFamilyProperties next_families = nullptr;
+
+struct NextDevice {
+    PFN_vkGetDeviceProcAddr function = nullptr;
+    PFN_vkGetDeviceQueue queue = nullptr;
+    PFN_vkCreateCommandPool create_pool = nullptr;
+    PFN_vkCreateBuffer create_buffer = nullptr;
+    PFN_vkQueueSubmit submit = nullptr;
+    PFN_vkQueueSubmit2 submit2 = nullptr;
+    PFN_vkQueueWaitIdle wait_idle = nullptr;
+};
+
+/// What stands behind a VkQueue of this layer. The loader writes to its first word.
+struct ShownQueue {
+    void* dispatch;
+    VkQueue driver_queue;
+    const NextDevice* next;
+};
+
+std::mutex mutex;
+std::map<VkDevice, NextDevice> devices;
+std::map<std::pair<VkDevice, std::pair<uint32_t, uint32_t>>, ShownQueue> queues;
+
+const NextDevice& next_of(VkDevice device) {
+    const std::lock_guard lock(mutex);
+    return devices.at(device);
+}
+
+VKAPI_ATTR void VKAPI_CALL get_families(VkPhysicalDevice device, uint32_t* count,
+                                        VkQueueFamilyProperties* families) {
+    uint32_t own = 1; // further ones, which the tests' drivers do not have, would be hidden
+    VkQueueFamilyProperties family;
+    next_families(device, &own, &family);
+    const uint32_t shown = shows("copies") ? 2 : 1;
+    if (families == nullptr) {
+        *count = shown;
+        return;
+    }
+    if (shows("alike")) family.queueCount = 3;
+    if (*count > 0) families[0] = family;
+    if (*count > 1 && shown > 1) {
+        families[1] = family;
+        families[1].queueFlags = VK_QUEUE_TRANSFER_BIT;
+        families[1].queueCount = 2;
+    }
+    *count = std::min(*count, shown);
+}
+
+VKAPI_ATTR void VKAPI_CALL get_families2(VkPhysicalDevice device, uint32_t* count,
+                                         VkQueueFamilyProperties2* families) {
+    if (families == nullptr) {
+        get_families(device, count, nullptr);
+        return;
+    }
+    std::vector<VkQueueFamilyProperties> shown(*count);
+    get_families(device, count, shown.data());
+    for (uint32_t i = 0; i < *count; ++i) families[i].queueFamilyProperties = shown[i];
+}
+
+template<class Link>
+Link* link_of(const void* chain, VkStructureType type) {
+    auto* link = static_cast<Link*>(const_cast<void*>(chain));
+    while (link->sType != type || link->function != VK_LAYER_LINK_INFO)
+        link = static_cast<Link*>(const_cast<void*>(link->pNext));
+    return link;
+}
+
+VKAPI_ATTR VkResult VKAPI_CALL create_instance(const VkInstanceCreateInfo* info,
+                                               const VkAllocationCallbacks* allocator, VkInstance* created) {
+    auto* link =
+        link_of<VkLayerInstanceCreateInfo>(info->pNext, VK_STRUCTURE_TYPE_LOADER_INSTANCE_CREATE_INFO);
+    next_instance_function = link->u.pLayerInfo->pfnNextGetInstanceProcAddr;
+    link->u.pLayerInfo = link->u.pLayerInfo->pNext;
+    const auto create =
+        reinterpret_cast<PFN_vkCreateInstance>(next_instance_function(VK_NULL_HANDLE, "vkCreateInstance"));
+    const VkResult result = create(info, allocator, created);
+    if (result != VK_SUCCESS) return result;
+    instance = *created;
+    next_families = reinterpret_cast<PFN_vkGetPhysicalDeviceQueueFamilyProperties>(
+        next_instance_function(*created, "vkGetPhysicalDeviceQueueFamilyProperties"));
+    return VK_SUCCESS;
+}
+
+VKAPI_ATTR VkResult VKAPI_CALL create_device(VkPhysicalDevice physical, const VkDeviceCreateInfo* info,
+                                             const VkAllocationCallbacks* allocator, VkDevice* created) {
+    auto* link = link_of<VkLayerDeviceCreateInfo>(info->pNext, VK_STRUCTURE_TYPE_LOADER_DEVICE_CREATE_INFO);
+    const auto instance_function = link->u.pLayerInfo->pfnNextGetInstanceProcAddr;
+    NextDevice next{.function = link->u.pLayerInfo->pfnNextGetDeviceProcAddr};
+    link->u.pLayerInfo = link->u.pLayerInfo->pNext;
+    const auto create = reinterpret_cast<PFN_vkCreateDevice>(instance_function(instance, "vkCreateDevice"));
+    VkDeviceQueueCreateInfo queue = info->pQueueCreateInfos[0];
+    queue.queueFamilyIndex = 0;
+    queue.queueCount = 1;
+    VkDeviceCreateInfo changed = *info;
+    changed.queueCreateInfoCount = 1;
+    changed.pQueueCreateInfos = &queue;
+    const VkResult result = create(physical, &changed, allocator, created);
+    if (result != VK_SUCCESS) return result;
+    const auto find = [&]<class Function>(Function& function, const char* name) {
+        function = reinterpret_cast<Function>(next.function(*created, name));
+    };
+    find(next.queue, "vkGetDeviceQueue");
+    find(next.create_pool, "vkCreateCommandPool");
+    find(next.create_buffer, "vkCreateBuffer");
+    find(next.submit, "vkQueueSubmit");
+    find(next.submit2, "vkQueueSubmit2");
+    find(next.wait_idle, "vkQueueWaitIdle");
+    const std::lock_guard lock(mutex);
+    devices[*created] = next;
+    return VK_SUCCESS;
+}
+
+VKAPI_ATTR void VKAPI_CALL get_queue(VkDevice device, uint32_t family, uint32_t index, VkQueue* queue) {
+    const NextDevice& next = next_of(device);
+    VkQueue driver_queue = VK_NULL_HANDLE;
+    next.queue(device, 0, 0, &driver_queue);
+    const std::lock_guard lock(mutex);
+    ShownQueue& shown = queues[{device, {family, index}}];
+    if (shown.driver_queue != driver_queue) // else the loader knows it already
+        shown = {*reinterpret_cast<void**>(driver_queue), driver_queue, &next};
+    *queue = reinterpret_cast<VkQueue>(&shown);
+}
+
+VKAPI_ATTR VkResult VKAPI_CALL create_pool(VkDevice device, const VkCommandPoolCreateInfo* info,
+                                           const VkAllocationCallbacks* allocator, VkCommandPool* pool) {
+    VkCommandPoolCreateInfo changed = *info;
+    changed.queueFamilyIndex = 0;
+    return next_of(device).create_pool(device, &changed, allocator, pool);
+}
+
+VKAPI_ATTR VkResult VKAPI_CALL create_buffer(VkDevice device, const VkBufferCreateInfo* info,
+                                             const VkAllocationCallbacks* allocator, VkBuffer* buffer) {
+    VkBufferCreateInfo changed = *info;
+    changed.sharingMode = VK_SHARING_MODE_EXCLUSIVE;
+    return next_of(device).create_buffer(device, &changed, allocator, buffer);
+}
+
+VKAPI_ATTR VkResult VKAPI_CALL submit(VkQueue queue, uint32_t count, const VkSubmitInfo* infos,
+                                      VkFence fence) {
+    const auto& shown = *reinterpret_cast<const ShownQueue*>(queue);
+    return shown.next->submit(shown.driver_queue, count, infos, fence);
+}
+
+VKAPI_ATTR VkResult VKAPI_CALL submit2(VkQueue queue, uint32_t count, const VkSubmitInfo2* infos,
+                                       VkFence fence) {
+    const auto& shown = *reinterpret_cast<const ShownQueue*>(queue);
+    return shown.next->submit2(shown.driver_queue, count, infos, fence);
+}
+
+VKAPI_ATTR VkResult VKAPI_CALL wait_idle(VkQueue queue) {
+    const auto& shown = *reinterpret_cast<const ShownQueue*>(queue);
+    return shown.next->wait_idle(shown.driver_queue);
+}
+
+template<class Function>
+PFN_vkVoidFunction plain(Function function) {
+    return reinterpret_cast<PFN_vkVoidFunction>(function);
+}
+
+/// Null: this layer does not change it.
+PFN_vkVoidFunction own_device_function(std::string_view name) {
+    if (name == "vkGetDeviceQueue") return plain(get_queue);
+    if (name == "vkCreateCommandPool") return plain(create_pool);
+    if (name == "vkCreateBuffer") return plain(create_buffer);
+    if (name == "vkQueueSubmit") return plain(submit);
+    if (name == "vkQueueSubmit2") return plain(submit2);
+    if (name == "vkQueueWaitIdle") return plain(wait_idle);
+    return nullptr;
+}
+
+VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL get_device_function(VkDevice of, const char* name) {
+    if (std::string_view(name) == "vkGetDeviceProcAddr") return plain(get_device_function);
+    if (const PFN_vkVoidFunction own = own_device_function(name)) return own;
+    return next_of(of).function(of, name);
+}
+
+VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL get_instance_function(VkInstance of, const char* name) {
+    const std::string_view wanted = name;
+    if (wanted == "vkGetInstanceProcAddr") return plain(get_instance_function);
+    if (wanted == "vkGetDeviceProcAddr") return plain(get_device_function);
+    if (wanted == "vkCreateInstance") return plain(create_instance);
+    if (wanted == "vkCreateDevice") return plain(create_device);
+    if (wanted == "vkGetPhysicalDeviceQueueFamilyProperties") return plain(get_families);
+    if (wanted == "vkGetPhysicalDeviceQueueFamilyProperties2") return plain(get_families2);
+    if (const PFN_vkVoidFunction own = own_device_function(wanted)) return own;
+    return next_instance_function != nullptr ? next_instance_function(of, name) : nullptr;
+}
+
+} // namespace
+
+extern "C" __attribute__((visibility("default"))) VKAPI_ATTR VkResult VKAPI_CALL
+vkNegotiateLoaderLayerInterfaceVersion(VkNegotiateLayerInterface* negotiated) {
+    negotiated->loaderLayerInterfaceVersion = 2;
+    negotiated->pfnGetInstanceProcAddr = get_instance_function;
+    negotiated->pfnGetDeviceProcAddr = get_device_function;
+    negotiated->pfnGetPhysicalDeviceProcAddr = nullptr;
+    return VK_SUCCESS;
+}
