@@ -4,6 +4,8 @@
 #include "backends/cuda/graph.h"
 
 #include <algorithm>
+#include <array>
+#include <cstdint>
 #include <cstring>
 #include <deque>
 #include <fmt/format.h>
@@ -103,9 +105,11 @@ public:
     CudaDevice(int ordinal, DeviceInfo info, const SharingLimits* limits)
         : ordinal_(ordinal), info_(std::move(info)), limits_(limits) {
         guard("opening the device", [&] {
-            cudaStream_t stream = nullptr;
-            check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-            stream_.reset(stream);
+            for (Lane& lane : lanes_) {
+                cudaStream_t stream = nullptr;
+                check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+                lane.stream.reset(stream);
+            }
             // A program built for other architectures than this one fails here rather than in the first step.
             cudaFuncAttributes attributes;
             check(cudaFuncGetAttributes(&attributes, function_of(Kernel::sum_partials, {})));
@@ -132,7 +136,8 @@ protected:
             } else {
                 check(cudaMalloc(&pointer, size));
                 allocation->address = reinterpret_cast<std::uint64_t>(pointer);
-                check(cudaMemsetAsync(pointer, 0, size, stream_.get()));
+                check(cudaMemsetAsync(pointer, 0, size, computing()));
+                check(cudaStreamSynchronize(computing())); // other queues may use it next
             }
             return std::unique_ptr<Allocation>(std::move(allocation));
         });
@@ -147,39 +152,38 @@ protected:
             if (const std::size_t bytes = scratch_bytes(commands, capacity))
                 scratch = do_allocate(bytes, Memory::device);
             auto recording = build_graph(commands, capacity, std::move(scratch));
-            check(cudaGraphUpload(recording->graph.get(), stream_.get()));
+            if (has_launches(commands)) // else it is small, and may run in any stream
+                check(cudaGraphUpload(recording->graph.get(), computing()));
             return std::unique_ptr<RecordingState>(std::move(recording));
         });
     }
 
     void do_submit(const RecordingState& recording, Submission submission,
-                   std::span<const Submission>) override {
+                   std::span<const Submission> after) override {
         guard("submitting", [&] {
-            check(cudaGraphLaunch(static_cast<const CudaRecording&>(recording).graph.get(), stream_.get()));
-            Event done = free_.empty() ? make_event(wait_event) : std::move(free_.back());
-            if (!free_.empty()) free_.pop_back();
-            check(cudaEventRecord(done.get(), stream_.get()));
-            pending_.push_back(std::move(done));
-            submitted_ = submission.ticket;
+            Lane& lane = lane_of(submission.queue);
+            const cudaStream_t stream = lane.stream.get();
+            for (const Submission& each : after)
+                if (const Pending* earlier = pending(each))
+                    check(cudaStreamWaitEvent(stream, earlier->done.get(), 0));
+            check(cudaGraphLaunch(static_cast<const CudaRecording&>(recording).graph.get(), stream));
+            Event done = unused_event(lane);
+            check(cudaEventRecord(done.get(), stream));
+            lane.pending.push_back({submission.ticket, std::move(done)});
         });
     }
 
     void do_wait(Submission submission) override {
         guard("running", [&] {
-            const Ticket ticket = submission.ticket;
-            const Ticket finished = submitted_ - pending_.size();
-            if (ticket <= finished) return;
-            check(cudaEventSynchronize(pending_[ticket - finished - 1].get()));
-            for (Ticket each = finished; each < ticket; ++each) {
-                free_.push_back(std::move(pending_.front()));
-                pending_.pop_front();
-            }
+            if (const Pending* awaited = pending(submission))
+                check(cudaEventSynchronize(awaited->done.get()));
         });
     }
 
     void do_finish() noexcept override {
         cudaSetDevice(ordinal_);
-        cudaStreamSynchronize(stream_.get()); // wait() has reported any error that matters
+        // wait() has reported any error that matters
+        for (const Lane& lane : lanes_) cudaStreamSynchronize(lane.stream.get());
     }
 
     std::vector<double> do_timestamps(const RecordingState& recording) const override {
@@ -196,6 +200,36 @@ protected:
     }
 
 private:
+    struct Pending {
+        Ticket ticket;
+        Event done;
+    };
+    struct Lane {
+        Stream stream;
+        std::deque<Pending> pending; ///< submissions that are not known to have finished, in order
+    };
+
+    Lane& lane_of(Queue queue) { return lanes_[std::size_t(queue)]; }
+    cudaStream_t computing() { return lane_of(Queue::compute).stream.get(); }
+
+    /// Null: it has finished.
+    const Pending* pending(const Submission& submission) {
+        const std::deque<Pending>& all = lane_of(submission.queue).pending;
+        const auto found = std::find_if(
+            all.begin(), all.end(), [&](const Pending& each) { return each.ticket == submission.ticket; });
+        return found != all.end() ? &*found : nullptr;
+    }
+
+    /// That of the lane's first submission if it has finished, so that no more events are made than there are
+    /// submissions at a time. Streams that wait for its last record go on doing so.
+    static Event unused_event(Lane& lane) {
+        if (lane.pending.empty() || cudaEventQuery(lane.pending.front().done.get()) != cudaSuccess)
+            return make_event(wait_event);
+        Event event = std::move(lane.pending.front().done);
+        lane.pending.pop_front();
+        return event;
+    }
+
     /// Makes the device current in this thread, and adds the device and the action to an error from the
     /// runtime.
     template<class Function>
@@ -210,11 +244,8 @@ private:
 
     int ordinal_;
     DeviceInfo info_;
-    const SharingLimits* limits_; ///< may be null
-    Stream stream_;
-    std::deque<Event> pending_; ///< one per submission that is not known to have finished, in order
-    std::vector<Event> free_;
-    Ticket submitted_ = 0;
+    const SharingLimits* limits_;         ///< may be null
+    std::array<Lane, queue_count> lanes_; ///< one for each Queue
 };
 
 class CudaBackend final : public Backend {
