@@ -1,10 +1,12 @@
-// A Vulkan layer between the program and drivers with one queue. It shows queues as cards have them, all of
-// which are that one queue, so that tests can see what a program does with them, and the validation layer
-// above can check it. TOWERS_MORE_QUEUES is `copies` for a further family with two queues that only copy, or
-// `alike` for three queues in the family that the driver has.
+// A Vulkan layer between the program and drivers with one queue. It shows queues as cards have them, so that
+// tests can see what a program does with them, and the validation layer above can check it. All of them are
+// the driver's queue, but what waits for nothing runs in another order than it was submitted in: later queues
+// first. TOWERS_MORE_QUEUES is `copies` for a further family with two queues that only copy, or `alike` for
+// three queues in the family that the driver has.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
+#include <deque>
 #include <map>
 #include <mutex>
 #include <string_view>
@@ -33,18 +35,28 @@ struct NextDevice {
     PFN_vkQueueSubmit submit = nullptr;
     PFN_vkQueueSubmit2 submit2 = nullptr;
     PFN_vkQueueWaitIdle wait_idle = nullptr;
+    PFN_vkWaitSemaphores wait = nullptr;
+    PFN_vkDestroySemaphore destroy_semaphore = nullptr;
+};
+
+/// A submission that the driver has not got yet.
+struct Held {
+    std::vector<VkSemaphoreSubmitInfo> waits, signals;
+    std::vector<VkCommandBufferSubmitInfo> commands;
 };
 
 /// What stands behind a VkQueue of this layer. The loader writes to its first word.
 struct ShownQueue {
-    void* dispatch;
-    VkQueue driver_queue;
-    const NextDevice* next;
+    void* dispatch = nullptr;
+    VkQueue driver_queue = VK_NULL_HANDLE;
+    VkDevice device = VK_NULL_HANDLE;
+    std::deque<Held> held = {};
 };
 
-std::mutex mutex;
+std::recursive_mutex mutex; ///< of what follows
 std::map<VkDevice, NextDevice> devices;
 std::map<std::pair<VkDevice, std::pair<uint32_t, uint32_t>>, ShownQueue> queues;
+std::map<VkSemaphore, uint64_t> promised; ///< the values that submissions which the driver has will signal
 
 const NextDevice& next_of(VkDevice device) {
     const std::lock_guard lock(mutex);
@@ -130,6 +142,8 @@ VKAPI_ATTR VkResult VKAPI_CALL create_device(VkPhysicalDevice physical, const Vk
     find(next.submit, "vkQueueSubmit");
     find(next.submit2, "vkQueueSubmit2");
     find(next.wait_idle, "vkQueueWaitIdle");
+    find(next.wait, "vkWaitSemaphores");
+    find(next.destroy_semaphore, "vkDestroySemaphore");
     const std::lock_guard lock(mutex);
     devices[*created] = next;
     return VK_SUCCESS;
@@ -142,7 +156,7 @@ VKAPI_ATTR void VKAPI_CALL get_queue(VkDevice device, uint32_t family, uint32_t 
     const std::lock_guard lock(mutex);
     ShownQueue& shown = queues[{device, {family, index}}];
     if (shown.driver_queue != driver_queue) // else the loader knows it already
-        shown = {*reinterpret_cast<void**>(driver_queue), driver_queue, &next};
+        shown = {*reinterpret_cast<void**>(driver_queue), driver_queue, device};
     *queue = reinterpret_cast<VkQueue>(&shown);
 }
 
@@ -160,21 +174,76 @@ VKAPI_ATTR VkResult VKAPI_CALL create_buffer(VkDevice device, const VkBufferCrea
     return next_of(device).create_buffer(device, &changed, allocator, buffer);
 }
 
-VKAPI_ATTR VkResult VKAPI_CALL submit(VkQueue queue, uint32_t count, const VkSubmitInfo* infos,
-                                      VkFence fence) {
-    const auto& shown = *reinterpret_cast<const ShownQueue*>(queue);
-    return shown.next->submit(shown.driver_queue, count, infos, fence);
+bool may_run(const Held& held) {
+    return std::all_of(held.waits.begin(), held.waits.end(),
+                       [](const auto& wait) { return wait.value <= promised[wait.semaphore]; });
 }
 
-VKAPI_ATTR VkResult VKAPI_CALL submit2(VkQueue queue, uint32_t count, const VkSubmitInfo2* infos,
-                                       VkFence fence) {
-    const auto& shown = *reinterpret_cast<const ShownQueue*>(queue);
-    return shown.next->submit2(shown.driver_queue, count, infos, fence);
+VkResult run(const ShownQueue& queue, const Held& held) {
+    for (const VkSemaphoreSubmitInfo& signal : held.signals) promised[signal.semaphore] = signal.value;
+    VkSubmitInfo2 info{};
+    info.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO_2;
+    info.waitSemaphoreInfoCount = uint32_t(held.waits.size());
+    info.pWaitSemaphoreInfos = held.waits.data();
+    info.commandBufferInfoCount = uint32_t(held.commands.size());
+    info.pCommandBufferInfos = held.commands.data();
+    info.signalSemaphoreInfoCount = uint32_t(held.signals.size());
+    info.pSignalSemaphoreInfos = held.signals.data();
+    return devices.at(queue.device).submit2(queue.driver_queue, 1, &info, VK_NULL_HANDLE);
+}
+
+/// Hands all of the device's submissions to the driver, the last queue's first.
+VkResult run_all(VkDevice device) {
+    const std::lock_guard lock(mutex);
+    for (bool some = true; some;) {
+        some = false;
+        for (auto each = queues.rbegin(); each != queues.rend(); ++each)
+            while (each->first.first == device && !each->second.held.empty() &&
+                   may_run(each->second.held.front())) {
+                const VkResult result = run(each->second, each->second.held.front());
+                if (result != VK_SUCCESS) return result;
+                each->second.held.pop_front();
+                some = true;
+            }
+    }
+    return VK_SUCCESS;
+}
+
+ShownQueue& shown_queue(VkQueue queue) { return *reinterpret_cast<ShownQueue*>(queue); }
+
+VKAPI_ATTR VkResult VKAPI_CALL submit(VkQueue queue, uint32_t count, const VkSubmitInfo* infos,
+                                      VkFence fence) {
+    const ShownQueue& shown = shown_queue(queue);
+    if (const VkResult result = run_all(shown.device); result != VK_SUCCESS) return result;
+    return next_of(shown.device).submit(shown.driver_queue, count, infos, fence);
+}
+
+VKAPI_ATTR VkResult VKAPI_CALL submit2(VkQueue queue, uint32_t count, const VkSubmitInfo2* infos, VkFence) {
+    const std::lock_guard lock(mutex);
+    for (const VkSubmitInfo2* info = infos; info != infos + count; ++info)
+        shown_queue(queue).held.push_back(
+            {{info->pWaitSemaphoreInfos, info->pWaitSemaphoreInfos + info->waitSemaphoreInfoCount},
+             {info->pSignalSemaphoreInfos, info->pSignalSemaphoreInfos + info->signalSemaphoreInfoCount},
+             {info->pCommandBufferInfos, info->pCommandBufferInfos + info->commandBufferInfoCount}});
+    return VK_SUCCESS;
 }
 
 VKAPI_ATTR VkResult VKAPI_CALL wait_idle(VkQueue queue) {
-    const auto& shown = *reinterpret_cast<const ShownQueue*>(queue);
-    return shown.next->wait_idle(shown.driver_queue);
+    const ShownQueue& shown = shown_queue(queue);
+    if (const VkResult result = run_all(shown.device); result != VK_SUCCESS) return result;
+    return next_of(shown.device).wait_idle(shown.driver_queue);
+}
+
+VKAPI_ATTR VkResult VKAPI_CALL wait(VkDevice device, const VkSemaphoreWaitInfo* info, uint64_t timeout) {
+    if (const VkResult result = run_all(device); result != VK_SUCCESS) return result;
+    return next_of(device).wait(device, info, timeout);
+}
+
+VKAPI_ATTR void VKAPI_CALL destroy_semaphore(VkDevice device, VkSemaphore semaphore,
+                                             const VkAllocationCallbacks* allocator) {
+    const std::lock_guard lock(mutex);
+    promised.erase(semaphore);
+    next_of(device).destroy_semaphore(device, semaphore, allocator);
 }
 
 template<class Function>
@@ -190,6 +259,8 @@ PFN_vkVoidFunction own_device_function(std::string_view name) {
     if (name == "vkQueueSubmit") return plain(submit);
     if (name == "vkQueueSubmit2") return plain(submit2);
     if (name == "vkQueueWaitIdle") return plain(wait_idle);
+    if (name == "vkWaitSemaphores") return plain(wait);
+    if (name == "vkDestroySemaphore") return plain(destroy_semaphore);
     return nullptr;
 }
 
