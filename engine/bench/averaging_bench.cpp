@@ -4,74 +4,73 @@
 #include "engine/clock.h"
 
 #include <algorithm>
-#include <barrier>
 #include <cstring>
-#include <thread>
+#include <future>
+#include <numeric>
 
 namespace towers {
+
 AveragingBench::AveragingBench(const Recipe& recipe, unsigned towers, unsigned threads)
-    : towers_(towers), threads_(threads), layout_(layout_of(recipe)), bytes_(layout_.variable_bytes),
-      memory_(open_device("cpu", {.threads = threads})) {
-    std::vector<std::span<float>> staged;
+    : towers_(towers), layout_(layout_of(recipe)), buckets_(make_buckets(layout_, bucket_bytes(layout_))),
+      memory_(open_device("cpu", {.threads = 1})) {
+    std::vector<StagedByTower> staged;
     for (unsigned tower = 0; tower < towers; ++tower) {
-        gradients_.push_back(memory_->allocate(bytes_, Memory::staging));
-        staged.push_back(gradients_.back().host<float>());
-        std::fill(staged.back().begin(), staged.back().end(), float(tower + 1));
+        gradients_.push_back(memory_->allocate(layout_.variable_bytes, Memory::staging));
+        parameters_.push_back(memory_->allocate(layout_.trained_bytes, Memory::staging));
+        staged.push_back({gradients_.back().host<float>(), parameters_.back().host<float>()});
+        std::ranges::fill(gradients_.back().host<float>(), 1e-3f * float(tower + 1));
     }
+    const auto open_host = [](unsigned count) { return open_device("cpu", {.threads = count}); };
+    stage_ = std::make_unique<AveragingStage>(
+        open_host, threads, UpdateSpec{.layout = &layout_, .optimizer = recipe.optimizer.get()},
+        std::move(staged), buckets_);
     source_ = memory_->allocate(std::size_t(moved_bytes() / 2), Memory::staging);
     target_ = memory_->allocate(source_.bytes(), Memory::staging);
-    const ArenaRange all{0, bytes_};
-    stage_ = std::make_unique<AveragingStage>(
-        open_device("cpu", {.threads = threads}),
-        UpdateSpec{.layout = &layout_, .optimizer = recipe.optimizer.get()}, staged, std::span(&all, 1));
+    for (unsigned i = 1; i < threads; ++i) copiers_.push_back(std::make_unique<Worker>());
 }
 
-unsigned AveragingBench::rounds() const {
-    constexpr double all = 256e6; // bytes: enough for a median
-    return unsigned(std::clamp(all / moved_bytes(), 3.0, 50.0));
+double AveragingBench::moved_bytes() const {
+    return double(towers_ * (layout_.variable_bytes + layout_.trained_bytes) + 2 * layout_.bytes);
 }
 
-double AveragingBench::average_seconds() {
-    std::vector<double> seconds;
-    for (unsigned round = 0; round < rounds(); ++round) {
-        const Clock::time_point begin = Clock::now();
-        stage_->average(0);
-        seconds.push_back(seconds_since(begin));
-    }
-    return median_of(seconds);
+void AveragingBench::step() {
+    std::vector<std::size_t> all(towers_);
+    std::iota(all.begin(), all.end(), std::size_t(0));
+    stage_->begin({}, all); // a learning rate of 0 keeps the state finite
+    for (std::size_t bucket = 0; bucket < buckets_.size(); ++bucket) stage_->average(bucket);
+    stage_->end({});
 }
 
-double AveragingBench::memcpy_seconds() {
+void AveragingBench::copy() {
     const std::span<std::byte> source = source_.host<std::byte>(), target = target_.host<std::byte>();
-    std::barrier gate{std::ptrdiff_t(threads_)};
-    const auto copy_part = [&](unsigned thread) {
-        const std::size_t begin = source.size() * thread / threads_;
-        const std::size_t end = source.size() * (thread + 1) / threads_;
+    const auto copy_part = [&](std::size_t part) {
+        const std::size_t begin = source.size() * part / (copiers_.size() + 1);
+        const std::size_t end = source.size() * (part + 1) / (copiers_.size() + 1);
         std::memcpy(&target[begin], &source[begin], end - begin);
-        gate.arrive_and_wait();
     };
-    std::vector<std::jthread> others;
-    for (unsigned thread = 1; thread < threads_; ++thread)
-        others.emplace_back([&, thread] {
-            gate.arrive_and_wait();
-            for (unsigned round = 0; round < rounds(); ++round) copy_part(thread);
-        });
-    std::vector<double> seconds;
-    gate.arrive_and_wait(); // the threads' start does not count
-    for (unsigned round = 0; round < rounds(); ++round) {
-        const Clock::time_point begin = Clock::now();
-        copy_part(0);
-        seconds.push_back(seconds_since(begin));
-    }
-    return median_of(seconds);
+    std::vector<std::future<void>> others;
+    for (std::size_t i = 0; i < copiers_.size(); ++i)
+        others.push_back(copiers_[i]->run([&, i] { copy_part(i + 1); }));
+    copy_part(0);
+    for (std::future<void>& other : others) other.get();
 }
 
-void AveragingBench::repeat() {
-    const double average = moved_bytes() / average_seconds() * 1e-9;
-    const double copy = 2.0 * double(source_.bytes()) / memcpy_seconds() * 1e-9;
-    gb_per_s_.push_back(average);
-    memcpy_gb_per_s_.push_back(copy);
-    ratio_.push_back(average / copy);
+void AveragingBench::repeat(const std::function<void()>& prepare) {
+    constexpr double all = 256e6; // bytes: enough for a median
+    const int rounds = int(std::clamp(all / moved_bytes(), 3.0, 50.0));
+    const auto median_rate = [&](auto&& work) {
+        std::vector<double> seconds;
+        for (int round = 0; round < rounds; ++round) {
+            prepare();
+            const Clock::time_point begin = Clock::now();
+            work();
+            seconds.push_back(seconds_since(begin));
+        }
+        return moved_bytes() / median_of(seconds) * 1e-9;
+    };
+    gb_per_s_.push_back(median_rate([this] { step(); }));
+    memcpy_gb_per_s_.push_back(median_rate([this] { copy(); }));
+    ratio_.push_back(gb_per_s_.back() / memcpy_gb_per_s_.back());
 }
 
 void AveragingBench::reset() {
@@ -81,7 +80,8 @@ void AveragingBench::reset() {
 }
 
 AveragingFigures AveragingBench::figures() const {
-    return {towers_, bytes_, spread_of(gb_per_s_), spread_of(memcpy_gb_per_s_), spread_of(ratio_)};
+    return {towers_, layout_.variable_bytes, spread_of(gb_per_s_), spread_of(memcpy_gb_per_s_),
+            spread_of(ratio_)};
 }
 
 } // namespace towers

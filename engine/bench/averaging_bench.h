@@ -3,38 +3,42 @@
 
 #include "engine/bench/report.h"
 #include "engine/towers/averaging.h"
+#include "engine/towers/worker.h"
 #include "engine/train/recipe.h"
 
+#include <functional>
 #include <memory>
 #include <vector>
 
 namespace towers {
 
-/// Averages the gradients of `towers` towers with `threads` threads, in turn with as many threads that move
+/// Runs the averaging stage of `towers` towers with `threads` threads, in turn with as many threads that move
 /// as many bytes by memcpy().
 class AveragingBench {
 public:
     AveragingBench(const Recipe& recipe, unsigned towers, unsigned threads);
 
-    void repeat();
+    /// `prepare`: called before each step and each memcpy(), untimed.
+    void repeat(const std::function<void()>& prepare = [] {});
     void reset();
 
     AveragingFigures figures() const;
 
 private:
-    unsigned rounds() const;
-    double moved_bytes() const { return (towers_ + 1.0) * double(bytes_); } ///< all read, the mean written
-    double average_seconds();
-    double memcpy_seconds();
+    /// Gradients are read, the state is read and written, parameters are written.
+    double moved_bytes() const;
+    void step();
+    void copy();
 
-    unsigned towers_, threads_;
+    unsigned towers_;
     StateLayout layout_;
-    std::size_t bytes_;
+    std::vector<ArenaRange> buckets_;
     std::unique_ptr<Device> memory_; ///< gives the buffers, and outlives them
-    std::vector<Buffer> gradients_;
-    Buffer source_, target_; ///< of memcpy()
+    std::vector<Buffer> gradients_, parameters_; ///< each tower's
+    Buffer source_, target_;                     ///< of memcpy()
     std::unique_ptr<AveragingStage> stage_;
     std::vector<double> gb_per_s_, memcpy_gb_per_s_, ratio_; ///< one per repetition
+    std::vector<std::unique_ptr<Worker>> copiers_;           // last: they use the others
 };
 
 } // namespace towers

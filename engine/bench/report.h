@@ -81,7 +81,7 @@ struct TogetherFigures {
     double split_limit_examples_per_s = 0; ///< at which the slowest tower would need all of its solo rate
 };
 
-/// The averaging stage's kernel on one bucket in ordinary memory, beside memcpy() of as many bytes by as many
+/// The averaging stage's part of a step, the update included, beside memcpy() of as many bytes by as many
 /// threads. Both repeat, so that a large cache may hold all of it.
 struct AveragingFigures {
     unsigned towers = 0;

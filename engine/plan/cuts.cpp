@@ -1,32 +1,70 @@
 #include "engine/plan/cuts.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <set>
 
 namespace towers {
+namespace {
+
+/// The levels that use a bucket.
+struct Use {
+    std::size_t first_read = SIZE_MAX, last_read = SIZE_MAX; ///< of its parameters
+    std::size_t complete = 0;                                ///< the last to write its gradients
+};
+
+bool overlap(const PlannedTensor& tensor, const ArenaRange& range) {
+    return tensor.offset < range.offset + range.bytes && range.offset < tensor.offset + tensor.bytes;
+}
+
+bool is_exchange(const Operation& operation) {
+    return std::holds_alternative<PlannedExchange>(operation.work);
+}
+
+std::vector<Use> uses_of(std::span<const ArenaRange> buckets, const Plan& plan) {
+    std::vector<Use> uses(buckets.size());
+    for (std::size_t level = 0; level < plan.levels().size(); ++level)
+        for (const Operation& operation : plan.levels()[level])
+            for (const auto& [id, reads, writes] : Plan::uses(operation)) {
+                const PlannedTensor& tensor = plan.tensors()[id.index()];
+                for (std::size_t i = 0; i < buckets.size(); ++i) {
+                    if (!overlap(tensor, buckets[i])) continue;
+                    if (tensor.arena == Arena::gradients && writes) uses[i].complete = level;
+                    if (tensor.arena != Arena::state || !reads) continue;
+                    uses[i].first_read = std::min(uses[i].first_read, level);
+                    uses[i].last_read = level;
+                }
+            }
+    return uses;
+}
+
+} // namespace
 
 std::vector<Cut> cut(const Plan& plan, std::span<const ArenaRange> buckets) {
     const std::vector<Level>& levels = plan.levels();
-    std::vector<Cut> cuts;
-    std::vector<bool> arrived(buckets.size() + 1);
-    std::size_t delivered = 0;
-    for (std::size_t level = 0; level < levels.size(); ++level) {
-        if (std::ranges::any_of(levels[level], [](const Operation& operation) {
-                return std::holds_alternative<PlannedExchange>(operation.work);
-            }))
-            if (cuts.empty() || cuts.back().level != level) cuts.push_back({level, delivered});
-        for (const Operation& operation : levels[level])
-            if (const auto* copy = std::get_if<PlannedCopy>(&operation.work)) {
-                const PlannedTensor& target = plan.tensors()[copy->target.index()];
-                if (target.arena != Arena::staged_gradients) continue;
-                const auto bucket = std::ranges::find(buckets, target.offset, &ArenaRange::offset);
-                arrived[std::size_t(bucket - buckets.begin())] = true;
-            }
-        // A bucket may be complete before the one that goes out ahead of it.
-        const std::size_t before = delivered;
-        while (delivered < buckets.size() && arrived[delivered]) ++delivered;
-        if (delivered != before) cuts.push_back({level + 1, delivered});
+    const std::vector<Use> uses = uses_of(buckets, plan);
+    std::set<std::size_t> ends{levels.size()};
+    for (const Use& use : uses) {
+        ends.insert(use.complete + 1);
+        if (use.first_read != SIZE_MAX) ends.insert(use.first_read);
     }
-    if (cuts.empty() || cuts.back().level != levels.size()) cuts.push_back({levels.size(), delivered});
+    for (std::size_t level = 0; level < levels.size(); ++level)
+        if (std::ranges::any_of(levels[level], is_exchange)) ends.insert(level);
+    ends.erase(0);
+
+    std::vector<Cut> cuts;
+    std::size_t begin = 0, complete = 0;
+    for (const std::size_t end : ends) {
+        Cut& next = cuts.emplace_back(Cut{.level = end, .buckets = 0, .needs = {}, .frees = {}});
+        // A bucket may be complete before the one that goes out ahead of it.
+        while (complete < uses.size() && uses[complete].complete < end) ++complete;
+        next.buckets = complete;
+        for (std::size_t i = 0; i < uses.size(); ++i) {
+            if (uses[i].first_read >= begin && uses[i].first_read < end) next.needs.push_back(i);
+            if (uses[i].last_read >= begin && uses[i].last_read < end) next.frees.push_back(i);
+        }
+        begin = end;
+    }
     return cuts;
 }
 

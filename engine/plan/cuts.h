@@ -4,19 +4,22 @@
 #include "engine/plan/plan.h"
 #include "engine/plan/state.h"
 
+#include <cstddef>
 #include <span>
 #include <vector>
 
 namespace towers {
 
-/// The end of a recording. The exchanges of the level behind it come before the next recording.
+/// A recording and what its end allows. The exchanges of the level behind it come before the next one.
 struct Cut {
-    std::size_t level;   ///< it ends before this one
-    std::size_t buckets; ///< how many have been delivered by then, from the first
+    std::size_t level;              ///< it ends before this one
+    std::size_t buckets;            ///< of the gradients that are complete by then, from the first
+    std::vector<std::size_t> needs; ///< buckets whose parameters it is the first to read
+    std::vector<std::size_t> frees; ///< buckets whose parameters it is the last to read
 };
 
-/// Cuts behind each level that completes a bucket's delivery to Arena::staged_gradients, before each that has
-/// exchanges, and at the end.
+/// Cuts before each level that is the first to read a bucket's parameters, behind each that completes a
+/// bucket of gradients, before each that has exchanges, and at the end. `buckets`: of the variables.
 std::vector<Cut> cut(const Plan& plan, std::span<const ArenaRange> buckets);
 
 } // namespace towers

@@ -104,19 +104,12 @@ public:
                                 {words}, ElementType::uint32));
     }
 
-    void receive_parameters() {
-        const TensorShape floats{spec_.layout->trained_bytes / sizeof(float)};
-        plan_.copy("parameters in", plan_.tensor("staged_parameters", Arena::staged_parameters, 0, floats),
-                   plan_.tensor("parameters", Arena::state, 0, floats));
-    }
-
-    void deliver_gradients(const std::vector<ArenaRange>& buckets) {
-        for (const ArenaRange& bucket : buckets)
-            plan_.copy(
-                fmt::format("bucket {} out", &bucket - buckets.data()),
-                plan_.tensor("bucket", Arena::gradients, bucket.offset, {bucket.bytes / sizeof(float)}),
-                plan_.tensor("staged bucket", Arena::staged_gradients, bucket.offset,
-                             {bucket.bytes / sizeof(float)}));
+    /// Memory for what the tower and the host hand each other beside the plan.
+    void stage_variables() {
+        const StateLayout& layout = *spec_.layout;
+        plan_.tensor("staged parameters", Arena::staged_parameters, 0,
+                     {layout.trained_bytes / sizeof(float)});
+        plan_.tensor("staged gradients", Arena::staged_gradients, 0, {layout.variable_bytes / sizeof(float)});
     }
 
     Plan& plan() { return plan_; }
@@ -224,15 +217,14 @@ TrainingPlan plan_single_step(const NetworkSpec& spec, const UpdateSpec& update)
     return training;
 }
 
-TrainingPlan plan_shared_step(const NetworkSpec& spec, std::size_t bucket_bytes) {
-    std::vector<ArenaRange> buckets = make_buckets(*spec.layout, bucket_bytes);
+TrainingPlan plan_shared_step(const NetworkSpec& spec) {
+    std::vector<ArenaRange> buckets = make_buckets(*spec.layout, bucket_bytes(*spec.layout));
     Builder builder(spec, true);
-    builder.receive_parameters();
+    builder.stage_variables();
     builder.forward();
     const LossList losses = builder.losses();
     builder.backward();
     plan_results(builder.plan(), losses);
-    builder.deliver_gradients(buckets);
     TrainingPlan training{builder.finish(), std::move(buckets), {}};
     training.cuts = cut(training.plan, training.buckets);
     return training;

@@ -36,9 +36,10 @@ struct TrainingPlan {
 /// A step of the only tower: forward, backward, update, all on its device.
 TrainingPlan plan_single_step(const NetworkSpec& spec, const UpdateSpec& update);
 
-/// A step of one tower of several: parameters come in from staging, gradients go out to it bucket by bucket.
-/// They are the tower's part of the global batch's: the towers' are added up.
-TrainingPlan plan_shared_step(const NetworkSpec& spec, std::size_t bucket_bytes);
+/// A step of one tower of several, without the copies of parameters from Arena::staged_parameters and of
+/// gradients to Arena::staged_gradients, which come bucket by bucket between its recordings. The gradients
+/// are the tower's part of the global batch's: the towers' are added up.
+TrainingPlan plan_shared_step(const NetworkSpec& spec);
 
 /// Forward only, with the variables in Arena::state. Arena::staged_results receives `losses` and `correct`,
 /// one word per example each (find() tells where). `spec.model` is a Model::for_evaluation().

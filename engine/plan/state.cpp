@@ -34,6 +34,57 @@ const VariableSlot& StateLayout::find(const std::string& variable) const {
     throw std::logic_error("state: no variable " + variable);
 }
 
+namespace {
+
+/// Appends what is kept for each variable of a layout.
+void add_section(StateLayout& layout, Role role, std::string suffix, float initial) {
+    const std::size_t bytes = role == Role::optimizer ? layout.trained_bytes : layout.variable_bytes;
+    layout.sections.push_back({role, std::move(suffix), initial, {layout.bytes, bytes}});
+    layout.bytes += bytes;
+}
+
+const VariableSlot& slot_at(const StateLayout& layout, std::size_t offset) {
+    const auto behind = std::ranges::upper_bound(layout.variables, offset, {},
+                                                 [](const VariableSlot& slot) { return slot.range.offset; });
+    return *std::prev(behind);
+}
+
+} // namespace
+
+bool are_updated_alike(const VariableSlot& a, const VariableSlot& b) {
+    return a.variable.role == b.variable.role && a.weight_decay == b.weight_decay &&
+           a.variable.blend == b.variable.blend;
+}
+
+StateLayout layout_of_block(const StateLayout& whole, const ArenaRange& block) {
+    StateLayout layout;
+    VariableSlot slot = slot_at(whole, block.offset);
+    slot.variable.shape = {block.bytes / sizeof(float)};
+    slot.range = {0, block.bytes};
+    if (slot.variable.role == Role::trained) layout.trained_bytes = block.bytes;
+    layout.variable_bytes = block.bytes;
+    layout.variables.push_back(std::move(slot));
+    for (const StateSection& section : whole.sections)
+        add_section(layout, section.role, section.suffix, section.initial);
+    return layout;
+}
+
+std::vector<ArenaRange> make_blocks(const StateLayout& layout, const ArenaRange& range, std::size_t most) {
+    std::vector<ArenaRange> blocks;
+    const std::size_t end = range.offset + range.bytes;
+    for (std::size_t begin = range.offset; begin < end;) {
+        const VariableSlot& first = slot_at(layout, begin);
+        std::size_t alike = begin;
+        while (alike < end && are_updated_alike(slot_at(layout, alike), first)) {
+            const ArenaRange& next = slot_at(layout, alike).range;
+            alike = std::min(end, next.offset + aligned(next.bytes));
+        }
+        for (; begin < alike; begin += blocks.back().bytes)
+            blocks.push_back({begin, std::min(most, alike - begin)});
+    }
+    return blocks;
+}
+
 StateLayout layout_state(const Model& model, const Optimizer& optimizer, bool averages) {
     std::vector<Variable> variables = model.variables();
     std::stable_sort(variables.begin(), variables.end(), [](const Variable& a, const Variable& b) {
@@ -50,14 +101,10 @@ StateLayout layout_state(const Model& model, const Optimizer& optimizer, bool av
         layout.variable_bytes += aligned(bytes);
         if (trained) layout.trained_bytes = layout.variable_bytes;
     }
-    const auto add = [&](Role role, std::string suffix, float initial, std::size_t bytes) {
-        layout.sections.push_back({role, std::move(suffix), initial, {layout.bytes, bytes}});
-        layout.bytes += bytes;
-    };
-    add(Role::trained, "", 0, layout.variable_bytes);
+    add_section(layout, Role::trained, "", 0);
     for (const Optimizer::State& state : optimizer.state())
-        add(Role::optimizer, '/' + state.name, state.initial, layout.trained_bytes);
-    if (averages) add(Role::average, "/ExponentialMovingAverage", 0, layout.variable_bytes);
+        add_section(layout, Role::optimizer, '/' + state.name, state.initial);
+    if (averages) add_section(layout, Role::average, "/ExponentialMovingAverage", 0);
     return layout;
 }
 
@@ -80,9 +127,21 @@ void start_averages(const StateLayout& layout, std::span<float> state) {
         std::ranges::copy(part(state, layout.all_variables()), part(state, averages->range).begin());
 }
 
-std::vector<ArenaRange> make_buckets(const StateLayout& layout, std::size_t least) {
+BucketBytes bucket_bytes(const StateLayout& layout) {
+    constexpr std::size_t most_buckets = 32, least = std::size_t(256) << 10;
+    const std::size_t bytes = std::max(least, aligned(layout.variable_bytes / most_buckets));
+    return {.least = bytes, .most = 2 * bytes};
+}
+
+std::vector<ArenaRange> make_buckets(const StateLayout& layout, const BucketBytes& bytes) {
     std::vector<ArenaRange> buckets;
     std::size_t begin = 0;
+    const auto add = [&](std::size_t end) {
+        const std::size_t parts = (end - begin + bytes.most - 1) / bytes.most;
+        const std::size_t each = aligned((end - begin + parts - 1) / parts);
+        for (; begin < end; begin += buckets.back().bytes)
+            buckets.push_back({begin, std::min(each, end - begin)});
+    };
     for (std::size_t i = 0; i < layout.variables.size(); ++i) {
         const ArenaRange& range = layout.variables[i].range;
         const std::size_t end = range.offset + aligned(range.bytes);
@@ -90,10 +149,7 @@ std::vector<ArenaRange> make_buckets(const StateLayout& layout, std::size_t leas
         // A layer's variables are done together, so they stay together.
         const bool layer_goes_on =
             !last && layout.variables[i + 1].variable.node == layout.variables[i].variable.node;
-        if (last || (!layer_goes_on && end - begin >= least)) {
-            buckets.push_back({begin, end - begin});
-            begin = end;
-        }
+        if (last || (!layer_goes_on && end - begin >= bytes.least)) add(end);
     }
     return buckets;
 }

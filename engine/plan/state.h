@@ -72,6 +72,16 @@ std::span<T> part(std::span<T> arena, const ArenaRange& range) {
     return arena.subspan(range.offset / sizeof(float), range.bytes / sizeof(float));
 }
 
+/// Whether an update does the same to every element of both.
+bool are_updated_alike(const VariableSlot& a, const VariableSlot& b);
+
+/// The layout of a range of variables that are updated alike, as if it were one variable: what updates a
+/// whole state can update a block.
+StateLayout layout_of_block(const StateLayout& whole, const ArenaRange& block);
+
+/// Cuts a range of variables into blocks of at most so many bytes, for layout_of_block().
+std::vector<ArenaRange> make_blocks(const StateLayout& layout, const ArenaRange& range, std::size_t most);
+
 /// `averages`: whether moving averages are kept.
 StateLayout layout_state(const Model& model, const Optimizer& optimizer, bool averages);
 
@@ -81,8 +91,18 @@ std::vector<float> initial_state(const StateLayout& layout, std::uint64_t seed);
 /// The averages begin as the variables; call it when those have been set.
 void start_averages(const StateLayout& layout, std::span<float> state);
 
-/// Cuts the trained variables, and the statistics behind them, into runs of whole layers of at least `least`
-/// bytes each, except perhaps the last: what a tower delivers to the averaging stage at once.
-std::vector<ArenaRange> make_buckets(const StateLayout& layout, std::size_t least);
+/// How large buckets are.
+struct BucketBytes {
+    std::size_t least, most; ///< multiples of slice_alignment
+};
+
+/// Large enough to be worth starting a copy, small enough that the copies out, the averaging and the copies
+/// back of a large layer overlap, and that the last bucket, which everyone waits for, is small.
+BucketBytes bucket_bytes(const StateLayout& layout);
+
+/// Cuts the trained variables, and the statistics behind them, into what a tower delivers to the averaging
+/// stage at once: runs of whole layers of at least `least` bytes each, except perhaps the last, and those of
+/// more than `most` bytes into equal parts.
+std::vector<ArenaRange> make_buckets(const StateLayout& layout, const BucketBytes& bytes);
 
 } // namespace towers

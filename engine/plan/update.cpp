@@ -52,6 +52,8 @@ public:
                   1);
     }
 
+    bool has_trained() const { return layout_.trained_bytes > 0; }
+
     void clip(float most) {
         const unsigned count = quads(layout_.trained());
         const unsigned chunks = REDUCTION_CHUNKS(count);
@@ -166,10 +168,10 @@ void plan_update(Plan& plan, const UpdateSpec& spec, const LossList& losses, std
     UpdateBuilder builder(plan, spec, results_end);
     builder.decay();
     // Before the check: a norm that is not finite makes all gradients so.
-    if (spec.optimizer->clip_norm) builder.clip(*spec.optimizer->clip_norm);
+    if (spec.optimizer->clip_norm && builder.has_trained()) builder.clip(*spec.optimizer->clip_norm);
     builder.results(losses);
     if (spec.average_first) builder.average_variables();
-    builder.optimize();
+    if (builder.has_trained()) builder.optimize();
     builder.follow_statistics();
     if (!spec.average_first) builder.average_variables();
     builder.report();

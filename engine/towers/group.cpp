@@ -12,9 +12,10 @@
 namespace towers {
 namespace {
 
-std::vector<std::span<float>> staged_by(const Towers& towers) {
-    std::vector<std::span<float>> staged;
-    for (const auto& tower : towers) staged.push_back(tower->staged_gradients());
+std::vector<StagedByTower> staged_by(const Towers& towers) {
+    std::vector<StagedByTower> staged;
+    for (const auto& tower : towers)
+        staged.push_back({tower->staged_gradients(), tower->staged_parameters()});
     return staged;
 }
 
@@ -24,11 +25,12 @@ std::atomic<bool> a_tower_hangs = false;
 
 bool any_tower_hangs() { return a_tower_hangs; }
 
-TowerGroup::TowerGroup(Towers& towers, std::unique_ptr<Device> device, const UpdateSpec& update,
+TowerGroup::TowerGroup(Towers& towers, const OpenHost& open_host, unsigned threads, const UpdateSpec& update,
                        double timeout)
     : towers_(towers), layout_(*update.layout),
-      stage_(std::move(device), update, staged_by(towers), towers[0]->buckets()), seconds_(towers.size()),
-      timeout_(timeout), longest_(towers.size()), warm_(towers.size()), hanging_(towers.size()) {
+      stage_(open_host, threads, update, staged_by(towers), towers[0]->buckets()), seconds_(towers.size()),
+      timeout_(timeout), longest_(towers.size()), warm_(towers.size()), hanging_(towers.size()),
+      renewed_(towers.size()) {
     std::vector<unsigned> shares;
     for (const auto& tower : towers) {
         progress_.push_back(std::make_unique<TowerProgress>());
@@ -75,35 +77,59 @@ void TowerGroup::take(std::span<const unsigned> shares) {
         for (const Tower::Part& part : towers_[i]->parts())
             for (const Exchange& exchange : part.exchanges) exchanges.push_back(&exchange);
     }
-    stage_.expect(active_);
+}
+
+void TowerGroup::load(std::span<const float> state) {
+    stage_.load(state);
+    renewed_.assign(towers_.size(), false);
 }
 
 /// A tower that hung and wakes up late finds its progress failed, and touches nothing any more.
-void TowerGroup::run(std::size_t index) {
+/// `renewed`: whether it has the present parameters.
+void TowerGroup::run(std::size_t index, bool renewed) {
     Tower& tower = *towers_[index];
-    const std::span<const Tower::Part> parts = tower.parts();
+    const std::size_t buckets = tower.buckets().size();
     TowerProgress& progress = *progress_[index];
     const Clock::time_point begin = Clock::now();
     double waited = 0;
+    std::size_t uploaded = 0;
+    const auto upload = [&](std::size_t count) {
+        for (; uploaded < count; ++uploaded) tower.upload(uploaded);
+    };
     try {
-        std::ranges::copy(part(stage_.state(), layout_.trained()), tower.staged_parameters().begin());
-        tower.submit_from(0);
-        for (std::size_t i = 0; i < parts.size(); ++i) {
-            tower.wait(i);
-            if (!progress.buckets.advance(parts[i].buckets)) return;
-            if (parts[i].exchanges.empty()) continue;
-            {
-                const Stopwatch watch(waited);
-                if (!exchange(index, parts[i].exchanges)) return progress.fail();
-            }
-            tower.submit_from(i + 1);
+        if (!renewed) {
+            stage_.hand_over(index);
+            upload(buckets);
+            uploaded = 0;
         }
+        tower.submit_from(0);
+        std::size_t delivered = 0;
+        for (std::size_t i = 0; i < tower.parts().size(); ++i) {
+            const Tower::Part& part = tower.parts()[i];
+            if (!part.exchanges.empty()) {
+                tower.wait(i);
+                {
+                    const Stopwatch watch(waited);
+                    if (!exchange(index, part.exchanges)) return progress.fail();
+                }
+                tower.submit_from(i + 1);
+            }
+            for (; delivered < part.cut.buckets; ++delivered) {
+                tower.wait_for_bucket(delivered);
+                if (!progress.buckets.advance(delivered + 1)) return;
+                if (!averaged_.has_failed()) upload(averaged_.count());
+            }
+        }
+        tower.wait(tower.parts().size() - 1);
+        progress.seconds = seconds_since(begin) - waited;
+        if (!progress.end.advance(1)) return;
+        while (uploaded < buckets && averaged_.wait_for(uploaded + 1) == Milestones::Outcome::passed)
+            upload(averaged_.count());
     } catch (...) {
         progress.fail();
         throw;
     }
-    progress.seconds = seconds_since(begin) - waited;
-    progress.end.advance(1);
+    progress.renewal.advance(1);
 }
 
 /// Merges what all towers give at the exchanges behind a part of the tower's. False: a tower has failed.
@@ -145,17 +171,18 @@ bool TowerGroup::await(Milestones TowerProgress::*what, std::size_t tower, std::
             (progress_[tower].get()->*what).wait_for(count, std::chrono::duration<double>(slice));
         if (outcome != Milestones::Outcome::late) return outcome == Milestones::Outcome::passed;
         patience_ -= slice;
-        if (patience_ <= 0) abandon_hanging();
+        if (patience_ <= 0) abandon_hanging(what);
     }
 }
 
 /// Of the towers that are late, those hang that the others do not wait for at an exchange.
-void TowerGroup::abandon_hanging() {
+void TowerGroup::abandon_hanging(Milestones TowerProgress::*awaited) {
     patience_ = timeout_;
     const bool failed =
         std::ranges::any_of(active_, [&](std::size_t i) { return progress_[i]->end.has_failed(); });
     if (failed && !std::exchange(waiters_woken_, true)) return; // who waited for it may need a moment
-    const auto late = [&](std::size_t i) { return progress_[i]->end.count() == 0; };
+    const auto due = awaited == &TowerProgress::renewal ? awaited : &TowerProgress::end;
+    const auto late = [&](std::size_t i) { return (progress_[i].get()->*due).count() == 0; };
     std::size_t first = SIZE_MAX;
     for (const std::size_t i : active_)
         if (late(i)) first = std::min(first, progress_[i]->exchanges.count());
@@ -178,9 +205,14 @@ StepResults TowerGroup::step(const StepNumbers& numbers) {
     waiters_woken_ = false;
     for (std::size_t i = 0; i < progress_.size(); ++i)
         if (!hanging_[i]) progress_[i]->restart();
+    averaged_.restart();
+    stage_.begin(numbers, active_);
     std::vector<std::future<void>> done;
     try {
-        for (const std::size_t i : active_) done.push_back(workers_[i]->run([this, i] { run(i); }));
+        for (const std::size_t i : active_) {
+            done.push_back(workers_[i]->run([this, i, renewed = bool(renewed_[i])] { run(i, renewed); }));
+            renewed_[i] = false; // until this step has ended well
+        }
     } catch (...) { // else those that run would wait for those that do not
         for (std::size_t k = done.size(); k < active_.size(); ++k) progress_[active_[k]]->fail();
         for (std::future<void>& each : done) each.wait();
@@ -190,9 +222,12 @@ StepResults TowerGroup::step(const StepNumbers& numbers) {
     for (std::size_t bucket = 0; all_well && bucket < towers_[0]->buckets().size(); ++bucket) {
         for (const std::size_t i : active_)
             all_well = await(&TowerProgress::buckets, i, bucket + 1) && all_well;
-        if (all_well) stage_.average(bucket);
+        if (all_well) averaged_.advance(stage_.average(bucket));
     }
-    for (const std::size_t i : active_) await(&TowerProgress::end, i, 1); // all, before an exception leaves
+    // All of them, before an exception leaves
+    for (const std::size_t i : active_) all_well = await(&TowerProgress::end, i, 1) && all_well;
+    if (!all_well) averaged_.fail();
+    for (const std::size_t i : active_) await(&TowerProgress::renewal, i, 1);
     for (std::size_t k = 0; k < active_.size(); ++k) {
         const std::size_t i = active_[k];
         if (hanging_[i]) throw no_answer(i);
@@ -212,7 +247,9 @@ StepResults TowerGroup::step(const StepNumbers& numbers) {
                            shares_[i]};
         warm_[i] = true;
     }
-    return stage_.update(numbers, cross_entropies);
+    const StepResults results = stage_.end(cross_entropies);
+    for (const std::size_t i : active_) renewed_[i] = results.finite;
+    return results;
 }
 
 TowerGroup::Culprit TowerGroup::find_culprit() const {

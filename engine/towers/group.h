@@ -26,10 +26,11 @@ struct TowerFailed : DeviceError {
 
 class TowerGroup {
 public:
-    /// `towers` and what `update` names must outlive this. `device`: a `cpu`, for the averaging stage.
+    /// `towers` and what `update` names must outlive this. `open_host`, `threads`: see AveragingStage.
     /// `timeout`: the seconds, beyond what a step should take by those before it, after which a tower that
     /// gives no answer counts as failed.
-    TowerGroup(Towers& towers, std::unique_ptr<Device> device, const UpdateSpec& update, double timeout);
+    TowerGroup(Towers& towers, const OpenHost& open_host, unsigned threads, const UpdateSpec& update,
+               double timeout);
     TowerGroup(const TowerGroup&) = delete;
     TowerGroup& operator=(const TowerGroup&) = delete;
     /// Keeps a tower that hangs, and what its thread uses, until the program ends: nothing can stop it.
@@ -59,16 +60,17 @@ public:
     };
     Culprit find_culprit() const;
 
-    std::span<float> state() const { return stage_.state(); }
-    std::span<const float> gradients() const { return stage_.gradients(); }
+    std::span<const float> state() const { return stage_.state(); }
+    void load(std::span<const float> state);
+    void save_gradients(std::span<float> gradients) { stage_.save_gradients(gradients); }
 
 private:
-    void run(std::size_t tower);
+    void run(std::size_t tower, bool renewed);
     bool exchange(std::size_t tower, std::span<const Exchange> own);
     double expected_seconds() const;
     TowerFailed no_answer(std::size_t tower) const;
     bool await(Milestones TowerProgress::*what, std::size_t tower, std::size_t count);
-    void abandon_hanging();
+    void abandon_hanging(Milestones TowerProgress::*awaited);
 
     Towers& towers_;
     const StateLayout& layout_;
@@ -88,6 +90,8 @@ private:
     double patience_ = 0;    ///< seconds to wait for towers in this step
     bool waiters_woken_ = false;
     std::vector<bool> hanging_;
+    Milestones averaged_;       ///< buckets whose new parameters have been handed to the towers
+    std::vector<bool> renewed_; ///< whether a tower has the present parameters, or they are on their way
     std::vector<std::vector<const Exchange*>> exchanges_;  ///< each active tower's, in order
     std::vector<std::unique_ptr<TowerProgress>> progress_; ///< of each tower
     std::vector<std::unique_ptr<Worker>> workers_;         // last: they use the others

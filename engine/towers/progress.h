@@ -59,13 +59,14 @@ struct TowerProgress {
     Milestones buckets;   ///< delivered
     Milestones exchanges; ///< whose lists have been handed over
     Milestones end;       ///< 1: the tower has done its part of the step
+    Milestones renewal;   ///< 1: and has sent for the new parameters, as far as there are any
     double seconds = 0;   ///< that it took, without waiting for others; once it has ended
 
     void restart() {
-        for (Milestones* each : {&buckets, &exchanges, &end}) each->restart();
+        for (Milestones* each : {&buckets, &exchanges, &end, &renewal}) each->restart();
     }
     void fail() {
-        for (Milestones* each : {&buckets, &exchanges, &end}) each->fail();
+        for (Milestones* each : {&buckets, &exchanges, &end, &renewal}) each->fail();
     }
 };
 

@@ -125,7 +125,7 @@ Tower::Program Tower::make_program(unsigned share) {
     const TrainingPlan training = plan_(share);
     const Plan& plan = training.plan;
     hold(plan);
-    buckets_ = training.buckets;
+    if (uploads_.empty()) make_transfers(training);
     Program program;
     std::array<const Buffer*, arena_count> arenas = pointers_to(held_);
     for (std::size_t i = 0; i < arena_count; ++i)
@@ -135,11 +135,30 @@ Tower::Program Tower::make_program(unsigned share) {
         }
     std::size_t first = 0;
     for (const Cut& cut : training.cuts) {
-        program.parts.push_back({device_->record(plan.bind(arenas, first, cut.level)), cut.buckets,
+        program.parts.push_back({device_->record(plan.bind(arenas, first, cut.level)), cut,
                                  exchanges_before(cut.level, plan, arenas)});
         first = cut.level;
     }
     return program;
+}
+
+/// Of a tower of several; the arenas that they use stay where they are.
+void Tower::make_transfers(const TrainingPlan& training) {
+    buckets_ = training.buckets;
+    last_reads_.resize(buckets_.size());
+    const std::size_t trained = training.plan.bytes(Arena::staged_parameters);
+    for (const ArenaRange& bucket : buckets_) {
+        const auto transfer = [&](Arena from, Arena to, std::size_t bytes) {
+            if (bytes == 0) return Transfer{};
+            const std::vector<Command> copy{
+                Copy{{&held(from), bucket.offset, bytes}, {&held(to), bucket.offset, bytes}}};
+            return Transfer{device_->record(copy)};
+        };
+        const std::size_t end = std::min(trained, bucket.offset + bucket.bytes); // statistics lie behind
+        uploads_.push_back(
+            transfer(Arena::staged_parameters, Arena::state, std::max(end, bucket.offset) - bucket.offset));
+        downloads_.push_back(transfer(Arena::gradients, Arena::staged_gradients, bucket.bytes));
+    }
 }
 
 void Tower::prepare(const StepNumbers& numbers, std::span<const Example> examples) {
@@ -151,11 +170,28 @@ std::span<const Tower::Part> Tower::parts() const {
 }
 
 void Tower::submit_from(std::size_t first) {
+    std::size_t complete = first == 0 ? 0 : program_->parts[first - 1].cut.buckets;
     for (std::size_t i = first; i < parts().size(); ++i) {
         Part& part = program_->parts[i];
-        part.ticket = device_->submit(part.recording);
+        std::vector<Ticket> parameters;
+        for (const std::size_t bucket : part.cut.needs)
+            if (const Ticket ticket = uploads_[bucket].ticket) parameters.push_back(ticket);
+        part.ticket = device_->submit(part.recording, Queue::compute, parameters);
+        for (const std::size_t bucket : part.cut.frees) last_reads_[bucket] = part.ticket;
+        for (; complete < part.cut.buckets; ++complete)
+            downloads_[complete].ticket = device_->submit(downloads_[complete].recording, Queue::download,
+                                                          std::span(&part.ticket, 1));
         if (!part.exchanges.empty()) return;
     }
+}
+
+void Tower::wait_for_bucket(std::size_t bucket) { device_->wait(downloads_[bucket].ticket); }
+
+void Tower::upload(std::size_t bucket) {
+    Transfer& upload = uploads_[bucket];
+    if (!upload.recording) return;
+    const std::span<const Ticket> readers(&last_reads_[bucket], last_reads_[bucket] != 0 ? 1 : 0);
+    upload.ticket = device_->submit(upload.recording, Queue::upload, readers);
 }
 
 void Tower::wait(std::size_t part) { device_->wait(program_->parts[part].ticket); }
@@ -165,7 +201,9 @@ StepResults Tower::results() const {
                     : StepResults{0, 0, true};
 }
 
-void Tower::load(std::span<const float> state) { upload(*device_, held(Arena::state), std::as_bytes(state)); }
+void Tower::load(std::span<const float> state) {
+    towers::upload(*device_, held(Arena::state), std::as_bytes(state));
+}
 
 void Tower::save(std::span<float> state) {
     download(*device_, held(Arena::state), std::as_writable_bytes(state));

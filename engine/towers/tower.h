@@ -48,15 +48,21 @@ public:
     /// One recording of the step, and what the host may do once it is finished.
     struct Part {
         Recording recording;
-        std::size_t buckets;             ///< this many from the first are then in staged_gradients()
+        Cut cut;
         std::vector<Exchange> exchanges; ///< to be merged before the next part is submitted
         Ticket ticket = 0;               ///< of its latest submission
     };
     /// None of an idle tower.
     std::span<const Part> parts() const;
-    /// Submits the parts from `first` on, up to the first that exchanges follow or to the last.
+    /// Submits the parts from `first` on, up to the first that exchanges follow or to the last. Each waits for
+    /// the parameters that it needs, and the gradients that it completes go to staging behind it.
     void submit_from(std::size_t first);
     void wait(std::size_t part);
+    /// Waits until a bucket of gradients, whose part has been submitted, is in staged_gradients().
+    void wait_for_bucket(std::size_t bucket);
+    /// Takes a bucket of parameters from staged_parameters() for the parts submitted from now on, as soon as
+    /// those that have been submitted have read the old ones.
+    void upload(std::size_t bucket);
     /// Of the finished step; all zero from an idle tower.
     StepResults results() const;
 
@@ -78,13 +84,21 @@ private:
         std::vector<Part> parts;
         std::uint64_t taken = 0; ///< which take() was its latest
     };
+    /// A copy between staging and the device that each step repeats.
+    struct Transfer {
+        Recording recording; ///< null: nothing to copy
+        Ticket ticket = 0;   ///< of its latest submission
+    };
     Program make_program(unsigned share);
+    void make_transfers(const TrainingPlan& training);
     void hold(const Plan& plan);
     const Buffer& held(Arena arena) const { return held_[std::size_t(arena)]; }
 
     std::unique_ptr<Device> device_; // outlives what it made
     Planner plan_;
     std::vector<ArenaRange> buckets_;
+    std::vector<Transfer> uploads_, downloads_; ///< of each bucket: parameters, gradients
+    std::vector<Ticket> last_reads_; ///< of each bucket's parameters: the latest submission that is the last
     std::array<Buffer, arena_count> held_; ///< what outlives a share, and the largest share's activations
     std::map<unsigned, Program> programs_; ///< by share
     Program* program_ = nullptr;           ///< null: idle

@@ -9,14 +9,6 @@
 #include <limits>
 
 namespace towers {
-namespace {
-
-/// Large enough to be worth starting a copy, small enough that local3's gradient, the bulk of the tutorial's,
-/// leaves while the convolutions still run.
-constexpr std::size_t bucket_bytes = std::size_t(1) << 20;
-
-} // namespace
-
 Trainer::Trainer(const Recipe& recipe, const TrainerOptions& options, const Dataset& data)
     : recipe_(recipe), options_(options), records_(data.size()), layout_(layout_of(recipe_)),
       sampler_(std::uint32_t(data.size()), options.seed, options.shuffle) {
@@ -41,13 +33,18 @@ Trainer::Trainer(const Recipe& recipe, const TrainerOptions& options, const Data
         const Planner plan = [=](unsigned share) {
             NetworkSpec spec = any_share;
             spec.batch = share;
-            return count == 1 ? plan_single_step(spec, update) : plan_shared_step(spec, bucket_bytes);
+            return count == 1 ? plan_single_step(spec, update) : plan_shared_step(spec);
         };
         towers_.push_back(std::make_unique<Tower>(std::move(device), data, plan,
                                                   std::max(shares[i], recipe.model.group())));
     }
     if (count > 1) {
-        group_.emplace(towers_, open_device("cpu", options.open), update, options.device_timeout);
+        const auto open_host = [open = options.open](unsigned threads) {
+            OpenOptions host = open;
+            host.threads = threads;
+            return open_device("cpu", host);
+        };
+        group_.emplace(towers_, open_host, cpu_threads(options.open.threads), update, options.device_timeout);
         group_->take(shares);
         if (options.shares.automatic) balancer_.emplace(options.global_batch, recipe.model.group(), shares);
     }
@@ -66,7 +63,7 @@ void Trainer::load(const TrainingState& state) {
     step_ = state.step;
     examples_ = state.examples;
     if (group_)
-        std::ranges::copy(state.state, group_->state().begin());
+        group_->load(state.state);
     else
         towers_[0]->load(state.state);
 }
@@ -83,7 +80,7 @@ TrainingState Trainer::save() {
 std::vector<float> Trainer::gradients() {
     std::vector<float> gradients(layout_.variable_bytes / sizeof(float));
     if (group_)
-        std::ranges::copy(group_->gradients(), gradients.begin());
+        group_->save_gradients(gradients);
     else
         towers_[0]->save_gradients(gradients);
     return gradients;

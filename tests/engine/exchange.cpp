@@ -86,7 +86,7 @@ TEST_CASE("towers of unlike shares meet at the same exchanges in the same order"
     const auto exchanges_with = [&](unsigned share) {
         NetworkSpec spec = test::spec_of(recipe, layout, share, 100);
         spec.global_batch = 1000;
-        const TrainingPlan training = plan_shared_step(spec, std::size_t(1) << 20);
+        const TrainingPlan training = plan_shared_step(spec);
         std::vector<std::string> names;
         std::vector<std::size_t> levels;
         for (std::size_t level = 0; level < training.plan.levels().size(); ++level)

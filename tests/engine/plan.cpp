@@ -34,18 +34,45 @@ TEST_CASE("variables lie in the arena in the order in which backward finishes th
     CHECK(layout.variables.back().variable.name == "conv1/biases");
 }
 
-TEST_CASE("buckets cover the gradients without a gap, and a layer is never cut") {
+TEST_CASE("buckets cover the gradients without a gap, and only a large one is cut within a layer") {
     const StateLayout layout = layout_of(find_recipe("cifar10-tutorial"));
-    for (const std::size_t least : {std::size_t(1), std::size_t(1) << 20, std::size_t(1) << 30}) {
+    constexpr std::size_t mib = std::size_t(1) << 20;
+    for (const BucketBytes& bytes : {BucketBytes{256, 1024 * mib}, {256, mib}, {mib, 2 * mib}, {mib, mib}}) {
         std::size_t end = 0;
-        for (const ArenaRange& bucket : make_buckets(layout, least)) {
+        for (const ArenaRange& bucket : make_buckets(layout, bytes)) {
             CHECK(bucket.offset == end);
+            CHECK(bucket.offset % slice_alignment == 0);
+            CHECK(bucket.bytes <= bytes.most);
             end += bucket.bytes;
         }
         CHECK(end == layout.variable_bytes);
     }
-    CHECK(make_buckets(layout, 1).size() == 5);
-    CHECK(make_buckets(layout, std::size_t(1) << 20).size() == 2);
+    CHECK(make_buckets(layout, {256, 1024 * mib}).size() == 5); // layers
+    CHECK(make_buckets(layout, {mib, 1024 * mib}).size() == 2);
+    CHECK(make_buckets(layout, {mib, 2 * mib}).size() == 3);
+}
+
+TEST_CASE("blocks cover a state without a gap, and each is of variables that are updated alike") {
+    for (const char* name : {"cifar10-tutorial", "cifar10-resnet20"}) {
+        CAPTURE(name);
+        const StateLayout layout = layout_of(find_recipe(name));
+        for (const std::size_t most : {std::size_t(256), std::size_t(32) << 10, std::size_t(1) << 30}) {
+            std::size_t end = 0;
+            for (const ArenaRange& block : make_blocks(layout, layout.all_variables(), most)) {
+                CHECK(block.offset == end);
+                CHECK(block.bytes <= most);
+                const StateLayout own = layout_of_block(layout, block);
+                REQUIRE(own.variables.size() == 1);
+                REQUIRE(own.sections.size() == layout.sections.size());
+                for (const VariableSlot& slot : layout.variables)
+                    if (slot.range.offset < block.offset + block.bytes &&
+                        block.offset < slot.range.offset + slot.range.bytes)
+                        CHECK(are_updated_alike(slot, own.variables[0]));
+                end += block.bytes;
+            }
+            CHECK(end == layout.variable_bytes);
+        }
+    }
 }
 
 TEST_CASE("tensors alive at the same time never share memory; other tensors do") {
@@ -86,7 +113,7 @@ TEST_CASE("every operation of a plan has its own name") {
     const StateLayout layout = layout_of(recipe);
     const NetworkSpec spec = test::spec_of(recipe, layout, 16, 100);
     for (const Plan& plan : {plan_single_step(spec, test::update_of(recipe, layout)).plan,
-                             plan_shared_step(spec, std::size_t(1) << 20).plan, plan_evaluation(spec)}) {
+                             plan_shared_step(spec).plan, plan_evaluation(spec)}) {
         std::set<std::string> names;
         std::size_t operations = 0;
         for (const Level& level : plan.levels())
@@ -116,18 +143,31 @@ TEST_CASE("an evaluation takes less memory than a training step") {
           plan_single_step(spec, test::update_of(recipe, layout)).plan.bytes(Arena::activations));
 }
 
-TEST_CASE("a shared step delivers its buckets in order, each as soon as it is complete") {
+TEST_CASE("a shared step needs its parameters layer by layer and completes its gradients likewise") {
     const Recipe recipe = find_recipe("cifar10-tutorial");
     const StateLayout layout = layout_of(recipe);
-    const TrainingPlan training =
-        plan_shared_step(test::spec_of(recipe, layout, 16, 100), std::size_t(1) << 20);
-    REQUIRE(training.cuts.size() > 1);
-    CHECK(std::ranges::is_sorted(training.cuts, {}, &Cut::level));
+    const TrainingPlan training = plan_shared_step(test::spec_of(recipe, layout, 16, 100));
+    const std::size_t buckets = training.buckets.size();
+    REQUIRE(buckets > 4); // softmax and local4; parts of local3; conv2; conv1
+    CHECK(std::ranges::is_sorted(training.cuts, std::less_equal<>(), &Cut::level));
     CHECK(std::ranges::is_sorted(training.cuts, {}, &Cut::buckets));
-    CHECK(training.cuts.front().buckets == 1);
+    CHECK(training.cuts.back().level == training.plan.levels().size());
     CHECK(training.cuts.back().buckets == training.buckets.size());
-    CHECK(training.cuts.front().level + 3 <
-          training.cuts.back().level); // the convolutions' backward comes after
+    std::vector<std::size_t> needed, freed, completed;
+    for (const Cut& cut : training.cuts) {
+        needed.insert(needed.end(), cut.needs.begin(), cut.needs.end());
+        freed.insert(freed.end(), cut.frees.begin(), cut.frees.end());
+        completed.resize(cut.buckets, cut.level);
+    }
+    CHECK(needed[0] == buckets - 1); // conv1
+    CHECK(needed[1] == buckets - 2);
+    CHECK(completed[buckets - 3] + 3 < completed[buckets - 2]); // local3's long before conv2's
+    for (std::vector<std::size_t>* each : {&needed, &freed}) {
+        std::ranges::sort(*each);
+        REQUIRE(each->size() == buckets);
+        for (std::size_t i = 0; i < buckets; ++i) CHECK((*each)[i] == i);
+    }
+    CHECK(training.cuts.front().needs == std::vector<std::size_t>{}); // the images
 }
 
 TEST_CASE("between two barriers the order is free: any order gives the same bits") {

@@ -1,0 +1,79 @@
+// Measures the host's part of a step of several towers: the averaging stage's bytes a second against a plain
+// copy of as many bytes by as many threads, and what part of simulated towers' rate is left beside it.
+//
+// Usage: host_stage [THREADS]
+// THREADS: the stage's; 0 or absent: one for each processor.
+
+#include "backends/backend.h"
+#include "engine/bench/averaging_bench.h"
+#include "engine/clock.h"
+#include "engine/train/trainer.h"
+#include "tests/support/networks.h"
+#include "tests/support/simulated_device.h"
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <fmt/format.h>
+#include <functional>
+
+namespace towers {
+namespace {
+
+/// Reads enough memory that no cache keeps what was used before.
+void cool_caches() {
+    static std::vector<std::uint64_t> large(std::size_t(96) << 20); // 768 MiB
+    for (std::size_t i = 0; i < large.size(); i += 8) ++large[i];
+}
+
+double seconds_of(const std::function<void()>& work) {
+    const Clock::time_point begin = Clock::now();
+    work();
+    return seconds_since(begin);
+}
+
+void measure_bandwidth(const std::string& name, unsigned threads) {
+    constexpr int repetitions = 3;
+    for (const unsigned towers : {2u, 4u}) {
+        AveragingBench bench(find_recipe(name), towers, threads);
+        for (int i = 0; i < repetitions; ++i) bench.repeat(cool_caches);
+        const AveragingFigures figures = bench.figures();
+        fmt::print("{:<20} {:>6.1f} MB, {} towers: {:>6.2f} GB/s, memcpy {:>6.2f} GB/s, ratio {:.2f} ({:.2f} - "
+                   "{:.2f})\n",
+                   name, double(figures.bytes) / 1e6, towers, figures.gb_per_s.median,
+                   figures.memcpy_gb_per_s.median, figures.ratio.median, figures.ratio.min, figures.ratio.max);
+        std::fflush(stdout);
+    }
+}
+
+/// Equal towers that compute nothing and take `seconds` for a step, with the tutorial's variables.
+void measure_rate(unsigned towers, double seconds, unsigned threads) {
+    constexpr int warm_up = 20, steps = 200;
+    TrainerOptions options = test::options_for(std::vector<std::string>(towers, "simulated"), 4 * towers);
+    options.open.threads = threads;
+    options.open_device = [&](std::string_view id, const OpenOptions&) -> std::unique_ptr<Device> {
+        return std::make_unique<test::SimulatedDevice>(std::string(id), [=](unsigned) { return seconds; });
+    };
+    Trainer trainer(find_recipe("cifar10-tutorial"), options, test::noise(200));
+    for (int i = 0; i < warm_up; ++i) trainer.step();
+    double host = 0;
+    const double taken = seconds_of([&] {
+        for (int i = 0; i < steps; ++i) host += trainer.step().host_seconds;
+    });
+    fmt::print("{} towers, steps of {:>2.0f} ms: {:>6.3f} ms, {:.3f} of the sum of their rates; host at work "
+               "{:.3f} ms\n",
+               towers, seconds * 1e3, taken / steps * 1e3, seconds * steps / taken, host / steps * 1e3);
+    std::fflush(stdout);
+}
+
+} // namespace
+} // namespace towers
+
+int main(int argc, char** argv) {
+    const unsigned threads = towers::cpu_threads(argc > 1 ? unsigned(std::atoi(argv[1])) : 0);
+    fmt::print("{} threads\n", threads);
+    for (const char* recipe : {"cifar10-tutorial", "imagenet-resnet50"})
+        towers::measure_bandwidth(recipe, threads);
+    for (const unsigned count : {2u, 4u})
+        for (const double seconds : {1e-3, 2e-3, 5e-3, 10e-3}) towers::measure_rate(count, seconds, threads);
+}
