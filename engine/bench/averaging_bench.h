@@ -33,7 +33,7 @@ private:
     unsigned towers_;
     StateLayout layout_;
     std::vector<ArenaRange> buckets_;
-    std::unique_ptr<Device> memory_; ///< gives the buffers, and outlives them
+    std::unique_ptr<Device> memory_;             ///< gives the buffers, and outlives them
     std::vector<Buffer> gradients_, parameters_; ///< each tower's
     Buffer source_, target_;                     ///< of memcpy()
     std::unique_ptr<AveragingStage> stage_;

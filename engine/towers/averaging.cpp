@@ -9,7 +9,8 @@
 namespace towers {
 namespace {
 
-/// A block's gradients and state stay in a core's cache, and a block is long enough that launches cost little.
+/// A block's gradients and state stay in a core's cache, and a block is long enough that launches cost
+/// little.
 constexpr std::size_t block_bytes = std::size_t(64) << 10;
 
 /// The update of a block, whose losses come later.
@@ -104,8 +105,7 @@ void AveragingStage::begin(const StepNumbers& numbers, std::span<const std::size
 }
 
 /// What a block's update reads: each tower's gradients, then the pieces of a whole state from before.
-AveragingStage::Spans AveragingStage::inputs_of(const Block& block,
-                                                              std::span<const float> from) const {
+AveragingStage::Spans AveragingStage::inputs_of(const Block& block, std::span<const float> from) const {
     const StateLayout& kind = kinds_[block.kind];
     std::vector<std::span<const float>> inputs;
     for (const std::size_t i : active_) inputs.push_back(part(towers_[i].gradients, block.range));

@@ -179,8 +179,8 @@ void Tower::submit_from(std::size_t first) {
         part.ticket = device_->submit(part.recording, Queue::compute, parameters);
         for (const std::size_t bucket : part.cut.frees) last_reads_[bucket] = part.ticket;
         for (; complete < part.cut.buckets; ++complete)
-            downloads_[complete].ticket = device_->submit(downloads_[complete].recording, Queue::download,
-                                                          std::span(&part.ticket, 1));
+            downloads_[complete].ticket =
+                device_->submit(downloads_[complete].recording, Queue::download, std::span(&part.ticket, 1));
         if (!part.exchanges.empty()) return;
     }
 }

@@ -54,8 +54,8 @@ public:
     };
     /// None of an idle tower.
     std::span<const Part> parts() const;
-    /// Submits the parts from `first` on, up to the first that exchanges follow or to the last. Each waits for
-    /// the parameters that it needs, and the gradients that it completes go to staging behind it.
+    /// Submits the parts from `first` on, up to the first that exchanges follow or to the last. Each waits
+    /// for the parameters that it needs, and the gradients that it completes go to staging behind it.
     void submit_from(std::size_t first);
     void wait(std::size_t part);
     /// Waits until a bucket of gradients, whose part has been submitted, is in staged_gradients().

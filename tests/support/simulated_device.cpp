@@ -1,9 +1,13 @@
 #include "tests/support/simulated_device.h"
 
+#include "engine/bench/work.h"
+#include "tests/support/networks.h"
+
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
+#include <string_view>
 #include <thread>
 
 namespace towers::test {
@@ -39,6 +43,24 @@ double seconds_of_step(const SimulatedDevice::Seconds& seconds, const Launch& la
 }
 
 } // namespace
+
+std::function<double(const Launch&)> seconds_by_work(const Recipe& recipe, unsigned share, double forward,
+                                                     double backward) {
+    const StateLayout layout = layout_of(recipe);
+    const TrainingPlan training = plan_shared_step(spec_of(recipe, layout, share, share));
+    double flops[2] = {};
+    const auto is_backward = [](const Launch& launch) {
+        return std::string_view(kernel_info(launch.kernel).name).find("backward") != std::string_view::npos;
+    };
+    for (const Level& level : training.plan.levels())
+        for (const Operation& operation : level)
+            if (const auto* launch = std::get_if<Launch>(&operation.work))
+                flops[is_backward(*launch)] += flops_of(*launch);
+    const double of_forward = forward / flops[0], of_backward = backward / flops[1];
+    return [=](const Launch& launch) {
+        return flops_of(launch) * (is_backward(launch) ? of_backward : of_forward);
+    };
+}
 
 SimulatedDevice::SimulatedDevice(std::string id, Seconds seconds)
     : SimulatedDevice(std::move(id), [seconds = std::move(seconds)](const Launch& launch) {

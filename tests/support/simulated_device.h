@@ -3,6 +3,7 @@
 
 #include "backends/device.h"
 #include "engine/clock.h"
+#include "engine/train/recipe.h"
 
 #include <array>
 #include <functional>
@@ -14,6 +15,11 @@ namespace towers::test {
 struct Link {
     double seconds_per_byte = 0;
 };
+
+/// What launches take whose work is that of a recipe's step: of `share` examples, backward and forward passes
+/// in proportion to their arithmetic, `forward` and `backward` seconds in all.
+std::function<double(const Launch&)> seconds_by_work(const Recipe& recipe, unsigned share, double forward,
+                                                     double backward);
 
 /// Its staging memory is real and stays zero, so that all results are finite; its work is a pause. A
 /// recording takes as long as its launches and copies one after another; the device's queues work side by

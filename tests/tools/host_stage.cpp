@@ -38,23 +38,27 @@ void measure_bandwidth(const std::string& name, unsigned threads) {
         AveragingBench bench(find_recipe(name), towers, threads);
         for (int i = 0; i < repetitions; ++i) bench.repeat(cool_caches);
         const AveragingFigures figures = bench.figures();
-        fmt::print("{:<20} {:>6.1f} MB, {} towers: {:>6.2f} GB/s, memcpy {:>6.2f} GB/s, ratio {:.2f} ({:.2f} - "
-                   "{:.2f})\n",
-                   name, double(figures.bytes) / 1e6, towers, figures.gb_per_s.median,
-                   figures.memcpy_gb_per_s.median, figures.ratio.median, figures.ratio.min, figures.ratio.max);
+        fmt::print(
+            "{:<20} {:>6.1f} MB, {} towers: {:>6.2f} GB/s, memcpy {:>6.2f} GB/s, ratio {:.2f} ({:.2f} - "
+            "{:.2f})\n",
+            name, double(figures.bytes) / 1e6, towers, figures.gb_per_s.median,
+            figures.memcpy_gb_per_s.median, figures.ratio.median, figures.ratio.min, figures.ratio.max);
         std::fflush(stdout);
     }
 }
 
-/// Equal towers that compute nothing and take `seconds` for a step, with the tutorial's variables.
+/// Equal towers that compute nothing and take `seconds` for a step of the tutorial's.
 void measure_rate(unsigned towers, double seconds, unsigned threads) {
     constexpr int warm_up = 20, steps = 200;
-    TrainerOptions options = test::options_for(std::vector<std::string>(towers, "simulated"), 4 * towers);
+    constexpr unsigned share = 4;
+    const Recipe recipe = find_recipe("cifar10-tutorial");
+    TrainerOptions options = test::options_for(std::vector<std::string>(towers, "simulated"), share * towers);
     options.open.threads = threads;
     options.open_device = [&](std::string_view id, const OpenOptions&) -> std::unique_ptr<Device> {
-        return std::make_unique<test::SimulatedDevice>(std::string(id), [=](unsigned) { return seconds; });
+        return std::make_unique<test::SimulatedDevice>(
+            std::string(id), test::seconds_by_work(recipe, share, seconds / 3, seconds * 2 / 3));
     };
-    Trainer trainer(find_recipe("cifar10-tutorial"), options, test::noise(200));
+    Trainer trainer(recipe, options, test::noise(200));
     for (int i = 0; i < warm_up; ++i) trainer.step();
     double host = 0;
     const double taken = seconds_of([&] {
