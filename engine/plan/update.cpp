@@ -21,6 +21,7 @@ public:
             // Gaps between the lists stay zero and add nothing.
             const TensorId partials =
                 plan_.tensor(run.name + " decay", Arena::results, decays_begin_ + decay_bytes_, {chunks});
+            decay_words_ = unsigned(decay_bytes_ / sizeof(float)) + chunks;
             decay_bytes_ += aligned(chunks * sizeof(float));
             plan_.add(run.name + " decay", kernels::weight_decay,
                       {.w = slice(run.name, Arena::state, run.range),
@@ -38,15 +39,15 @@ public:
         const TensorId nonfinite = plan_.activation("nonfinite", {chunks}, ElementType::uint32);
         plan_.add("finite check", kernels::count_nonfinite,
                   {.x = values, .counts = nonfinite, .quads = quads(layout_.all_variables())}, chunks);
-        const unsigned decays = unsigned(decay_bytes_ / sizeof(float));
         plan_.add("results", kernels::step_results,
                   {.losses = losses.words,
-                   .decays = decays == 0 ? TensorId()
-                                         : plan_.tensor("decays", Arena::results, decays_begin_, {decays}),
+                   .decays = decay_words_ == 0
+                                 ? TensorId()
+                                 : plan_.tensor("decays", Arena::results, decays_begin_, {decay_words_}),
                    .nonfinite = nonfinite,
                    .results = results_,
                    .loss_count = losses.count,
-                   .decay_count = decays,
+                   .decay_count = decay_words_,
                    .nonfinite_count = chunks,
                    .examples = losses.divisor},
                   1);
@@ -159,6 +160,7 @@ private:
     const UpdateSpec& spec_;
     const StateLayout& layout_;
     std::size_t decays_begin_, decay_bytes_ = 0;
+    unsigned decay_words_ = 0; ///< of all lists and the gaps between them, in decay_bytes_
     TensorId gradients_, parameters_, step_, results_;
 };
 
