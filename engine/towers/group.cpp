@@ -207,12 +207,13 @@ StepResults TowerGroup::step(const StepNumbers& numbers) {
         if (!hanging_[i]) progress_[i]->restart();
     averaged_.restart();
     stage_.begin(numbers, active_);
+    // None has the next ones until this step has ended well, nor one without a share.
+    const std::vector<bool> renewed = std::exchange(renewed_, std::vector<bool>(towers_.size()));
     std::vector<std::future<void>> done;
     try {
-        for (const std::size_t i : active_) {
-            done.push_back(workers_[i]->run([this, i, renewed = bool(renewed_[i])] { run(i, renewed); }));
-            renewed_[i] = false; // until this step has ended well
-        }
+        for (const std::size_t i : active_)
+            done.push_back(
+                workers_[i]->run([this, i, has_present = bool(renewed[i])] { run(i, has_present); }));
     } catch (...) { // else those that run would wait for those that do not
         for (std::size_t k = done.size(); k < active_.size(); ++k) progress_[active_[k]]->fail();
         for (std::future<void>& each : done) each.wait();
