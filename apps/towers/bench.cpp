@@ -24,10 +24,12 @@
 namespace towers {
 namespace {
 
+constexpr unsigned most_in_subsets = 5; // towers
+
 struct BenchFlags {
     std::string backend, towers, shares, json, html, baseline;
     std::vector<std::string> set;
-    bool together = false;
+    bool together = false, subsets = false;
     double tolerance = 0.1;
     BenchSettings settings{.recipe = "cifar10-tutorial", .batch = 128, .repetitions = 5, .seconds = 1};
     OpenOptions open;
@@ -52,6 +54,8 @@ void check(const BenchFlags& flags) {
                 complain(fmt::format("{} and {} both name {}; give two different files", one, other, *path));
     if (!flags.shares.empty() && !flags.together)
         complain("--shares is only for the run of all towers; give --together too");
+    if (flags.subsets && !flags.together)
+        complain("--subsets is about the run of all towers; give --together too");
 }
 
 /// The devices that training would use and, for comparison, the CPU.
@@ -91,6 +95,7 @@ int run(BenchFlags& flags) {
     find_recipe(settings.recipe, flags.set); // refuse what can be refused before spending minutes
     BenchOptions options{.towers = devices_to_measure(flags),
                          .together = flags.together,
+                         .subsets = flags.subsets,
                          .shares = {},
                          .settings = settings,
                          .set = flags.set,
@@ -99,6 +104,10 @@ int run(BenchFlags& flags) {
     const unsigned count = unsigned(options.towers.size());
     if (flags.together) {
         if (count < 2) throw UsageError("--together: name at least two towers with --towers");
+        if (flags.subsets && count > most_in_subsets)
+            throw UsageError(fmt::format("--subsets: {} towers have too many subsets; name at most {} with "
+                                         "--towers",
+                                         count, most_in_subsets));
         if (!flags.shares.empty()) options.shares = parse_shares(flags.shares);
         share_out(global_batch(settings.batch, count), count, options.shares);
     }
@@ -150,7 +159,10 @@ void add_bench(CLI::App& app, Action& chosen) {
                         "Measure these devices, such as vulkan:0,cpu ('towers devices' lists them; default: "
                         "those that training would use, and the CPU)");
     command->add_flag("--together", flags->together,
-                      "Also measure all of them as the towers of one run that averages their gradients");
+                      "Also measure all of them as the towers of one run that averages their gradients, and "
+                      "the shares that promise most");
+    command->add_flag("--subsets", flags->subsets,
+                      "Also predict and measure which of the towers of the --together run are fastest");
     command->add_option("--shares", flags->shares,
                         "Ratio in which the towers of the --together run share the global batch, such as 3:1 "
                         "(default: equal shares)");

@@ -1,9 +1,12 @@
 #include "apps/towers/bench_table.h"
 
+#include "engine/towers/shares.h"
+
 #include <algorithm>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <iterator>
+#include <numeric>
 #include <vector>
 
 namespace towers {
@@ -37,6 +40,36 @@ std::string device_text(const BenchReport& r) {
     return text;
 }
 
+std::string names_of(const SubsetFigures& s) { return fmt::format("{}", fmt::join(s.towers, ",")); }
+
+std::string refusal_of(const SubsetFigures& s) { return s.refusal ? fmt::format(": {}", *s.refusal) : ""; }
+
+/// What `train` takes to share a step so.
+std::string flags_for(const SubsetFigures& s) {
+    const unsigned global = std::accumulate(s.shares.begin(), s.shares.end(), 0u);
+    std::string flags = fmt::format("--towers {} --global-batch {}", names_of(s), global);
+    if (s.shares.size() == 1) return flags;
+    unsigned divisor = 0;
+    for (const unsigned share : s.shares) divisor = std::gcd(divisor, share);
+    std::vector<unsigned> ratio;
+    for (const unsigned share : s.shares) ratio.push_back(share / divisor);
+    return flags + " --shares " + to_string(ratio);
+}
+
+std::string proposal_text(const SubsetFigures& p) {
+    std::string text, measured = fmt::format("not measured{}", refusal_of(p));
+    if (p.examples_per_s) {
+        text = fmt::format("{:<10} {} {:>10}\n", "proposed", spread(*p.examples_per_s),
+                           number(p.step_us->median * 1e-3));
+        measured = fmt::format("{:.1f} % of the sum of the solo rates", p.share_of_sum->median * 100);
+    }
+    return text +
+           fmt::format("  {} with {} examples: {}; predicted {:.1f} %, {} examples/s, {} ms a step\n"
+                       "  to train so: {}; with all towers --shares auto, the default, finds shares itself\n",
+                       names_of(p), to_string(p.shares), measured, p.predicted_share_of_sum * 100,
+                       number(p.predicted_examples_per_s), number(p.predicted_step_us * 1e-3), flags_for(p));
+}
+
 std::string step_text(const BenchReport& r) {
     std::string text =
         fmt::format("\n{:<10} {:>25} {:>10} {:>8} {:>10} {:>10} {:>10}\n", "whole step",
@@ -54,8 +87,30 @@ std::string step_text(const BenchReport& r) {
                             "allows {} examples/s\n",
                             fmt::join(t.towers, ","), fmt::join(t.shares, ":"), t.share_of_sum.median * 100,
                             number(t.split_limit_examples_per_s));
+        if (t.proposal) text += proposal_text(*t.proposal);
     }
     return text;
+}
+
+std::string subsets_text(const BenchReport& r) {
+    if (!r.together || !r.together->subsets) return {};
+    const std::vector<SubsetFigures>& subsets = *r.together->subsets;
+    std::size_t width = 7, measured = 0;
+    for (const SubsetFigures& each : subsets) width = std::max(width, names_of(each).size());
+    std::string text = fmt::format("\n{:<{}} {:>11} {:>25} {:>6}  examples\n", "subsets", width,
+                                   "predicted/s", "measured/s (min - max)", "ratio");
+    for (const SubsetFigures& each : subsets) {
+        text += fmt::format("{:<{}} {:>11} ", names_of(each), width, number(each.predicted_examples_per_s));
+        if (each.examples_per_s) {
+            text += fmt::format("{} {:>6.2f}", spread(*each.examples_per_s),
+                                each.examples_per_s->median / each.predicted_examples_per_s);
+            ++measured;
+        } else
+            text += fmt::format("{:>25} {:>6}", "-", "-");
+        text += fmt::format("  {}{}\n", to_string(each.shares), refusal_of(each));
+    }
+    return text + fmt::format("The ratio is of measured to predicted rate. {} of {} measured. Fastest: {}\n",
+                              measured, subsets.size(), names_of(subsets.front()));
 }
 
 /// The kernels of all devices in the order of the step. Wide devices have some that others do not need.
@@ -137,8 +192,8 @@ std::string averaging_text(const BenchReport& r) {
 } // namespace
 
 std::string format_report(const BenchReport& report) {
-    return head_text(report) + device_text(report) + step_text(report) + kernel_text(report) +
-           copy_text(report) + averaging_text(report);
+    return head_text(report) + device_text(report) + step_text(report) + subsets_text(report) +
+           kernel_text(report) + copy_text(report) + averaging_text(report);
 }
 
 std::string format_comparison(const BenchComparison& comparison, const std::string& source) {

@@ -5,40 +5,38 @@
 #include "engine/bench/machine.h"
 #include "engine/bench/profile.h"
 #include "engine/bench/step_bench.h"
+#include "engine/bench/subset_bench.h"
 #include "engine/data/source.h"
+#include "engine/towers/shares.h"
 
 #include <algorithm>
 #include <fmt/format.h>
+#include <functional>
+#include <iterator>
 #include <memory>
 #include <optional>
 
 namespace towers {
 namespace {
 
-constexpr std::uint64_t seed = 1;
-
-TrainerOptions trainer_options(const BenchOptions& options, std::vector<std::string> towers,
-                               std::vector<double> shares) {
-    const unsigned count = unsigned(towers.size());
-    return {.towers = std::move(towers),
-            .global_batch = options.settings.batch * count,
-            .shares = {.automatic = false, .weights = std::move(shares), .recorded = {}},
-            .learning_rate = 0.001, // a rate at which no number of steps diverges
-            .seed = seed,
-            .distort = true,
-            .shuffle = true,
-            .quirks = {},
-            .open = options.open};
+/// Examples of the second measurement that a device's LoadFigures need.
+unsigned second_batch(unsigned batch, unsigned group) {
+    const unsigned quarter = std::max(batch / 4 / group, 1u) * group;
+    return quarter < batch ? quarter : 2 * batch;
 }
 
 /// Everything that is measured on one device alone.
 class DeviceBench {
 public:
     DeviceBench(const std::string& id, const BenchOptions& options, const Recipe& recipe, const Dataset& data)
-        : settings_(options.settings), steps_(recipe, trainer_options(options, {id}, {}), settings_, data),
-          device_(open_device(id, options.open)), profile_(*device_, recipe, data, settings_.batch),
+        : options_(options), recipe_(recipe), data_(data),
+          steps_(recipe, bench_training({id}, options.settings.batch, {}, options.open), options.settings,
+                 data),
+          second_batch_(second_batch(options.settings.batch, recipe.model.group())),
+          second_({id}, {second_batch_}), device_(open_device(id, options.open)),
+          profile_(*device_, recipe, data, options.settings.batch),
           empty_(*device_, 1), // a step of one tower is one recording
-          copies_(*device_, copy_sizes(recipe)) {}
+          exchanged_bytes_(layout_of(recipe).variable_bytes), copies_(*device_, copy_sizes()) {}
 
     void warm_up() {
         steps_.warm_up();
@@ -52,6 +50,7 @@ public:
 
     void repeat() {
         steps_.repeat();
+        if (options_.together) second_.repeat(recipe_, options_, data_);
         // A quarter of the steps' time; a run takes about as long as a step.
         profile_.repeat(unsigned(std::clamp<std::uint64_t>(steps_.steps() / 4, 1, 1000)));
         empty_.repeat();
@@ -59,6 +58,18 @@ public:
     }
 
     const StepBench& steps() const { return steps_; }
+
+    /// By what is measured so far, of the process's processors.
+    SoloTower solo(unsigned processors) const {
+        const bool cpu = device_->info().kind == DeviceKind::cpu;
+        SoloTower tower{.device = device_->info().id,
+                        .part = cpu ? std::min(1.0, double(options_.settings.threads) / processors) : 1,
+                        .step = load()};
+        for (const CopyFigures& copy : copies_.figures())
+            if (copy.bytes == exchanged_bytes_)
+                tower.copy_seconds += double(copy.bytes) * 1e-9 / copy.gb_per_s.median;
+        return tower;
+    }
 
     DeviceFigures figures() const {
         const DeviceInfo& info = device_->info();
@@ -75,23 +86,47 @@ public:
         figures.empty_step_us = empty_.us();
         profile_.report(figures);
         figures.copies = copies_.figures();
+        if (second_measured())
+            figures.load = {second_batch_, spread_of(second_.step_us()), load().fixed * 1e6,
+                            load().per_example * 1e6};
         return figures;
     }
 
 private:
     /// The small one shows a submission's cost, the large one the speed of the memory bus; between them lies
     /// what a step of several towers moves.
-    static std::vector<std::size_t> copy_sizes(const Recipe& recipe) {
-        return {std::size_t(64) << 10, layout_of(recipe).variable_bytes, std::size_t(64) << 20};
+    std::vector<std::size_t> copy_sizes() const {
+        return {std::size_t(64) << 10, exchanged_bytes_, std::size_t(64) << 20};
     }
 
-    BenchSettings settings_;
+    bool second_measured() const { return !second_.step_us().empty() && !second_.refusal(); }
+
+    LoadModel load() const {
+        std::vector<LoadPoint> points{{options_.settings.batch, median_of(steps_.step_us()) * 1e-6}};
+        if (second_measured()) points.push_back({second_batch_, median_of(second_.step_us()) * 1e-6});
+        return fit_load(points);
+    }
+
+    const BenchOptions& options_;
+    const Recipe& recipe_;
+    const Dataset& data_;
     StepBench steps_;
+    unsigned second_batch_;
+    SubsetBench second_;
     std::unique_ptr<Device> device_; // outlives what follows
     StepProfile profile_;
     EmptyStepBench empty_;
+    std::size_t exchanged_bytes_; ///< by one of several towers and step, each way
     CopyBench copies_;
 };
+
+/// The sum of the devices' rates, in each repetition.
+std::vector<double> solo_sums(const std::vector<std::unique_ptr<DeviceBench>>& alone) {
+    std::vector<double> sums(alone.front()->steps().examples_per_s().size());
+    for (const auto& device : alone)
+        std::ranges::transform(sums, device->steps().examples_per_s(), sums.begin(), std::plus());
+    return sums;
+}
 
 TogetherFigures together_figures(const StepBench& together, const std::vector<std::string>& towers,
                                  const std::vector<std::unique_ptr<DeviceBench>>& alone,
@@ -103,12 +138,10 @@ TogetherFigures together_figures(const StepBench& together, const std::vector<st
     figures.examples_per_s = spread_of(together.examples_per_s());
     figures.step_us = spread_of(together.step_us());
     figures.host_us = spread_of(together.host_us());
+    figures.beyond_slowest_us = spread_of(together.beyond_slowest_us());
     std::vector<double> shares_of_sum;
-    for (std::size_t r = 0; r < together.examples_per_s().size(); ++r) {
-        double sum = 0;
-        for (const auto& device : alone) sum += device->steps().examples_per_s()[r];
-        shares_of_sum.push_back(together.examples_per_s()[r] / sum);
-    }
+    std::ranges::transform(together.examples_per_s(), solo_sums(alone), std::back_inserter(shares_of_sum),
+                           std::divides());
     figures.share_of_sum = spread_of(shares_of_sum);
 
     double global = 0, slowest = 0; // examples, seconds a step
@@ -121,6 +154,19 @@ TogetherFigures together_figures(const StepBench& together, const std::vector<st
     }
     figures.split_limit_examples_per_s = global / slowest;
     return figures;
+}
+
+/// By what is measured so far.
+StepModel step_model(const BenchOptions& options, const Recipe& recipe, unsigned processors,
+                     const std::vector<std::unique_ptr<DeviceBench>>& alone,
+                     const std::vector<std::string>& ids, const StepBench& together) {
+    StepModel model{.global = global_batch(options.settings.batch, options.towers.size()),
+                    .group = recipe.model.group(),
+                    .beyond_seconds = median_of(together.beyond_slowest_us()) * 1e-6};
+    for (const std::string& tower : options.towers)
+        model.towers.push_back(
+            alone[std::size_t(std::ranges::find(ids, tower) - ids.begin())]->solo(processors));
+    return model;
 }
 
 } // namespace
@@ -137,7 +183,7 @@ BenchReport run_bench(const BenchOptions& options) {
     const Recipe recipe = find_recipe(options.settings.recipe, options.set);
 
     say("drawing the shapes");
-    const Dataset data = load_dataset("shapes", Split::train, seed, shapes_size(recipe));
+    const Dataset data = load_dataset("shapes", Split::train, bench_seed, shapes_size(recipe));
     std::vector<std::string> ids; // each once
     for (const std::string& id : options.towers)
         if (std::find(ids.begin(), ids.end(), id) == ids.end()) ids.push_back(id);
@@ -150,8 +196,11 @@ BenchReport run_bench(const BenchOptions& options) {
     std::optional<StepBench> together;
     if (options.together) {
         say("together: opening, warming up");
-        together.emplace(recipe, trainer_options(options, options.towers, options.shares), options.settings,
-                         data);
+        together.emplace(recipe,
+                         bench_training(options.towers,
+                                        global_batch(options.settings.batch, options.towers.size()),
+                                        options.shares, options.open),
+                         options.settings, data);
         together->warm_up();
     }
     std::vector<std::unique_ptr<AveragingBench>> averaging;
@@ -161,6 +210,10 @@ BenchReport run_bench(const BenchOptions& options) {
         averaging.back()->reset();
     }
 
+    std::optional<ProposalBench> proposal;
+    const auto model = [&] {
+        return step_model(options, recipe, report.machine.processors, alone, ids, *together);
+    };
     for (unsigned r = 1; r <= options.settings.repetitions; ++r) {
         const auto announce = [&](const std::string& what) {
             say(fmt::format("repetition {} of {}: {}", r, options.settings.repetitions, what));
@@ -172,13 +225,21 @@ BenchReport run_bench(const BenchOptions& options) {
         if (together) {
             announce("together");
             together->repeat();
+            if (!proposal) proposal.emplace(model(), together->shares(), options.subsets);
+            for (SubsetBench& bench : proposal->benches()) {
+                announce(bench.name());
+                bench.repeat(recipe, options, data);
+            }
         }
         announce("averaging");
         for (const auto& each : averaging) each->repeat();
     }
 
     for (const auto& device : alone) report.devices.push_back(device->figures());
-    if (together) report.together = together_figures(*together, options.towers, alone, ids);
+    if (together) {
+        report.together = together_figures(*together, options.towers, alone, ids);
+        proposal->report(model(), solo_sums(alone), *report.together);
+    }
     for (const auto& each : averaging) report.averaging.push_back(each->figures());
     report.peak_memory_bytes = peak_memory_bytes();
     return report;

@@ -13,6 +13,7 @@ namespace towers {
 struct BenchOptions {
     std::vector<std::string> towers;   ///< device ids; each device is measured alone once
     bool together = false;             ///< also measure all towers in one run
+    bool subsets = false;              ///< then also subsets of them
     std::vector<double> shares;        ///< of the towers in that run; equal when empty
     BenchSettings settings;            ///< `recipe` without its changes
     std::vector<std::string> set = {}; ///< changes to the recipe

@@ -56,6 +56,12 @@ void fields(Is<CopyFigures> auto& c, const auto& visit) {
     visit("gb_per_s", c.gb_per_s);
     visit("device_gb_per_s", c.device_gb_per_s);
 }
+void fields(Is<LoadFigures> auto& l, const auto& visit) {
+    visit("batch", l.batch);
+    visit("step_us", l.step_us);
+    visit("fixed_us", l.fixed_us);
+    visit("per_example_us", l.per_example_us);
+}
 void fields(Is<DeviceFigures> auto& d, const auto& visit) {
     visit("id", d.id);
     visit("name", d.name);
@@ -73,6 +79,18 @@ void fields(Is<DeviceFigures> auto& d, const auto& visit) {
     visit("kernels_us", d.kernels_us);
     visit("timestamp_us", d.timestamp_us);
     visit("copies", d.copies);
+    visit("load", d.load);
+}
+void fields(Is<SubsetFigures> auto& s, const auto& visit) {
+    visit("towers", s.towers);
+    visit("shares", s.shares);
+    visit("predicted_step_us", s.predicted_step_us);
+    visit("predicted_examples_per_s", s.predicted_examples_per_s);
+    visit("predicted_share_of_sum", s.predicted_share_of_sum);
+    visit("examples_per_s", s.examples_per_s);
+    visit("step_us", s.step_us);
+    visit("share_of_sum", s.share_of_sum);
+    visit("refusal", s.refusal);
 }
 void fields(Is<TogetherFigures> auto& t, const auto& visit) {
     visit("towers", t.towers);
@@ -83,6 +101,9 @@ void fields(Is<TogetherFigures> auto& t, const auto& visit) {
     visit("host_us", t.host_us);
     visit("share_of_sum", t.share_of_sum);
     visit("split_limit_examples_per_s", t.split_limit_examples_per_s);
+    visit("beyond_slowest_us", t.beyond_slowest_us);
+    visit("proposal", t.proposal);
+    visit("subsets", t.subsets);
 }
 void fields(Is<AveragingFigures> auto& a, const auto& visit) {
     visit("towers", a.towers);
@@ -155,14 +176,14 @@ void read(const Json& json, const std::string& where, T& value) {
         if (!json.is_object()) throw Mismatch{where};
         fields(value, [&](const char* name, auto& field) {
             const std::string inner = where.empty() ? name : where + "." + name;
-            if (!json.contains(name)) throw Mismatch{inner};
-            read(json.at(name), inner, field);
+            read(json.contains(name) ? json.at(name) : Json(), inner, field);
         });
     }
 }
 template<class T>
 void read(const Json& json, const std::string& where, std::optional<T>& value) {
-    if (json.is_null()) return; // every optional field starts empty
+    if (json.is_null())
+        return; // or missing, in an earlier program's report; every optional field starts empty
     T present{};
     read(json, where, present);
     value = std::move(present);

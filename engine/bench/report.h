@@ -56,6 +56,13 @@ struct CopyFigures {
     std::optional<Spread> device_gb_per_s; ///< of the device's own time
 };
 
+/// How the time of a device's step depends on its batch: fixed + per_example * examples.
+struct LoadFigures {
+    unsigned batch = 0; ///< of a second measurement
+    Spread step_us;     ///< with that batch
+    double fixed_us = 0, per_example_us = 0;
+};
+
 /// One device alone.
 struct DeviceFigures {
     std::string id, name, vendor, driver, kind;
@@ -68,6 +75,18 @@ struct DeviceFigures {
     std::optional<Spread> kernels_us;   ///< sum over the kernels
     std::optional<double> timestamp_us; ///< between two timestamps with nothing between
     std::vector<CopyFigures> copies;
+    std::optional<LoadFigures> load; ///< when a proposal needs it
+};
+
+/// Some of the towers in one run, the others left out.
+struct SubsetFigures {
+    std::vector<std::string> towers;
+    std::vector<unsigned> shares; ///< examples of each, none 0
+    double predicted_step_us = 0; ///< from what each device does alone
+    double predicted_examples_per_s = 0;
+    double predicted_share_of_sum = 0;                           ///< as TogetherFigures::share_of_sum
+    std::optional<Spread> examples_per_s, step_us, share_of_sum; ///< absent when not measured
+    std::optional<std::string> refusal; ///< by a device, which is why it was not measured
 };
 
 /// All devices in one run, their gradients averaged.
@@ -78,7 +97,10 @@ struct TogetherFigures {
     Spread examples_per_s, step_us;
     Spread host_us;      ///< per step, of the averaging thread, without waiting for towers
     Spread share_of_sum; ///< of the sum of the solo rates; a device with two towers counts once
-    double split_limit_examples_per_s = 0; ///< at which the slowest tower would need all of its solo rate
+    double split_limit_examples_per_s = 0;   ///< at which the slowest tower would need all of its solo rate
+    std::optional<Spread> beyond_slowest_us; ///< of a step, beyond its slowest tower's own time
+    std::optional<SubsetFigures> proposal;   ///< the towers and shares that promise most
+    std::optional<std::vector<SubsetFigures>> subsets; ///< when asked for, the fastest first
 };
 
 /// The averaging stage's part of a step, the update included, beside memcpy() of as many bytes by as many

@@ -3,8 +3,23 @@
 #include "engine/clock.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace towers {
+
+TrainerOptions bench_training(std::vector<std::string> towers, unsigned global, std::vector<double> shares,
+                              const OpenOptions& open) {
+    return {.towers = std::move(towers),
+            .global_batch = global,
+            .shares = {.automatic = false, .weights = std::move(shares), .recorded = {}},
+            .learning_rate = 0.001, // a rate at which no number of steps diverges
+            .seed = bench_seed,
+            .distort = true,
+            .shuffle = true,
+            .quirks = {},
+            .open = open};
+}
+
 StepBench::StepBench(const Recipe& recipe, const TrainerOptions& options, const BenchSettings& settings,
                      const Dataset& data)
     : global_batch_(options.global_batch), settings_(settings), trainer_(recipe, options, data) {}
@@ -32,12 +47,17 @@ void StepBench::repeat() {
     if (step_seconds_ < pause)
         for (const Clock::time_point begin = Clock::now(); seconds_since(begin) < pause;) trainer_.step();
     std::vector<double> host;
+    const std::vector<TowerUse> before = trainer_.use();
     const Clock::time_point begin = Clock::now();
     for (std::uint64_t step = 0; step < steps_; ++step) host.push_back(trainer_.step().host_seconds * 1e6);
     const double seconds = seconds_since(begin);
     examples_per_s_.push_back(double(steps_) * global_batch_ / seconds);
     step_us_.push_back(seconds / double(steps_) * 1e6);
     host_us_.push_back(median_of(host));
+    double slowest = 0;
+    for (std::size_t i = 0; i < before.size(); ++i)
+        slowest = std::max(slowest, trainer_.use()[i].seconds - before[i].seconds);
+    beyond_slowest_us_.push_back((seconds - slowest) / double(steps_) * 1e6);
 }
 
 std::vector<unsigned> StepBench::shares() const { return trainer_.shares(); }

@@ -4,9 +4,17 @@
 #include "engine/bench/report.h"
 #include "engine/train/trainer.h"
 
+#include <cstdint>
+#include <string>
 #include <vector>
 
 namespace towers {
+
+constexpr std::uint64_t bench_seed = 1;
+
+/// Training as bench does it, with these shares, equal ones when empty, of `global` examples.
+TrainerOptions bench_training(std::vector<std::string> towers, unsigned global, std::vector<double> shares,
+                              const OpenOptions& open);
 
 class StepBench {
 public:
@@ -25,6 +33,8 @@ public:
     const std::vector<double>& examples_per_s() const { return examples_per_s_; }
     const std::vector<double>& step_us() const { return step_us_; }
     const std::vector<double>& host_us() const { return host_us_; }
+    /// Of several towers: what a step takes beyond its slowest tower's own time.
+    const std::vector<double>& beyond_slowest_us() const { return beyond_slowest_us_; }
 
 private:
     unsigned global_batch_;
@@ -32,7 +42,7 @@ private:
     Trainer trainer_;
     std::uint64_t steps_ = 1;
     double step_seconds_ = 0; ///< of the fastest warm-up step
-    std::vector<double> examples_per_s_, step_us_, host_us_;
+    std::vector<double> examples_per_s_, step_us_, host_us_, beyond_slowest_us_;
 };
 
 } // namespace towers

@@ -50,7 +50,33 @@ bool shifted(const std::vector<double>& times, Shift shift) {
            *most < before[quarter] / shift.beyond;
 }
 
+double misfit(std::span<const LoadPoint> points) {
+    const LoadModel model = fit_load(points);
+    double worst = 0;
+    for (const LoadPoint& point : points)
+        worst = std::max(worst, std::abs(std::log(model.seconds(point.examples) / point.seconds)));
+    return worst;
+}
+
 } // namespace
+
+LoadModel fit_load(std::span<const LoadPoint> points) {
+    if (points.size() == 1) return {0, points[0].seconds / points[0].examples};
+    // Least squares of relative errors.
+    double aa = 0, ab = 0, bb = 0, a = 0, b = 0, shortest = points[0].seconds;
+    for (const LoadPoint& point : points) {
+        const double one = 1 / point.seconds, examples = point.examples / point.seconds;
+        aa += one * one, ab += one * examples, bb += examples * examples, a += one, b += examples;
+        shortest = std::min(shortest, point.seconds);
+    }
+    aa += doubt / (shortest * shortest);
+    const double determinant = aa * bb - ab * ab;
+    const double fixed = (a * bb - b * ab) / determinant;
+    if (!(fixed > 0)) return {0, b / bb};
+    const double least = 1e-3 * b / bb; // more examples never take less time
+    const double per_example = std::max((b * aa - a * ab) / determinant, least);
+    return {per_example > least ? fixed : (a - per_example * ab) / aa, per_example};
+}
 
 std::vector<unsigned> balanced_shares(std::span<const LoadModel> models, unsigned global, unsigned group,
                                       std::span<const unsigned> most) {
@@ -131,45 +157,19 @@ bool TowerLoad::add(double seconds) {
     return jumped;
 }
 
-std::vector<TowerLoad::Point> TowerLoad::points() const {
-    std::vector<Point> all = points_;
+std::vector<LoadPoint> TowerLoad::points() const {
+    std::vector<LoadPoint> all = points_;
     if (times_.empty()) return all;
-    std::erase_if(all,
-                  [&](const Point& point) { return std::abs(point.examples / double(share_) - 1) <= near; });
+    std::erase_if(
+        all, [&](const LoadPoint& point) { return std::abs(point.examples / double(share_) - 1) <= near; });
     all.push_back({share_, median_seconds(times_)});
     return all;
 }
 
-LoadModel TowerLoad::fit(std::span<const Point> points) {
-    if (points.size() == 1) return {0, points[0].seconds / points[0].examples};
-    // Least squares of relative errors.
-    double aa = 0, ab = 0, bb = 0, a = 0, b = 0, shortest = points[0].seconds;
-    for (const Point& point : points) {
-        const double one = 1 / point.seconds, examples = point.examples / point.seconds;
-        aa += one * one, ab += one * examples, bb += examples * examples, a += one, b += examples;
-        shortest = std::min(shortest, point.seconds);
-    }
-    aa += doubt / (shortest * shortest);
-    const double determinant = aa * bb - ab * ab;
-    const double fixed = (a * bb - b * ab) / determinant;
-    if (!(fixed > 0)) return {0, b / bb};
-    const double least = 1e-3 * b / bb; // more examples never take less time
-    const double per_example = std::max((b * aa - a * ab) / determinant, least);
-    return {per_example > least ? fixed : (a - per_example * ab) / aa, per_example};
-}
-
-double TowerLoad::misfit(std::span<const Point> points) {
-    const LoadModel model = fit(points);
-    double worst = 0;
-    for (const Point& point : points)
-        worst = std::max(worst, std::abs(std::log(model.seconds(point.examples) / point.seconds)));
-    return worst;
-}
-
 std::optional<LoadModel> TowerLoad::model() const {
-    const std::vector<Point> all = points();
+    const std::vector<LoadPoint> all = points();
     if (all.empty()) return std::nullopt;
-    LoadModel model = fit(all);
+    LoadModel model = fit_load(all);
     if (times_.empty()) return model;
     const double scale = all.back().seconds / model.seconds(share_);
     return LoadModel{model.fixed * scale, model.per_example * scale};
@@ -177,11 +177,11 @@ std::optional<LoadModel> TowerLoad::model() const {
 
 void TowerLoad::adopt_present_speed() {
     if (!points_.empty() && !times_.empty())
-        scale_others(median_seconds(times_) / fit(points_).seconds(share_));
+        scale_others(median_seconds(times_) / fit_load(points_).seconds(share_));
 }
 
 void TowerLoad::scale_others(double scale) {
-    for (Point& point : points_) point.seconds *= scale;
+    for (LoadPoint& point : points_) point.seconds *= scale;
 }
 
 } // namespace towers

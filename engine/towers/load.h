@@ -15,6 +15,16 @@ struct LoadModel {
     double seconds(unsigned examples) const { return examples == 0 ? 0 : fixed + per_example * examples; }
 };
 
+/// A share, and the seconds that a tower took for it.
+struct LoadPoint {
+    unsigned examples;
+    double seconds;
+};
+
+/// The model that is nearest to these points, at least one, by relative errors. One alone tells of no fixed
+/// part.
+LoadModel fit_load(std::span<const LoadPoint> points);
+
 /// Shares in whole groups of `group` examples that add up to `global` and make the last tower finish as early
 /// as possible, exactly. A tower that would finish later than all others do without it gets none. `most` is
 /// the largest share that each tower can hold. Throws UsageError when they cannot hold `global` together.
@@ -55,19 +65,13 @@ public:
     bool knows_fixed() const { return points_.size() + (times_.empty() ? 0 : 1) >= 2; }
 
 private:
-    struct Point {
-        unsigned examples;
-        double seconds;
-    };
-    static LoadModel fit(std::span<const Point> points);
-    static double misfit(std::span<const Point> points);
-    std::vector<Point> points() const; // of all shares, the present one last
+    std::vector<LoadPoint> points() const; // of all shares, the present one last
     void scale_others(double scale);
 
     unsigned share_, count_ = 0;
-    std::vector<Point> points_; // of the last few other shares, the oldest first
-    std::vector<double> times_; // of the last steps with the present share, the oldest first
-    std::set<unsigned> had_;    // the shares that it has had
+    std::vector<LoadPoint> points_; // of the last few other shares, the oldest first
+    std::vector<double> times_;     // of the last steps with the present share, the oldest first
+    std::set<unsigned> had_;        // the shares that it has had
 };
 
 } // namespace towers

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <doctest/doctest.h>
 #include <set>
+#include <sstream>
 
 using namespace towers::test;
 namespace fs = std::filesystem;
@@ -67,6 +68,19 @@ void check_device(const Json& device) {
     CHECK(share == doctest::Approx(1));
 }
 
+/// Of 16 examples.
+void check_subset(const Json& subset) {
+    CAPTURE(subset.at("towers").dump());
+    unsigned sum = 0;
+    for (const unsigned share : subset.at("shares")) sum += share;
+    CHECK(sum == 16);
+    CHECK(subset.at("shares").size() == subset.at("towers").size());
+    CHECK(double(subset.at("predicted_step_us")) * double(subset.at("predicted_examples_per_s")) ==
+          doctest::Approx(16e6));
+    for (const char* figure : {"examples_per_s", "step_us", "share_of_sum"})
+        check_spread(subset.at(figure), 1e-9);
+}
+
 } // namespace
 
 TEST_CASE("bench measures every device alone and together, as text, JSON and a page") {
@@ -74,12 +88,13 @@ TEST_CASE("bench measures every device alone and together, as text, JSON and a p
     const std::string device = quick_device();
     const std::string towers = device.empty() ? "cpu,cpu" : "cpu," + device;
     const std::string json = (folder / "report.json").string(), html = (folder / "report.html").string();
-    const Outcome outcome = run_towers(bench(
-        {"--towers", towers, "--together", "--shares", "5:3", "--json", json, "--html", html, "--validate"},
-        "2"));
+    const Outcome outcome = run_towers(bench({"--towers", towers, "--together", "--subsets", "--shares",
+                                              "5:3", "--json", json, "--html", html, "--validate"},
+                                             "2"));
     check_worked(outcome);
-    for (const char* part : {"whole step", "together", "conv2 weights gradient", "GFLOP/s", "copies",
-                             "host averaging", "peak memory"}) {
+    for (const char* part :
+         {"whole step", "together", "conv2 weights gradient", "GFLOP/s", "copies", "host averaging",
+          "peak memory", "to train so: --towers ", "measured. Fastest: "}) {
         CAPTURE(part);
         CHECK(contains(outcome.out, part));
     }
@@ -93,6 +108,14 @@ TEST_CASE("bench measures every device alone and together, as text, JSON and a p
     for (const Json& each : report.at("devices")) check_device(each);
     CHECK(report.at("together").at("shares") == Json({10, 6}));
     check_spread(report.at("together").at("share_of_sum"), 0.001);
+    check_subset(report.at("together").at("proposal"));
+    const Json& subsets = report.at("together").at("subsets");
+    CHECK(subsets.size() == (device.empty() ? 2 : 3));
+    for (const Json& each : subsets) check_subset(each);
+    for (std::size_t i = 1; i < subsets.size(); ++i)
+        CHECK(subsets[i - 1].at("examples_per_s").at("median") >=
+              subsets[i].at("examples_per_s").at("median"));
+    for (const Json& each : report.at("devices")) CHECK(each.at("load").at("batch") == 2);
     CHECK(report.at("averaging").size() == 3);
     for (const Json& each : report.at("averaging")) check_spread(each.at("ratio"), 1e-9);
     CHECK(report.at("peak_memory_bytes") > 50e6);
@@ -106,6 +129,27 @@ TEST_CASE("bench measures every device alone and together, as text, JSON and a p
     for (const char* reference : {"http:", "https:", "src=", "href=", "url(", "import(", "fetch(", "{{"}) {
         CAPTURE(reference);
         CHECK_FALSE(contains(page, reference)); // it is one file and needs no network
+    }
+}
+
+TEST_CASE("what bench proposes can be typed") {
+    const TemporaryFolder folder;
+    const Outcome outcome = run_towers(bench({"--towers", "cpu,cpu", "--threads", "1", "--together", "--json",
+                                              (folder / "report.json").string()}));
+    check_worked(outcome);
+    CHECK(schema_errors(folder / "report.json") == "");
+    CHECK_FALSE(contains(outcome.out, "Fastest"));
+    const Json proposal = Json::parse(read_text(folder / "report.json")).at("together").at("proposal");
+    const std::string begin = "to train so: ";
+    const std::size_t at = outcome.out.find(begin) + begin.size();
+    std::istringstream words(outcome.out.substr(at, outcome.out.find(';', at) - at));
+    Arguments flags{"--threads", "1", "--steps", "1"};
+    for (std::string word; words >> word;) flags.push_back(word);
+    const std::string out = train(folder / "run", flags);
+    const Json& shares = proposal.at("shares");
+    for (std::size_t i = 0; i < shares.size(); ++i) {
+        CHECK(contains(out, "tower_" + std::to_string(i) + ": cpu ("));
+        CHECK(contains(out, "), " + shares[i].dump() + " examples a step"));
     }
 }
 
@@ -192,6 +236,8 @@ TEST_CASE("bench says what is wrong with its command line") {
         {{"--towers", "cpu", "--together"}, "--together"},
         {{"--towers", "cpu,cpu", "--shares", "1:1"}, "--shares"},
         {{"--towers", "cpu,cpu", "--together", "--shares", "1:1:1"}, "3 shares for 2 towers"},
+        {{"--towers", "cpu,cpu", "--subsets"}, "--subsets"},
+        {{"--towers", "cpu,cpu,cpu,cpu,cpu,cpu", "--together", "--subsets"}, "--subsets: 6 towers"},
     };
     for (const auto& [flags, word] : wrong) {
         const auto& name = word; // clang 14 cannot CAPTURE a structured binding

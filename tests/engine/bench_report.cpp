@@ -7,6 +7,7 @@
 #include "tests/support/networks.h"
 
 #include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
 #include <set>
 
 namespace towers {
@@ -68,6 +69,35 @@ TEST_CASE("a report survives JSON") {
     }
     report.devices[0].name = "not UTF-8: \xff";
     CHECK(report_from_json(to_json(report), "report.json").devices[0].name == "not UTF-8: \xef\xbf\xbd");
+}
+
+TEST_CASE("a proposal survives JSON, and a report from before there were any is read") {
+    BenchReport report = example();
+    report.devices[0].load = LoadFigures{2, {30, 20, 40}, 10, 12};
+    TogetherFigures together{{"vulkan:0", "cpu"}, {12, 4}, 2, {}, {}, {}, {}, 99};
+    together.beyond_slowest_us = Spread{3, 2, 4};
+    const SubsetFigures alone{{"cpu"}, {16}, 90, 1e3, 0.9, Spread{7, 6, 8}, Spread{}, Spread{}, {}};
+    const SubsetFigures refused{{"vulkan:0"}, {16}, 80, 2e3, 0.8, {}, {}, {}, "no memory"};
+    together.proposal = alone;
+    together.subsets = {alone, refused};
+    report.together = together;
+    const std::string json = to_json(report);
+    const BenchReport read = report_from_json(json, "report.json");
+    CHECK(to_json(read) == json);
+    CHECK(read.devices[0].load->per_example_us == 12);
+    CHECK(read.together->proposal->examples_per_s->median == 7);
+    REQUIRE(read.together->subsets->size() == 2);
+    CHECK_FALSE((*read.together->subsets)[0].refusal.has_value());
+    CHECK((*read.together->subsets)[1].refusal == "no memory");
+
+    auto before = nlohmann::json::parse(json);
+    for (const char* later : {"beyond_slowest_us", "proposal", "subsets"}) before["together"].erase(later);
+    before["devices"][0].erase("load");
+    const BenchReport old = report_from_json(before.dump(), "old.json");
+    CHECK(old.together->split_limit_examples_per_s == 99);
+    CHECK_FALSE(old.together->proposal.has_value());
+    before["together"].erase("shares");
+    CHECK(refusal(before.dump()).find("'together.shares'") != std::string::npos);
 }
 
 TEST_CASE("a file that is not a report is refused, with its name and the reason") {

@@ -59,14 +59,20 @@ function drawHead() {
     `Peak memory of the process, all devices at once: ${size(report.peak_memory_bytes)}.`;
 }
 
+const split = subset => `${subset.towers.join(', ')} with ${subset.shares.join(' : ')}`;
+
 function drawSteps() {
   const together = report.together;
   const rate = value => number(value, 4) + '/s';
-  const full = most([...devices, ...(together ? [together] : [])].map(d => d.examples_per_s.max));
+  const proposal = together && together.proposal;
+  const measured = [...devices, together, proposal].filter(d => d && d.examples_per_s);
+  const full = most(measured.map(d => d.examples_per_s.max));
   devices.forEach((d, i) => at('rates').append(
     bar(d.id, `${d.name}, ${d.kind}`, colorOf(i), d.examples_per_s, rate, full)));
   if (together)
     at('rates').append(bar('together', together.towers.join(', '), 'var(--plain)', together.examples_per_s, rate, full));
+  if (proposal && proposal.examples_per_s)
+    at('rates').append(bar('proposed', split(proposal), 'var(--plain)', proposal.examples_per_s, rate, full));
   const gflops = d => d.kernels.length ?
     number(d.kernels.reduce((sum, k) => sum + k.flops, 0) / d.step_us.median / 1e3) : '';
   const label = (d, i) => element('span', {}, dot(colorOf(i)), d.id);
@@ -80,7 +86,21 @@ function drawSteps() {
     'Empty step: from submission to completion with no command in it. GFLOP/s: matrix products over the whole step. ' + (together ?
     `Together: towers ${together.towers.join(', ')} with ${together.shares.join(' : ')} examples a step reach ` +
     `${percent(together.share_of_sum.median)} of the sum of the solo rates; this split allows ` +
-    `${rate(together.split_limit_examples_per_s)}.` : '');
+    `${rate(together.split_limit_examples_per_s)}.` : '') + (proposal ?
+    ` Proposed: ${split(proposal)} examples a step. Predicted are ${rate(proposal.predicted_examples_per_s)}, ` +
+    `${percent(proposal.predicted_share_of_sum)} of the sum; ` + (proposal.examples_per_s ?
+    `measured ${rate(proposal.examples_per_s.median)}, ${percent(proposal.share_of_sum.median)}.` : 'not measured.') : '');
+}
+
+function drawSubsets() {
+  const subsets = report.together && report.together.subsets;
+  at('subsets-section').hidden = !subsets;
+  if (!subsets) return;
+  table(at('subsets'), ['towers', 'examples', 'predicted/s', 'measured/s', 'measured / predicted'], subsets.map(s => [
+    s.towers.join(', '), s.shares.join(' : '), number(s.predicted_examples_per_s, 4),
+    s.examples_per_s ? element('span', {title: spread(s.examples_per_s, number)}, number(s.examples_per_s.median, 4)) :
+      s.refusal ? element('span', {title: s.refusal}, 'refused') : '',
+    s.examples_per_s ? (s.examples_per_s.median / s.predicted_examples_per_s).toFixed(2) : '']));
 }
 
 // The part of the step that each kernel belongs to, by its name in shaders/kernels.def.
@@ -194,6 +214,7 @@ function drawAveraging() {
 
 drawHead();
 drawSteps();
+drawSubsets();
 drawComposition();
 drawKernels();
 drawCopies();
