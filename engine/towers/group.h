@@ -56,8 +56,12 @@ public:
         std::size_t tower;
         float loss; ///< the tower's
         std::string what;
+        bool of_all = false; ///< what the towers make together, each one's being finite; `tower` is any
     };
     Culprit find_culprit() const;
+
+    /// Whether the towers need values of each other within a step.
+    bool exchanges() const { return !exchanges_[0].empty(); }
 
     std::span<float> state() const { return stage_.state(); }
     std::span<const float> gradients() const { return stage_.gradients(); }
