@@ -5,8 +5,12 @@
 #include <algorithm>
 #include <charconv>
 #include <fmt/format.h>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <span>
+#include <utility>
+#include <vector>
 
 namespace towers {
 namespace {
@@ -44,11 +48,11 @@ Finding from_json(const std::string& text, const std::filesystem::path& path) {
         Finding finding{all.at("device"), {std::nullopt, all.at("diverges")}};
         if (const json& first = all.at("first"); !first.is_null())
             finding.replay.first = {.tensor = first.at("tensor"),
-                                    .shape = first.at("shape"),
+                                    .shape = first.at("shape").get<TensorShape>(),
                                     .operation = first.at("operation"),
                                     .kernel = first.at("kernel"),
                                     .count = first.at("count"),
-                                    .index = first.at("index"),
+                                    .index = first.at("index").get<TensorShape>(),
                                     .value = first.at("value")};
         return finding;
     } catch (const json::exception&) {

@@ -7,6 +7,7 @@
 #include "tests/support/networks.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <doctest/doctest.h>
 #include <filesystem>
@@ -151,6 +152,44 @@ TEST_CASE("a sum of finite gradients that overflows is told apart, and kept with
     const DivergedStep diverged = read_diverged(run.file());
     CHECK(diverged.step.examples.size() == batch);
     check_replays(diverged);
+}
+
+TEST_CASE("what is done again is what the tower did, its random distortions included") {
+    // A step diverges from some size of its logits on, which depends on what its images look like. The
+    // training and the replay must agree on which, however close to it.
+    const Dataset data = test::noise(50);
+    for (const std::uint64_t seed : {1, 2}) {
+        CAPTURE(seed);
+        TrainerOptions options = test::options_for({"cpu"}, batch);
+        options.seed = seed;
+        Trainer trainer(test::small_recipe(), options, data);
+        std::vector<Example> examples(batch);
+        Sampler(std::uint32_t(data.size()), seed, true).fill(0, examples);
+        float finite = 1, diverging = 1e6f;
+        for (int i = 0; i < 20; ++i) {
+            const float scale = std::sqrt(finite * diverging);
+            TrainingState state = trainer.initial_state();
+            const auto multiply = [&](const std::string& variable, float factor) {
+                for (float& each : part(std::span(state.state), trainer.layout().find(variable).range))
+                    each *= factor;
+            };
+            multiply("local4/weights", 1e7f * scale);
+            multiply("softmax_linear/weights", 1e29f);
+            trainer.load(state);
+            const bool again = examine(trainer, {0, 0.1, examples}, data).found.replay.diverges;
+            bool diverged = false;
+            try {
+                trainer.step();
+            } catch (const Diverged&) {
+                diverged = true;
+            }
+            CAPTURE(scale);
+            CHECK(again == diverged);
+            (diverged ? diverging : finite) = scale;
+        }
+        CHECK(finite > 1);
+        CHECK(diverging < 1e6f);
+    }
 }
 
 TEST_CASE("a step that stays finite elsewhere is said to") {
