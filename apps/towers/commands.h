@@ -15,6 +15,7 @@ void add_devices(CLI::App& app, Action& chosen);
 void add_train(CLI::App& app, Action& chosen);
 void add_eval(CLI::App& app, Action& chosen);
 void add_parity(CLI::App& app, Action& chosen);
+void add_replay(CLI::App& app, Action& chosen);
 void add_bench(CLI::App& app, Action& chosen);
 void add_data(CLI::App& app, Action& chosen);
 void add_recipe(CLI::App& app, Action& chosen);

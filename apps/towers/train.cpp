@@ -227,7 +227,8 @@ int run_train(TrainFlags& flags) {
                            .keep = settings.keep,
                            .log_every = settings.log_every,
                            .origin = origin,
-                           .global_batch = global};
+                           .global_batch = global,
+                           .data = &data};
     if (past && trainer.steps_done() >= *settings.steps) {
         fmt::print("nothing to do: {} already has {} of {} steps; ask for more with --steps\n",
                    past->checkpoint.path.string(), trainer.steps_done(), *settings.steps);

@@ -33,12 +33,7 @@ TensorComparison compare(const ParitySide& a, const ParitySide& b, const Written
 
 } // namespace
 
-std::vector<std::size_t> TensorComparison::worst_index() const {
-    std::vector<std::size_t> index(shape.size());
-    std::size_t left = difference.worst;
-    for (std::size_t axis = shape.size(); axis-- > 0; left /= shape[axis]) index[axis] = left % shape[axis];
-    return index;
-}
+std::vector<std::size_t> TensorComparison::worst_index() const { return index_in(shape, difference.worst); }
 
 std::vector<TensorComparison> compare_step(Device& a, Device& b, const Recipe& recipe, const Dataset& data,
                                            const LockstepOptions& options) {
@@ -53,17 +48,11 @@ std::vector<TensorComparison> compare_step(Device& a, Device& b, const Recipe& r
                                                     .distort = options.distort},
                                                    {.layout = &layout, .optimizer = recipe.optimizer.get()});
     const Plan& plan = training.plan;
-    std::vector<std::vector<WrittenTensor>> levels;
-    std::size_t window = 0;
-    for (const Level& level : plan.levels()) {
-        levels.push_back(written_in(plan, level));
-        const WrittenTensor& last = levels.back().back();
-        window = std::max(window, last.window_offset + last.bytes);
-    }
+    const std::vector<std::vector<WrittenTensor>> levels = written_in(plan);
+    const std::size_t window = window_bytes(levels);
 
     const std::vector<float> state = initial_state(layout, options.seed);
-    StepNumbers numbers{float(recipe.optimizer->learning_rate), float(average_decay_at(recipe, 1))};
-    recipe.optimizer->prepare(numbers, 1);
+    const StepNumbers numbers = numbers_of_update(recipe, recipe.optimizer->learning_rate, 1);
     std::vector<Example> examples(options.batch);
     Sampler(std::uint32_t(data.size()), options.seed, true).fill(0, examples);
     ParitySide side_a(a, plan, data, window), side_b(b, plan, data, window);

@@ -23,14 +23,38 @@ std::vector<WrittenTensor> written_in(const Plan& plan, const Level& level) {
     return all;
 }
 
+std::vector<std::vector<WrittenTensor>> written_in(const Plan& plan) {
+    std::vector<std::vector<WrittenTensor>> levels;
+    for (const Level& level : plan.levels()) levels.push_back(written_in(plan, level));
+    return levels;
+}
+
+std::size_t window_bytes(std::span<const std::vector<WrittenTensor>> levels) {
+    std::size_t bytes = 0;
+    for (const std::vector<WrittenTensor>& level : levels)
+        bytes = std::max(bytes, level.back().window_offset + level.back().bytes);
+    return bytes;
+}
+
+std::vector<std::size_t> index_in(const TensorShape& shape, std::size_t element) {
+    std::vector<std::size_t> index(shape.size());
+    for (std::size_t axis = shape.size(); axis-- > 0; element /= shape[axis])
+        index[axis] = element % shape[axis];
+    return index;
+}
+
 ParitySide::ParitySide(Device& device, const Plan& plan, const Dataset& data, std::size_t window_bytes)
     : device_(device), plan_(plan), arenas_(allocate_arenas(device, plan, data)),
       window_(device.allocate(window_bytes, Memory::staging)) {}
 
 void ParitySide::prepare(std::span<const float> state, const StepNumbers& numbers,
                          std::span<const Example> examples) {
-    upload(device_, arena(Arena::state), std::as_bytes(state));
+    const std::size_t held = plan_.bytes(Arena::state) / sizeof(float);
+    upload(device_, arena(Arena::state), std::as_bytes(state.first(held)));
     write_step(arena(Arena::step), numbers, examples);
+    if (const std::size_t bytes = plan_.bytes(Arena::staged_parameters))
+        std::ranges::copy(state.first(bytes / sizeof(float)),
+                          arena(Arena::staged_parameters).host<float>().begin());
 }
 
 void ParitySide::start(std::size_t level, std::span<const WrittenTensor> written) {

@@ -1,4 +1,5 @@
-// One of two devices that run a plan in lockstep.
+// A device that runs a plan level by level, while the host looks at every tensor: one of two in lockstep, or
+// one alone.
 #pragma once
 
 #include "backends/device.h"
@@ -24,6 +25,15 @@ struct WrittenTensor {
 /// Everything that a level writes, in the order of its operations, each with its own place in a window.
 std::vector<WrittenTensor> written_in(const Plan& plan, const Level& level);
 
+/// The same for each level of a plan.
+std::vector<std::vector<WrittenTensor>> written_in(const Plan& plan);
+
+/// The bytes of a window that is large enough for each of these levels.
+std::size_t window_bytes(std::span<const std::vector<WrittenTensor>> levels);
+
+/// An element's place in a tensor, one index an axis.
+std::vector<std::size_t> index_in(const TensorShape& shape, std::size_t element);
+
 /// Fills a tensor before it is written, so that an element left out shows: a NaN, and absurd as a word.
 constexpr std::uint32_t unwritten = 0x7fc0dead;
 
@@ -33,7 +43,8 @@ public:
     /// Uploads the data set. The device and the plan must outlive it. Throws DeviceError, as all below.
     ParitySide(Device& device, const Plan& plan, const Dataset& data, std::size_t window_bytes);
 
-    /// Sets what the step starts with. `state`: as StateLayout says.
+    /// Sets what the step starts with. `state`: as StateLayout says; a step of one tower of several takes the
+    /// parameters of it.
     void prepare(std::span<const float> state, const StepNumbers& numbers, std::span<const Example> examples);
 
     /// Starts a level; `written` is all that it writes. One at a time.

@@ -10,13 +10,9 @@
 
 namespace towers {
 
-namespace {
-
 std::size_t elements_of(const TensorShape& shape) {
     return std::accumulate(shape.begin(), shape.end(), std::size_t(1), std::multiplies<>());
 }
-
-} // namespace
 
 TensorId Plan::tensor(std::string name, Arena arena, std::size_t offset, TensorShape shape,
                       ElementType type) {

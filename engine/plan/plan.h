@@ -38,6 +38,8 @@ constexpr std::size_t size_of(ElementType type) { return type == ElementType::ui
 /// The outermost axis first; activations are [batch, height, width, channels].
 using TensorShape = std::vector<std::size_t>;
 
+std::size_t elements_of(const TensorShape& shape);
+
 struct PlannedTensor {
     std::string name;
     TensorShape shape;

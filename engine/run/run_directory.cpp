@@ -28,24 +28,28 @@ constexpr std::string_view recipe_name = "recipe.toml";
 constexpr std::string_view metrics_name = "metrics.jsonl";
 constexpr std::string_view lock_name = "lock";
 constexpr std::string_view checkpoint_prefix = "model.ckpt-";
-constexpr std::string_view checkpoint_suffix = ".safetensors";
+constexpr std::string_view diverged_prefix = "diverged-";
+constexpr std::string_view step_suffix = ".safetensors";
 
-std::string checkpoint_name(std::uint64_t step) {
-    return fmt::format("{}{}{}", checkpoint_prefix, step, checkpoint_suffix);
+std::string name_of_step(std::string_view prefix, std::uint64_t step) {
+    return fmt::format("{}{}{}", prefix, step, step_suffix);
 }
 
-std::optional<std::uint64_t> step_of(std::string_view name) {
-    if (!name.starts_with(checkpoint_prefix) || !name.ends_with(checkpoint_suffix)) return std::nullopt;
+std::string checkpoint_name(std::uint64_t step) { return name_of_step(checkpoint_prefix, step); }
+
+std::optional<std::uint64_t> step_of(std::string_view name, std::string_view prefix = checkpoint_prefix) {
+    if (!name.starts_with(prefix) || !name.ends_with(step_suffix)) return std::nullopt;
     std::uint64_t step = 0;
-    std::from_chars(name.data() + checkpoint_prefix.size(), name.data() + name.size(), step);
+    std::from_chars(name.data() + prefix.size(), name.data() + name.size(), step);
     // Only the form in which a run writes the number: a name with leading zeros would be deleted or read
     // under another name.
-    if (name != checkpoint_name(step)) return std::nullopt;
+    if (name != name_of_step(prefix, step)) return std::nullopt;
     return step;
 }
 
 bool is_run_file(std::string_view name) {
-    return name == config_name || name == recipe_name || name == metrics_name || step_of(name);
+    return name == config_name || name == recipe_name || name == metrics_name || step_of(name) ||
+           step_of(name, diverged_prefix);
 }
 
 std::vector<std::string> names_in(const fs::path& folder) {
@@ -116,6 +120,9 @@ fs::path RunDirectory::config_path() const { return path_ / config_name; }
 fs::path RunDirectory::recipe_path() const { return recipe_path_in(path_); }
 fs::path RunDirectory::metrics_path() const { return metrics_path_in(path_); }
 fs::path RunDirectory::checkpoint_path(std::uint64_t step) const { return path_ / checkpoint_name(step); }
+fs::path RunDirectory::diverged_path(std::uint64_t step) const {
+    return path_ / name_of_step(diverged_prefix, step);
+}
 
 std::vector<std::uint64_t> RunDirectory::checkpoints() const { return checkpoint_steps(path_); }
 

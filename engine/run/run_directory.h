@@ -2,6 +2,7 @@
 //   config.toml                      the effective configuration
 //   recipe.toml                      the recipe, with the changes made to it
 //   model.ckpt-<step>.safetensors    checkpoints
+//   diverged-<step>.safetensors      a step whose loss or gradient was not finite
 //   metrics.jsonl                    one JSON object a line
 //   replaced-<n>/                    checkpoints and metrics that a run did not go on from (set_aside_after)
 //   lock                             held while the run lasts; stays behind as an empty file
@@ -39,6 +40,7 @@ public:
     std::filesystem::path recipe_path() const;
     std::filesystem::path metrics_path() const;
     std::filesystem::path checkpoint_path(std::uint64_t step) const;
+    std::filesystem::path diverged_path(std::uint64_t step) const;
 
     /// As checkpoint_steps() gives them.
     std::vector<std::uint64_t> checkpoints() const;

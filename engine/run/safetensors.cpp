@@ -41,9 +41,21 @@ std::string excerpt(const json& value) {
         fmt::format("{} is not a sound safetensors file: {}; use another copy of it", path.string(), what));
 }
 
+/// Calls visitor(dtype, tensors) for the tensors of each type, in the order in which a file has them: none of
+/// them lies where its numbers would not be aligned.
+template<class File, class Visitor>
+void for_each_type(File& file, const Visitor& visitor) {
+    visitor("F32", file.tensors);
+    visitor("U32", file.words);
+    visitor("U8", file.bytes);
+}
+
+template<class Tensors>
+constexpr std::size_t element_bytes = sizeof(typename Tensors::mapped_type().values[0]);
+
 /// What the header says of one tensor. `begin` and `end` are bytes from the end of the header.
 struct Entry {
-    std::string name;
+    std::string name, dtype;
     std::vector<std::size_t> shape;
     std::uint64_t begin = 0, end = 0;
 };
@@ -87,6 +99,16 @@ std::optional<std::uint64_t> product(const std::vector<std::size_t>& shape, std:
     return result;
 }
 
+/// 0: no type that is read
+std::size_t bytes_of_element(const json& dtype) {
+    const TensorFile none;
+    std::size_t bytes = 0;
+    for_each_type(none, [&]<class Tensors>(const char* type, const Tensors&) {
+        if (dtype == type) bytes = element_bytes<Tensors>;
+    });
+    return bytes;
+}
+
 /// What the header says of one tensor, which may be one to skip.
 Entry parse_entry(const std::filesystem::path& path, const std::string& name, const json& value,
                   bool wanted) {
@@ -96,9 +118,11 @@ Entry parse_entry(const std::filesystem::path& path, const std::string& name, co
         return value[key];
     };
     const json& dtype = field("dtype");
-    if (wanted && dtype != "F32")
-        throw InputError(fmt::format("{} of {} has dtype {}, but only \"F32\" is read; convert it to float32",
-                                     who, path.string(), excerpt(dtype)));
+    const std::size_t unit = bytes_of_element(dtype);
+    if (wanted && unit == 0)
+        throw InputError(
+            fmt::format("{} of {} has dtype {}, but only F32, U32 and U8 are read; convert it to float32",
+                        who, path.string(), excerpt(dtype)));
     const json& shape = field("shape");
     if (!is_list_of_counts(shape))
         refuse(path, fmt::format("{} has shape {}, which is not a list of sizes", who, excerpt(shape)));
@@ -107,10 +131,11 @@ Entry parse_entry(const std::filesystem::path& path, const std::string& name, co
         refuse(path,
                fmt::format("{} has data_offsets {}, which is not a begin and an end", who, excerpt(offsets)));
 
-    Entry entry{name, shape.get<std::vector<std::size_t>>(), offsets[0].get<std::uint64_t>(),
+    Entry entry{name, dtype.is_string() ? dtype.get<std::string>() : "",
+                shape.get<std::vector<std::size_t>>(), offsets[0].get<std::uint64_t>(),
                 offsets[1].get<std::uint64_t>()};
     if (!wanted) return entry;
-    const std::optional<std::uint64_t> bytes = product(entry.shape, sizeof(float));
+    const std::optional<std::uint64_t> bytes = product(entry.shape, unit);
     if (!bytes) refuse(path, fmt::format("{} has shape {}, too large for any memory", who, excerpt(shape)));
     if (*bytes != entry.end - entry.begin)
         refuse(path, fmt::format("{} of shape {} takes {} bytes, but its data_offsets hold {}", who,
@@ -180,12 +205,15 @@ TensorFile read_safetensors(const std::filesystem::path& path, const TensorFilte
     // Before any memory is allocated: this ensures that every tensor lies within the file.
     check_cover(path, entries, file.size() - data_begin);
 
-    for (Entry& entry : entries) {
+    for (const Entry& entry : entries) {
         if (wanted && !wanted(entry.name)) continue;
-        Tensor& tensor = result.tensors[entry.name];
-        tensor.shape = std::move(entry.shape);
-        tensor.values.resize((entry.end - entry.begin) / sizeof(float));
-        file.read(data_begin + entry.begin, std::as_writable_bytes(std::span(tensor.values)));
+        for_each_type(result, [&]<class Tensors>(const char* type, Tensors& tensors) {
+            if (entry.dtype != type) return;
+            auto& tensor = tensors[entry.name];
+            tensor.shape = entry.shape;
+            tensor.values.resize((entry.end - entry.begin) / element_bytes<Tensors>);
+            file.read(data_begin + entry.begin, std::as_writable_bytes(std::span(tensor.values)));
+        });
     }
     return result;
 }
@@ -194,15 +222,18 @@ void write_safetensors(const std::filesystem::path& path, const TensorFile& file
     json header = json::object();
     if (!file.metadata.empty()) header[metadata_key] = file.metadata;
     std::uint64_t end = 0;
-    for (const auto& [name, tensor] : file.tensors) {
-        if (name == metadata_key || product(tensor.shape, 1) != tensor.values.size())
-            throw std::invalid_argument(
-                fmt::format("tensor {} cannot be stored: {} values for shape {}, or a reserved name",
-                            excerpt(name), tensor.values.size(), excerpt(tensor.shape)));
-        const std::uint64_t begin = end;
-        end += tensor.values.size() * sizeof(float);
-        header[name] = {{"dtype", "F32"}, {"shape", tensor.shape}, {"data_offsets", {begin, end}}};
-    }
+    for_each_type(file, [&]<class Tensors>(const char* dtype, const Tensors& tensors) {
+        for (const auto& [name, tensor] : tensors) {
+            if (header.contains(name) || name == metadata_key ||
+                product(tensor.shape, 1) != tensor.values.size())
+                throw std::invalid_argument(
+                    fmt::format("tensor {} cannot be stored: {} values for shape {}, or a name that is taken",
+                                excerpt(name), tensor.values.size(), excerpt(tensor.shape)));
+            const std::uint64_t begin = end;
+            end += tensor.values.size() * element_bytes<Tensors>;
+            header[name] = {{"dtype", dtype}, {"shape", tensor.shape}, {"data_offsets", {begin, end}}};
+        }
+    });
     std::string text = header.dump();
     text.resize((text.size() + 7) / 8 * 8, ' '); // so that the data is aligned
     const std::uint64_t length = text.size();
@@ -210,7 +241,9 @@ void write_safetensors(const std::filesystem::path& path, const TensorFile& file
     AtomicFile target(path);
     target.write(std::as_bytes(std::span(&length, 1)));
     target.write(text);
-    for (const auto& [name, tensor] : file.tensors) target.write(std::as_bytes(std::span(tensor.values)));
+    for_each_type(file, [&](const char*, const auto& tensors) {
+        for (const auto& [name, tensor] : tensors) target.write(std::as_bytes(std::span(tensor.values)));
+    });
     target.commit();
 }
 

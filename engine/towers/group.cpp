@@ -271,7 +271,7 @@ TowerGroup::Culprit TowerGroup::find_culprit() const {
             if (!all_finite(gradients)) return {i, loss_of(i), "the gradient of " + slot.variable.name};
         }
     }
-    return {active_[0], loss_of(active_[0]), "the sum of the towers' gradients"};
+    return {active_[0], loss_of(active_[0]), "the sum of the towers' losses or gradients", true};
 }
 
 } // namespace towers

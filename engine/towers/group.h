@@ -57,8 +57,12 @@ public:
         std::size_t tower;
         float loss; ///< the tower's
         std::string what;
+        bool of_all = false; ///< what the towers make together, each one's being finite; `tower` is any
     };
     Culprit find_culprit() const;
+
+    /// Whether the towers need values of each other within a step.
+    bool exchanges() const { return !exchanges_[0].empty(); }
 
     std::span<const float> state() const { return stage_.state(); }
     void load(std::span<const float> state);

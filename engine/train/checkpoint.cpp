@@ -10,9 +10,9 @@
 #include <fmt/ranges.h>
 
 namespace towers {
-namespace {
 
-std::uint64_t number(const TensorFile& file, const std::string& key, const std::filesystem::path& path) {
+std::uint64_t checkpoint_number(const TensorFile& file, const std::string& key,
+                                const std::filesystem::path& path) {
     const auto found = file.metadata.find(key);
     std::uint64_t value = 0;
     if (found != file.metadata.end()) {
@@ -23,6 +23,8 @@ std::uint64_t number(const TensorFile& file, const std::string& key, const std::
     throw InputError(fmt::format("{}: its metadata has no number '{}'; it is not a checkpoint of towers",
                                  path.string(), key));
 }
+
+namespace {
 
 void copy_in(const TensorFile& file, const StateSlot& slot, std::vector<float>& state,
              const std::filesystem::path& path) {
@@ -50,7 +52,7 @@ void check_finite(const Tensor& tensor, const std::string& name, const std::file
 
 TensorFile read_checkpoint(const std::filesystem::path& path) {
     TensorFile file = read_safetensors(path);
-    number(file, "step", path);
+    checkpoint_number(file, "step", path);
     return file;
 }
 
@@ -81,7 +83,8 @@ void check_recipe(const TensorFile& file, const Recipe& recipe, const std::files
         throw InputError(
             fmt::format("{}: its metadata names no recipe; it is not a checkpoint of towers", path.string()));
     const bool bound = file.metadata.contains("recipe_checksum");
-    if (bound && number(file, "recipe_checksum", path) == recipe.checksum) return; // whatever it is called
+    if (bound && checkpoint_number(file, "recipe_checksum", path) == recipe.checksum)
+        return; // whatever it is called
     if (found->second != recipe.name)
         throw InputError(fmt::format("{}: belongs to recipe '{}', not '{}'; give --recipe {}", path.string(),
                                      found->second, recipe.name, found->second));
@@ -95,8 +98,8 @@ void check_recipe(const TensorFile& file, const Recipe& recipe, const std::files
 TrainingState from_checkpoint(const TensorFile& file, const StateLayout& layout,
                               const std::filesystem::path& path) {
     TrainingState state{.state = std::vector<float>(layout.bytes / sizeof(float))};
-    state.step = number(file, "step", path);
-    state.examples = number(file, "examples", path);
+    state.step = checkpoint_number(file, "step", path);
+    state.examples = checkpoint_number(file, "examples", path);
     const std::vector<StateSlot> slots = layout.slots();
     for (const StateSlot& slot : slots) copy_in(file, slot, state.state, path);
     if (file.tensors.size() != slots.size())
@@ -107,11 +110,11 @@ TrainingState from_checkpoint(const TensorFile& file, const StateLayout& layout,
 }
 
 std::uint64_t checkpoint_seed(const TensorFile& file, const std::filesystem::path& path) {
-    return number(file, "seed", path);
+    return checkpoint_number(file, "seed", path);
 }
 
 std::uint64_t checkpoint_step(const TensorFile& file, const std::filesystem::path& path) {
-    return number(file, "step", path);
+    return checkpoint_number(file, "step", path);
 }
 
 std::optional<std::string> checkpoint_settings(const TensorFile& file) {
@@ -149,8 +152,8 @@ void check_origin(const TensorFile& file, const CheckpointOrigin& origin, const 
         throw UsageError(fmt::format("--seed {}: {} was trained with seed {}; give --seed {} to resume it",
                                      origin.seed, path.string(), seed, seed));
     if (!file.metadata.contains("checksum")) return; // an early version's
-    const std::uint64_t records = number(file, "records", path);
-    if (records == origin.records && number(file, "checksum", path) == origin.checksum) return;
+    const std::uint64_t records = checkpoint_number(file, "records", path);
+    if (records == origin.records && checkpoint_number(file, "checksum", path) == origin.checksum) return;
     throw InputError(
         fmt::format("--data: is not the data that {} was trained on ({}); give that to resume it, or start "
                     "another run",

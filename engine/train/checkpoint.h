@@ -41,7 +41,9 @@ TrainingState from_checkpoint(const TensorFile& file, const StateLayout& layout,
 /// early versions wrote, fits any data.
 void check_origin(const TensorFile& file, const CheckpointOrigin& origin, const std::filesystem::path& path);
 
-/// The seed and the step in a checkpoint's metadata; they throw InputError.
+/// A number in a checkpoint's metadata, and two of them by name; they throw InputError.
+std::uint64_t checkpoint_number(const TensorFile& file, const std::string& key,
+                                const std::filesystem::path& path);
 std::uint64_t checkpoint_seed(const TensorFile& file, const std::filesystem::path& path);
 std::uint64_t checkpoint_step(const TensorFile& file, const std::filesystem::path& path);
 

@@ -1,9 +1,12 @@
 #include "engine/train/loop.h"
 
 #include "engine/clock.h"
+#include "engine/train/diverged.h"
 #include "engine/train/metrics.h"
 
+#include <exception>
 #include <fmt/format.h>
+#include <new>
 
 namespace towers {
 namespace {
@@ -16,6 +19,22 @@ std::string way_back(const RunDirectory& run, std::uint64_t step) {
     if (steps.empty()) return "the run has no earlier checkpoint, so start another run";
     return fmt::format("the last checkpoint with a finite loss is {}: go on from it with --resume-from {}",
                        run.checkpoint_path(steps.back()).string(), steps.back());
+}
+
+/// Keeps the step that diverged, and says where and what was found of it.
+std::string keep(const TowerStep& of, Trainer& trainer, const RunDirectory& run, const LoopOptions& options) {
+    if (options.data == nullptr) return "";
+    try {
+        const DivergedStep diverged = examine(trainer, of, *options.data);
+        const std::filesystem::path path = run.diverged_path(diverged.step.before.step);
+        write_safetensors(path, to_tensors(diverged, options.origin));
+        return fmt::format("{}; {} keeps the step, and 'towers replay' does it again; ",
+                           describe(diverged.found), path.string());
+    } catch (const std::bad_alloc&) {
+        return "the step is not kept: there is not enough memory; ";
+    } catch (const std::exception& error) {
+        return fmt::format("the step is not kept: {}; ", error.what());
+    }
 }
 
 /// Those that the metrics tell of.
@@ -59,7 +78,9 @@ Ending train(Trainer& trainer, RunDirectory& run, const LoopOptions& options, co
         try {
             progress.report = trainer.step();
         } catch (const Diverged& diverged) {
-            throw Diverged(fmt::format("{}; {}", diverged.what(), way_back(run, step)));
+            throw Diverged(fmt::format("{}; {}{}", diverged.what(), keep(diverged.of, trainer, run, options),
+                                       way_back(run, step)),
+                           diverged.of);
         } catch (const DeviceError&) {
             // Several towers keep their state on the host; a single tower's is lost with its device.
             if (saved != step && several) save_checkpoint(trainer, run, options);

@@ -18,6 +18,8 @@ struct LoopOptions {
         log_every; ///< steps between lines of the log and of metrics.jsonl; each change of shares has one too
     CheckpointOrigin origin;
     unsigned global_batch;
+    const Dataset* data = nullptr; ///< of the training, to keep a step that diverges with its examples; null:
+                                   ///< it is not kept
 };
 
 struct Progress {
@@ -43,7 +45,8 @@ void resume(Trainer& trainer, const Recipe& recipe, const FoundCheckpoint& check
 std::optional<std::filesystem::path> rewind(RunDirectory& run, const Trainer& trainer);
 
 /// Saves a checkpoint at the end. When `stop` becomes true, ends after the current step. Throws Diverged,
-/// which names the last checkpoint with a finite loss. On DeviceError with several towers, saves the state
+/// which names the tensor in which it began, the file that keeps the step, and the last checkpoint with a
+/// finite loss. On DeviceError with several towers, saves the state
 /// from before the step and rethrows. Calls `observe` after every step.
 Ending train(Trainer& trainer, RunDirectory& run, const LoopOptions& options, const std::atomic<bool>& stop,
              const std::function<void(const Progress&)>& observe);

@@ -247,4 +247,10 @@ double average_decay_at(const Recipe& recipe, std::uint64_t n) {
     return recipe.average_warm_up ? std::min(decay, (1.0 + double(n)) / (10.0 + double(n))) : decay;
 }
 
+StepNumbers numbers_of_update(const Recipe& recipe, double learning_rate, std::uint64_t n) {
+    StepNumbers numbers{float(learning_rate), float(average_decay_at(recipe, n))};
+    recipe.optimizer->prepare(numbers, n);
+    return numbers;
+}
+
 } // namespace towers

@@ -88,4 +88,7 @@ ImageSize shapes_size(const Recipe& recipe);
 /// The moving averages' decay at update `n`, counted from 1.
 double average_decay_at(const Recipe& recipe, std::uint64_t n);
 
+/// What a step gets from the host that makes update `n`, counted from 1.
+StepNumbers numbers_of_update(const Recipe& recipe, double learning_rate, std::uint64_t n);
+
 } // namespace towers

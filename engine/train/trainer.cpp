@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <fmt/format.h>
 #include <limits>
+#include <numeric>
 
 namespace towers {
 Trainer::Trainer(const Recipe& recipe, const TrainerOptions& options, const Dataset& data)
@@ -174,8 +176,7 @@ void Trainer::take_step(StepReport& report) {
                                     .batch = options_.global_batch,
                                     .tower_batch = options_.global_batch / unsigned(towers_.size()),
                                     .by_steps = options_.quirks.step_schedule});
-    StepNumbers numbers{float(report.learning_rate), float(average_decay_at(recipe_, step_ + 1))};
-    recipe_.optimizer->prepare(numbers, step_ + 1);
+    const StepNumbers numbers = numbers_of_update(recipe_, report.learning_rate, step_ + 1);
 
     std::vector<Example> examples(options_.global_batch);
     sampler_.fill(examples_, examples);
@@ -191,7 +192,8 @@ void Trainer::take_step(StepReport& report) {
     }
     if (!results.finite)
         throw_diverged(group_ ? group_->find_culprit()
-                              : TowerGroup::Culprit{0, results.total_loss, "a gradient"});
+                              : TowerGroup::Culprit{0, results.total_loss, "a gradient"},
+                       report.learning_rate, examples);
     ++step_;
     examples_ += options_.global_batch;
 
@@ -244,12 +246,22 @@ StepResults Trainer::step_alone() {
     return tower.results();
 }
 
-void Trainer::throw_diverged(const TowerGroup::Culprit& culprit) const {
-    throw Diverged(fmt::format("Model diverged with loss = {}: {} of tower {} ({}) is infinite or NaN in "
-                               "step {}; try a smaller --lr",
+void Trainer::throw_diverged(const TowerGroup::Culprit& culprit, double learning_rate,
+                             std::span<const Example> examples) const {
+    if (group_ && !group_->exchanges() && !culprit.of_all) {
+        const auto shares = group_->shares();
+        examples = examples.subspan(
+            std::accumulate(shares.begin(), shares.begin() + std::ptrdiff_t(culprit.tower), std::size_t(0)),
+            shares[culprit.tower]);
+    }
+    const std::string whose =
+        culprit.of_all ? ", each of which is finite,"
+                       : fmt::format(" of tower {} ({})", culprit.tower, towers_[culprit.tower]->info().id);
+    throw Diverged(fmt::format("Model diverged with loss = {}: {}{} is infinite or NaN in step {}; try a "
+                               "smaller --lr",
                                std::isnan(culprit.loss) ? "NaN" : fmt::format("{:.2f}", culprit.loss),
-                               std::isfinite(culprit.loss) ? culprit.what : "the loss", culprit.tower,
-                               towers_[culprit.tower]->info().id, step_));
+                               std::isfinite(culprit.loss) ? culprit.what : "the loss", whose, step_),
+                   {culprit.tower, learning_rate, {examples.begin(), examples.end()}});
 }
 
 } // namespace towers

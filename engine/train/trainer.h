@@ -12,9 +12,11 @@
 #include <limits>
 #include <memory>
 #include <optional>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace towers {
@@ -64,9 +66,17 @@ struct TowerUse {
     double seconds = 0; ///< at work, copies included, without waiting for others
 };
 
+/// What a step had one tower do.
+struct TowerStep {
+    std::size_t tower;
+    double learning_rate;
+    std::vector<Example> examples; ///< its share; all of the global batch where it needs those of the others
+};
+
 /// A loss or gradient is infinite or NaN. The parameters are those from before the step.
-class Diverged : public std::runtime_error {
-    using std::runtime_error::runtime_error;
+struct Diverged : std::runtime_error {
+    TowerStep of; ///< the tower that made it so
+    Diverged(const std::string& message, TowerStep step) : std::runtime_error(message), of(std::move(step)) {}
 };
 
 class Trainer {
@@ -77,6 +87,8 @@ public:
     Trainer(const Trainer&) = delete; // its towers and their group know where it is
     Trainer& operator=(const Trainer&) = delete;
 
+    const Recipe& recipe() const { return recipe_; }
+    const TrainerOptions& options() const { return options_; }
     const StateLayout& layout() const { return layout_; }
     std::size_t tower_count() const { return towers_.size(); }
     /// Of the next step.
@@ -110,7 +122,8 @@ private:
     void limit(std::size_t tower, unsigned share, const TowerFailed& failed);
     void let_go(const TowerFailed& failed, StepReport& report);
     void balance(StepReport& report, double seconds);
-    [[noreturn]] void throw_diverged(const TowerGroup::Culprit& culprit) const;
+    [[noreturn]] void throw_diverged(const TowerGroup::Culprit& culprit, double learning_rate,
+                                     std::span<const Example> examples) const;
 
     Recipe recipe_;
     TrainerOptions options_;

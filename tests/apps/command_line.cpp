@@ -12,6 +12,7 @@ TEST_CASE("every command has --help") {
                                                            {"train"},
                                                            {"eval"},
                                                            {"parity"},
+                                                           {"replay"},
                                                            {"data"},
                                                            {"data", "describe"},
                                                            {"data", "shapes"}}) {
@@ -164,7 +165,7 @@ TEST_CASE("the message about a wrong flag names it, its value and what to give i
         {{"data", "shape"}, "there is no command 'shape', but there is 'shapes'" + data},
         {{"data", "shapes", "a", "b"}, "'b' does not belong to any flag; see 'towers data shapes --help'\n"},
         // what is missing
-        {{}, "give a subcommand: devices, train, eval, parity, bench, recipe, data" + top},
+        {{}, "give a subcommand: devices, train, eval, parity, replay, bench, recipe, data" + top},
         {{"data"}, "give a subcommand: describe, shapes" + data},
         {{"data", "describe"}, "give the source; see 'towers data describe --help'\n"},
         {{"parity"}, "give --towers" + parity},

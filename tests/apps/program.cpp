@@ -159,8 +159,8 @@ Arguments towers_command(const Arguments& arguments) {
     Arguments command{TOWERS_PROGRAM};
     command.insert(command.end(), arguments.begin(), arguments.end());
     // Everything on Vulkan runs under the validation layer, and each of its messages is a failure.
-    const bool takes_devices =
-        !arguments.empty() && (arguments[0] == "train" || arguments[0] == "eval" || arguments[0] == "parity");
+    const bool takes_devices = !arguments.empty() && (arguments[0] == "train" || arguments[0] == "eval" ||
+                                                      arguments[0] == "parity" || arguments[0] == "replay");
     const auto vulkan = [](const std::string& argument) {
         return argument.find("vulkan:") != std::string::npos;
     };

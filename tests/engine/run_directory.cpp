@@ -56,7 +56,8 @@ TEST_CASE("an existing folder works as long as it holds no run") {
 }
 
 TEST_CASE("a new run never touches an earlier one's files") {
-    for (const char* name : {"config.toml", "metrics.jsonl", "model.ckpt-0.safetensors"}) {
+    for (const char* name :
+         {"config.toml", "metrics.jsonl", "model.ckpt-0.safetensors", "diverged-0.safetensors"}) {
         CAPTURE(name);
         const test::TemporaryFolder folder;
         write_text(folder / name, "earlier");
@@ -109,8 +110,9 @@ TEST_CASE("erasing a run deletes its files and no others") {
     for (const std::string& name : others) write_text(folder / name, "mine");
     std::filesystem::create_directory(folder / "sub");
     write_text(folder / "sub/config.toml", "mine");
-    for (const char* name : {"config.toml", "metrics.jsonl", "model.ckpt-5.safetensors",
-                             "model.ckpt-70.safetensors", "model.ckpt-80.safetensors.tmp-123"})
+    for (const char* name :
+         {"config.toml", "metrics.jsonl", "model.ckpt-5.safetensors", "model.ckpt-70.safetensors",
+          "model.ckpt-80.safetensors.tmp-123", "diverged-70.safetensors"})
         write_text(folder / name, "the run's");
     RunDirectory run(folder.path(), Existing::erase);
     Names expected = others;

@@ -46,6 +46,27 @@ TensorFile sample() {
 
 } // namespace
 
+TEST_CASE("words and bytes come back beside numbers") {
+    const test::TemporaryFolder folder;
+    TensorFile file = sample();
+    file.words["records"] = {{3}, {0, 7, 0xffffffff}};
+    file.bytes["images"] = {{1, 5}, {0, 1, 127, 128, 255}};
+    write_safetensors(folder / "file", file);
+    const TensorFile back = read_safetensors(folder / "file");
+    CHECK(back.tensors.size() == file.tensors.size());
+    CHECK(back.tensors.at("conv1/biases").values == file.tensors.at("conv1/biases").values);
+    REQUIRE(back.words.size() == 1);
+    CHECK(back.words.at("records").shape == std::vector<std::size_t>{3});
+    CHECK(back.words.at("records").values == file.words.at("records").values);
+    REQUIRE(back.bytes.size() == 1);
+    CHECK(back.bytes.at("images").shape == std::vector<std::size_t>{1, 5});
+    CHECK(back.bytes.at("images").values == file.bytes.at("images").values);
+    // The header holds each name once.
+    file.bytes["records"] = {{1}, {0}};
+    CHECK_THROWS_AS(write_safetensors(folder / "twice", file), std::invalid_argument);
+    CHECK(!std::filesystem::exists(folder / "twice"));
+}
+
 TEST_CASE("unused tensors may have any type") {
     const test::TemporaryFolder folder;
     const std::filesystem::path path = folder / "file";

@@ -1,0 +1,87 @@
+#include "apps/towers/commands.h"
+#include "apps/towers/settings.h"
+#include "engine/towers/selection.h"
+#include "engine/train/diverged.h"
+
+#include <cstdio>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace towers {
+namespace {
+
+struct ReplayFlags {
+    std::string file, towers;
+    OpenOptions open;
+};
+
+/// The devices that training would use and, for comparison, the CPU.
+std::vector<std::string> devices_of(const ReplayFlags& flags) {
+    std::vector<std::string> towers = select_towers("", flags.towers, flags.open);
+    if (flags.towers.empty() && towers.back() != "cpu") towers.push_back("cpu");
+    return towers;
+}
+
+void print_step(const DivergedStep& diverged) {
+    const LoneStep& step = diverged.step;
+    const std::string whose =
+        step.examples.size() == step.global_batch
+            ? "the whole batch"
+            : fmt::format("the share of tower {} ({})", diverged.tower, diverged.device);
+    fmt::print("step {} of {}, {} of {} examples: {}; learning rate {:g}, seed {}\n", step.before.step,
+               diverged.recipe.name, step.examples.size(), step.global_batch, whose, step.learning_rate,
+               step.seed);
+    fmt::print("when it diverged: {}\n\n", describe(diverged.found));
+}
+
+/// Does the step on each device, and prints a line for each as soon as it is known.
+void print_table(const DivergedStep& diverged, const ReplayFlags& flags,
+                 const std::vector<std::string>& devices) {
+    const auto print = [](const auto&... cells) {
+        fmt::print("{:<10} {:<8}  {:<27} {:<27} {:<18} {}\n", cells...);
+        std::fflush(stdout);
+    };
+    print("device", "diverges", "first tensor", "of operation", "not finite there", "the first");
+    for (const std::string& id : devices) {
+        const auto device = open_device(id, flags.open);
+        const auto [first, diverges] = replay(*device, diverged.recipe, diverged.step);
+        if (first)
+            print(id, diverges ? "yes" : "no", first->tensor,
+                  first->operation.empty() ? "(before the step)" : first->operation,
+                  fmt::format("{} of {}", first->count, elements_of(first->shape)),
+                  fmt::format("{} at [{}]", first->value, fmt::join(first->index, ", ")));
+        else
+            print(id, "no", "none", "", "", "");
+    }
+}
+
+int run_replay(ReplayFlags& flags) {
+    check_threads(flags.open.threads);
+    const DivergedStep diverged = read_diverged(flags.file);
+    const std::vector<std::string> devices = devices_of(flags);
+    print_step(diverged);
+    print_table(diverged, flags, devices);
+    return 0;
+}
+
+} // namespace
+
+void add_replay(CLI::App& app, Action& chosen) {
+    CLI::App* const command = app.add_subcommand(
+        "replay",
+        "Do a step that diverged again, on any devices, and find the first tensor that is not finite");
+    const auto flags = std::make_shared<ReplayFlags>();
+    command->add_option("file", flags->file, "The step: the diverged-<step>.safetensors that a run has left")
+        ->required();
+    command->add_option("--towers", flags->towers,
+                        "Do the step on each of these devices, one after another, such as cpu,vulkan:0 "
+                        "('towers devices' lists them; default: those that training would use, and the CPU)");
+    add_threads(*command, flags->open.threads);
+    add_validate(*command, flags->open);
+    command->callback([flags, &chosen] { chosen = [flags] { return run_replay(*flags); }; });
+}
+
+} // namespace towers

@@ -1,0 +1,205 @@
+#include "engine/train/diverged.h"
+
+#include "engine/error.h"
+
+#include <algorithm>
+#include <charconv>
+#include <fmt/format.h>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace towers {
+namespace {
+
+using nlohmann::json;
+
+[[noreturn]] void refuse(const std::filesystem::path& path, const std::string& what) {
+    throw InputError(fmt::format("{}: {}; it is damaged, use another copy of it", path.string(), what));
+}
+
+Finding find(const DivergedStep& diverged, const TrainerOptions& options) {
+    const auto on = [&](Device& device) -> Finding {
+        return {device.info().id, replay(device, diverged.recipe, diverged.step)};
+    };
+    try {
+        return on(*options.open_device(diverged.device, options.open));
+    } catch (const DeviceError&) { // it may be lost, or too small for a second step beside the training's
+        if (diverged.device == "cpu") throw;
+    }
+    return on(*open_device("cpu", options.open));
+}
+
+std::string to_json(const Finding& finding) {
+    json all{{"device", finding.device}, {"diverges", finding.replay.diverges}, {"first", nullptr}};
+    if (const auto& first = finding.replay.first)
+        all["first"] = {{"tensor", first->tensor}, {"shape", first->shape}, {"operation", first->operation},
+                        {"kernel", first->kernel}, {"count", first->count}, {"index", first->index},
+                        {"value", first->value}};
+    return all.dump();
+}
+
+Finding from_json(const std::string& text, const std::filesystem::path& path) {
+    try {
+        const json all = json::parse(text);
+        Finding finding{all.at("device"), {std::nullopt, all.at("diverges")}};
+        if (const json& first = all.at("first"); !first.is_null())
+            finding.replay.first = {.tensor = first.at("tensor"),
+                                    .shape = first.at("shape").get<TensorShape>(),
+                                    .operation = first.at("operation"),
+                                    .kernel = first.at("kernel"),
+                                    .count = first.at("count"),
+                                    .index = first.at("index").get<TensorShape>(),
+                                    .value = first.at("value")};
+        return finding;
+    } catch (const json::exception&) {
+        refuse(path, "its metadata 'found' cannot be read");
+    }
+}
+
+const std::string& metadata(const TensorFile& file, const std::string& key,
+                            const std::filesystem::path& path) {
+    const auto found = file.metadata.find(key);
+    if (found == file.metadata.end()) refuse(path, fmt::format("its metadata has no '{}'", key));
+    return found->second;
+}
+
+double number(const std::string& text, const std::filesystem::path& path) {
+    double value = 0;
+    const char* const end = text.data() + text.size();
+    const auto [rest, error] = std::from_chars(text.data(), end, value);
+    if (error != std::errc{} || rest != end) refuse(path, fmt::format("'{}' is not a number", text));
+    return value;
+}
+
+bool flag(const std::string& text, const std::filesystem::path& path) {
+    if (text != "true" && text != "false") refuse(path, fmt::format("'{}' is neither true nor false", text));
+    return text == "true";
+}
+
+/// A tensor with a dimension for each of `axes`, the first of which counts the examples.
+template<class T>
+const TensorOf<T>& tensor(const std::map<std::string, TensorOf<T>>& tensors, const std::string& name,
+                          std::size_t axes, const std::filesystem::path& path) {
+    const auto found = tensors.find(name);
+    if (found == tensors.end() || found->second.shape.size() != axes || found->second.values.empty())
+        refuse(path, fmt::format("it has no tensor '{}' of {} dimensions", name, axes));
+    return found->second;
+}
+
+/// Throws when a device could not do the step.
+void check(const DivergedStep& diverged, const std::filesystem::path& path) {
+    const auto& [recipe, tower, device, step, found] = diverged;
+    const std::size_t examples = step.examples.size();
+    if (step.labels.size() != examples || examples > step.global_batch ||
+        examples % recipe.model.group() != 0)
+        refuse(path, "its examples do not fit together");
+    const unsigned classes = recipe.model.classes - recipe.model.label_offset;
+    if (std::ranges::any_of(step.labels, [&](std::uint32_t label) { return label >= classes; }))
+        refuse(path, "one of its labels is no class of its recipe");
+    check_data(recipe, {.name = path.string(),
+                        .height = step.stored.height,
+                        .width = step.stored.width,
+                        .channels = step.stored.channels});
+}
+
+void read_examples(const TensorFile& file, LoneStep& step, const std::filesystem::path& path) {
+    const auto& images = tensor(file.bytes, "examples/images", 4, path);
+    const auto& records = tensor(file.words, "examples/records", 1, path).values;
+    const auto& epochs = tensor(file.words, "examples/epochs", 1, path).values;
+    if (epochs.size() != records.size() || images.shape[0] != records.size())
+        refuse(path, "its examples do not fit together");
+    for (std::size_t i = 0; i < records.size(); ++i) step.examples.push_back({records[i], epochs[i]});
+    step.stored = {unsigned(images.shape[2]), unsigned(images.shape[3]), unsigned(images.shape[1])};
+    step.images = images.values;
+    step.labels = tensor(file.words, "examples/labels", 1, path).values;
+}
+
+} // namespace
+
+std::string describe(const Finding& finding) {
+    const auto& [first, diverges] = finding.replay;
+    if (!first) return fmt::format("done again on {}, the step stays finite", finding.device);
+    return fmt::format("done again on {}, the step is first not finite in {}{}", finding.device,
+                       describe(*first), diverges ? "" : ", but loss and gradients stay finite");
+}
+
+DivergedStep examine(Trainer& trainer, const TowerStep& of, const Dataset& data) {
+    const TrainerOptions& options = trainer.options();
+    DivergedStep diverged{.recipe = trainer.recipe(),
+                          .tower = of.tower,
+                          .device = options.towers[of.tower],
+                          .step = {.before = trainer.save(),
+                                   .learning_rate = of.learning_rate,
+                                   .seed = options.seed,
+                                   .distort = options.distort,
+                                   .global_batch = options.global_batch,
+                                   .examples = of.examples,
+                                   .stored = data.image_size(),
+                                   .images = {},
+                                   .labels = {}},
+                          .found = {}};
+    const std::size_t size = data.images.size() / data.size();
+    for (const Example& example : of.examples) {
+        const auto image = std::span(data.images).subspan(example.record * size, size);
+        diverged.step.images.insert(diverged.step.images.end(), image.begin(), image.end());
+        diverged.step.labels.push_back(data.labels[example.record]);
+    }
+    diverged.found = find(diverged, options);
+    return diverged;
+}
+
+TensorFile to_tensors(const DivergedStep& diverged, const CheckpointOrigin& origin) {
+    const LoneStep& step = diverged.step;
+    TensorFile file = to_checkpoint(step.before, layout_of(diverged.recipe), origin);
+    const std::size_t examples = step.examples.size();
+    std::vector<std::uint32_t> records, epochs;
+    for (const Example& example : step.examples) {
+        records.push_back(example.record);
+        epochs.push_back(example.epoch);
+    }
+    file.words = {{"examples/records", {{examples}, std::move(records)}},
+                  {"examples/epochs", {{examples}, std::move(epochs)}},
+                  {"examples/labels", {{examples}, step.labels}}};
+    const ImageSize& stored = step.stored;
+    file.bytes["examples/images"] = {{examples, stored.channels, stored.height, stored.width}, step.images};
+    file.metadata.insert({{"recipe_text", diverged.recipe.text},
+                          {"tower", std::to_string(diverged.tower)},
+                          {"device", diverged.device},
+                          {"global_batch", std::to_string(step.global_batch)},
+                          {"learning_rate", fmt::to_string(step.learning_rate)},
+                          {"distort", step.distort ? "true" : "false"},
+                          {"found", to_json(diverged.found)}});
+    return file;
+}
+
+DivergedStep read_diverged(const std::filesystem::path& path) {
+    const TensorFile file = read_safetensors(path);
+    if (!file.metadata.contains("found"))
+        throw InputError(fmt::format("{}: is {}, not a step that diverged; give a run's "
+                                     "diverged-<step>.safetensors",
+                                     path.string(),
+                                     file.metadata.contains("step") ? "a checkpoint" : "something else"));
+    DivergedStep diverged{.recipe = parse_recipe(metadata(file, "recipe", path),
+                                                 metadata(file, "recipe_text", path),
+                                                 path.string() + ", recipe_text"),
+                          .tower = checkpoint_number(file, "tower", path),
+                          .device = metadata(file, "device", path),
+                          .step = {},
+                          .found = from_json(metadata(file, "found", path), path)};
+    check_recipe(file, diverged.recipe, path);
+    LoneStep& step = diverged.step;
+    step.before = from_checkpoint(file, layout_of(diverged.recipe), path);
+    step.learning_rate = number(metadata(file, "learning_rate", path), path);
+    step.seed = checkpoint_seed(file, path);
+    step.distort = flag(metadata(file, "distort", path), path);
+    step.global_batch = unsigned(checkpoint_number(file, "global_batch", path));
+    read_examples(file, step, path);
+    check(diverged, path);
+    return diverged;
+}
+
+} // namespace towers

@@ -1,0 +1,305 @@
+// When a training diverges, the file that it leaves must say in which tensor that began, and be enough to see
+// it again on any device.
+#include "engine/train/diverged.h"
+#include "engine/train/loop.h"
+#include "tests/support/devices.h"
+#include "tests/support/files.h"
+#include "tests/support/networks.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <doctest/doctest.h>
+#include <filesystem>
+#include <limits>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace towers {
+namespace {
+
+constexpr unsigned batch = 4;
+
+/// Four records with these labels.
+Dataset labelled(const std::vector<std::uint32_t>& labels) {
+    Dataset data = test::noise(labels.size());
+    data.labels = labels;
+    return data;
+}
+
+/// A state in which the gradient of local4/weights gets about -0.9 `size` / batch from an example of class 0,
+/// and a ninth of that from one of another class, while all before it is small.
+TrainingState state_with_gradient(const Trainer& trainer, double size) {
+    TrainingState state{.state = std::vector<float>(trainer.layout().bytes / sizeof(float))};
+    const auto values = [&](const std::string& variable) {
+        return part(std::span(state.state), trainer.layout().find(variable).range);
+    };
+    constexpr float weight = 1e20f;
+    std::ranges::fill(values("local3/biases"), float(size / weight));
+    std::ranges::fill(values("local4/biases"), 1e-23f);
+    const auto last = values("softmax_linear/weights");
+    for (std::size_t i = 0; i < last.size(); i += 10) last[i] = weight; // of class 0
+    return state;
+}
+
+struct Run {
+    test::TemporaryFolder folder;
+    std::string message;
+
+    std::filesystem::path file() const { return folder / "diverged-0.safetensors"; }
+};
+
+/// Trains until it diverges in its first step.
+void diverge(Run& run, const TrainerOptions& options, const Dataset& data, double size) {
+    Trainer trainer(test::small_recipe(), options, data);
+    const TrainingState state = state_with_gradient(trainer, size);
+    trainer.load(state);
+    RunDirectory directory(run.folder.path(), Existing::refuse);
+    const LoopOptions loop{
+        .steps = 1,
+        .save_every = 0,
+        .keep = 0,
+        .log_every = 1,
+        .origin = {"cifar10-tutorial", options.seed, data.size(), 0, "", test::small_recipe().checksum},
+        .global_batch = batch,
+        .data = &data};
+    try {
+        train(trainer, directory, loop, false, [](const Progress&) {});
+    } catch (const Diverged& diverged) {
+        run.message = diverged.what();
+    }
+    CHECK(trainer.save().state == state.state);
+}
+
+TrainerOptions in_order(std::vector<std::string> towers) {
+    TrainerOptions options = test::options_for(std::move(towers), batch);
+    options.shuffle = options.distort = false;
+    return options;
+}
+
+bool says(const std::string& message, const std::string& part) {
+    const bool found = message.find(part) != std::string::npos;
+    if (!found) MESSAGE(message);
+    return found;
+}
+
+/// Checks that the file's step has its first bad number in local4's gradient, on every device.
+void check_replays(const DivergedStep& diverged) {
+    for (const std::string& id : test::device_ids()) {
+        CAPTURE(id);
+        const Replay found = replay(test::device(id), diverged.recipe, diverged.step);
+        CHECK(found.diverges);
+        REQUIRE(found.first);
+        CHECK(found.first->tensor == "local4/weights gradient");
+        CHECK(found.first->operation == "local4 weights gradient");
+        CHECK(found.first->count == elements_of(found.first->shape));
+        CHECK(found.first->value == "-inf");
+    }
+}
+
+} // namespace
+
+TEST_CASE("a diverged step of a single tower is kept with its first bad tensor, and seen again anywhere") {
+    const Dataset data = labelled({0, 0, 0, 0});
+    for (const std::string& id : test::device_ids()) {
+        CAPTURE(id);
+        Run run;
+        diverge(run, in_order({id}), data, 6e38);
+        CHECK(
+            says(run.message, "done again on " + id +
+                                  ", the step is first not finite in tensor 'local4/weights gradient' of "
+                                  "local4 weights gradient, 168 of 168 numbers, the first at [0, 0]: -inf"));
+        CHECK(says(run.message, run.file().string() + " keeps the step"));
+        const DivergedStep diverged = read_diverged(run.file());
+        CHECK(diverged.device == id);
+        CHECK(diverged.found.device == id);
+        CHECK(diverged.found.replay.diverges);
+        CHECK(diverged.step.images == data.images);
+        check_replays(diverged);
+    }
+}
+
+TEST_CASE("of several towers the examples of the one that diverged are kept, and no others") {
+    const Dataset data = labelled({1, 1, 0, 0});
+    for (const std::string& id : test::device_ids()) {
+        CAPTURE(id);
+        Run run;
+        diverge(run, in_order({"cpu", id}), data, 2e39);
+        CHECK(says(run.message, "the gradient of local4/weights of tower 1 (" + id + ")"));
+        const DivergedStep diverged = read_diverged(run.file());
+        CHECK(diverged.tower == 1);
+        CHECK(diverged.device == id);
+        CHECK(diverged.found.device == id);
+        CHECK(diverged.step.global_batch == batch);
+        CHECK(diverged.step.examples == std::vector<Example>{{2, 0}, {3, 0}});
+        CHECK(diverged.step.labels == std::vector<std::uint32_t>{0, 0});
+        CHECK(std::ranges::equal(diverged.step.images, std::span(data.images).subspan(2 * 3072)));
+        CHECK(diverged.step.seed == 3);
+        CHECK(!diverged.step.distort);
+        CHECK(diverged.step.learning_rate == doctest::Approx(0.1));
+        check_replays(diverged);
+    }
+}
+
+TEST_CASE("a sum of finite gradients that overflows is told apart, and kept with the whole batch") {
+    const Dataset data = labelled({0, 0, 0, 0});
+    Run run;
+    diverge(run, in_order({"cpu", "cpu"}), data, 6e38);
+    CHECK(says(run.message,
+               "the sum of the towers' losses or gradients, each of which is finite, is infinite"));
+    const DivergedStep diverged = read_diverged(run.file());
+    CHECK(diverged.step.examples.size() == batch);
+    check_replays(diverged);
+}
+
+TEST_CASE("what is done again is what the tower did, its random distortions included") {
+    // A step diverges from some size of its logits on, which depends on what its images look like. The
+    // training and the replay must agree on which, however close to it.
+    const Dataset data = test::noise(50);
+    for (const std::uint64_t seed : {1, 2}) {
+        CAPTURE(seed);
+        TrainerOptions options = test::options_for({"cpu"}, batch);
+        options.seed = seed;
+        Trainer trainer(test::small_recipe(), options, data);
+        std::vector<Example> examples(batch);
+        Sampler(std::uint32_t(data.size()), seed, true).fill(0, examples);
+        float finite = 1, diverging = 1e6f;
+        for (int i = 0; i < 20; ++i) {
+            const float scale = std::sqrt(finite * diverging);
+            TrainingState state = trainer.initial_state();
+            const auto multiply = [&](const std::string& variable, float factor) {
+                for (float& each : part(std::span(state.state), trainer.layout().find(variable).range))
+                    each *= factor;
+            };
+            multiply("local4/weights", 1e7f * scale);
+            multiply("softmax_linear/weights", 1e29f);
+            trainer.load(state);
+            const bool again = examine(trainer, {0, 0.1, examples}, data).found.replay.diverges;
+            bool diverged = false;
+            try {
+                trainer.step();
+            } catch (const Diverged&) {
+                diverged = true;
+            }
+            CAPTURE(scale);
+            CHECK(again == diverged);
+            (diverged ? diverging : finite) = scale;
+        }
+        CHECK(finite > 1);
+        CHECK(diverging < 1e6f);
+    }
+}
+
+TEST_CASE("a step that stays finite elsewhere is said to") {
+    const Dataset data = labelled({0, 0, 0, 0});
+    Run run;
+    diverge(run, in_order({"cpu"}), data, 6e38);
+    DivergedStep diverged = read_diverged(run.file());
+    for (float& value : diverged.step.before.state) value *= 1e-3f;
+    const Replay found = replay(test::device("cpu"), diverged.recipe, diverged.step);
+    CHECK(!found.diverges);
+    CHECK(!found.first);
+    CHECK(describe({"cpu", found}) == "done again on cpu, the step stays finite");
+}
+
+TEST_CASE("a parameter that is not finite before the step is named as such") {
+    const Dataset data = labelled({0, 0, 0, 0});
+    Run run;
+    diverge(run, in_order({"cpu"}), data, 6e38);
+    DivergedStep diverged = read_diverged(run.file());
+    const StateLayout layout = layout_of(diverged.recipe);
+    for (const char* name : {"local3/weights", "conv2/biases"}) {
+        part(std::span(diverged.step.before.state), layout.find(name).range)[1] =
+            std::numeric_limits<float>::infinity();
+        const Replay found = replay(test::device("cpu"), diverged.recipe, diverged.step);
+        CHECK(found.diverges);
+        REQUIRE(found.first);
+        CHECK(found.first->tensor == name);
+        CHECK(says(describe(*found.first), "before the step, 1 of "));
+    }
+}
+
+TEST_CASE(
+    "a step that cannot be done again on its device is on cpu, and a failure there loses nothing else") {
+    const Dataset data = labelled({0, 0, 0, 0});
+    for (const std::string& id : test::device_ids()) {
+        CAPTURE(id);
+        TrainerOptions options = in_order({id});
+        int opened = 0;
+        options.open_device = [&](std::string_view name, const OpenOptions& open) {
+            if (opened++ > 0) throw DeviceError("no second device");
+            return open_device(name, open);
+        };
+        Run run;
+        diverge(run, options, data, 6e38);
+        CHECK(says(run.message, "Model diverged with loss = "));
+        CHECK(says(run.message, "the run has no earlier checkpoint"));
+        CHECK(std::filesystem::exists(run.file()) == (id != "cpu"));
+        if (id == "cpu")
+            CHECK(says(run.message, "the step is not kept: no second device"));
+        else
+            CHECK(read_diverged(run.file()).found.device == "cpu");
+    }
+}
+
+TEST_CASE("a full disk costs the file, and the message says so and all else") {
+    Run run;
+    {
+        const test::FullDisk disk(10'000);
+        diverge(run, in_order({"cpu"}), labelled({0, 0, 0, 0}), 6e38);
+    }
+    CHECK(says(run.message, "the step is not kept: cannot write " + run.file().string()));
+    CHECK(says(run.message, "try a smaller --lr"));
+    CHECK(says(run.message, "the run has no earlier checkpoint"));
+    CHECK(!std::filesystem::exists(run.file()));
+}
+
+TEST_CASE("a damaged file of a diverged step is refused with one line that names it") {
+    const Dataset data = labelled({0, 0, 0, 0});
+    Run run;
+    diverge(run, in_order({"cpu"}), data, 6e38);
+    const TensorFile sound = read_safetensors(run.file());
+    const std::filesystem::path path = run.folder / "damaged";
+    const auto refuses = [&](const TensorFile& file) {
+        write_safetensors(path, file);
+        return says(test::input_error([&] { read_diverged(path); }), path.string());
+    };
+    for (const std::string key : {"recipe", "recipe_text", "step", "examples", "seed", "tower", "device",
+                                  "global_batch", "learning_rate", "distort", "found"}) {
+        CAPTURE(key);
+        TensorFile file = sound;
+        file.metadata.erase(key);
+        CHECK(refuses(file));
+        if (key == "recipe" || key == "device") continue; // may be anything
+        file.metadata.emplace(key, "odd");
+        CHECK(refuses(file));
+    }
+    for (const char* name : {"examples/records", "examples/epochs", "examples/labels"}) {
+        CAPTURE(name);
+        TensorFile file = sound;
+        file.words.erase(name);
+        CHECK(refuses(file));
+        file.words[name] = {{2}, {0, 1}};
+        CHECK(refuses(file));
+        file.words[name] = {{0}, {}};
+        CHECK(refuses(file));
+    }
+    TensorFile file = sound;
+    file.words["examples/labels"].values[2] = 10;
+    CHECK(refuses(file));
+    file = sound;
+    file.bytes.clear();
+    CHECK(refuses(file));
+    file.bytes["examples/images"] = {{4, 3, 8, 8}, std::vector<std::uint8_t>(768)};
+    CHECK(refuses(file));
+    file = sound;
+    file.tensors.erase("conv1/weights");
+    CHECK(refuses(file));
+    file = sound;
+    file.metadata.at("global_batch").assign(1, '3');
+    CHECK(refuses(file));
+}
+
+} // namespace towers
