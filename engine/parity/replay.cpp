@@ -67,7 +67,7 @@ Plan plan_of(const Recipe& recipe, const StateLayout& layout, const LoneStep& st
     if (spec.batch == step.global_batch)
         return plan_single_step(spec, {.layout = &layout, .optimizer = recipe.optimizer.get()}).plan;
     spec.global_batch = step.global_batch;
-    return plan_shared_step(spec, layout.variable_bytes).plan;
+    return plan_shared_step(spec).plan;
 }
 
 /// Whether a step with such numbers there has diverged.
