@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 #include <iterator>
 #include <optional>
+#include <string_view>
 #include <thread>
 
 namespace towers {
@@ -54,6 +55,18 @@ public:
     ~VulkanDevice() override { finish(); }
 
     const DeviceInfo& info() const override { return info_; }
+
+    std::uint64_t free_memory() const override {
+        if (!tells_budget_) return not_told;
+        const auto chain = physical_.getMemoryProperties2<vk::PhysicalDeviceMemoryProperties2,
+                                                          vk::PhysicalDeviceMemoryBudgetPropertiesEXT>();
+        const auto& memory = chain.get<vk::PhysicalDeviceMemoryBudgetPropertiesEXT>();
+        const std::uint32_t heap = chain.get<vk::PhysicalDeviceMemoryProperties2>()
+                                       .memoryProperties.memoryTypes[memory_type(~0u, Memory::device)]
+                                       .heapIndex;
+        const std::uint64_t budget = memory.heapBudget[heap], used = memory.heapUsage[heap];
+        return budget - std::min(used, budget);
+    }
 
 protected:
     std::unique_ptr<Allocation> do_allocate(std::size_t bytes, Memory memory) override {
@@ -158,6 +171,8 @@ private:
         timestamp_mask_ = bits == 0 ? 0 : UINT64_MAX >> (64 - bits);
         timestamp_period_ = double(physical_.getProperties().limits.timestampPeriod) * 1e-9;
 
+        for (const vk::ExtensionProperties& extension : physical_.enumerateDeviceExtensionProperties())
+            tells_budget_ |= extension.extensionName == std::string_view(VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
         device_ = create_device(physical_);
         queue_ = vk::raii::Queue(device_, family, 0);
         pool_ = vk::raii::CommandPool(device_, vk::CommandPoolCreateInfo{.queueFamilyIndex = family});
@@ -319,6 +334,7 @@ private:
     DeviceInfo info_;
     bool overrides_;
     const SharingLimits* limits_; ///< may be null
+    bool tells_budget_ = false;   ///< whether the driver says how much memory is free
     vk::raii::Device device_ = nullptr;
     vk::raii::Queue queue_ = nullptr;
     vk::raii::CommandPool pool_ = nullptr;
