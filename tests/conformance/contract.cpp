@@ -2,6 +2,7 @@
 #include "tests/conformance/harness.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <functional>
 #include <numeric>
 
@@ -311,6 +312,15 @@ TEST_CASE("after a failure a device refuses everything in one line and can still
             CHECK(refusal([&] { device.timestamps(recording); }) == expected);
             device.finish();
         }
+}
+
+TEST_CASE("a device tells what memory is free, no more than it has, or does not tell") {
+    on_every_device([](Device& device) {
+        const std::uint64_t free = device.free_memory();
+        if (free == Device::not_told) return;
+        CHECK(free > 0);
+        CHECK(free <= device.info().memory);
+    });
 }
 
 TEST_CASE("a device that refuses memory is as good as before") {
