@@ -145,6 +145,10 @@ public:
 
     virtual const DeviceInfo& info() const = 0;
 
+    /// Bytes of Memory::device that the driver or the system says are still to be had.
+    virtual std::uint64_t free_memory() const { return not_told; }
+    static constexpr std::uint64_t not_told = UINT64_MAX;
+
     /// Zeroed memory. Throws DeviceError when there is not enough.
     Buffer allocate(std::size_t bytes, Memory memory);
 

@@ -2,11 +2,36 @@
 
 #include "backends/device.h"
 
+#include <algorithm>
 #include <fmt/format.h>
+#include <fstream>
+#include <limits>
+#include <string>
 #include <sys/mman.h>
 #include <sys/resource.h>
 
 namespace towers {
+namespace {
+
+/// The number of KiB in the line `NAME: KIB kB`, in bytes; UINT64_MAX where there is none.
+std::uint64_t read_bytes(const char* file, std::string_view name) {
+    std::ifstream lines(file);
+    for (std::string word; lines >> word; lines.ignore(std::numeric_limits<std::streamsize>::max(), '\n')) {
+        std::uint64_t kib = 0;
+        if (word == name && lines >> kib) return kib << 10;
+    }
+    return UINT64_MAX;
+}
+
+} // namespace
+
+std::uint64_t available_memory() {
+    const std::uint64_t available = read_bytes("/proc/meminfo", "MemAvailable:");
+    rlimit limit{};
+    if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return available;
+    const std::uint64_t used = read_bytes("/proc/self/status", "VmSize:");
+    return std::min<std::uint64_t>(available, limit.rlim_cur - std::min<std::uint64_t>(used, limit.rlim_cur));
+}
 
 void require_headroom(std::string_view device, std::size_t bytes) {
     rlimit limit{};

@@ -46,6 +46,10 @@ void for_each_setting(AnySettings& s, const Visitor& visitor) {
     visitor("batch", s.batch, training, "Mean number of examples per tower and step (default: the recipe's)");
     visitor("global-batch", s.global_batch, training,
             "Number of examples per step for all towers together, instead of --batch");
+    visitor(
+        "micro-batch", s.micro_batch, training,
+        "The most examples that a tower computes at once; it takes a larger share in several micro-batches "
+        "(default: as many as fit into its memory)");
     visitor("steps", s.steps, other, "Total number of training steps (default: the recipe's)");
     visitor("epochs", s.epochs, other, "Total number of passes over the training data, instead of --steps");
     visitor("lr", s.lr, training, "Learning rate at the start (default: the recipe's)");
@@ -279,13 +283,20 @@ std::string write_settings(const TrainSettings& settings, Settings which) {
     return text;
 }
 
+namespace {
+
+/// Whether a setting says how many examples a step takes, of which there are two ways.
+bool says_batch(const std::string& name) { return name == "batch" || name == "global-batch"; }
+
+} // namespace
+
 std::vector<std::string> changes_of_training(const TrainSettings& before, const TrainSettings& after) {
     // Each setting's value as config.toml has it after `name = `.
     const auto values_of = [](const TrainSettings& settings) {
         std::map<std::string, std::string> values;
         for_each_setting(settings,
                          [&](const std::string& name, const auto& field, Settings which, const char*) {
-                             if (which != Settings::of_training || name.ends_with("batch")) return;
+                             if (which != Settings::of_training || says_batch(name)) return;
                              std::string line;
                              put(line, name, field);
                              values[name] = line.empty() ? "none" : line.substr(name.size() + 3);

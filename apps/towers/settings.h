@@ -22,6 +22,7 @@ struct TrainSettings {
     std::string data = "shapes";
     std::string backend, towers, shares;
     std::optional<unsigned> batch, global_batch; ///< at most one of them is set
+    std::optional<unsigned> micro_batch;
     std::optional<std::uint64_t> steps;
     std::optional<double> epochs;
     std::optional<double> lr;

@@ -60,6 +60,7 @@ void check(const TrainSettings& s) {
     if (s.batch && *s.batch == 0) complain("--batch 0: give at least 1 example per tower");
     if (s.global_batch && (*s.global_batch == 0 || *s.global_batch > largest_global_batch))
         complain(fmt::format("--global-batch {}: give 1 to {}", *s.global_batch, largest_global_batch));
+    if (s.micro_batch && *s.micro_batch == 0) complain("--micro-batch 0: give at least 1 example");
     if (s.batch && s.global_batch)
         complain("--batch and --global-batch both say how many examples a step takes; give one of them");
     if (s.lr && !(*s.lr >= 0 && std::isfinite(float(*s.lr)))) // the kernels take a float
@@ -191,6 +192,7 @@ int run_train(TrainFlags& flags) {
                     {.towers = towers,
                      .global_batch = global,
                      .shares = shares,
+                     .micro_batch = settings.micro_batch.value_or(0),
                      .outlive_devices = settings.on_device_loss == "continue",
                      .device_timeout = settings.device_timeout > 0 ? settings.device_timeout
                                                                    : std::numeric_limits<double>::infinity(),
@@ -243,9 +245,12 @@ int run_train(TrainFlags& flags) {
 
     compare_classes(recipe, data);
     const std::vector<unsigned> examples = trainer.shares();
-    for (std::size_t i = 0; i < examples.size(); ++i)
-        fmt::print("tower_{}: {} ({}), {} examples a step\n", i, trainer.tower(i).info().id,
-                   trainer.tower(i).info().name, examples[i]);
+    for (std::size_t i = 0; i < examples.size(); ++i) {
+        const Tower& tower = trainer.tower(i);
+        const std::string pieces = to_string(tower.at_once());
+        fmt::print("tower_{}: {} ({}), {} examples a step{}{}\n", i, tower.info().id, tower.info().name,
+                   examples[i], pieces.empty() ? "" : " in ", pieces);
+    }
     if (past) {
         fmt::print("resumed at step {}\n", trainer.steps_done());
         print_changes(past->trained, settings, global);

@@ -65,6 +65,7 @@ public:
     }
 
     const DeviceInfo& info() const override { return info_; }
+    std::uint64_t free_memory() const override { return available_memory(); }
 
 protected:
     std::unique_ptr<Allocation> do_allocate(std::size_t bytes, Memory) override {

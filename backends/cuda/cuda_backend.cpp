@@ -120,6 +120,14 @@ public:
 
     const DeviceInfo& info() const override { return info_; }
 
+    std::uint64_t free_memory() const override {
+        return guard("asking for free memory", [&] {
+            std::size_t free = 0, all = 0;
+            check(cudaMemGetInfo(&free, &all));
+            return std::uint64_t(free);
+        });
+    }
+
 protected:
     std::unique_ptr<Allocation> do_allocate(std::size_t bytes, Memory memory) override {
         return guard(fmt::format("allocating {} bytes (try a smaller --batch)", bytes), [&] {

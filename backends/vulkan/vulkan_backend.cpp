@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 #include <iterator>
 #include <optional>
+#include <string_view>
 #include <thread>
 
 namespace towers {
@@ -83,6 +84,18 @@ public:
     ~VulkanDevice() override { finish(); }
 
     const DeviceInfo& info() const override { return info_; }
+
+    std::uint64_t free_memory() const override {
+        if (!tells_budget_) return not_told;
+        const auto chain = physical_.getMemoryProperties2<vk::PhysicalDeviceMemoryProperties2,
+                                                          vk::PhysicalDeviceMemoryBudgetPropertiesEXT>();
+        const auto& memory = chain.get<vk::PhysicalDeviceMemoryBudgetPropertiesEXT>();
+        const std::uint32_t heap = chain.get<vk::PhysicalDeviceMemoryProperties2>()
+                                       .memoryProperties.memoryTypes[memory_type(~0u, Memory::device)]
+                                       .heapIndex;
+        const std::uint64_t budget = memory.heapBudget[heap], used = memory.heapUsage[heap];
+        return budget - std::min(used, budget);
+    }
 
 protected:
     std::unique_ptr<Allocation> do_allocate(std::size_t bytes, Memory memory) override {
@@ -196,6 +209,9 @@ private:
 
     void open() {
         timestamp_period_ = double(physical_.getProperties().limits.timestampPeriod) * 1e-9;
+
+        for (const vk::ExtensionProperties& extension : physical_.enumerateDeviceExtensionProperties())
+            tells_budget_ |= extension.extensionName == std::string_view(VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
         device_ = create_device(physical_);
         const auto places = queue_places(physical_);
         families_.push_back(open_family(places.front().family, kernels_and_copies));
@@ -408,6 +424,7 @@ private:
     DeviceInfo info_;
     bool overrides_;
     const SharingLimits* limits_; ///< may be null
+    bool tells_budget_ = false;   ///< whether the driver says how much memory is free
     vk::raii::Device device_ = nullptr;
     std::vector<Family> families_; ///< the kernels', and the copies' if that is another
     std::vector<Lane> lanes_;      ///< the first is Queue::compute's

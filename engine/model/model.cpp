@@ -47,6 +47,11 @@ Model Model::for_evaluation() const {
     return kept;
 }
 
+const Node* Model::joining_layer() const {
+    const auto found = std::ranges::find(nodes, 0u, [](const Node& node) { return node.layer->group(); });
+    return found == nodes.end() ? nullptr : &*found;
+}
+
 unsigned Model::group() const {
     unsigned group = 1;
     for (const Node& node : nodes) group = std::lcm(group, std::max(1u, node.layer->group()));

@@ -41,6 +41,8 @@ struct Model {
     Model for_evaluation() const;
     /// The unit in which examples are dealt to towers: 1, or what batch norm's groups need.
     unsigned group() const;
+    /// The first node whose layer takes the whole global batch, which cannot be done in pieces; or null.
+    const Node* joining_layer() const;
 };
 
 } // namespace towers

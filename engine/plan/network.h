@@ -22,18 +22,28 @@ struct NetworkSpec {
     std::uint64_t seed = 0;    ///< of what is random: the distortions, dropout
     bool distort = false;      ///< else the pipeline of evaluation
     bool fuse = true;          ///< else each operation stands alone, for comparisons
+    unsigned most = 0;         ///< examples that a step computes at once, at least Model::group(); 0: all
 };
 
 /// In Arena::step: STEP_FLOATS floats, then at this offset (record, epoch) of each example.
 constexpr std::size_t step_examples_offset = slice_alignment;
 
 struct TrainingPlan {
-    Plan plan;
+    /// Of a step in micro-batches: the plans that come before `plan`, in this order; one may come several
+    /// times. Nothing of their activations is needed from one to the next.
+    std::vector<Plan> micro_plans;
+    std::vector<std::size_t> order;
+
+    Plan plan;                       ///< the step, or what is done once behind its micro-batches
     std::vector<ArenaRange> buckets; ///< of the gradient arena; empty when the step updates by itself
-    std::vector<Cut> cuts;
+    std::vector<Cut> cuts;           ///< of `plan`
+
+    /// The bytes that an arena needs.
+    std::size_t bytes(Arena arena) const;
 };
 
-/// A step of the only tower: forward, backward, update, all on its device.
+/// A step of the only tower: forward, backward, update, all on its device. Like plan_shared_step() it throws
+/// std::logic_error when micro-batches are asked for and the model's layers work on the whole global batch.
 TrainingPlan plan_single_step(const NetworkSpec& spec, const UpdateSpec& update);
 
 /// A step of one tower of several, without the copies of parameters from Arena::staged_parameters and of

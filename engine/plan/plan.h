@@ -17,6 +17,8 @@ namespace towers {
 enum class Arena {
     state,       ///< all that outlives a step, laid out as StateLayout says
     gradients,   ///< of the trained variables, and the step's values of the statistics, laid out alike
+    micro_batch, ///< of a step in micro-batches: the present one's gradients, laid out alike, examples,
+                 ///< losses
     activations, ///< everything that lives within a step; the plan lets tensors share it over time
     results,
     records,           ///< the data set's images

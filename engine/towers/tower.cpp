@@ -1,9 +1,14 @@
 #include "engine/towers/tower.h"
 
+#include "engine/error.h"
+#include "engine/plan/micro_batches.h"
 #include "engine/towers/upload.h"
 
 #include <algorithm>
 #include <cmath>
+#include <fmt/format.h>
+#include <optional>
+#include <utility>
 
 namespace towers {
 
@@ -45,6 +50,12 @@ std::vector<Exchange> exchanges_before(std::size_t level, const Plan& plan,
 
 } // namespace
 
+std::string to_string(const AtOnce& at_once) {
+    if (at_once.micro_batches == 1) return "";
+    return fmt::format("{} micro-batches of up to {} examples{}{}", at_once.micro_batches, at_once.most,
+                       at_once.reason.empty() ? "" : ", because ", at_once.reason);
+}
+
 std::array<Buffer, arena_count> allocate_arenas(Device& device, const Plan& plan, const Dataset& data) {
     std::array<Buffer, arena_count> arenas;
     for (std::size_t i = 0; i < arena_count; ++i)
@@ -81,10 +92,18 @@ std::array<const Buffer*, arena_count> pointers_to(const std::array<Buffer, aren
     return pointers;
 }
 
-Tower::Tower(std::unique_ptr<Device> device, const Dataset& data, Planner plan, unsigned share)
-    : device_(std::move(device)), plan_(std::move(plan)) {
-    take(share);
-    upload_data(*device_, held_, data);
+Tower::Tower(std::unique_ptr<Device> device, const Dataset& data, Planner plan, unsigned share,
+             Splitting splitting)
+    : device_(std::move(device)), plan_(std::move(plan)), splitting_(std::move(splitting)) {
+    for (bool uploaded = false; !uploaded;) {
+        take(share);
+        try {
+            upload_data(*device_, held_, data);
+            uploaded = true;
+        } catch (const DeviceError& error) {
+            if (!make_do(at_once(), error)) throw;
+        }
+    }
 }
 
 void Tower::take(unsigned share) {
@@ -105,34 +124,116 @@ void Tower::take(unsigned share) {
     share_ = share;
 }
 
-/// Makes the memory that shares have in common large enough for a plan.
-void Tower::hold(const Plan& plan) {
+/// Whether an arena takes of the memory that Device::free_memory() tells of.
+bool Tower::counts(Arena arena) const {
+    const DeviceKind kind = device_->info().kind;
+    const bool is_host =
+        kind == DeviceKind::cpu || kind == DeviceKind::integrated_gpu || kind == DeviceKind::software;
+    return is_host || !is_staging(arena);
+}
+
+/// What a step needs, together with what the tower holds anyway.
+std::uint64_t Tower::bytes_of(const TrainingPlan& training) const {
+    std::uint64_t bytes = 0;
+    for (std::size_t i = 0; i < arena_count; ++i)
+        if (counts(Arena(i))) bytes += std::max(training.bytes(Arena(i)), held_[i].bytes());
+    return bytes;
+}
+
+/// What there is for a step, together with what the tower holds. A tenth of what is free remains, for
+/// recordings and for whoever else needs memory.
+std::uint64_t Tower::room() const {
+    const std::uint64_t free = device_->free_memory();
+    if (free == Device::not_told) return free;
+    std::uint64_t room = free - free / 10;
+    for (std::size_t i = 0; i < arena_count; ++i)
+        if (counts(Arena(i))) room += held_[i].bytes();
+    return room;
+}
+
+/// How a share is to be computed, as far as can be told before memory is allocated.
+AtOnce Tower::choose(unsigned share) const {
+    const auto in_pieces = [&](unsigned most, std::string reason) -> AtOnce {
+        const std::vector<unsigned> sizes = micro_batches(share, splitting_.group, most);
+        return {unsigned(sizes.size()), sizes[0], std::move(reason)};
+    };
+    if (!splitting_.obstacle.empty()) return {1, share, ""};
+    if (splitting_.most != 0 && splitting_.most <= most_) return in_pieces(splitting_.most, "");
+    const std::uint64_t room = this->room();
+    const auto needed = [&](unsigned most) -> std::optional<std::uint64_t> {
+        try {
+            return bytes_of(plan_(share, most));
+        } catch (const UsageError&) { // more examples than kernels can count
+            return std::nullopt;
+        }
+    };
+    const unsigned fits = largest_that_fits(share, splitting_.group, room, needed);
+    if (std::min(fits, most_) >= share) return {1, share, ""};
+    if (most_ <= fits) return in_pieces(most_, refusal_);
+    constexpr double mib = 1 << 20;
+    const std::optional<std::uint64_t> bytes = needed(share);
+    return in_pieces(fits,
+                     bytes ? fmt::format("all at once need {:.1f} MiB of memory and {:.1f} MiB can be had",
+                                         double(*bytes) / mib, double(room) / mib)
+                           : "all at once are too large for a kernel");
+}
+
+/// Makes the memory that shares have in common large enough for a step.
+void Tower::hold(const TrainingPlan& training) {
     for (std::size_t i = 0; i < arena_count; ++i) {
-        const std::size_t before = held_[i].bytes(), wanted = plan.bytes(Arena(i));
+        const std::size_t before = held_[i].bytes(), wanted = training.bytes(Arena(i));
         if (is_of_share(Arena(i)) || wanted <= before) continue;
         programs_.clear(); // they know the old address
         held_[i] = {};     // now: the memory may not suffice for both
         try {
             held_[i] = allocate_arena(*device_, Arena(i), wanted);
-        } catch (const DeviceError&) {
+        } catch (const DeviceError& error) {
             if (before > 0) held_[i] = allocate_arena(*device_, Arena(i), before);
-            throw;
+            if (splitting_.obstacle.empty()) throw;
+            throw DeviceError(fmt::format("{}; {}", error.what(), splitting_.obstacle));
         }
     }
 }
 
+/// After a failure: frees what a step alone needs, and computes fewer examples at once from now on. False:
+/// there are no fewer.
+bool Tower::make_do(const AtOnce& failed, const DeviceError& error) {
+    const unsigned groups = failed.most / splitting_.group;
+    if (groups < 2 || !splitting_.obstacle.empty()) return false;
+    most_ = groups / 2 * splitting_.group;
+    refusal_ = error.what();
+    programs_.clear();
+    for (const Arena arena : {Arena::activations, Arena::micro_batch}) held_[std::size_t(arena)] = {};
+    return true;
+}
+
 Tower::Program Tower::make_program(unsigned share) {
-    const TrainingPlan training = plan_(share);
-    const Plan& plan = training.plan;
-    hold(plan);
+    for (;;) {
+        const AtOnce at_once = choose(share);
+        try {
+            return record(share, at_once);
+        } catch (const DeviceError& error) {
+            if (!make_do(at_once, error)) throw;
+        }
+    }
+}
+
+Tower::Program Tower::record(unsigned share, const AtOnce& at_once) {
+    const TrainingPlan training = plan_(share, at_once.most);
+    hold(training);
     if (uploads_.empty()) make_transfers(training);
     Program program;
+    program.at_once = at_once;
     std::array<const Buffer*, arena_count> arenas = pointers_to(held_);
     for (std::size_t i = 0; i < arena_count; ++i)
-        if (is_of_share(Arena(i)) && plan.bytes(Arena(i)) > 0) {
-            program.arenas[i] = allocate_arena(*device_, Arena(i), plan.bytes(Arena(i)));
+        if (is_of_share(Arena(i)) && training.bytes(Arena(i)) > 0) {
+            program.arenas[i] = allocate_arena(*device_, Arena(i), training.bytes(Arena(i)));
             arenas[i] = &program.arenas[i];
         }
+    for (const Plan& plan : training.micro_plans)
+        program.micro_recordings.push_back(device_->record(plan.bind(arenas, 0, plan.levels().size())));
+    program.order = training.order;
+    const Plan& plan = training.plan;
     std::size_t first = 0;
     for (const Cut& cut : training.cuts) {
         program.parts.push_back({device_->record(plan.bind(arenas, first, cut.level)), cut,
@@ -169,7 +270,18 @@ std::span<const Tower::Part> Tower::parts() const {
     return program_ ? std::span<const Part>(program_->parts) : std::span<const Part>();
 }
 
+/// What comes before the parts of a share that is not computed at once: it reads all parameters.
+void Tower::submit_micro_batches() {
+    std::vector<Ticket> parameters;
+    for (const Transfer& upload : uploads_)
+        if (upload.ticket != 0) parameters.push_back(upload.ticket);
+    for (const std::size_t i : program_->order)
+        last_reads_.assign(buckets_.size(), device_->submit(program_->micro_recordings[i], Queue::compute,
+                                                            std::exchange(parameters, {})));
+}
+
 void Tower::submit_from(std::size_t first) {
+    if (first == 0 && program_) submit_micro_batches();
     std::size_t complete = first == 0 ? 0 : program_->parts[first - 1].cut.buckets;
     for (std::size_t i = first; i < parts().size(); ++i) {
         Part& part = program_->parts[i];

@@ -8,11 +8,13 @@
 #include "engine/towers/exchange.h"
 
 #include <array>
+#include <climits>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace towers {
@@ -24,23 +26,45 @@ struct StepResults {
     bool finite;       ///< the loss and, where they are checked, the gradients
 };
 
-/// Plans a step for a share of this many examples. All its plans have the same variables and buckets.
-using Planner = std::function<TrainingPlan(unsigned share)>;
+/// Plans a step for a share of this many examples, of which at most so many are computed at once. All its
+/// plans have the same variables and buckets.
+using Planner = std::function<TrainingPlan(unsigned share, unsigned most)>;
+
+/// How a tower may split a share that is too large to be computed at once.
+struct Splitting {
+    unsigned group = 1;   ///< examples that stay together
+    unsigned most = 0;    ///< examples at once, a group at least; 0: as many as fit into memory
+    std::string obstacle; ///< why a share cannot be split, for the user; empty: it can
+};
+
+/// How a tower computes its share.
+struct AtOnce {
+    unsigned micro_batches = 1;
+    unsigned most = 0;  ///< examples in one
+    std::string reason; ///< why not all, for the user; empty when memory is not the reason
+};
+
+/// `2 micro-batches of up to 64 examples, because ...`; empty for one.
+std::string to_string(const AtOnce& at_once);
 
 /// One thread at a time uses a tower. A tower owns its device.
 class Tower {
 public:
     /// Opens nothing: takes the device and a first share, which is not 0, and uploads the data set.
-    Tower(std::unique_ptr<Device> device, const Dataset& data, Planner plan, unsigned share);
+    Tower(std::unique_ptr<Device> device, const Dataset& data, Planner plan, unsigned share,
+          Splitting splitting = {});
 
     const DeviceInfo& info() const { return device_->info(); }
     std::span<const ArenaRange> buckets() const { return buckets_; }
 
     unsigned share() const { return share_; }
     /// How many examples the steps to come have: 0 for none of the step's work. Costs recordings, unless it
-    /// is one of the last few shares; what the tower holds stays. Throws DeviceError when the memory does not
-    /// suffice; the tower is then idle and can take another share.
+    /// is one of the last few shares; what the tower holds stays. A share that does not fit into memory is
+    /// computed in micro-batches. Throws DeviceError when the memory does not suffice for the smallest
+    /// either; the tower is then idle and can take another share.
     void take(unsigned share);
+    /// Of the present share.
+    AtOnce at_once() const { return program_ ? program_->at_once : AtOnce{}; }
 
     /// The tower's part of the next step. `examples`: share() of them.
     void prepare(const StepNumbers& numbers, std::span<const Example> examples);
@@ -81,7 +105,10 @@ private:
     /// A step for one share: its recordings and the memory that they alone use.
     struct Program {
         std::array<Buffer, arena_count> arenas;
+        std::vector<Recording> micro_recordings;
+        std::vector<std::size_t> order; ///< of micro_recordings, before the first part
         std::vector<Part> parts;
+        AtOnce at_once;
         std::uint64_t taken = 0; ///< which take() was its latest
     };
     /// A copy between staging and the device that each step repeats.
@@ -91,11 +118,21 @@ private:
     };
     Program make_program(unsigned share);
     void make_transfers(const TrainingPlan& training);
-    void hold(const Plan& plan);
+    void submit_micro_batches();
+    Program record(unsigned share, const AtOnce& at_once);
+    AtOnce choose(unsigned share) const;
+    std::uint64_t room() const;
+    std::uint64_t bytes_of(const TrainingPlan& training) const;
+    bool counts(Arena arena) const;
+    void hold(const TrainingPlan& training);
+    bool make_do(const AtOnce& failed, const DeviceError& error);
     const Buffer& held(Arena arena) const { return held_[std::size_t(arena)]; }
 
     std::unique_ptr<Device> device_; // outlives what it made
     Planner plan_;
+    Splitting splitting_;
+    unsigned most_ = UINT_MAX; ///< examples at once, since more were refused memory
+    std::string refusal_;      ///< in the driver's words
     std::vector<ArenaRange> buckets_;
     std::vector<Transfer> uploads_, downloads_; ///< of each bucket: parameters, gradients
     std::vector<Ticket> last_reads_; ///< of each bucket's parameters: the latest submission that is the last

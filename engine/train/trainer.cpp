@@ -9,13 +9,36 @@
 #include <fmt/format.h>
 #include <limits>
 #include <numeric>
+#include <utility>
 
 namespace towers {
+namespace {
+
+Splitting splitting_of(const Model& model, unsigned most) {
+    Splitting splitting{.group = model.group(), .most = most, .obstacle = {}};
+    if (const Node* const joining = model.joining_layer())
+        splitting.obstacle =
+            fmt::format("the batch norm of layer '{}' takes the whole global batch, which cannot be done in "
+                        "micro-batches; give it groups of examples (group = N)",
+                        joining->name);
+    if (most == 0) return splitting;
+    if (!splitting.obstacle.empty())
+        throw UsageError(fmt::format("--micro-batch {}: {}", most, splitting.obstacle));
+    if (most < splitting.group)
+        throw UsageError(
+            fmt::format("--micro-batch {}: batch norm takes groups of {} examples; give at least that many",
+                        most, splitting.group));
+    return splitting;
+}
+
+} // namespace
+
 Trainer::Trainer(const Recipe& recipe, const TrainerOptions& options, const Dataset& data)
     : recipe_(recipe), options_(options), records_(data.size()), layout_(layout_of(recipe_)),
       sampler_(std::uint32_t(data.size()), options.seed, options.shuffle) {
     check_data(recipe, data);
     const unsigned count = unsigned(options.towers.size());
+    const Splitting splitting = splitting_of(recipe.model, options.micro_batch);
     const std::vector<unsigned> shares =
         first_shares(options.shares, options.global_batch, count, recipe.model.group());
     const UpdateSpec update{.layout = &layout_,
@@ -32,13 +55,14 @@ Trainer::Trainer(const Recipe& recipe, const TrainerOptions& options, const Data
                                     .records = data.size(),
                                     .seed = options.seed,
                                     .distort = options.distort};
-        const Planner plan = [=](unsigned share) {
+        const Planner plan = [=](unsigned share, unsigned most) {
             NetworkSpec spec = any_share;
             spec.batch = share;
+            spec.most = most;
             return count == 1 ? plan_single_step(spec, update) : plan_shared_step(spec);
         };
         towers_.push_back(std::make_unique<Tower>(std::move(device), data, plan,
-                                                  std::max(shares[i], recipe.model.group())));
+                                                  std::max(shares[i], recipe.model.group()), splitting));
     }
     if (count > 1) {
         const auto open_host = [open = options.open](unsigned threads) {
@@ -54,6 +78,7 @@ Trainer::Trainer(const Recipe& recipe, const TrainerOptions& options, const Data
     held_.resize(count);
     lost_.resize(count);
     use_.resize(count);
+    for (const auto& tower : towers_) pieces_.push_back(tower->at_once().micro_batches);
     load(initial_state());
 }
 
@@ -110,6 +135,7 @@ StepReport Trainer::step() {
         use_[i].seconds += group_->seconds()[i];
     }
     if (balancer_) balance(report, seconds);
+    tell_micro_batches(report);
     return report;
 }
 
@@ -163,6 +189,20 @@ void Trainer::balance(StepReport& report, double seconds) {
                 "; tower_{} ({}) gets nothing to do: {} {:.4g} ms, and a step of the others {:.4g} ms", i,
                 towers_[i]->info().id, idle->measured ? "a step with it takes" : "a smallest share takes it",
                 idle->with * 1e3, idle->without * 1e3);
+}
+
+/// Says so when a tower's memory has made it take its share in other pieces than before.
+void Trainer::tell_micro_batches(StepReport& report) {
+    if (balancer_ && balancer_->trying()) return;
+    for (std::size_t i = 0; i < towers_.size(); ++i) {
+        if (report.shares[i] == 0 || lost_[i]) continue;
+        const AtOnce at_once = towers_[i]->at_once();
+        if (at_once.micro_batches == std::exchange(pieces_[i], at_once.micro_batches) ||
+            at_once.reason.empty())
+            continue;
+        report.notice += fmt::format("{}tower_{} ({}): {}", report.notice.empty() ? "" : "; ", i,
+                                     towers_[i]->info().id, to_string(at_once));
+    }
 }
 
 void Trainer::take_step(StepReport& report) {

@@ -25,6 +25,7 @@ struct TrainerOptions {
     std::vector<std::string> towers; ///< device ids, one per tower; a device may appear more than once
     unsigned global_batch;           ///< examples per step, all towers together
     SharePolicy shares;
+    unsigned micro_batch = 0; ///< the most examples that a tower computes at once; 0: as its memory allows
     /// Whether several towers go on without one whose device fails, as long as one is left.
     bool outlive_devices = false;
     /// Seconds, beyond what a step should take, until one of several towers that gives no answer has failed.
@@ -81,8 +82,8 @@ struct Diverged : std::runtime_error {
 
 class Trainer {
 public:
-    /// Opens the devices and starts from initial_state(). Throws DeviceError, and InputError when the data
-    /// does not fit the recipe's model.
+    /// Opens the devices and starts from initial_state(). Throws DeviceError, InputError when the data does
+    /// not fit the recipe's model, and UsageError when the model cannot be split as the options ask.
     Trainer(const Recipe& recipe, const TrainerOptions& options, const Dataset& data);
     Trainer(const Trainer&) = delete; // its towers and their group know where it is
     Trainer& operator=(const Trainer&) = delete;
@@ -122,6 +123,7 @@ private:
     void limit(std::size_t tower, unsigned share, const TowerFailed& failed);
     void let_go(const TowerFailed& failed, StepReport& report);
     void balance(StepReport& report, double seconds);
+    void tell_micro_batches(StepReport& report);
     [[noreturn]] void throw_diverged(const TowerGroup::Culprit& culprit, double learning_rate,
                                      std::span<const Example> examples) const;
 
@@ -137,6 +139,7 @@ private:
     std::vector<unsigned> announced_; ///< the shares that the user knows of
     std::vector<unsigned> held_;      ///< the largest share that each tower has had in a step
     std::vector<bool> lost_;          ///< towers whose devices failed
+    std::vector<unsigned> pieces_;    ///< the micro-batches of each tower that the user knows of
     std::uint64_t step_ = 0, examples_ = 0;
     double waited_ = 0; ///< seconds, in this step
     std::vector<TowerUse> use_;

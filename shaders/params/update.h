@@ -111,6 +111,13 @@ struct ClipGradientsParams {
     uint quads;
 };
 
+// sum += x
+struct AccumulateGradientsParams {
+    In_f32x4 x;
+    InOut_f32x4 sum;
+    uint quads;
+};
+
 // sum over towers of gradients, in the order given
 #define SUMMED_TOWERS 8
 struct SumGradientsParams {

@@ -26,9 +26,10 @@ TEST_CASE("every command has --help") {
 
 TEST_CASE("the flags that scripts rely on are there") {
     const std::string train = run_towers({"train", "--help"}).out;
-    for (const char* flag : {"--recipe", "--data", "--backend", "--towers", "--batch", "--steps", "--epochs",
-                             "--lr", "--seed", "--distort", "--shuffle", "--init", "--run", "--resume",
-                             "--save-every", "--log-every", "--config", "--shares", "--log-towers"}) {
+    for (const char* flag :
+         {"--recipe",     "--data",      "--backend", "--towers",  "--batch",      "--steps",      "--epochs",
+          "--lr",         "--seed",      "--distort", "--shuffle", "--init",       "--run",        "--resume",
+          "--save-every", "--log-every", "--config",  "--shares",  "--log-towers", "--micro-batch"}) {
         CAPTURE(flag);
         CHECK(contains(train, "  " + std::string(flag) + " "));
     }
@@ -234,6 +235,12 @@ TEST_CASE("flags that contradict each other are named") {
     check_refused({
         {{"train", "--steps", "5", "--epochs", "1"}, "--epochs"},
         {{"train", "--batch", "5", "--global-batch", "10"}, "--global-batch"},
+        {{"train", "--towers", "cpu", "--micro-batch", "0"}, "--micro-batch '0'"},
+        {{"train", "--towers", "cpu", "--recipe", "cifar10-resnet20", "--micro-batch", "4"},
+         "--micro-batch 4: batch norm takes groups of "},
+        {{"train", "--towers", "cpu", "--recipe", "cifar10-resnet20", "--set",
+          "defaults.batch_norm.group=batch", "--micro-batch", "4"},
+         "takes the whole global batch, which cannot be done in micro-batches"},
         {{"train", "--resume-from", "3"}, "--run"},
         {{"train", "--towers", "cpu", "--backend", "cpu"}, "--backend"},
         {{"train", "--towers", "cpu,cpu", "--shares", "3:x"}, "3:x"},

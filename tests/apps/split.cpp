@@ -77,6 +77,23 @@ TEST_CASE("the loss of a step is the mean over all examples") {
     }
 }
 
+TEST_CASE("a step in micro-batches is the same step") {
+    const TemporaryFolder folder;
+    train(folder / "whole", {"--steps", "2", "--batch", "10"});
+    const std::string out = train(folder / "split", {"--steps", "2", "--batch", "10", "--micro-batch", "4"});
+    CHECK(contains(out, "), 10 examples a step in 3 micro-batches of up to 4 examples\n"));
+    CHECK(contains(read_text(folder / "split" / "config.toml"), "micro-batch = 4\n"));
+    const auto whole = metrics(folder / "whole"), split = metrics(folder / "split");
+    for (std::size_t i = 0; i < 2; ++i)
+        CHECK(split[i].at("loss").get<double>() ==
+              doctest::Approx(whole[i].at("loss").get<double>()).epsilon(1e-4));
+    const std::string resumed = run_towers({"train", "--run", (folder / "split").string(), "--resume",
+                                            "--micro-batch", "5", "--steps", "3"})
+                                    .out;
+    CHECK(contains(resumed, " in 2 micro-batches of up to 5 examples\n"));
+    CHECK(contains(resumed, "changed: micro-batch from 4 to 5\n"));
+}
+
 TEST_SUITE("slow") {
     TEST_CASE("any split over devices of several kinds trains the same parameters") {
         const std::string other = quick_device();

@@ -467,6 +467,15 @@ TEST_CASE("a backend waits for nothing that an order implies or that has been wa
     CHECK(submit(Queue::upload, {8, 10}) == "11 upload; ");
 }
 
+TEST_CASE("a device tells what memory is free, no more than it has, or does not tell") {
+    on_every_device([](Device& device) {
+        const std::uint64_t free = device.free_memory();
+        if (free == Device::not_told) return;
+        CHECK(free > 0);
+        CHECK(free <= device.info().memory);
+    });
+}
+
 TEST_CASE("a device that refuses memory is as good as before") {
     on_every_device([](Device& device) {
 #ifdef __SANITIZE_ADDRESS__ // which ends the program instead

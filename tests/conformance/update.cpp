@@ -37,6 +37,21 @@ KERNEL_TEST(sum_gradients, "every tower's gradient counts, one tower or eight") 
         }
 }
 
+KERNEL_TEST(accumulate_gradients, "a further micro-batch's gradients are added to those of the first") {
+    for (const std::uint32_t quads : lengths) {
+        INFO(quads, " vec4s");
+        const std::vector<float> first = random_floats(quads * 4, 1), further = random_floats(quads * 4, 2);
+        Values expected(quads * 4);
+        for (std::size_t i = 0; i < expected.size(); ++i) expected[i] = double(first[i]) + further[i];
+        on_every_device([&](Device& device) {
+            Trial trial(device);
+            const Tensor sum = trial.in_out(first);
+            trial.run(launch(kernels::accumulate_gradients, {trial.input(further), sum, quads}, quads));
+            check_near("sum", trial.floats(sum), expected);
+        });
+    }
+}
+
 KERNEL_TEST(sum_partials, "no part of a split gradient is lost") {
     for (const std::uint32_t count : {1u, 13u, 127u, 4099u})
         for (const std::uint32_t parts : {1u, 2u, 3u, 13u}) {

@@ -82,6 +82,12 @@ std::unique_ptr<RecordingState> WrappedDevice::do_record(std::span<const Command
     return std::make_unique<WrappedRecording>(device_->record(theirs));
 }
 
+std::uint64_t WrappedDevice::allocated() const {
+    std::uint64_t bytes = 0;
+    for (const Buffer* buffer : buffers_) bytes += buffer->bytes();
+    return bytes;
+}
+
 BufferSlice WrappedDevice::slice_at(std::uint64_t address, std::size_t bytes) const {
     for (const Buffer* buffer : buffers_)
         if (address >= buffer->address() && address + bytes <= buffer->address() + buffer->bytes())

@@ -5,6 +5,7 @@
 #include "backends/sharing.h"
 
 #include <atomic>
+#include <cstdint>
 #include <memory>
 #include <set>
 #include <string>
@@ -42,6 +43,7 @@ public:
     explicit WrappedDevice(std::unique_ptr<Device> device) : device_(std::move(device)) {}
 
     const DeviceInfo& info() const override { return device_->info(); }
+    std::uint64_t free_memory() const override { return device_->free_memory(); }
 
 protected:
     std::unique_ptr<Allocation> do_allocate(std::size_t bytes, Memory memory) override;
@@ -52,6 +54,8 @@ protected:
     void do_finish() noexcept override { device_->finish(); }
     std::vector<double> do_timestamps(const RecordingState& recording) const override;
 
+    /// The bytes of all buffers that there are now.
+    std::uint64_t allocated() const;
     /// The other device's memory at an address; do_record() takes such slices too.
     BufferSlice slice_at(std::uint64_t address, std::size_t bytes) const;
 

@@ -1,0 +1,36 @@
+#include "engine/plan/micro_batches.h"
+
+#include <algorithm>
+
+namespace towers {
+namespace {
+
+constexpr unsigned rounded_up(unsigned number, unsigned divisor) { return (number + divisor - 1) / divisor; }
+
+} // namespace
+
+std::vector<unsigned> micro_batches(unsigned share, unsigned group, unsigned most) {
+    const unsigned groups = share / group, count = rounded_up(groups, most / group);
+    std::vector<unsigned> sizes(count, groups / count * group);
+    std::fill_n(sizes.begin(), groups % count, (groups / count + 1) * group);
+    return sizes;
+}
+
+unsigned largest_that_fits(unsigned share, unsigned group, std::uint64_t room,
+                           const std::function<std::optional<std::uint64_t>(unsigned most)>& needed) {
+    const unsigned groups = share / group;
+    const auto largest = [&](unsigned count) { return rounded_up(groups, count) * group; };
+    const auto fits = [&](unsigned count) {
+        const std::optional<std::uint64_t> bytes = needed(largest(count));
+        return bytes && *bytes <= room;
+    };
+    if (fits(1)) return share;
+    unsigned too_few = 1, enough = groups;
+    while (enough - too_few > 1) {
+        const unsigned middle = too_few + (enough - too_few) / 2;
+        (fits(middle) ? enough : too_few) = middle;
+    }
+    return largest(enough);
+}
+
+} // namespace towers
