@@ -118,12 +118,4 @@ struct AccumulateGradientsParams {
     uint quads;
 };
 
-// sum over towers of gradients, in the order given
-#define SUMMED_TOWERS 8
-struct SumGradientsParams {
-    In_f32x4 gradients[SUMMED_TOWERS];
-    Out_f32x4 sum;
-    uint towers, quads;
-};
-
 #endif

@@ -11,32 +11,6 @@ const std::uint32_t lengths[] = {1, 13, 127, 1031};
 
 } // namespace
 
-KERNEL_TEST(sum_gradients, "every tower's gradient counts, one tower or eight") {
-    for (const std::uint32_t quads : lengths)
-        for (const std::uint32_t towers : {1u, 2u, 3u, 8u}) {
-            INFO(quads, " vec4s, ", towers, " towers");
-            Values expected(quads * 4);
-            std::vector<std::vector<float>> gradients;
-            for (std::uint32_t tower = 0; tower < towers; ++tower) {
-                gradients.push_back(random_floats(quads * 4, tower));
-                for (std::size_t i = 0; i < expected.size(); ++i) expected[i] += gradients[tower][i];
-            }
-            on_every_device([&](Device& device) {
-                Trial trial(device);
-                SumGradientsParams p{};
-                // Unused pointers stay null: the kernel must not read towers that do not exist.
-                for (std::uint32_t tower = 0; tower < towers; ++tower)
-                    p.gradients[tower] = trial.input(gradients[tower]);
-                const Tensor sum = trial.output(quads * 4);
-                p.sum = sum;
-                p.towers = towers;
-                p.quads = quads;
-                trial.run(launch(kernels::sum_gradients, p, quads));
-                check_near("sum", trial.floats(sum), expected);
-            });
-        }
-}
-
 KERNEL_TEST(accumulate_gradients, "a further micro-batch's gradients are added to those of the first") {
     for (const std::uint32_t quads : lengths) {
         INFO(quads, " vec4s");

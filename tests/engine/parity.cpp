@@ -105,7 +105,7 @@ TEST_CASE("parity knows which tensors of a kernel are words") {
     CHECK(elements(Kernel::max_pool_forward) == std::vector{number, number, word});
     CHECK(elements(Kernel::count_nonfinite) == std::vector{number, word});
     CHECK(elements(Kernel::weight_decay) == std::vector{number, number, number});
-    CHECK(elements(Kernel::sum_gradients) == std::vector(SUMMED_TOWERS + 1, number));
+    CHECK(elements(Kernel::add_tensors) == std::vector(ADD_TENSORS + 2, number));
 }
 
 TEST_CASE("every tensor of a step agrees on every device") {
