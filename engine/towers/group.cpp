@@ -84,7 +84,8 @@ void TowerGroup::load(std::span<const float> state) {
     renewed_.assign(towers_.size(), false);
 }
 
-/// A tower that hung and wakes up late finds its progress failed, and touches nothing any more.
+/// A tower that hung and wakes up late finds its progress failed, and touches nothing any more: the group may
+/// be gone. So after the device's verbs comes a look at the progress.
 /// `renewed`: whether it has the present parameters.
 void TowerGroup::run(std::size_t index, bool renewed) {
     Tower& tower = *towers_[index];
@@ -108,6 +109,7 @@ void TowerGroup::run(std::size_t index, bool renewed) {
             const Tower::Part& part = tower.parts()[i];
             if (!part.exchanges.empty()) {
                 tower.wait(i);
+                if (progress.end.has_failed()) return;
                 {
                     const Stopwatch watch(waited);
                     if (!exchange(index, part.exchanges)) return progress.fail();
@@ -123,8 +125,10 @@ void TowerGroup::run(std::size_t index, bool renewed) {
         tower.wait(tower.parts().size() - 1);
         progress.seconds = seconds_since(begin) - waited;
         if (!progress.end.advance(1)) return;
-        while (uploaded < buckets && averaged_.wait_for(uploaded + 1) == Milestones::Outcome::passed)
+        while (uploaded < buckets && averaged_.wait_for(uploaded + 1) == Milestones::Outcome::passed) {
             upload(averaged_.count());
+            if (progress.end.has_failed()) return;
+        }
     } catch (...) {
         progress.fail();
         throw;
