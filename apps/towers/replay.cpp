@@ -34,7 +34,7 @@ void print_step(const DivergedStep& diverged) {
     fmt::print("step {} of {}, {} of {} examples: {}; learning rate {:g}, seed {}\n", step.before.step,
                diverged.recipe.name, step.examples.size(), step.global_batch, whose, step.learning_rate,
                step.seed);
-    fmt::print("when it diverged: {}\n\n", describe(diverged.found));
+    if (diverged.found) fmt::print("when it diverged: {}\n\n", describe(*diverged.found));
 }
 
 /// Does the step on each device, and prints a line for each as soon as it is known.

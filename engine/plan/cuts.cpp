@@ -10,7 +10,8 @@ namespace {
 /// The levels that use a bucket.
 struct Use {
     std::size_t first_read = SIZE_MAX, last_read = SIZE_MAX; ///< of its parameters
-    std::size_t complete = 0;                                ///< the last to write its gradients
+    /// The last to write its gradients or to read its parameters: from then on the host may send new ones.
+    std::size_t complete = 0;
 };
 
 bool overlap(const PlannedTensor& tensor, const ArenaRange& range) {
@@ -29,8 +30,9 @@ std::vector<Use> uses_of(std::span<const ArenaRange> buckets, const Plan& plan) 
                 const PlannedTensor& tensor = plan.tensors()[id.index()];
                 for (std::size_t i = 0; i < buckets.size(); ++i) {
                     if (!overlap(tensor, buckets[i])) continue;
-                    if (tensor.arena == Arena::gradients && writes) uses[i].complete = level;
-                    if (tensor.arena != Arena::state || !reads) continue;
+                    const bool is_read = tensor.arena == Arena::state && reads;
+                    if (is_read || (tensor.arena == Arena::gradients && writes)) uses[i].complete = level;
+                    if (!is_read) continue;
                     uses[i].first_read = std::min(uses[i].first_read, level);
                     uses[i].last_read = level;
                 }

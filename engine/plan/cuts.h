@@ -12,14 +12,14 @@ namespace towers {
 
 /// A recording and what its end allows. The exchanges of the level behind it come before the next one.
 struct Cut {
-    std::size_t level;              ///< it ends before this one
-    std::size_t buckets;            ///< of the gradients that are complete by then, from the first
+    std::size_t level;   ///< it ends before this one
+    std::size_t buckets; ///< whose gradients are complete and parameters read by then, from the first
     std::vector<std::size_t> needs; ///< buckets whose parameters it is the first to read
     std::vector<std::size_t> frees; ///< buckets whose parameters it is the last to read
 };
 
 /// Cuts before each level that is the first to read a bucket's parameters, behind each that completes a
-/// bucket of gradients, before each that has exchanges, and at the end. `buckets`: of the variables.
+/// bucket, before each that has exchanges, and at the end. `buckets`: of the variables.
 std::vector<Cut> cut(const Plan& plan, std::span<const ArenaRange> buckets);
 
 } // namespace towers

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cmath>
 #include <cstring>
+#include <exception>
 #include <future>
 
 namespace towers {
@@ -137,10 +138,12 @@ void AveragingStage::publish(const Bench& bench, const Block& block, Prefetch& p
     const StateLayout& kind = kinds_[block.kind];
     const std::span<const float> state = bench.host(Arena::state);
     for (std::size_t i = 0; i < kind.sections.size(); ++i)
-        stream(part(state, kind.sections[i].range),
-               part(states_[1 - current_].host<float>(),
-                    piece_of(layout_.sections[i], kind.sections[i], block.range)),
-               prefetch);
+        if (kind.sections[i].range.bytes > 0)
+            stream(part(state, kind.sections[i].range),
+                   part(states_[1 - current_].host<float>(),
+                        piece_of(layout_.sections[i], kind.sections[i], block.range)),
+                   prefetch);
+    if (kind.trained_bytes == 0) return;
     for (const std::size_t i : active_)
         stream(part(state, kind.trained()),
                part(towers_[i].parameters, {block.range.offset, kind.trained_bytes}), prefetch);
@@ -161,9 +164,16 @@ void AveragingStage::for_each_block(
         }
     };
     std::vector<std::future<void>> others;
-    for (std::size_t i = 0; i < std::min(workers_.size(), last - first - 1); ++i)
-        others.push_back(workers_[i]->run([&, i] { work_on(benches_[i + 1]); }));
-    work_on(benches_[0]);
+    std::exception_ptr failed;
+    try {
+        for (std::size_t i = 0; i < std::min(workers_.size(), last - first - 1); ++i)
+            others.push_back(workers_[i]->run([&, i] { work_on(benches_[i + 1]); }));
+        work_on(benches_[0]);
+    } catch (...) {
+        failed = std::current_exception();
+    }
+    for (std::future<void>& other : others) other.wait(); // before an exception leaves: they use what is here
+    if (failed) std::rethrow_exception(failed);
     for (std::future<void>& other : others) other.get();
 }
 

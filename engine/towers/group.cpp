@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <exception>
 #include <fmt/format.h>
 #include <limits>
 #include <utility>
@@ -95,7 +96,8 @@ void TowerGroup::run(std::size_t index, bool renewed) {
     double waited = 0;
     std::size_t uploaded = 0;
     const auto upload = [&](std::size_t count) {
-        for (; uploaded < count; ++uploaded) tower.upload(uploaded);
+        // All, if the step has just failed: its parameters will not be used.
+        for (; uploaded < std::min(count, buckets); ++uploaded) tower.upload(uploaded);
     };
     try {
         if (!renewed) {
@@ -224,15 +226,22 @@ StepResults TowerGroup::step(const StepNumbers& numbers) {
         throw;
     }
     bool all_well = true;
-    for (std::size_t bucket = 0; all_well && bucket < towers_[0]->buckets().size(); ++bucket) {
-        for (const std::size_t i : active_)
-            all_well = await(&TowerProgress::buckets, i, bucket + 1) && all_well;
-        if (all_well) averaged_.advance(stage_.average(bucket));
+    std::exception_ptr stage_failed;
+    try {
+        for (std::size_t bucket = 0; all_well && bucket < towers_[0]->buckets().size(); ++bucket) {
+            for (const std::size_t i : active_)
+                all_well = await(&TowerProgress::buckets, i, bucket + 1) && all_well;
+            if (all_well) averaged_.advance(stage_.average(bucket));
+        }
+    } catch (...) {
+        stage_failed = std::current_exception();
+        all_well = false;
     }
     // All of them, before an exception leaves
     for (const std::size_t i : active_) all_well = await(&TowerProgress::end, i, 1) && all_well;
     if (!all_well) averaged_.fail();
     for (const std::size_t i : active_) await(&TowerProgress::renewal, i, 1);
+    if (stage_failed) std::rethrow_exception(stage_failed);
     for (std::size_t k = 0; k < active_.size(); ++k) {
         const std::size_t i = active_[k];
         if (hanging_[i]) throw no_answer(i);

@@ -245,10 +245,9 @@ Tower::Program Tower::record(unsigned share, const AtOnce& at_once) {
 
 /// Of a tower of several; the arenas that they use stay where they are.
 void Tower::make_transfers(const TrainingPlan& training) {
-    buckets_ = training.buckets;
-    last_reads_.resize(buckets_.size());
+    std::vector<Transfer> uploads, downloads; // none, if one is refused
     const std::size_t trained = training.plan.bytes(Arena::staged_parameters);
-    for (const ArenaRange& bucket : buckets_) {
+    for (const ArenaRange& bucket : training.buckets) {
         const auto transfer = [&](Arena from, Arena to, std::size_t bytes) {
             if (bytes == 0) return Transfer{};
             const std::vector<Command> copy{
@@ -256,10 +255,14 @@ void Tower::make_transfers(const TrainingPlan& training) {
             return Transfer{device_->record(copy)};
         };
         const std::size_t end = std::min(trained, bucket.offset + bucket.bytes); // statistics lie behind
-        uploads_.push_back(
+        uploads.push_back(
             transfer(Arena::staged_parameters, Arena::state, std::max(end, bucket.offset) - bucket.offset));
-        downloads_.push_back(transfer(Arena::gradients, Arena::staged_gradients, bucket.bytes));
+        downloads.push_back(transfer(Arena::gradients, Arena::staged_gradients, bucket.bytes));
     }
+    buckets_ = training.buckets;
+    last_reads_.resize(buckets_.size());
+    uploads_ = std::move(uploads);
+    downloads_ = std::move(downloads);
 }
 
 void Tower::prepare(const StepNumbers& numbers, std::span<const Example> examples) {

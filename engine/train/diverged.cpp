@@ -21,19 +21,9 @@ using nlohmann::json;
     throw InputError(fmt::format("{}: {}; it is damaged, use another copy of it", path.string(), what));
 }
 
-Finding find(const DivergedStep& diverged, const TrainerOptions& options) {
-    const auto on = [&](Device& device) -> Finding {
-        return {device.info().id, replay(device, diverged.recipe, diverged.step)};
-    };
-    try {
-        return on(*options.open_device(diverged.device, options.open));
-    } catch (const DeviceError&) { // it may be lost, or too small for a second step beside the training's
-        if (diverged.device == "cpu") throw;
-    }
-    return on(*open_device("cpu", options.open));
-}
-
-std::string to_json(const Finding& finding) {
+std::string to_json(const std::optional<Finding>& found) {
+    if (!found) return "null";
+    const Finding& finding = *found;
     json all{{"device", finding.device}, {"diverges", finding.replay.diverges}, {"first", nullptr}};
     if (const auto& first = finding.replay.first)
         all["first"] = {{"tensor", first->tensor}, {"shape", first->shape}, {"operation", first->operation},
@@ -42,9 +32,10 @@ std::string to_json(const Finding& finding) {
     return all.dump();
 }
 
-Finding from_json(const std::string& text, const std::filesystem::path& path) {
+std::optional<Finding> from_json(const std::string& text, const std::filesystem::path& path) {
     try {
         const json all = json::parse(text);
+        if (all.is_null()) return std::nullopt;
         Finding finding{all.at("device"), {std::nullopt, all.at("diverges")}};
         if (const json& first = all.at("first"); !first.is_null())
             finding.replay.first = {.tensor = first.at("tensor"),
@@ -127,7 +118,19 @@ std::string describe(const Finding& finding) {
                        describe(*first), diverges ? "" : ", but loss and gradients stay finite");
 }
 
-DivergedStep examine(Trainer& trainer, const TowerStep& of, const Dataset& data) {
+Finding examine(const DivergedStep& diverged, const TrainerOptions& options) {
+    const auto on = [&](Device& device) -> Finding {
+        return {device.info().id, replay(device, diverged.recipe, diverged.step)};
+    };
+    try {
+        return on(*options.open_device(diverged.device, options.open));
+    } catch (const DeviceError&) { // it may be lost, or too small for a second step beside the training's
+        if (diverged.device == "cpu") throw;
+    }
+    return on(*open_device("cpu", options.open));
+}
+
+DivergedStep diverged_step(Trainer& trainer, const TowerStep& of, const Dataset& data) {
     const TrainerOptions& options = trainer.options();
     DivergedStep diverged{.recipe = trainer.recipe(),
                           .tower = of.tower,
@@ -141,14 +144,13 @@ DivergedStep examine(Trainer& trainer, const TowerStep& of, const Dataset& data)
                                    .stored = data.image_size(),
                                    .images = {},
                                    .labels = {}},
-                          .found = {}};
+                          .found = std::nullopt};
     const std::size_t size = data.images.size() / data.size();
     for (const Example& example : of.examples) {
         const auto image = std::span(data.images).subspan(example.record * size, size);
         diverged.step.images.insert(diverged.step.images.end(), image.begin(), image.end());
         diverged.step.labels.push_back(data.labels[example.record]);
     }
-    diverged.found = find(diverged, options);
     return diverged;
 }
 

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 
 namespace towers {
@@ -25,15 +26,18 @@ struct DivergedStep {
     std::size_t tower;
     std::string device; ///< its id
     LoneStep step;
-    Finding found;
+    std::optional<Finding> found; ///< none: it has not been done again
 };
 
 /// `done again on cpu, the step is first not finite in tensor ...`, or that it stays finite
 std::string describe(const Finding& finding);
 
-/// The step that the trainer has just failed to take, done again on the tower's own device, or on `cpu` where
-/// that fails. Throws DeviceError and InputError. `data`: of the training.
-DivergedStep examine(Trainer& trainer, const TowerStep& of, const Dataset& data);
+/// The step that the trainer has just failed to take. `data`: of the training.
+DivergedStep diverged_step(Trainer& trainer, const TowerStep& of, const Dataset& data);
+
+/// Does the step again on the tower's own device, or on `cpu` where that fails. Throws DeviceError, and
+/// UsageError when the step is too large to be done at once.
+Finding examine(const DivergedStep& diverged, const TrainerOptions& options);
 
 /// A checkpoint of the state before the step with more tensors, and more metadata: docs/runs.md lists them.
 TensorFile to_tensors(const DivergedStep& diverged, const CheckpointOrigin& origin);

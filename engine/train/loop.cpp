@@ -25,11 +25,18 @@ std::string way_back(const RunDirectory& run, std::uint64_t step) {
 std::string keep(const TowerStep& of, Trainer& trainer, const RunDirectory& run, const LoopOptions& options) {
     if (options.data == nullptr) return "";
     try {
-        const DivergedStep diverged = examine(trainer, of, *options.data);
+        DivergedStep diverged = diverged_step(trainer, of, *options.data);
         const std::filesystem::path path = run.diverged_path(diverged.step.before.step);
-        write_safetensors(path, to_tensors(diverged, options.origin));
-        return fmt::format("{}; {} keeps the step, and 'towers replay' does it again; ",
-                           describe(diverged.found), path.string());
+        write_safetensors(path, to_tensors(diverged, options.origin)); // first: to do it again needs memory
+        std::string what;
+        try {
+            diverged.found = examine(diverged, trainer.options());
+            write_safetensors(path, to_tensors(diverged, options.origin));
+            what = describe(*diverged.found);
+        } catch (const std::exception& error) {
+            what = fmt::format("it could not be done again to see where it begins: {}", error.what());
+        }
+        return fmt::format("{}; {} keeps the step, and 'towers replay' does it again; ", what, path.string());
     } catch (const std::bad_alloc&) {
         return "the step is not kept: there is not enough memory; ";
     } catch (const std::exception& error) {
