@@ -12,8 +12,8 @@
 #include <doctest/doctest.h>
 #include <filesystem>
 #include <limits>
-#include <span>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
