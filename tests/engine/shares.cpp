@@ -157,10 +157,12 @@ TEST_CASE("a tower whose device fails is let go, and the run ends as if it had n
     };
     std::string nothing;
     const TrainingState alone = train(test::options_for({"cpu"}, 12), nothing);
-    unsigned lost = 0;
+    unsigned lost = 0, hung = 0;
+    static std::atomic<bool> silence; // towers that hang live on
     for (unsigned seed = 0; seed < 200; ++seed) {
         CAPTURE(seed);
         std::mt19937 random(seed);
+        silence = true;
         const unsigned towers = 2 + random() % 3, victim = random() % towers;
         TrainerOptions options = test::options_for(std::vector<std::string>(towers, "cpu"), 12);
         options.open.threads = 1;
@@ -170,12 +172,20 @@ TEST_CASE("a tower whose device fails is let go, and the run ends as if it had n
             options.shares.recorded = random_shares(steps, 12, 1, towers, seed);
         else
             options.shares.automatic = random() % 2 == 0;
-        test::FailingDevice::Failure failure{.verb = Verb(random() % 4), .calls_left = ~0u, .lost = false};
+        test::FailingDevice::Failure failure{.verb = Verb(random() % 4)};
+        std::uint64_t failing_step = random() % steps;
+        // Where the group waits for it, and knows how long a step takes
+        const bool hangs = options.shares.recorded.empty() && random() % 4 == 0;
+        if (hangs) {
+            failure.verb = random() % 2 == 0 ? Verb::submit : Verb::wait;
+            failure.silent = &silence;
+            failing_step = 2 + random() % (steps - 2);
+            options.device_timeout = 0.5;
+        }
         test::wrap_tower(options, victim, [&](std::unique_ptr<Device> device) {
             return std::make_unique<test::FailingDevice>(std::move(device), failure);
         });
         Trainer trainer(recipe, options, data);
-        const std::uint64_t failing_step = random() % steps;
         std::string notices;
         for (std::uint64_t i = 0; i < steps; ++i) {
             if (i == failing_step) failure.calls_left = random() % 4;
@@ -184,13 +194,17 @@ TEST_CASE("a tower whose device fails is let go, and the run ends as if it had n
             CHECK(std::accumulate(report.shares.begin(), report.shares.end(), 0u) == 12);
             if (failure.lost) CHECK(report.shares[victim] == 0);
         }
+        silence = false;
+        silence.notify_all();
         lost += failure.lost;
+        hung += failure.lost && hangs;
         CHECK(failure.lost ==
               (notices.find(fmt::format("tower_{} (cpu) failed", victim)) != std::string::npos));
         CHECK(trainer.steps_done() == steps);
         CHECK(test::relative_norm(trainer.save().state, alone.state) < 1e-4);
     }
     CHECK(lost > 100); // some verbs are not called again
+    CHECK(hung > 10);
 }
 
 TEST_CASE(

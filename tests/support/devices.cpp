@@ -108,7 +108,9 @@ std::vector<double> WrappedDevice::do_timestamps(const RecordingState& recording
 
 void FailingDevice::count(Verb verb) {
     if (verb == failure_.verb && failure_.calls_left-- == 0) failure_.lost = true;
-    if (failure_.lost) throw DeviceError("refused");
+    if (!failure_.lost) return;
+    if (failure_.silent != nullptr) failure_.silent->wait(true); // behind which the failure may be gone
+    throw DeviceError("refused");
 }
 
 std::unique_ptr<Allocation> FailingDevice::do_allocate(std::size_t bytes, Memory memory) {

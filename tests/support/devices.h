@@ -64,7 +64,7 @@ private:
     std::set<const Buffer*> buffers_; ///< the other device's
 };
 
-/// Fails at a call of a verb and, like a lost device, at all calls from then on.
+/// Fails at a call of a verb and, like a lost device, at all calls from then on, at once or after a silence.
 class FailingDevice final : public WrappedDevice {
 public:
     enum class Verb { allocate, record, submit, wait };
@@ -72,7 +72,8 @@ public:
     struct Failure {
         Verb verb = Verb::submit;
         unsigned calls_left = ~0u; ///< of the verb, before the one that fails
-        bool lost = false;
+        std::atomic<bool> lost = false;
+        const std::atomic<bool>* silent = nullptr; ///< gives no answer while this is true, then fails
     };
     FailingDevice(std::unique_ptr<Device> device, Failure& failure)
         : WrappedDevice(std::move(device)), failure_(failure) {}
