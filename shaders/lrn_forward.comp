@@ -21,7 +21,8 @@ KERNEL(lrn_forward, LrnForwardParams, 256) {
             p.y.at[base + c] = p.x.at[base + c] * lrn_power(scale, p.beta);
             if (c >= p.radius) {
                 const float leaving = p.x.at[base + c - p.radius];
-                sum -= leaving * leaving;
+                const float rest = sum - leaving * leaving;
+                sum = rest < 0.0f ? 0.0f : rest; // rounding: beside a large one, the others vanish
             }
         }
     }

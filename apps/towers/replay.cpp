@@ -37,17 +37,27 @@ void print_step(const DivergedStep& diverged) {
     if (diverged.found) fmt::print("when it diverged: {}\n\n", describe(*diverged.found));
 }
 
-/// Does the step on each device, and prints a line for each as soon as it is known.
-void print_table(const DivergedStep& diverged, const ReplayFlags& flags,
-                 const std::vector<std::string>& devices) {
+/// Does the step on each device, and prints a line for each as soon as it is known. Throws DeviceError when
+/// the only one fails; else returns how many have failed.
+std::size_t print_table(const DivergedStep& diverged, const ReplayFlags& flags,
+                        const std::vector<std::string>& devices) {
     const auto print = [](const auto&... cells) {
         fmt::print("{:<10} {:<8}  {:<27} {:<27} {:<18} {}\n", cells...);
         std::fflush(stdout);
     };
     print("device", "diverges", "first tensor", "of operation", "not finite there", "the first");
+    std::size_t failed = 0;
     for (const std::string& id : devices) {
-        const auto device = open_device(id, flags.open);
-        const auto [first, diverges] = replay(*device, diverged.recipe, diverged.step);
+        Replay found;
+        try {
+            found = replay(*open_device(id, flags.open), diverged.recipe, diverged.step);
+        } catch (const DeviceError& error) {
+            if (devices.size() == 1) throw;
+            ++failed;
+            fmt::print("{:<10} failed    {}\n", id, error.what());
+            continue;
+        }
+        const auto& [first, diverges] = found;
         if (first)
             print(id, diverges ? "yes" : "no", first->tensor,
                   first->operation.empty() ? "(before the step)" : first->operation,
@@ -56,6 +66,7 @@ void print_table(const DivergedStep& diverged, const ReplayFlags& flags,
         else
             print(id, "no", "none", "", "", "");
     }
+    return failed;
 }
 
 int run_replay(ReplayFlags& flags) {
@@ -63,7 +74,9 @@ int run_replay(ReplayFlags& flags) {
     const DivergedStep diverged = read_diverged(flags.file);
     const std::vector<std::string> devices = devices_of(flags);
     print_step(diverged);
-    print_table(diverged, flags, devices);
+    const std::size_t failed = print_table(diverged, flags, devices);
+    if (failed > 0)
+        throw DeviceError(fmt::format("{} of {} devices could not do the step", failed, devices.size()));
     return 0;
 }
 

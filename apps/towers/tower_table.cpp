@@ -23,8 +23,9 @@ std::string tower_table(const Trainer& trainer) {
                              trainer.tower(i).info().id, width, use.share, rate, 100 * use.seconds / seconds);
     }
     const double together = double(examples) / seconds;
-    return table + fmt::format("together, {:.1f} examples/s: {:.1f} % of what the towers do while at work\n",
-                               together, 100 * together / sum);
+    return table +
+           fmt::format("together, {:.1f} examples/s: {:.1f} % of the sum of their rates while at work\n",
+                       together, 100 * together / sum);
 }
 
 } // namespace towers

@@ -230,10 +230,12 @@ void Trainer::take_step(StepReport& report) {
             let_go(failed, report);
         }
     }
-    if (!results.finite)
-        throw_diverged(group_ ? group_->find_culprit()
-                              : TowerGroup::Culprit{0, results.total_loss, "a gradient"},
-                       report.learning_rate, examples);
+    if (!results.finite) {
+        TowerGroup::Culprit culprit =
+            group_ ? group_->find_culprit() : TowerGroup::Culprit{0, results.total_loss, "a gradient"};
+        if (culprit.of_all) culprit.loss = results.total_loss;
+        throw_diverged(culprit, report.learning_rate, examples);
+    }
     ++step_;
     examples_ += options_.global_batch;
 
@@ -294,14 +296,17 @@ void Trainer::throw_diverged(const TowerGroup::Culprit& culprit, double learning
             std::accumulate(shares.begin(), shares.begin() + std::ptrdiff_t(culprit.tower), std::size_t(0)),
             shares[culprit.tower]);
     }
-    const std::string whose =
-        culprit.of_all ? ", each of which is finite,"
-                       : fmt::format(" of tower {} ({})", culprit.tower, towers_[culprit.tower]->info().id);
-    throw Diverged(fmt::format("Model diverged with loss = {}: {}{} is infinite or NaN in step {}; try a "
-                               "smaller --lr",
-                               std::isnan(culprit.loss) ? "NaN" : fmt::format("{:.2f}", culprit.loss),
-                               std::isfinite(culprit.loss) ? culprit.what : "the loss", whose, step_),
-                   {culprit.tower, learning_rate, {examples.begin(), examples.end()}});
+    std::string what = std::isfinite(culprit.loss) ? culprit.what : "the loss";
+    if (!culprit.of_all)
+        what += fmt::format(" of tower {} ({})", culprit.tower, towers_[culprit.tower]->info().id);
+    else if (std::isfinite(culprit.loss))
+        what += ", each of which is finite,";
+    else
+        what += " of the whole batch, weight decay included,";
+    throw Diverged(
+        fmt::format("Model diverged with loss = {}: {} is infinite or NaN in step {}; try a smaller --lr",
+                    std::isnan(culprit.loss) ? "NaN" : fmt::format("{:.2f}", culprit.loss), what, step_),
+        {culprit.tower, learning_rate, {examples.begin(), examples.end()}});
 }
 
 } // namespace towers

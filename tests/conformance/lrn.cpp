@@ -81,6 +81,22 @@ TEST_CASE("one strong response does not affect the normalization of channels bey
     check_forward(l, values);
 }
 
+TEST_CASE("responses so strong that rounding swallows their neighbours leave those finite") {
+    const Lrn l{7, 64, 4, 1, 0.001 / 9, 0.75};
+    on_every_device([&](Device& device) {
+        std::vector<float> values = random_floats(size(l), 4, 1e6f, 1e7f);
+        for (std::size_t i = 0; i < values.size(); ++i)
+            if (i % 16 >= 4) values[i] = 0.5f;
+        Trial trial(device);
+        const Tensor x = trial.input(values), y = trial.output(size(l)), scale = trial.output(size(l));
+        trial.run(launch(kernels::lrn_forward,
+                         {x, y, scale, l.pixels, l.channels, l.radius, 1.0f, float(l.alpha), float(l.beta)},
+                         size(l)));
+        for (const float each : trial.floats(scale)) CHECK(each >= 1);
+        for (const float each : trial.floats(y)) CHECK(std::isfinite(each));
+    });
+}
+
 TEST_CASE("a NaN passes through normalization, so that divergence shows") {
     const Lrn l{5, 13, 2, 1, 0.1, 0.75};
     on_every_device([&](Device& device) {
