@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <fmt/format.h>
+#include <functional>
 #include <numeric>
 #include <optional>
 #include <stdexcept>
@@ -234,8 +235,8 @@ public:
                    .gradients = Arena::micro_batch};
     }
 
-    /// All up to the last pass. `first`: what comes before them.
-    void plan_passes(TrainingPlan& training, Plan first) const {
+    /// All up to the last pass.
+    void plan_passes(TrainingPlan& training) const {
         std::vector<unsigned> planned;
         for (const unsigned size : sizes_)
             if (planned.empty() || planned.back() != size) {
@@ -243,7 +244,7 @@ public:
                 training.micro_plans.push_back(pass(size));
             }
         for (std::size_t i = 0; i < sizes_.size(); ++i) {
-            Plan between = i == 0 ? std::move(first) : Plan();
+            Plan between;
             if (i > 0) collect(between, i - 1);
             receive_examples(between, i);
             between.place();
@@ -325,6 +326,29 @@ std::optional<MicroBatches> split(const NetworkSpec& spec) {
     return MicroBatches(spec, micro_batches(spec.batch, spec.model->group(), spec.most));
 }
 
+/// Forward and backward, at once or in micro-batches, and what `end` adds behind them.
+TrainingPlan
+plan_step(const NetworkSpec& spec, std::vector<ArenaRange> buckets,
+          const std::function<void(Plan&, const LossList& losses, std::size_t results_end)>& end) {
+    TrainingPlan training;
+    training.buckets = std::move(buckets);
+    if (const std::optional<MicroBatches> micro = split(spec)) {
+        micro->plan_passes(training);
+        const LossList losses = micro->collect_last(training.plan);
+        end(training.plan, losses, micro->results_end());
+        training.plan.place();
+    } else {
+        Builder builder(spec, true);
+        builder.forward();
+        const LossList losses = builder.losses();
+        builder.backward();
+        end(builder.plan(), losses, builder.results_end());
+        training.plan = builder.finish();
+    }
+    training.cuts = cut(training.plan, training.buckets);
+    return training;
+}
+
 } // namespace
 
 std::size_t TrainingPlan::bytes(Arena arena) const {
@@ -334,43 +358,17 @@ std::size_t TrainingPlan::bytes(Arena arena) const {
 }
 
 TrainingPlan plan_single_step(const NetworkSpec& spec, const UpdateSpec& update) {
-    TrainingPlan training;
-    if (const std::optional<MicroBatches> micro = split(spec)) {
-        micro->plan_passes(training, {});
-        const LossList losses = micro->collect_last(training.plan);
-        plan_update(training.plan, update, losses, micro->results_end());
-        training.plan.place();
-    } else {
-        Builder builder(spec, true);
-        builder.forward();
-        const LossList losses = builder.losses();
-        builder.backward();
-        plan_update(builder.plan(), update, losses, builder.results_end());
-        training.plan = builder.finish();
-    }
-    training.cuts = cut(training.plan, {});
-    return training;
+    return plan_step(spec, {}, [&](Plan& plan, const LossList& losses, std::size_t results_end) {
+        plan_update(plan, update, losses, results_end);
+    });
 }
 
 TrainingPlan plan_shared_step(const NetworkSpec& spec) {
-    TrainingPlan training;
-    training.buckets = make_buckets(*spec.layout, bucket_bytes(*spec.layout));
-    if (const std::optional<MicroBatches> micro = split(spec)) {
-        micro->plan_passes(training, {});
-        plan_results(training.plan, micro->collect_last(training.plan));
-        stage_variables(training.plan, *spec.layout);
-        training.plan.place();
-    } else {
-        Builder builder(spec, true);
-        builder.forward();
-        const LossList losses = builder.losses();
-        builder.backward();
-        plan_results(builder.plan(), losses);
-        stage_variables(builder.plan(), *spec.layout);
-        training.plan = builder.finish();
-    }
-    training.cuts = cut(training.plan, training.buckets);
-    return training;
+    return plan_step(spec, make_buckets(*spec.layout, bucket_bytes(*spec.layout)),
+                     [&](Plan& plan, const LossList& losses, std::size_t) {
+                         plan_results(plan, losses);
+                         stage_variables(plan, *spec.layout);
+                     });
 }
 
 Plan plan_evaluation(const NetworkSpec& spec) {
