@@ -73,7 +73,7 @@ bool flag(const std::string& text, const std::filesystem::path& path) {
 
 /// A tensor with a dimension for each of `axes`, the first of which counts the examples.
 template<class T>
-const TensorOf<T>& tensor(const std::map<std::string, TensorOf<T>>& tensors, const std::string& name,
+const TensorOf<T>& tensor(const std::map<std::string, TensorOf<T>>& tensors, const char* name,
                           std::size_t axes, const std::filesystem::path& path) {
     const auto found = tensors.find(name);
     if (found == tensors.end() || found->second.shape.size() != axes || found->second.values.empty())
