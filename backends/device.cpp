@@ -51,7 +51,7 @@ void Device::check_command(std::size_t index, const Command& command) const {
             if (launch->parameters.pointer(i) % pointer_alignment != 0)
                 refuse(fmt::format("{}: pointer {} is no multiple of {}", kernel.name, i, pointer_alignment));
     } else if (const auto* copy = std::get_if<Copy>(&command)) {
-        const auto& [source, target] = *copy;
+        const auto& [source, target, label] = *copy;
         for (const BufferSlice* slice : {&source, &target}) {
             const char* const which = slice == &source ? "source" : "target";
             if (slice->buffer == nullptr || slice->buffer->device() == nullptr)

@@ -11,6 +11,7 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -94,7 +95,8 @@ struct BufferSlice {
 };
 
 struct Copy {
-    BufferSlice source, target; ///< of equal size
+    BufferSlice source, target;  ///< of equal size
+    std::string_view label = {}; ///< for people; read while the copy is recorded
 };
 
 /// What follows may read what came before; between two barriers any order is allowed.
@@ -173,7 +175,7 @@ public:
     void finish() noexcept;
 
     /// When the recording's last submission, which has been waited for, passed each Timestamp: seconds since
-    /// an arbitrary moment. Empty when the device has no clock.
+    /// a moment that is arbitrary, but the same for all that the device records. Empty when it has no clock.
     std::vector<double> timestamps(const Recording& recording) const;
 
     /// Records, submits and waits: for work that is done once.

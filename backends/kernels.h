@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstring>
 #include <span>
+#include <string_view>
 #include <type_traits>
 
 namespace towers {
@@ -77,6 +78,7 @@ struct Launch {
     Kernel kernel;
     ParameterBlock parameters;
     std::uint64_t items;
+    std::string_view label = {}; ///< for people; read while the launch is recorded
 };
 
 /// Ties a kernel to its parameter block, so that no launch can mix them up.

@@ -4,6 +4,15 @@
 #include <fmt/format.h>
 
 namespace towers {
+namespace {
+
+std::string percent(double part, double whole) { return fmt::format("{:.1f} %", 100 * part / whole); }
+
+std::string mebibytes(std::uint64_t bytes) {
+    return fmt::format("{:.0f} MiB", std::max(1.0, double(bytes) / (1 << 20)));
+}
+
+} // namespace
 
 std::string tower_table(const Trainer& trainer) {
     const double seconds = trainer.seconds();
@@ -11,21 +20,32 @@ std::string tower_table(const Trainer& trainer) {
     const std::vector<TowerUse>& uses = trainer.use();
     std::size_t width = 6;
     for (std::size_t i = 0; i < uses.size(); ++i) width = std::max(width, trainer.tower(i).info().id.size());
-    std::string table = fmt::format("{:<9} {:<{}}  share  examples/s  at work\n", "tower", "device", width);
+    const auto line = [&](const std::string& tower, const std::string& device, const auto&... columns) {
+        return fmt::format("{:<9} {:<{}}  {:>5}  {:>10}  {:>7}  {:>7}  {:>7}  {:>7}  {:>9}\n", tower, device,
+                           width, columns...);
+    };
+    std::string table =
+        line("tower", "device", "share", "examples/s", "compute", "copies", "others", "host", "memory");
     double sum = 0;
     std::uint64_t examples = 0;
     for (std::size_t i = 0; i < uses.size(); ++i) {
-        const TowerUse& use = uses[i];
-        const double rate = use.seconds > 0 ? double(use.examples) / use.seconds : 0;
+        const auto& [share, its_examples, times] = uses[i];
+        const double rate = times.work > 0 ? double(its_examples) / times.work : 0;
         sum += rate;
-        examples += use.examples;
-        table += fmt::format("{:<9} {:<{}}  {:>5}  {:>10.1f}  {:>5.1f} %\n", fmt::format("tower_{}", i),
-                             trainer.tower(i).info().id, width, use.share, rate, 100 * use.seconds / seconds);
+        examples += its_examples;
+        const double host = std::max(0.0, seconds - times.compute - times.copies - times.others);
+        table += line(fmt::format("tower_{}", i), trainer.tower(i).info().id, share,
+                      fmt::format("{:.1f}", rate), percent(times.compute, seconds),
+                      percent(times.copies, seconds), percent(times.others, seconds), percent(host, seconds),
+                      mebibytes(trainer.tower(i).memory()));
     }
     const double together = double(examples) / seconds;
-    return table +
-           fmt::format("together, {:.1f} examples/s: {:.1f} % of the sum of their rates while at work\n",
-                       together, 100 * together / sum);
+    const auto& [averaging, waiting] = trainer.host_use();
+    return table + fmt::format("together, {:.1f} examples/s: {} of the sum of their rates while at work\n"
+                               "the host: averaging {}, waiting for towers {}, other work {}\n",
+                               together, percent(together, sum), percent(averaging, seconds),
+                               percent(waiting, seconds),
+                               percent(std::max(0.0, seconds - averaging - waiting), seconds));
 }
 
 } // namespace towers

@@ -7,8 +7,10 @@
 #include "apps/towers/tower_table.h"
 #include "engine/data/source.h"
 #include "engine/error.h"
+#include "engine/files/atomic_file.h"
 #include "engine/towers/selection.h"
 #include "engine/towers/shares.h"
+#include "engine/trace/trace.h"
 #include "engine/train/loop.h"
 #include "engine/train/metrics.h"
 
@@ -33,8 +35,11 @@ struct TrainFlags {
     std::string config, run, progress = "auto";
     bool resume = false;
     std::optional<std::uint64_t> resume_from;
+    std::string trace_path;
+    std::optional<std::uint64_t> trace_steps;
     OpenOptions open;
-    std::optional<Past> past; ///< set by --resume
+    std::optional<Past> past;     ///< set by --resume
+    std::shared_ptr<Trace> trace; ///< set by --trace
 };
 
 std::atomic<bool> stop_requested = false;
@@ -201,7 +206,8 @@ int run_train(TrainFlags& flags) {
                      .distort = settings.distort,
                      .shuffle = settings.shuffle,
                      .quirks = quirks,
-                     .open = flags.open},
+                     .open = flags.open,
+                     .trace = flags.trace},
                     data);
     if (!settings.init.empty() && !past) trainer.load(read_initial(settings.init, trainer.layout()));
     // Only now, when all that the run needs is known to be there, because this may delete an earlier run.
@@ -240,8 +246,9 @@ int run_train(TrainFlags& flags) {
     const auto replaced = past ? rewind(run, trainer) : std::nullopt;
     if (!past) save_checkpoint(trainer, run, loop);
     run.write_recipe(recipe.text);
-    run.write_config("# The settings of this run; 'towers train --config' accepts this file.\n" +
-                     write_settings(settings, Settings::all));
+    const std::string config = "# The settings of this run; 'towers train --config' accepts this file.\n" +
+                               write_settings(settings, Settings::all);
+    run.write_config(config);
 
     compare_classes(recipe, data);
     const std::vector<unsigned> examples = trainer.shares();
@@ -278,6 +285,9 @@ int run_train(TrainFlags& flags) {
         if (table_requested.exchange(false)) show_table();
     });
     show_table();
+    if (settings.shares == "auto")
+        run.write_config(
+            fmt::format("{}# The shares of the last step: {}\n", config, to_string(trainer.last_shares())));
     fmt::print("{}: saved {}\n", ending == Ending::stopped ? "stopped" : "done",
                run.latest().value().string());
     if (ending == Ending::stopped)
@@ -285,6 +295,51 @@ int run_train(TrainFlags& flags) {
     else
         fmt::print("evaluate with: {}\n", hint({"eval", "--run", path_argument(flags.run)}));
     return 0;
+}
+
+/// Before the run begins: what is found only when the trace is written costs a run.
+void check_trace(const TrainFlags& flags) {
+    if (flags.trace_path.empty()) {
+        if (flags.trace_steps) throw UsageError("--trace-steps: name the file to write with --trace FILE");
+        return;
+    }
+    namespace fs = std::filesystem;
+    const fs::path path = fs::weakly_canonical(flags.trace_path);
+    if (fs::is_directory(path))
+        throw UsageError(fmt::format("--trace '{}': is a folder; give a file", flags.trace_path));
+    // The run will make its own folder.
+    if (flags.run.empty() || path.parent_path() != fs::weakly_canonical(flags.run))
+        const AtomicFile probe(path); // takes itself back
+}
+
+void write_trace(const Trace& trace, const std::string& path) {
+    const auto [first, last] = trace.steps();
+    if (first == Trace::none) return;
+    trace.write(path);
+    for (const std::string& note : trace.notes()) fmt::print("{}\n", note);
+    fmt::print("trace of steps {} to {}: {} (https://ui.perfetto.dev shows it)\n", first, last, path);
+}
+
+/// Writes the trace also of a run that fails: then above all it is wanted. The run has ended, because what a
+/// device did is in the trace once it is closed.
+int run_train_traced(TrainFlags& flags) {
+    check_trace(flags);
+    if (flags.trace_path.empty()) return run_train(flags);
+    constexpr std::uint64_t default_steps = 10;
+    flags.trace = std::make_shared<Trace>(flags.trace_steps.value_or(default_steps));
+    int code = 0;
+    try {
+        code = run_train(flags);
+    } catch (...) {
+        try {
+            write_trace(*flags.trace, flags.trace_path);
+        } catch (const InputError& error) {
+            spdlog::warn("{}", error.what());
+        }
+        throw;
+    }
+    write_trace(*flags.trace, flags.trace_path);
+    return code;
 }
 
 } // namespace
@@ -310,6 +365,10 @@ void add_train(CLI::App& app, Action& chosen) {
         ->check(one_of({"auto", "live", "log"}))
         ->type_name("auto|live|log")
         ->capture_default_str();
+    command->add_option("--trace", flags->trace_path,
+                        "Write a trace of the run's last steps to this file, for https://ui.perfetto.dev: "
+                        "each tower's kernels, copies and waits, and the host's averaging");
+    add_number(*command, "--trace-steps", flags->trace_steps, "Steps to keep for --trace (default: 10)", 1);
     add_validate(*command, flags->open);
     command->callback([flags, command, &chosen] {
         chosen = [flags, command] {
@@ -331,7 +390,7 @@ void add_train(CLI::App& app, Action& chosen) {
                 throw UsageError(
                     fmt::format("--steps: {} does not say how long to train; give --steps or --epochs",
                                 config_of(flags->run).string()));
-            return run_train(*flags);
+            return run_train_traced(*flags);
         };
     });
 }

@@ -18,6 +18,10 @@ namespace {
 // The oldest architecture that cmake/Cuda.cmake builds for
 constexpr int least_major = 7, least_minor = 5;
 
+// The runtime tells the time between events as a float: close to one of them it is exact to less than a
+// microsecond.
+constexpr double most_seconds_from_origin = 4;
+
 // A waiting thread sleeps: the processors are for CPU towers and the averaging.
 constexpr unsigned wait_event = cudaEventDisableTiming | cudaEventBlockingSync;
 
@@ -110,6 +114,7 @@ public:
                 check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
                 lane.stream.reset(stream);
             }
+            move_origin();
             // A program built for other architectures than this one fails here rather than in the first step.
             cudaFuncAttributes attributes;
             check(cudaFuncGetAttributes(&attributes, function_of(Kernel::sum_partials, {})));
@@ -198,11 +203,9 @@ protected:
         return guard("reading timestamps", [&] {
             const std::vector<Event>& events = static_cast<const CudaRecording&>(recording).timestamps;
             std::vector<double> seconds;
-            for (const Event& event : events) {
-                float milliseconds = 0;
-                check(cudaEventElapsedTime(&milliseconds, events.front().get(), event.get()));
-                seconds.push_back(double(milliseconds) * 1e-3);
-            }
+            if (!events.empty() && seconds_from_origin(events.front()) > most_seconds_from_origin)
+                move_origin();
+            for (const Event& event : events) seconds.push_back(origin_seconds_ + seconds_from_origin(event));
             return seconds;
         });
     }
@@ -216,6 +219,20 @@ private:
         Stream stream;
         std::deque<Pending> pending; ///< submissions that are not known to have finished, in order
     };
+
+    double seconds_from_origin(const Event& event) const {
+        float milliseconds = 0;
+        check(cudaEventElapsedTime(&milliseconds, origin_.get(), event.get()));
+        return double(milliseconds) * 1e-3;
+    }
+
+    void move_origin() const {
+        Event next = make_event(cudaEventDefault);
+        check(cudaEventRecord(next.get(), lanes_[std::size_t(Queue::download)].stream.get()));
+        check(cudaEventSynchronize(next.get()));
+        origin_seconds_ += origin_ ? seconds_from_origin(next) : 0;
+        origin_ = std::move(next);
+    }
 
     Lane& lane_of(Queue queue) { return lanes_[std::size_t(queue)]; }
     cudaStream_t computing() { return lane_of(Queue::compute).stream.get(); }
@@ -254,6 +271,8 @@ private:
     DeviceInfo info_;
     const SharingLimits* limits_;         ///< may be null
     std::array<Lane, queue_count> lanes_; ///< one for each Queue
+    mutable Event origin_;                ///< of timestamps
+    mutable double origin_seconds_ = 0;   ///< from the first origin
 };
 
 class CudaBackend final : public Backend {

@@ -179,7 +179,7 @@ protected:
                 sizeof(std::uint64_t), vk::QueryResultFlagBits::e64 | vk::QueryResultFlagBits::eWait);
             std::vector<double> seconds;
             for (const std::uint64_t tick : ticks)
-                seconds.push_back(double((tick - ticks[0]) & recorded.family->timestamp_mask) *
+                seconds.push_back(double(count_ticks(tick, recorded.family->timestamp_mask)) *
                                   timestamp_period_);
             return seconds;
         });
@@ -250,6 +250,16 @@ private:
         if (recorded.timed.ticket != 0) do_wait(recorded.timed);
         recorded.timestamps.reset(0, recorded.timestamp_count);
         recorded.timed = next;
+    }
+
+    /// The ticks since the first one that was ever read. The counter may wrap: of moments that are read one
+    /// after another, none is further than half its period from the one before.
+    std::int64_t count_ticks(std::uint64_t tick, std::uint64_t mask) const {
+        if (!last_tick_) last_tick_ = tick;
+        const std::uint64_t ahead = (tick - *last_tick_) & mask;
+        ticks_ += std::int64_t(ahead > mask / 2 ? ahead - mask - 1 : ahead);
+        last_tick_ = tick;
+        return ticks_;
     }
 
     void wait_for(const Lane& lane, Ticket ticket) const {
@@ -430,7 +440,9 @@ private:
     std::vector<Lane> lanes_;      ///< the first is Queue::compute's
     std::array<std::size_t, queue_count> lane_of_{};
     std::optional<Pipelines> pipelines_;
-    double timestamp_period_ = 0; ///< seconds per tick
+    double timestamp_period_ = 0;                    ///< seconds per tick
+    mutable std::optional<std::uint64_t> last_tick_; ///< that was read
+    mutable std::int64_t ticks_ = 0;                 ///< from the first one that was read to the last one
 };
 
 class VulkanBackend final : public Backend {

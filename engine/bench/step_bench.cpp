@@ -56,7 +56,7 @@ void StepBench::repeat() {
     host_us_.push_back(median_of(host));
     double slowest = 0;
     for (std::size_t i = 0; i < before.size(); ++i)
-        slowest = std::max(slowest, trainer_.use()[i].seconds - before[i].seconds);
+        slowest = std::max(slowest, trainer_.use()[i].times.work - before[i].times.work);
     beyond_slowest_us_.push_back((seconds - slowest) / double(steps_) * 1e6);
 }
 

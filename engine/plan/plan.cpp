@@ -200,7 +200,7 @@ std::vector<Command> Plan::bind(std::span<const Buffer* const, arena_count> aren
         if (level > first) commands.push_back(Barrier{});
         for (const Operation& operation : levels_[level]) {
             if (const auto* copy = std::get_if<PlannedCopy>(&operation.work)) {
-                commands.push_back(Copy{slice(copy->source), slice(copy->target)});
+                commands.push_back(Copy{slice(copy->source), slice(copy->target), operation.name});
                 continue;
             }
             if (std::holds_alternative<PlannedExchange>(operation.work)) continue;
@@ -208,6 +208,7 @@ std::vector<Command> Plan::bind(std::span<const Buffer* const, arena_count> aren
             for (std::size_t i = 0; i < kernel_info(bound.kernel).pointers.size(); ++i)
                 if (const TensorId id = TensorId::of(bound.parameters.pointer(i)))
                     bound.parameters.set_pointer(i, address(id));
+            bound.label = operation.name;
             commands.push_back(bound);
         }
     }

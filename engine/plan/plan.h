@@ -158,7 +158,7 @@ public:
     const PlannedTensor& find(const std::string& name) const;
 
     /// The commands of levels [first, last) with real addresses, a barrier between one level and the next.
-    /// Exchanges are none.
+    /// Exchanges are none. They are labelled with the operations' names, which the plan keeps.
     std::vector<Command> bind(std::span<const Buffer* const, arena_count> arenas, std::size_t first,
                               std::size_t last) const;
 

@@ -27,12 +27,14 @@ std::atomic<bool> a_tower_hangs = false;
 bool any_tower_hangs() { return a_tower_hangs; }
 
 TowerGroup::TowerGroup(Towers& towers, const OpenHost& open_host, unsigned threads, const UpdateSpec& update,
-                       double timeout)
-    : towers_(towers), layout_(*update.layout),
-      stage_(open_host, threads, update, staged_by(towers), towers[0]->buckets()), seconds_(towers.size()),
+                       double timeout, Trace* trace, Trace::Track caller)
+    : towers_(towers), trace_(trace), caller_(caller), tracks_(towers.size()), layout_(*update.layout),
+      stage_(open_host, threads, update, staged_by(towers), towers[0]->buckets()), times_(towers.size()),
       timeout_(timeout), longest_(towers.size()), warm_(towers.size()), hanging_(towers.size()),
       renewed_(towers.size()) {
     std::vector<unsigned> shares;
+    for (std::size_t i = 0; trace != nullptr && i < towers.size(); ++i)
+        tracks_[i] = trace->add_track(tower_process(i, towers[i]->info()), "thread");
     for (const auto& tower : towers) {
         progress_.push_back(std::make_unique<TowerProgress>());
         workers_.push_back(std::make_unique<Worker>());
@@ -55,7 +57,7 @@ TowerGroup::~TowerGroup() {
 }
 
 void TowerGroup::take(std::span<const unsigned> shares) {
-    waited_ = 0;
+    waited_ = averaging_ = 0;
     if (!active_.empty() && std::ranges::equal(shares_, shares)) return;
     active_.clear();
     exchanges_.clear();
@@ -93,8 +95,11 @@ void TowerGroup::run(std::size_t index, bool renewed) {
     const std::size_t buckets = tower.buckets().size();
     TowerProgress& progress = *progress_[index];
     const Clock::time_point begin = Clock::now();
-    double waited = 0;
+    TowerTimes times;
     std::size_t uploaded = 0;
+    const auto timed = [trace = trace_, track = tracks_[index]](double& sum, const char* what) {
+        return Interval(sum, trace, track, what);
+    };
     const auto upload = [&](std::size_t count) {
         // All, if the step has just failed: its parameters will not be used.
         for (; uploaded < std::min(count, buckets); ++uploaded) tower.upload(uploaded);
@@ -105,27 +110,42 @@ void TowerGroup::run(std::size_t index, bool renewed) {
             upload(buckets);
             uploaded = 0;
         }
-        tower.submit_from(0);
+        const auto submit_from = [&](std::size_t part) {
+            const Interval submitting = timed(times.compute, "submit");
+            tower.submit_from(part);
+        };
+        submit_from(0);
+        {
+            const Interval waiting = timed(times.copies, "wait for parameters");
+            tower.wait_for_parameters();
+        }
         std::size_t delivered = 0;
         for (std::size_t i = 0; i < tower.parts().size(); ++i) {
             const Tower::Part& part = tower.parts()[i];
-            if (!part.exchanges.empty()) {
+            {
+                const Interval waiting = timed(times.compute, "wait for kernels");
                 tower.wait(i);
-                if (progress.end.has_failed()) return;
+            }
+            if (progress.end.has_failed()) return;
+            if (!part.exchanges.empty()) {
                 {
-                    const Stopwatch watch(waited);
+                    const Interval waiting = timed(times.others, "wait for others");
                     if (!exchange(index, part.exchanges)) return progress.fail();
                 }
-                tower.submit_from(i + 1);
+                submit_from(i + 1);
             }
             for (; delivered < part.cut.buckets; ++delivered) {
-                tower.wait_for_bucket(delivered);
+                {
+                    const Interval waiting = timed(times.copies, "wait for gradients");
+                    tower.wait_for_bucket(delivered);
+                }
                 if (!progress.buckets.advance(delivered + 1)) return;
                 if (!averaged_.has_failed()) upload(averaged_.count());
             }
         }
-        tower.wait(tower.parts().size() - 1);
-        progress.seconds = seconds_since(begin) - waited;
+        progress.ended = Clock::now();
+        times.work = std::chrono::duration<double>(progress.ended - begin).count() - times.others;
+        progress.times = times;
         if (!progress.end.advance(1)) return;
         while (uploaded < buckets && averaged_.wait_for(uploaded + 1) == Milestones::Outcome::passed) {
             upload(averaged_.count());
@@ -170,7 +190,8 @@ double TowerGroup::expected_seconds() const {
 /// Waits for a tower's milestone. False: it has failed, or hangs. In slices, so that time in which this
 /// program was stopped hardly counts.
 bool TowerGroup::await(Milestones TowerProgress::*what, std::size_t tower, std::size_t count) {
-    const Stopwatch watch(waited_);
+    const std::string name = fmt::format("wait for tower_{}", tower);
+    const Interval waiting(waited_, trace_, caller_, name);
     for (;;) {
         const double slice = std::min(0.1, std::max(patience_, 0.0));
         const Milestones::Outcome outcome =
@@ -205,8 +226,24 @@ TowerFailed TowerGroup::no_answer(std::size_t tower) const {
             tower, 0};
 }
 
+/// A tower that has done its part waits for the others, then for the host.
+void TowerGroup::end_times(Clock::time_point begin) {
+    const Clock::time_point now = Clock::now();
+    Clock::time_point last = begin;
+    for (const std::size_t i : active_) last = std::max(last, progress_[i]->ended);
+    times_.assign(towers_.size(), {.others = std::chrono::duration<double>(last - begin).count()});
+    for (const std::size_t i : active_) {
+        const Clock::time_point ended = progress_[i]->ended;
+        times_[i] = progress_[i]->times;
+        times_[i].others += std::chrono::duration<double>(last - ended).count();
+        if (trace_ == nullptr) continue;
+        if (ended < last) trace_->add(tracks_[i], "wait for others", ended, last);
+        trace_->add(tracks_[i], "wait for the host", last, now);
+    }
+}
+
 StepResults TowerGroup::step(const StepNumbers& numbers) {
-    std::ranges::fill(seconds_, 0.0);
+    const Clock::time_point begin = Clock::now();
     patience_ = expected_seconds() + timeout_;
     waiters_woken_ = false;
     for (std::size_t i = 0; i < progress_.size(); ++i)
@@ -231,7 +268,10 @@ StepResults TowerGroup::step(const StepNumbers& numbers) {
         for (std::size_t bucket = 0; all_well && bucket < towers_[0]->buckets().size(); ++bucket) {
             for (const std::size_t i : active_)
                 all_well = await(&TowerProgress::buckets, i, bucket + 1) && all_well;
-            if (all_well) averaged_.advance(stage_.average(bucket));
+            if (!all_well) break;
+            const std::string name = fmt::format("average bucket {}", bucket);
+            const Interval averaging(averaging_, trace_, caller_, name);
+            averaged_.advance(stage_.average(bucket));
         }
     } catch (...) {
         stage_failed = std::current_exception();
@@ -250,14 +290,14 @@ StepResults TowerGroup::step(const StepNumbers& numbers) {
         } catch (const DeviceError& error) {
             throw TowerFailed(error, i, 0);
         }
-        seconds_[i] = progress_[i]->seconds;
     }
+    end_times(begin);
     std::vector<float> cross_entropies(towers_.size());
     for (const std::size_t i : active_) {
         cross_entropies[i] = towers_[i]->results().cross_entropy;
         if (warm_[i])
-            longest_[i] = {longest_[i].share == shares_[i] ? std::max(longest_[i].seconds, seconds_[i])
-                                                           : seconds_[i],
+            longest_[i] = {longest_[i].share == shares_[i] ? std::max(longest_[i].seconds, times_[i].work)
+                                                           : times_[i].work,
                            shares_[i]};
         warm_[i] = true;
     }

@@ -6,6 +6,7 @@
 #include "engine/towers/progress.h"
 #include "engine/towers/tower.h"
 #include "engine/towers/worker.h"
+#include "engine/trace/trace.h"
 
 #include <memory>
 #include <span>
@@ -28,9 +29,10 @@ class TowerGroup {
 public:
     /// `towers` and what `update` names must outlive this. `open_host`, `threads`: see AveragingStage.
     /// `timeout`: the seconds, beyond what a step should take by those before it, after which a tower that
-    /// gives no answer counts as failed.
+    /// gives no answer counts as failed. `trace`: null, or gets what the threads do and wait for; it must
+    /// outlive this, and has the track of the thread that calls step().
     TowerGroup(Towers& towers, const OpenHost& open_host, unsigned threads, const UpdateSpec& update,
-               double timeout);
+               double timeout, Trace* trace, Trace::Track caller);
     TowerGroup(const TowerGroup&) = delete;
     TowerGroup& operator=(const TowerGroup&) = delete;
     /// Keeps a tower that hangs, and what its thread uses, until the program ends: nothing can stop it.
@@ -47,10 +49,11 @@ public:
 
     /// As taken, which a tower that hangs does not know.
     std::span<const unsigned> shares() const { return shares_; }
-    /// Of the last step: each tower's time without waiting for others.
-    std::span<const double> seconds() const { return seconds_; }
-    /// Of the last step: what the calling thread waited for towers.
+    /// Of the last step: each tower's. One without a share waits for the others.
+    std::span<const TowerTimes> times() const { return times_; }
+    /// Of the last step: what the calling thread waited for towers, and what it took to average.
     double waited() const { return waited_; }
+    double averaging() const { return averaging_; }
 
     /// What made the last step infinite or NaN.
     struct Culprit {
@@ -73,16 +76,20 @@ private:
     bool exchange(std::size_t tower, std::span<const Exchange> own);
     double expected_seconds() const;
     TowerFailed no_answer(std::size_t tower) const;
+    void end_times(Clock::time_point begin);
     bool await(Milestones TowerProgress::*what, std::size_t tower, std::size_t count);
     void abandon_hanging(Milestones TowerProgress::*awaited);
 
     Towers& towers_;
+    Trace* trace_; ///< may be null
+    Trace::Track caller_;
+    std::vector<Trace::Track> tracks_; ///< of each tower's thread
     const StateLayout& layout_;
     AveragingStage stage_;
     std::vector<unsigned> shares_;
     std::vector<std::size_t> active_; ///< those with a share
-    std::vector<double> seconds_;
-    double waited_ = 0;
+    std::vector<TowerTimes> times_;
+    double waited_ = 0, averaging_ = 0;
     double timeout_;
     /// The longest step of each tower with its present share, or with the last that it had for two steps.
     struct Longest {

@@ -1,6 +1,8 @@
 // How far a tower has come in a step, for others to wait for.
 #pragma once
 
+#include "engine/clock.h"
+
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
@@ -55,12 +57,31 @@ private:
     std::size_t count_ = 0;
 };
 
+/// The seconds of one tower's step, as the thread that serves it sees them.
+struct TowerTimes {
+    double work = 0;    ///< without waiting for others
+    double compute = 0; ///< of it, kernels and their submission, which computes too with software drivers
+    double copies = 0;  ///< of it, copies that no kernel hid
+    double others = 0;  ///< waiting for other towers, within the step and behind its own part
+
+    TowerTimes& operator+=(const TowerTimes& more) {
+        work += more.work;
+        compute += more.compute;
+        copies += more.copies;
+        others += more.others;
+        return *this;
+    }
+};
+
 struct TowerProgress {
     Milestones buckets;   ///< delivered
     Milestones exchanges; ///< whose lists have been handed over
     Milestones end;       ///< 1: the tower has done its part of the step
     Milestones renewal;   ///< 1: and has sent for the new parameters, as far as there are any
-    double seconds = 0;   ///< that it took, without waiting for others; once it has ended
+
+    /// Once the tower has done its part; for whoever has waited for that.
+    TowerTimes times;
+    Clock::time_point ended; ///< when
 
     void restart() {
         for (Milestones* each : {&buckets, &exchanges, &end, &renewal}) each->restart();

@@ -132,6 +132,17 @@ bool Tower::counts(Arena arena) const {
     return is_host || !is_staging(arena);
 }
 
+std::uint64_t Tower::memory() const {
+    std::uint64_t bytes = 0;
+    const auto add = [&](const std::array<Buffer, arena_count>& arenas) {
+        for (std::size_t i = 0; i < arena_count; ++i)
+            if (counts(Arena(i))) bytes += arenas[i].bytes();
+    };
+    add(held_);
+    for (const auto& [share, program] : programs_) add(program.arenas);
+    return bytes;
+}
+
 /// What a step needs, together with what the tower holds anyway.
 std::uint64_t Tower::bytes_of(const TrainingPlan& training) const {
     std::uint64_t bytes = 0;
@@ -250,14 +261,16 @@ void Tower::make_transfers(const TrainingPlan& training) {
     for (const ArenaRange& bucket : training.buckets) {
         const auto transfer = [&](Arena from, Arena to, std::size_t bytes) {
             if (bytes == 0) return Transfer{};
+            const std::string label =
+                fmt::format("{} {}", to == Arena::state ? "parameters" : "gradients", uploads.size());
             const std::vector<Command> copy{
-                Copy{{&held(from), bucket.offset, bytes}, {&held(to), bucket.offset, bytes}}};
+                Copy{{&held(from), bucket.offset, bytes}, {&held(to), bucket.offset, bytes}, label}};
             return Transfer{device_->record(copy)};
         };
         const std::size_t end = std::min(trained, bucket.offset + bucket.bytes); // statistics lie behind
+        downloads.push_back(transfer(Arena::gradients, Arena::staged_gradients, bucket.bytes));
         uploads.push_back(
             transfer(Arena::staged_parameters, Arena::state, std::max(end, bucket.offset) - bucket.offset));
-        downloads.push_back(transfer(Arena::gradients, Arena::staged_gradients, bucket.bytes));
     }
     buckets_ = training.buckets;
     last_reads_.resize(buckets_.size());
@@ -298,6 +311,17 @@ void Tower::submit_from(std::size_t first) {
                 device_->submit(downloads_[complete].recording, Queue::download, std::span(&part.ticket, 1));
         if (!part.exchanges.empty()) return;
     }
+}
+
+void Tower::wait_for_parameters() {
+    if (!program_) return;
+    const auto wait = [&](const Transfer& upload) {
+        if (upload.ticket != 0) device_->wait(upload.ticket);
+    };
+    if (!program_->order.empty()) // micro-batches read all
+        std::ranges::for_each(uploads_, wait);
+    else
+        for (const std::size_t bucket : program_->parts.front().cut.needs) wait(uploads_[bucket]);
 }
 
 void Tower::wait_for_bucket(std::size_t bucket) { device_->wait(downloads_[bucket].ticket); }

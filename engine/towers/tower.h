@@ -63,6 +63,8 @@ public:
     /// computed in micro-batches. Throws DeviceError when the memory does not suffice for the smallest
     /// either; the tower is then idle and can take another share.
     void take(unsigned share);
+    /// Bytes that the tower takes of what its device calls its memory.
+    std::uint64_t memory() const;
     /// Of the present share.
     AtOnce at_once() const { return program_ ? program_->at_once : AtOnce{}; }
 
@@ -81,6 +83,8 @@ public:
     /// Submits the parts from `first` on, up to the first that exchanges follow or to the last. Each waits
     /// for the parameters that it needs, and the gradients that it completes go to staging behind it.
     void submit_from(std::size_t first);
+    /// Waits until the parameters are there that the first part's kernels wait for.
+    void wait_for_parameters();
     void wait(std::size_t part);
     /// Waits until a bucket of gradients, whose part has been submitted, is in staged_gradients().
     void wait_for_bucket(std::size_t bucket);

@@ -2,6 +2,7 @@
 
 #include "engine/clock.h"
 #include "engine/error.h"
+#include "engine/trace/traced_device.h"
 
 #include <algorithm>
 #include <cmath>
@@ -37,6 +38,7 @@ Trainer::Trainer(const Recipe& recipe, const TrainerOptions& options, const Data
     : recipe_(recipe), options_(options), records_(data.size()), layout_(layout_of(recipe_)),
       sampler_(std::uint32_t(data.size()), options.seed, options.shuffle) {
     check_data(recipe, data);
+    if (options.trace) host_track_ = options.trace->add_track("host", "steps");
     const unsigned count = unsigned(options.towers.size());
     const Splitting splitting = splitting_of(recipe.model, options.micro_batch);
     const std::vector<unsigned> shares =
@@ -46,6 +48,7 @@ Trainer::Trainer(const Recipe& recipe, const TrainerOptions& options, const Data
                             .average_first = options.quirks.unordered_average};
     for (unsigned i = 0; i < count; ++i) {
         auto device = options.open_device(options.towers[i], options.open);
+        if (options.trace) device = std::make_unique<TracedDevice>(std::move(device), options.trace, i);
         const NetworkSpec any_share{.model = &recipe_.model,
                                     .layout = &layout_,
                                     .pipeline = &recipe_.pipeline,
@@ -70,7 +73,8 @@ Trainer::Trainer(const Recipe& recipe, const TrainerOptions& options, const Data
             host.threads = threads;
             return open_device("cpu", host);
         };
-        group_.emplace(towers_, open_host, cpu_threads(options.open.threads), update, options.device_timeout);
+        group_.emplace(towers_, open_host, cpu_threads(options.open.threads), update, options.device_timeout,
+                       options.trace.get(), host_track_);
         group_->take(shares);
         if (options.shares.automatic) balancer_.emplace(options.global_batch, recipe.model.group(), shares);
     }
@@ -121,10 +125,12 @@ std::uint64_t Trainer::steps_until(double epochs) const {
 }
 
 StepReport Trainer::step() {
-    double seconds = waited_ = 0;
+    double seconds = waited_ = averaging_ = 0;
     StepReport report{};
     {
-        const Stopwatch watch(seconds);
+        const std::string name = fmt::format("step {}", step_);
+        if (options_.trace) options_.trace->begin_step(step_);
+        const Interval taking(seconds, options_.trace.get(), host_track_, name);
         take_step(report);
     }
     report.host_seconds = seconds - waited_;
@@ -132,8 +138,10 @@ StepReport Trainer::step() {
     for (std::size_t i = 0; group_ && i < towers_.size(); ++i) {
         use_[i].share = report.shares[i];
         use_[i].examples += report.shares[i];
-        use_[i].seconds += group_->seconds()[i];
+        use_[i].times += group_->times()[i];
     }
+    host_use_.averaging += averaging_;
+    host_use_.waiting += waited_;
     if (balancer_) balance(report, seconds);
     tell_micro_batches(report);
     return report;
@@ -178,7 +186,9 @@ void Trainer::let_go(const TowerFailed& failed, StepReport& report) {
 
 /// Lets the towers' times in the step just taken decide the shares of the next.
 void Trainer::balance(StepReport& report, double seconds) {
-    if (report.notice.empty()) balancer_->observe(group_->seconds(), seconds); // else it had two attempts
+    std::vector<double> work;
+    for (const TowerTimes& times : group_->times()) work.push_back(times.work);
+    if (report.notice.empty()) balancer_->observe(work, seconds); // else it had two attempts
     if (balancer_->trying() || balancer_->shares() == announced_) return;
     report.notice += fmt::format("{}shares are now {}, before {}", report.notice.empty() ? "" : "; ",
                                  to_string(balancer_->shares()), to_string(announced_));
@@ -227,6 +237,7 @@ void Trainer::take_step(StepReport& report) {
             taken = true;
         } catch (const TowerFailed& failed) {
             waited_ += group_->waited();
+            averaging_ += group_->averaging();
             let_go(failed, report);
         }
     }
@@ -275,6 +286,7 @@ StepResults Trainer::attempt_step(const StepNumbers& numbers, std::span<const Ex
     }
     const StepResults results = group_->step(numbers);
     waited_ += group_->waited();
+    averaging_ += group_->averaging();
     return results;
 }
 
@@ -282,7 +294,7 @@ StepResults Trainer::step_alone() {
     Tower& tower = *towers_[0];
     tower.submit_from(0);
     {
-        const Stopwatch watch(waited_);
+        const Interval waiting(waited_, options_.trace.get(), host_track_, "wait for tower_0");
         tower.wait(tower.parts().size() - 1);
     }
     return tower.results();

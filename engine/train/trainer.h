@@ -6,6 +6,7 @@
 #include "engine/towers/balance.h"
 #include "engine/towers/group.h"
 #include "engine/towers/shares.h"
+#include "engine/trace/trace.h"
 #include "engine/train/recipe.h"
 
 #include <functional>
@@ -35,6 +36,7 @@ struct TrainerOptions {
     bool distort, shuffle;
     Quirks quirks;
     OpenOptions open;
+    std::shared_ptr<Trace> trace = {}; ///< null, or gets what towers and host do in each step
     /// Opens the towers' devices by their ids; a test may supply its own.
     std::function<std::unique_ptr<Device>(std::string_view, const OpenOptions&)> open_device =
         towers::open_device;
@@ -64,7 +66,13 @@ struct StepReport {
 struct TowerUse {
     unsigned share = 0; ///< of the last step
     std::uint64_t examples = 0;
-    double seconds = 0; ///< at work, copies included, without waiting for others
+    TowerTimes times; ///< seconds; what is left of all steps' seconds is waiting for the host
+};
+
+/// What several towers' host has done, in seconds of all steps.
+struct HostUse {
+    double averaging = 0;
+    double waiting = 0; ///< for towers
 };
 
 /// What a step had one tower do.
@@ -94,10 +102,13 @@ public:
     std::size_t tower_count() const { return towers_.size(); }
     /// Of the next step.
     std::vector<unsigned> shares() const;
+    /// Of the last step, of several towers.
+    std::span<const unsigned> last_shares() const { return group_->shares(); }
     const Tower& tower(std::size_t index) const { return *towers_[index]; }
 
-    /// Of each tower since the start, and the steps' seconds in all. Of several towers.
+    /// Of each tower and the host since the start, and the steps' seconds in all. Of several towers.
     const std::vector<TowerUse>& use() const { return use_; }
+    const HostUse& host_use() const { return host_use_; }
     double seconds() const { return seconds_; }
 
     /// The recipe's initial values for the seed.
@@ -141,9 +152,11 @@ private:
     std::vector<bool> lost_;          ///< towers whose devices failed
     std::vector<unsigned> pieces_;    ///< the micro-batches of each tower that the user knows of
     std::uint64_t step_ = 0, examples_ = 0;
-    double waited_ = 0; ///< seconds, in this step
+    double waited_ = 0, averaging_ = 0; ///< seconds, in this step
     std::vector<TowerUse> use_;
+    HostUse host_use_;
     double seconds_ = 0;
+    Trace::Track host_track_; ///< where there is a trace
 };
 
 } // namespace towers

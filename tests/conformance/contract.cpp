@@ -1,12 +1,15 @@
 // What the engine relies on in every device, beyond its kernels.
+#include "engine/clock.h"
 #include "tests/conformance/harness.h"
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <fmt/format.h>
 #include <functional>
 #include <numeric>
+#include <thread>
 
 namespace towers::test {
 namespace {
@@ -139,6 +142,27 @@ TEST_CASE("every queue tells when copies began and ended, or has no clock") {
             REQUIRE(moments.size() == 2);
             CHECK(moments[0] <= moments[1]);
             CHECK(moments[1] < moments[0] + 60);
+        }
+    });
+}
+
+TEST_CASE("all timestamps of a device are of one clock, whatever is recorded and in which queue") {
+    on_every_device([](Device& device) {
+        const Buffer in = staged(device, 5), out = staged(device, 0);
+        const Recording first = record(device, {copy(in, out), Timestamp{}});
+        const Recording second = record(device, {Timestamp{}, copy(in, out)});
+        for (const Queue queue : {Queue::compute, Queue::upload, Queue::download}) {
+            const Clock::time_point begin = Clock::now();
+            device.wait(device.submit(first));
+            const double waited = seconds_since(begin);
+            std::this_thread::sleep_for(std::chrono::milliseconds(20));
+            const double slept = seconds_since(begin) - waited;
+            device.wait(device.submit(second, queue));
+            const double all = seconds_since(begin);
+            const std::vector<double> one = device.timestamps(first), other = device.timestamps(second);
+            if (one.empty() || other.empty()) continue; // no clock
+            CHECK(other[0] - one[0] >= 0.999 * slept);
+            CHECK(other[0] - one[0] <= 1.001 * all);
         }
     });
 }

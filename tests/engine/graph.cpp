@@ -74,7 +74,7 @@ double largest_difference(const Recipe& recipe, const Dataset& data, const std::
 }
 
 /// Its batch norms see NaN, as a card with faulty memory would let them.
-class FaultyDevice final : public test::WrappedDevice {
+class FaultyDevice final : public WrappedDevice {
 public:
     explicit FaultyDevice(std::unique_ptr<Device> device) : WrappedDevice(std::move(device)) {
         faulty_ = allocate(std::size_t(1) << 20, Memory::staging);

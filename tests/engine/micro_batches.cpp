@@ -16,7 +16,7 @@ namespace towers {
 namespace {
 
 /// Refuses what goes beyond its memory.
-class SmallDevice final : public test::WrappedDevice {
+class SmallDevice final : public WrappedDevice {
 public:
     struct Limits {
         std::uint64_t bytes = UINT64_MAX;
@@ -46,7 +46,7 @@ private:
 };
 
 /// Says at random that it is almost full, so that shares are split at random.
-class FickleDevice final : public test::WrappedDevice {
+class FickleDevice final : public WrappedDevice {
 public:
     FickleDevice(std::unique_ptr<Device> device, unsigned seed)
         : WrappedDevice(std::move(device)), random_(seed) {}

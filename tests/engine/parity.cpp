@@ -18,7 +18,7 @@ constexpr float infinity = std::numeric_limits<float>::infinity();
 constexpr float nan = std::numeric_limits<float>::quiet_NaN();
 
 /// The CPU, with a fault in the launches of one kernel.
-class FaultyDevice final : public test::WrappedDevice {
+class FaultyDevice final : public WrappedDevice {
 public:
     enum class Fault { none, wrong_element, nothing_done };
 

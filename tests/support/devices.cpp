@@ -45,67 +45,6 @@ Device& device(const std::string& id) {
     return *slot;
 }
 
-namespace {
-
-struct WrappedAllocation : Allocation {
-    Buffer buffer; // the other device's
-    std::set<const Buffer*>& all;
-    WrappedAllocation(Buffer theirs, std::set<const Buffer*>& buffers)
-        : buffer(std::move(theirs)), all(buffers) {
-        all.insert(&buffer);
-        address = buffer.address();
-        bytes = buffer.bytes();
-        host = buffer.allocation().host;
-    }
-    ~WrappedAllocation() override { all.erase(&buffer); }
-};
-
-struct WrappedRecording : RecordingState {
-    Recording recording; // the other device's
-    explicit WrappedRecording(Recording theirs) : recording(std::move(theirs)) {}
-};
-
-} // namespace
-
-std::unique_ptr<Allocation> WrappedDevice::do_allocate(std::size_t bytes, Memory memory) {
-    return std::make_unique<WrappedAllocation>(device_->allocate(bytes, memory), buffers_);
-}
-
-std::unique_ptr<RecordingState> WrappedDevice::do_record(std::span<const Command> commands) {
-    std::vector<Command> theirs(commands.begin(), commands.end());
-    for (Command& command : theirs)
-        if (auto* copy = std::get_if<Copy>(&command))
-            for (BufferSlice* slice : {&copy->source, &copy->target}) {
-                if (slice->buffer->device() != this) continue;
-                slice->buffer = &static_cast<const WrappedAllocation&>(slice->buffer->allocation()).buffer;
-            }
-    return std::make_unique<WrappedRecording>(device_->record(theirs));
-}
-
-std::uint64_t WrappedDevice::allocated() const {
-    std::uint64_t bytes = 0;
-    for (const Buffer* buffer : buffers_) bytes += buffer->bytes();
-    return bytes;
-}
-
-BufferSlice WrappedDevice::slice_at(std::uint64_t address, std::size_t bytes) const {
-    for (const Buffer* buffer : buffers_)
-        if (address >= buffer->address() && address + bytes <= buffer->address() + buffer->bytes())
-            return {buffer, std::size_t(address - buffer->address()), bytes};
-    throw std::logic_error("no memory lies there");
-}
-
-void WrappedDevice::do_submit(const RecordingState& recording, Submission submission,
-                              std::span<const Submission> after) {
-    std::vector<Ticket> tickets; // the other device counts as this one does
-    for (const Submission& each : after) tickets.push_back(each.ticket);
-    device_->submit(static_cast<const WrappedRecording&>(recording).recording, submission.queue, tickets);
-}
-
-std::vector<double> WrappedDevice::do_timestamps(const RecordingState& recording) const {
-    return device_->timestamps(static_cast<const WrappedRecording&>(recording).recording);
-}
-
 void FailingDevice::count(Verb verb) {
     if (verb == failure_.verb && failure_.calls_left-- == 0) failure_.lost = true;
     if (!failure_.lost) return;

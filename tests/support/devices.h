@@ -3,11 +3,10 @@
 
 #include "backends/backend.h"
 #include "backends/sharing.h"
+#include "backends/wrapped_device.h"
 
 #include <atomic>
-#include <cstdint>
 #include <memory>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -35,34 +34,6 @@ const std::vector<std::string>& device_ids();
 
 /// A device opened once for the whole test program.
 Device& device(const std::string& id);
-
-/// Passes everything on to another device, which nobody else uses. Base class for devices that change some
-/// behaviour.
-class WrappedDevice : public Device {
-public:
-    explicit WrappedDevice(std::unique_ptr<Device> device) : device_(std::move(device)) {}
-
-    const DeviceInfo& info() const override { return device_->info(); }
-    std::uint64_t free_memory() const override { return device_->free_memory(); }
-
-protected:
-    std::unique_ptr<Allocation> do_allocate(std::size_t bytes, Memory memory) override;
-    std::unique_ptr<RecordingState> do_record(std::span<const Command> commands) override;
-    void do_submit(const RecordingState& recording, Submission submission,
-                   std::span<const Submission> after) override;
-    void do_wait(Submission submission) override { device_->wait(submission.ticket); }
-    void do_finish() noexcept override { device_->finish(); }
-    std::vector<double> do_timestamps(const RecordingState& recording) const override;
-
-    /// The bytes of all buffers that there are now.
-    std::uint64_t allocated() const;
-    /// The other device's memory at an address; do_record() takes such slices too.
-    BufferSlice slice_at(std::uint64_t address, std::size_t bytes) const;
-
-private:
-    std::unique_ptr<Device> device_;
-    std::set<const Buffer*> buffers_; ///< the other device's
-};
 
 /// Fails at a call of a verb and, like a lost device, at all calls from then on, at once or after a silence.
 class FailingDevice final : public WrappedDevice {

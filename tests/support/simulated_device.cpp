@@ -29,9 +29,13 @@ struct ZeroedMemory : Allocation {
 };
 
 struct SimulatedRecording : RecordingState {
-    std::vector<Launch> work;
-    std::size_t bytes = 0; ///< over the link
+    double seconds = 0;
+    std::vector<double> timestamps; ///< seconds from its begin
 };
+
+Clock::duration duration(double seconds) {
+    return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+}
 
 Memory memory_of(const BufferSlice& slice) {
     return static_cast<const ZeroedMemory&>(slice.buffer->allocation()).kind;
@@ -77,26 +81,28 @@ std::unique_ptr<Allocation> SimulatedDevice::do_allocate(std::size_t bytes, Memo
     return std::make_unique<ZeroedMemory>(bytes, memory);
 }
 
+double SimulatedDevice::seconds_of(const Command& command) const {
+    if (const auto* launch = std::get_if<Launch>(&command)) return seconds_(*launch);
+    const auto* copy = std::get_if<Copy>(&command);
+    const bool crosses = copy != nullptr && memory_of(copy->source) != memory_of(copy->target);
+    return crosses ? double(copy->source.bytes) * link_.seconds_per_byte : 0;
+}
+
 std::unique_ptr<RecordingState> SimulatedDevice::do_record(std::span<const Command> commands) {
     auto recording = std::make_unique<SimulatedRecording>();
-    for (const Command& command : commands)
-        if (const auto* launch = std::get_if<Launch>(&command))
-            recording->work.push_back(*launch);
-        else if (const auto* copy = std::get_if<Copy>(&command);
-                 copy != nullptr && memory_of(copy->source) != memory_of(copy->target))
-            recording->bytes += copy->source.bytes;
+    for (const Command& command : commands) {
+        recording->seconds += seconds_of(command);
+        if (std::holds_alternative<Timestamp>(command)) recording->timestamps.push_back(recording->seconds);
+    }
     return recording;
 }
 
 void SimulatedDevice::do_submit(const RecordingState& recording, Submission submission,
                                 std::span<const Submission> after) {
-    const auto& recorded = static_cast<const SimulatedRecording&>(recording);
-    double seconds = double(recorded.bytes) * link_.seconds_per_byte;
-    for (const Launch& launch : recorded.work) seconds += seconds_(launch);
     Clock::time_point& free = free_[std::size_t(submission.queue)];
     Clock::time_point begin = std::max(Clock::now(), free);
     for (const Submission& each : after) begin = std::max(begin, ends_.at(each.ticket - 1));
-    free = begin + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+    free = begin + duration(static_cast<const SimulatedRecording&>(recording).seconds);
     ends_.push_back(free);
 }
 
@@ -104,6 +110,16 @@ void SimulatedDevice::do_wait(Submission submission) {
     const Clock::time_point end = ends_.at(submission.ticket - 1);
     std::this_thread::sleep_until(end - late);
     while (Clock::now() < end) std::this_thread::yield();
+}
+
+std::vector<double> SimulatedDevice::do_timestamps(const RecordingState& recording) const {
+    const auto& recorded = static_cast<const SimulatedRecording&>(recording);
+    const Clock::time_point begin =
+        ends_.at(recording.last_submission.ticket - 1) - duration(recorded.seconds);
+    std::vector<double> seconds;
+    for (const double each : recorded.timestamps)
+        seconds.push_back(std::chrono::duration<double>(begin - made_).count() + each);
+    return seconds;
 }
 
 } // namespace towers::test

@@ -43,12 +43,16 @@ protected:
     /// Returns within some 20 us of the modelled time, where a processor is free.
     void do_wait(Submission submission) override;
     void do_finish() noexcept override {}
-    std::vector<double> do_timestamps(const RecordingState&) const override { return {}; }
+    /// Seconds since the device was made.
+    std::vector<double> do_timestamps(const RecordingState& recording) const override;
 
 private:
+    double seconds_of(const Command& command) const;
+
     DeviceInfo info_;
     LaunchSeconds seconds_;
     Link link_;
+    Clock::time_point made_ = Clock::now();
     std::vector<Clock::time_point> ends_; ///< of each submission
     std::array<Clock::time_point, queue_count> free_{};
 };

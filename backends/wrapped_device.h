@@ -1,0 +1,50 @@
+// A device that passes everything on to another one: base class for those that change or watch some of it.
+#pragma once
+
+#include "backends/device.h"
+
+#include <cstdint>
+#include <memory>
+#include <set>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace towers {
+
+/// Nobody else uses the other device.
+class WrappedDevice : public Device {
+public:
+    explicit WrappedDevice(std::unique_ptr<Device> device) : device_(std::move(device)) {}
+
+    const DeviceInfo& info() const override { return device_->info(); }
+    std::uint64_t free_memory() const override { return device_->free_memory(); }
+
+protected:
+    struct WrappedRecording : RecordingState {
+        Recording recording; ///< the other device's
+        explicit WrappedRecording(Recording theirs) : recording(std::move(theirs)) {}
+    };
+
+    std::unique_ptr<Allocation> do_allocate(std::size_t bytes, Memory memory) override;
+    std::unique_ptr<RecordingState> do_record(std::span<const Command> commands) override;
+    void do_submit(const RecordingState& recording, Submission submission,
+                   std::span<const Submission> after) override;
+    void do_wait(Submission submission) override { device_->wait(submission.ticket); }
+    void do_finish() noexcept override { device_->finish(); }
+    std::vector<double> do_timestamps(const RecordingState& recording) const override;
+
+    /// The commands as the other device's, whose states do_submit() and do_timestamps() take as
+    /// WrappedRecordings.
+    Recording record_theirs(std::span<const Command> commands);
+    /// The bytes of all buffers that there are now.
+    std::uint64_t allocated() const;
+    /// The other device's memory at an address; do_record() takes such slices too.
+    BufferSlice slice_at(std::uint64_t address, std::size_t bytes) const;
+
+private:
+    std::unique_ptr<Device> device_;
+    std::set<const Buffer*> buffers_; ///< the other device's
+};
+
+} // namespace towers

@@ -1,0 +1,154 @@
+#include "engine/trace/trace.h"
+
+#include "engine/files/atomic_file.h"
+
+#include <algorithm>
+#include <cmath>
+#include <fmt/format.h>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+namespace towers {
+namespace {
+
+std::int64_t nanoseconds(double seconds) { return std::llround(seconds * 1e9); }
+double microseconds(std::int64_t nanoseconds) { return double(nanoseconds) / 1e3; }
+
+nlohmann::json name_of(const char* what, std::size_t pid, std::size_t tid, const std::string& name) {
+    return {{"ph", "M"}, {"name", what}, {"pid", pid}, {"tid", tid}, {"args", {{"name", name}}}};
+}
+
+nlohmann::json place_of(const char* what, std::size_t pid, std::size_t tid, std::size_t place) {
+    return {{"ph", "M"}, {"name", what}, {"pid", pid}, {"tid", tid}, {"args", {{"sort_index", place}}}};
+}
+
+} // namespace
+
+std::string tower_process(std::size_t tower, const DeviceInfo& info) {
+    return fmt::format("tower_{}: {} ({})", tower, info.id, info.name);
+}
+
+Trace::Track Trace::add_track(const std::string& process, const std::string& name) {
+    const std::lock_guard lock(mutex_);
+    const auto found = std::ranges::find(processes_, process);
+    rows_.push_back({std::size_t(found - processes_.begin()), name});
+    if (found == processes_.end()) processes_.push_back(process);
+    return {rows_.size() - 1};
+}
+
+Trace::ClockId Trace::add_clock() {
+    const std::lock_guard lock(mutex_);
+    clocks_.emplace_back();
+    return {clocks_.size() - 1};
+}
+
+/// Of those that are kept.
+std::uint64_t Trace::first_step() const { return step_ - std::min(step_, most_steps_ - 1); }
+
+void Trace::begin_step(std::uint64_t step) {
+    const std::lock_guard lock(mutex_);
+    step_ = step;
+    // They come nearly in order; what is left behind a later one goes with it.
+    while (!slices_.empty() && slices_.front().step < first_step()) slices_.pop_front();
+    for (ClockOffset& clock : clocks_) clock.forget_before(first_step());
+}
+
+std::uint64_t Trace::step() const {
+    const std::lock_guard lock(mutex_);
+    return step_;
+}
+
+void Trace::add(Slice slice) {
+    const std::lock_guard lock(mutex_);
+    if (slice.step == none || slice.step < first_step()) return;
+    slices_.push_back(std::move(slice));
+}
+
+void Trace::add(Track track, std::string name, Clock::time_point begin, Clock::time_point end) {
+    add({.track = track,
+         .name = std::move(name),
+         .step = step(),
+         .begin = host_seconds(begin),
+         .end = host_seconds(end)});
+}
+
+void Trace::begins(ClockId clock, std::uint64_t step, double submitted, double begun) {
+    if (step == none) return;
+    const std::lock_guard lock(mutex_);
+    clocks_[clock.index].begins(step, submitted, begun);
+}
+
+void Trace::ends(ClockId clock, std::uint64_t step, double ended, double known) {
+    if (step == none) return;
+    const std::lock_guard lock(mutex_);
+    clocks_[clock.index].ends(step, ended, known);
+}
+
+void Trace::note(const std::string& text) {
+    const std::lock_guard lock(mutex_);
+    if (std::ranges::find(notes_, text) == notes_.end()) notes_.push_back(text);
+}
+
+std::vector<std::string> Trace::notes() const {
+    const std::lock_guard lock(mutex_);
+    return notes_;
+}
+
+std::pair<std::uint64_t, std::uint64_t> Trace::steps() const {
+    const std::lock_guard lock(mutex_);
+    std::pair<std::uint64_t, std::uint64_t> kept{none, none};
+    for (const Slice& slice : slices_) {
+        if (slice.step < first_step()) continue;
+        kept.first = std::min(kept.first, slice.step);
+        kept.second = kept.second == none ? slice.step : std::max(kept.second, slice.step);
+    }
+    return kept;
+}
+
+void Trace::write(const std::filesystem::path& path) const {
+    const std::lock_guard lock(mutex_);
+    AtomicFile file(path);
+    // Each event on a line of its own, so that the file can be read and searched as text too.
+    file.write("{\"displayTimeUnit\": \"ms\", \"traceEvents\": [\n");
+    const char* separator = "";
+    const auto write = [&](const nlohmann::json& event) {
+        file.write(separator + event.dump());
+        separator = ",\n";
+    };
+    // Numbers begin at 1: viewers take 0 for an idle processor.
+    for (std::size_t i = 0; i < processes_.size(); ++i) {
+        write(name_of("process_name", i + 1, 0, processes_[i]));
+        write(place_of("process_sort_index", i + 1, 0, i));
+    }
+    for (std::size_t i = 0; i < rows_.size(); ++i) {
+        write(name_of("thread_name", rows_[i].process + 1, i + 1, rows_[i].name));
+        write(place_of("thread_sort_index", rows_[i].process + 1, i + 1, i));
+    }
+    const auto is_kept = [&](const Slice& slice) { return slice.step >= first_step(); };
+    const auto on_host = [&](const Slice& slice, double moment) {
+        return moment + clocks_[slice.clock.index].seconds();
+    };
+    double first = std::numeric_limits<double>::infinity();
+    for (const Slice& slice : slices_)
+        if (is_kept(slice)) first = std::min(first, on_host(slice, slice.begin));
+    for (const Slice& slice : slices_) {
+        if (!is_kept(slice)) continue;
+        // Both ends in whole nanoseconds, so that what lies within another slice stays within it
+        const std::int64_t begin = nanoseconds(on_host(slice, slice.begin) - first);
+        const std::int64_t end = nanoseconds(on_host(slice, slice.end) - first);
+        nlohmann::json event{{"ph", "X"},
+                             {"name", slice.name},
+                             {"cat", slice.clock.index == 0 ? "host" : "device"},
+                             {"pid", rows_[slice.track.index].process + 1},
+                             {"tid", slice.track.index + 1},
+                             {"ts", microseconds(begin)},
+                             {"dur", microseconds(end - begin)},
+                             {"args", {{"step", slice.step}}}};
+        if (slice.kernel != nullptr) event["args"]["kernel"] = slice.kernel;
+        write(event);
+    }
+    file.write("\n]}\n");
+    file.commit();
+}
+
+} // namespace towers

@@ -1,0 +1,99 @@
+// A trace of a run's last steps, as a file that a timeline viewer opens; and the table of what each tower
+// did.
+#include "tests/apps/helpers.h"
+#include "tests/support/files.h"
+
+#include <algorithm>
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+#include <set>
+
+using namespace towers::test;
+
+namespace {
+
+std::set<std::uint64_t> steps_in(const std::filesystem::path& trace) {
+    std::set<std::uint64_t> steps;
+    const nlohmann::json parsed = nlohmann::json::parse(read_text(trace));
+    for (const nlohmann::json& event : parsed.at("traceEvents"))
+        if (event.at("ph") == "X") steps.insert(event.at("args").at("step").get<std::uint64_t>());
+    return steps;
+}
+
+Outcome train_traced(const std::filesystem::path& run, const Arguments& flags) {
+    return run_towers(
+        Arguments{"train", "--towers", "cpu,cpu", "--threads", "1", "--batch", "4", "--run", run.string()} +
+        flags);
+}
+
+} // namespace
+
+TEST_CASE("--trace writes the last steps, also into the run's folder, and says so last") {
+    const TemporaryFolder folder;
+    const std::filesystem::path file = folder / "run" / "trace.json";
+    const Outcome outcome =
+        train_traced(folder / "run", {"--steps", "6", "--trace", file.string(), "--trace-steps", "2"});
+    check_worked(outcome);
+    CHECK(lines_of(outcome.out).back() ==
+          "trace of steps 4 to 5: " + file.string() + " (https://ui.perfetto.dev shows it)");
+    CHECK(steps_in(file) == std::set<std::uint64_t>{4, 5});
+    // A resumed run writes it anew.
+    check_worked(run_towers(
+        {"train", "--run", (folder / "run").string(), "--resume", "--steps", "9", "--trace", file.string()}));
+    CHECK(steps_in(file) == std::set<std::uint64_t>{6, 7, 8});
+}
+
+TEST_CASE("a run that diverges leaves its trace, and one line of error") {
+    const TemporaryFolder folder;
+    const std::filesystem::path file = folder / "trace.json";
+    const Outcome outcome =
+        train_traced(folder / "run", {"--steps", "6", "--lr", "1e30", "--trace", file.string()});
+    check_failed(outcome, 1, "Model diverged");
+    CHECK(contains(outcome.out, "trace of steps 0 to 1: "));
+    CHECK(steps_in(file) == std::set<std::uint64_t>{0, 1});
+}
+
+TEST_CASE("a trace that cannot be written is said before the run begins") {
+    const TemporaryFolder folder;
+    const auto refused = [&](const Arguments& flags, int code, std::string_view message) {
+        check_failed(train_traced(folder / "run", Arguments{"--steps", "2"} + flags), code, message);
+        CHECK(!std::filesystem::exists(folder / "run"));
+    };
+    refused({"--trace", folder.path().string()}, 2, "is a folder; give a file");
+    refused({"--trace", (folder / "none" / "trace.json").string()}, 1, (folder / "none").string());
+    refused({"--trace-steps", "3"}, 2, "--trace-steps: name the file to write with --trace FILE");
+    refused({"--trace", (folder / "t").string(), "--trace-steps", "0"}, 2, "--trace-steps");
+}
+
+TEST_CASE("the table says how each tower spent the time, and config.toml the last shares") {
+    const TemporaryFolder folder;
+    const Outcome outcome = train_traced(folder / "run", {"--steps", "4"});
+    check_worked(outcome);
+    const std::vector<std::string> lines = lines_of(outcome.out);
+    const auto head =
+        std::ranges::find_if(lines, [](const std::string& line) { return line.starts_with("tower  "); });
+    REQUIRE(lines.end() - head >= 5);
+    CHECK(*head == "tower     device  share  examples/s  compute   copies   others     host     memory");
+    const auto percents_of = [](const std::string& line) {
+        std::vector<double> found;
+        for (std::size_t end = line.find(" %"); end != std::string::npos; end = line.find(" %", end + 1))
+            found.push_back(std::stod(line.substr(line.rfind(' ', end - 1))));
+        return found;
+    };
+    for (int tower = 0; tower < 2; ++tower) {
+        const std::string line = head[1 + tower];
+        CAPTURE(line);
+        CHECK(line.starts_with("tower_" + std::to_string(tower) + "   cpu"));
+        CHECK(line.ends_with(" MiB"));
+        const std::vector<double> parts = percents_of(line);
+        REQUIRE(parts.size() == 4);
+        CHECK(parts[0] > parts[1]); // more computing than copies
+        CHECK(parts[0] + parts[1] + parts[2] + parts[3] == doctest::Approx(100).epsilon(0.003));
+    }
+    CHECK(contains(head[3], "of the sum of their rates while at work"));
+    const std::vector<double> host = percents_of(head[4]);
+    REQUIRE(host.size() == 3);
+    CHECK(host[0] + host[1] + host[2] == doctest::Approx(100).epsilon(0.003));
+    const std::string config = read_text(folder / "run" / "config.toml");
+    CHECK(contains(config, "\n# The shares of the last step: "));
+}

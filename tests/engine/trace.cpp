@@ -1,0 +1,215 @@
+// What a trace says of a step, on simulated devices, whose times are known, and on real ones.
+#include "engine/trace/trace.h"
+
+#include "engine/files/file.h"
+#include "tests/support/devices.h"
+#include "tests/support/files.h"
+#include "tests/support/networks.h"
+#include "tests/support/simulated_device.h"
+
+#include <algorithm>
+#include <doctest/doctest.h>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace towers {
+namespace {
+
+constexpr double ms = 1e3; // in a trace's microseconds
+
+struct Slice {
+    std::string name, kernel;
+    double begin, end; ///< microseconds
+    std::uint64_t step;
+};
+
+/// Of a trace's file: slices by "process/track", in order of time.
+using Tracks = std::map<std::string, std::vector<Slice>>;
+
+Tracks read_trace(const std::filesystem::path& path) {
+    const nlohmann::json trace = nlohmann::json::parse(read_file(path));
+    std::map<std::pair<int, int>, std::string> tracks;
+    std::map<int, std::string> processes;
+    Tracks found;
+    for (const nlohmann::json& event : trace.at("traceEvents")) {
+        const int pid = event.at("pid"), tid = event.at("tid");
+        CHECK(pid > 0);
+        const nlohmann::json& args = event.at("args");
+        if (event.at("name") == "process_name") processes[pid] = args.at("name");
+        if (event.at("name") == "thread_name")
+            tracks[{pid, tid}] = processes.at(pid) + "/" + std::string(args.at("name"));
+        if (event.at("ph") != "X") continue;
+        const double begin = event.at("ts"), seconds = event.at("dur");
+        CHECK(begin >= 0);
+        CHECK(seconds >= 0);
+        found[tracks.at({pid, tid})].push_back(
+            {event.at("name"), args.value("kernel", ""), begin, begin + seconds, args.at("step")});
+    }
+    for (auto& [name, slices] : found) std::ranges::stable_sort(slices, {}, &Slice::begin);
+    return found;
+}
+
+/// Takes `steps` steps, of which the trace keeps `kept`, and reads the trace.
+Tracks trace_of(const Recipe& recipe, TrainerOptions options, int steps, std::uint64_t kept) {
+    const test::TemporaryFolder folder;
+    options.trace = std::make_shared<Trace>(kept);
+    {
+        Trainer trainer(recipe, options, test::noise(100));
+        for (int i = 0; i < steps; ++i) trainer.step();
+    }
+    options.trace->write(folder.path() / "trace.json");
+    return read_trace(folder.path() / "trace.json");
+}
+
+double length(const std::vector<Slice>& slices) {
+    double sum = 0;
+    for (const Slice& each : slices) sum += each.end - each.begin;
+    return sum;
+}
+
+/// How much of the slices' time lies within the others'.
+double overlap(const std::vector<Slice>& slices, const std::vector<Slice>& others) {
+    double sum = 0;
+    for (const Slice& a : slices)
+        for (const Slice& b : others)
+            sum += std::max(0.0, std::min(a.end, b.end) - std::max(a.begin, b.begin));
+    return sum;
+}
+
+std::vector<Slice> named(const std::vector<Slice>& slices, const std::string& begin) {
+    std::vector<Slice> found;
+    std::ranges::copy_if(slices, std::back_inserter(found),
+                         [&](const Slice& each) { return each.name.starts_with(begin); });
+    return found;
+}
+
+} // namespace
+
+TEST_CASE("a clock's offset lies where no work begins before its submission or ends after it is known") {
+    ClockOffset offset;
+    CHECK(offset.seconds() == 0);
+    offset.begins(0, 100, 7); // it is 93 at least
+    CHECK(offset.seconds() == 93);
+    offset.ends(0, 8, 103); // and 95 at most
+    CHECK(offset.seconds() == 94);
+    CHECK(offset.uncertainty() == 1);
+    offset.begins(2, 110, 16.5); // 93.5 at least
+    offset.begins(1, 110, 17);   // says less than is known
+    CHECK(offset.seconds() == 94.25);
+    offset.forget_before(1);
+    CHECK(offset.seconds() == 93.5);
+    offset.ends(2, 20, 114);
+    CHECK(offset.seconds() == 93.75);
+}
+
+TEST_CASE("a trace shows what simulated towers do, when, and side by side") {
+    constexpr unsigned share = 4, steps = 8, kept = 3;
+    const Recipe recipe = find_recipe("cifar10-tutorial");
+    const double bytes = double(layout_of(recipe).trained_bytes);
+    TrainerOptions options = test::options_for({"one", "two"}, 2 * share);
+    options.open_device = [&](std::string_view id, const OpenOptions&) -> std::unique_ptr<Device> {
+        const double slower = id == "two" ? 2 : 1;
+        return std::make_unique<test::SimulatedDevice>(
+            std::string(id), test::seconds_by_work(recipe, share, slower * 10e-3, slower * 20e-3),
+            test::Link{16e-3 / bytes});
+    };
+    const Tracks tracks = trace_of(recipe, options, steps, kept);
+    const std::vector<Slice>& host = tracks.at("host/steps");
+    const std::vector<Slice> taken = named(host, "step ");
+    REQUIRE(taken.size() == kept);
+    CHECK(taken[0].name == "step 5");
+    CHECK(taken[2].name == "step 7");
+    for (const std::string tower : {"tower_0: one (simulated)", "tower_1: two (simulated)"}) {
+        CAPTURE(tower);
+        const double slower = tower.starts_with("tower_1") ? 2 : 1;
+        const auto& compute = tracks.at(tower + "/compute");
+        const auto& upload = tracks.at(tower + "/upload");
+        const auto& download = tracks.at(tower + "/download");
+        // The device's clock began when it was made: only the aligned one puts kernels into their steps.
+        for (const Slice& kernel : compute) {
+            const Slice& step = taken.at(kernel.step - 5);
+            CHECK(kernel.begin >= step.begin - 0.5 * ms);
+            CHECK(kernel.end <= step.end + 0.5 * ms);
+        }
+        CHECK(std::ranges::count(compute, "conv2 forward", &Slice::name) == kept);
+        CHECK(std::ranges::count(compute, "", &Slice::kernel) == kept); // the copy of the results
+        CHECK(length(compute) == doctest::Approx(kept * slower * 30 * ms).epsilon(0.01));
+        CHECK(length(upload) == doctest::Approx(kept * 16 * ms).epsilon(0.01));
+        CHECK(length(download) == doctest::Approx(kept * 16 * ms).epsilon(0.01));
+        CHECK(named(upload, "parameters ").size() == upload.size());
+        CHECK(named(download, "gradients ").size() == download.size());
+        CHECK(overlap(download, compute) > 0.5 * length(download));
+        // All that a tower's thread does is waiting, and what it waits for first is the slower one's end.
+        const auto& thread = tracks.at(tower + "/thread");
+        CHECK(named(thread, "wait for kernels").size() >= kept);
+        CHECK(length(thread) > 0.9 * length(taken));
+        const double others = length(named(thread, "wait for others"));
+        CHECK((slower == 2 ? others < 5 * ms : others > kept * 25 * ms));
+    }
+    // Each bucket is averaged once it is there, from both towers.
+    const std::vector<Slice> averaged = named(host, "average bucket ");
+    CHECK(averaged.size() == tracks.at("tower_0: one (simulated)/download").size());
+    for (const Slice& average : averaged)
+        for (const std::string tower : {"tower_0: one (simulated)", "tower_1: two (simulated)"})
+            for (const Slice& gradients : tracks.at(tower + "/download"))
+                if (gradients.step == average.step &&
+                    gradients.name == "gradients " + average.name.substr(15))
+                    CHECK(gradients.end <= average.begin + 0.5 * ms);
+}
+
+TEST_CASE("a trace holds every kernel and copy of real devices' steps, in order and in time") {
+    const Recipe recipe = test::small_recipe();
+    for (const std::string& id : test::device_ids()) {
+        CAPTURE(id);
+        for (const unsigned micro_batch : {0u, 3u}) {
+            TrainerOptions options = test::options_for({id, "cpu"}, 12);
+            options.open.threads = 1;
+            options.micro_batch = micro_batch;
+            const Tracks tracks = trace_of(recipe, options, 4, 2);
+            const std::vector<Slice> taken = named(tracks.at("host/steps"), "step ");
+            REQUIRE(taken.size() == 2);
+            std::set<std::string> towers;
+            for (const auto& [name, slices] : tracks) {
+                CAPTURE(name);
+                if (name.starts_with("host/")) continue;
+                towers.insert(name.substr(0, 7));
+                for (std::size_t i = 0; i < slices.size(); ++i) {
+                    const Slice& step = taken.at(slices[i].step - 2);
+                    CHECK(slices[i].begin >= step.begin - 1 * ms);
+                    // Parameters may still be on their way when a step has ended.
+                    if (!name.ends_with("upload")) CHECK(slices[i].end <= step.end + 1 * ms);
+                    if (i > 0) CHECK(slices[i].begin >= slices[i - 1].end - 0.002);
+                }
+                if (!name.ends_with("/compute")) continue;
+                CHECK(std::ranges::count(slices, "conv2 forward", &Slice::name) ==
+                      (micro_batch == 0 ? 2 : 2 * 2));
+                CHECK(std::ranges::count(slices, "conv2d_forward", &Slice::kernel) >= 4);
+            }
+            CHECK(towers == std::set<std::string>{"tower_0", "tower_1"});
+        }
+    }
+}
+
+TEST_CASE("training is the same to the bit with a trace and without") {
+    const Recipe recipe = test::small_recipe();
+    for (const std::string& id : test::device_ids()) {
+        CAPTURE(id);
+        for (const std::vector<std::string>& towers : {std::vector{id}, {id, "cpu"}}) {
+            TrainerOptions options = test::options_for(towers, 8);
+            options.open.threads = 1;
+            std::vector<std::vector<float>> states;
+            for (const bool traced : {false, true}) {
+                options.trace = traced ? std::make_shared<Trace>(2) : nullptr;
+                Trainer trainer(recipe, options, test::noise(100));
+                for (int i = 0; i < 5; ++i) trainer.step();
+                states.push_back(trainer.save().state);
+            }
+            CHECK(states[0] == states[1]);
+        }
+    }
+}
+
+} // namespace towers
