@@ -26,12 +26,10 @@ std::atomic<bool> a_tower_hangs = false;
 
 bool any_tower_hangs() { return a_tower_hangs; }
 
-TowerGroup::TowerGroup(Towers& towers, const OpenHost& open_host, unsigned threads, const UpdateSpec& update,
-                       double timeout)
-    : towers_(towers), layout_(*update.layout),
-      stage_(open_host, threads, update, staged_by(towers), towers[0]->buckets()), seconds_(towers.size()),
-      timeout_(timeout), longest_(towers.size()), warm_(towers.size()), hanging_(towers.size()),
-      renewed_(towers.size()) {
+TowerGroup::TowerGroup(Towers& towers, const OpenOptions& host, const UpdateSpec& update, double timeout)
+    : towers_(towers), layout_(*update.layout), stage_(host, update, staged_by(towers), towers[0]->buckets()),
+      seconds_(towers.size()), timeout_(timeout), longest_(towers.size()), warm_(towers.size()),
+      hanging_(towers.size()), renewed_(towers.size()) {
     std::vector<unsigned> shares;
     for (const auto& tower : towers) {
         progress_.push_back(std::make_unique<TowerProgress>());

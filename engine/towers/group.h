@@ -26,11 +26,10 @@ struct TowerFailed : DeviceError {
 
 class TowerGroup {
 public:
-    /// `towers` and what `update` names must outlive this. `open_host`, `threads`: see AveragingStage.
+    /// `towers` and what `update` names must outlive this. `host`: see AveragingStage.
     /// `timeout`: the seconds, beyond what a step should take by those before it, after which a tower that
     /// gives no answer counts as failed.
-    TowerGroup(Towers& towers, const OpenHost& open_host, unsigned threads, const UpdateSpec& update,
-               double timeout);
+    TowerGroup(Towers& towers, const OpenOptions& host, const UpdateSpec& update, double timeout);
     TowerGroup(const TowerGroup&) = delete;
     TowerGroup& operator=(const TowerGroup&) = delete;
     /// Keeps a tower that hangs, and what its thread uses, until the program ends: nothing can stop it.
