@@ -78,7 +78,10 @@ TEST_CASE("a killed run resumes from its last checkpoint") {
 
 TEST_CASE("a killed run resumes to the bit with every optimizer, batch norm and dropout") {
     const std::string batch = "\"batch\"";
-    const std::vector<std::pair<std::string, std::string>> trainings = {
+    struct Training {
+        std::string recipe, towers;
+    };
+    const std::vector<Training> trainings = {
         {tiny_recipe("2", "kind = \"sgd\"\nlearning_rate = 0.05\n"), "cpu"},
         {tiny_recipe("2", "kind = \"momentum\"\nnesterov = true\nlearning_rate = 0.02\nclip_norm = 0.5\n"),
          "cpu"},
@@ -87,14 +90,14 @@ TEST_CASE("a killed run resumes to the bit with every optimizer, batch norm and 
         {tiny_recipe(batch, "kind = \"adamw\"\nlearning_rate = 1e-3\nweight_decay = 0.1\n"), "cpu,cpu"},
         {tiny_recipe(batch, "kind = \"momentum\"\nlearning_rate = 0.02\n"), "cpu"},
     };
-    for (const auto& [recipe, towers] : trainings) {
-        CAPTURE(recipe);
-        CAPTURE(towers);
+    for (const Training& training : trainings) {
+        CAPTURE(training.recipe);
+        CAPTURE(training.towers);
         const TemporaryFolder folder;
-        write_text(folder / "mine.toml", recipe);
+        write_text(folder / "mine.toml", training.recipe);
         const fs::path run = folder / "run";
-        const Arguments flags{"--towers", towers,     "--shares",
-                              "even",     "--recipe", (folder / "mine.toml").string()};
+        const Arguments flags{"--towers", training.towers, "--shares",
+                              "even",     "--recipe",      (folder / "mine.toml").string()};
         kill_after_checkpoint(run, endless(run, flags));
         check_goes_on(folder, flags);
     }

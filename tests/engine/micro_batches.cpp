@@ -149,17 +149,17 @@ TEST_CASE("micro-batches give the gradients and the loss of a share that is comp
                                   {test::small_recipe(), 4, 2},
                                   {test::smooth_recipe("2"), 2, 3},
                                   {test::smooth_recipe("1", dropout), 1, 6}};
-    for (const auto& [recipe, most, pieces] : cases)
+    for (const Case& each : cases)
         for (const std::string& id : test::device_ids()) {
-            CAPTURE(recipe.name);
+            CAPTURE(each.recipe.name);
             CAPTURE(id);
-            CAPTURE(pieces);
+            CAPTURE(each.pieces);
             TrainerOptions options = test::options_for({id}, 6);
-            Trainer whole(recipe, options, data);
-            options.micro_batch = most;
-            Trainer split(recipe, options, data);
-            CHECK(split.tower(0).at_once().micro_batches == pieces);
-            CHECK(gradient_distance(split, whole) < (pieces == 1 ? 1e-30 : 1e-5));
+            Trainer whole(each.recipe, options, data);
+            options.micro_batch = each.most;
+            Trainer split(each.recipe, options, data);
+            CHECK(split.tower(0).at_once().micro_batches == each.pieces);
+            CHECK(gradient_distance(split, whole) < (each.pieces == 1 ? 1e-30 : 1e-5));
         }
 }
 
