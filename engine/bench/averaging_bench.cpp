@@ -20,9 +20,8 @@ AveragingBench::AveragingBench(const Recipe& recipe, unsigned towers, unsigned t
         staged.push_back({gradients_.back().host<float>(), parameters_.back().host<float>()});
         std::ranges::fill(gradients_.back().host<float>(), 1e-3f * float(tower + 1));
     }
-    const auto open_host = [](unsigned count) { return open_device("cpu", {.threads = count}); };
     stage_ = std::make_unique<AveragingStage>(
-        open_host, threads, UpdateSpec{.layout = &layout_, .optimizer = recipe.optimizer.get()},
+        OpenOptions{.threads = threads}, UpdateSpec{.layout = &layout_, .optimizer = recipe.optimizer.get()},
         std::move(staged), buckets_);
     source_ = memory_->allocate(std::size_t(moved_bytes() / 2), Memory::staging);
     target_ = memory_->allocate(source_.bytes(), Memory::staging);

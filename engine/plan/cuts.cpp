@@ -9,7 +9,7 @@ namespace {
 
 /// The levels that use a bucket.
 struct Use {
-    std::size_t first_read = SIZE_MAX, last_read = SIZE_MAX; ///< of its parameters
+    std::size_t first_read = SIZE_MAX; ///< of its parameters
     /// The last to write its gradients or to read its parameters: from then on the host may send new ones.
     std::size_t complete = 0;
 };
@@ -32,9 +32,7 @@ std::vector<Use> uses_of(std::span<const ArenaRange> buckets, const Plan& plan) 
                     if (!overlap(tensor, buckets[i])) continue;
                     const bool is_read = tensor.arena == Arena::state && reads;
                     if (is_read || (tensor.arena == Arena::gradients && writes)) uses[i].complete = level;
-                    if (!is_read) continue;
-                    uses[i].first_read = std::min(uses[i].first_read, level);
-                    uses[i].last_read = level;
+                    if (is_read) uses[i].first_read = std::min(uses[i].first_read, level);
                 }
             }
     return uses;
@@ -57,14 +55,12 @@ std::vector<Cut> cut(const Plan& plan, std::span<const ArenaRange> buckets) {
     std::vector<Cut> cuts;
     std::size_t begin = 0, complete = 0;
     for (const std::size_t end : ends) {
-        Cut& next = cuts.emplace_back(Cut{.level = end, .buckets = 0, .needs = {}, .frees = {}});
+        Cut& next = cuts.emplace_back(Cut{.level = end, .buckets = 0, .needs = {}});
         // A bucket may be complete before the one that goes out ahead of it.
         while (complete < uses.size() && uses[complete].complete < end) ++complete;
         next.buckets = complete;
-        for (std::size_t i = 0; i < uses.size(); ++i) {
+        for (std::size_t i = 0; i < uses.size(); ++i)
             if (uses[i].first_read >= begin && uses[i].first_read < end) next.needs.push_back(i);
-            if (uses[i].last_read >= begin && uses[i].last_read < end) next.frees.push_back(i);
-        }
         begin = end;
     }
     return cuts;

@@ -12,10 +12,11 @@ namespace towers {
 
 /// A recording and what its end allows. The exchanges of the level behind it come before the next one.
 struct Cut {
-    std::size_t level;   ///< it ends before this one
-    std::size_t buckets; ///< whose gradients are complete and parameters read by then, from the first
+    std::size_t level; ///< it ends before this one
+    /// Whose gradients are complete and whose parameters nothing behind it reads, from the first: when one of
+    /// them has been delivered, the host may send its new parameters.
+    std::size_t buckets;
     std::vector<std::size_t> needs; ///< buckets whose parameters it is the first to read
-    std::vector<std::size_t> frees; ///< buckets whose parameters it is the last to read
 };
 
 /// Cuts before each level that is the first to read a bucket's parameters, behind each that completes a

@@ -43,11 +43,17 @@ ArenaRange piece_of(const StateSection& whole, const StateSection& of_block, con
     return {whole.range.offset + block.offset, of_block.range.bytes};
 }
 
+std::unique_ptr<Device> open_host(OpenOptions options, unsigned threads) {
+    options.threads = threads;
+    return open_device("cpu", options);
+}
+
 } // namespace
 
-AveragingStage::AveragingStage(const OpenHost& open, unsigned threads, const UpdateSpec& spec,
+AveragingStage::AveragingStage(const OpenOptions& host, const UpdateSpec& spec,
                                std::vector<StagedByTower> towers, std::span<const ArenaRange> buckets)
-    : layout_(*spec.layout), towers_(std::move(towers)), host_(open(1)) {
+    : layout_(*spec.layout), towers_(std::move(towers)), host_(open_host(host, 1)) {
+    const unsigned threads = cpu_threads(host.threads);
     for (Buffer& state : states_) state = host_->allocate(layout_.bytes, Memory::staging);
     if (spec.optimizer->clip_norm) { // one block, for all threads of one device
         blocks_ = {{layout_.all_variables(), 0}};
@@ -55,7 +61,7 @@ AveragingStage::AveragingStage(const OpenHost& open, unsigned threads, const Upd
         blocks_end_.resize(buckets.size());
         blocks_end_.back() = 1;
         benches_.resize(1);
-        benches_[0].device = open(threads);
+        benches_[0].device = open_host(host, threads);
     } else {
         for (const ArenaRange& bucket : buckets) {
             for (const ArenaRange& range : make_blocks(layout_, bucket, block_bytes)) {
@@ -72,7 +78,7 @@ AveragingStage::AveragingStage(const OpenHost& open, unsigned threads, const Upd
             blocks_end_.push_back(blocks_.size());
         }
         benches_.resize(std::min<std::size_t>(threads, blocks_.size()));
-        for (Bench& bench : benches_) bench.device = open(1);
+        for (Bench& bench : benches_) bench.device = open_host(host, 1);
     }
     sums_.resize(blocks_.size());
     std::vector<Plan> plans;

@@ -2,7 +2,7 @@
 // them, updates the state and hands the new parameters to the towers.
 #pragma once
 
-#include "backends/device.h"
+#include "backends/backend.h"
 #include "engine/plan/update.h"
 #include "engine/towers/stream.h"
 #include "engine/towers/tower.h"
@@ -22,18 +22,16 @@ struct StagedByTower {
     std::span<float> parameters;
 };
 
-/// Makes a `cpu` device of so many threads.
-using OpenHost = std::function<std::unique_ptr<Device>(unsigned threads)>;
-
 /// Works in blocks that stay in a processor's cache from their sum to their hand-over; each of its threads
 /// runs, on a `cpu` device of its own, the plan of an update that a single tower runs. The new state goes
 /// into a second set, which takes the first one's place at the end of a step that was finite: a step counts
 /// whole or not at all.
 class AveragingStage {
 public:
-    /// `threads`: the stage's, the caller's included. `buckets`: what the towers deliver at once.
-    AveragingStage(const OpenHost& open, unsigned threads, const UpdateSpec& spec,
-                   std::vector<StagedByTower> towers, std::span<const ArenaRange> buckets);
+    /// `host`: how its devices are opened; the threads are the stage's, the caller's included. `buckets`:
+    /// what the towers deliver at once.
+    AveragingStage(const OpenOptions& host, const UpdateSpec& spec, std::vector<StagedByTower> towers,
+                   std::span<const ArenaRange> buckets);
 
     /// Begins a step in which these towers, in ascending order, deliver.
     void begin(const StepNumbers& numbers, std::span<const std::size_t> towers);

@@ -26,12 +26,11 @@ std::atomic<bool> a_tower_hangs = false;
 
 bool any_tower_hangs() { return a_tower_hangs; }
 
-TowerGroup::TowerGroup(Towers& towers, const OpenHost& open_host, unsigned threads, const UpdateSpec& update,
-                       double timeout, Trace* trace, Trace::Track caller)
+TowerGroup::TowerGroup(Towers& towers, const OpenOptions& host, const UpdateSpec& update, double timeout,
+                       Trace* trace, Trace::Track caller)
     : towers_(towers), trace_(trace), caller_(caller), tracks_(towers.size()), layout_(*update.layout),
-      stage_(open_host, threads, update, staged_by(towers), towers[0]->buckets()), times_(towers.size()),
-      timeout_(timeout), longest_(towers.size()), warm_(towers.size()), hanging_(towers.size()),
-      renewed_(towers.size()) {
+      stage_(host, update, staged_by(towers), towers[0]->buckets()), times_(towers.size()), timeout_(timeout),
+      longest_(towers.size()), warm_(towers.size()), hanging_(towers.size()), renewed_(towers.size()) {
     std::vector<unsigned> shares;
     for (std::size_t i = 0; trace != nullptr && i < towers.size(); ++i)
         tracks_[i] = trace->add_track(tower_process(i, towers[i]->info()), "thread");

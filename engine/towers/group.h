@@ -27,12 +27,12 @@ struct TowerFailed : DeviceError {
 
 class TowerGroup {
 public:
-    /// `towers` and what `update` names must outlive this. `open_host`, `threads`: see AveragingStage.
+    /// `towers` and what `update` names must outlive this. `host`: see AveragingStage.
     /// `timeout`: the seconds, beyond what a step should take by those before it, after which a tower that
     /// gives no answer counts as failed. `trace`: null, or gets what the threads do and wait for; it must
     /// outlive this, and has the track of the thread that calls step().
-    TowerGroup(Towers& towers, const OpenHost& open_host, unsigned threads, const UpdateSpec& update,
-               double timeout, Trace* trace, Trace::Track caller);
+    TowerGroup(Towers& towers, const OpenOptions& host, const UpdateSpec& update, double timeout,
+               Trace* trace, Trace::Track caller);
     TowerGroup(const TowerGroup&) = delete;
     TowerGroup& operator=(const TowerGroup&) = delete;
     /// Keeps a tower that hangs, and what its thread uses, until the program ends: nothing can stop it.

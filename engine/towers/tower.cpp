@@ -273,7 +273,6 @@ void Tower::make_transfers(const TrainingPlan& training) {
             transfer(Arena::staged_parameters, Arena::state, std::max(end, bucket.offset) - bucket.offset));
     }
     buckets_ = training.buckets;
-    last_reads_.resize(buckets_.size());
     uploads_ = std::move(uploads);
     downloads_ = std::move(downloads);
 }
@@ -292,8 +291,7 @@ void Tower::submit_micro_batches() {
     for (const Transfer& upload : uploads_)
         if (upload.ticket != 0) parameters.push_back(upload.ticket);
     for (const std::size_t i : program_->order)
-        last_reads_.assign(buckets_.size(), device_->submit(program_->micro_recordings[i], Queue::compute,
-                                                            std::exchange(parameters, {})));
+        device_->submit(program_->micro_recordings[i], Queue::compute, std::exchange(parameters, {}));
 }
 
 void Tower::submit_from(std::size_t first) {
@@ -305,7 +303,6 @@ void Tower::submit_from(std::size_t first) {
         for (const std::size_t bucket : part.cut.needs)
             if (const Ticket ticket = uploads_[bucket].ticket) parameters.push_back(ticket);
         part.ticket = device_->submit(part.recording, Queue::compute, parameters);
-        for (const std::size_t bucket : part.cut.frees) last_reads_[bucket] = part.ticket;
         for (; complete < part.cut.buckets; ++complete)
             downloads_[complete].ticket =
                 device_->submit(downloads_[complete].recording, Queue::download, std::span(&part.ticket, 1));
@@ -328,9 +325,7 @@ void Tower::wait_for_bucket(std::size_t bucket) { device_->wait(downloads_[bucke
 
 void Tower::upload(std::size_t bucket) {
     Transfer& upload = uploads_[bucket];
-    if (!upload.recording) return;
-    const std::span<const Ticket> readers(&last_reads_[bucket], last_reads_[bucket] != 0 ? 1 : 0);
-    upload.ticket = device_->submit(upload.recording, Queue::upload, readers);
+    if (upload.recording) upload.ticket = device_->submit(upload.recording, Queue::upload);
 }
 
 void Tower::wait(std::size_t part) { device_->wait(program_->parts[part].ticket); }

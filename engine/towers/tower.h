@@ -86,10 +86,11 @@ public:
     /// Waits until the parameters are there that the first part's kernels wait for.
     void wait_for_parameters();
     void wait(std::size_t part);
-    /// Waits until a bucket of gradients, whose part has been submitted, is in staged_gradients().
+    /// Waits until a bucket of gradients, whose part has been submitted, is in staged_gradients() and the
+    /// step has read the bucket's parameters.
     void wait_for_bucket(std::size_t bucket);
-    /// Takes a bucket of parameters from staged_parameters() for the parts submitted from now on, as soon as
-    /// those that have been submitted have read the old ones.
+    /// Takes a bucket of parameters from staged_parameters() for the parts submitted from now on. Between
+    /// steps or after wait_for_bucket(): nothing reads the old ones any more.
     void upload(std::size_t bucket);
     /// Of the finished step; all zero from an idle tower.
     StepResults results() const;
@@ -139,7 +140,6 @@ private:
     std::string refusal_;      ///< in the driver's words
     std::vector<ArenaRange> buckets_;
     std::vector<Transfer> uploads_, downloads_; ///< of each bucket: parameters, gradients
-    std::vector<Ticket> last_reads_; ///< of each bucket's parameters: the latest submission that is the last
     std::array<Buffer, arena_count> held_; ///< what outlives a share, and the largest share's activations
     std::map<unsigned, Program> programs_; ///< by share
     Program* program_ = nullptr;           ///< null: idle

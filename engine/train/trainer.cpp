@@ -68,13 +68,8 @@ Trainer::Trainer(const Recipe& recipe, const TrainerOptions& options, const Data
                                                   std::max(shares[i], recipe.model.group()), splitting));
     }
     if (count > 1) {
-        const auto open_host = [open = options.open](unsigned threads) {
-            OpenOptions host = open;
-            host.threads = threads;
-            return open_device("cpu", host);
-        };
-        group_.emplace(towers_, open_host, cpu_threads(options.open.threads), update, options.device_timeout,
-                       options.trace.get(), host_track_);
+        group_.emplace(towers_, options.open, update, options.device_timeout, options.trace.get(),
+                       host_track_);
         group_->take(shares);
         if (options.shares.automatic) balancer_.emplace(options.global_batch, recipe.model.group(), shares);
     }

@@ -69,7 +69,10 @@ TEST_CASE("a Vulkan driver that does not start is left out, with the reason, and
     CHECK(vulkan_devices(harmless) == there);
     CHECK(contains(reason_for(harmless, "Bad device"), "it offers Vulkan 1.0"));
 
-    const std::pair<const char*, const char*> cases[] = {
+    struct Case {
+        const char *behaviour, *reason;
+    };
+    const Case cases[] = {
         {"load=abort", "it crashes (Aborted)"},
         {"load=hang", "it takes more than 30 s"},
         {"vkCreateInstance=-1", ": ErrorOutOfHostMemory"}, // after Vulkan-Hpp's name for the function
@@ -78,13 +81,13 @@ TEST_CASE("a Vulkan driver that does not start is left out, with the reason, and
         {"vkEnumeratePhysicalDevices=-1", ": ErrorOutOfHostMemory"},
         {"vkEnumeratePhysicalDevices=abort", "it crashes (Aborted)"},
         {"vkGetPhysicalDeviceProperties=crash", "it crashes (Segmentation fault)"}};
-    for (const auto& [behaviour, reason] : cases) {
-        CAPTURE(behaviour);
-        const nlohmann::json all = list_devices(bad.beside(bad.first, behaviour));
+    for (const Case& each : cases) {
+        CAPTURE(each.behaviour);
+        const nlohmann::json all = list_devices(bad.beside(bad.first, each.behaviour));
         CHECK(vulkan_devices(all) == there);
         CHECK(all.at("left_out").size() == usual.at("left_out").size() + 1);
         CHECK(reason_for(all, bad.first).starts_with(not_started));
-        CHECK(reason_for(all, bad.first).ends_with(reason));
+        CHECK(reason_for(all, bad.first).ends_with(each.reason));
     }
     // These the loader itself may leave out, without a word.
     for (const char* const behaviour : {"vk_icdNegotiateLoaderICDInterfaceVersion=-3", "vkCreateInstance=-3",

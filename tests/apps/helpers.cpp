@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstring>
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 #include <random>
 
 namespace towers::test {
@@ -177,6 +178,27 @@ double relative_distance(const std::vector<float>& actual, const std::vector<flo
         norm += std::pow(double(expected[i]), 2);
     }
     return std::sqrt(difference / norm);
+}
+
+std::string tiny_recipe(const std::string& group, const std::string& optimizer) {
+    return fmt::format(R"([input]
+shape = [16, 16, 3]
+classes = 10
+[network]
+layers = [
+  {{ name = "conv", kind = "conv2d", filters = 4, kernel = 3, stride = 2 }},
+  {{ name = "bn", kind = "batch_norm", group = {}, activation = "relu" }},
+  {{ name = "drop", kind = "dropout", keep = 0.8 }},
+  {{ name = "fc", kind = "dense", units = 10 }},
+]
+[averages]
+decay = 0.9
+[training]
+batch = 4
+steps = 2
+[optimizer]
+{})",
+                       group, optimizer);
 }
 
 void write_records(const fs::path& folder, unsigned records_per_file) {

@@ -63,6 +63,10 @@ std::vector<float> variables(const std::filesystem::path& checkpoint, bool avera
 /// The L2 norm of the difference divided by the norm of `expected`.
 double relative_distance(const std::vector<float>& actual, const std::vector<float>& expected);
 
+/// The text of a recipe with a batch norm of groups of `group`, dropout and moving averages. `optimizer`: the
+/// lines of that section.
+std::string tiny_recipe(const std::string& group, const std::string& optimizer);
+
 /// Writes CIFAR-10's five training files and the test file with this many random records each.
 void write_records(const std::filesystem::path& folder, unsigned records_per_file);
 

@@ -21,32 +21,13 @@ namespace {
 constexpr unsigned kills = 50;
 constexpr unsigned steps_of_a_life = 40; // of a program that is not killed
 
-const char* const recipe = R"([input]
-shape = [16, 16, 3]
-classes = 10
-[network]
-layers = [
-  { name = "conv", kind = "conv2d", filters = 4, kernel = 3, stride = 2 },
-  { name = "bn", kind = "batch_norm", group = "batch", activation = "relu" },
-  { name = "drop", kind = "dropout", keep = 0.8 },
-  { name = "fc", kind = "dense", units = 10 },
-]
-[averages]
-decay = 0.9
-[training]
-batch = 4
-steps = 2
-[optimizer]
-kind = "adam"
-learning_rate = 1e-3
-)";
-
 /// A run of two towers in a folder with data and a recipe.
 class Killing {
 public:
     Killing() {
         write_records(folder_ / "data", 8);
-        write_text(folder_ / "mine.toml", recipe);
+        write_text(folder_ / "mine.toml",
+                   tiny_recipe("\"batch\"", "kind = \"adam\"\nlearning_rate = 1e-3\n"));
     }
 
     fs::path run(const char* name) const { return folder_ / name; }

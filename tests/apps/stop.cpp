@@ -77,44 +77,27 @@ TEST_CASE("a killed run resumes from its last checkpoint") {
 }
 
 TEST_CASE("a killed run resumes to the bit with every optimizer, batch norm and dropout") {
-    const std::string network = R"([input]
-shape = [16, 16, 3]
-classes = 10
-[network]
-layers = [
-  { name = "conv", kind = "conv2d", filters = 4, kernel = 3, stride = 2 },
-  { name = "bn", kind = "batch_norm", group = GROUP, activation = "relu" },
-  { name = "drop", kind = "dropout", keep = 0.8 },
-  { name = "fc", kind = "dense", units = 10 },
-]
-[averages]
-decay = 0.9
-[training]
-batch = 4
-steps = 2
-[optimizer]
-)";
-    const auto with = [&](const std::string& group, const std::string& optimizer) {
-        std::string text = network + optimizer;
-        return text.replace(text.find("GROUP"), 5, group);
-    };
     const std::string batch = "\"batch\"";
-    const std::vector<std::pair<std::string, std::string>> trainings = {
-        {with("2", "kind = \"sgd\"\nlearning_rate = 0.05\n"), "cpu"},
-        {with("2", "kind = \"momentum\"\nnesterov = true\nlearning_rate = 0.02\nclip_norm = 0.5\n"), "cpu"},
-        {with("2", "kind = \"rmsprop\"\nlearning_rate = 1e-3\nepsilon_inside = true\n"), "cpu"},
-        {with("2", "kind = \"adam\"\nlearning_rate = 1e-3\n"), "cpu,cpu"},
-        {with(batch, "kind = \"adamw\"\nlearning_rate = 1e-3\nweight_decay = 0.1\n"), "cpu,cpu"},
-        {with(batch, "kind = \"momentum\"\nlearning_rate = 0.02\n"), "cpu"},
+    struct Training {
+        std::string recipe, towers;
     };
-    for (const auto& [recipe, towers] : trainings) {
-        CAPTURE(recipe);
-        CAPTURE(towers);
+    const std::vector<Training> trainings = {
+        {tiny_recipe("2", "kind = \"sgd\"\nlearning_rate = 0.05\n"), "cpu"},
+        {tiny_recipe("2", "kind = \"momentum\"\nnesterov = true\nlearning_rate = 0.02\nclip_norm = 0.5\n"),
+         "cpu"},
+        {tiny_recipe("2", "kind = \"rmsprop\"\nlearning_rate = 1e-3\nepsilon_inside = true\n"), "cpu"},
+        {tiny_recipe("2", "kind = \"adam\"\nlearning_rate = 1e-3\n"), "cpu,cpu"},
+        {tiny_recipe(batch, "kind = \"adamw\"\nlearning_rate = 1e-3\nweight_decay = 0.1\n"), "cpu,cpu"},
+        {tiny_recipe(batch, "kind = \"momentum\"\nlearning_rate = 0.02\n"), "cpu"},
+    };
+    for (const Training& training : trainings) {
+        CAPTURE(training.recipe);
+        CAPTURE(training.towers);
         const TemporaryFolder folder;
-        write_text(folder / "mine.toml", recipe);
+        write_text(folder / "mine.toml", training.recipe);
         const fs::path run = folder / "run";
-        const Arguments flags{"--towers", towers,     "--shares",
-                              "even",     "--recipe", (folder / "mine.toml").string()};
+        const Arguments flags{"--towers", training.towers, "--shares",
+                              "even",     "--recipe",      (folder / "mine.toml").string()};
         kill_after_checkpoint(run, endless(run, flags));
         check_goes_on(folder, flags);
     }

@@ -71,34 +71,6 @@ std::uint64_t peak_of(const Recipe& recipe, TrainerOptions options, const Datase
     return limits.peak;
 }
 
-/// Without kinks, so that rounding stays rounding. `group`: of the batch norm
-Recipe smooth_recipe(const std::string& group, const std::string& more = "") {
-    return parse_recipe("smooth",
-                        fmt::format(R"(
-[input]
-shape = [24, 24, 3]
-classes = 10
-[network]
-layers = [
-  {{ name = "conv", kind = "conv2d", filters = 8, kernel = 3, stride = 2, bias = false }},
-  {{ name = "norm", kind = "batch_norm", group = {}, activation = "silu" }},
-  {}
-  {{ kind = "global_average_pool" }},
-  {{ name = "logits", kind = "dense", units = 10, weight_decay = 0.01 }},
-]
-[pipeline]
-kind = "tutorial"
-[optimizer]
-kind = "momentum"
-learning_rate = 0.02
-[training]
-batch = 12
-steps = 10
-)",
-                                    group, more),
-                        "smooth.toml");
-}
-
 /// The median over steps of the distance of a trainer's gradients from another's of the same states. The
 /// median: see gradient_distance() of towers.cpp.
 double gradient_distance(Trainer& trainer, Trainer& other) {
@@ -175,25 +147,25 @@ TEST_CASE("micro-batches give the gradients and the loss of a share that is comp
     const std::string dropout = R"({ kind = "dropout", keep = 0.6 },)";
     const std::vector<Case> cases{{test::small_recipe(), 6, 1},
                                   {test::small_recipe(), 4, 2},
-                                  {smooth_recipe("2"), 2, 3},
-                                  {smooth_recipe("1", dropout), 1, 6}};
-    for (const auto& [recipe, most, pieces] : cases)
+                                  {test::smooth_recipe("2"), 2, 3},
+                                  {test::smooth_recipe("1", dropout), 1, 6}};
+    for (const Case& each : cases)
         for (const std::string& id : test::device_ids()) {
-            CAPTURE(recipe.name);
+            CAPTURE(each.recipe.name);
             CAPTURE(id);
-            CAPTURE(pieces);
+            CAPTURE(each.pieces);
             TrainerOptions options = test::options_for({id}, 6);
-            Trainer whole(recipe, options, data);
-            options.micro_batch = most;
-            Trainer split(recipe, options, data);
-            CHECK(split.tower(0).at_once().micro_batches == pieces);
-            CHECK(gradient_distance(split, whole) < (pieces == 1 ? 1e-30 : 1e-5));
+            Trainer whole(each.recipe, options, data);
+            options.micro_batch = each.most;
+            Trainer split(each.recipe, options, data);
+            CHECK(split.tower(0).at_once().micro_batches == each.pieces);
+            CHECK(gradient_distance(split, whole) < (each.pieces == 1 ? 1e-30 : 1e-5));
         }
 }
 
 TEST_CASE("random shares in random micro-batches train as one tower does, and again to the same bits") {
     const Dataset data = test::noise(50);
-    const Recipe recipe = smooth_recipe("2", R"({ kind = "dropout", keep = 0.8 },)");
+    const Recipe recipe = test::smooth_recipe("2", R"({ kind = "dropout", keep = 0.8 },)");
     const auto train = [&](const TrainerOptions& options, std::uint64_t steps, unsigned& pieces) {
         Trainer trainer(recipe, options, data);
         for (std::uint64_t i = 0; i < steps; ++i) {
@@ -277,7 +249,7 @@ TEST_CASE("a tower among several that gets more than fits takes it in micro-batc
 
 TEST_CASE("a batch norm over the whole batch is not split: memory that does not suffice is an error") {
     const Dataset data = test::noise(50);
-    const Recipe recipe = smooth_recipe("\"batch\"");
+    const Recipe recipe = test::smooth_recipe("\"batch\"");
     TrainerOptions options = test::options_for({"cpu"}, 40);
     SmallDevice::Limits limits{.bytes = peak_of(recipe, options, data) / 2};
     wrap_in_small(options, 0, limits);
@@ -288,7 +260,7 @@ TEST_CASE("a batch norm over the whole batch is not split: memory that does not 
     CHECK_THROWS_WITH_AS(Trainer(recipe, options, data),
                          doctest::Contains("--micro-batch 20: the batch norm of layer 'norm'"), UsageError);
     options.micro_batch = 3;
-    CHECK_THROWS_WITH_AS(Trainer(smooth_recipe("4"), options, data),
+    CHECK_THROWS_WITH_AS(Trainer(test::smooth_recipe("4"), options, data),
                          "--micro-batch 3: batch norm takes groups of 4 examples; give at least that many",
                          UsageError);
 }

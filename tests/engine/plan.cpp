@@ -8,6 +8,8 @@
 #include <doctest/doctest.h>
 #include <random>
 #include <set>
+#include <span>
+#include <vector>
 
 namespace towers {
 namespace {
@@ -16,6 +18,22 @@ std::vector<std::size_t> used_tensors(const Operation& operation) {
     std::vector<std::size_t> used;
     for (const Plan::Use& use : Plan::uses(operation)) used.push_back(use.tensor.index());
     return used;
+}
+
+bool reads_parameters(const Plan& plan, std::size_t level, const ArenaRange& bucket) {
+    for (const Operation& operation : plan.levels()[level])
+        for (const Plan::Use& use : Plan::uses(operation)) {
+            const PlannedTensor& tensor = plan.tensors()[use.tensor.index()];
+            if (use.reads && tensor.arena == Arena::state && tensor.offset < bucket.offset + bucket.bytes &&
+                bucket.offset < tensor.offset + tensor.bytes)
+                return true;
+        }
+    return false;
+}
+
+/// The level before which the part that completes a bucket ends.
+std::size_t end_of(std::size_t bucket, std::span<const Cut> cuts) {
+    return std::ranges::upper_bound(cuts, bucket, {}, &Cut::buckets)->level;
 }
 
 } // namespace
@@ -153,21 +171,50 @@ TEST_CASE("a shared step needs its parameters layer by layer and completes its g
     CHECK(std::ranges::is_sorted(training.cuts, {}, &Cut::buckets));
     CHECK(training.cuts.back().level == training.plan.levels().size());
     CHECK(training.cuts.back().buckets == training.buckets.size());
-    std::vector<std::size_t> needed, freed, completed;
+    std::vector<std::size_t> needed, completed;
     for (const Cut& cut : training.cuts) {
         needed.insert(needed.end(), cut.needs.begin(), cut.needs.end());
-        freed.insert(freed.end(), cut.frees.begin(), cut.frees.end());
         completed.resize(cut.buckets, cut.level);
     }
     CHECK(needed[0] == buckets - 1); // conv1
     CHECK(needed[1] == buckets - 2);
     CHECK(completed[buckets - 3] + 2 < completed[buckets - 2]); // local3's long before conv2's
-    for (std::vector<std::size_t>* each : {&needed, &freed}) {
-        std::ranges::sort(*each);
-        REQUIRE(each->size() == buckets);
-        for (std::size_t i = 0; i < buckets; ++i) CHECK((*each)[i] == i);
-    }
+    std::ranges::sort(needed);
+    REQUIRE(needed.size() == buckets);
+    for (std::size_t i = 0; i < buckets; ++i) CHECK(needed[i] == i);
     CHECK(training.cuts.front().needs == std::vector<std::size_t>{}); // the images
+}
+
+TEST_CASE("behind the part that completes a bucket, a shared step reads none of its parameters") {
+    for (const char* name : {"cifar10-tutorial", "cifar10-resnet20"}) {
+        CAPTURE(name);
+        const Recipe recipe = find_recipe(name);
+        const StateLayout layout = layout_of(recipe);
+        const TrainingPlan training =
+            plan_shared_step(test::spec_of(recipe, layout, recipe.model.group(), 100));
+        for (std::size_t bucket = 0; bucket < training.buckets.size(); ++bucket) {
+            std::vector<std::size_t> readers;
+            for (std::size_t level = 0; level < training.plan.levels().size(); ++level)
+                if (reads_parameters(training.plan, level, training.buckets[bucket]))
+                    readers.push_back(level);
+            REQUIRE_FALSE(readers.empty());
+            CHECK(readers.back() < end_of(bucket, training.cuts));
+        }
+    }
+}
+
+TEST_CASE("a bucket whose parameters are read behind its last gradient is complete only then") {
+    Plan plan;
+    const TensorId parameters = plan.tensor("parameters", Arena::state, 0, {64}),
+                   gradient = plan.tensor("gradient", Arena::gradients, 0, {64}),
+                   later = plan.activation("later", {64});
+    plan.copy("first reader", parameters, gradient);
+    plan.add("last reader", kernels::add_tensors,
+             {.x = {parameters, gradient}, .y = later, .tensors = 2, .count = 64}, 64);
+    plan.place();
+    REQUIRE(plan.levels().size() == 2);
+    const std::vector<ArenaRange> buckets{{0, 256}};
+    CHECK(end_of(0, cut(plan, buckets)) == 2);
 }
 
 TEST_CASE("between two barriers the order is free: any order gives the same bits") {

@@ -14,7 +14,6 @@
 #include <fmt/format.h>
 #include <numeric>
 #include <random>
-#include <regex>
 
 namespace towers {
 namespace {
@@ -55,33 +54,14 @@ void simulate(TrainerOptions& options, const LoadModel& fast, const LoadModel& s
 }
 
 /// Its batch norm spans the global batch, so that towers wait for each other's sums within a step.
-const char* const joined_norm = R"(
-[input]
-shape = [24, 24, 3]
-classes = 10
-[network]
-layers = [
-  { name = "conv", kind = "conv2d", filters = 8, kernel = 3, stride = 2, bias = false },
-  { kind = "batch_norm", group = "batch", activation = "relu" },
-  { kind = "global_average_pool" },
-  { name = "logits", kind = "dense", units = 10 },
-]
-[pipeline]
-kind = "tutorial"
-[optimizer]
-kind = "momentum"
-learning_rate = 0.02
-[training]
-batch = 12
-steps = 10
-)";
+Recipe joined_recipe() { return test::smooth_recipe("\"batch\""); }
 
 } // namespace
 
 TEST_CASE("steps with shares that change give the single tower's gradients, and again the same bits") {
     const Dataset data = test::noise(50);
     const std::size_t steps = 8;
-    for (const Recipe& recipe : {test::small_recipe(), parse_recipe("joined", joined_norm, "joined.toml")})
+    for (const Recipe& recipe : {test::small_recipe(), joined_recipe()})
         for (const std::string& id : test::device_ids()) {
             CAPTURE(recipe.name);
             CAPTURE(id);
@@ -146,9 +126,7 @@ TEST_CASE("a tower that slows the others down gets nothing to do, and the run sa
 TEST_CASE("a tower whose device fails is let go, and the run ends as if it had never been there") {
     using Verb = test::FailingDevice::Verb;
     const Dataset data = test::noise(50);
-    // Without kinks, so that rounding stays rounding
-    const Recipe recipe =
-        parse_recipe("smooth", std::regex_replace(joined_norm, std::regex("relu"), "silu"), "smooth.toml");
+    const Recipe recipe = joined_recipe();
     constexpr std::uint64_t steps = 6;
     const auto train = [&](const TrainerOptions& options, std::string& notices) {
         Trainer trainer(recipe, options, data);
@@ -211,7 +189,7 @@ TEST_CASE(
     "devices that give no answer are let go too, also when others wait for their part of a batch norm") {
     const Dataset data = test::noise(50);
     static std::atomic<bool> hang; // their towers live on
-    for (const Recipe& recipe : {test::small_recipe(), parse_recipe("joined", joined_norm, "joined.toml")})
+    for (const Recipe& recipe : {test::small_recipe(), joined_recipe()})
         for (const std::vector<std::size_t>& victims :
              std::vector<std::vector<std::size_t>>{{0}, {2}, {0, 1}})
             for (const bool another_fails : {false, true}) {

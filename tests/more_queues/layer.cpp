@@ -3,6 +3,8 @@
 // the driver's queue, but what waits for nothing runs in another order than it was submitted in: later queues
 // first. TOWERS_MORE_QUEUES is `copies` for a further family with two queues that only copy, or `alike` for
 // three queues in the family that the driver has.
+#include "tests/support/vulkan_layer.h"
+
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
@@ -12,8 +14,6 @@
 #include <string_view>
 #include <utility>
 #include <vector>
-#include <vulkan/vk_layer.h>
-#include <vulkan/vulkan.h>
 
 namespace {
 
@@ -94,23 +94,10 @@ VKAPI_ATTR void VKAPI_CALL get_families2(VkPhysicalDevice device, uint32_t* coun
     for (uint32_t i = 0; i < *count; ++i) families[i].queueFamilyProperties = shown[i];
 }
 
-template<class Link>
-Link* link_of(const void* chain, VkStructureType type) {
-    auto* link = static_cast<Link*>(const_cast<void*>(chain));
-    while (link->sType != type || link->function != VK_LAYER_LINK_INFO)
-        link = static_cast<Link*>(const_cast<void*>(link->pNext));
-    return link;
-}
-
 VKAPI_ATTR VkResult VKAPI_CALL create_instance(const VkInstanceCreateInfo* info,
                                                const VkAllocationCallbacks* allocator, VkInstance* created) {
-    auto* link =
-        link_of<VkLayerInstanceCreateInfo>(info->pNext, VK_STRUCTURE_TYPE_LOADER_INSTANCE_CREATE_INFO);
-    next_instance_function = link->u.pLayerInfo->pfnNextGetInstanceProcAddr;
-    link->u.pLayerInfo = link->u.pLayerInfo->pNext;
-    const auto create =
-        reinterpret_cast<PFN_vkCreateInstance>(next_instance_function(VK_NULL_HANDLE, "vkCreateInstance"));
-    const VkResult result = create(info, allocator, created);
+    const VkResult result =
+        towers::test::create_instance_below(info, allocator, created, next_instance_function);
     if (result != VK_SUCCESS) return result;
     instance = *created;
     next_families = reinterpret_cast<PFN_vkGetPhysicalDeviceQueueFamilyProperties>(
@@ -120,11 +107,11 @@ VKAPI_ATTR VkResult VKAPI_CALL create_instance(const VkInstanceCreateInfo* info,
 
 VKAPI_ATTR VkResult VKAPI_CALL create_device(VkPhysicalDevice physical, const VkDeviceCreateInfo* info,
                                              const VkAllocationCallbacks* allocator, VkDevice* created) {
-    auto* link = link_of<VkLayerDeviceCreateInfo>(info->pNext, VK_STRUCTURE_TYPE_LOADER_DEVICE_CREATE_INFO);
-    const auto instance_function = link->u.pLayerInfo->pfnNextGetInstanceProcAddr;
-    NextDevice next{.function = link->u.pLayerInfo->pfnNextGetDeviceProcAddr};
-    link->u.pLayerInfo = link->u.pLayerInfo->pNext;
-    const auto create = reinterpret_cast<PFN_vkCreateDevice>(instance_function(instance, "vkCreateDevice"));
+    const auto* const link = towers::test::take_link<VkLayerDeviceCreateInfo>(
+        info->pNext, VK_STRUCTURE_TYPE_LOADER_DEVICE_CREATE_INFO);
+    NextDevice next{.function = link->pfnNextGetDeviceProcAddr};
+    const auto create =
+        reinterpret_cast<PFN_vkCreateDevice>(link->pfnNextGetInstanceProcAddr(instance, "vkCreateDevice"));
     VkDeviceQueueCreateInfo queue = info->pQueueCreateInfos[0];
     queue.queueFamilyIndex = 0;
     queue.queueCount = 1;
@@ -286,9 +273,5 @@ VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL get_instance_function(VkInstance of, co
 
 extern "C" __attribute__((visibility("default"))) VKAPI_ATTR VkResult VKAPI_CALL
 vkNegotiateLoaderLayerInterfaceVersion(VkNegotiateLayerInterface* negotiated) {
-    negotiated->loaderLayerInterfaceVersion = 2;
-    negotiated->pfnGetInstanceProcAddr = get_instance_function;
-    negotiated->pfnGetDeviceProcAddr = get_device_function;
-    negotiated->pfnGetPhysicalDeviceProcAddr = nullptr;
-    return VK_SUCCESS;
+    return towers::test::negotiate(negotiated, get_instance_function, get_device_function);
 }

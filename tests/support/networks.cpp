@@ -29,6 +29,33 @@ Recipe small_recipe(const Widths& widths) {
     return parse_recipe("cifar10-tutorial", text, "small.toml");
 }
 
+Recipe smooth_recipe(const std::string& group, const std::string& more) {
+    return parse_recipe("smooth",
+                        fmt::format(R"(
+[input]
+shape = [24, 24, 3]
+classes = 10
+[network]
+layers = [
+  {{ name = "conv", kind = "conv2d", filters = 8, kernel = 3, stride = 2, bias = false }},
+  {{ name = "norm", kind = "batch_norm", group = {}, activation = "silu" }},
+  {}
+  {{ kind = "global_average_pool" }},
+  {{ name = "logits", kind = "dense", units = 10, weight_decay = 0.01 }},
+]
+[pipeline]
+kind = "tutorial"
+[optimizer]
+kind = "momentum"
+learning_rate = 0.02
+[training]
+batch = 12
+steps = 10
+)",
+                                    group, more),
+                        "smooth.toml");
+}
+
 NetworkSpec spec_of(const Recipe& recipe, const StateLayout& layout, unsigned batch, std::size_t records) {
     return {.model = &recipe.model,
             .layout = &layout,

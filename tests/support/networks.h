@@ -19,6 +19,10 @@ struct Widths {
 };
 Recipe small_recipe(const Widths& widths = {});
 
+/// A convolution, a batch norm, global pooling and a dense layer for noise(), without kinks, so that rounding
+/// stays rounding. `group`: the batch norm's. `more`: layers behind it.
+Recipe smooth_recipe(const std::string& group, const std::string& more = "");
+
 /// What plans are made with: a recipe's spec for noise() or data like it.
 NetworkSpec spec_of(const Recipe& recipe, const StateLayout& layout, unsigned batch, std::size_t records);
 UpdateSpec update_of(const Recipe& recipe, const StateLayout& layout);

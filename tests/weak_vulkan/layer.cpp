@@ -2,12 +2,12 @@
 // that our machines do not have. TOWERS_WEAK_DEVICE is part of a device's name, or empty for all devices.
 // TOWERS_WEAK_ABILITY is an ability to remove, such as `maintenance4`, or a limit to lower, such as
 // `maxBufferSize=1000`.
+#include "tests/support/vulkan_layer.h"
+
 #include <cstdlib>
 #include <cstring>
 #include <string>
 #include <string_view>
-#include <vulkan/vk_layer.h>
-#include <vulkan/vulkan.h>
 
 namespace {
 
@@ -123,14 +123,7 @@ VKAPI_ATTR void VKAPI_CALL get_queues(VkPhysicalDevice device, uint32_t* count,
 
 VKAPI_ATTR VkResult VKAPI_CALL create_instance(const VkInstanceCreateInfo* info,
                                                const VkAllocationCallbacks* allocator, VkInstance* created) {
-    auto* link = static_cast<VkLayerInstanceCreateInfo*>(const_cast<void*>(info->pNext));
-    while (link->sType != VK_STRUCTURE_TYPE_LOADER_INSTANCE_CREATE_INFO ||
-           link->function != VK_LAYER_LINK_INFO)
-        link = static_cast<VkLayerInstanceCreateInfo*>(const_cast<void*>(link->pNext));
-    next = link->u.pLayerInfo->pfnNextGetInstanceProcAddr;
-    link->u.pLayerInfo = link->u.pLayerInfo->pNext;
-    const auto create = reinterpret_cast<PFN_vkCreateInstance>(next(VK_NULL_HANDLE, "vkCreateInstance"));
-    const VkResult result = create(info, allocator, created);
+    const VkResult result = towers::test::create_instance_below(info, allocator, created, next);
     if (result != VK_SUCCESS) return result;
     const auto find = [&]<class Function>(Function& function, const char* name) {
         function = reinterpret_cast<Function>(next(*created, name));
@@ -160,9 +153,5 @@ VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL get_function(VkInstance of, const char*
 
 extern "C" __attribute__((visibility("default"))) VKAPI_ATTR VkResult VKAPI_CALL
 vkNegotiateLoaderLayerInterfaceVersion(VkNegotiateLayerInterface* negotiated) {
-    negotiated->loaderLayerInterfaceVersion = 2;
-    negotiated->pfnGetInstanceProcAddr = get_function;
-    negotiated->pfnGetDeviceProcAddr = nullptr; // this layer changes no device commands
-    negotiated->pfnGetPhysicalDeviceProcAddr = nullptr;
-    return VK_SUCCESS;
+    return towers::test::negotiate(negotiated, get_function, nullptr);
 }
