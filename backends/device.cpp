@@ -74,7 +74,11 @@ void Device::check_command(std::size_t index, const Command& command) const {
 
 Buffer Device::allocate(std::size_t bytes, Memory memory) {
     check_usable();
-    return Buffer(*this, do_allocate(bytes, memory));
+    try {
+        return Buffer(*this, do_allocate(bytes, memory));
+    } catch (const DeviceError& error) {
+        throw OutOfMemory(error.what());
+    }
 }
 
 Recording Device::record(std::span<const Command> commands) {

@@ -40,7 +40,7 @@ void require_headroom(std::string_view device, std::size_t bytes) {
     if (room == MAP_FAILED)
         throw DeviceError(fmt::format(
             "{}: less than {} KiB are left of the {} KiB of memory that this process may use (ulimit -v), "
-            "too little for the driver and threads; raise the limit or try a smaller --batch",
+            "too little for the driver and threads; raise the limit",
             device, bytes >> 10, limit.rlim_cur >> 10));
     munmap(room, bytes);
 }

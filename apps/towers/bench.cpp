@@ -17,6 +17,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <memory>
 #include <optional>
 #include <unistd.h>
@@ -86,6 +87,20 @@ void show_progress(const std::string& what) {
     std::fflush(stdout);
 }
 
+/// Throws when something is slower than before.
+void judge(const BenchReport& report, const BenchReport& before, const BenchFlags& flags, std::FILE* text) {
+    const BenchComparison comparison = compare(report, before);
+    fmt::print(text, "{}", format_comparison(comparison, flags.baseline));
+    std::string slower;
+    for (const RateComparison& rate : comparison.slower(flags.tolerance))
+        slower +=
+            fmt::format("{}{} at {:.1f} % of it", slower.empty() ? "" : ", ", rate.what, rate.ratio() * 100);
+    if (slower.empty()) return;
+    std::fflush(stdout);
+    throw InputError(fmt::format("slower than {} by more than --tolerance {}: {}", flags.baseline,
+                                 flags.tolerance, slower));
+}
+
 int run(BenchFlags& flags) {
     check(flags);
     BenchSettings& settings = flags.settings;
@@ -130,18 +145,12 @@ int run(BenchFlags& flags) {
     const std::string json = to_json(report);
     if (!flags.json.empty()) write_output(flags.json, json);
     if (!flags.html.empty()) write_output(flags.html, bench_page(json));
-    if (!before) return 0;
-
-    const BenchComparison comparison = compare(report, *before);
-    fmt::print(text, "{}", format_comparison(comparison, flags.baseline));
-    std::string slower;
-    for (const RateComparison& rate : comparison.slower(flags.tolerance))
-        slower +=
-            fmt::format("{}{} at {:.1f} % of it", slower.empty() ? "" : ", ", rate.what, rate.ratio() * 100);
-    if (slower.empty()) return 0;
+    if (before) judge(report, *before, flags, text);
+    if (!report.left_out) return 0;
     std::fflush(stdout);
-    throw InputError(fmt::format("slower than {} by more than --tolerance {}: {}", flags.baseline,
-                                 flags.tolerance, slower));
+    std::vector<std::string> names;
+    for (const LeftOut& each : *report.left_out) names.push_back(each.what);
+    throw DeviceError(fmt::format("could not measure {}; the report says why", fmt::join(names, ", ")));
 }
 
 } // namespace
@@ -164,8 +173,8 @@ void add_bench(CLI::App& app, Action& chosen) {
     command->add_flag("--subsets", flags->subsets,
                       "Also predict and measure which of the towers of the --together run are fastest");
     command->add_option("--shares", flags->shares,
-                        "Ratio in which the towers of the --together run share the global batch, such as 3:1 "
-                        "(default: equal shares)");
+                        "How the towers of the --together run share the global batch: even (the default), or "
+                        "a ratio such as 3:1");
     add_number(*command, "--batch", s.batch, "Number of examples per tower and step", 1)
         ->capture_default_str();
     add_number(*command, "--repetitions", s.repetitions,

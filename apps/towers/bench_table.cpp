@@ -1,5 +1,6 @@
 #include "apps/towers/bench_table.h"
 
+#include "backends/backend.h"
 #include "engine/towers/shares.h"
 
 #include <algorithm>
@@ -37,6 +38,9 @@ std::string device_text(const BenchReport& r) {
     std::string text = "\n";
     for (const DeviceFigures& d : r.devices)
         text += fmt::format("{:<10} {}, {}, {}\n", d.id, d.name, d.kind, d.driver);
+    if (r.left_out)
+        for (const LeftOut& each : *r.left_out)
+            text += fmt::format("{:<10} left out: {}\n", each.what, each.reason);
     return text;
 }
 
@@ -45,9 +49,10 @@ std::string names_of(const SubsetFigures& s) { return fmt::format("{}", fmt::joi
 std::string refusal_of(const SubsetFigures& s) { return s.refusal ? fmt::format(": {}", *s.refusal) : ""; }
 
 /// What `train` takes to share a step so.
-std::string flags_for(const SubsetFigures& s) {
+std::string flags_for(const SubsetFigures& s, unsigned threads) {
     const unsigned global = std::accumulate(s.shares.begin(), s.shares.end(), 0u);
     std::string flags = fmt::format("--towers {} --global-batch {}", names_of(s), global);
+    if (threads != cpu_threads(0)) flags += fmt::format(" --threads {}", threads);
     if (s.shares.size() == 1) return flags;
     unsigned divisor = 0;
     for (const unsigned share : s.shares) divisor = std::gcd(divisor, share);
@@ -56,18 +61,20 @@ std::string flags_for(const SubsetFigures& s) {
     return flags + " --shares " + to_string(ratio);
 }
 
-std::string proposal_text(const SubsetFigures& p) {
+std::string proposal_text(const SubsetFigures& p, const BenchSettings& settings) {
     std::string text, measured = fmt::format("not measured{}", refusal_of(p));
     if (p.examples_per_s) {
         text = fmt::format("{:<10} {} {:>10}\n", "proposed", spread(*p.examples_per_s),
                            number(p.step_us->median * 1e-3));
-        measured = fmt::format("{:.1f} % of the sum of the solo rates", p.share_of_sum->median * 100);
+        measured = fmt::format("{:.1f} % of the sum of the devices' solo rates at batch {}",
+                               p.share_of_sum->median * 100, settings.batch);
     }
     return text +
            fmt::format("  {} with {} examples: {}; predicted {:.1f} %, {} examples/s, {} ms a step\n"
                        "  to train so: {}; with all towers --shares auto, the default, finds shares itself\n",
                        names_of(p), to_string(p.shares), measured, p.predicted_share_of_sum * 100,
-                       number(p.predicted_examples_per_s), number(p.predicted_step_us * 1e-3), flags_for(p));
+                       number(p.predicted_examples_per_s), number(p.predicted_step_us * 1e-3),
+                       flags_for(p, settings.threads));
 }
 
 std::string step_text(const BenchReport& r) {
@@ -83,11 +90,12 @@ std::string step_text(const BenchReport& r) {
         const TogetherFigures& t = *r.together;
         text += fmt::format("{:<10} {} {:>10} {:>8}\n", "together", spread(t.examples_per_s),
                             number(t.step_us.median * 1e-3), number(t.host_us.median));
-        text += fmt::format("  {} with {} examples: {:.1f} % of the sum of the solo rates; this split "
-                            "allows {} examples/s\n",
-                            fmt::join(t.towers, ","), fmt::join(t.shares, ":"), t.share_of_sum.median * 100,
-                            number(t.split_limit_examples_per_s));
-        if (t.proposal) text += proposal_text(*t.proposal);
+        text +=
+            fmt::format("  {} with {} examples: {:.1f} % of the sum of the devices' solo rates at batch {}; "
+                        "this split allows {} examples/s\n",
+                        fmt::join(t.towers, ","), fmt::join(t.shares, ":"), t.share_of_sum.median * 100,
+                        r.settings.batch, number(t.split_limit_examples_per_s));
+        if (t.proposal) text += proposal_text(*t.proposal, r.settings);
     }
     return text;
 }

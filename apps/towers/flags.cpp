@@ -179,4 +179,11 @@ std::string describe_odd_value(CLI::App& app) {
     return {};
 }
 
+std::string memory_advice(CLI::App& app) {
+    const CLI::App& command = *chosen_commands(app).back();
+    if (command.get_option_no_throw("--batch") != nullptr) return "; try a smaller --batch";
+    if (command.get_option_no_throw("--towers") != nullptr) return "; choose other devices with --towers";
+    return {};
+}
+
 } // namespace towers

@@ -49,4 +49,8 @@ std::string describe_mistake(CLI::App& app, const CLI::ParseError& error);
 /// flag where the user forgot a value. "" if there is none.
 std::string describe_odd_value(CLI::App& app);
 
+/// `; try a smaller --batch`, or what else the chosen command has for a device without enough memory; may be
+/// empty.
+std::string memory_advice(CLI::App& app);
+
 } // namespace towers

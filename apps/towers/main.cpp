@@ -82,8 +82,10 @@ int run_command(int argc, char** argv) {
                                                towers::validation_messages()));
     } catch (const towers::UsageError& error) {
         return report(command_line_wrong, error.what());
+    } catch (const towers::OutOfMemory& error) {
+        return report(work_failed, error.what() + towers::memory_advice(app));
     } catch (const std::bad_alloc&) {
-        return report(work_failed, "there is not enough memory; try a smaller --batch");
+        return report(work_failed, "there is not enough memory" + towers::memory_advice(app));
     } catch (const std::exception& error) {
         return report(work_failed, error.what());
     }

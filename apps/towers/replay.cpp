@@ -13,6 +13,21 @@
 namespace towers {
 namespace {
 
+constexpr const char* about =
+    R"(FILE: 'towers train' leaves it in the run's folder when a loss or gradient is infinite or NaN, and names
+it in its message. It holds the step's state and examples; neither the run nor its data are needed.
+
+Output: what was found when the step diverged, and a line for each device.
+  diverges           whether the loss or a gradient is infinite or NaN on this device
+  first tensor       the first that has such a number, and the operation that made it; '(before the step)':
+                     a variable had it already
+  not finite there   how many of the tensor's numbers are infinite or NaN
+  the first          the first of them, and its index in the tensor
+Devices that disagree point to a driver, or to numbers so large that rounding decides.
+
+Exit code: 0 when every device has done the step, whether it diverges there or not; 1 when one could not, or
+the file cannot be read; 2 when the command line is wrong or names a device that is not there.)";
+
 struct ReplayFlags {
     std::string file, towers;
     OpenOptions open;
@@ -87,7 +102,9 @@ void add_replay(CLI::App& app, Action& chosen) {
         "replay",
         "Do a step that diverged again, on any devices, and find the first tensor that is not finite");
     const auto flags = std::make_shared<ReplayFlags>();
+    command->footer(about);
     command->add_option("file", flags->file, "The step: the diverged-<step>.safetensors that a run has left")
+        ->type_name("FILE")
         ->required();
     command->add_option("--towers", flags->towers,
                         "Do the step on each of these devices, one after another, such as cpu,vulkan:0 "

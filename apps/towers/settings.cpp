@@ -42,7 +42,7 @@ void for_each_setting(AnySettings& s, const Visitor& visitor) {
             "them; default: every discrete GPU, else one integrated GPU, else the CPU)");
     visitor("shares", s.shares, training,
             "How the towers share the global batch: auto (as fast as each is; the default), even, a ratio "
-            "such as 3:1, or @RUN/metrics.jsonl (step by step as that run did)");
+            "such as 3:1, or @RUN (step by step as that run did; behind its last step they stay)");
     visitor("batch", s.batch, training, "Mean number of examples per tower and step (default: the recipe's)");
     visitor("global-batch", s.global_batch, training,
             "Number of examples per step for all towers together, instead of --batch");

@@ -110,17 +110,36 @@ void compare_classes(const Recipe& recipe, const Dataset& data) {
                    data.classes.size());
 }
 
-/// The absolute path of the file that --shares names.
+/// The absolute path of the metrics that --shares names, or whose run's folder it names.
 std::string recorded_path(const std::string& shares, const std::string& run) {
     namespace fs = std::filesystem;
     const auto complain = [&](const char* what) {
         throw UsageError(fmt::format("--shares '{}': {}", shares, what));
     };
-    if (shares.size() == 1 || !fs::exists(shares.substr(1)))
-        complain("there is no such file; give @ and the path of a run's metrics.jsonl");
-    if (!run.empty() && fs::weakly_canonical(shares.substr(1)) == fs::weakly_canonical(metrics_path_in(run)))
+    const fs::path named = shares.substr(1);
+    const bool is_folder = fs::is_directory(named);
+    const fs::path path = is_folder ? metrics_path_in(named) : named;
+    if (!fs::exists(path))
+        complain(is_folder ? "the folder has no metrics.jsonl; give @ and the path of a run"
+                           : "there is no such file; give @ and the path of a run or of its metrics.jsonl");
+    if (!run.empty() && fs::weakly_canonical(path) == fs::weakly_canonical(metrics_path_in(run)))
         complain("this run is going to change the file; give a copy of it");
-    return fs::absolute(shares.substr(1)).lexically_normal().string();
+    return fs::absolute(path).lexically_normal().string();
+}
+
+/// The shares that the file has behind the @.
+std::vector<SharesFrom> read_recorded(const std::string& shares) {
+    std::vector<SharesFrom> recorded;
+    try {
+        recorded = read_shares(shares.substr(1));
+    } catch (const InputError& error) {
+        throw UsageError(fmt::format("--shares: {}", error.what()));
+    }
+    if (recorded.empty())
+        throw UsageError(fmt::format(
+            "--shares '{}': the file tells of no shares; give @ and the path of a run of several towers",
+            shares));
+    return recorded;
 }
 
 /// What --shares says.
@@ -129,17 +148,10 @@ SharePolicy read_policy(const std::string& shares) {
     if (shares.empty() || shares == "even") return {};
     if (std::isalpha(static_cast<unsigned char>(shares[0])))
         throw UsageError(fmt::format(
-            "--shares '{}': give auto, even, a ratio such as 3:1, or @ and the path of a run's metrics.jsonl",
-            shares));
+            "--shares '{}': give auto, even, a ratio such as 3:1, or @ and the path of a run", shares));
     if (!shares.starts_with('@'))
         return {.automatic = false, .weights = parse_shares(shares), .recorded = {}};
-    std::vector<SharesFrom> recorded = read_shares(shares.substr(1));
-    if (recorded.empty())
-        throw UsageError(
-            fmt::format("--shares '{}': the file tells of no shares; give the metrics.jsonl of a "
-                        "run of several towers",
-                        shares));
-    return {.automatic = false, .weights = {}, .recorded = std::move(recorded)};
+    return {.automatic = false, .weights = {}, .recorded = read_recorded(shares)};
 }
 
 /// A resumed run of the same towers begins with the shares that it has found.
@@ -157,6 +169,19 @@ void begin_as_before(SharePolicy& policy, const std::string& run, const Past& pa
         policy = found;
     } catch (const UsageError&) { // another batch, or other groups
     }
+}
+
+/// Refuses what --batch cannot ask for: less than an example, or a group, for each tower.
+void check_global_batch(unsigned global, std::size_t towers, unsigned group) {
+    const auto complain = [&](const std::string& what) {
+        throw UsageError(fmt::format("--global-batch {}: {}", global, what));
+    };
+    const std::size_t least = towers * group;
+    if (global >= least && global % group == 0) return;
+    if (group == 1) complain(fmt::format("{} towers need an example each; give at least {}", towers, least));
+    complain(fmt::format("the recipe's batch norm takes groups of {} examples, and each tower one or more; "
+                         "give {} or a larger multiple of {}",
+                         group, least, group));
 }
 
 int run_train(TrainFlags& flags) {
@@ -178,6 +203,7 @@ int run_train(TrainFlags& flags) {
     settings.lr = settings.lr.value_or(recipe.optimizer->learning_rate);
     const unsigned global =
         settings.global_batch ? *settings.global_batch : global_batch(*settings.batch, towers.size());
+    if (settings.global_batch) check_global_batch(global, towers.size(), recipe.model.group());
     if (past) begin_as_before(shares, flags.run, *past, towers, global, recipe.model.group());
     first_shares(shares, global, unsigned(towers.size()),
                  recipe.model.group()); // throws before anything is opened
@@ -238,8 +264,8 @@ int run_train(TrainFlags& flags) {
                            .global_batch = global,
                            .data = &data};
     if (past && trainer.steps_done() >= *settings.steps) {
-        fmt::print("nothing to do: {} already has {} of {} steps; ask for more with --steps\n",
-                   past->checkpoint.path.string(), trainer.steps_done(), *settings.steps);
+        fmt::print("nothing to do: {} steps are asked for, and {} has {}; ask for more with --steps\n",
+                   *settings.steps, past->checkpoint.path.string(), trainer.steps_done());
         fmt::print("evaluate with: {}\n", hint({"eval", "--run", path_argument(flags.run)}));
         return 0;
     }

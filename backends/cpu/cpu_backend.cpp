@@ -75,8 +75,7 @@ protected:
         auto allocation = std::make_unique<HostAllocation>();
         void* memory = nullptr;
         if (posix_memalign(&memory, large ? huge_page : slice, size) != 0)
-            throw DeviceError(
-                fmt::format("{}: no memory for {} bytes; try a smaller --batch", info_.id, bytes));
+            throw DeviceError(fmt::format("{}: no memory for {} bytes", info_.id, bytes));
         allocation->host = static_cast<std::byte*>(memory);
 #ifdef MADV_HUGEPAGE
         // Many kernels only stream through memory, and are a fifth faster without a translation per 4 KiB.

@@ -135,7 +135,7 @@ public:
 
 protected:
     std::unique_ptr<Allocation> do_allocate(std::size_t bytes, Memory memory) override {
-        return guard(fmt::format("allocating {} bytes (try a smaller --batch)", bytes), [&] {
+        return guard(fmt::format("allocating {} bytes", bytes), [&] {
             auto allocation = std::make_unique<CudaAllocation>();
             allocation->bytes = bytes;
             const std::size_t size = std::max<std::size_t>(256, bytes);

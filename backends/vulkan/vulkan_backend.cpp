@@ -100,7 +100,7 @@ public:
 protected:
     std::unique_ptr<Allocation> do_allocate(std::size_t bytes, Memory memory) override {
         check_size(bytes);
-        return guard(fmt::format("allocating {} bytes (try a smaller --batch)", bytes), [&] {
+        return guard(fmt::format("allocating {} bytes", bytes), [&] {
             using Usage = vk::BufferUsageFlagBits;
             auto allocation = std::make_unique<VulkanAllocation>();
             allocation->bytes = bytes;
@@ -279,8 +279,7 @@ private:
                                      vk::PhysicalDeviceMaintenance4Properties>();
         const auto check = [&](const char* limit, std::uint64_t most) {
             if (bytes > most)
-                throw DeviceError(fmt::format("{} ({}): a buffer of {} bytes exceeds the driver's {} of {}; "
-                                              "try a smaller --batch",
+                throw DeviceError(fmt::format("{} ({}): a buffer of {} bytes exceeds the driver's {} of {}",
                                               info_.id, info_.name, bytes, limit, most));
         };
         check("maxBufferSize", chain.get<vk::PhysicalDeviceMaintenance4Properties>().maxBufferSize);

@@ -169,10 +169,63 @@ StepModel step_model(const BenchOptions& options, const Recipe& recipe, unsigned
     return model;
 }
 
+std::vector<std::string> each_once(const std::vector<std::string>& towers) {
+    std::vector<std::string> ids;
+    for (const std::string& id : towers)
+        if (std::ranges::find(ids, id) == ids.end()) ids.push_back(id);
+    return ids;
+}
+
+using Say = std::function<void(const std::string&)>;
+
+/// The devices, warmed up, without those that fail. Throws the last one's DeviceError when none is left.
+std::vector<std::unique_ptr<DeviceBench>> open_alone(const BenchOptions& options, const Recipe& recipe,
+                                                     const Dataset& data, const Say& say,
+                                                     std::vector<LeftOut>& left_out) {
+    const std::vector<std::string> ids = each_once(options.towers);
+    std::vector<std::unique_ptr<DeviceBench>> alone;
+    for (const std::string& id : ids) {
+        say(fmt::format("{}: opening, warming up", id));
+        try {
+            auto device = std::make_unique<DeviceBench>(id, options, recipe, data);
+            device->warm_up();
+            alone.push_back(std::move(device));
+        } catch (const DeviceError& error) {
+            left_out.push_back({id, error.what()});
+            if (left_out.size() == ids.size()) throw;
+        }
+    }
+    return alone;
+}
+
+/// The options of the towers that are left.
+BenchOptions without(const std::vector<LeftOut>& left_out, const BenchOptions& options) {
+    BenchOptions rest = options;
+    rest.towers.clear();
+    rest.shares.clear();
+    for (std::size_t i = 0; i < options.towers.size(); ++i) {
+        if (std::ranges::find(left_out, options.towers[i], &LeftOut::what) != left_out.end()) continue;
+        rest.towers.push_back(options.towers[i]);
+        if (!options.shares.empty()) rest.shares.push_back(options.shares[i]);
+    }
+    return rest;
+}
+
+/// All towers in one run, warmed up.
+std::unique_ptr<StepBench> open_together(const BenchOptions& options, const Recipe& recipe,
+                                         const Dataset& data) {
+    if (options.towers.size() < 2) throw DeviceError("a single tower is left");
+    const unsigned global = global_batch(options.settings.batch, options.towers.size());
+    auto together = std::make_unique<StepBench>(
+        recipe, bench_training(options.towers, global, options.shares, options.open), options.settings, data);
+    together->warm_up();
+    return together;
+}
+
 } // namespace
 
 BenchReport run_bench(const BenchOptions& options) {
-    const auto say = [&](const std::string& what) {
+    const Say say = [&](const std::string& what) {
         if (options.progress) options.progress(what);
     };
     BenchReport report;
@@ -184,24 +237,18 @@ BenchReport run_bench(const BenchOptions& options) {
 
     say("drawing the shapes");
     const Dataset data = load_dataset("shapes", Split::train, bench_seed, shapes_size(recipe));
-    std::vector<std::string> ids; // each once
-    for (const std::string& id : options.towers)
-        if (std::find(ids.begin(), ids.end(), id) == ids.end()) ids.push_back(id);
-    std::vector<std::unique_ptr<DeviceBench>> alone;
-    for (const std::string& id : ids) {
-        say(fmt::format("{}: opening, warming up", id));
-        alone.push_back(std::make_unique<DeviceBench>(id, options, recipe, data));
-        alone.back()->warm_up();
-    }
-    std::optional<StepBench> together;
+    std::vector<LeftOut> left_out;
+    const auto alone = open_alone(options, recipe, data, say, left_out);
+    const BenchOptions rest = without(left_out, options);
+    const std::vector<std::string> ids = each_once(rest.towers);
+    std::unique_ptr<StepBench> together;
     if (options.together) {
         say("together: opening, warming up");
-        together.emplace(recipe,
-                         bench_training(options.towers,
-                                        global_batch(options.settings.batch, options.towers.size()),
-                                        options.shares, options.open),
-                         options.settings, data);
-        together->warm_up();
+        try {
+            together = open_together(rest, recipe, data);
+        } catch (const DeviceError& error) {
+            left_out.push_back({"together", error.what()});
+        }
     }
     std::vector<std::unique_ptr<AveragingBench>> averaging;
     for (const unsigned towers : {2, 4, 8}) {
@@ -212,7 +259,7 @@ BenchReport run_bench(const BenchOptions& options) {
 
     std::optional<ProposalBench> proposal;
     const auto model = [&] {
-        return step_model(options, recipe, report.machine.processors, alone, ids, *together);
+        return step_model(rest, recipe, report.machine.processors, alone, ids, *together);
     };
     for (unsigned r = 1; r <= options.settings.repetitions; ++r) {
         const auto announce = [&](const std::string& what) {
@@ -237,10 +284,11 @@ BenchReport run_bench(const BenchOptions& options) {
 
     for (const auto& device : alone) report.devices.push_back(device->figures());
     if (together) {
-        report.together = together_figures(*together, options.towers, alone, ids);
+        report.together = together_figures(*together, rest.towers, alone, ids);
         proposal->report(model(), solo_sums(alone), *report.together);
     }
     for (const auto& each : averaging) report.averaging.push_back(each->figures());
+    if (!left_out.empty()) report.left_out = left_out;
     report.peak_memory_bytes = peak_memory_bytes();
     return report;
 }

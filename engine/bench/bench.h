@@ -23,8 +23,9 @@ struct BenchOptions {
 };
 
 /// Measures on the drawn shapes. Each repetition runs on every device before the next one begins, so that
-/// what slows the machine for a while slows all. Throws DeviceError, and UsageError when the batch or the
-/// shares do not fit. Leaves BenchReport::towers_version to the caller.
+/// what slows the machine for a while slows all. Leaves out what a device fails at before the first
+/// repetition, such as for want of memory. Throws DeviceError when nothing is left or a device fails later,
+/// and UsageError when the batch or the shares do not fit. Leaves BenchReport::towers_version to the caller.
 BenchReport run_bench(const BenchOptions& options);
 
 } // namespace towers

@@ -112,6 +112,10 @@ void fields(Is<AveragingFigures> auto& a, const auto& visit) {
     visit("memcpy_gb_per_s", a.memcpy_gb_per_s);
     visit("ratio", a.ratio);
 }
+void fields(Is<LeftOut> auto& l, const auto& visit) {
+    visit("what", l.what);
+    visit("reason", l.reason);
+}
 void fields(Is<BenchReport> auto& r, const auto& visit) {
     visit("towers_version", r.towers_version);
     visit("date", r.date);
@@ -119,6 +123,7 @@ void fields(Is<BenchReport> auto& r, const auto& visit) {
     visit("settings", r.settings);
     visit("devices", r.devices);
     visit("together", r.together);
+    visit("left_out", r.left_out);
     visit("averaging", r.averaging);
     visit("peak_memory_bytes", r.peak_memory_bytes);
 }

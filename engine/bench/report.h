@@ -113,6 +113,12 @@ struct AveragingFigures {
     Spread ratio; ///< above 1 where averaging is faster
 };
 
+/// What was to be measured and could not be.
+struct LeftOut {
+    std::string what;   ///< a device's id, or `together`
+    std::string reason; ///< in the device's words
+};
+
 struct BenchReport {
     static constexpr int schema = 1;  ///< of the JSON; grows when a reader of the earlier one would fail
     std::string towers_version, date; ///< the date in UTC, ISO 8601
@@ -120,8 +126,8 @@ struct BenchReport {
     BenchSettings settings;
     std::vector<DeviceFigures> devices;
     std::optional<TogetherFigures> together;
+    std::optional<std::vector<LeftOut>> left_out; ///< absent: nothing
     std::vector<AveragingFigures> averaging;
     std::uint64_t peak_memory_bytes = 0; ///< that the process had resident, all devices at once
 };
-
 } // namespace towers

@@ -81,7 +81,6 @@ json parse_header(const std::filesystem::path& path, const std::string& text) {
     } catch (const json::exception&) {
         refuse(path, "its header is not valid JSON");
     }
-    if (!header.is_object()) refuse(path, "its header is not a JSON object");
     return header;
 }
 
@@ -167,8 +166,14 @@ void check_cover(const std::filesystem::path& path, std::vector<Entry>& entries,
 
 std::uint64_t header_length(const std::filesystem::path& path, const InputFile& file) {
     std::uint64_t length = 0;
-    if (file.size() < sizeof(length)) refuse(path, fmt::format("it has only {} bytes", file.size()));
+    if (file.size() <= sizeof(length)) refuse(path, fmt::format("it has only {} bytes", file.size()));
     file.read(0, std::as_writable_bytes(std::span(&length, 1)));
+    char first = 0; // as the format requires, so that its files can be told from others
+    file.read(sizeof(length), std::as_writable_bytes(std::span(&first, 1)));
+    if (first != '{')
+        throw InputError(fmt::format("{} is not a safetensors file; give one, such as a run's "
+                                     "model.ckpt-<step>.safetensors or diverged-<step>.safetensors",
+                                     path.string()));
     if (length > file.size() - sizeof(length))
         refuse(path,
                fmt::format("its header should have {} bytes, but the file has {}", length, file.size()));

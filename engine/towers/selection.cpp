@@ -1,13 +1,13 @@
 #include "engine/towers/selection.h"
 
 #include "engine/error.h"
+#include "engine/split.h"
 
 #include <algorithm>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <iterator>
 #include <spdlog/spdlog.h>
-#include <sstream>
 
 namespace towers {
 namespace {
@@ -68,11 +68,8 @@ std::vector<std::string> default_towers(std::span<const DeviceInfo> devices) {
 }
 
 std::vector<std::string> split_towers(const std::string& list) {
-    std::vector<std::string> ids;
-    if (list.empty()) return ids;
-    std::istringstream rest(list + ","); // so that an empty last id shows
-    for (std::string id; std::getline(rest, id, ',');) ids.push_back(id);
-    return ids;
+    if (list.empty()) return {};
+    return split(list, ',');
 }
 
 std::vector<std::string> select_towers(const std::string& backend, const std::string& towers,
@@ -84,6 +81,10 @@ std::vector<std::string> select_towers(const std::string& backend, const std::st
     std::vector<std::string> chosen;
     if (!towers.empty()) {
         chosen = split_towers(towers);
+        if (std::ranges::find(chosen, "") != chosen.end())
+            throw UsageError(
+                fmt::format("--towers '{}': a name is missing beside a comma; this machine has {}", towers,
+                            fmt::join(known.ids, ", ")));
         for (const std::string& id : chosen)
             if (std::find(known.ids.begin(), known.ids.end(), id) == known.ids.end())
                 throw_unknown(known, "device", id);

@@ -14,7 +14,8 @@ namespace towers {
 /// first.
 std::vector<std::string> default_towers(std::span<const DeviceInfo> devices);
 
-/// The ids in a list such as `vulkan:0,vulkan:0,cpu`, whether or not such devices exist; none for "".
+/// The ids in a list such as `vulkan:0,vulkan:0,cpu`, whether or not such devices exist and without blanks
+/// around them; none for "".
 std::vector<std::string> split_towers(const std::string& list);
 
 /// The towers' device ids. `towers`, when not empty, is a list such as `vulkan:0,vulkan:0,cpu`; else

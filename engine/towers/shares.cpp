@@ -1,6 +1,7 @@
 #include "engine/towers/shares.h"
 
 #include "engine/error.h"
+#include "engine/split.h"
 #include "engine/towers/load.h"
 
 #include <algorithm>
@@ -105,15 +106,15 @@ std::string to_string(std::span<const unsigned> shares) { return fmt::format("{}
 
 std::vector<double> parse_shares(const std::string& text) {
     std::vector<double> weights;
-    for (std::size_t begin = 0; begin <= text.size();) {
-        const std::size_t end = std::min(text.find(':', begin), text.size());
+    if (text == "even") return weights;
+    for (const std::string& part : split(text, ':')) {
+        const char* const end = part.data() + part.size();
         double weight = 0;
-        const auto [rest, error] = std::from_chars(text.data() + begin, text.data() + end, weight);
-        if (error != std::errc{} || rest != text.data() + end || !(weight > 0) || !std::isfinite(weight))
-            throw UsageError(
-                fmt::format("--shares '{}': give positive numbers, one per tower, such as 3:1", text));
+        const auto [rest, error] = std::from_chars(part.data(), end, weight);
+        if (error != std::errc{} || rest != end || !(weight > 0) || !std::isfinite(weight))
+            throw UsageError(fmt::format(
+                "--shares '{}': give even, or positive numbers, one per tower, such as 3:1", text));
         weights.push_back(weight);
-        begin = end + 1;
     }
     return weights;
 }

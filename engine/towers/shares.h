@@ -50,7 +50,8 @@ std::vector<unsigned> shares_without(const std::vector<bool>& lost, std::span<co
 /// `3:1`
 std::string to_string(std::span<const unsigned> shares);
 
-/// Reads `3:1` or `2:1:1`. Throws UsageError when a part is not a positive number.
+/// Reads `3:1` or `2:1:1`, or `even`, for which there are no weights. Throws UsageError when a part is not a
+/// positive number.
 std::vector<double> parse_shares(const std::string& text);
 
 } // namespace towers

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <fmt/format.h>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 namespace towers {
@@ -46,6 +47,13 @@ std::vector<Exchange> exchanges_before(std::size_t level, const Plan& plan,
                                  .given = {staged(planned->given[0]), staged(planned->given[1])},
                                  .merged = {staged(planned->merged[0]), staged(planned->merged[1])}});
     return exchanges;
+}
+
+/// A device's message without its name in front, for a line that has it already.
+std::string_view without_name(std::string_view message, const DeviceInfo& info) {
+    for (const std::string& name : {fmt::format("{} ({}): ", info.id, info.name), info.id + ": "})
+        if (message.starts_with(name)) return message.substr(name.size());
+    return message;
 }
 
 } // namespace
@@ -201,7 +209,7 @@ void Tower::hold(const TrainingPlan& training) {
         } catch (const DeviceError& error) {
             if (before > 0) held_[i] = allocate_arena(*device_, Arena(i), before);
             if (splitting_.obstacle.empty()) throw;
-            throw DeviceError(fmt::format("{}; {}", error.what(), splitting_.obstacle));
+            throw OutOfMemory(fmt::format("{}; {}", error.what(), splitting_.obstacle));
         }
     }
 }
@@ -212,7 +220,7 @@ bool Tower::make_do(const AtOnce& failed, const DeviceError& error) {
     const unsigned groups = failed.most / splitting_.group;
     if (groups < 2 || !splitting_.obstacle.empty()) return false;
     most_ = groups / 2 * splitting_.group;
-    refusal_ = error.what();
+    refusal_ = fmt::format("more were refused: {}", without_name(error.what(), device_->info()));
     programs_.clear();
     for (const Arena arena : {Arena::activations, Arena::micro_batch}) held_[std::size_t(arena)] = {};
     return true;

@@ -137,7 +137,7 @@ private:
     Planner plan_;
     Splitting splitting_;
     unsigned most_ = UINT_MAX; ///< examples at once, since more were refused memory
-    std::string refusal_;      ///< in the driver's words
+    std::string refusal_;      ///< with the driver's words
     std::vector<ArenaRange> buckets_;
     std::vector<Transfer> uploads_, downloads_; ///< of each bucket: parameters, gradients
     std::array<Buffer, arena_count> held_; ///< what outlives a share, and the largest share's activations

@@ -134,18 +134,23 @@ TEST_CASE("bench measures every device alone and together, as text, JSON and a p
 
 TEST_CASE("what bench proposes can be typed") {
     const TemporaryFolder folder;
-    const Outcome outcome = run_towers(bench({"--towers", "cpu,cpu", "--threads", "1", "--together", "--json",
-                                              (folder / "report.json").string()}));
+    const Outcome outcome =
+        run_towers(bench({"--towers", "cpu,cpu", "--threads", "1", "--together", "--shares", "even", "--json",
+                          (folder / "report.json").string()}),
+                   {.environment = {{"OMP_NUM_THREADS", "2"}}}); // the default, which need not be typed
     check_worked(outcome);
     CHECK(schema_errors(folder / "report.json") == "");
     CHECK_FALSE(contains(outcome.out, "Fastest"));
+    CHECK(contains(outcome.out, "cpu,cpu with 8:8 examples: "));
+    CHECK(contains(outcome.out, " % of the sum of the devices' solo rates at batch 8; "));
     const Json proposal = Json::parse(read_text(folder / "report.json")).at("together").at("proposal");
     const std::string begin = "to train so: ";
     const std::size_t at = outcome.out.find(begin) + begin.size();
     std::istringstream words(outcome.out.substr(at, outcome.out.find(';', at) - at));
-    Arguments flags{"--threads", "1", "--steps", "1"};
+    Arguments flags{"--steps", "1"};
     for (std::string word; words >> word;) flags.push_back(word);
     const std::string out = train(folder / "run", flags);
+    CHECK(contains(read_text(folder / "run" / "config.toml"), "threads = 1\n"));
     const Json& shares = proposal.at("shares");
     for (std::size_t i = 0; i < shares.size(); ++i) {
         CHECK(contains(out, "tower_" + std::to_string(i) + ": cpu ("));
@@ -236,6 +241,8 @@ TEST_CASE("bench says what is wrong with its command line") {
         {{"--towers", "cpu", "--together"}, "--together"},
         {{"--towers", "cpu,cpu", "--shares", "1:1"}, "--shares"},
         {{"--towers", "cpu,cpu", "--together", "--shares", "1:1:1"}, "3 shares for 2 towers"},
+        {{"--towers", "cpu,cpu", "--together", "--shares", "auto"},
+         "--shares 'auto': give even, or positive"},
         {{"--towers", "cpu,cpu", "--subsets"}, "--subsets"},
         {{"--towers", "cpu,cpu,cpu,cpu,cpu,cpu", "--together", "--subsets"}, "--subsets: 6 towers"},
     };

@@ -93,10 +93,18 @@ TEST_CASE("replay refuses what is no diverged step, with one line") {
     refuses(sound, "is a checkpoint, not a step that diverged; give a run's diverged-<step>.safetensors");
     refuses((folder / "none").string(), "No such file");
     refuses(folder.path().string(), "folder");
-    refuses((folder / "run/config.toml").string(), "is not a sound safetensors file");
+    refuses((folder / "run/config.toml").string(), "is not a safetensors file; give one, such as a run's ");
     write_text(folder / "cut", read_text(sound).substr(0, 100'000));
     refuses((folder / "cut").string(), "it is cut short");
     check_failed(run_towers({"replay"}), 2, "give the file");
+}
+
+TEST_CASE("replay's help says what its file, output and exit codes are") {
+    const std::string help = run_towers({"replay", "--help"}).out;
+    for (const char* part : {"leaves it in the run's folder", "first tensor", "Exit code: 0 when"}) {
+        CAPTURE(part);
+        CHECK(contains(help, part));
+    }
 }
 
 TEST_CASE("replay names a device that is not there") {

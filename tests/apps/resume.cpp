@@ -84,6 +84,12 @@ TEST_CASE("a run whose shares follow its towers' speed goes on with its last one
               Arguments{"--shares", fmt::format("@{}", (again / "metrics.jsonl").string()), "--steps", "5"});
     CHECK(read_text(folder / "repeated" / "metrics.jsonl") == read_text(again / "metrics.jsonl"));
     CHECK(variables(checkpoint(folder / "repeated", 5)) == variables(checkpoint(again, 5)));
+    // A folder means its metrics, and behind their last step the shares stay.
+    const fs::path longer = folder / "longer";
+    train(longer, flags + Arguments{"--shares", fmt::format("@{}", again.string()), "--steps", "7"});
+    CHECK(contains(read_text(longer / "config.toml"), (again / "metrics.jsonl").string()));
+    CHECK(read_text(longer / "metrics.jsonl").starts_with(read_text(again / "metrics.jsonl")));
+    CHECK(metrics(longer)[6].at("shares").get<std::vector<unsigned>>() == std::vector{2u, 14u});
     const auto refused = [&](const std::string& file, const std::string& why) {
         check_failed(run_towers(Arguments{"train", "--run", again.string(), "--resume", "--steps", "9",
                                           "--shares", fmt::format("@{}", file)}),
@@ -91,13 +97,20 @@ TEST_CASE("a run whose shares follow its towers' speed goes on with its last one
     };
     refused("", "there is no such file");
     refused((folder / "none").string(), "there is no such file");
+    refused(folder.path().string(), "the folder has no metrics.jsonl; give @ and the path of a run");
     refused((again / "metrics.jsonl").string(), "this run is going to change the file");
-    write_text(recorded, "{\"step\":0,\"shares\":[-4,20]}\n");
-    check_failed(run_towers(Arguments{"train", "--run", (folder / "bad").string()} + flags + recording), 1,
-                 "recorded.jsonl:1: is no line of a run's metrics.jsonl");
-    write_text(recorded, "{\"step\":7,\"shares\":[4,20]}\n");
-    check_failed(run_towers(Arguments{"train", "--run", (folder / "bad").string()} + flags + recording), 2,
-                 "from step 7 on they were 4:20");
+    refused(again.string(), "this run is going to change the file");
+    const auto refused_text = [&](const std::string& text, const std::string& why) {
+        write_text(recorded, text);
+        check_failed(run_towers(Arguments{"train", "--run", (folder / "bad").string()} + flags + recording),
+                     2, why);
+    };
+    refused_text("{\"step\":0,\"shares\":[-4,20]}\n",
+                 "--shares: " + recorded.string() + ":1: is no line of a run's metrics.jsonl");
+    refused_text("no metrics\n", "recorded.jsonl:1: is no line of a run's metrics.jsonl");
+    refused_text("{\"step\":0}\n", "the file tells of no shares");
+    refused_text("{\"step\":7,\"shares\":[4,20]}\n", "from step 7 on they were 4:20");
+    refused_text("{\"step\":7,\"shares\":[4,8,4]}\n", "from step 7 on they were 4:8:4");
 }
 
 TEST_CASE("--resume uses the run's settings, and a flag overrides one") {
@@ -115,8 +128,8 @@ TEST_CASE("--resume uses the run's settings, and a flag overrides one") {
     const Outcome nothing = run_towers({"train", "--resume", "--run", parts, "--steps", "2", "--lr", "0.5",
                                         "--distort", "on", "--batch", "3"});
     check_worked(nothing);
-    CHECK(contains(nothing.out,
-                   "nothing to do: " + checkpoint(parts, 4).string() + " already has 4 of 2 steps"));
+    CHECK(contains(nothing.out, "nothing to do: 2 steps are asked for, and " + checkpoint(parts, 4).string() +
+                                    " has 4; "));
     const bool untouched = contents(parts) == before;
     CHECK(untouched);
     check_failed(run_towers({"train", "--resume", "--run", parts, "--steps", "8", "--init", "x"}), 2,

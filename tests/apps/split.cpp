@@ -62,6 +62,15 @@ TEST_CASE("shares are ratios, however large their numbers") {
     }
 }
 
+TEST_CASE("blanks around shares and devices do not matter") {
+    const TemporaryFolder folder;
+    const std::string out =
+        train(folder / "run", {"--towers", "cpu, cpu", "--batch", "8", "--shares", "1 : 3 ", "--steps", "0"});
+    CHECK(contains(out, "), 4 examples a step"));
+    CHECK(contains(out, "), 12 examples a step"));
+    CHECK(contains(read_text(folder / "run" / "config.toml"), "towers = 'cpu,cpu'\n"));
+}
+
 TEST_CASE("the loss of a step is the mean over all examples") {
     const TemporaryFolder folder;
     train(folder / "one", {"--steps", "3", "--batch", "12"});

@@ -85,8 +85,53 @@ TEST_CASE("a batch over the driver's buffer limit is done in micro-batches, and 
             check_worked(split);
             CHECK(contains(split.out, "200 examples a step in "));
             CHECK(contains(split.out, " micro-batches of up to "));
-            CHECK(contains(split.out, exceeds + "40000000"));
+            CHECK(contains(split.out, "because more were refused: a buffer of "));
+            CHECK(contains(split.out, exceeds + "40000000\n"));
             check_failed(train(id, limit + "=1000000"), 1, exceeds + "1000000; try a smaller --batch");
         }
     }
+}
+
+TEST_CASE("bench leaves out a device that refuses memory, says so and measures the others") {
+    const std::string id = quick_device();
+    if (id.empty()) return;
+    const TemporaryFolder folder;
+    const RunOptions options = weak("", "maxBufferSize=40000000", folder);
+    const Outcome outcome = run_towers({"bench", "--towers", "cpu,cpu," + id, "--batch", "2", "--repetitions",
+                                        "1", "--steps", "1", "--warm-up", "1", "--together", "--subsets",
+                                        "--shares", "1:3:2", "--json", "report.json"},
+                                       options);
+    check_failed(outcome, 1, "could not measure " + id + "; the report says why");
+    CHECK(contains(outcome.out, id + "   left out: " + id + " ("));
+    CHECK(contains(outcome.out, "exceeds the driver's maxBufferSize of 40000000\n"));
+    CHECK(contains(outcome.out, "cpu,cpu with 1:3 examples: "));
+    CHECK(contains(outcome.out, "Fastest: cpu"));
+    const nlohmann::json report = nlohmann::json::parse(read_text(folder / "report.json"));
+    CHECK(report.at("devices").size() == 1);
+    CHECK(report.at("together").at("shares") == nlohmann::json({1, 3}));
+    REQUIRE(report.at("left_out").size() == 1);
+    CHECK(report.at("left_out")[0].at("what") == id);
+
+    // Without a second tower there is nothing to do together.
+    const Outcome one = run_towers({"bench", "--towers", "cpu," + id, "--batch", "2", "--repetitions", "1",
+                                    "--steps", "1", "--warm-up", "1", "--together"},
+                                   options);
+    check_failed(one, 1, "could not measure " + id + ", together; the report says why");
+    CHECK(contains(one.out, "together   left out: a single tower is left\n"));
+    check_failed(run_towers({"bench", "--towers", id, "--batch", "2"}, options), 1,
+                 "maxBufferSize of 40000000; try a smaller --batch");
+}
+
+TEST_CASE("for want of memory, a command without --batch does not advise one") {
+    const std::string id = quick_device();
+    if (id.empty()) return;
+    const TemporaryFolder folder;
+    const std::filesystem::path run = folder / "run";
+    check_failed(run_towers({"train", "--towers", "cpu", "--steps", "5", "--batch", "2", "--lr", "1e30",
+                             "--run", run.string()}),
+                 1, "Model diverged");
+    const Outcome outcome = run_towers({"replay", (run / "diverged-1.safetensors").string(), "--towers", id},
+                                       weak("", "maxBufferSize=1000000", folder));
+    check_failed(outcome, 1,
+                 "exceeds the driver's maxBufferSize of 1000000; choose other devices with --towers");
 }

@@ -9,6 +9,7 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <vector>
 
 namespace towers {
 namespace {
@@ -69,6 +70,16 @@ TEST_CASE("a report survives JSON") {
     }
     report.devices[0].name = "not UTF-8: \xff";
     CHECK(report_from_json(to_json(report), "report.json").devices[0].name == "not UTF-8: \xef\xbf\xbd");
+}
+
+TEST_CASE("what was left out survives JSON") {
+    BenchReport report = example();
+    CHECK_FALSE(report_from_json(to_json(report), "report.json").left_out.has_value());
+    report.left_out = std::vector<LeftOut>{{.what = "cpu", .reason = "no memory"}};
+    const auto read = report_from_json(to_json(report), "report.json").left_out;
+    REQUIRE(read.has_value());
+    CHECK(read->at(0).what == "cpu");
+    CHECK(read->at(0).reason == "no memory");
 }
 
 TEST_CASE("a proposal survives JSON, and a report from before there were any is read") {

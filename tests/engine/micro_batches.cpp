@@ -225,7 +225,8 @@ TEST_CASE("a tower that says how much memory it has is never refused any, and on
             CHECK((limits.refusals > 0) == (!told && part < 1));
             if (part < 1)
                 CHECK(to_string(at_once).find(told ? ", because all at once need "
-                                                   : ", because no memory for ") != std::string::npos);
+                                                   : ", because more were refused: no memory for ") !=
+                      std::string::npos);
             CHECK(gradient_distance(trainer, whole) < 1e-5);
         }
 }

@@ -27,6 +27,8 @@ TEST_CASE("shares add up to the global batch and follow the weights") {
     CHECK_THROWS_AS(share_out(2, 3, {}), UsageError);
     CHECK_THROWS_AS(share_out(8, 3, {1, 1}), UsageError);
     CHECK(parse_shares("3:1") == std::vector<double>{3, 1});
+    CHECK(parse_shares(" 3 : 1 ") == std::vector<double>{3, 1});
+    CHECK(parse_shares("even").empty());
     for (const char* bad : {"", "3:", ":1", "3:x", "3:-1", "3:0", "nan:1", "inf:1", "3;1"})
         CHECK_THROWS_AS(parse_shares(bad), UsageError);
 }

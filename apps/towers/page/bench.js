@@ -85,11 +85,12 @@ function drawSteps() {
   at('together').textContent = 'Host time: how long the host itself works in a step, without waiting. ' +
     'Empty step: from submission to completion with no command in it. GFLOP/s: matrix products over the whole step. ' + (together ?
     `Together: towers ${together.towers.join(', ')} with ${together.shares.join(' : ')} examples a step reach ` +
-    `${percent(together.share_of_sum.median)} of the sum of the solo rates; this split allows ` +
+    `${percent(together.share_of_sum.median)} of the sum of the devices' solo rates at batch ${report.settings.batch}; this split allows ` +
     `${rate(together.split_limit_examples_per_s)}.` : '') + (proposal ?
     ` Proposed: ${split(proposal)} examples a step. Predicted are ${rate(proposal.predicted_examples_per_s)}, ` +
     `${percent(proposal.predicted_share_of_sum)} of the sum; ` + (proposal.examples_per_s ?
-    `measured ${rate(proposal.examples_per_s.median)}, ${percent(proposal.share_of_sum.median)}.` : 'not measured.') : '');
+    `measured ${rate(proposal.examples_per_s.median)}, ${percent(proposal.share_of_sum.median)}.` : 'not measured.') : '') +
+    (report.left_out || []).map(each => ` Left out: ${each.what}: ${each.reason}.`).join('');
 }
 
 function drawSubsets() {
