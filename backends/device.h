@@ -22,6 +22,11 @@ class DeviceError : public std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
+/// It refused for want of memory, and might do less work at once.
+class OutOfMemory : public DeviceError {
+    using DeviceError::DeviceError;
+};
+
 enum class DeviceKind { cpu, integrated_gpu, discrete_gpu, virtual_gpu, software };
 
 struct DeviceInfo {
@@ -149,7 +154,7 @@ public:
     virtual std::uint64_t free_memory() const { return not_told; }
     static constexpr std::uint64_t not_told = UINT64_MAX;
 
-    /// Zeroed memory. Throws DeviceError when there is not enough.
+    /// Zeroed memory. Throws OutOfMemory when there is not enough.
     Buffer allocate(std::size_t bytes, Memory memory);
 
     /// A launch has items, and pointers that are null or multiples of 16. A copy's slices have equal sizes

@@ -482,7 +482,7 @@ TEST_CASE("a device that refuses memory is as good as before") {
         if (device.info().id == "cpu") return;
 #endif
         const std::string message =
-            message_of<DeviceError>([&] { device.allocate(std::size_t(1) << 60, Memory::device); });
+            message_of<OutOfMemory>([&] { device.allocate(std::size_t(1) << 60, Memory::device); });
         CHECK(message.starts_with(device.info().id));
         const Buffer in = staged(device, 5), out = staged(device, 0);
         device.run(std::vector<Command>{copy(in, out)});
