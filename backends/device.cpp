@@ -74,11 +74,7 @@ void Device::check_command(std::size_t index, const Command& command) const {
 
 Buffer Device::allocate(std::size_t bytes, Memory memory) {
     check_usable();
-    try {
-        return Buffer(*this, do_allocate(bytes, memory));
-    } catch (const DeviceError& error) {
-        throw OutOfMemory(error.what());
-    }
+    return Buffer(*this, do_allocate(bytes, memory));
 }
 
 Recording Device::record(std::span<const Command> commands) {

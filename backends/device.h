@@ -23,8 +23,8 @@ class DeviceError : public std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
-/// It gives no memory of this size. What to do about that depends on the command, so the message leaves it
-/// out.
+/// It refused for want of memory, and might do less work at once. What to do about that depends on the
+/// command, so the message leaves it out.
 class OutOfMemory : public DeviceError {
     using DeviceError::DeviceError;
 };
@@ -157,7 +157,7 @@ public:
     virtual std::uint64_t free_memory() const { return not_told; }
     static constexpr std::uint64_t not_told = UINT64_MAX;
 
-    /// Zeroed memory. Throws OutOfMemory when the device refuses it.
+    /// Zeroed memory. Throws OutOfMemory when there is not enough.
     Buffer allocate(std::size_t bytes, Memory memory);
 
     /// A launch has items, and pointers that are null or multiples of 16. A copy's slices have equal sizes

@@ -14,7 +14,7 @@ constexpr std::size_t thread_heap = std::size_t(128) << 20; ///< what malloc set
 /// UINT64_MAX: it does not tell.
 std::uint64_t available_memory();
 
-/// Throws DeviceError when fewer than `bytes` of the process's address space are left, if that is limited
+/// Throws OutOfMemory when fewer than `bytes` of the process's address space are left, if that is limited
 /// (ulimit -v). Software Vulkan drivers, oneDNN and OpenMP do not
 /// report that they get no memory: they crash or end the program. So the program stops while it can still say
 /// why.

@@ -75,7 +75,7 @@ protected:
         auto allocation = std::make_unique<HostAllocation>();
         void* memory = nullptr;
         if (posix_memalign(&memory, large ? huge_page : slice, size) != 0)
-            throw DeviceError(fmt::format("{}: no memory for {} bytes", info_.id, bytes));
+            throw OutOfMemory(fmt::format("{}: no memory for {} bytes", info_.id, bytes));
         allocation->host = static_cast<std::byte*>(memory);
 #ifdef MADV_HUGEPAGE
         // Many kernels only stream through memory, and are a fifth faster without a translation per 4 KiB.
@@ -153,8 +153,10 @@ private:
                   override_batch_norm_backward, override_reductions})
                 if (Work work = override_kernel(context_, launch)) return work;
         } catch (const dnnl::error& error) {
-            throw DeviceError(fmt::format("{}: oneDNN cannot run {}: {}", info_.id,
-                                          kernel_info(launch.kernel).name, error.message));
+            const std::string what = fmt::format("{}: oneDNN cannot run {}: {}", info_.id,
+                                                 kernel_info(launch.kernel).name, error.message);
+            if (error.status == dnnl_out_of_memory) throw OutOfMemory(what);
+            throw DeviceError(what);
         }
         const HostKernel kernel = host_kernel(launch.kernel);
         if (kernel == nullptr)

@@ -263,7 +263,10 @@ private:
             check(cudaSetDevice(ordinal_));
             return function();
         } catch (const RuntimeError& error) {
-            throw DeviceError(fmt::format("{} ({}): {}: {}", info_.id, info_.name, doing, error.what()));
+            const std::string what =
+                fmt::format("{} ({}): {}: {}", info_.id, info_.name, doing, error.what());
+            if (error.code() == cudaErrorMemoryAllocation) throw OutOfMemory(what);
+            throw DeviceError(what);
         }
     }
 

@@ -12,7 +12,12 @@ namespace towers::cuda {
 class RuntimeError : public std::runtime_error {
 public:
     explicit RuntimeError(cudaError_t error)
-        : std::runtime_error(fmt::format("{} ({})", cudaGetErrorString(error), cudaGetErrorName(error))) {}
+        : std::runtime_error(fmt::format("{} ({})", cudaGetErrorString(error), cudaGetErrorName(error))),
+          code_(error) {}
+    cudaError_t code() const { return code_; }
+
+private:
+    cudaError_t code_;
 };
 
 inline void check(cudaError_t result) {

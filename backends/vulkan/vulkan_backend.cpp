@@ -67,6 +67,12 @@ struct VulkanRecording : RecordingState {
 /// A timestamp is taken when all stages of what came before are done.
 constexpr auto moment = vk::PipelineStageFlagBits2::eAllCommands;
 
+bool is_want_of_memory(const vk::SystemError& error) {
+    return error.code() == vk::Result::eErrorOutOfHostMemory ||
+           error.code() == vk::Result::eErrorOutOfDeviceMemory ||
+           error.code() == vk::Result::eErrorMemoryMapFailed;
+}
+
 /// Enough for any driver's compiler to build the pipelines
 constexpr std::size_t compiler_memory = std::size_t(160) << 20;
 
@@ -203,7 +209,10 @@ private:
         try {
             return function();
         } catch (const vk::SystemError& error) {
-            throw DeviceError(fmt::format("{} ({}): {}: {}", info_.id, info_.name, doing, error.what()));
+            const std::string what =
+                fmt::format("{} ({}): {}: {}", info_.id, info_.name, doing, error.what());
+            if (is_want_of_memory(error)) throw OutOfMemory(what);
+            throw DeviceError(what);
         }
     }
 
@@ -279,7 +288,7 @@ private:
                                      vk::PhysicalDeviceMaintenance4Properties>();
         const auto check = [&](const char* limit, std::uint64_t most) {
             if (bytes > most)
-                throw DeviceError(fmt::format("{} ({}): a buffer of {} bytes exceeds the driver's {} of {}",
+                throw OutOfMemory(fmt::format("{} ({}): a buffer of {} bytes exceeds the driver's {} of {}",
                                               info_.id, info_.name, bytes, limit, most));
         };
         check("maxBufferSize", chain.get<vk::PhysicalDeviceMaintenance4Properties>().maxBufferSize);

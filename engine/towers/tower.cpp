@@ -108,7 +108,7 @@ Tower::Tower(std::unique_ptr<Device> device, const Dataset& data, Planner plan, 
         try {
             upload_data(*device_, held_, data);
             uploaded = true;
-        } catch (const DeviceError& error) {
+        } catch (const OutOfMemory& error) {
             if (!make_do(at_once(), error)) throw;
         }
     }
@@ -206,7 +206,7 @@ void Tower::hold(const TrainingPlan& training) {
         held_[i] = {};     // now: the memory may not suffice for both
         try {
             held_[i] = allocate_arena(*device_, Arena(i), wanted);
-        } catch (const DeviceError& error) {
+        } catch (const OutOfMemory& error) {
             if (before > 0) held_[i] = allocate_arena(*device_, Arena(i), before);
             if (splitting_.obstacle.empty()) throw;
             throw OutOfMemory(fmt::format("{}; {}", error.what(), splitting_.obstacle));
@@ -214,9 +214,9 @@ void Tower::hold(const TrainingPlan& training) {
     }
 }
 
-/// After a failure: frees what a step alone needs, and computes fewer examples at once from now on. False:
+/// After a refusal: frees what a step alone needs, and computes fewer examples at once from now on. False:
 /// there are no fewer.
-bool Tower::make_do(const AtOnce& failed, const DeviceError& error) {
+bool Tower::make_do(const AtOnce& failed, const OutOfMemory& error) {
     const unsigned groups = failed.most / splitting_.group;
     if (groups < 2 || !splitting_.obstacle.empty()) return false;
     most_ = groups / 2 * splitting_.group;
@@ -231,7 +231,7 @@ Tower::Program Tower::make_program(unsigned share) {
         const AtOnce at_once = choose(share);
         try {
             return record(share, at_once);
-        } catch (const DeviceError& error) {
+        } catch (const OutOfMemory& error) {
             if (!make_do(at_once, error)) throw;
         }
     }

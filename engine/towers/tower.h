@@ -60,7 +60,7 @@ public:
     unsigned share() const { return share_; }
     /// How many examples the steps to come have: 0 for none of the step's work. Costs recordings, unless it
     /// is one of the last few shares; what the tower holds stays. A share that does not fit into memory is
-    /// computed in micro-batches. Throws DeviceError when the memory does not suffice for the smallest
+    /// computed in micro-batches. Throws OutOfMemory when the memory does not suffice for the smallest
     /// either; the tower is then idle and can take another share.
     void take(unsigned share);
     /// Bytes that the tower takes of what its device calls its memory.
@@ -130,7 +130,7 @@ private:
     std::uint64_t bytes_of(const TrainingPlan& training) const;
     bool counts(Arena arena) const;
     void hold(const TrainingPlan& training);
-    bool make_do(const AtOnce& failed, const DeviceError& error);
+    bool make_do(const AtOnce& failed, const OutOfMemory& error);
     const Buffer& held(Arena arena) const { return held_[std::size_t(arena)]; }
 
     std::unique_ptr<Device> device_; // outlives what it made

@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 #include <numeric>
 #include <random>
+#include <span>
 
 namespace towers {
 namespace {
@@ -35,7 +36,7 @@ protected:
     std::unique_ptr<Allocation> do_allocate(std::size_t bytes, Memory memory) override {
         if (allocated() + bytes > limits_.bytes) {
             ++limits_.refusals;
-            throw DeviceError(fmt::format("no memory for {} bytes", bytes));
+            throw OutOfMemory(fmt::format("no memory for {} bytes", bytes));
         }
         limits_.peak = std::max(limits_.peak, allocated() + bytes);
         return WrappedDevice::do_allocate(bytes, memory);
@@ -55,6 +56,22 @@ public:
 
 private:
     mutable std::mt19937 random_;
+};
+
+/// Takes no recording, however much memory there is.
+class RefusingDevice final : public test::WrappedDevice {
+public:
+    RefusingDevice(std::unique_ptr<Device> device, unsigned& asked)
+        : WrappedDevice(std::move(device)), asked_(asked) {}
+
+protected:
+    std::unique_ptr<RecordingState> do_record(std::span<const Command>) override {
+        ++asked_;
+        throw DeviceError("no such kernel");
+    }
+
+private:
+    unsigned& asked_;
 };
 
 void wrap_in_small(TrainerOptions& options, std::size_t tower, SmallDevice::Limits& limits) {
@@ -229,6 +246,17 @@ TEST_CASE("a tower that says how much memory it has is never refused any, and on
                       std::string::npos);
             CHECK(gradient_distance(trainer, whole) < 1e-5);
         }
+}
+
+TEST_CASE("a device that refuses for another reason than memory is not asked again") {
+    unsigned asked = 0;
+    TrainerOptions options = test::options_for({"cpu"}, 24);
+    test::wrap_tower(options, 0, [&](std::unique_ptr<Device> device) {
+        return std::make_unique<RefusingDevice>(std::move(device), asked);
+    });
+    CHECK_THROWS_WITH_AS(Trainer(test::small_recipe(), options, test::noise(12)), "no such kernel",
+                         DeviceError);
+    CHECK(asked == 1);
 }
 
 TEST_CASE("a tower among several that gets more than fits takes it in micro-batches, and the run says so") {
