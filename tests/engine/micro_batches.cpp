@@ -59,7 +59,7 @@ private:
 };
 
 /// Takes no recording, however much memory there is.
-class RefusingDevice final : public test::WrappedDevice {
+class RefusingDevice final : public WrappedDevice {
 public:
     RefusingDevice(std::unique_ptr<Device> device, unsigned& asked)
         : WrappedDevice(std::move(device)), asked_(asked) {}
