@@ -105,7 +105,7 @@ void TowerGroup::run(std::size_t index, bool renewed) {
     };
     try {
         if (!renewed) {
-            stage_.hand_over(index);
+            if (!progress.among_others([&] { stage_.hand_over(index); })) return;
             upload(buckets);
             uploaded = 0;
         }
@@ -159,19 +159,21 @@ void TowerGroup::run(std::size_t index, bool renewed) {
 
 /// Merges what all towers give at the exchanges behind a part of the tower's. False: a tower has failed.
 bool TowerGroup::exchange(std::size_t index, std::span<const Exchange> own) {
-    const std::size_t first = progress_[index]->exchanges.count();
-    if (!progress_[index]->exchanges.advance(first + own.size())) return false;
+    TowerProgress& progress = *progress_[index];
+    const std::size_t first = progress.exchanges.count();
+    if (!progress.exchanges.advance(first + own.size())) return false;
     for (const std::size_t other : active_)
         if (progress_[other]->exchanges.wait_for(first + own.size()) != Milestones::Outcome::passed)
             return false;
     // Another tower may have cut its step elsewhere, but all have the same exchanges in the same order.
-    std::vector<const Exchange*> given(active_.size());
-    for (std::size_t k = 0; k < own.size(); ++k) {
-        std::ranges::transform(exchanges_, given.begin(),
-                               [&](const auto& of_tower) { return of_tower[first + k]; });
-        merge(given, own[k]);
-    }
-    return true;
+    return progress.among_others([&] {
+        std::vector<const Exchange*> given(active_.size());
+        for (std::size_t k = 0; k < own.size(); ++k) {
+            std::ranges::transform(exchanges_, given.begin(),
+                                   [&](const auto& of_tower) { return of_tower[first + k]; });
+            merge(given, own[k]);
+        }
+    });
 }
 
 /// What a step should take at most by those before it, even if the towers worked one after another, as batch
@@ -215,7 +217,7 @@ void TowerGroup::abandon_hanging(Milestones TowerProgress::*awaited) {
     for (const std::size_t i : active_)
         if (late(i) && progress_[i]->exchanges.count() == first) {
             hanging_[i] = a_tower_hangs = true;
-            progress_[i]->fail();
+            progress_[i]->abandon();
         }
 }
 

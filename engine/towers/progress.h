@@ -89,6 +89,24 @@ struct TowerProgress {
     void fail() {
         for (Milestones* each : {&buckets, &exchanges, &end, &renewal}) each->fail();
     }
+
+    /// For the tower's thread: does what touches memory that is not the tower's own. False, without doing it:
+    /// the tower has failed or was abandoned.
+    template<class Work>
+    bool among_others(Work&& work) {
+        const std::lock_guard lock(among_others_);
+        if (end.has_failed()) return false;
+        work();
+        return true;
+    }
+    /// Makes the tower fail, and waits until it touches its own memory only: not for its device.
+    void abandon() {
+        fail();
+        const std::lock_guard lock(among_others_);
+    }
+
+private:
+    std::mutex among_others_;
 };
 
 } // namespace towers

@@ -42,7 +42,7 @@ public:
     /// Which call fails; set while the device is in use.
     struct Failure {
         Verb verb = Verb::submit;
-        unsigned calls_left = ~0u; ///< of the verb, before the one that fails
+        std::atomic<unsigned> calls_left = ~0u; ///< of the verb, before the one that fails
         std::atomic<bool> lost = false;
         const std::atomic<bool>* silent = nullptr; ///< gives no answer while this is true, then fails
     };
