@@ -330,17 +330,17 @@ void check_trace(const TrainFlags& flags) {
         return;
     }
     namespace fs = std::filesystem;
-    const fs::path path = fs::weakly_canonical(flags.trace_path);
+    const fs::path path = fs::weakly_canonical(fs::absolute(flags.trace_path));
     if (fs::is_directory(path))
         throw UsageError(fmt::format("--trace '{}': is a folder; give a file", flags.trace_path));
     // The run will make its own folder.
-    if (flags.run.empty() || path.parent_path() != fs::weakly_canonical(flags.run))
+    if (flags.run.empty() || path.parent_path() / "" != fs::weakly_canonical(fs::absolute(flags.run) / ""))
         const AtomicFile probe(path); // takes itself back
 }
 
 void write_trace(const Trace& trace, const std::string& path) {
     const auto [first, last] = trace.steps();
-    if (first == Trace::none) return;
+    if (first == Trace::none) return fmt::print("no trace is written: the run took no step\n");
     trace.write(path);
     for (const std::string& note : trace.notes()) fmt::print("{}\n", note);
     fmt::print("trace of steps {} to {}: {} (https://ui.perfetto.dev shows it)\n", first, last, path);
@@ -359,8 +359,8 @@ int run_train_traced(TrainFlags& flags) {
     } catch (...) {
         try {
             write_trace(*flags.trace, flags.trace_path);
-        } catch (const InputError& error) {
-            spdlog::warn("{}", error.what());
+        } catch (const std::exception& error) { // the run's own failure is what counts
+            spdlog::warn("no trace is written: {}", error.what());
         }
         throw;
     }

@@ -185,8 +185,7 @@ protected:
                 sizeof(std::uint64_t), vk::QueryResultFlagBits::e64 | vk::QueryResultFlagBits::eWait);
             std::vector<double> seconds;
             for (const std::uint64_t tick : ticks)
-                seconds.push_back(double(count_ticks(tick, recorded.family->timestamp_mask)) *
-                                  timestamp_period_);
+                seconds.push_back(double(count_ticks(tick)) * timestamp_period_);
             return seconds;
         });
     }
@@ -263,7 +262,10 @@ private:
 
     /// The ticks since the first one that was ever read. The counter may wrap: of moments that are read one
     /// after another, none is further than half its period from the one before.
-    std::int64_t count_ticks(std::uint64_t tick, std::uint64_t mask) const {
+    std::int64_t count_ticks(std::uint64_t tick) const {
+        std::uint64_t mask = UINT64_MAX; // of the bits that all families' counters have
+        for (const Family& family : families_)
+            if (family.timestamp_mask != 0) mask &= family.timestamp_mask;
         if (!last_tick_) last_tick_ = tick;
         const std::uint64_t ahead = (tick - *last_tick_) & mask;
         ticks_ += std::int64_t(ahead > mask / 2 ? ahead - mask - 1 : ahead);

@@ -21,8 +21,10 @@ using Towers = std::vector<std::unique_ptr<Tower>>;
 struct TowerFailed : DeviceError {
     std::size_t tower;
     unsigned share; ///< when it was being prepared for that, such as for want of memory; 0: within a step
+    bool out_of_memory;
     TowerFailed(const DeviceError& error, std::size_t its, unsigned wanted)
-        : DeviceError(error), tower(its), share(wanted) {}
+        : DeviceError(error), tower(its), share(wanted),
+          out_of_memory(dynamic_cast<const OutOfMemory*>(&error) != nullptr) {}
 };
 
 class TowerGroup {

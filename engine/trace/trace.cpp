@@ -30,27 +30,34 @@ std::string tower_process(std::size_t tower, const DeviceInfo& info) {
 
 Trace::Track Trace::add_track(const std::string& process, const std::string& name) {
     const std::lock_guard lock(mutex_);
-    const auto found = std::ranges::find(processes_, process);
-    rows_.push_back({std::size_t(found - processes_.begin()), name});
-    if (found == processes_.end()) processes_.push_back(process);
+    rows_.push_back({process_of(process), name});
     return {rows_.size() - 1};
 }
 
-Trace::ClockId Trace::add_clock() {
+Trace::ClockId Trace::add_clock(const std::string& process) {
     const std::lock_guard lock(mutex_);
-    clocks_.emplace_back();
+    clocks_.push_back({process_of(process), {}});
     return {clocks_.size() - 1};
+}
+
+std::size_t Trace::process_of(const std::string& name) {
+    const auto found = std::ranges::find(processes_, name);
+    if (found != processes_.end()) return std::size_t(found - processes_.begin());
+    processes_.push_back(name);
+    return processes_.size() - 1;
 }
 
 /// Of those that are kept.
 std::uint64_t Trace::first_step() const { return step_ - std::min(step_, most_steps_ - 1); }
+
+bool Trace::is_kept(std::uint64_t step) const { return step != none && step >= first_step(); }
 
 void Trace::begin_step(std::uint64_t step) {
     const std::lock_guard lock(mutex_);
     step_ = step;
     // They come nearly in order; what is left behind a later one goes with it.
     while (!slices_.empty() && slices_.front().step < first_step()) slices_.pop_front();
-    for (ClockOffset& clock : clocks_) clock.forget_before(first_step());
+    for (DeviceClock& clock : clocks_) clock.offset.forget_before(first_step());
 }
 
 std::uint64_t Trace::step() const {
@@ -60,7 +67,7 @@ std::uint64_t Trace::step() const {
 
 void Trace::add(Slice slice) {
     const std::lock_guard lock(mutex_);
-    if (slice.step == none || slice.step < first_step()) return;
+    if (!is_kept(slice.step)) return;
     slices_.push_back(std::move(slice));
 }
 
@@ -73,15 +80,13 @@ void Trace::add(Track track, std::string name, Clock::time_point begin, Clock::t
 }
 
 void Trace::begins(ClockId clock, std::uint64_t step, double submitted, double begun) {
-    if (step == none) return;
     const std::lock_guard lock(mutex_);
-    clocks_[clock.index].begins(step, submitted, begun);
+    if (is_kept(step)) clocks_[clock.index].offset.begins(step, submitted, begun);
 }
 
 void Trace::ends(ClockId clock, std::uint64_t step, double ended, double known) {
-    if (step == none) return;
     const std::lock_guard lock(mutex_);
-    clocks_[clock.index].ends(step, ended, known);
+    if (is_kept(step)) clocks_[clock.index].offset.ends(step, ended, known);
 }
 
 void Trace::note(const std::string& text) {
@@ -98,7 +103,7 @@ std::pair<std::uint64_t, std::uint64_t> Trace::steps() const {
     const std::lock_guard lock(mutex_);
     std::pair<std::uint64_t, std::uint64_t> kept{none, none};
     for (const Slice& slice : slices_) {
-        if (slice.step < first_step()) continue;
+        if (!is_kept(slice.step)) continue;
         kept.first = std::min(kept.first, slice.step);
         kept.second = kept.second == none ? slice.step : std::max(kept.second, slice.step);
     }
@@ -112,7 +117,8 @@ void Trace::write(const std::filesystem::path& path) const {
     file.write("{\"displayTimeUnit\": \"ms\", \"traceEvents\": [\n");
     const char* separator = "";
     const auto write = [&](const nlohmann::json& event) {
-        file.write(separator + event.dump());
+        // A driver's name may be no UTF-8.
+        file.write(separator + event.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
         separator = ",\n";
     };
     // Numbers begin at 1: viewers take 0 for an idle processor.
@@ -124,21 +130,29 @@ void Trace::write(const std::filesystem::path& path) const {
         write(name_of("thread_name", rows_[i].process + 1, i + 1, rows_[i].name));
         write(place_of("thread_sort_index", rows_[i].process + 1, i + 1, i));
     }
-    const auto is_kept = [&](const Slice& slice) { return slice.step >= first_step(); };
+    for (const DeviceClock& clock : clocks_)
+        if (const double uncertainty = clock.offset.uncertainty(); std::isfinite(uncertainty))
+            write(
+                {{"ph", "M"},
+                 {"name", "process_labels"},
+                 {"pid", clock.process + 1},
+                 {"tid", 0},
+                 {"args", {{"labels", fmt::format("device's clock within {:.0f} us", uncertainty * 1e6)}}}});
     const auto on_host = [&](const Slice& slice, double moment) {
-        return moment + clocks_[slice.clock.index].seconds();
+        return moment +
+               (slice.clock.index == on_host_clock ? 0 : clocks_[slice.clock.index].offset.seconds());
     };
     double first = std::numeric_limits<double>::infinity();
     for (const Slice& slice : slices_)
-        if (is_kept(slice)) first = std::min(first, on_host(slice, slice.begin));
+        if (is_kept(slice.step)) first = std::min(first, on_host(slice, slice.begin));
     for (const Slice& slice : slices_) {
-        if (!is_kept(slice)) continue;
+        if (!is_kept(slice.step)) continue;
         // Both ends in whole nanoseconds, so that what lies within another slice stays within it
         const std::int64_t begin = nanoseconds(on_host(slice, slice.begin) - first);
         const std::int64_t end = nanoseconds(on_host(slice, slice.end) - first);
         nlohmann::json event{{"ph", "X"},
                              {"name", slice.name},
-                             {"cat", slice.clock.index == 0 ? "host" : "device"},
+                             {"cat", slice.clock.index == on_host_clock ? "host" : "device"},
                              {"pid", rows_[slice.track.index].process + 1},
                              {"tid", slice.track.index + 1},
                              {"ts", microseconds(begin)},

@@ -30,11 +30,12 @@ public:
     /// Rows are drawn in the order in which they are added, those of one process together.
     Track add_track(const std::string& process, const std::string& name);
 
+    static constexpr std::size_t on_host_clock = SIZE_MAX;
     /// The clock of a device; a slice that names none is on the host's steady clock.
     struct ClockId {
-        std::size_t index = 0;
+        std::size_t index = on_host_clock;
     };
-    ClockId add_clock();
+    ClockId add_clock(const std::string& process);
 
     /// What comes from now on belongs to this step; what came before the first one is not kept.
     void begin_step(std::uint64_t step);
@@ -73,13 +74,19 @@ private:
         std::size_t process; ///< index of its name
         std::string name;
     };
+    struct DeviceClock {
+        std::size_t process;
+        ClockOffset offset;
+    };
+    std::size_t process_of(const std::string& name);
     std::uint64_t first_step() const;
+    bool is_kept(std::uint64_t step) const;
 
     mutable std::mutex mutex_;
     std::uint64_t most_steps_, step_ = none;
     std::vector<std::string> processes_;
     std::vector<Row> rows_;
-    std::vector<ClockOffset> clocks_{1}; ///< the first is the host's
+    std::vector<DeviceClock> clocks_;
     std::deque<Slice> slices_;
     std::vector<std::string> notes_;
 };
@@ -96,13 +103,19 @@ std::string tower_process(std::size_t tower, const DeviceInfo& info);
 class Interval {
 public:
     Interval(double& sum, Trace* trace, Trace::Track track, std::string_view name)
-        : sum_(sum), trace_(trace), track_(track), name_(name) {}
+        : sum_(sum), trace_(trace), track_(track), name_(name),
+          step_(trace != nullptr ? trace->step() : Trace::none) {}
     Interval(const Interval&) = delete;
     Interval& operator=(const Interval&) = delete;
     ~Interval() {
         const Clock::time_point end = Clock::now();
         sum_ += std::chrono::duration<double>(end - begin_).count();
-        if (trace_ != nullptr) trace_->add(track_, std::string(name_), begin_, end);
+        if (trace_ != nullptr)
+            trace_->add({.track = track_,
+                         .name = std::string(name_),
+                         .step = step_,
+                         .begin = host_seconds(begin_),
+                         .end = host_seconds(end)});
     }
 
 private:
@@ -110,6 +123,7 @@ private:
     Trace* trace_; ///< may be null
     Trace::Track track_;
     std::string_view name_;
+    std::uint64_t step_; ///< in which it began
     Clock::time_point begin_ = Clock::now();
 };
 

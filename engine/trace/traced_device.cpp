@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <exception>
+#include <fmt/format.h>
 #include <limits>
 #include <utility>
 
 namespace towers {
 namespace {
+
+constexpr const char* queue_names[queue_count] = {"compute", "upload", "download"};
 
 /// What lies between a recording's timestamps.
 struct Work {
@@ -43,9 +46,9 @@ struct TracedDevice::TracedRecording : WrappedRecording {
 
 TracedDevice::TracedDevice(std::unique_ptr<Device> device, std::shared_ptr<Trace> trace, std::size_t tower)
     : WrappedDevice(std::move(device)), trace_(std::move(trace)), process_(tower_process(tower, info())),
-      clock_(trace_->add_clock()), tracks_{trace_->add_track(process_, "compute"),
-                                           trace_->add_track(process_, "upload"),
-                                           trace_->add_track(process_, "download")} {}
+      clock_(trace_->add_clock(process_)), tracks_{trace_->add_track(process_, queue_names[0]),
+                                                   trace_->add_track(process_, queue_names[1]),
+                                                   trace_->add_track(process_, queue_names[2])} {}
 
 std::unique_ptr<RecordingState> TracedDevice::do_record(std::span<const Command> commands) {
     // A timestamp orders what stands before and after it, so barriers are not needed.
@@ -91,7 +94,9 @@ void TracedDevice::read(const TracedRecording& recording) {
     WrappedDevice::do_wait(recording.submission);
     const double now = host_seconds(Clock::now());
     const std::vector<double> moments = WrappedDevice::do_timestamps(recording);
-    if (moments.empty()) return trace_->note(process_ + " has no clock: its kernels and copies are left out");
+    if (moments.empty())
+        return trace_->note(fmt::format("{}: the device has no clock for its {} queue, whose row stays empty",
+                                        process_, queue_names[std::size_t(recording.submission.queue)]));
     trace_->begins(clock_, recording.step, recording.submitted, moments.front());
     trace_->ends(clock_, recording.step, moments.back(), std::min(now, recording.known));
     for (std::size_t i = 0; i < recording.works.size(); ++i)

@@ -172,8 +172,10 @@ void Trainer::let_go(const TowerFailed& failed, StepReport& report) {
         return;
     }
     lost_[i] = true;
-    if (!options_.outlive_devices || std::ranges::find(lost_, false) == lost_.end())
+    if (!options_.outlive_devices || std::ranges::find(lost_, false) == lost_.end()) {
+        if (failed.out_of_memory) throw OutOfMemory(failed.what());
         throw DeviceError(failed.what());
+    }
     if (balancer_) limit(i, 0, failed);
     report.notice +=
         fmt::format("{} failed and is let go, and the others repeat the step: {}", name, failed.what());
@@ -227,12 +229,14 @@ void Trainer::take_step(StepReport& report) {
     sampler_.fill(examples_, examples);
     StepResults results{};
     for (bool taken = false; !taken;) {
+        const Clock::time_point begin = Clock::now();
         try {
             results = attempt_step(numbers, examples);
             taken = true;
         } catch (const TowerFailed& failed) {
             waited_ += group_->waited();
             averaging_ += group_->averaging();
+            for (TowerUse& use : use_) use.times.others += seconds_since(begin); // for the one that failed
             let_go(failed, report);
         }
     }

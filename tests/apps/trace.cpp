@@ -37,6 +37,10 @@ TEST_CASE("--trace writes the last steps, also into the run's folder, and says s
     CHECK(lines_of(outcome.out).back() ==
           "trace of steps 4 to 5: " + file.string() + " (https://ui.perfetto.dev shows it)");
     CHECK(steps_in(file) == std::set<std::uint64_t>{4, 5});
+    // However the paths are written
+    check_worked(train_traced((folder / "other").string() + "/",
+                              {"--steps", "1", "--trace", (folder / "." / "other" / "trace.json").string()}));
+    CHECK(steps_in(folder / "other" / "trace.json") == std::set<std::uint64_t>{0});
     // A resumed run writes it anew.
     check_worked(run_towers(
         {"train", "--run", (folder / "run").string(), "--resume", "--steps", "9", "--trace", file.string()}));

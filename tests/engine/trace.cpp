@@ -105,6 +105,27 @@ TEST_CASE("a clock's offset lies where no work begins before its submission or e
     CHECK(offset.seconds() == 93.75);
 }
 
+TEST_CASE("what steps that are not kept tell of a clock does not move the slices of those that are") {
+    const test::TemporaryFolder folder;
+    Trace trace(2);
+    const Trace::Track track = trace.add_track("tower", "compute"), host = trace.add_track("host", "steps");
+    const Trace::ClockId clock = trace.add_clock("tower");
+    trace.begin_step(100);
+    trace.begins(clock, 100, 50, 10); // 40 s apart
+    trace.ends(clock, 100, 11, 51);
+    trace.begins(clock, 3, 20, 10); // read late, of a clock that drifts
+    trace.ends(clock, 3, 15, 20);
+    trace.begins(clock, Trace::none, 90, 10);
+    trace.add({.track = host, .name = "step 100", .step = 100, .begin = 50, .end = 52});
+    trace.add({.track = track, .name = "kernel", .step = 100, .clock = clock, .begin = 10.5, .end = 11});
+    trace.add({.track = track, .name = "old", .step = 98, .clock = clock, .begin = 10.5, .end = 11});
+    trace.write(folder / "trace.json");
+    const Tracks tracks = read_trace(folder / "trace.json");
+    REQUIRE(tracks.at("tower/compute").size() == 1);
+    CHECK(tracks.at("tower/compute")[0].begin == 0.5e6);
+    CHECK(tracks.at("host/steps")[0].begin == 0);
+}
+
 TEST_CASE("a trace shows what simulated towers do, when, and side by side") {
     constexpr unsigned share = 4, steps = 8, kept = 3;
     const Recipe recipe = find_recipe("cifar10-tutorial");
@@ -145,9 +166,9 @@ TEST_CASE("a trace shows what simulated towers do, when, and side by side") {
         // All that a tower's thread does is waiting, and what it waits for first is the slower one's end.
         const auto& thread = tracks.at(tower + "/thread");
         CHECK(named(thread, "wait for kernels").size() >= kept);
-        CHECK(length(thread) > 0.9 * length(taken));
+        CHECK(length(thread) > 0.8 * length(taken));
         const double others = length(named(thread, "wait for others"));
-        CHECK((slower == 2 ? others < 5 * ms : others > kept * 25 * ms));
+        CHECK((slower == 2 ? others < kept * 10 * ms : others > kept * 15 * ms));
     }
     // Each bucket is averaged once it is there, from both towers.
     const std::vector<Slice> averaged = named(host, "average bucket ");
