@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <doctest/doctest.h>
 #include <fmt/format.h>
+#include <memory>
 #include <numeric>
 #include <random>
 
@@ -145,6 +146,7 @@ TEST_CASE("a tower whose device fails is let go, and the run ends as if it had n
         TrainerOptions options = test::options_for(std::vector<std::string>(towers, "cpu"), 12);
         options.open.threads = 1;
         options.outlive_devices = true;
+        if (seed % 2 == 1) options.trace = std::make_shared<Trace>(2);
         // Changing shares make it allocate and record within the run.
         if (random() % 2 == 0)
             options.shares.recorded = random_shares(steps, 12, 1, towers, seed);
