@@ -94,6 +94,7 @@ int run_command(int argc, char** argv) {
 } // namespace
 
 int main(int argc, char** argv) {
+    std::signal(SIGUSR1, SIG_IGN); // until a training can answer: it must not end one that still starts
     open_standard_streams();
     limit_spinning(argv);
     std::signal(SIGXFSZ, SIG_IGN); // a file over the user's limit is an error to report, like a full disk

@@ -7,7 +7,7 @@
 #include "apps/towers/tower_table.h"
 #include "engine/data/source.h"
 #include "engine/error.h"
-#include "engine/files/atomic_file.h"
+#include "engine/files/output.h"
 #include "engine/towers/selection.h"
 #include "engine/towers/shares.h"
 #include "engine/trace/trace.h"
@@ -330,12 +330,25 @@ void check_trace(const TrainFlags& flags) {
         return;
     }
     namespace fs = std::filesystem;
-    const fs::path path = fs::weakly_canonical(fs::absolute(flags.trace_path));
-    if (fs::is_directory(path))
-        throw UsageError(fmt::format("--trace '{}': is a folder; give a file", flags.trace_path));
-    // The run will make its own folder.
-    if (flags.run.empty() || path.parent_path() / "" != fs::weakly_canonical(fs::absolute(flags.run) / ""))
-        const AtomicFile probe(path); // takes itself back
+    const auto complain = [&](const std::string& what) {
+        throw UsageError(fmt::format("--trace '{}': {}", flags.trace_path, what));
+    };
+    if (is_standard_output(flags.trace_path)) complain("the log is there; give a file");
+    try {
+        const fs::path path = fs::weakly_canonical(fs::absolute(flags.trace_path));
+        const fs::path run =
+            flags.run.empty() ? fs::path() : fs::weakly_canonical(fs::absolute(flags.run) / "");
+        if (fs::is_directory(path) || path / "" == run) complain("is a folder; give a file");
+        // The run will make its own folder.
+        if (path.parent_path() / "" != run)
+            check_output(path);
+        else if (const std::string name = path.filename().string(); is_run_file(name) || name == "lock")
+            complain("the run has a file of this name; give another");
+    } catch (const fs::filesystem_error& error) {
+        complain(error.code().message());
+    } catch (const InputError& error) {
+        complain(error.what());
+    }
 }
 
 void write_trace(const Trace& trace, const std::string& path) {

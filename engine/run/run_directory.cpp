@@ -47,11 +47,6 @@ std::optional<std::uint64_t> step_of(std::string_view name, std::string_view pre
     return step;
 }
 
-bool is_run_file(std::string_view name) {
-    return name == config_name || name == recipe_name || name == metrics_name || step_of(name) ||
-           step_of(name, diverged_prefix);
-}
-
 std::vector<std::string> names_in(const fs::path& folder) {
     std::vector<std::string> names;
     std::error_code error;
@@ -201,6 +196,11 @@ std::optional<fs::path> RunDirectory::set_aside_after(std::uint64_t step) {
 void RunDirectory::write_config(const std::string& toml) { write_file_atomically(config_path(), toml); }
 
 void RunDirectory::write_recipe(const std::string& toml) { write_file_atomically(recipe_path(), toml); }
+
+bool is_run_file(std::string_view name) {
+    return name == config_name || name == recipe_name || name == metrics_name || step_of(name) ||
+           step_of(name, diverged_prefix);
+}
 
 fs::path recipe_path_in(const fs::path& folder) { return folder / recipe_name; }
 fs::path metrics_path_in(const fs::path& folder) { return folder / metrics_name; }

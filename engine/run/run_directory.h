@@ -16,6 +16,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace towers {
@@ -75,6 +76,8 @@ private:
 
 /// Where the run in this folder keeps its recipe and its metrics.
 std::filesystem::path recipe_path_in(const std::filesystem::path& folder);
+/// Whether a run writes a file of this name into its folder: what is listed above, without the lock.
+bool is_run_file(std::string_view name);
 std::filesystem::path metrics_path_in(const std::filesystem::path& folder);
 
 /// The path of this step's checkpoint. If it has none, an InputError names the steps that have one.

@@ -233,6 +233,8 @@ void TowerGroup::end_times(Clock::time_point begin) {
     Clock::time_point last = begin;
     for (const std::size_t i : active_) last = std::max(last, progress_[i]->ended);
     times_.assign(towers_.size(), {.others = std::chrono::duration<double>(last - begin).count()});
+    for (std::size_t i = 0; trace_ != nullptr && i < towers_.size(); ++i)
+        if (shares_[i] == 0) trace_->add(tracks_[i], "no share", begin, now);
     for (const std::size_t i : active_) {
         const Clock::time_point ended = progress_[i]->ended;
         times_[i] = progress_[i]->times;

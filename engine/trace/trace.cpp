@@ -1,6 +1,6 @@
 #include "engine/trace/trace.h"
 
-#include "engine/files/atomic_file.h"
+#include "engine/files/output.h"
 
 #include <algorithm>
 #include <cmath>
@@ -112,13 +112,13 @@ std::pair<std::uint64_t, std::uint64_t> Trace::steps() const {
 
 void Trace::write(const std::filesystem::path& path) const {
     const std::lock_guard lock(mutex_);
-    AtomicFile file(path);
+    std::string text;
     // Each event on a line of its own, so that the file can be read and searched as text too.
-    file.write("{\"displayTimeUnit\": \"ms\", \"traceEvents\": [\n");
+    text += "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [\n";
     const char* separator = "";
     const auto write = [&](const nlohmann::json& event) {
         // A driver's name may be no UTF-8.
-        file.write(separator + event.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+        text += separator + event.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
         separator = ",\n";
     };
     // Numbers begin at 1: viewers take 0 for an idle processor.
@@ -161,8 +161,8 @@ void Trace::write(const std::filesystem::path& path) const {
         if (slice.kernel != nullptr) event["args"]["kernel"] = slice.kernel;
         write(event);
     }
-    file.write("\n]}\n");
-    file.commit();
+    text += "\n]}\n";
+    write_output(path, text);
 }
 
 } // namespace towers

@@ -65,8 +65,7 @@ public:
     /// The first and the last step that are kept; both none if there is nothing.
     std::pair<std::uint64_t, std::uint64_t> steps() const;
     std::vector<std::string> notes() const;
-    /// As JSON in Chrome's trace event format, which Perfetto reads. InputError when the file cannot be
-    /// written.
+    /// As JSON in Chrome's trace event format, which Perfetto reads; see write_output().
     void write(const std::filesystem::path& path) const;
 
 private:

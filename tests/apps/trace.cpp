@@ -4,6 +4,7 @@
 #include "tests/support/files.h"
 
 #include <algorithm>
+#include <csignal>
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -64,9 +65,35 @@ TEST_CASE("a trace that cannot be written is said before the run begins") {
         CHECK(!std::filesystem::exists(folder / "run"));
     };
     refused({"--trace", folder.path().string()}, 2, "is a folder; give a file");
-    refused({"--trace", (folder / "none" / "trace.json").string()}, 1, (folder / "none").string());
+    refused({"--trace", (folder / "none" / "trace.json").string()}, 2, (folder / "none").string());
+    refused({"--trace", (folder / "run").string()}, 2, "is a folder; give a file");
+    refused({"--trace", (folder / std::string(300, 'x')).string()}, 2, "File name too long");
+    refused({"--trace", "-"}, 2, "--trace '-': the log is there; give a file");
+    for (const char* name :
+         {"model.ckpt-2.safetensors", "config.toml", "recipe.toml", "metrics.jsonl", "lock"})
+        refused({"--trace", (folder / "run" / name).string()}, 2, "the run has a file of this name");
     refused({"--trace-steps", "3"}, 2, "--trace-steps: name the file to write with --trace FILE");
     refused({"--trace", (folder / "t").string(), "--trace-steps", "0"}, 2, "--trace-steps");
+}
+
+TEST_CASE("SIGUSR1 asks for the table, and does no harm to a run that still starts") {
+    const TemporaryFolder folder;
+    Program program(
+        towers_command({"train", "--towers", "cpu,cpu", "--threads", "1", "--batch", "4", "--steps", "100000",
+                        "--log-every", "1", "--run", (folder / "run").string()}));
+    REQUIRE(program.wait_for_lines("tower_1: cpu", 1));
+    program.send(SIGUSR1);
+    REQUIRE(program.wait_for_lines("step 1,", 1));
+    program.send(SIGUSR1);
+    REQUIRE(program.wait_for_lines("of the sum of their rates while at work", 1));
+    program.send(SIGINT);
+    check_worked(program.end());
+}
+
+TEST_CASE("a trace goes into a device, which stays one") {
+    const TemporaryFolder folder;
+    check_worked(train_traced(folder / "run", {"--steps", "1", "--trace", "/dev/null"}));
+    CHECK(std::filesystem::is_character_file("/dev/null"));
 }
 
 TEST_CASE("the table says how each tower spent the time, and config.toml the last shares") {

@@ -214,6 +214,21 @@ TEST_CASE("a trace holds every kernel and copy of real devices' steps, in order 
     }
 }
 
+TEST_CASE("a tower without a share has a row that says so") {
+    TrainerOptions options = test::options_for({"cpu", "cpu"}, 8);
+    options.open.threads = 1;
+    options.shares.recorded = {{0, {8, 0}}};
+    const Tracks tracks = trace_of(test::small_recipe(), options, 3, 2);
+    bool found = false;
+    for (const auto& [name, slices] : tracks)
+        if (name.starts_with("tower_1") && name.ends_with("/thread")) {
+            found = true;
+            CHECK(named(slices, "no share").size() == 2);
+            CHECK(slices.size() == 2);
+        }
+    CHECK(found);
+}
+
 TEST_CASE("training is the same to the bit with a trace and without") {
     const Recipe recipe = test::small_recipe();
     for (const std::string& id : test::device_ids()) {
