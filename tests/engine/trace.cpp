@@ -193,7 +193,9 @@ TEST_CASE("a trace holds every kernel and copy of real devices' steps, in order 
             const std::vector<Slice> taken = named(tracks.at("host/steps"), "step ");
             REQUIRE(taken.size() == 2);
             std::set<std::string> towers;
-            for (const auto& [name, slices] : tracks) {
+            for (const auto& track : tracks) {
+                const std::string& name = track.first;
+                const std::vector<Slice>& slices = track.second;
                 CAPTURE(name);
                 if (name.starts_with("host/")) continue;
                 towers.insert(name.substr(0, 7));
