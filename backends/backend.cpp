@@ -2,9 +2,11 @@
 
 #include "backends/cpu/cpu_backend.h"
 #include "backends/cuda/cuda_backend.h"
+#include "backends/visible_cards.h"
 #include "backends/vulkan/vulkan_backend.h"
 
 #include <charconv>
+#include <cstdlib>
 #include <fmt/format.h>
 
 namespace towers {
@@ -18,17 +20,40 @@ unsigned validation_messages() { return vulkan_validation_messages(); }
 
 namespace {
 
-std::string known_devices(const OpenOptions& options) {
+void try_all_drivers(std::span<const Backend* const> backends) {
+    for (const Backend* backend : backends) backend->try_drivers();
+}
+
+std::string known_devices(const OpenOptions& options, std::span<const Backend* const> backends) {
     std::string ids;
-    for (const Backend* backend : all_backends())
-        for (const DeviceInfo& device : backend->list(options).devices)
-            ids += (ids.empty() ? "" : ", ") + device.id;
+    for (const Backend::Listing& listing : list_devices(options, backends))
+        for (const DeviceInfo& device : listing.devices) ids += (ids.empty() ? "" : ", ") + device.id;
     return ids;
 }
 
 } // namespace
 
+std::vector<Backend::Listing> list_devices(const OpenOptions& options,
+                                           std::span<const Backend* const> backends) {
+    try_all_drivers(backends);
+    std::vector<Backend::Listing> listings;
+    Backend::Listing cuda;
+    for (const Backend* backend : backends) {
+        listings.push_back(backend->list(options));
+        if (backend->name() == "cuda") cuda = listings.back();
+    }
+    const char* const variable = std::getenv("CUDA_VISIBLE_DEVICES");
+    for (Backend::Listing& listing : listings)
+        for (DeviceInfo& device : listing.devices) device.withheld = why_withheld(device, cuda, variable);
+    return listings;
+}
+
 std::unique_ptr<Device> open_device(std::string_view id, const OpenOptions& options) {
+    return open_device_of(all_backends(), id, options);
+}
+
+std::unique_ptr<Device> open_device_of(std::span<const Backend* const> backends, std::string_view id,
+                                       const OpenOptions& options) {
     const std::size_t colon = id.find(':');
     const std::string_view name = id.substr(0, colon);
     unsigned index = 0;
@@ -38,14 +63,15 @@ std::unique_ptr<Device> open_device(std::string_view id, const OpenOptions& opti
         const auto [rest, error] = std::from_chars(id.data() + colon + 1, end, index);
         valid = error == std::errc{} && rest == end;
     }
-    for (const Backend* backend : all_backends()) {
+    for (const Backend* backend : backends) {
         if (!valid || backend->name() != name) continue;
+        if (name != "cpu") try_all_drivers(backends);
         const Backend::Listing listing = backend->list(options);
         if (index < listing.devices.size()) return backend->open(index, options);
         if (listing.devices.empty()) throw DeviceError(fmt::format("device '{}': {}", id, listing.absence));
     }
-    throw DeviceError(
-        fmt::format("device '{}': there is no such device; this machine has {}", id, known_devices(options)));
+    throw DeviceError(fmt::format("device '{}': there is no such device; this machine has {}", id,
+                                  known_devices(options, backends)));
 }
 
 std::string_view name_of(DeviceKind kind) {

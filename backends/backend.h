@@ -3,7 +3,10 @@
 
 #include "backends/device.h"
 
+#include <array>
+#include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,11 +16,14 @@ namespace towers {
 struct SharingLimits;
 
 struct OpenOptions {
-    unsigned threads = 0;  ///< of a CPU device; 0: as OMP_NUM_THREADS says, else one per usable processor
+    unsigned threads = 0;  ///< of a CPU device; 0: OMP_NUM_THREADS, else one per processor within the quota
     bool validate = false; ///< run under the Vulkan validation layer; each message is an error
     bool overrides = true; ///< use better kernels for a Vulkan driver, if any, and not just the shared text
     /// For tests: the device looks there each time that it records; null: no limits.
     const SharingLimits* limits = nullptr;
+    /// For tests, false: Vulkan submits a recording as a whole from the first time on, as one of training
+    /// whose times are known, and does not measure it.
+    bool measure = true;
 };
 
 /// A way to run kernels.
@@ -29,6 +35,7 @@ public:
     /// A device that lacks what the kernels need.
     struct LeftOut {
         std::string name, reason;
+        std::array<std::uint8_t, 16> uuid{}; ///< see DeviceInfo
     };
     struct Listing {
         std::vector<DeviceInfo> devices;
@@ -37,6 +44,10 @@ public:
     };
     virtual Listing list(const OpenOptions& options) const = 0;
 
+    /// Finds out in a child process which drivers may be started in this one. Before any other driver has
+    /// been started here: it forks, and what a driver such as CUDA's has begun is of no use to a child.
+    virtual void try_drivers() const {}
+
     /// Opens the backend's `index`-th device. Throws DeviceError.
     virtual std::unique_ptr<Device> open(unsigned index, const OpenOptions& options) const = 0;
 };
@@ -44,8 +55,16 @@ public:
 /// Every backend built in, the preferred one first.
 std::span<const Backend* const> all_backends();
 
-/// Opens a device by its id: `cpu`, `vulkan:0`. Throws DeviceError when there is no such device.
+/// What each of the backends has, in their order. Tries drivers first, and sets DeviceInfo::withheld.
+std::vector<Backend::Listing> list_devices(const OpenOptions& options,
+                                           std::span<const Backend* const> backends = all_backends());
+
+/// Opens a device by its id: `cpu`, `vulkan:0`. Throws DeviceError when there is no such device. Tries
+/// drivers first, except for the CPU, which has none.
 std::unique_ptr<Device> open_device(std::string_view id, const OpenOptions& options);
+/// Likewise, of these backends.
+std::unique_ptr<Device> open_device_of(std::span<const Backend* const> backends, std::string_view id,
+                                       const OpenOptions& options);
 
 /// For people to read: `discrete GPU`.
 std::string_view name_of(DeviceKind kind);

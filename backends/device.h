@@ -29,6 +29,12 @@ class OutOfMemory : public DeviceError {
     using DeviceError::DeviceError;
 };
 
+/// The driver gave the device up, perhaps because it takes long work for a hang. Less work at once may help;
+/// what to do about that depends on the command, so the message leaves it out.
+class DeviceLost : public DeviceError {
+    using DeviceError::DeviceError;
+};
+
 enum class DeviceKind { cpu, integrated_gpu, discrete_gpu, virtual_gpu, software };
 
 struct DeviceInfo {
@@ -38,10 +44,16 @@ struct DeviceInfo {
     std::string driver;                  ///< the driver or library with its version
     std::array<std::uint8_t, 16> uuid{}; ///< the same for a card in every backend; zero: none
     DeviceKind kind = DeviceKind::cpu;
-    std::uint64_t memory = 0;   ///< bytes
+    std::uint64_t memory = 0;                      ///< bytes
+    std::uint64_t largest_allocation = UINT64_MAX; ///< bytes of a buffer that the driver allows
+    unsigned queues = 1;        ///< of Queue's that work side by side; 1: copies and kernels take turns
     unsigned subgroup_size = 1; ///< invocations that run in lockstep
     unsigned compute_units = 0; ///< multiprocessors of a GPU, threads of a CPU; 0: the driver does not tell
+    std::string withheld;       ///< why a run takes it only when it is named; empty: it may be taken
 };
+
+/// DeviceInfo::vendor of NVIDIA's cards, whoever drives them
+constexpr std::string_view nvidia = "NVIDIA";
 
 /// Whether two backends show the same card.
 inline bool same_card(const DeviceInfo& a, const DeviceInfo& b) {
@@ -168,7 +180,7 @@ public:
     /// and behind the submissions `after`, of any queue. It sees what they wrote, what any submission wrote
     /// that has been waited for, and what the host has written to staging memory so far. Copy queues take no
     /// launches. A device may run everything in the order of submission; one that is the host works only
-    /// while a thread waits for it.
+    /// while a thread waits for it. A device may finish a recording's first submissions before this returns.
     Ticket submit(const Recording& recording, Queue queue = Queue::compute,
                   std::span<const Ticket> after = {});
 

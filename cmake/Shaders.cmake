@@ -25,11 +25,11 @@ function(add_shader file name lines)
   set(compile ${GLSLANG} --quiet -V -S comp --target-env vulkan1.3 -I${SHADERS_DIR})
   add_custom_command(
     OUTPUT ${words}
-    COMMAND ${compile} --depfile ${binary}.d -o ${binary} ${entry}
+    COMMAND ${compile} -o ${binary} ${entry}
     COMMAND ${SPIRV_VAL} --target-env vulkan1.3 ${binary}
-    COMMAND ${compile} --vn spirv_${name} -o ${words} ${entry}
+    COMMAND ${compile} --vn spirv_${name} --depfile ${words}.d -o ${words} ${entry}
     DEPENDS ${entry} ${SHADERS_DIR}/${file}.comp
-    DEPFILE ${binary}.d
+    DEPFILE ${words}.d # names what -o names, which must be OUTPUT
     COMMENT "SPIR-V of ${name}"
     VERBATIM)
   set(SHADER_OUTPUTS ${SHADER_OUTPUTS} ${words} PARENT_SCOPE)

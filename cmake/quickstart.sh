@@ -4,7 +4,8 @@
 #                                          and, if FLAGS name no --run, evaluate
 #   sh cmake/quickstart.sh test            install what is missing, build, run all tests
 # Installs with apt on Debian and Ubuntu; elsewhere it says what is needed. PRESET=release (the default) names the
-# CMake preset to build; TOWERS_CUDA=ON, OFF or AUTO (the default) says whether to include CUDA.
+# CMake preset to build; TOWERS_CUDA says whether to include CUDA: ON (for all cards), OFF, or AUTO (the default: for
+# this machine's cards, where nvcc is installed).
 set -eu
 
 build_packages="cmake ninja-build g++ libvulkan-dev glslang-tools spirv-tools libdnnl-dev ocl-icd-opencl-dev
@@ -12,7 +13,7 @@ libglm-dev libcli11-dev libfmt-dev libspdlog-dev nlohmann-json3-dev libtomlplusp
 test_packages="doctest-dev mesa-vulkan-drivers vulkan-validationlayers util-linux man-db python3-jsonschema"
 
 usage() {
-    sed -n '2,7s/^# \{0,1\}//p' "$0" >&2
+    sed -n '2,8s/^# \{0,1\}//p' "$0" >&2
     exit 2
 }
 
@@ -70,7 +71,12 @@ train)
     case " $* " in
     *" --run "* | *" --run="*) run= ;;
     *)
-        run=runs/$(date +%Y%m%d-%H%M%S)
+        name=runs/$(date +%Y%m%d-%H%M%S) run=$name number=2
+        mkdir -p runs
+        until mkdir "$run" 2>/dev/null; do # by only one of several that start at once
+            [ -e "$run" ] || { echo "cannot create $run; check the permissions and the disk" >&2; exit 1; }
+            run=$name-$number number=$((number + 1))
+        done
         set -- "$@" --run "$run"
         ;;
     esac

@@ -53,4 +53,23 @@ FUNCTION Normal normal_at(float x) {
     return normal;
 }
 
+// The gate 1 / (1 + exp(-v)) = (1 + tanh(v / 2)) / 2 with v = 2 sqrt(2 / pi) (x + 0.044715 x^3), and its slope by x
+struct TanhGate {
+    float open, slope;
+};
+
+// Beyond 12 the gate is 0 or 1 to the last bit, and x^3 would overflow. Not finite where x is not.
+FUNCTION TanhGate tanh_gate_at(float x) {
+    const float above = x < -12.0f ? -12.0f : x;
+    const float held = above > 12.0f ? 12.0f : above;
+    const float square = held * held;
+    const float v = held * (1.59576912f + 0.0713548163f * square);
+    const float e = exp_nonpositive(v < 0.0f ? v : -v);
+    const float open = (v < 0.0f ? e : 1.0f) / (1.0f + e);
+    TanhGate gate;
+    gate.open = is_finite(x) ? open : x;
+    gate.slope = e / ((1.0f + e) * (1.0f + e)) * (1.59576912f + 0.214064449f * square);
+    return gate;
+}
+
 #endif

@@ -13,8 +13,8 @@
 
 // Of the output pixel that saw this input pixel through this tap, if there is one
 FUNCTION float gradient_at(In_f32 dy, ConvShape shape, Pixel pixel, Tap tap, uint first_channel) {
-    const uint y = pixel.y + shape.pad_top - tap.y;
-    const uint x = pixel.x + shape.pad_left - tap.x;
+    const uint y = pixel.y + shape.pad_top - tap.y * shape.dilation_y;
+    const uint x = pixel.x + shape.pad_left - tap.x * shape.dilation_x;
     const uint row = y / shape.stride_y;
     const uint column = x / shape.stride_x;
     if (row >= shape.out_height || column >= shape.out_width || row * shape.stride_y != y ||

@@ -32,8 +32,8 @@ FUNCTION Tap tap_of(uint index, uint kernel_width, uint channels) {
 // What output pixel `pixel` sees through `tap`, whose channel counts from `first_channel`. Unsigned wrap-around puts
 // what lies above and left of the image beyond its end.
 FUNCTION float image_at(In_f32 x, ConvShape shape, Pixel pixel, Tap tap, uint first_channel) {
-    const uint row = pixel.y * shape.stride_y + tap.y - shape.pad_top;
-    const uint column = pixel.x * shape.stride_x + tap.x - shape.pad_left;
+    const uint row = pixel.y * shape.stride_y + tap.y * shape.dilation_y - shape.pad_top;
+    const uint column = pixel.x * shape.stride_x + tap.x * shape.dilation_x - shape.pad_left;
     if (row >= shape.in_height || column >= shape.in_width) return 0.0f;
     return x.at[((pixel.image * shape.in_height + row) * shape.in_width + column) * shape.in_channels +
                 first_channel + tap.channel];

@@ -11,11 +11,12 @@ KERNEL(depthwise_conv2d_backward_data, Conv2dBackwardDataParams, 256) {
         const uint image = pixel / p.shape.in_width / p.shape.in_height * p.shape.out_height;
         float sum = 0.0f;
         for (uint ky = 0u; ky < p.shape.kernel_height; ++ky) {
-            const uint y = padded_y - ky; // above the first window: wraps around beyond the last
+            // Above the first window: wraps around beyond the last
+            const uint y = padded_y - ky * p.shape.dilation_y;
             const uint row = y / p.shape.stride_y;
             if (row < p.shape.out_height && row * p.shape.stride_y == y) {
                 for (uint kx = 0u; kx < p.shape.kernel_width; ++kx) {
-                    const uint x = padded_x - kx;
+                    const uint x = padded_x - kx * p.shape.dilation_x;
                     const uint column = x / p.shape.stride_x;
                     if (column < p.shape.out_width && column * p.shape.stride_x == x)
                         sum = fma(p.dy.at[((image + row) * p.shape.out_width + column) * channels + channel],

@@ -23,11 +23,12 @@ KERNEL(depthwise_conv2d_backward_weights, Conv2dBackwardWeightsParams, 256) {
                 for (uint column = 0u; column < p.shape.out_width; ++column)
                     row_sum += p.dy.at[(dy_row + column) * channels + channel];
             } else {
-                const uint y = row % p.shape.out_height * p.shape.stride_y + ky - p.shape.pad_top;
+                const uint y = row % p.shape.out_height * p.shape.stride_y + ky * p.shape.dilation_y - p.shape.pad_top;
                 if (y < p.shape.in_height) {
                     const uint x_row = (row / p.shape.out_height * p.shape.in_height + y) * p.shape.in_width;
+                    const uint first = kx * p.shape.dilation_x - p.shape.pad_left;
                     for (uint column = 0u; column < p.shape.out_width; ++column) {
-                        const uint x = column * p.shape.stride_x + kx - p.shape.pad_left;
+                        const uint x = column * p.shape.stride_x + first;
                         if (x < p.shape.in_width)
                             row_sum = fma(p.x.at[(x_row + x) * channels + channel],
                                           p.dy.at[(dy_row + column) * channels + channel], row_sum);

@@ -12,10 +12,10 @@ KERNEL(depthwise_conv2d_forward, Conv2dForwardParams, 256) {
         const uint image = pixel / p.shape.out_width / p.shape.out_height * p.shape.in_height;
         float sum = 0.0f;
         for (uint ky = 0u; ky < p.shape.kernel_height; ++ky) {
-            const uint y = first_y + ky;
+            const uint y = first_y + ky * p.shape.dilation_y;
             if (y < p.shape.in_height) {
                 for (uint kx = 0u; kx < p.shape.kernel_width; ++kx) {
-                    const uint x = first_x + kx;
+                    const uint x = first_x + kx * p.shape.dilation_x;
                     if (x < p.shape.in_width)
                         sum = fma(p.x.at[((image + y) * p.shape.in_width + x) * channels + channel],
                                   p.w.at[(ky * p.shape.kernel_width + kx) * channels + channel], sum);

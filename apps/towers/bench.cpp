@@ -16,6 +16,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <memory>
@@ -48,10 +49,16 @@ void check(const BenchFlags& flags) {
         complain(fmt::format("--tolerance {}: give a fraction of at least 0 and below 1", flags.tolerance));
     const std::pair<const char*, const std::string*> files[] = {
         {"--json", &flags.json}, {"--html", &flags.html}, {"--baseline", &flags.baseline}};
+    const auto place = [](const std::string& path) { // however it is written
+        std::error_code error;
+        const std::filesystem::path found =
+            std::filesystem::weakly_canonical(std::filesystem::absolute(path), error);
+        return error ? std::filesystem::path(path) : found;
+    };
     for (const auto& [one, path] : files)
         for (const auto& [other, same] : files)
-            if (one != other && !path->empty() &&
-                (*path == *same || (is_standard_output(*path) && is_standard_output(*same))))
+            if (one != other && !path->empty() && !same->empty() &&
+                (place(*path) == place(*same) || (is_standard_output(*path) && is_standard_output(*same))))
                 complain(fmt::format("{} and {} both name {}; give two different files", one, other, *path));
     if (!flags.shares.empty() && !flags.together)
         complain("--shares is only for the run of all towers; give --together too");
@@ -69,8 +76,8 @@ std::vector<std::string> devices_to_measure(const BenchFlags& flags) {
 /// The devices with these ids, without opening them.
 std::vector<DeviceInfo> describe(const std::vector<std::string>& ids, const OpenOptions& options) {
     std::vector<DeviceInfo> devices;
-    for (const Backend* backend : all_backends())
-        for (const DeviceInfo& device : backend->list(options).devices)
+    for (const Backend::Listing& listing : list_devices(options))
+        for (const DeviceInfo& device : listing.devices)
             if (std::find(ids.begin(), ids.end(), device.id) != ids.end()) devices.push_back(device);
     return devices;
 }
@@ -107,7 +114,7 @@ int run(BenchFlags& flags) {
     settings.threads = cpu_threads(settings.threads);
     settings.validate = flags.open.validate;
     flags.open.threads = settings.threads;
-    find_recipe(settings.recipe, flags.set); // refuse what can be refused before spending minutes
+    recipe_with(settings.recipe, flags.set); // refuse what can be refused before spending minutes
     BenchOptions options{.towers = devices_to_measure(flags),
                          .together = flags.together,
                          .subsets = flags.subsets,
@@ -123,7 +130,10 @@ int run(BenchFlags& flags) {
             throw UsageError(fmt::format("--subsets: {} towers have too many subsets; name at most {} with "
                                          "--towers",
                                          count, most_in_subsets));
-        if (!flags.shares.empty()) options.shares = parse_shares(flags.shares);
+        if (!flags.shares.empty())
+            options.shares = parse_shares(
+                flags.shares,
+                "even, or a ratio such as 3:1; bench has no auto, because it measures one split");
         share_out(global_batch(settings.batch, count), count, options.shares);
     }
     for (const std::string& path : {flags.json, flags.html})

@@ -92,7 +92,7 @@ std::string step_text(const BenchReport& r) {
                             number(t.step_us.median * 1e-3), number(t.host_us.median));
         text +=
             fmt::format("  {} with {} examples: {:.1f} % of the sum of the devices' solo rates at batch {}; "
-                        "this split allows {} examples/s\n",
+                        "by their solo rates this split makes {} examples/s\n",
                         fmt::join(t.towers, ","), fmt::join(t.shares, ":"), t.share_of_sum.median * 100,
                         r.settings.batch, number(t.split_limit_examples_per_s));
         if (t.proposal) text += proposal_text(*t.proposal, r.settings);

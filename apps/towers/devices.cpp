@@ -17,14 +17,18 @@ std::string hex(const std::array<std::uint8_t, 16>& uuid) {
     return text;
 }
 
+/// Whether copies wait for kernels. The processor's own device has nothing to copy from.
+bool has_turns(const DeviceInfo& device) { return device.kind != DeviceKind::cpu && device.queues == 1; }
+
 int list_devices(const OpenOptions& options, bool json) {
     nlohmann::json all = nlohmann::json::array();
     nlohmann::json absent = nlohmann::json::object();
     nlohmann::json left_out = nlohmann::json::array();
     std::vector<DeviceInfo> listed;
-    for (const Backend* backend : all_backends()) {
-        const Backend::Listing listing = backend->list(options);
-        const std::string backend_name(backend->name());
+    const std::vector<Backend::Listing> listings = list_devices(options);
+    for (std::size_t i = 0; i < listings.size(); ++i) {
+        const Backend::Listing& listing = listings[i];
+        const std::string backend_name(all_backends()[i]->name());
         if (listing.devices.empty()) {
             absent[backend_name] = listing.absence;
             if (!json) fmt::print("{:<10} absent: {}\n", backend_name, listing.absence);
@@ -42,13 +46,18 @@ int list_devices(const OpenOptions& options, bool json) {
                            {"kind", name_of(device.kind)},
                            {"uuid", hex(device.uuid)},
                            {"same_card_as", same_as},
+                           {"withheld", device.withheld},
                            {"memory", device.memory},
+                           {"queues", device.queues},
                            {"subgroup_size", device.subgroup_size}});
             if (!json)
-                fmt::print("{:<10} {}, {} ({}), {:.1f} GiB, {}{}\n", device.id, device.name,
-                           name_of(device.kind), device.vendor, double(device.memory) / double(1 << 30),
-                           device.driver,
-                           same_as.empty() ? "" : fmt::format("; the same card as {}", same_as));
+                fmt::print(
+                    "{:<10} {}, {} ({}), {:.1f} GiB, {}{}{}{}\n", device.id, device.name,
+                    name_of(device.kind), device.vendor, double(device.memory) / double(1 << 30),
+                    device.driver, has_turns(device) ? "; one queue: kernels and copies take turns" : "",
+                    same_as.empty() ? "" : fmt::format("; the same card as {}", same_as),
+                    device.withheld.empty() ? ""
+                                            : fmt::format("; only taken when named: {}", device.withheld));
         }
         for (const Backend::LeftOut& device : listing.left_out) {
             left_out.push_back({{"backend", backend_name}, {"name", device.name}, {"reason", device.reason}});
@@ -56,8 +65,9 @@ int list_devices(const OpenOptions& options, bool json) {
         }
     }
     if (json)
-        fmt::print("{}\n",
-                   nlohmann::json{{"devices", all}, {"absent", absent}, {"left_out", left_out}}.dump(2));
+        // A driver's name may be no UTF-8.
+        fmt::print("{}\n", nlohmann::json{{"devices", all}, {"absent", absent}, {"left_out", left_out}}.dump(
+                               2, ' ', false, nlohmann::json::error_handler_t::replace));
     return 0;
 }
 
@@ -72,8 +82,12 @@ void add_devices(CLI::App& app, Action& chosen) {
     const auto flags = std::make_shared<Flags>();
     command->add_flag("--json", flags->json, "Print the list as JSON");
     add_validate(*command, flags->open);
-    command->callback(
-        [flags, &chosen] { chosen = [flags] { return list_devices(flags->open, flags->json); }; });
+    command->callback([flags, &chosen] {
+        chosen = [flags] {
+            check_threads(0);
+            return list_devices(flags->open, flags->json);
+        };
+    });
 }
 
 } // namespace towers

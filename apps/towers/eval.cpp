@@ -1,6 +1,7 @@
 #include "apps/towers/commands.h"
 #include "apps/towers/flags.h"
 #include "apps/towers/progress.h"
+#include "apps/towers/resume.h"
 #include "apps/towers/settings.h"
 #include "engine/data/source.h"
 #include "engine/error.h"
@@ -33,6 +34,9 @@ struct EvalFlags {
 void check(const EvalFlags& flags) {
     if (flags.run.empty() == flags.checkpoint.empty())
         throw UsageError("give either --run DIR or --checkpoint FILE to say what to evaluate");
+    if (flags.interval > 0 && flags.run.empty())
+        throw UsageError(
+            "--interval: a file gets no newer checkpoint; give --run DIR in place of --checkpoint");
     check_threads(flags.open.threads);
 }
 
@@ -41,7 +45,7 @@ void check(const EvalFlags& flags) {
 TrainSettings settings_of(const TensorFile& file, const std::filesystem::path& path, const EvalFlags& flags) {
     TrainSettings settings;
     settings.data.clear();
-    const std::filesystem::path config = std::filesystem::path(flags.run) / "config.toml";
+    const std::filesystem::path config = config_of(flags.run);
     if (const auto text = checkpoint_settings(file))
         parse_settings(*text, path.string() + ", settings", settings);
     else if (!flags.run.empty() && std::filesystem::exists(config)) // an early version's checkpoint
@@ -66,7 +70,15 @@ Recipe recipe_of(const TrainSettings& settings, const std::filesystem::path& che
     const std::filesystem::path kept = recipe_path_in(checkpoint.parent_path());
     if (flags.recipe.empty() && flags.set.empty() && std::filesystem::exists(kept))
         return read_recipe(recipe_name(settings.recipe), kept);
-    return find_recipe(settings.recipe, settings.set);
+    return recipe_with(settings.recipe, settings.set);
+}
+
+/// How many steps the run is to take in all, or nothing if it does not say.
+std::optional<std::uint64_t> steps_of(const std::string& run) {
+    const std::filesystem::path config = config_of(run);
+    TrainSettings settings;
+    if (std::filesystem::exists(config)) read_settings(config, settings);
+    return settings.steps;
 }
 
 /// One on each of these devices.
@@ -128,10 +140,10 @@ int run_eval(EvalFlags& flags) {
             if (evaluators.empty()) {
                 // Draw the same shapes as the training: use its seed for them.
                 const Split split = flags.split == "test" ? Split::test : Split::train;
-                evaluators = open_evaluators(
-                    towers, recipe,
-                    load_dataset(settings.data, split, checkpoint_seed(*file, path), shapes_size(recipe)),
-                    flags);
+                const Dataset data =
+                    load_dataset(settings.data, split, checkpoint_seed(*file, path), shapes_size(recipe));
+                check_data(recipe, data);
+                evaluators = open_evaluators(towers, recipe, data, flags);
             }
             const Evaluation result = evaluate(
                 evaluators,
@@ -147,6 +159,12 @@ int run_eval(EvalFlags& flags) {
                        result.examples, result.cross_entropy(), state.step,
                        averaged ? "moving averages of the variables" : "the variables themselves");
             std::fflush(stdout);
+            const auto steps = flags.interval > 0 ? steps_of(flags.run) : std::nullopt;
+            if (steps && state.step >= *steps) {
+                fmt::print("the run has taken all its steps, {}: there will be no newer checkpoint\n",
+                           *steps);
+                return 0;
+            }
         }
         if (flags.interval == 0) return 0;
         std::this_thread::sleep_for(std::chrono::seconds(flags.interval));

@@ -1,11 +1,11 @@
 #include "apps/towers/flags.h"
 
+#include "engine/nearest.h"
+
 #include <charconv>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <numeric>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 namespace towers {
@@ -27,28 +27,11 @@ std::string with_help(const std::string& message, const CLI::App& command) {
     return fmt::format("{}; see '{} --help'", message, name);
 }
 
-/// The number of letters to add, remove or change (Levenshtein distance).
-std::size_t distance(std::string_view a, std::string_view b) {
-    std::vector<std::size_t> row(b.size() + 1);
-    std::iota(row.begin(), row.end(), 0u);
-    for (std::size_t i = 0; i < a.size(); ++i) {
-        std::size_t diagonal = std::exchange(row[0], i + 1);
-        for (std::size_t k = 0; k < b.size(); ++k) {
-            const std::size_t changed = diagonal + (a[i] == b[k] ? 0 : 1);
-            diagonal = row[k + 1];
-            row[k + 1] = std::min({row[k] + 1, row[k + 1] + 1, changed});
-        }
-    }
-    return row.back();
-}
-
 /// "there is no flag '--barch', but there is '--batch'"
 std::string there_is_no(const char* what, const std::string& word, const std::vector<std::string>& names) {
     const std::string message = fmt::format("there is no {} '{}'", what, word);
-    const auto far = [&](const std::string& name) { return distance(word, name); };
-    const auto nearest = std::ranges::min_element(names, {}, far);
-    if (nearest == names.end() || far(*nearest) > 2 || far(*nearest) * 2 >= word.size()) return message;
-    return fmt::format("{}, but there is '{}'", message, *nearest);
+    const std::string meant = nearest(word, names);
+    return meant.empty() ? message : fmt::format("{}, but there is '{}'", message, meant);
 }
 
 /// The message for the first word that no command knows; "" if there is none.
@@ -183,6 +166,14 @@ std::string memory_advice(CLI::App& app) {
     const CLI::App& command = *chosen_commands(app).back();
     if (command.get_option_no_throw("--batch") != nullptr) return "; try a smaller --batch";
     if (command.get_option_no_throw("--towers") != nullptr) return "; choose other devices with --towers";
+    return {};
+}
+
+std::string lost_advice(CLI::App& app) {
+    const CLI::App& command = *chosen_commands(app).back();
+    for (const char* const flag : {"--micro-batch", "--batch"})
+        if (command.get_option_no_throw(flag) != nullptr)
+            return fmt::format("; if it is lost again, try a smaller {}", flag);
     return {};
 }
 

@@ -53,4 +53,8 @@ std::string describe_odd_value(CLI::App& app);
 /// empty.
 std::string memory_advice(CLI::App& app);
 
+/// `; if it is lost again, try a smaller --micro-batch`, or what else the chosen command has for a device
+/// whose driver does not let kernels work that long; may be empty.
+std::string lost_advice(CLI::App& app);
+
 } // namespace towers

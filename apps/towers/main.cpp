@@ -1,10 +1,10 @@
 #include "apps/towers/commands.h"
+#include "apps/towers/ending.h"
 #include "apps/towers/flags.h"
 #include "backends/backend.h"
 #include "engine/error.h"
 #include "engine/towers/group.h"
 
-#include <cctype>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -19,14 +19,7 @@
 
 namespace {
 
-constexpr int work_failed = 1, command_line_wrong = 2;
-
-int report(int code, std::string message) {
-    for (char& c : message) // such as a newline in a file name
-        if (std::iscntrl(static_cast<unsigned char>(c))) c = ' ';
-    fmt::print(stderr, "towers: {}\n", message);
-    return code;
-}
+using towers::command_line_wrong, towers::report, towers::work_failed;
 
 /// If a standard stream is closed at the start, the next file that the program opens gets its number, and
 /// what the program prints would go into that file.
@@ -84,6 +77,8 @@ int run_command(int argc, char** argv) {
         return report(command_line_wrong, error.what());
     } catch (const towers::OutOfMemory& error) {
         return report(work_failed, error.what() + towers::memory_advice(app));
+    } catch (const towers::DeviceLost& error) {
+        return report(work_failed, error.what() + towers::lost_advice(app));
     } catch (const std::bad_alloc&) {
         return report(work_failed, "there is not enough memory" + towers::memory_advice(app));
     } catch (const std::exception& error) {
@@ -101,7 +96,6 @@ int main(int argc, char** argv) {
     spdlog::set_default_logger(spdlog::stderr_color_mt("towers"));
     spdlog::set_pattern("towers: %v");
     const int code = run_command(argc, argv);
-    if (!towers::any_tower_hangs()) return code;
-    std::fflush(nullptr);
-    std::_Exit(code); // a driver that hangs would keep the usual end from coming
+    if (towers::any_tower_hangs()) towers::end_at_once(code);
+    return code;
 }

@@ -5,6 +5,7 @@
 #include "engine/data/source.h"
 #include "engine/error.h"
 #include "engine/files/output.h"
+#include "engine/plural.h"
 #include "engine/towers/selection.h"
 #include "engine/towers/shares.h"
 
@@ -104,7 +105,8 @@ void write_json(const ParityFlags& flags, const Lockstep& lockstep, const Drift&
     write_output(flags.json, all.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
 }
 
-/// Throws if the devices differ; the error's one line names the first difference.
+/// Throws if the devices differ, or agree on NaN from finite numbers or on nothing; the error's one line
+/// names the first tensor.
 void judge(const Lockstep& lockstep, const Drift& drift, const ParityFlags& flags) {
     const auto& [devices, comparisons] = lockstep;
     const auto differs = [](const TensorComparison& each) { return !each.same; };
@@ -118,6 +120,13 @@ void judge(const Lockstep& lockstep, const Drift& drift, const ParityFlags& flag
         if (!drift.diverged[side].empty() && drift.diverged[1 - side].empty())
             throw DeviceError(fmt::format("{} keeps training where {} stops: {}", devices[1 - side].id,
                                           devices[side].id, drift.diverged[side]));
+    const auto unexplained = [](const TensorComparison& each) { return each.unexplained(); };
+    if (const auto nan = std::ranges::count_if(comparisons, unexplained); nan > 0)
+        throw DeviceError(fmt::format(
+            "{} and {} agree, but on NaN from finite numbers (too large for float32, or a fault of "
+            "the kernel) or on nothing in {} of {} tensors, first in {}",
+            devices[0].id, devices[1].id, nan, comparisons.size(),
+            describe_unexplained(*std::ranges::find_if(comparisons, unexplained))));
     const TensorComparison& most = *std::ranges::max_element(
         comparisons, {}, [](const TensorComparison& each) { return each.difference.relative_norm; });
     fmt::print(flags.text,
@@ -125,19 +134,20 @@ void judge(const Lockstep& lockstep, const Drift& drift, const ParityFlags& flag
                "'{}'), tolerance {:g}\n",
                comparisons.size(), devices[0].id, devices[1].id, most.difference.relative_norm,
                most.operation, most.tensor, flags.tolerance);
-    const auto poisoned = std::ranges::find_if(
-        comparisons, [](const TensorComparison& each) { return each.difference.both_nan > 0; });
-    if (poisoned != comparisons.end())
-        fmt::print(flags.text,
-                   "but some values that agree are NaN on both devices: first {} of {} elements in {}, "
-                   "tensor '{}'\n",
-                   poisoned->difference.both_nan, poisoned->difference.elements, poisoned->operation,
-                   poisoned->tensor);
+    const auto is_nan = [](const TensorComparison& each) { return each.difference.both_nan > 0; };
+    if (const auto nan = std::ranges::count_if(comparisons, is_nan); nan > 0) {
+        const TensorComparison& first = *std::ranges::find_if(comparisons, is_nan);
+        fmt::print(
+            flags.text,
+            "but {} of them hold NaN on both devices, from numbers that overflow before: first {} of {} "
+            "elements in {}, tensor '{}'\n",
+            nan, first.difference.both_nan, first.difference.elements, first.operation, first.tensor);
+    }
 }
 
 int run_parity(ParityFlags& flags) {
     const std::array<std::string, 2> ids = check(flags);
-    const Recipe recipe = find_recipe(flags.recipe, flags.set);
+    const Recipe recipe = recipe_with(flags.recipe, flags.set);
     const unsigned group = recipe.model.group();
     if (flags.batch == 0) flags.batch = (default_batch + group - 1) / group * group;
     share_out(flags.batch, 1, {}, group); // throws before anything is opened
@@ -147,8 +157,8 @@ int run_parity(ParityFlags& flags) {
     flags.text = text_stream({flags.json});
 
     const Lockstep lockstep = run_lockstep(ids, recipe, data, flags);
-    fmt::print(flags.text, "one step of {} in lockstep, {} examples, seed {}:\n\n", recipe.name, flags.batch,
-               flags.seed);
+    fmt::print(flags.text, "one step of {} in lockstep, {}, seed {}:\n\n", recipe.name,
+               count_of(flags.batch, "example"), flags.seed);
     print_comparisons(flags.text, lockstep.comparisons, flags.tolerance, lockstep.devices);
     std::fflush(flags.text);
     const Drift drift = run_drift(lockstep, recipe, data, flags);

@@ -20,6 +20,14 @@ std::string worst_value(const TensorComparison& comparison, std::size_t side) {
     return comparison.words ? fmt::format("{:#x}", std::uint64_t(value)) : fmt::format("{:.9g}", value);
 }
 
+/// What the table says behind a tensor.
+const char* remark(const TensorComparison& comparison) {
+    if (!comparison.same) return "  DIFFERS";
+    if (comparison.never_written > 0) return "  NEVER WRITTEN";
+    if (comparison.difference.both_nan == 0) return "";
+    return comparison.unexplained() ? "  NaN FROM FINITE NUMBERS" : "  NaN";
+}
+
 } // namespace
 
 void print_comparisons(std::FILE* text, const std::vector<TensorComparison>& comparisons, double tolerance,
@@ -35,13 +43,25 @@ void print_comparisons(std::FILE* text, const std::vector<TensorComparison>& com
                                         ? fmt::format("{} of {}", difference.unequal, difference.elements)
                                         : short_number(difference.largest);
         fmt::print(text, "{:<31} {:<23} {:<30} {:>13} {:>18}{}\n", each.operation, each.kernel, each.tensor,
-                   relative, largest, each.same ? "" : "  DIFFERS");
+                   relative, largest, remark(each));
     }
     bool first = true;
     for (const TensorComparison& each : comparisons)
         if (!each.same)
             fmt::print(text, "{}differs: {}\n", std::exchange(first, false) ? "\n" : "",
                        describe_difference(each, tolerance, devices));
+}
+
+std::string describe_unexplained(const TensorComparison& comparison) {
+    const std::size_t elements = comparison.difference.elements;
+    return fmt::format("{}, kernel {}, tensor '{}': {}", comparison.operation, comparison.kernel,
+                       comparison.tensor,
+                       comparison.never_written > 0
+                           ? fmt::format("{} of {} elements are never written on either device",
+                                         comparison.never_written, elements)
+                           : fmt::format("{} of {} numbers are NaN on both devices, though all that the "
+                                         "operation reads is finite",
+                                         comparison.difference.both_nan, elements));
 }
 
 std::string describe_difference(const TensorComparison& comparison, double tolerance,
@@ -87,6 +107,8 @@ nlohmann::json to_json(const TensorComparison& comparison) {
             {"largest_difference", difference.largest},
             {"unequal", difference.unequal},
             {"nan_on_both", difference.both_nan},
+            {"never_written", comparison.never_written},
+            {"unexplained", comparison.unexplained()},
             {"worst", {{"index", comparison.worst_index()}, {"values", {value(0), value(1)}}}},
             {"same", comparison.same}};
 }

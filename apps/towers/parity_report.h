@@ -21,6 +21,9 @@ void print_comparisons(std::FILE* text, const std::vector<TensorComparison>& com
 std::string describe_difference(const TensorComparison& comparison, double tolerance,
                                 const std::array<DeviceInfo, 2>& devices);
 
+/// Where the tensor is NaN, or was never written, on both devices, likewise.
+std::string describe_unexplained(const TensorComparison& comparison);
+
 void print_drift_header(std::FILE* text, const std::array<DeviceInfo, 2>& devices);
 void print_drift(std::FILE* text, const DriftStep& step);
 

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
+#include <utility>
 #include <vector>
 
 namespace towers {
@@ -54,10 +55,10 @@ std::size_t line_width() {
 
 std::string timestamp() {
     const auto now = std::chrono::system_clock::now();
-    const auto micros =
-        std::chrono::duration_cast<std::chrono::microseconds>(now.time_since_epoch()) % 1000000;
+    const auto second = std::chrono::floor<std::chrono::seconds>(now); // also before 1970
+    const auto micros = std::chrono::duration_cast<std::chrono::microseconds>(now - second);
     return fmt::format("{:%Y-%m-%d %H:%M:%S}.{:06}",
-                       fmt::localtime(std::chrono::system_clock::to_time_t(now)), micros.count());
+                       fmt::localtime(std::chrono::system_clock::to_time_t(second)), micros.count());
 }
 
 void ProgressPrinter::show(const Progress& progress) {
@@ -101,8 +102,7 @@ void ProgressPrinter::show_live(const Progress& progress) {
 }
 
 void ProgressPrinter::finish() {
-    if (width_ != 0) fmt::print("\n");
-    width_ = 0;
+    if (std::exchange(width_, 0) != 0) std::fputc('\n', stdout); // fmt would throw, also in the destructor
     std::fflush(stdout);
 }
 

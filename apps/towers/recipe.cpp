@@ -1,12 +1,14 @@
 #include "apps/towers/commands.h"
 #include "apps/towers/flags.h"
 #include "apps/towers/settings.h"
+#include "engine/plural.h"
 #include "engine/recipes/recipes.h"
 #include "engine/train/describe.h"
 
 #include <algorithm>
 #include <cstdio>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <memory>
 #include <optional>
 
@@ -17,6 +19,7 @@ struct RecipeFlags {
     std::string name;
     std::vector<std::string> set;
     std::optional<unsigned> batch;
+    bool variables = false;
 };
 
 int list() {
@@ -35,7 +38,7 @@ int show(const RecipeFlags& flags) {
 }
 
 int check(const RecipeFlags& flags) {
-    const Recipe recipe = find_recipe(flags.name, flags.set);
+    const Recipe recipe = recipe_with(flags.name, flags.set);
     std::size_t parameters = 0;
     for (const LayerDescription& layer : describe_layers(recipe.model)) parameters += layer.parameters;
     memory_of_step(recipe, recipe.batch); // its pipeline and its batch must fit
@@ -73,16 +76,59 @@ void print_layers(const Recipe& recipe) {
     fmt::print("forward and backward {} MFLOP an example\n", mflop(forward + backward));
 }
 
+const char* name_of(Role role) {
+    switch (role) {
+    case Role::trained:
+        return "trained";
+    case Role::statistic:
+        return "statistic";
+    case Role::optimizer:
+        return "optimizer";
+    case Role::average:
+        return "average";
+    }
+    return "";
+}
+
+void print_variables(const Recipe& recipe) {
+    const std::vector<VariableDescription> variables = describe_variables(recipe);
+    const auto shape_of = [](const VariableDescription& variable) {
+        return fmt::format("{}", fmt::join(variable.shape, "x"));
+    };
+    std::size_t name = 8, shape = 5, axes = 4, numbers = 0;
+    for (const VariableDescription& variable : variables) {
+        name = std::max(name, variable.name.size());
+        shape = std::max(shape, shape_of(variable).size());
+        axes = std::max(axes, variable.axes.size());
+    }
+    const auto row = [&](const std::string& first, const std::string& second, const std::string& third,
+                         const std::string& fourth) {
+        fmt::print("{:<{}}  {:<{}}  {:<{}}  {}\n", first, name, second, shape, third, axes, fourth);
+    };
+    row("variable", "shape", "axes", "role");
+    for (const VariableDescription& variable : variables) {
+        row(variable.name, shape_of(variable), variable.axes, name_of(variable.role));
+        std::size_t elements = 1;
+        for (const std::size_t size : variable.shape) elements *= size;
+        numbers += elements;
+    }
+    fmt::print("{} variables, {} numbers\n", variables.size(), numbers);
+}
+
 int describe(const RecipeFlags& flags) {
-    const Recipe recipe = find_recipe(flags.name, flags.set);
+    const Recipe recipe = recipe_with(flags.name, flags.set);
     const unsigned batch = flags.batch.value_or(recipe.batch);
-    const StepMemory memory = memory_of_step(recipe, batch); // refuses a batch that is too large
+    const StepMemory memory = memory_of_step(recipe, batch); // refuses what train refuses
     const Shape& in = recipe.model.input;
     fmt::print("{}: {}\n", recipe.name, recipe.description);
     fmt::print("images of {}x{}x{}, {} classes\n\n", in.height, in.width, in.channels, recipe.model.classes);
-    print_layers(recipe);
+    if (flags.variables)
+        print_variables(recipe);
+    else
+        print_layers(recipe);
     const auto mib = [](std::size_t bytes) { return fmt::format("{:.1f} MiB", double(bytes) / (1 << 20)); };
-    fmt::print("\na training step with {} examples on one tower: {}\n", batch, mib(memory.total()));
+    fmt::print("\na training step with {} on one tower: {}\n", count_of(batch, "example"),
+               mib(memory.total()));
     fmt::print("  state       {:>12}\n", mib(memory.state));
     fmt::print("  gradients   {:>12}\n", mib(memory.gradients));
     fmt::print("  activations {:>12}, with {} of images\n", mib(memory.activations), mib(memory.images));
@@ -109,6 +155,9 @@ void add_recipe(CLI::App& app, Action& chosen) {
         describe);
     add_number(*describing, "--batch", flags->batch, "Number of examples in the step (default: the recipe's)",
                1);
+    describing->add_flag("--variables", flags->variables,
+                         "Instead of the layers: the name, shape and axes of each variable, and of what the "
+                         "optimizer and the moving averages keep");
     add_set(*describing, flags->set);
     add_set(*add("check", "Check a recipe without training it", check), flags->set);
 }

@@ -29,14 +29,14 @@ Exit code: 0 when every device has done the step, whether it diverges there or n
 the file cannot be read; 2 when the command line is wrong or names a device that is not there.)";
 
 struct ReplayFlags {
-    std::string file, towers;
+    std::string file, backend, towers;
     OpenOptions open;
 };
 
 /// The devices that training would use and, for comparison, the CPU.
 std::vector<std::string> devices_of(const ReplayFlags& flags) {
-    std::vector<std::string> towers = select_towers("", flags.towers, flags.open);
-    if (flags.towers.empty() && towers.back() != "cpu") towers.push_back("cpu");
+    std::vector<std::string> towers = select_towers(flags.backend, flags.towers, flags.open);
+    if (flags.backend.empty() && flags.towers.empty() && towers.back() != "cpu") towers.push_back("cpu");
     return towers;
 }
 
@@ -45,7 +45,7 @@ void print_step(const DivergedStep& diverged) {
     const std::string whose =
         step.examples.size() == step.global_batch
             ? "the whole batch"
-            : fmt::format("the share of tower {} ({})", diverged.tower, diverged.device);
+            : fmt::format("the share of tower_{} ({})", diverged.tower, diverged.device);
     fmt::print("step {} of {}, {} of {} examples: {}; learning rate {:g}, seed {}\n", step.before.step,
                diverged.recipe.name, step.examples.size(), step.global_batch, whose, step.learning_rate,
                step.seed);
@@ -106,6 +106,8 @@ void add_replay(CLI::App& app, Action& chosen) {
     command->add_option("file", flags->file, "The step: the diverged-<step>.safetensors that a run has left")
         ->type_name("FILE")
         ->required();
+    command->add_option("--backend", flags->backend,
+                        "Do the step on all devices of this backend: cuda, vulkan or cpu");
     command->add_option("--towers", flags->towers,
                         "Do the step on each of these devices, one after another, such as cpu,vulkan:0 "
                         "('towers devices' lists them; default: those that training would use, and the CPU)");

@@ -4,9 +4,11 @@
 #include "engine/error.h"
 #include "engine/files/file.h"
 #include "engine/files/output.h"
+#include "engine/train/recipe.h"
 
 #include <algorithm>
 #include <charconv>
+#include <cstdlib>
 #include <fmt/format.h>
 #include <limits>
 #include <map>
@@ -21,10 +23,11 @@ namespace towers {
 namespace {
 
 constexpr const char* threads_help = "Number of threads of the CPU backend; 0 uses OMP_NUM_THREADS or, if "
-                                     "that is not set, one thread per processor";
+                                     "that is not set, one thread per processor within the quota";
 
-constexpr const char* set_help = "Change a value of the recipe, such as optimizer.learning_rate=0.05; may be "
-                                 "given several times";
+constexpr const char* set_help =
+    "Change a value of the recipe, such as optimizer.learning_rate=0.05, or take "
+    "it out: optimizer.momentum=; may be given several times";
 
 /// Calls visitor(name, field, which, help) for every setting. Flags, reading and writing all use this one
 /// list.
@@ -42,7 +45,7 @@ void for_each_setting(AnySettings& s, const Visitor& visitor) {
             "them; default: every discrete GPU, else one integrated GPU, else the CPU)");
     visitor("shares", s.shares, training,
             "How the towers share the global batch: auto (as fast as each is; the default), even, a ratio "
-            "such as 3:1, or @RUN (step by step as that run did; behind its last step they stay)");
+            "such as 3:1, or @RUN (step by step as that run did; after its last step they stay)");
     visitor("batch", s.batch, training, "Mean number of examples per tower and step (default: the recipe's)");
     visitor("global-batch", s.global_batch, training,
             "Number of examples per step for all towers together, instead of --batch");
@@ -72,8 +75,8 @@ void for_each_setting(AnySettings& s, const Visitor& visitor) {
             "When a device of several fails: continue with the others, or stop with a checkpoint");
     visitor(
         "device-timeout", s.device_timeout, other,
-        "Seconds, beyond what a step should take, after which one of several devices that gives no answer "
-        "has failed; 0 waits for ever");
+        "Seconds, beyond what a step should take, after which a device that gives no answer has failed; 0 "
+        "waits for ever");
     visitor("threads", s.threads, other, threads_help);
     visitor(
         "quirks", s.quirks, training,
@@ -236,6 +239,14 @@ void read_settings(const std::filesystem::path& file, TrainSettings& settings) {
     parse_settings(read_file(file), file.string(), settings);
 }
 
+namespace {
+
+/// The flags of train that are no settings: each is about one start of the program.
+constexpr std::string_view other_flags[] = {"run",   "resume",      "resume-from", "config",
+                                            "trace", "trace-steps", "progress",    "validate"};
+
+} // namespace
+
 void parse_settings(const std::string& text, const std::string& source, TrainSettings& settings) {
     toml::table table;
     try {
@@ -261,9 +272,15 @@ void parse_settings(const std::string& text, const std::string& source, TrainSet
         }
         table.erase(name);
     });
-    for (const auto& [key, node] : table) // what is left is not a setting
-        throw InputError(fmt::format("{}:{}: there is no setting '{}'; see 'towers train --help'", source,
-                                     node.source().begin.line, std::string_view(key)));
+    for (const auto& [key, node] : table) { // what is left is not a setting
+        const std::string_view name = key;
+        const auto complain = [&, line = node.source().begin.line](const std::string& what) {
+            throw InputError(fmt::format("{}:{}: {}", source, line, what));
+        };
+        if (std::ranges::find(other_flags, name) != std::end(other_flags))
+            complain(fmt::format("'{0}' is no setting of a run; give the flag --{0} instead", name));
+        complain(fmt::format("there is no setting '{}'; see 'towers train --help'", name));
+    }
 }
 
 void override_settings(CLI::App& command, TrainSettings& settings) {
@@ -322,6 +339,12 @@ std::FILE* text_stream(std::initializer_list<std::string> files) {
 const char* const recipe_help = "Recipe for model, data pipeline, optimizer and schedule: a TOML file, or a "
                                 "built-in one's name ('towers recipe list' shows them)";
 
+Recipe recipe_with(const std::string& name, const std::vector<std::string>& changes) {
+    Recipe recipe = find_recipe(name, changes);
+    for (const std::string& note : recipe.notes) spdlog::info("{}", note);
+    return recipe;
+}
+
 CLI::Option* add_set(CLI::App& command, std::vector<std::string>& changes) {
     return command.add_option("--set", changes, set_help)->allow_extra_args(false)->type_name("KEY=VALUE");
 }
@@ -333,7 +356,12 @@ void add_threads(CLI::App& command, unsigned& threads) {
 void check_threads(unsigned threads) {
     if (threads > most_cpu_threads)
         throw UsageError(fmt::format("--threads {}: give at most {}", threads, most_cpu_threads));
-    if (threads == 0) return;
+    if (threads == 0) {
+        const char* const text = std::getenv("OMP_NUM_THREADS");
+        if (text != nullptr && std::strtod(text, nullptr) > most_cpu_threads)
+            throw UsageError(fmt::format("OMP_NUM_THREADS={}: give at most {}", text, most_cpu_threads));
+        return;
+    }
     if (const unsigned given = cpu_threads(threads); given < threads)
         spdlog::warn("--threads {}: OpenMP gives {}, so the CPU backend uses {}; check OMP_THREAD_LIMIT and "
                      "OMP_MAX_ACTIVE_LEVELS",

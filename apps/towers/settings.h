@@ -14,6 +14,8 @@
 
 namespace towers {
 
+struct Recipe;
+
 /// The settings that --config accepts and that config.toml in a run directory keeps. The recipe supplies what
 /// is not set; a resumed run supplies the seed.
 struct TrainSettings {
@@ -70,6 +72,9 @@ extern const char* const recipe_help; ///< what --recipe takes
 
 /// Adds --set, for changes to the recipe, to a command that does not use add_settings().
 CLI::Option* add_set(CLI::App& command, std::vector<std::string>& changes);
+
+/// find_recipe(), which says what the changes take out.
+Recipe recipe_with(const std::string& name, const std::vector<std::string>& changes);
 
 /// Adds --threads, for the CPU backend, to a command that does not use add_settings().
 void add_threads(CLI::App& command, unsigned& threads);

@@ -1,5 +1,7 @@
 #include "apps/towers/tower_table.h"
 
+#include "engine/plural.h"
+
 #include <algorithm>
 #include <fmt/format.h>
 
@@ -18,6 +20,10 @@ std::string tower_table(const Trainer& trainer) {
     const double seconds = trainer.seconds();
     if (seconds == 0) return "";
     const std::vector<TowerUse>& uses = trainer.use();
+    if (uses.size() == 1)
+        return fmt::format("tower_0 ({}): step {}, {:.1f} examples/s of {}, {}\n", trainer.tower(0).info().id,
+                           trainer.steps_done() - 1, double(uses[0].examples) / seconds,
+                           count_of(uses[0].examples, "example"), mebibytes(trainer.tower(0).memory()));
     std::size_t width = 6;
     for (std::size_t i = 0; i < uses.size(); ++i) width = std::max(width, trainer.tower(i).info().id.size());
     const auto line = [&](const std::string& tower, const std::string& device, const auto&... columns) {

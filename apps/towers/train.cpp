@@ -1,4 +1,5 @@
 #include "apps/towers/commands.h"
+#include "apps/towers/ending.h"
 #include "apps/towers/flags.h"
 #include "apps/towers/hint.h"
 #include "apps/towers/progress.h"
@@ -8,6 +9,7 @@
 #include "engine/data/source.h"
 #include "engine/error.h"
 #include "engine/files/output.h"
+#include "engine/plural.h"
 #include "engine/towers/selection.h"
 #include "engine/towers/shares.h"
 #include "engine/trace/trace.h"
@@ -25,6 +27,7 @@
 #include <memory>
 #include <optional>
 #include <spdlog/spdlog.h>
+#include <system_error>
 #include <unistd.h>
 
 namespace towers {
@@ -44,20 +47,45 @@ struct TrainFlags {
 
 std::atomic<bool> stop_requested = false;
 
-/// The first signal asks for a clean end; the second one ends the program at once.
+/// The first signal asks for a clean end; the second one of a user ends the program at once. A terminal that
+/// closes may send several, and a closed pipe sends one for each line.
 void request_stop(int signal) {
     stop_requested = true;
-    std::signal(signal, SIG_DFL);
+    if (signal == SIGINT || signal == SIGTERM) std::signal(signal, SIG_DFL);
+}
+
+void end_on_signals() {
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) {
+        struct sigaction before {};
+        // What is ignored stays so: nohup does that with SIGHUP, a shell with SIGINT of a background job.
+        if (sigaction(signal, nullptr, &before) == 0 && before.sa_handler != SIG_IGN)
+            std::signal(signal, request_stop);
+    }
+}
+
+/// Prints while a run lasts. Where standard output fails (a full disk, a closed pipe or terminal), that costs
+/// its lines and not the training; complain_of_output() says so at the end.
+template<class Print>
+void try_to(const Print& print) {
+    try {
+        print();
+    } catch (const std::system_error&) {
+    }
+}
+
+/// Throws when not all could be printed. `end`: what the user would else not see.
+void complain_of_output(const std::string& end) {
+    if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return;
+    throw InputError(fmt::format("cannot write to standard output; the output is incomplete; {}", end));
 }
 
 std::atomic<bool> table_requested = false;
 
-std::string default_run_directory(const std::string& recipe) {
-    const std::string name =
-        fmt::format("runs/{}-{:%Y%m%d-%H%M%S}", recipe, fmt::localtime(std::time(nullptr)));
-    std::string free = name; // two runs may start in the same second
-    for (int i = 2; std::filesystem::exists(free); ++i) free = fmt::format("{}-{}", name, i);
-    return free;
+/// Makes a folder for a run without --run.
+std::string make_run_directory(const std::string& recipe) {
+    return make_new_folder(
+               fmt::format("runs/{}-{:%Y%m%d-%H%M%S}", recipe, fmt::localtime(std::time(nullptr))))
+        .string();
 }
 
 void check(const TrainSettings& s) {
@@ -99,7 +127,7 @@ Recipe recipe_of(const TrainFlags& flags) {
         if (settings.recipe == latest.recipe && settings.set == latest.set && std::filesystem::exists(kept))
             return read_recipe(recipe_name(settings.recipe), kept);
     }
-    return find_recipe(settings.recipe, settings.set);
+    return recipe_with(settings.recipe, settings.set);
 }
 
 /// Says so when the data cannot teach the network all its classes.
@@ -108,6 +136,17 @@ void compare_classes(const Recipe& recipe, const Dataset& data) {
     if (data.classes.size() < classes)
         fmt::print("{} tells {} classes apart, and {} has {} of them\n", recipe.name, classes, data.name,
                    data.classes.size());
+}
+
+/// Each tower's device and its part of the next step.
+void print_towers(const Trainer& trainer) {
+    const std::vector<unsigned> examples = trainer.shares();
+    for (std::size_t i = 0; i < examples.size(); ++i) {
+        const Tower& tower = trainer.tower(i);
+        const std::string pieces = to_string(tower.at_once());
+        fmt::print("tower_{}: {} ({}), {} a step{}{}\n", i, tower.info().id, tower.info().name,
+                   count_of(examples[i], "example"), pieces.empty() ? "" : " in ", pieces);
+    }
 }
 
 /// The absolute path of the metrics that --shares names, or whose run's folder it names.
@@ -146,11 +185,11 @@ std::vector<SharesFrom> read_recorded(const std::string& shares) {
 SharePolicy read_policy(const std::string& shares) {
     if (shares == "auto") return {.automatic = true, .weights = {}, .recorded = {}};
     if (shares.empty() || shares == "even") return {};
-    if (std::isalpha(static_cast<unsigned char>(shares[0])))
-        throw UsageError(fmt::format(
-            "--shares '{}': give auto, even, a ratio such as 3:1, or @ and the path of a run", shares));
     if (!shares.starts_with('@'))
-        return {.automatic = false, .weights = parse_shares(shares), .recorded = {}};
+        return {.automatic = false,
+                .weights =
+                    parse_shares(shares, "auto, even, a ratio such as 3:1, or @ and the path of a run"),
+                .recorded = {}};
     return {.automatic = false, .weights = {}, .recorded = read_recorded(shares)};
 }
 
@@ -184,6 +223,27 @@ void check_global_batch(unsigned global, std::size_t towers, unsigned group) {
                          group, least, group));
 }
 
+/// Returns what the user should know of it, in whole lines.
+std::string write_trace(const Trace& trace, const std::string& path) {
+    const auto [first, last] = trace.steps();
+    if (first == Trace::none) return "no trace is written: the run took no step\n";
+    trace.write(path);
+    std::string lines;
+    for (const std::string& note : trace.notes()) lines += note + "\n";
+    return lines +
+           fmt::format("trace of steps {} to {}: {} (https://ui.perfetto.dev shows it)\n", first, last, path);
+}
+
+/// The run's own failure is what counts.
+void write_trace_of_failed(const TrainFlags& flags) {
+    try {
+        const std::string lines = write_trace(*flags.trace, flags.trace_path);
+        try_to([&] { fmt::print("{}", lines); });
+    } catch (const std::exception& error) {
+        spdlog::warn("no trace is written: {}", error.what());
+    }
+}
+
 int run_train(TrainFlags& flags) {
     TrainSettings& settings = flags.settings;
     const std::optional<Past>& past = flags.past;
@@ -214,9 +274,15 @@ int run_train(TrainFlags& flags) {
     if (!settings.init.empty())
         settings.init = std::filesystem::absolute(settings.init).lexically_normal().string();
 
-    if (flags.run.empty()) flags.run = default_run_directory(recipe.name);
     settings.seed = settings.seed.value_or(1);
 
+    const RunDirectory* begun = nullptr; // once it is
+    std::optional<ProgressPrinter> printer;
+    const auto give_up = [&](const DeviceError& error) {
+        if (printer) printer->finish();
+        if (flags.trace) write_trace_of_failed(flags);
+        end_at_once(report(work_failed, error.what() + (begun != nullptr ? way_on(*begun) : "")));
+    };
     const Dataset data = load_dataset(settings.data, Split::train, *settings.seed, shapes_size(recipe));
     check_test_data(settings);
     Trainer trainer(recipe,
@@ -227,6 +293,7 @@ int run_train(TrainFlags& flags) {
                      .outlive_devices = settings.on_device_loss == "continue",
                      .device_timeout = settings.device_timeout > 0 ? settings.device_timeout
                                                                    : std::numeric_limits<double>::infinity(),
+                     .give_up = give_up,
                      .learning_rate = *settings.lr,
                      .seed = *settings.seed,
                      .distort = settings.distort,
@@ -237,9 +304,11 @@ int run_train(TrainFlags& flags) {
                     data);
     if (!settings.init.empty() && !past) trainer.load(read_initial(settings.init, trainer.layout()));
     // Only now, when all that the run needs is known to be there, because this may delete an earlier run.
+    if (flags.run.empty()) flags.run = make_run_directory(recipe.name);
     RunDirectory run(flags.run, past                ? Existing::resume
                                 : quirks.delete_run ? Existing::erase
                                                     : Existing::refuse);
+    begun = &run;
     const CheckpointOrigin origin{recipe.name,
                                   *settings.seed,
                                   data.size(),
@@ -276,50 +345,70 @@ int run_train(TrainFlags& flags) {
                                write_settings(settings, Settings::all);
     run.write_config(config);
 
-    compare_classes(recipe, data);
-    const std::vector<unsigned> examples = trainer.shares();
-    for (std::size_t i = 0; i < examples.size(); ++i) {
-        const Tower& tower = trainer.tower(i);
-        const std::string pieces = to_string(tower.at_once());
-        fmt::print("tower_{}: {} ({}), {} examples a step{}{}\n", i, tower.info().id, tower.info().name,
-                   examples[i], pieces.empty() ? "" : " in ", pieces);
-    }
-    if (past) {
-        fmt::print("resumed at step {}\n", trainer.steps_done());
-        print_changes(past->trained, settings, global);
-        if (replaced)
-            fmt::print("moved later checkpoints and a copy of the metrics to {}\n", replaced->string());
-    }
+    end_on_signals();
+    try_to([&] { compare_classes(recipe, data); });
+    const std::string probed = probe(trainer, run, stop_requested);
+    try_to([&] {
+        print_towers(trainer);
+        if (!probed.empty()) fmt::print("{}\n", probed);
+        if (past) {
+            fmt::print("resumed at step {}\n", trainer.steps_done());
+            print_changes(past->trained, settings, global);
+            if (replaced)
+                fmt::print("moved later checkpoints and a copy of the metrics to {}\n", replaced->string());
+        }
+    });
     std::fflush(stdout);
 
-    std::signal(SIGINT, request_stop);
-    std::signal(SIGTERM, request_stop);
     std::signal(SIGUSR1, [](int) { table_requested = true; });
     const bool live = flags.progress == "live" || (flags.progress == "auto" && isatty(STDOUT_FILENO) == 1);
-    ProgressPrinter printer({.live = live,
-                             .log_towers = settings.log_towers,
-                             .divided_batch_time = quirks.divided_batch_time,
-                             .steps = *settings.steps,
-                             .towers = trainer.tower_count()});
+    printer.emplace(ProgressOptions{.live = live,
+                                    .log_towers = settings.log_towers,
+                                    .divided_batch_time = quirks.divided_batch_time,
+                                    .steps = *settings.steps,
+                                    .towers = trainer.tower_count()});
     const auto show_table = [&] {
-        printer.finish();
-        if (trainer.tower_count() > 1) fmt::print("{}", tower_table(trainer));
+        printer->finish();
+        fmt::print("{}", tower_table(trainer));
         std::fflush(stdout);
     };
-    const Ending ending = train(trainer, run, loop, stop_requested, [&](const Progress& progress) {
-        printer.show(progress);
-        if (table_requested.exchange(false)) show_table();
-    });
-    show_table();
-    if (settings.shares == "auto")
-        run.write_config(
-            fmt::format("{}# The shares of the last step: {}\n", config, to_string(trainer.last_shares())));
-    fmt::print("{}: saved {}\n", ending == Ending::stopped ? "stopped" : "done",
-               run.latest().value().string());
-    if (ending == Ending::stopped)
-        fmt::print("resume with: {}\n", hint({"train", "--run", path_argument(flags.run), "--resume"}));
-    else
-        fmt::print("evaluate with: {}\n", hint({"eval", "--run", path_argument(flags.run)}));
+    const auto observe = [&](const Progress& progress) {
+        try_to([&] {
+            printer->show(progress);
+            if (table_requested.exchange(false)) show_table();
+        });
+    };
+    const auto warn = [&](const std::string& what) {
+        printer->finish();
+        spdlog::warn("{}", what);
+    };
+    const auto end_log = [&] {
+        try_to([&] { trainer.tower_count() > 1 ? show_table() : printer->finish(); });
+    };
+    Ending ending{};
+    try {
+        ending = train(trainer, run, loop, stop_requested, observe, warn);
+    } catch (...) { // of a run that fails too the table says how the towers have done
+        end_log();
+        throw;
+    }
+    end_log();
+    const std::string saved = fmt::format("{}: saved {}", ending == Ending::stopped ? "stopped" : "done",
+                                          run.checkpoint_path(trainer.steps_done()).string());
+    const std::string then =
+        ending == Ending::stopped
+            ? "resume with: " + hint({"train", "--run", path_argument(flags.run), "--resume"})
+            : "evaluate with: " + hint({"eval", "--run", path_argument(flags.run)});
+    if (settings.shares == "auto") {
+        try {
+            run.write_config(fmt::format("{}# The shares of the last step: {}\n", config,
+                                         to_string(trainer.last_shares())));
+        } catch (const InputError& error) {
+            throw InputError(fmt::format("{}; {}", error.what(), saved));
+        }
+    }
+    try_to([&] { fmt::print("{}\n{}\n", saved, then); });
+    complain_of_output(fmt::format("{}; {}", saved, then));
     return 0;
 }
 
@@ -344,19 +433,13 @@ void check_trace(const TrainFlags& flags) {
             check_output(path);
         else if (const std::string name = path.filename().string(); is_run_file(name) || name == "lock")
             complain("the run has a file of this name; give another");
+    } catch (const UsageError&) {
+        throw;
     } catch (const fs::filesystem_error& error) {
         complain(error.code().message());
     } catch (const InputError& error) {
         complain(error.what());
     }
-}
-
-void write_trace(const Trace& trace, const std::string& path) {
-    const auto [first, last] = trace.steps();
-    if (first == Trace::none) return fmt::print("no trace is written: the run took no step\n");
-    trace.write(path);
-    for (const std::string& note : trace.notes()) fmt::print("{}\n", note);
-    fmt::print("trace of steps {} to {}: {} (https://ui.perfetto.dev shows it)\n", first, last, path);
 }
 
 /// Writes the trace also of a run that fails: then above all it is wanted. The run has ended, because what a
@@ -370,14 +453,10 @@ int run_train_traced(TrainFlags& flags) {
     try {
         code = run_train(flags);
     } catch (...) {
-        try {
-            write_trace(*flags.trace, flags.trace_path);
-        } catch (const std::exception& error) { // the run's own failure is what counts
-            spdlog::warn("no trace is written: {}", error.what());
-        }
+        write_trace_of_failed(flags);
         throw;
     }
-    write_trace(*flags.trace, flags.trace_path);
+    fmt::print("{}", write_trace(*flags.trace, flags.trace_path));
     return code;
 }
 

@@ -21,9 +21,16 @@ using dnnl::prop_kind;
 
 struct Described {
     bool dense;
-    memory::desc x, w_user, w_any, b, y; ///< b: zero where there is no bias
-    memory::dims strides, pads_before, pads_after;
+    memory::desc x, w_user, w_any, b, y;                 ///< b: zero where there is no bias
+    memory::dims strides, gaps, pads_before, pads_after; ///< gaps: as oneDNN counts dilation, from 0
 };
+
+memory::dims gaps_of(const ConvShape& s) { return {s.dilation_y - 1, s.dilation_x - 1}; }
+
+/// From a window's first pixel to its last.
+memory::dims reach_of(const ConvShape& s) {
+    return {memory::dim(s.kernel_height - 1) * s.dilation_y, memory::dim(s.kernel_width - 1) * s.dilation_x};
+}
 
 Described descriptors(const ConvShape& s, bool bias) {
     Described d;
@@ -45,20 +52,22 @@ Described descriptors(const ConvShape& s, bool bias) {
     d.w_any = described(weights, Tag::any);
     d.y = described({n, o, s.out_height, s.out_width}, Tag::nhwc);
     d.strides = {s.stride_y, s.stride_x};
+    d.gaps = gaps_of(s);
     d.pads_before = {s.pad_top, s.pad_left};
     // Negative where no window covers the last pixels
-    const auto after = [](unsigned out, unsigned stride, unsigned kernel, unsigned in, unsigned before) {
-        return memory::dim(out - 1) * stride + kernel - in - before;
+    const auto after = [](unsigned out, unsigned stride, memory::dim reach, unsigned in, unsigned before) {
+        return memory::dim(out - 1) * stride + reach + 1 - in - before;
     };
-    d.pads_after = {after(s.out_height, s.stride_y, s.kernel_height, s.in_height, s.pad_top),
-                    after(s.out_width, s.stride_x, s.kernel_width, s.in_width, s.pad_left)};
+    const memory::dims reach = reach_of(s);
+    d.pads_after = {after(s.out_height, s.stride_y, reach[0], s.in_height, s.pad_top),
+                    after(s.out_width, s.stride_x, reach[1], s.in_width, s.pad_left)};
     return d;
 }
 
 auto describe_conv_forward(const CpuContext& context, const Described& d) {
     return describe<dnnl::convolution_forward>(context, prop_kind::forward_training,
                                                dnnl::algorithm::convolution_direct, d.x, d.w_any, d.b, d.y,
-                                               d.strides, d.pads_before, d.pads_after);
+                                               d.strides, d.gaps, d.pads_before, d.pads_after);
 }
 
 auto describe_dense_forward(const CpuContext& context, const Described& d) {
@@ -156,8 +165,8 @@ Work backward_data(CpuContext& context, const Described& d, const Description& d
 std::optional<Described> mirrored(const ConvShape& s) {
     if (s.stride_y != 1 || s.stride_x != 1 || s.groups != 1) return std::nullopt;
     const memory::dim n = s.batch, i = s.in_channels, o = s.out_channels;
-    const memory::dim from_top = memory::dim(s.kernel_height) - 1 - s.pad_top;
-    const memory::dim from_left = memory::dim(s.kernel_width) - 1 - s.pad_left;
+    const memory::dims reach = reach_of(s);
+    const memory::dim from_top = reach[0] - s.pad_top, from_left = reach[1] - s.pad_left;
     Described d;
     d.dense = false;
     d.x = described({n, o, s.out_height, s.out_width}, Tag::nhwc);
@@ -166,9 +175,10 @@ std::optional<Described> mirrored(const ConvShape& s) {
     d.w_any = described(weights, Tag::any);
     d.y = described({n, i, s.in_height, s.in_width}, Tag::nhwc);
     d.strides = {1, 1};
+    d.gaps = gaps_of(s);
     d.pads_before = {from_top, from_left};
-    d.pads_after = {memory::dim(s.in_height) - s.out_height + s.kernel_height - 1 - from_top,
-                    memory::dim(s.in_width) - s.out_width + s.kernel_width - 1 - from_left};
+    d.pads_after = {memory::dim(s.in_height) - s.out_height + reach[0] - from_top,
+                    memory::dim(s.in_width) - s.out_width + reach[1] - from_left};
     const auto negative = [](memory::dim pad) { return pad < 0; };
     if (std::ranges::any_of(d.pads_before, negative) || std::ranges::any_of(d.pads_after, negative))
         return std::nullopt;
@@ -233,7 +243,7 @@ Work override_conv2d(CpuContext& context, const Launch& launch) {
                 p);
         const auto backward = describe_backward<convolution_backward_data>(
             context, describe_conv_forward(context, d), algorithm::convolution_direct, d.x, d.w_any, d.y,
-            d.strides, d.pads_before, d.pads_after);
+            d.strides, d.gaps, d.pads_before, d.pads_after);
         if (const std::optional<Described> m = mirrored(p.shape)) {
             const auto forward = describe_conv_forward(context, *m);
             // oneDNN 2 has its newest convolutions, up to a quarter faster, forward only.
@@ -254,9 +264,9 @@ Work override_conv2d(CpuContext& context, const Launch& launch) {
                 p);
         return backward_weights<convolution_backward_weights>(
             context, d,
-            describe_backward<convolution_backward_weights>(context, describe_conv_forward(context, d),
-                                                            algorithm::convolution_direct, d.x, d.w_any, d.b,
-                                                            d.y, d.strides, d.pads_before, d.pads_after),
+            describe_backward<convolution_backward_weights>(
+                context, describe_conv_forward(context, d), algorithm::convolution_direct, d.x, d.w_any, d.b,
+                d.y, d.strides, d.gaps, d.pads_before, d.pads_after),
             p);
     }
     default:

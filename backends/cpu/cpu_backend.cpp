@@ -1,8 +1,10 @@
 #include "backends/cpu/cpu_backend.h"
 
+#include "backends/cpu/crowding.h"
 #include "backends/cpu/host_kernels.h"
 #include "backends/cpu/overrides.h"
 #include "backends/cpu/processor.h"
+#include "backends/cpu/quota.h"
 #include "backends/headroom.h"
 #include "backends/sharing.h"
 
@@ -14,6 +16,8 @@
 #include <fstream>
 #include <new>
 #include <omp.h>
+#include <optional>
+#include <spdlog/spdlog.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -129,6 +133,7 @@ private:
     void work_until(Ticket ticket) {
         use_threads(context_.threads);
         if (lost_) std::rethrow_exception(lost_);
+        const double begin = seconds_now();
         try {
             while (submitted_ - queue_.size() < ticket) {
                 for (const Work& work : queue_.front()->work) work();
@@ -141,6 +146,18 @@ private:
             queue_.clear();
             throw;
         }
+        if (crowding_.worked(seconds_now() - begin)) look_for_others();
+    }
+
+    /// Tells the user when other threads take the processors of this device's. To use fewer threads is not
+    /// for the program to decide: it would change the last bits of the results.
+    void look_for_others() {
+        if (context_.threads == 1 || !waits_are_known_) return;
+        if (const std::optional<double> part = crowding_.judge(waits_.longest(context_.threads)))
+            spdlog::warn(
+                "{}: its {} threads wait for processors, {:.0f} % of the last seconds, because other "
+                "programs or towers use them; with fewer --threads it may be faster",
+                info_.id, context_.threads, 100 * *part);
     }
 
     Work prepare(const Launch& launch) {
@@ -148,7 +165,7 @@ private:
         require_headroom(info_.id, compiled + context_.threads * thread_stack);
         try {
             for (const auto override_kernel :
-                 {override_conv2d_gemm, override_conv2d, override_max_pool, override_lrn,
+                 {override_conv2d_gemm, override_conv2d, override_max_pool, override_lrn, override_layer_norm,
                   override_average_pool, override_channels, override_dropout, override_batch_norm,
                   override_batch_norm_backward, override_reductions})
                 if (Work work = override_kernel(context_, launch)) return work;
@@ -194,6 +211,9 @@ private:
     std::deque<const CpuRecording*> queue_; ///< submitted, not yet done
     Ticket submitted_ = 0;
     std::exception_ptr lost_; ///< what failed while nobody waited
+    Crowding crowding_;
+    ThreadWaits waits_;
+    const bool waits_are_known_ = ThreadWaits::are_known();
 };
 
 class CpuBackend final : public Backend {
@@ -213,7 +233,11 @@ public:
 
 unsigned cpu_threads(unsigned wanted) {
     // Read before anything changes it.
-    static const unsigned by_default = std::min(unsigned(omp_get_max_threads()), most_cpu_threads);
+    static const unsigned by_default = [] {
+        const unsigned threads = std::min(unsigned(omp_get_max_threads()), most_cpu_threads);
+        return std::getenv("OMP_NUM_THREADS") != nullptr ? threads
+                                                         : threads_within(threads, processor_quota("/"));
+    }();
     if (omp_get_max_active_levels() == 0) return 1;
     return std::min(wanted != 0 ? wanted : by_default, unsigned(omp_get_thread_limit()));
 }

@@ -27,6 +27,7 @@ Work override_conv2d_gemm(CpuContext& context, const Launch& launch); ///< asked
 Work override_conv2d(CpuContext& context, const Launch& launch);
 Work override_max_pool(CpuContext& context, const Launch& launch);
 Work override_lrn(CpuContext& context, const Launch& launch);
+Work override_layer_norm(CpuContext& context, const Launch& launch);
 Work override_average_pool(CpuContext& context, const Launch& launch);
 Work override_channels(CpuContext& context, const Launch& launch);
 Work override_dropout(CpuContext& context, const Launch& launch);

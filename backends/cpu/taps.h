@@ -36,7 +36,8 @@ struct Tap {
     std::size_t weights; ///< where its matrix begins
 };
 
-/// Along one axis: the outputs that see an input through place `k` of the window, and the first such input.
+/// Along one axis: the outputs that see an input through the place of the window `k` pixels behind its first,
+/// and the first such input.
 struct Span {
     std::size_t out, in, count;
 };
@@ -52,8 +53,10 @@ inline std::vector<Tap> taps_of(const ConvShape& s) {
     std::vector<Tap> taps;
     for (std::size_t ky = 0; ky < s.kernel_height; ++ky)
         for (std::size_t kx = 0; kx < s.kernel_width; ++kx) {
-            const Span y = span(ky, s.in_height, s.out_height, s.stride_y, s.pad_top);
-            const Span x = span(kx, s.in_width, s.out_width, s.stride_x, s.pad_left);
+            const Span y =
+                span(std::size_t(ky) * s.dilation_y, s.in_height, s.out_height, s.stride_y, s.pad_top);
+            const Span x =
+                span(std::size_t(kx) * s.dilation_x, s.in_width, s.out_width, s.stride_x, s.pad_left);
             taps.push_back({{s.in_height, s.in_width, y.in, x.in, s.stride_y, s.stride_x, y.count, x.count},
                             {s.out_height, s.out_width, y.out, x.out, 1, 1, y.count, x.count},
                             taps.size() * s.in_channels * s.out_channels});

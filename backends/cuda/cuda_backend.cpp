@@ -1,5 +1,7 @@
 #include "backends/cuda/cuda_backend.h"
 
+#include "backends/block_pool.h"
+#include "backends/cuda/architectures.h"
 #include "backends/cuda/functions.h"
 #include "backends/cuda/graph.h"
 
@@ -25,22 +27,41 @@ constexpr double most_seconds_from_origin = 4;
 // A waiting thread sleeps: the processors are for CPU towers and the averaging.
 constexpr unsigned wait_event = cudaEventDisableTiming | cudaEventBlockingSync;
 
+void* allocate_on_device(std::size_t bytes) {
+    void* pointer = nullptr;
+    check(cudaMalloc(&pointer, bytes));
+    return pointer;
+}
+
+void* allocate_on_host(std::size_t bytes) {
+    void* pointer = nullptr;
+    check(cudaHostAlloc(&pointer, bytes, cudaHostAllocPortable | cudaHostAllocMapped));
+    return pointer;
+}
+
+/// Both cudaFree() and cudaFreeHost() wait for all that runs on the card.
 struct CudaAllocation : Allocation {
-    ~CudaAllocation() override {
-        if (host != nullptr)
-            cudaFreeHost(host);
-        else
-            cudaFree(reinterpret_cast<void*>(address));
-    }
+    BlockPool& pool;
+    void* const block;
+    CudaAllocation(BlockPool& from, std::size_t size) : pool(from), block(from.take(size)) { bytes = size; }
+    CudaAllocation(const CudaAllocation&) = delete;
+    CudaAllocation& operator=(const CudaAllocation&) = delete;
+    ~CudaAllocation() override { pool.give_back(block, bytes); }
 };
 
 std::string version(int number) { return fmt::format("{}.{}", number / 1000, number % 1000 / 10); }
+
+std::array<std::uint8_t, 16> uuid_of(const cudaDeviceProp& properties) {
+    std::array<std::uint8_t, 16> uuid;
+    std::memcpy(uuid.data(), properties.uuid.bytes, uuid.size());
+    return uuid;
+}
 
 DeviceInfo describe(const cudaDeviceProp& properties, unsigned index) {
     DeviceInfo info;
     info.id = fmt::format("cuda:{}", index);
     info.name = properties.name;
-    info.vendor = "NVIDIA";
+    info.vendor = nvidia;
     int supported = 0;
     check(cudaDriverGetVersion(&supported));
     std::string release; // of the kernel module, if the system tells it
@@ -48,10 +69,11 @@ DeviceInfo describe(const cudaDeviceProp& properties, unsigned index) {
     info.driver =
         fmt::format("NVIDIA {}{}CUDA {}, compute capability {}.{}", release, release.empty() ? "" : ", ",
                     version(supported), properties.major, properties.minor);
-    std::memcpy(info.uuid.data(), properties.uuid.bytes, info.uuid.size());
+    info.uuid = uuid_of(properties);
     info.kind = properties.integrated != 0 ? DeviceKind::integrated_gpu : DeviceKind::discrete_gpu;
     info.memory = properties.totalGlobalMem;
     info.subgroup_size = unsigned(properties.warpSize);
+    info.queues = queue_count; // a stream each
     info.compute_units = unsigned(properties.multiProcessorCount);
     return info;
 }
@@ -92,13 +114,20 @@ Search find_devices() {
     for (int ordinal = 0; ordinal < count; ++ordinal) {
         Found found{ordinal, {}};
         check(cudaGetDeviceProperties(&found.properties, ordinal));
-        const auto& [major, minor] = std::tie(found.properties.major, found.properties.minor);
-        if (std::pair(major, minor) >= std::pair(least_major, least_minor))
-            search.devices.push_back(found);
-        else
+        const int major = found.properties.major, minor = found.properties.minor;
+        const auto leave_out = [&](const std::string& reason) {
             search.left_out.push_back(
-                {found.properties.name, fmt::format("its compute capability is {}.{}, but {}.{} is needed",
-                                                    major, minor, least_major, least_minor)});
+                {found.properties.name,
+                 fmt::format("its compute capability is {}.{}, {}", major, minor, reason),
+                 uuid_of(found.properties)});
+        };
+        if (std::pair(major, minor) < std::pair(least_major, least_minor))
+            leave_out(fmt::format("but {}.{} is needed", least_major, least_minor));
+        else if (!cuda::runs_on(TOWERS_CUDA_ARCHITECTURES, major, minor))
+            leave_out("and this program was built for " TOWERS_CUDA_ARCHITECTURES
+                      "; build it with TOWERS_CUDA=ON, for all cards");
+        else
+            search.devices.push_back(found);
     }
     if (search.devices.empty()) search.absence = "no GPU has what the kernels need";
     return search;
@@ -129,29 +158,26 @@ public:
         return guard("asking for free memory", [&] {
             std::size_t free = 0, all = 0;
             check(cudaMemGetInfo(&free, &all));
-            return std::uint64_t(free);
+            return std::uint64_t(free) + device_memory_.kept();
         });
     }
 
 protected:
     std::unique_ptr<Allocation> do_allocate(std::size_t bytes, Memory memory) override {
         return guard(fmt::format("allocating {} bytes", bytes), [&] {
-            auto allocation = std::make_unique<CudaAllocation>();
-            allocation->bytes = bytes;
-            const std::size_t size = std::max<std::size_t>(256, bytes);
-            void* pointer = nullptr;
-            if (memory == Memory::staging) {
-                check(cudaHostAlloc(&pointer, size, cudaHostAllocPortable | cudaHostAllocMapped));
+            const bool on_host = memory == Memory::staging;
+            auto allocation =
+                std::make_unique<CudaAllocation>(on_host ? staging_memory_ : device_memory_, bytes);
+            void* pointer = allocation->block;
+            if (on_host) {
                 allocation->host = static_cast<std::byte*>(pointer);
-                std::memset(pointer, 0, size);
+                std::memset(pointer, 0, bytes);
                 check(cudaHostGetDevicePointer(&pointer, pointer, 0));
-                allocation->address = reinterpret_cast<std::uint64_t>(pointer);
             } else {
-                check(cudaMalloc(&pointer, size));
-                allocation->address = reinterpret_cast<std::uint64_t>(pointer);
-                check(cudaMemsetAsync(pointer, 0, size, computing()));
+                check(cudaMemsetAsync(pointer, 0, bytes, computing()));
                 check(cudaStreamSynchronize(computing())); // other queues may use it next
             }
+            allocation->address = reinterpret_cast<std::uint64_t>(pointer);
             return std::unique_ptr<Allocation>(std::move(allocation));
         });
     }
@@ -266,13 +292,16 @@ private:
             const std::string what =
                 fmt::format("{} ({}): {}: {}", info_.id, info_.name, doing, error.what());
             if (error.code() == cudaErrorMemoryAllocation) throw OutOfMemory(what);
+            if (error.code() == cudaErrorLaunchTimeout) throw DeviceLost(what);
             throw DeviceError(what);
         }
     }
 
     int ordinal_;
     DeviceInfo info_;
-    const SharingLimits* limits_;         ///< may be null
+    const SharingLimits* limits_; ///< may be null
+    BlockPool device_memory_{allocate_on_device, cudaFree};
+    BlockPool staging_memory_{allocate_on_host, cudaFreeHost};
     std::array<Lane, queue_count> lanes_; ///< one for each Queue
     mutable Event origin_;                ///< of timestamps
     mutable double origin_seconds_ = 0;   ///< from the first origin

@@ -46,10 +46,10 @@ struct Compiler::State {
                                                                                        true};
         if (tells_statistics) {
             device = create_device(physical, &statistics, {statistics_extension});
-            pipelines.emplace(device, "", vk::PipelineCreateFlagBits::eCaptureStatisticsKHR);
+            pipelines.emplace(physical, device, "", vk::PipelineCreateFlagBits::eCaptureStatisticsKHR);
         } else {
             device = create_device(physical);
-            pipelines.emplace(device, "");
+            pipelines.emplace(physical, device, "");
         }
     }
 };

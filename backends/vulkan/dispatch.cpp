@@ -20,6 +20,11 @@ std::span<const std::uint32_t> shared_text(Kernel kernel) {
     return {};
 }
 
+// A SPIR-V module begins with five words of header and the capabilities that it uses.
+constexpr std::uint32_t spirv_header = 5, op_capability = 17;
+constexpr std::uint32_t opcode(std::uint32_t first_word) { return first_word & 0xffff; }
+constexpr std::uint32_t words(std::uint32_t first_word) { return first_word >> 16; }
+
 } // namespace
 
 Capacity capacity_of(const DeviceInfo& info, const SharingLimits& limits) {
@@ -37,11 +42,23 @@ Dispatch dispatch_of(const Launch& launch, const DeviceInfo& info, const Capacit
 }
 
 bool uses_subgroups(std::span<const std::uint32_t> code) {
-    // A SPIR-V module begins with five words of header and the capabilities that it uses.
-    constexpr std::uint32_t header = 5, capability = 17, group_non_uniform = 61;
-    for (std::size_t i = header; (code[i] & 0xffff) == capability; i += code[i] >> 16)
+    constexpr std::uint32_t group_non_uniform = 61;
+    for (std::size_t i = spirv_header; opcode(code[i]) == op_capability; i += words(code[i]))
         if (code[i + 1] == group_non_uniform) return true;
     return false;
+}
+
+std::vector<std::uint32_t> keeping_nan(std::span<const std::uint32_t> code) {
+    constexpr std::uint32_t op_entry_point = 15, op_execution_mode = 16;
+    constexpr std::uint32_t capability = 4466, mode = 4461, bits = 32; // SignedZeroInfNanPreserve
+    std::vector<std::uint32_t> changed(code.begin(), code.begin() + spirv_header);
+    changed.insert(changed.end(), {2u << 16 | op_capability, capability});
+    for (std::size_t i = spirv_header; i < code.size(); i += words(code[i])) {
+        changed.insert(changed.end(), &code[i], &code[i] + words(code[i]));
+        if (opcode(code[i]) == op_entry_point) // there is one, and the execution modes follow it
+            changed.insert(changed.end(), {4u << 16 | op_execution_mode, code[i + 2], mode, bits});
+    }
+    return changed;
 }
 
 std::map<std::string, Dispatch> all_hardware_dispatches() {

@@ -30,6 +30,10 @@ Dispatch dispatch_of(const Launch& launch, const DeviceInfo& info, const Capacit
 /// Whether a shader's invocations know of their subgroups.
 bool uses_subgroups(std::span<const std::uint32_t> code);
 
+/// The shader with a promise asked for (SignedZeroInfNanPreserve): that the driver's compiler takes no
+/// float32 for finite or for other than -0, as some would, and that NaN stays unequal to itself.
+std::vector<std::uint32_t> keeping_nan(std::span<const std::uint32_t> code);
+
 /// One of each pipeline that dispatch_of() can ask for on a hardware device, by kernel and tile:
 /// `conv2d_forward 64x16`.
 std::map<std::string, Dispatch> all_hardware_dispatches();

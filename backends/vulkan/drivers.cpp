@@ -20,11 +20,18 @@ namespace {
 
 constexpr unsigned time_limit = 30; // seconds; a server with many cards needs some of them to wake these
 
-/// The loader's variable that replaces all manifests by the ones that it names
+/// The loader's variables that replace all manifests by the ones that they name. Before version 1.3.207 it
+/// knows the second alone, later the first goes before the second.
 constexpr const char* chosen_drivers = "VK_DRIVER_FILES";
+constexpr const char* chosen_for_old_loaders = "VK_ICD_FILENAMES";
+
+void choose(const std::string& manifests) {
+    for (const char* const variable : {chosen_drivers, chosen_for_old_loaders})
+        setenv(variable, manifests.c_str(), 1);
+}
 
 void choose(const std::vector<std::string>& manifests) {
-    setenv(chosen_drivers, fmt::format("{}", fmt::join(manifests, ":")).c_str(), 1);
+    choose(fmt::format("{}", fmt::join(manifests, ":")));
 }
 
 /// What the child process says of a trial; what an exception says comes instead.
@@ -120,6 +127,9 @@ std::vector<std::string> manifests_in(const std::string& log) {
 }
 
 Drivers leave_out_failing_drivers(const StartVulkan& start) {
+    // What the user has chosen holds for every loader.
+    if (const char* const chosen = std::getenv(chosen_drivers); chosen != nullptr && *chosen != 0)
+        choose(std::string(chosen));
     Drivers drivers;
     const std::string all_together = try_start(start);
     if (all_together.empty()) return drivers;

@@ -79,7 +79,7 @@ std::string vendor_name(std::uint32_t id) {
     case 0x1002:
         return "AMD";
     case 0x10DE:
-        return "NVIDIA";
+        return std::string(nvidia);
     case 0x8086:
         return "Intel";
     case 0x13B5:
@@ -196,10 +196,15 @@ std::array<QueuePlace, queue_count> queue_places(const vk::raii::PhysicalDevice&
     using Flag = vk::QueueFlagBits;
     const auto families = device.getQueueFamilyProperties();
     const std::uint32_t compute = compute_family(device);
-    const auto copying = std::find_if(families.begin(), families.end(), [](const auto& family) {
-        return family.queueFlags & Flag::eTransfer &&
-               !(family.queueFlags & ~(Flag::eTransfer | Flag::eSparseBinding | Flag::eProtected));
-    });
+    const auto find = [&](vk::QueueFlags wanted, vk::QueueFlags others) {
+        return std::find_if(families.begin(), families.end(), [&](const auto& family) {
+            return &family != &families[compute] && (family.queueFlags & wanted) == wanted &&
+                   !(family.queueFlags & ~(wanted | others));
+        });
+    };
+    const vk::QueueFlags harmless = Flag::eSparseBinding | Flag::eProtected;
+    auto copying = find(Flag::eTransfer, harmless);
+    if (copying == families.end()) copying = find(Flag::eCompute, harmless | Flag::eTransfer);
     const bool beside = copying == families.end(); // the kernels, in their family
     const auto copies = beside ? compute : std::uint32_t(copying - families.begin());
     const auto place = [&](std::uint32_t index) {
@@ -243,7 +248,9 @@ bool has_subgroups(const vk::raii::PhysicalDevice& device, vk::SubgroupFeatureFl
 DeviceInfo describe(const vk::raii::PhysicalDevice& device, unsigned index) {
     const auto chain =
         device.getProperties2<vk::PhysicalDeviceProperties2, vk::PhysicalDeviceIDProperties,
-                              vk::PhysicalDeviceDriverProperties, vk::PhysicalDeviceSubgroupProperties>();
+                              vk::PhysicalDeviceDriverProperties, vk::PhysicalDeviceSubgroupProperties,
+                              vk::PhysicalDeviceMaintenance3Properties,
+                              vk::PhysicalDeviceMaintenance4Properties>();
     const vk::PhysicalDeviceProperties& properties = chain.get<vk::PhysicalDeviceProperties2>().properties;
     const auto& driver = chain.get<vk::PhysicalDeviceDriverProperties>();
     DeviceInfo info;
@@ -257,6 +264,13 @@ DeviceInfo describe(const vk::raii::PhysicalDevice& device, unsigned index) {
     info.kind = kind_of(properties);
     for (const vk::MemoryHeap& heap : device.getMemoryProperties().memoryHeaps)
         if (heap.flags & vk::MemoryHeapFlagBits::eDeviceLocal) info.memory = std::max(info.memory, heap.size);
+    info.largest_allocation =
+        std::min(chain.get<vk::PhysicalDeviceMaintenance3Properties>().maxMemoryAllocationSize,
+                 chain.get<vk::PhysicalDeviceMaintenance4Properties>().maxBufferSize);
+    const auto places = queue_places(device);
+    info.queues = 0;
+    for (auto place = places.begin(); place != places.end(); ++place)
+        info.queues += std::find(places.begin(), place, *place) == place;
     info.subgroup_size = chain.get<vk::PhysicalDeviceSubgroupProperties>().subgroupSize;
     // Vulkan does not tell how many processors a card has.
     if (info.kind == DeviceKind::software) info.compute_units = std::thread::hardware_concurrency();

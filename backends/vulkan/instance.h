@@ -59,8 +59,9 @@ struct QueuePlace {
 };
 
 /// Where each Queue is on a device of Instance::devices(). Copies go to a family that does nothing else,
-/// which is a card's DMA engines, so that they take no time from the kernels; else to further queues of
-/// compute_family(). Where queues are too few, several share one.
+/// which is a card's DMA engines, so that they take no time from the kernels; else to another family that
+/// computes, but draws nothing; else to further queues of compute_family(). Where queues are too few, several
+/// share one.
 std::array<QueuePlace, queue_count> queue_places(const vk::raii::PhysicalDevice& device);
 
 /// Creates a device with all queues of queue_places() and every feature that the kernels need. `next` and

@@ -25,9 +25,14 @@ std::filesystem::path pipeline_cache_file(const vk::raii::PhysicalDevice& device
            fmt::format("pipelines-{:x}-{:x}-{}.bin", properties.vendorID, properties.deviceID, uuid);
 }
 
-Pipelines::Pipelines(const vk::raii::Device& device, std::filesystem::path cache,
-                     vk::PipelineCreateFlags flags)
-    : device_(device), cache_file_(std::move(cache)), flags_(flags) {
+Pipelines::Pipelines(const vk::raii::PhysicalDevice& physical, const vk::raii::Device& device,
+                     std::filesystem::path cache, vk::PipelineCreateFlags flags)
+    : device_(device),
+      keeps_nan_(
+          physical.getProperties2<vk::PhysicalDeviceProperties2, vk::PhysicalDeviceFloatControlsProperties>()
+              .get<vk::PhysicalDeviceFloatControlsProperties>()
+              .shaderSignedZeroInfNanPreserveFloat32),
+      cache_file_(std::move(cache)), flags_(flags) {
     std::vector<char> cached;
     if (std::ifstream file{cache_file_, std::ios::binary})
         cached.assign(std::istreambuf_iterator<char>(file), {});
@@ -68,9 +73,11 @@ vk::Pipeline Pipelines::pipeline(const Dispatch& dispatch) {
                                            .pMapEntries = entries.data(),
                                            .dataSize = dispatch.constants.size() * 4,
                                            .pData = dispatch.constants.data()};
+    const std::vector<std::uint32_t> changed =
+        keeps_nan_ ? keeping_nan(dispatch.code) : std::vector<std::uint32_t>();
+    const std::span<const std::uint32_t> code = keeps_nan_ ? changed : dispatch.code;
     const vk::raii::ShaderModule module(
-        device_,
-        vk::ShaderModuleCreateInfo{.codeSize = dispatch.code.size_bytes(), .pCode = dispatch.code.data()});
+        device_, vk::ShaderModuleCreateInfo{.codeSize = code.size_bytes(), .pCode = code.data()});
     // SPIR-V 1.6 lets the driver choose the subgroups' size. Lanes share out work by it, so none may be
     // missing. The other shaders are better off without: Turnip doubles their subgroups for it, which halves
     // the products' occupancy.

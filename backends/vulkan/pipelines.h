@@ -15,8 +15,8 @@ namespace towers::vulkan {
 class Pipelines {
 public:
     /// `cache` names the file that keeps the driver's compiled code between runs; empty: nothing is kept.
-    Pipelines(const vk::raii::Device& device, std::filesystem::path cache,
-              vk::PipelineCreateFlags flags = {});
+    Pipelines(const vk::raii::PhysicalDevice& physical, const vk::raii::Device& device,
+              std::filesystem::path cache, vk::PipelineCreateFlags flags = {});
     ~Pipelines();
 
     /// Every kernel takes its parameter block as push constants.
@@ -27,6 +27,7 @@ public:
 
 private:
     const vk::raii::Device& device_;
+    bool keeps_nan_; ///< whether shaders may ask for it
     std::filesystem::path cache_file_;
     vk::PipelineCreateFlags flags_;
     std::size_t cached_bytes_ = 0;

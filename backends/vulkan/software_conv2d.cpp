@@ -24,7 +24,9 @@ In_f32x4 wide(In_f32 narrow) { return {reinterpret_cast<const vec4*>(narrow.at)}
 
 constexpr unsigned most_groups = 65535; // along an axis: what Vulkan guarantees
 
-bool suits(const ConvShape& s) { return s.stride_y == 1 && s.stride_x == 1 && s.groups == 1; }
+bool suits(const ConvShape& s) {
+    return s.stride_y == 1 && s.stride_x == 1 && s.dilation_y == 1 && s.dilation_x == 1 && s.groups == 1;
+}
 
 std::optional<Dispatch> make(const DeviceInfo& info, const Shaders& shaders, const SoftwareConvParams& p,
                              std::uint64_t rows, unsigned columns, bool taps, bool quads) {

@@ -3,14 +3,17 @@
 #include "backends/headroom.h"
 #include "backends/vulkan/dispatch.h"
 #include "backends/vulkan/instance.h"
+#include "backends/vulkan/pieces.h"
 #include "backends/vulkan/pipelines.h"
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <fmt/format.h>
 #include <iterator>
+#include <limits>
 #include <optional>
 #include <string_view>
 #include <thread>
@@ -53,10 +56,14 @@ struct Lane {
 
 struct VulkanRecording : RecordingState {
     const Family* family = nullptr;
-    std::unique_ptr<Allocation> scratch; ///< of sums that are split
-    std::size_t scratch_used = 0;        ///< since the last barrier
-    std::vector<Launch> sums;            ///< that the next barrier must let run first
-    vk::raii::CommandBuffer commands = nullptr;
+    std::unique_ptr<Allocation> scratch;         ///< of sums that are split
+    std::size_t scratch_used = 0;                ///< since the last barrier
+    std::vector<Launch> sums;                    ///< that the next barrier must let run first
+    mutable std::vector<VulkanCommand> commands; ///< until they are in `pieces`
+    mutable std::vector<double> seconds;         ///< that each dispatch and copy took
+    mutable bool measured = false;               ///< well enough to cut it
+    /// Submitted one behind the other, so that none works too long for a driver
+    mutable std::vector<vk::raii::CommandBuffer> pieces;
     vk::raii::QueryPool timestamps = nullptr;
     std::uint32_t timestamp_count = 0;
     mutable Submission timed; ///< the last one that writes the timestamps, where the host resets them
@@ -82,7 +89,7 @@ public:
         : instance_(std::move(instance)), physical_(instance_->devices()[index]),
           info_(describe(physical_, index)),
           overrides_(options.overrides && has_subgroups(physical_, vk::SubgroupFeatureFlagBits::eShuffle)),
-          limits_(options.limits) {
+          limits_(options.limits), measure_(options.measure) {
         require_headroom(info_.id, compiler_memory + driver_threads() * (thread_stack + thread_heap));
         guard("opening the device", [&] { open(); });
     }
@@ -158,6 +165,7 @@ protected:
             const VulkanRecording& recorded = on_queue(recording, submission.queue);
             if (recorded.family != &families_.front()) reset_timestamps(recorded, submission);
             Lane& lane = lane_of(submission.queue);
+            if (recorded.pieces.empty() && recorded.measured) write_pieces(recorded);
             const auto moment_of = [](const Lane& each, Ticket ticket) {
                 return vk::SemaphoreSubmitInfo{
                     .semaphore = *each.timeline, .value = ticket, .stageMask = moment};
@@ -167,11 +175,20 @@ protected:
                 if (const Lane& other = lane_of(each.queue); &other != &lane)
                     waits.push_back(moment_of(other, each.ticket));
             const vk::SemaphoreSubmitInfo signal = moment_of(lane, submission.ticket);
-            const vk::CommandBufferSubmitInfo commands{.commandBuffer = *recorded.commands};
-            lane.queue.submit2(vk::SubmitInfo2{}
-                                   .setWaitSemaphoreInfos(waits)
-                                   .setCommandBufferInfos(commands)
-                                   .setSignalSemaphoreInfos(signal));
+            const auto submit = [&](const vk::raii::CommandBuffer& piece, bool first, bool last) {
+                const vk::CommandBufferSubmitInfo commands{.commandBuffer = *piece};
+                vk::SubmitInfo2 info;
+                info.setCommandBufferInfos(commands);
+                if (first) info.setWaitSemaphoreInfos(waits);
+                if (last) info.setSignalSemaphoreInfos(signal);
+                lane.queue.submit2(info);
+            };
+            if (recorded.pieces.empty()) {
+                for (const Submission& each : after) do_wait(each);
+                measure(recorded, lane.queue, submit);
+            }
+            for (const vk::raii::CommandBuffer& piece : recorded.pieces)
+                submit(piece, &piece == &recorded.pieces.front(), &piece == &recorded.pieces.back());
             lane.submitted = submission.ticket;
         });
     }
@@ -211,6 +228,7 @@ private:
             const std::string what =
                 fmt::format("{} ({}): {}: {}", info_.id, info_.name, doing, error.what());
             if (is_want_of_memory(error)) throw OutOfMemory(what);
+            if (error.code() == vk::Result::eErrorDeviceLost) throw DeviceLost(what);
             throw DeviceError(what);
         }
     }
@@ -234,7 +252,7 @@ private:
                 lanes_.push_back({places[i], vk::raii::Queue(device_, places[i].family, places[i].index),
                                   vk::raii::Semaphore(device_, {.pNext = &timeline})});
         }
-        pipelines_.emplace(device_, pipeline_cache_file(physical_));
+        pipelines_.emplace(physical_, device_, pipeline_cache_file(physical_));
     }
 
     Family open_family(std::uint32_t index, const Work& work) const {
@@ -320,18 +338,19 @@ private:
         const Capacity capacity = capacity_of(info_, limits_ != nullptr ? *limits_ : SharingLimits{});
         if (const std::size_t bytes = scratch_bytes(commands, capacity))
             recording->scratch = do_allocate(bytes, Memory::device);
-        recording->commands = begin(family);
         make_timestamps(*recording, commands);
         // For what earlier submissions wrote; submission itself makes the host's writes visible.
         barrier(*recording);
         for (const Command& command : commands)
             std::visit([&](const auto& each) { encode(*recording, each, capacity); }, command);
         encode_sums(*recording, capacity);
-        end(*recording);
+        // Copies are short. What else cannot be cut need not be measured.
+        if (!measure_ || !has_launches(commands) || ends_of_work(recording->commands).size() < 2)
+            write_pieces(*recording);
         return recording;
     }
 
-    vk::raii::CommandBuffer begin(const Family& family) {
+    vk::raii::CommandBuffer begin(const Family& family) const {
         vk::raii::CommandBuffer buffer = std::move(vk::raii::CommandBuffers(
             device_, vk::CommandBufferAllocateInfo{.commandPool = *family.pool,
                                                    .level = vk::CommandBufferLevel::ePrimary,
@@ -340,14 +359,82 @@ private:
         return buffer;
     }
 
-    void barrier(const VulkanRecording& recording) { barrier(recording, recording.family->work.stages); }
+    /// The commands [first, last) of a recording.
+    vk::raii::CommandBuffer write(const VulkanRecording& recording, std::size_t first,
+                                  std::size_t last) const {
+        vk::raii::CommandBuffer buffer = begin(*recording.family);
+        if (first == 0 && *recording.timestamps && recording.family == &families_.front())
+            buffer.resetQueryPool(*recording.timestamps, 0, recording.timestamp_count);
+        for (std::size_t i = first; i < last; ++i)
+            std::visit([&](const auto& each) { write(buffer, recording, each); }, recording.commands[i]);
+        if (last == recording.commands.size()) // makes what the commands wrote visible to the host
+            barrier(buffer, {.srcStageMask = recording.family->work.stages,
+                             .srcAccessMask = recording.family->work.writes,
+                             .dstStageMask = vk::PipelineStageFlagBits2::eHost,
+                             .dstAccessMask = vk::AccessFlagBits2::eHostRead});
+        buffer.end();
+        return buffer;
+    }
 
-    void barrier(const VulkanRecording& recording, vk::PipelineStageFlags2 after) {
+    void write(const vk::raii::CommandBuffer& buffer, const VulkanRecording&,
+               const DispatchCommand& dispatch) const {
+        buffer.bindPipeline(vk::PipelineBindPoint::eCompute, dispatch.pipeline);
+        buffer.pushConstants<std::byte>(pipelines_->layout(), vk::ShaderStageFlagBits::eCompute, 0,
+                                        dispatch.parameters.bytes);
+        buffer.dispatch(dispatch.groups.x, dispatch.groups.y, dispatch.groups.z);
+    }
+    static void write(const vk::raii::CommandBuffer& buffer, const VulkanRecording&,
+                      const CopyCommand& copy) {
+        buffer.copyBuffer(copy.source, copy.target, copy.region);
+    }
+    static void write(const vk::raii::CommandBuffer& buffer, const VulkanRecording&,
+                      const vk::MemoryBarrier2& memory) {
+        barrier(buffer, memory);
+    }
+    static void write(const vk::raii::CommandBuffer& buffer, const VulkanRecording& recording,
+                      const TimestampCommand& timestamp) {
+        buffer.writeTimestamp2(moment, *recording.timestamps, timestamp.index);
+    }
+
+    /// Cuts the recording by what has been measured.
+    void write_pieces(const VulkanRecording& recording) const {
+        std::size_t first = 0;
+        for (const std::size_t end : cut_by_time(recording.commands, recording.seconds)) {
+            recording.pieces.push_back(write(recording, first, end));
+            first = end;
+        }
+        recording.commands = {};
+    }
+
+    /// A recording's first submission: each dispatch and copy alone, since nobody knows yet how long they
+    /// take. If they take long, so the second, since some drivers compile a kernel when it first runs. The
+    /// host's clock is exact enough: what it adds to short ones costs a submission more at worst.
+    template<class Submit>
+    void measure(const VulkanRecording& recording, const vk::raii::Queue& queue, const Submit& submit) const {
+        using Clock = std::chrono::steady_clock;
+        queue.waitIdle(); // for what was submitted before
+        const std::vector<std::size_t> ends = ends_of_work(recording.commands);
+        const bool again = !recording.seconds.empty();
+        recording.seconds.resize(ends.size(), std::numeric_limits<double>::infinity());
+        for (std::size_t i = 0, first = 0; i < ends.size(); first = ends[i++]) {
+            const vk::raii::CommandBuffer piece = write(recording, first, ends[i]);
+            const Clock::time_point begin = Clock::now();
+            submit(piece, i == 0, i + 1 == ends.size());
+            queue.waitIdle();
+            const std::chrono::duration<double> seconds = Clock::now() - begin;
+            recording.seconds[i] = std::min(recording.seconds[i], seconds.count());
+        }
+        recording.measured = again || cut_by_time(recording.commands, recording.seconds).size() == 1;
+    }
+
+    static void barrier(VulkanRecording& recording) { barrier(recording, recording.family->work.stages); }
+
+    static void barrier(VulkanRecording& recording, vk::PipelineStageFlags2 after) {
         const Work& work = recording.family->work;
-        barrier(recording.commands, {.srcStageMask = after,
-                                     .srcAccessMask = work.writes,
-                                     .dstStageMask = work.stages,
-                                     .dstAccessMask = work.reads | work.writes});
+        recording.commands.push_back(vk::MemoryBarrier2{.srcStageMask = after,
+                                                        .srcAccessMask = work.writes,
+                                                        .dstStageMask = work.stages,
+                                                        .dstAccessMask = work.reads | work.writes});
     }
 
     static void barrier(const vk::raii::CommandBuffer& buffer, const vk::MemoryBarrier2& memory) {
@@ -362,8 +449,6 @@ private:
         if (count == 0 || recording.family->timestamp_mask == 0) return;
         recording.timestamps = vk::raii::QueryPool(
             device_, vk::QueryPoolCreateInfo{.queryType = vk::QueryType::eTimestamp, .queryCount = count});
-        if (recording.family == &families_.front())
-            recording.commands.resetQueryPool(*recording.timestamps, 0, count);
     }
 
     void encode(VulkanRecording& recording, const Launch& launch, const Capacity& capacity) {
@@ -384,22 +469,20 @@ private:
     }
 
     void dispatch(VulkanRecording& recording, const Launch& launch, const Capacity& capacity) {
-        const vk::raii::CommandBuffer& buffer = recording.commands;
         const Dispatch dispatch = dispatch_of(launch, info_, capacity, overrides_);
-        buffer.bindPipeline(vk::PipelineBindPoint::eCompute, pipelines_->pipeline(dispatch));
-        buffer.pushConstants<std::byte>(pipelines_->layout(), vk::ShaderStageFlagBits::eCompute, 0,
-                                        dispatch.parameters.bytes);
-        buffer.dispatch(dispatch.groups.x, dispatch.groups.y, dispatch.groups.z);
+        recording.commands.push_back(
+            DispatchCommand{pipelines_->pipeline(dispatch), dispatch.parameters, dispatch.groups});
     }
 
     void encode(VulkanRecording& recording, const Copy& copy, const Capacity&) {
         const auto handle = [](const BufferSlice& slice) {
             return *static_cast<const VulkanAllocation&>(slice.buffer->allocation()).buffer;
         };
-        recording.commands.copyBuffer(handle(copy.source), handle(copy.target),
-                                      vk::BufferCopy{.srcOffset = copy.source.offset,
-                                                     .dstOffset = copy.target.offset,
-                                                     .size = copy.source.bytes});
+        recording.commands.push_back(CopyCommand{.source = handle(copy.source),
+                                                 .target = handle(copy.target),
+                                                 .region = {.srcOffset = copy.source.offset,
+                                                            .dstOffset = copy.target.offset,
+                                                            .size = copy.source.bytes}});
     }
 
     void encode(VulkanRecording& recording, const Barrier&, const Capacity& capacity) {
@@ -411,18 +494,9 @@ private:
         encode_sums(recording, capacity);
         barrier(recording);
         if (!*recording.timestamps) return;
-        recording.commands.writeTimestamp2(moment, *recording.timestamps, recording.timestamp_count++);
+        recording.commands.push_back(TimestampCommand{recording.timestamp_count++});
         // Only a barrier on the timestamp's own stage keeps what follows from starting before it.
         barrier(recording, moment);
-    }
-
-    /// Makes what the commands wrote visible to the host.
-    void end(const VulkanRecording& recording) {
-        barrier(recording.commands, {.srcStageMask = recording.family->work.stages,
-                                     .srcAccessMask = recording.family->work.writes,
-                                     .dstStageMask = vk::PipelineStageFlagBits2::eHost,
-                                     .dstAccessMask = vk::AccessFlagBits2::eHostRead});
-        recording.commands.end();
     }
 
     void clear(vk::Buffer target) {
@@ -444,6 +518,7 @@ private:
     DeviceInfo info_;
     bool overrides_;
     const SharingLimits* limits_; ///< may be null
+    bool measure_;                ///< see OpenOptions
     bool tells_budget_ = false;   ///< whether the driver says how much memory is free
     vk::raii::Device device_ = nullptr;
     std::vector<Family> families_; ///< the kernels', and the copies' if that is another
@@ -458,6 +533,8 @@ private:
 class VulkanBackend final : public Backend {
 public:
     std::string_view name() const override { return "vulkan"; }
+
+    void try_drivers() const override { Instance::drivers(); }
 
     Listing list(const OpenOptions& options) const override {
         Listing listing;

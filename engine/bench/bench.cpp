@@ -40,7 +40,7 @@ public:
 
     void warm_up() {
         steps_.warm_up();
-        profile_.repeat(1);
+        profile_.repeat(2); // Vulkan may do the first two runs kernel by kernel
         profile_.reset();
         empty_.repeat();
         empty_.reset();

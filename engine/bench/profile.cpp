@@ -1,6 +1,6 @@
 #include "engine/bench/profile.h"
 
-#include "engine/bench/work.h"
+#include "engine/plan/work.h"
 #include "engine/towers/upload.h"
 
 #include <algorithm>
@@ -9,7 +9,8 @@
 namespace towers {
 namespace {
 
-TrainingPlan plan_step(const Recipe& recipe, const StateLayout& layout, const Dataset& data, unsigned batch) {
+TrainingPlan plan_step(const Recipe& recipe, const StateLayout& layout, const Dataset& data, unsigned batch,
+                       std::uint64_t largest_allocation) {
     return plan_single_step({.model = &recipe.model,
                              .layout = &layout,
                              .pipeline = &recipe.pipeline,
@@ -17,7 +18,8 @@ TrainingPlan plan_step(const Recipe& recipe, const StateLayout& layout, const Da
                              .stored = data.image_size(),
                              .records = data.size(),
                              .seed = 1,
-                             .distort = true},
+                             .distort = true,
+                             .largest_allocation = largest_allocation},
                             {.layout = &layout, .optimizer = recipe.optimizer.get()});
 }
 
@@ -26,7 +28,7 @@ TrainingPlan plan_step(const Recipe& recipe, const StateLayout& layout, const Da
 StepProfile::StepProfile(Device& device, const Recipe& recipe, const Dataset& data, unsigned batch)
     : device_(device) {
     const StateLayout layout = layout_of(recipe);
-    plan_ = plan_step(recipe, layout, data, batch);
+    plan_ = plan_step(recipe, layout, data, batch, device.info().largest_allocation);
     arenas_ = allocate_arenas(device, plan_.plan, data);
     load(layout, data, batch);
 

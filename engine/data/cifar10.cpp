@@ -1,13 +1,16 @@
 #include "engine/data/cifar10.h"
 
+#include "engine/data/other_data.h"
 #include "engine/error.h"
 #include "engine/files/atomic_file.h"
 #include "engine/files/file.h"
+#include "engine/files/text.h"
 
 #include <algorithm>
 #include <cstring>
 #include <fmt/format.h>
 #include <span>
+#include <spdlog/spdlog.h>
 #include <string_view>
 #include <system_error>
 
@@ -41,13 +44,16 @@ std::vector<std::string> file_names(Split split) {
 
 fs::path find_folder(const fs::path& folder, const std::vector<std::string>& names) {
     std::error_code error; // what cannot be examined counts as absent; the message says what was sought
-    if (!fs::is_directory(folder, error))
+    const bool there = fs::is_directory(folder, error);
+    for (const fs::path& candidate : {folder, folder / archive_folder})
+        for (const std::string& name : names)
+            if (there && fs::exists(candidate / name, error)) return candidate;
+    if (const std::string other = describe_other_data(folder); !other.empty())
+        throw InputError(fmt::format("{} {}", folder.string(), other));
+    if (!there)
         throw InputError(
             fmt::format("there is no data folder {}; name CIFAR-10's, or 'shapes', which needs no files",
                         folder.string()));
-    for (const fs::path& candidate : {folder, folder / archive_folder})
-        for (const std::string& name : names)
-            if (fs::exists(candidate / name, error)) return candidate;
     throw InputError(
         fmt::format("{} holds no {}; unpack cifar-10-binary.tar.gz there, or use --data shapes, which "
                     "needs no files",
@@ -69,7 +75,8 @@ std::size_t count_records(const fs::path& path, std::uint64_t bytes) {
     return records;
 }
 
-std::vector<std::string> read_classes(const fs::path& path) {
+/// The official names if there is no such file. `tell`: says so if it has another number of them.
+std::vector<std::string> read_classes(const fs::path& path, bool tell) {
     std::error_code error;
     if (!fs::exists(path, error)) return official_classes();
     const InputFile file(path);
@@ -79,10 +86,14 @@ std::vector<std::string> read_classes(const fs::path& path) {
     std::vector<std::string> names;
     for (std::size_t begin = 0; begin < text.size();) {
         const std::size_t end = std::min(text.find('\n', begin), text.size());
-        if (end > begin) names.push_back(text.substr(begin, end - begin));
+        if (end > begin) names.push_back(as_printable(text.substr(begin, end - begin)));
         begin = end + 1;
     }
-    return names.size() == class_count ? names : official_classes();
+    if (names.size() == class_count) return names;
+    if (tell)
+        spdlog::warn("{} names {} classes, but CIFAR-10's records have {}; their own names stand in for it",
+                     path.string(), names.size(), class_count);
+    return official_classes();
 }
 
 } // namespace
@@ -107,7 +118,9 @@ Dataset load_cifar10(const fs::path& folder, Split split) {
         largest = std::max(largest, records);
     }
 
-    Dataset data{"cifar10", side, side, channels, read_classes(found / names_file), {}, {}};
+    // Training and `data describe` read both splits, and one line is enough.
+    const bool tell = split == Split::train;
+    Dataset data{"cifar10", side, side, channels, read_classes(found / names_file, tell), {}, {}};
     // Read each file to where its images belong, then squeeze out the label bytes between them. So the last
     // file needs one byte per record beyond the end.
     data.images.resize(total * image_bytes + largest);

@@ -26,7 +26,7 @@ struct Dataset {
     std::size_t size() const { return labels.size(); }
     ImageSize image_size() const { return {height, width, channels}; }
 
-    /// Of labels and images: tells data sets apart, wherever they lie (FNV-1a over 8-byte words).
+    /// Of labels and images: tells data sets apart, wherever they lie.
     std::uint64_t checksum() const;
 };
 

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <system_error>
 #include <unistd.h>
 
 namespace towers {
@@ -28,7 +29,9 @@ std::filesystem::path follow_links(std::filesystem::path path) {
     std::error_code error;
     for (int links = 0; std::filesystem::is_symlink(path, error); ++links) {
         if (links == longest_chain) throw_file_error("write", path, ELOOP);
-        path = path.parent_path() / std::filesystem::read_symlink(path);
+        const std::filesystem::path target = std::filesystem::read_symlink(path, error);
+        if (error) throw_file_error("write", path, error.value());
+        path = path.parent_path() / target;
     }
     return path;
 }
@@ -38,7 +41,8 @@ std::filesystem::path follow_links(std::filesystem::path path) {
 // The process id keeps two processes that write the same path from sharing a temporary file.
 AtomicFile::AtomicFile(const std::filesystem::path& path)
     : path_(follow_links(path)), temporary_(fmt::format("{}{}{}", path_.string(), mark, ::getpid())) {
-    if (std::filesystem::is_directory(path)) throw_file_error("write", path_, EISDIR);
+    std::error_code unknown; // opening the file tells it
+    if (std::filesystem::is_directory(path, unknown)) throw_file_error("write", path_, EISDIR);
     file_ = FileDescriptor(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
     if (!file_) throw_file_error("write", path_, errno);
 }

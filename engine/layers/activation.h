@@ -11,8 +11,8 @@ enum class Saves { input, output };
 class Activation : public Layer {
 public:
     Activation(KernelHandle<ActivationForwardParams> forward, KernelHandle<ActivationBackwardParams> backward,
-               Saves saves)
-        : forward_(forward), backward_(backward), saves_(saves) {}
+               Saves saves, float slope = 0)
+        : forward_(forward), backward_(backward), saves_(saves), slope_(slope) {}
 
     Shape output(std::span<const Shape> in) const override { return in[0]; }
 
@@ -20,7 +20,7 @@ public:
         const TensorId y = plan.make_output();
         plan.keep("saved", saves_ == Saves::output ? y : plan.input());
         const unsigned count = unsigned(plan.out_elements());
-        plan.add("forward", forward_, {.x = plan.input(), .y = y, .count = count}, count);
+        plan.add("forward", forward_, {.x = plan.input(), .y = y, .count = count, .slope = slope_}, count);
         return y;
     }
 
@@ -28,8 +28,8 @@ public:
         if (!plan.wants()) return {TensorId()};
         const TensorId dx = plan.make_gradient();
         const unsigned count = unsigned(plan.out_elements());
-        plan.add("backward", backward_, {.saved = plan.kept("saved"), .dy = dy, .dx = dx, .count = count},
-                 count);
+        plan.add("backward", backward_,
+                 {.saved = plan.kept("saved"), .dy = dy, .dx = dx, .count = count, .slope = slope_}, count);
         return {dx};
     }
 
@@ -37,6 +37,7 @@ private:
     KernelHandle<ActivationForwardParams> forward_;
     KernelHandle<ActivationBackwardParams> backward_;
     Saves saves_;
+    float slope_;
 };
 
 } // namespace towers

@@ -13,8 +13,8 @@ class BatchNorm final : public Layer {
 public:
     explicit BatchNorm(Attributes& attributes)
         : epsilon_(float(attributes.number("epsilon", 1e-12, 1, 1e-5))),
-          blend_(float(1 - attributes.number("decay", 0, 1, 0.9))), gamma_(attributes.flag("gamma", true)),
-          beta_(attributes.flag("beta", true)),
+          blend_(float(1 - attributes.number("decay", 0, below_one, 0.9))),
+          gamma_(attributes.flag("gamma", true)), beta_(attributes.flag("beta", true)),
           gamma_start_(float(attributes.number("gamma_start", -1e6, 1e6, 1))),
           sample_variance_(attributes.choice("variance", {"sample", "population"}, "sample") == "sample") {
         const Value* const group = attributes.find("group");
@@ -33,14 +33,20 @@ public:
         const std::vector<std::size_t> shape{in[0].channels};
         std::vector<Variable> all;
         if (gamma_)
-            all.push_back({.name = "gamma", .shape = shape, .initial = Initial::constant(gamma_start_)});
-        if (beta_) all.push_back({.name = "beta", .shape = shape, .initial = Initial::constant(0)});
+            all.push_back({.name = "gamma",
+                           .shape = shape,
+                           .initial = Initial::constant(gamma_start_),
+                           .axes = "channels"});
+        if (beta_)
+            all.push_back(
+                {.name = "beta", .shape = shape, .initial = Initial::constant(0), .axes = "channels"});
         for (const bool variance : {false, true})
             all.push_back({.name = variance ? "moving_variance" : "moving_mean",
                            .shape = shape,
                            .role = Role::statistic,
                            .initial = Initial::constant(variance ? 1.0f : 0.0f),
-                           .blend = blend_});
+                           .blend = blend_,
+                           .axes = "channels"});
         return all;
     }
 

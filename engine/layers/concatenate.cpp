@@ -11,16 +11,16 @@ public:
     Arity arity() const override { return {1, 1000}; }
 
     Shape output(std::span<const Shape> in) const override {
-        Shape out{in[0].height, in[0].width, 0};
+        std::uint64_t channels = 0;
         for (const Shape& each : in) {
-            if (each.height != out.height || each.width != out.width)
+            if (each.height != in[0].height || each.width != in[0].width)
                 throw LayerError(fmt::format("joins [{}, {}, {}] and [{}, {}, {}]; its inputs must have one "
                                              "height and width",
                                              in[0].height, in[0].width, in[0].channels, each.height,
                                              each.width, each.channels));
-            out.channels += each.channels;
+            channels += each.channels;
         }
-        return out;
+        return {in[0].height, in[0].width, checked_channels(channels)};
     }
 
     TensorId forward(LayerPlan& plan) const override {

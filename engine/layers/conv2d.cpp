@@ -1,5 +1,5 @@
-// Convolution: kernel and stride in each direction, any padding, groups up to depthwise, with or without
-// bias. Weights [kernel height, kernel width, input channels / groups, filters].
+// Convolution: kernel, stride and dilation in each direction, any padding, groups up to depthwise, with or
+// without bias. Weights [kernel height, kernel width, input channels / groups, filters].
 #include "engine/layers/layer.h"
 #include "engine/layers/weighted.h"
 #include "engine/layers/window.h"
@@ -12,7 +12,7 @@ namespace {
 class Conv2d final : public Layer {
 public:
     explicit Conv2d(Attributes& attributes)
-        : window_(read_window(attributes, "kernel", std::array{1u, 1u})),
+        : window_(read_window(attributes, "kernel", std::array{1u, 1u}, Dilation::read)),
           weighted_(read_weighted(attributes)) {
         const Value* const groups = attributes.find("groups");
         depthwise_ = groups != nullptr && groups->as<std::string>() != nullptr;
@@ -41,8 +41,10 @@ public:
     std::vector<Variable> variables(std::span<const Shape> in) const override {
         const unsigned each = in[0].channels / groups(in[0]), outputs = filters(in[0]);
         const double area = double(window_.size[0]) * window_.size[1];
-        return weighted_.variables({window_.size[0], window_.size[1], each, outputs}, area * each,
-                                   area * outputs / groups(in[0]));
+        return weighted_.variables({window_.size[0], window_.size[1], each, outputs},
+                                   groups(in[0]) == 1 ? "height, width, in, out"
+                                                      : "height, width, in of a group, out",
+                                   area * each, area * outputs / groups(in[0]));
     }
 
     double flop(std::span<const Shape> in) const override {
@@ -58,7 +60,9 @@ public:
 
 private:
     unsigned groups(const Shape& in) const { return depthwise_ ? in.channels : groups_; }
-    unsigned filters(const Shape& in) const { return depthwise_ ? in.channels * multiplier_ : filters_; }
+    unsigned filters(const Shape& in) const {
+        return depthwise_ ? checked_channels(std::uint64_t(in.channels) * multiplier_) : filters_;
+    }
 
     ConvShape shape(const LayerPlan& plan) const {
         const auto [rows, columns] = window_.place(plan.in());
@@ -73,6 +77,8 @@ private:
                 .kernel_width = window_.size[1],
                 .stride_y = window_.stride[0],
                 .stride_x = window_.stride[1],
+                .dilation_y = window_.dilation[0],
+                .dilation_x = window_.dilation[1],
                 .pad_top = rows.before,
                 .pad_left = columns.before,
                 .groups = groups(plan.in())};

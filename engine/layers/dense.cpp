@@ -13,7 +13,7 @@ public:
     Shape output(std::span<const Shape>) const override { return {1, 1, units_}; }
 
     std::vector<Variable> variables(std::span<const Shape> in) const override {
-        return weighted_.variables({in[0].elements(), units_}, double(in[0].elements()), units_);
+        return weighted_.variables({in[0].elements(), units_}, "in, out", double(in[0].elements()), units_);
     }
 
     double flop(std::span<const Shape> in) const override { return 2.0 * double(in[0].elements()) * units_; }
@@ -38,6 +38,8 @@ private:
                 .kernel_width = 1,
                 .stride_y = 1,
                 .stride_x = 1,
+                .dilation_y = 1,
+                .dilation_x = 1,
                 .pad_top = 0,
                 .pad_left = 0,
                 .groups = 1};

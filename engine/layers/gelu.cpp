@@ -1,9 +1,13 @@
-// y = x times the normal distribution's probability below x (Hendrycks and Gimpel 2016)
+// y = x times the normal distribution's probability below x (Hendrycks and Gimpel 2016), or their
+// approximation of it by a hyperbolic tangent
 #include "engine/layers/activation.h"
 
 namespace towers {
 
-std::unique_ptr<const Layer> make_gelu(Attributes&) {
+std::unique_ptr<const Layer> make_gelu(Attributes& attributes) {
+    if (attributes.choice("approximate", {"none", "tanh"}, "none") == "tanh")
+        return std::make_unique<Activation>(kernels::gelu_tanh_forward, kernels::gelu_tanh_backward,
+                                            Saves::input);
     return std::make_unique<Activation>(kernels::gelu_forward, kernels::gelu_backward, Saves::input);
 }
 

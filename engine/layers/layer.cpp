@@ -1,10 +1,18 @@
 #include "engine/layers/layer.h"
 
+#include <fmt/format.h>
+
 namespace towers {
 
 #define TOWERS_LAYER(name) std::unique_ptr<const Layer> make_##name(Attributes& attributes);
 #include "engine/layers/layers.def"
 #undef TOWERS_LAYER
+
+unsigned checked_channels(std::uint64_t channels) {
+    if (channels > most_elements)
+        throw LayerError(fmt::format("makes {} channels, more than a device can count; use fewer", channels));
+    return unsigned(channels);
+}
 
 std::vector<Variable> Layer::variables(std::span<const Shape>) const { return {}; }
 
@@ -15,6 +23,11 @@ std::unique_ptr<const Layer> make_layer(const std::string& kind, Attributes& att
     if (kind == #name) return make_##name(attributes);
 #include "engine/layers/layers.def"
 #undef TOWERS_LAYER
+    if (kind.find("transpose") != std::string::npos || kind.find("deconv") != std::string::npos)
+        attributes.fail("kind",
+                        "is \"" + kind +
+                            "\", but there are no transposed convolutions: networks here tell classes "
+                            "apart and make no images");
     std::string kinds;
     for (const std::string& each : layer_kinds()) kinds += (kinds.empty() ? "" : ", ") + each;
     attributes.fail("kind", "is \"" + kind + "\", but there is no such layer; choose from " + kinds);
@@ -23,6 +36,15 @@ std::unique_ptr<const Layer> make_layer(const std::string& kind, Attributes& att
 std::vector<std::string> layer_kinds() {
     return {
 #define TOWERS_LAYER(name) #name,
+#include "engine/layers/layers.def"
+#undef TOWERS_LAYER
+    };
+}
+
+std::vector<std::string> activation_kinds() {
+    return {
+#define TOWERS_LAYER(name)
+#define TOWERS_ACTIVATION(name) #name,
 #include "engine/layers/layers.def"
 #undef TOWERS_LAYER
     };

@@ -7,6 +7,7 @@
 #include "engine/model/shape.h"
 #include "engine/model/variable.h"
 
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <stdexcept>
@@ -20,6 +21,9 @@ namespace towers {
 class LayerError : public std::runtime_error {
     using std::runtime_error::runtime_error;
 };
+
+/// The channels of an output; LayerError when there are more than a device can count.
+unsigned checked_channels(std::uint64_t channels);
 
 /// A layer's attributes. It belongs to no model, holds no tensors, and never changes once made.
 class Layer {
@@ -59,5 +63,7 @@ std::unique_ptr<const Layer> make_layer(const std::string& kind, Attributes& att
 
 /// The names in layers.def.
 std::vector<std::string> layer_kinds();
+/// Of these, the ones that `activation` takes.
+std::vector<std::string> activation_kinds();
 
 } // namespace towers

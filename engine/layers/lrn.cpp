@@ -11,7 +11,7 @@ public:
         : radius_(unsigned(attributes.whole("radius", 0, 1 << 16, 5))),
           bias_(float(attributes.number("bias", 1e-6, 1e6, 1))),
           alpha_(float(attributes.number("alpha", 0, 1e6, 1))),
-          beta_(float(attributes.number("beta", 0, 1e3, 0.5))) {}
+          beta_(float(attributes.number("beta", 0, 6, 0.5))) {} // so that the least bias^-beta is finite
 
     Shape output(std::span<const Shape> in) const override { return in[0]; }
 

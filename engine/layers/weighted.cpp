@@ -20,7 +20,7 @@ bool is_depthwise(const ConvShape& shape) {
 
 } // namespace
 
-std::vector<Variable> Weighted::variables(std::vector<std::size_t> shape, double fan_in,
+std::vector<Variable> Weighted::variables(std::vector<std::size_t> shape, std::string axes, double fan_in,
                                           double fan_out) const {
     Initial initial{.kind = Initial::Kind::normal};
     switch (start) {
@@ -48,8 +48,11 @@ std::vector<Variable> Weighted::variables(std::vector<std::size_t> shape, double
                                .shape = std::move(shape),
                                .initial = initial,
                                .decays = true,
-                               .weight_decay = weight_decay}};
-    if (bias) all.push_back({.name = "biases", .shape = {outputs}, .initial = Initial::constant(*bias)});
+                               .weight_decay = weight_decay,
+                               .axes = std::move(axes)}};
+    if (bias)
+        all.push_back(
+            {.name = "biases", .shape = {outputs}, .initial = Initial::constant(*bias), .axes = "out"});
     return all;
 }
 

@@ -6,6 +6,7 @@
 #include "engine/model/variable.h"
 
 #include <optional>
+#include <string>
 #include <vector>
 
 namespace towers {
@@ -24,8 +25,9 @@ struct Weighted {
     std::optional<float> bias = 0.0f;  ///< initial value
     std::optional<float> weight_decay; ///< else the recipe's
 
-    /// `weights` of that shape, and `biases`, one for each of the last axis.
-    std::vector<Variable> variables(std::vector<std::size_t> shape, double fan_in, double fan_out) const;
+    /// `weights` of that shape, and `biases`, one for each of the last axis. `axes`: as Variable::axes.
+    std::vector<Variable> variables(std::vector<std::size_t> shape, std::string axes, double fan_in,
+                                    double fan_out) const;
 
     // The operations of a layer with this shape.
     TensorId forward(LayerPlan& plan, const ConvShape& shape) const;

@@ -16,18 +16,25 @@ struct Placed {
 /// Along (height, width).
 struct Window {
     std::array<unsigned, 2> size{1, 1}, stride{1, 1};
+    std::array<unsigned, 2> dilation{1, 1}; ///< pixels from one place of the window to the next
     /// SAME and VALID as TensorFlow has them: SAME makes outputs of ceil(in / stride) and pads an odd pixel
     /// below and right; VALID pads nothing.
     enum class Padding { same, valid, given } padding = Padding::same;
     std::array<unsigned, 2> before{0, 0}, after{0, 0}; ///< if given
 
+    /// Pixels from a window's first to its last, both included.
+    unsigned reach(std::size_t axis) const { return (size[axis] - 1) * dilation[axis] + 1; }
+
     /// Throws LayerError when the window is larger than the padded image.
     std::array<Placed, 2> place(const Shape& in) const;
 };
 
-/// Reads `size_key`, `stride` and `pad`: "same", "valid", P on all sides, [height, width], or
-/// [top, bottom, left, right].
+/// Whether a layer has a key `dilation`.
+enum class Dilation { none, read };
+
+/// Reads `size_key`, `stride`, perhaps `dilation`, and `pad`: "same", "valid", P on all sides, [height,
+/// width], or [top, bottom, left, right].
 Window read_window(Attributes& attributes, const std::string& size_key,
-                   std::optional<std::array<unsigned, 2>> stride);
+                   std::optional<std::array<unsigned, 2>> stride, Dilation dilation = Dilation::none);
 
 } // namespace towers

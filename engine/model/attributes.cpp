@@ -1,6 +1,7 @@
 #include "engine/model/attributes.h"
 
 #include "engine/error.h"
+#include "engine/nearest.h"
 
 #include <algorithm>
 #include <cmath>
@@ -22,10 +23,73 @@ std::optional<double> number_of(const Value& value) {
     return {};
 }
 
+/// What other programs call a key, and how the two differ.
+struct Synonym {
+    const char *other, *own, *remark = "";
+};
+constexpr Synonym synonyms[] = {
+    {"T_max", "epochs"},
+    {"alpha", "decay"},
+    {"batch_size", "batch"},
+    {"depth_multiplier", "multiplier"},
+    {"eps", "epsilon"},
+    {"gamma", "factor"},
+    {"grad_clip", "clip_norm"},
+    {"horizontal_flip", "flip"},
+    {"image_size", "shape"},
+    {"kernel", "window"},
+    {"kernel_initializer", "init"},
+    {"kernel_size", "kernel"},
+    {"kernel_size", "window"},
+    {"l2", "weight_decay"},
+    {"label_smoothing", "smoothing"},
+    {"lr", "learning_rate"},
+    {"max_norm", "clip_norm"},
+    {"milestones", "boundaries"},
+    {"momentum", "decay", " (PyTorch's momentum is 1 - decay)"},
+    {"num_classes", "classes"},
+    {"out_channels", "filters"},
+    {"out_features", "units"},
+    {"p", "keep", " (keep = 1 - p)"},
+    {"padding", "pad"},
+    {"pool_size", "window"},
+    {"rate", "keep", " (keep = 1 - rate)"},
+    {"rho", "decay"},
+    {"size", "kernel"},
+    {"size", "window"},
+    {"std", "deviation"},
+    {"step_size", "epochs"},
+    {"type", "kind"},
+    {"use_bias", "bias"},
+    {"warmup_epochs", "warm_up"},
+    {"wd", "weight_decay"},
+};
+
+struct Meant {
+    std::string key, remark;
+};
+
+/// The one of these keys that somebody meant by another; an empty one if none is near.
+Meant find_meant(const std::string& other, const std::vector<std::string>& keys) {
+    for (const Synonym& each : synonyms)
+        if (other == each.other && std::ranges::find(keys, each.own) != keys.end())
+            return {each.own, each.remark};
+    return {nearest(other, keys), ""};
+}
+
+/// Whether any part of a value came by --set.
+bool was_set(const Value& value) {
+    if (value.line == 0) return true;
+    const auto* const table = value.as<Value::Table>();
+    return table != nullptr &&
+           std::ranges::any_of(*table, [](const auto& entry) { return was_set(entry.second); });
+}
+
 } // namespace
 
-Attributes::Attributes(const Value& table, std::string file, std::string what)
-    : table_(&table), line_(table.line), file_(std::move(file)), what_(std::move(what)) {
+Attributes::Attributes(const Value& table, std::string file, std::string what,
+                       std::vector<DroppedKey>* dropped)
+    : table_(&table), line_(table.line), file_(std::move(file)), what_(std::move(what)), dropped_(dropped) {
     if (table.as<Value::Table>() == nullptr)
         fail(fmt::format("is {}; write a table, such as {{ kind = \"relu\" }}", table.text()));
 }
@@ -37,8 +101,11 @@ const Value* Attributes::find(const std::string& key) {
 
 const Value* Attributes::need(const std::string& key, bool optional, const std::string& example) {
     const Value* const value = find(key);
-    if (value == nullptr && !optional) fail(fmt::format("needs '{}'; give {}", key, example));
-    return value;
+    if (value != nullptr || optional) return value;
+    for (const auto& [other, given] : *table_->as<Value::Table>())
+        if (const Meant meant = find_meant(other, {key}); !read_.contains(other) && !meant.key.empty())
+            fail(fmt::format("needs '{}', not '{}'{}; give {}", key, other, meant.remark, example));
+    fail(fmt::format("needs '{}'; give {}", key, example));
 }
 
 std::int64_t Attributes::whole(const std::string& key, std::int64_t least, std::int64_t most,
@@ -159,7 +226,8 @@ Attributes Attributes::table(const std::string& key) {
     const bool within = what_.starts_with('['); // a table of a table
     Attributes found(value != nullptr ? *value : nothing, file_,
                      within ? fmt::format("{}.{}]", what_.substr(0, what_.size() - 1), key)
-                            : fmt::format("[{}]", key));
+                            : fmt::format("[{}]", key),
+                     dropped_);
     if (value == nullptr) found.line_ = line_;
     return found;
 }
@@ -176,10 +244,26 @@ std::vector<Attributes> Attributes::tables(const std::string& key) {
     return found;
 }
 
+/// Whether --set has given the table its kind.
+bool Attributes::has_new_kind() const {
+    const Value* const kind = table_->find("kind");
+    return kind != nullptr && kind->line == 0;
+}
+
 void Attributes::done() const {
-    for (const auto& [key, value] : *table_->as<Value::Table>())
-        if (!read_.contains(key))
-            fail(key, fmt::format("is not known here; known are {}", fmt::join(read_, ", ")));
+    const std::vector<std::string> known(read_.begin(), read_.end());
+    for (const auto& [key, value] : *table_->as<Value::Table>()) {
+        if (read_.contains(key)) continue;
+        if (dropped_ != nullptr && has_new_kind() && !was_set(value)) {
+            dropped_->push_back({what_.substr(1, what_.size() - 2), key});
+            continue;
+        }
+        const Meant meant = find_meant(key, known);
+        fail(key,
+             fmt::format("is not known here{}; known are {}",
+                         meant.key.empty() ? "" : fmt::format(", but '{}' is{}", meant.key, meant.remark),
+                         fmt::join(known, ", ")));
+    }
 }
 
 void Attributes::fail(const std::string& message) const {

@@ -4,7 +4,6 @@
 #include "engine/model/value.h"
 
 #include <array>
-#include <initializer_list>
 #include <optional>
 #include <set>
 #include <string>
@@ -12,13 +11,23 @@
 
 namespace towers {
 
+/// The most of a number that must stay below 1, in float32 too.
+constexpr double below_one = 0.9999999;
+
+/// A key of a file that is left out, since --set has given its table another kind, which does not know it.
+struct DroppedKey {
+    std::string table, key;
+};
+
 /// Reads one table. Each reader checks type and range, and remembers the key; done() refuses keys that nobody
 /// read. All errors are UsageError, `file:line: WHAT: what is wrong; what would be right`. The table must
 /// outlive the reader.
 class Attributes {
 public:
-    /// `what` names the table in messages: `layer 'conv1'`, `[optimizer]`.
-    Attributes(const Value& table, std::string file, std::string what);
+    /// `what` names the table in messages: `layer 'conv1'`, `[optimizer]`. `dropped`, which must outlive the
+    /// reader and those of its tables, gets what done() leaves out; without it, nothing is.
+    Attributes(const Value& table, std::string file, std::string what,
+               std::vector<DroppedKey>* dropped = nullptr);
 
     const std::string& file() const { return file_; }
     const std::string& what() const { return what_; }
@@ -47,7 +56,7 @@ public:
     Attributes table(const std::string& key);
     std::vector<Attributes> tables(const std::string& key);
 
-    /// Refuses the keys that were not read.
+    /// Refuses the keys that were not read, or leaves them out.
     void done() const;
 
     [[noreturn]] void fail(const std::string& message) const;
@@ -55,10 +64,12 @@ public:
 
 private:
     const Value* need(const std::string& key, bool optional, const std::string& example);
+    bool has_new_kind() const;
 
     const Value* table_;
     unsigned line_;
     std::string file_, what_;
+    std::vector<DroppedKey>* dropped_;
     std::set<std::string> read_;
 };
 

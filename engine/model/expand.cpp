@@ -2,10 +2,12 @@
 
 #include "engine/error.h"
 #include "engine/layers/layer.h"
+#include "engine/nearest.h"
 
 #include <algorithm>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <utility>
 
 namespace towers {
 namespace {
@@ -51,14 +53,15 @@ private:
 struct LayerList::Scope {
     std::string prefix; ///< of names: `stage1/2/`
     const Scope* outer = nullptr;
-    int input = images;                                  ///< what the list takes
-    int last = images;                                   ///< what the next layer takes
-    std::vector<std::pair<std::string, int>> names = {}; ///< without the prefix
+    int input = images;                                 ///< what the list takes
+    int last = images;                                  ///< what the next layer takes
+    std::unordered_map<std::string, int> names = {};    ///< without the prefix
+    std::unordered_map<std::string, int> numbered = {}; ///< the last number that each kind has in a name
     std::vector<Value::Entry> parameters = {};
     int depth = 0;
 
     int own(const std::string& name) const {
-        const auto found = std::ranges::find(names, name, &std::pair<std::string, int>::first);
+        const auto found = names.find(name);
         return found == names.end() ? unknown : found->second;
     }
     int find(const std::string& name) const {
@@ -83,7 +86,7 @@ LayerList::LayerList(Attributes& recipe)
     network.done();
     Scope scope;
     expand(*layers, scope);
-    names_ = scope.names;
+    names_ = std::move(scope.names);
     if (entries_.empty()) network.fail("layers", "is empty; give at least one layer");
     check_defaults();
 }
@@ -116,16 +119,18 @@ Value LayerList::with_defaults(const Value& table, const std::string& kind) {
 
 void LayerList::check_parameters(const Value::Table& given, const std::vector<std::string>& known,
                                  const Value& layers, const Attributes& block) const {
-    for (const auto& [key, value] : given)
-        if (std::ranges::find(known, key) == known.end() && !Mentions(key, blocks_).in(layers))
-            throw UsageError(fmt::format("{}: {}: '{}' is used by no layer of the block; write \"${}\" "
-                                         "there, or take it out",
-                                         place_of(file_, value.line), block.what(), key, key));
+    for (const auto& [key, value] : given) {
+        if (std::ranges::find(known, key) != known.end() || Mentions(key, blocks_).in(layers)) continue;
+        const std::string meant = nearest(key, known);
+        throw UsageError(fmt::format("{}: {}: '{}' is used by no layer of the block{}; write \"${}\" "
+                                     "there, or take it out",
+                                     place_of(file_, value.line), block.what(), key,
+                                     meant.empty() ? "" : fmt::format(" (but there is '{}')", meant), key));
+    }
 }
 
 int LayerList::find(const std::string& name) const {
-    const auto found = std::ranges::find(names_, name, &std::pair<std::string, int>::first);
-    if (found != names_.end()) return found->second;
+    if (const auto found = names_.find(name); found != names_.end()) return found->second;
     for (std::size_t i = 0; i < entries_.size(); ++i) // within a block, by its whole name
         if (entries_[i].name == name) return int(i);
     return unknown;
@@ -135,11 +140,17 @@ void LayerList::skip_common_keys(Attributes& layer) {
     for (const char* key : {"kind", "name", "input", "inputs", "activation", "when"}) layer.find(key);
 }
 
+void LayerList::refuse(const Value& layer) const {
+    Attributes(layer, file_, "a layer")
+        .fail(fmt::format("is the network's layer number {}; use fewer", most_layers + 1));
+}
+
 void LayerList::expand(const Value& layers, Scope& scope) {
     const auto* const list = layers.as<Value::Array>();
     if (list == nullptr)
         throw UsageError(fmt::format("{}: 'layers' is {}; give a list of tables",
                                      place_of(file_, layers.line), layers.text()));
+    if (list->size() > most_layers - written_) refuse((*list)[most_layers - written_]); // before all work
     for (const Value& entry : *list) expand_entry(entry, scope);
 }
 
@@ -168,8 +179,7 @@ Value LayerList::fill_in(const Value& value, const Scope& scope) const {
 void LayerList::expand_entry(const Value& entry, Scope& scope) {
     const Value& table = filled_in_.emplace_back(fill_in(entry, scope));
     Attributes attributes(table, file_, "a layer");
-    if (++written_ > most_layers)
-        attributes.fail(fmt::format("is the network's layer number {}; use fewer", written_));
+    if (++written_ > most_layers) refuse(table);
     const bool block = attributes.has("use") || attributes.has("layers");
     const std::string name = attributes.text("name", "");
     if (name.empty() && block) attributes.fail("needs 'name', which its layers' names begin with");
@@ -182,7 +192,7 @@ void LayerList::expand_entry(const Value& entry, Scope& scope) {
         attributes.fail("name", fmt::format("is \"{}\", which another layer has; use another", name));
     if (!attributes.flag("when", true)) { // its name stands for what it would take
         const std::vector<int> inputs = inputs_of(attributes, scope);
-        if (!name.empty()) scope.names.emplace_back(name, inputs.empty() ? scope.last : inputs[0]);
+        if (!name.empty()) scope.names.emplace(name, inputs.empty() ? scope.last : inputs[0]);
         return;
     }
     block ? add_block(attributes, scope) : add_layer(table, scope);
@@ -208,7 +218,11 @@ void LayerList::add_block(Attributes& block, Scope& scope) {
         std::erase_if(defaults, [](const auto& entry) { return entry.first == "layers"; });
         check_parameters(defaults, {}, *layers, body);
     }
-    check_parameters(given, keys_of_blocks, *layers, block);
+    std::vector<std::string> parameters; // that have defaults
+    for (const auto& [key, value] : defaults) parameters.push_back(key);
+    std::vector<std::string> known = keys_of_blocks;
+    known.insert(known.end(), parameters.begin(), parameters.end());
+    check_parameters(given, known, *layers, block);
     if (block.has("repeat") && block.has("each"))
         block.fail("repeat", "and 'each' both say how often; give one of them");
     const bool repeated = block.has("repeat") || block.has("each");
@@ -222,7 +236,7 @@ void LayerList::add_block(Attributes& block, Scope& scope) {
         for (const Value& each : *list) {
             if (each.as<Value::Table>() == nullptr)
                 block.fail("each", fmt::format("holds {}; give a table for each round", each.text()));
-            check_parameters(*each.as<Value::Table>(), {}, *layers, block);
+            check_parameters(*each.as<Value::Table>(), parameters, *layers, block);
             rounds.push_back(&each);
         }
         if (rounds.empty()) block.fail("each", "is empty; give a table for each round");
@@ -249,13 +263,14 @@ void LayerList::add_block(Attributes& block, Scope& scope) {
         expand(*layers, inner);
         taken = inner.last;
     }
-    scope.names.emplace_back(name, taken);
+    scope.names.emplace(name, taken);
     scope.last = taken;
 }
 
 std::string LayerList::free_name(const std::string& kind, Scope& scope) const {
-    for (int i = 1;; ++i)
-        if (const std::string name = fmt::format("{}{}", kind, i); scope.own(name) == unknown) return name;
+    for (int& number = scope.numbered[kind];;) // from the last one on: a name, once taken, stays so
+        if (const std::string name = fmt::format("{}{}", kind, ++number); scope.own(name) == unknown)
+            return name;
 }
 
 std::vector<int> LayerList::inputs_of(Attributes& entry, const Scope& scope) const {
@@ -286,13 +301,18 @@ void LayerList::add_layer(const Value& table, Scope& scope) {
     const std::string activation = layer.text("activation", "none");
     entries_.push_back(entry);
     if (activation != "none") {
+        const std::vector<std::string> known = activation_kinds();
+        if (std::ranges::find(known, activation) == known.end())
+            Attributes(whole, file_, fmt::format("layer '{}'", entry.name))
+                .fail("activation",
+                      fmt::format("is \"{}\"; give one of {}, none", activation, fmt::join(known, ", ")));
         const unsigned line = layer.find("activation")->line;
         Value::Table of_activation{{"kind", Value{activation, line}}};
         const Value& own = filled_in_.emplace_back(Value{std::move(of_activation), line});
         entries_.push_back({entry.name + '/' + activation, activation, {int(entries_.size()) - 1}, &own});
     }
     scope.last = int(entries_.size()) - 1;
-    scope.names.emplace_back(name, scope.last);
+    scope.names.emplace(name, scope.last);
 }
 
 } // namespace towers

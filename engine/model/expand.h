@@ -6,6 +6,7 @@
 #include <deque>
 #include <set>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 namespace towers {
@@ -44,7 +45,10 @@ private:
     /// The table with the defaults of its kind.
     Value with_defaults(const Value& table, const std::string& kind);
     void check_defaults() const;
-    /// Refuses keys that are neither `known` nor mentioned in the block's layers.
+    /// Says that there is one layer too many, this one.
+    [[noreturn]] void refuse(const Value& layer) const;
+    /// Refuses keys that are neither `known` nor mentioned in the block's layers, and names a known one that
+    /// is near.
     void check_parameters(const Value::Table& given, const std::vector<std::string>& known,
                           const Value& layers, const Attributes& block) const;
 
@@ -54,8 +58,8 @@ private:
     std::set<std::string> kinds_; ///< of all layers
     std::size_t written_ = 0;     ///< entries, those that are left out included
     std::vector<LayerEntry> entries_;
-    std::vector<std::pair<std::string, int>> names_; ///< of the outermost scope
-    std::deque<Value> filled_in_;                    ///< what the entries' tables point to
+    std::unordered_map<std::string, int> names_; ///< of the outermost scope
+    std::deque<Value> filled_in_;                ///< what the entries' tables point to
 };
 
 } // namespace towers

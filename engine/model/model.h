@@ -9,6 +9,9 @@
 
 namespace towers {
 
+/// Examples of a tower's step.
+constexpr unsigned most_batch = 1u << 20;
+
 struct Node {
     std::string name;
     std::string kind;        ///< as recipes call it

@@ -6,12 +6,12 @@
 #include <algorithm>
 #include <cstdint>
 #include <fmt/format.h>
+#include <numeric>
 
 namespace towers {
 namespace {
 
-// Kernels count elements in 32 bits, some of them with a sign.
-constexpr double most_elements = INT32_MAX;
+constexpr std::size_t most_losses = 1000;
 
 double elements_of(const std::vector<std::size_t>& shape) {
     double product = 1;
@@ -21,13 +21,13 @@ double elements_of(const std::vector<std::size_t>& shape) {
 
 void check_sizes(const Node& node, const std::vector<Shape>& in, const Attributes& table) {
     const Shape& out = node.output;
-    if (double(out.height) * out.width * out.channels > most_elements)
+    if (double(out.height) * out.width * out.channels > double(most_elements))
         table.fail(
             fmt::format("makes [{}, {}, {}] of each example, too many for a device; use a smaller input "
                         "or fewer channels",
                         out.height, out.width, out.channels));
     for (const Variable& variable : node.layer->variables(in))
-        if (elements_of(variable.shape) > most_elements)
+        if (elements_of(variable.shape) > double(most_elements))
             table.fail(fmt::format("has {:.0f} {}, more than a device can count; make it smaller",
                                    elements_of(variable.shape), variable.name));
 }
@@ -90,6 +90,37 @@ void check_used(const Model& model, const LayerList& layers, const std::string& 
             "it out");
 }
 
+/// A step must be able to have a whole number of all groups.
+void check_groups(const Model& model, const LayerList& layers, const std::string& file) {
+    std::uint64_t group = 1;
+    for (std::size_t i = 0; i < model.nodes.size(); ++i) {
+        const Node& node = model.nodes[i];
+        group = std::lcm(group, std::uint64_t(std::max(1u, node.layer->group())));
+        if (group > most_batch)
+            Attributes(*layers.entries()[i].table, file, fmt::format("layer '{}'", node.name))
+                .fail(fmt::format(
+                    "makes batch norm's groups of {} examples together with the layers before it, "
+                    "more than the {} of the largest batch; give these layers one group size",
+                    group, most_batch));
+    }
+}
+
+void check_variables(const Model& model, const Attributes& network) {
+    constexpr double most = 4.0 * double(most_elements); // updates go through all of them in fours
+    double elements = 0;
+    bool learns = false;
+    for (const Variable& variable : model.variables()) {
+        elements += elements_of(variable.shape);
+        learns = learns || variable.role == Role::trained;
+    }
+    if (!learns) network.fail("layers", "has no layer that learns; add one, such as conv2d or dense");
+    if (elements > most)
+        network.fail("layers",
+                     fmt::format("has {:.0f} numbers in all variables, more than a device can count; "
+                                 "use fewer or smaller layers",
+                                 elements));
+}
+
 } // namespace
 
 Model read_model(Attributes& recipe) {
@@ -100,6 +131,9 @@ Model read_model(Attributes& recipe) {
     if (model.input.channels != 1 && model.input.channels != 3)
         input.fail("shape", fmt::format("has {} channels; give 1 (grey) or 3 (red, green, blue)",
                                         model.input.channels));
+    if (model.input.elements() > most_elements)
+        input.fail("shape", fmt::format("has {} values, more than a device can count; give a smaller one",
+                                        model.input.elements()));
     model.classes = unsigned(input.whole("classes", 2, 1 << 20));
     model.label_offset = unsigned(input.whole("label_offset", 0, model.classes - 1, 0));
     input.done();
@@ -108,6 +142,8 @@ Model read_model(Attributes& recipe) {
     for (const LayerEntry& entry : layers.entries())
         model.nodes.push_back(read_node(entry, model, recipe.file()));
     std::vector<Attributes> losses = recipe.tables("loss");
+    if (losses.size() > most_losses)
+        recipe.fail("loss", fmt::format("has {} tables; give at most {}", losses.size(), most_losses));
     if (losses.empty()) {
         const unsigned line = layers.entries().back().table->line;
         const Value last{Value::Table{{"logits", Value{layers.entries().back().name, line}}}, line};
@@ -115,6 +151,8 @@ Model read_model(Attributes& recipe) {
     }
     for (Attributes& loss : losses) model.heads.push_back(read_head(std::move(loss), layers, model));
     check_used(model, layers, recipe.file());
+    check_groups(model, layers, recipe.file());
+    check_variables(model, recipe.table("network"));
     return model;
 }
 

@@ -1,8 +1,12 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 namespace towers {
+
+/// Of a tensor: kernels count in 32 bits, some of them with a sign.
+constexpr std::size_t most_elements = INT32_MAX;
 
 /// One example's activation: [height, width, channels].
 struct Shape {

@@ -35,6 +35,7 @@ struct Variable {
     std::optional<float> weight_decay = {}; ///< the layer's own, in place of the recipe's
     float blend = 0;                        ///< a statistic's: how far each step moves it towards its value
     int node = 0;                           ///< index into Model::nodes; set by Model
+    std::string axes = {};                  ///< what the shape's numbers count, for people: "in, out"
     std::size_t elements() const;
 };
 

@@ -6,7 +6,8 @@
 namespace towers {
 
 Adam::Adam(Attributes& attributes)
-    : beta_1_(attributes.number("beta_1", 0, 1, 0.9)), beta_2_(attributes.number("beta_2", 0, 1, 0.999)),
+    : beta_1_(attributes.number("beta_1", 0, below_one, 0.9)),
+      beta_2_(attributes.number("beta_2", 0, below_one, 0.999)),
       epsilon_(float(attributes.number("epsilon", 1e-30, 1e6, 1e-8))) {}
 
 std::vector<Optimizer::State> Adam::state() const { return {{"Adam"}, {"Adam_1"}}; }

@@ -9,7 +9,7 @@ namespace {
 class Rmsprop final : public Optimizer {
 public:
     explicit Rmsprop(Attributes& attributes)
-        : blend_(float(1 - attributes.number("decay", 0, 1, 0.9))),
+        : blend_(float(1 - attributes.number("decay", 0, below_one, 0.9))),
           momentum_(float(attributes.number("momentum", 0, 1, 0))),
           epsilon_(float(attributes.number("epsilon", 1e-30, 1e6, 1e-8))),
           epsilon_inside_(attributes.flag("epsilon_inside", false)) {}

@@ -4,6 +4,8 @@
 #include "engine/plan/network.h"
 
 #include <algorithm>
+#include <cmath>
+#include <span>
 
 namespace towers {
 namespace {
@@ -28,8 +30,44 @@ TensorComparison compare(const ParitySide& a, const ParitySide& b, const Written
     for (const std::size_t side : {0, 1}) {
         found.worst_written[side] = sides[side]->words(written)[found.difference.worst] != unwritten;
     }
+    std::size_t neither = 0;
+    for (std::size_t i = 0; i < found.difference.elements; ++i)
+        if (a.words(written)[i] == unwritten && b.words(written)[i] == unwritten) ++neither;
+    if (written.whole)
+        found.never_written = neither;
+    else if (!written.words) // another operation writes there yet
+        found.difference.both_nan -= neither;
     return found;
 }
+
+/// Which tensors hold infinities or NaNs, as the levels write them.
+class Overflows {
+public:
+    explicit Overflows(const Plan& plan)
+        : overlapping_(overlapping_tensors(plan)), overflowed_(overlapping_.size()) {}
+
+    /// Whether the operation reads one.
+    bool reaches(const Operation& operation) const {
+        return std::ranges::any_of(Plan::uses(operation), [&](const Plan::Use& use) {
+            return use.reads && std::ranges::any_of(overlapping_[use.tensor.index()],
+                                                    [&](std::size_t each) { return overflowed_[each]; });
+        });
+    }
+
+    void look_at(const ParitySide& side, const WrittenTensor& written) {
+        if (written.words) return;
+        const std::span<const float> numbers = side.numbers(written);
+        const std::span<const std::uint32_t> words = side.words(written);
+        bool found = false;
+        for (std::size_t i = 0; i < numbers.size() && !found; ++i)
+            found = !std::isfinite(numbers[i]) && (written.whole || words[i] != unwritten);
+        overflowed_[written.tensor.index()] = found;
+    }
+
+private:
+    std::vector<std::vector<std::size_t>> overlapping_;
+    std::vector<bool> overflowed_;
+};
 
 } // namespace
 
@@ -38,6 +76,7 @@ std::vector<std::size_t> TensorComparison::worst_index() const { return index_in
 std::vector<TensorComparison> compare_step(Device& a, Device& b, const Recipe& recipe, const Dataset& data,
                                            const LockstepOptions& options) {
     const StateLayout layout = layout_of(recipe);
+    const std::uint64_t largest = std::min(a.info().largest_allocation, b.info().largest_allocation);
     const TrainingPlan training = plan_single_step({.model = &recipe.model,
                                                     .layout = &layout,
                                                     .pipeline = &recipe.pipeline,
@@ -45,7 +84,8 @@ std::vector<TensorComparison> compare_step(Device& a, Device& b, const Recipe& r
                                                     .stored = data.image_size(),
                                                     .records = data.size(),
                                                     .seed = options.seed,
-                                                    .distort = options.distort},
+                                                    .distort = options.distort,
+                                                    .largest_allocation = largest},
                                                    {.layout = &layout, .optimizer = recipe.optimizer.get()});
     const Plan& plan = training.plan;
     const std::vector<std::vector<WrittenTensor>> levels = written_in(plan);
@@ -59,6 +99,7 @@ std::vector<TensorComparison> compare_step(Device& a, Device& b, const Recipe& r
     for (ParitySide* side : {&side_a, &side_b}) side->prepare(state, numbers, examples);
 
     std::vector<TensorComparison> all;
+    Overflows overflows(plan);
     for (std::size_t level = 0; level < levels.size(); ++level) {
         for (ParitySide* side : {&side_a, &side_b}) side->start(level, levels[level]);
         for (ParitySide* side : {&side_a, &side_b}) side->finish();
@@ -69,8 +110,10 @@ std::vector<TensorComparison> compare_step(Device& a, Device& b, const Recipe& r
             const PlannedTensor& tensor = plan.tensors()[written.tensor.index()];
             found.tensor = tensor.name;
             found.shape = tensor.shape;
+            found.overflowed = overflows.reaches(*written.operation);
             all.push_back(std::move(found));
         }
+        for (const WrittenTensor& written : levels[level]) overflows.look_at(side_a, written);
         side_b.adopt(side_a, levels[level]);
     }
     return all;

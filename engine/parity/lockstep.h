@@ -31,7 +31,12 @@ struct TensorComparison {
     std::array<double, 2> worst_values; ///< of element difference.worst
     std::array<bool, 2> worst_written; ///< false: the device wrote nothing there, and the value means nothing
     bool same;                         ///< within the tolerance
+    std::size_t never_written = 0;     ///< elements that no operation wrote on either device
+    bool overflowed = false; ///< what the operation read holds an infinity or NaN, so that a NaN may follow
 
+    /// NaN from finite numbers (too large for float32, or a fault of the kernel), or nothing, on both
+    /// devices: being the same proves nothing.
+    bool unexplained() const { return never_written > 0 || (difference.both_nan > 0 && !overflowed); }
     std::vector<std::size_t> worst_index() const; ///< difference.worst in terms of `shape`
 };
 

@@ -13,11 +13,12 @@
 namespace towers {
 namespace {
 
-/// The numbers of a tensor that are not finite, but for what the device has not written.
-std::optional<NotFinite> find_in(std::span<const float> values, const TensorShape& shape) {
+/// The numbers of a tensor that are not finite; in a part of a tensor, only where it has been written.
+std::optional<NotFinite> find_in(std::span<const float> values, const TensorShape& shape, bool whole) {
     NotFinite found{.shape = shape};
     for (std::size_t i = 0; i < values.size(); ++i) {
-        if (std::isfinite(values[i]) || std::bit_cast<std::uint32_t>(values[i]) == unwritten) continue;
+        if (std::isfinite(values[i]) || (!whole && std::bit_cast<std::uint32_t>(values[i]) == unwritten))
+            continue;
         if (found.count++ > 0) continue;
         found.index = index_in(shape, i);
         found.value = std::isnan(values[i]) ? "nan" : values[i] > 0 ? "inf" : "-inf";
@@ -31,7 +32,7 @@ std::optional<NotFinite> find_in_state(const StateLayout& layout, std::span<cons
     std::optional<NotFinite> first;
     for (const VariableSlot& slot : layout.variables) { // last layer first
         if (slot.variable.role != Role::trained) continue;
-        if (auto found = find_in(part(state, slot.range), slot.variable.shape)) {
+        if (auto found = find_in(part(state, slot.range), slot.variable.shape, true)) {
             found->tensor = slot.variable.name;
             first = std::move(found);
         }
@@ -55,7 +56,8 @@ Dataset records_of(const LoneStep& step) {
     return data;
 }
 
-Plan plan_of(const Recipe& recipe, const StateLayout& layout, const LoneStep& step, std::size_t records) {
+Plan plan_of(const Recipe& recipe, const StateLayout& layout, const LoneStep& step, std::size_t records,
+             std::uint64_t largest_allocation) {
     NetworkSpec spec{.model = &recipe.model,
                      .layout = &layout,
                      .pipeline = &recipe.pipeline,
@@ -63,7 +65,8 @@ Plan plan_of(const Recipe& recipe, const StateLayout& layout, const LoneStep& st
                      .stored = step.stored,
                      .records = records,
                      .seed = step.seed,
-                     .distort = step.distort};
+                     .distort = step.distort,
+                     .largest_allocation = largest_allocation};
     if (spec.batch == step.global_batch)
         return plan_single_step(spec, {.layout = &layout, .optimizer = recipe.optimizer.get()}).plan;
     spec.global_batch = step.global_batch;
@@ -80,7 +83,7 @@ bool decides(const PlannedTensor& tensor) {
 Replay replay(Device& device, const Recipe& recipe, const LoneStep& step) {
     const StateLayout layout = layout_of(recipe);
     const Dataset data = records_of(step);
-    const Plan plan = plan_of(recipe, layout, step, data.size());
+    const Plan plan = plan_of(recipe, layout, step, data.size(), device.info().largest_allocation);
     const std::vector<std::vector<WrittenTensor>> levels = written_in(plan);
     ParitySide side(device, plan, data, window_bytes(levels));
     side.prepare(step.before.state, numbers_of_update(recipe, step.learning_rate, step.before.step + 1),
@@ -93,7 +96,7 @@ Replay replay(Device& device, const Recipe& recipe, const LoneStep& step) {
         for (const WrittenTensor& written : levels[level]) {
             if (written.words) continue;
             const PlannedTensor& tensor = plan.tensors()[written.tensor.index()];
-            std::optional<NotFinite> found = find_in(side.numbers(written), tensor.shape);
+            std::optional<NotFinite> found = find_in(side.numbers(written), tensor.shape, written.whole);
             if (!found) continue;
             result.diverges = result.diverges || decides(tensor);
             if (result.first) continue;

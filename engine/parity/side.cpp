@@ -7,6 +7,7 @@
 #include <iterator>
 
 namespace towers {
+namespace {
 
 std::vector<WrittenTensor> written_in(const Plan& plan, const Level& level) {
     std::vector<WrittenTensor> all;
@@ -15,17 +16,64 @@ std::vector<WrittenTensor> written_in(const Plan& plan, const Level& level) {
         for (const Plan::Use& use : Plan::uses(operation)) {
             if (!use.writes) continue;
             const PlannedTensor& tensor = plan.tensors()[use.tensor.index()];
-            const bool words = tensor.type == ElementType::uint32;
-            all.push_back({&operation, use.tensor, words, use.reads, end, tensor.bytes});
+            all.push_back({.operation = &operation,
+                           .tensor = use.tensor,
+                           .words = tensor.type == ElementType::uint32,
+                           .read = use.reads,
+                           .first = true,
+                           .whole = true,
+                           .window_offset = end,
+                           .bytes = tensor.bytes});
             end += aligned(tensor.bytes);
         }
     }
     return all;
 }
 
+} // namespace
+
+std::vector<std::vector<std::size_t>> overlapping_tensors(const Plan& plan) {
+    const std::vector<PlannedTensor>& tensors = plan.tensors();
+    std::vector<std::vector<std::size_t>> overlapping(tensors.size());
+    std::array<std::vector<std::size_t>, arena_count> slices; // of the fixed arenas
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+        overlapping[i].push_back(i);
+        if (is_of_activations(tensors[i].arena)) continue; // others are there at other times only
+        std::vector<std::size_t>& others = slices[std::size_t(tensors[i].arena)];
+        for (const std::size_t other : others) {
+            if (tensors[other].offset >= tensors[i].offset + tensors[i].bytes ||
+                tensors[i].offset >= tensors[other].offset + tensors[other].bytes)
+                continue;
+            overlapping[i].push_back(other);
+            overlapping[other].push_back(i);
+        }
+        others.push_back(i);
+    }
+    return overlapping;
+}
+
 std::vector<std::vector<WrittenTensor>> written_in(const Plan& plan) {
+    const std::vector<std::vector<std::size_t>> overlapping = overlapping_tensors(plan);
     std::vector<std::vector<WrittenTensor>> levels;
     for (const Level& level : plan.levels()) levels.push_back(written_in(plan, level));
+
+    std::vector<bool> has_values(plan.tensors().size());
+    for (std::vector<WrittenTensor>& level : levels)
+        for (WrittenTensor& written : level)
+            for (const std::size_t each : overlapping[written.tensor.index()]) {
+                if (has_values[each]) written.first = false;
+                has_values[each] = true;
+            }
+
+    std::vector<bool> goes_on(plan.tensors().size()); // with a writer, seen from behind
+    for (std::size_t level = levels.size(); level-- > 0;) {
+        for (WrittenTensor& written : levels[level]) written.whole = !goes_on[written.tensor.index()];
+        for (const bool reads : {false, true})
+            for (const Operation& operation : plan.levels()[level])
+                for (const Plan::Use& use : Plan::uses(operation))
+                    if (use.reads == reads)
+                        for (const std::size_t each : overlapping[use.tensor.index()]) goes_on[each] = !reads;
+    }
     return levels;
 }
 
@@ -60,7 +108,7 @@ void ParitySide::prepare(std::span<const float> state, const StepNumbers& number
 void ParitySide::start(std::size_t level, std::span<const WrittenTensor> written) {
     std::vector<Command> commands;
     for (const WrittenTensor& each : written) {
-        if (each.read) continue;
+        if (each.read || !each.first) continue;
         std::ranges::fill(words(each), unwritten);
         commands.push_back(Copy{window(each), memory(each)});
     }

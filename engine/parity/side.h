@@ -19,14 +19,18 @@ struct WrittenTensor {
     TensorId tensor;
     bool words; ///< uint32, else float32
     bool read;  ///< the operation reads it as well
+    /// Several operations may write a tensor, a part each.
+    bool first; ///< nothing has been written there before
+    bool whole; ///< nothing more is written there before something reads it
     std::size_t window_offset, bytes;
 };
 
-/// Everything that a level writes, in the order of its operations, each with its own place in a window.
-std::vector<WrittenTensor> written_in(const Plan& plan, const Level& level);
-
-/// The same for each level of a plan.
+/// Everything that each level of a plan writes, in the order of its operations, each with its own place in a
+/// window.
 std::vector<std::vector<WrittenTensor>> written_in(const Plan& plan);
+
+/// For each tensor of a plan, those that lie in the same memory while it is in use, itself included.
+std::vector<std::vector<std::size_t>> overlapping_tensors(const Plan& plan);
 
 /// The bytes of a window that is large enough for each of these levels.
 std::size_t window_bytes(std::span<const std::vector<WrittenTensor>> levels);
@@ -47,7 +51,8 @@ public:
     /// parameters of it.
     void prepare(std::span<const float> state, const StepNumbers& numbers, std::span<const Example> examples);
 
-    /// Starts a level; `written` is all that it writes. One at a time.
+    /// Starts a level; `written` is all that it writes. One at a time. What nothing has written yet is filled
+    /// with `unwritten` before.
     void start(std::size_t level, std::span<const WrittenTensor> written);
     /// Waits for it; numbers() and words() then give what it wrote.
     void finish();

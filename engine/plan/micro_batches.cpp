@@ -16,19 +16,14 @@ std::vector<unsigned> micro_batches(unsigned share, unsigned group, unsigned mos
     return sizes;
 }
 
-unsigned largest_that_fits(unsigned share, unsigned group, std::uint64_t room,
-                           const std::function<std::optional<std::uint64_t>(unsigned most)>& needed) {
+unsigned largest_that_fits(unsigned share, unsigned group, const std::function<bool(unsigned most)>& fits) {
     const unsigned groups = share / group;
     const auto largest = [&](unsigned count) { return rounded_up(groups, count) * group; };
-    const auto fits = [&](unsigned count) {
-        const std::optional<std::uint64_t> bytes = needed(largest(count));
-        return bytes && *bytes <= room;
-    };
-    if (fits(1)) return share;
+    if (fits(share)) return share;
     unsigned too_few = 1, enough = groups;
     while (enough - too_few > 1) {
         const unsigned middle = too_few + (enough - too_few) / 2;
-        (fits(middle) ? enough : too_few) = middle;
+        (fits(largest(middle)) ? enough : too_few) = middle;
     }
     return largest(enough);
 }

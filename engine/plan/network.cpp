@@ -126,7 +126,7 @@ public:
 
     Plan finish() {
         if (spec_.fuse) fuse(plan_);
-        plan_.place();
+        plan_.place(spec_.largest_allocation);
         return std::move(plan_);
     }
 
@@ -247,7 +247,7 @@ public:
             Plan between;
             if (i > 0) collect(between, i - 1);
             receive_examples(between, i);
-            between.place();
+            between.place(spec_.largest_allocation);
             training.order.push_back(training.micro_plans.size());
             training.micro_plans.push_back(std::move(between));
             training.order.push_back(sizes_[i] == planned[0] ? 0 : 1);
@@ -336,7 +336,7 @@ plan_step(const NetworkSpec& spec, std::vector<ArenaRange> buckets,
         micro->plan_passes(training);
         const LossList losses = micro->collect_last(training.plan);
         end(training.plan, losses, micro->results_end());
-        training.plan.place();
+        training.plan.place(spec.largest_allocation);
     } else {
         Builder builder(spec, true);
         builder.forward();

@@ -23,6 +23,7 @@ struct NetworkSpec {
     bool distort = false;      ///< else the pipeline of evaluation
     bool fuse = true;          ///< else each operation stands alone, for comparisons
     unsigned most = 0;         ///< examples that a step computes at once, at least Model::group(); 0: all
+    std::uint64_t largest_allocation = UINT64_MAX; ///< the device's
 };
 
 /// In Arena::step: STEP_FLOATS floats, then at this offset (record, epoch) of each example.

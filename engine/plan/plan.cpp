@@ -1,12 +1,14 @@
 #include "engine/plan/plan.h"
 
 #include "engine/error.h"
+#include "engine/model/shape.h"
 
 #include <algorithm>
 #include <fmt/format.h>
 #include <functional>
 #include <numeric>
 #include <stdexcept>
+#include <utility>
 
 namespace towers {
 
@@ -24,8 +26,6 @@ TensorId Plan::tensor(std::string name, Arena arena, std::size_t offset, TensorS
 }
 
 TensorId Plan::activation(std::string name, TensorShape shape, ElementType type) {
-    // Kernels count elements in 32 bits, some of them with a sign.
-    constexpr std::size_t most_elements = INT32_MAX;
     const std::size_t elements = elements_of(shape);
     if (elements > most_elements)
         throw UsageError(fmt::format("a share of {} examples is too large for one tower: at most {} fit; use "
@@ -97,10 +97,10 @@ void Plan::check_types(const Operation& operation) const {
         }
 }
 
-void Plan::place() {
+void Plan::place(std::uint64_t largest) {
     for (const Operation& operation : operations_) check_types(operation);
     make_levels();
-    place_activations();
+    place_activations(largest);
 }
 
 void Plan::make_levels() {
@@ -144,7 +144,7 @@ void Plan::make_levels() {
     }
 }
 
-void Plan::place_activations() {
+void Plan::place_activations(std::uint64_t largest) {
     struct Life {
         std::size_t first, last;
     };
@@ -158,7 +158,7 @@ void Plan::place_activations() {
                 life.last = level;
             }
 
-    // The largest first, each at the lowest place that is free while it is alive.
+    // The largest first, each at the lowest place of the first arena that is free while it is alive.
     std::vector<std::size_t> order(tensors_.size());
     std::iota(order.begin(), order.end(), std::size_t(0));
     std::stable_sort(order.begin(), order.end(),
@@ -171,15 +171,26 @@ void Plan::place_activations() {
         for (const std::size_t other : placed)
             if (lives[other].first <= lives[index].last && lives[index].first <= lives[other].last)
                 neighbours.push_back(&tensors_[other]);
-        std::sort(neighbours.begin(), neighbours.end(),
-                  [](const PlannedTensor* a, const PlannedTensor* b) { return a->offset < b->offset; });
+        std::ranges::sort(neighbours, {},
+                          [](const PlannedTensor* each) { return std::pair(each->arena, each->offset); });
+        // The end of those in the present arena, where the tensor may lie if nothing is in its way
         std::size_t offset = 0;
+        const auto pass_arena = [&] {
+            if (offset + aligned(tensor.bytes) <= largest) return false;
+            tensor.arena = Arena(std::size_t(tensor.arena) + 1);
+            offset = 0;
+            return true;
+        };
         for (const PlannedTensor* neighbour : neighbours) {
-            if (offset + aligned(tensor.bytes) <= neighbour->offset) break;
+            while (tensor.arena < neighbour->arena && pass_arena()) {
+            }
+            if (tensor.arena < neighbour->arena || offset + aligned(tensor.bytes) <= neighbour->offset) break;
             offset = std::max(offset, neighbour->offset + aligned(neighbour->bytes));
         }
+        while (offset > 0 && tensor.arena < Arena::last_activations && pass_arena()) {
+        }
         tensor.offset = offset;
-        auto& size = arena_bytes_[std::size_t(Arena::activations)];
+        auto& size = arena_bytes_[std::size_t(tensor.arena)];
         size = std::max(size, offset + aligned(tensor.bytes));
         placed.push_back(index);
     }

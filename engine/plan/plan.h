@@ -19,10 +19,13 @@ enum class Arena {
     gradients,   ///< of the trained variables, and the step's values of the statistics, laid out alike
     micro_batch, ///< of a step in micro-batches: the present one's gradients, laid out alike, examples,
                  ///< losses
-    activations, ///< everything that lives within a step; the plan lets tensors share it over time
     results,
-    records,           ///< the data set's images
-    labels,            ///< the data set's labels
+    records,     ///< the data set's images
+    labels,      ///< the data set's labels
+    activations, ///< everything that lives within a step; the plan lets tensors share it over time
+    /// Activations lie in as many arenas as it takes, where the device has more memory than an allocation
+    /// may.
+    last_activations = activations + 63,
     step,              ///< staging: what the host writes before a step
     staged_results,    ///< staging: what the host reads after a step
     staged_gradients,  ///< staging
@@ -33,6 +36,9 @@ enum class Arena {
 constexpr std::size_t arena_count = std::size_t(Arena::count);
 
 constexpr bool is_staging(Arena arena) { return arena >= Arena::step; }
+constexpr bool is_of_activations(Arena arena) {
+    return arena >= Arena::activations && arena <= Arena::last_activations;
+}
 
 enum class ElementType : std::uint8_t { float32, uint32, uint8 };
 constexpr std::size_t size_of(ElementType type) { return type == ElementType::uint8 ? 1 : 4; }
@@ -46,7 +52,7 @@ struct PlannedTensor {
     std::string name;
     TensorShape shape;
     ElementType type;
-    Arena arena;
+    Arena arena;        ///< an activation's is Arena::activations until Plan::place()
     std::size_t offset; ///< in bytes; an activation's is set by Plan::place()
     std::size_t bytes;
 };
@@ -146,9 +152,10 @@ public:
     static std::vector<Use> uses(const Operation& operation);
 
     /// Puts each operation into the earliest level after all that it depends on, then gives activations that
-    /// are not alive at the same time the same memory. Call once, after the last operation.
+    /// are not alive at the same time the same memory. Call once, after the last operation. `largest`: bytes
+    /// of an arena of activations, unless one of them needs more.
     /// Throws std::logic_error when a kernel does not take the element type of a tensor that it is given.
-    void place();
+    void place(std::uint64_t largest = UINT64_MAX);
 
     const std::vector<PlannedTensor>& tensors() const { return tensors_; }
     const std::vector<Level>& levels() const { return levels_; }
@@ -165,7 +172,7 @@ public:
 private:
     void check_types(const Operation& operation) const;
     void make_levels();
-    void place_activations();
+    void place_activations(std::uint64_t largest);
 
     std::vector<PlannedTensor> tensors_;
     std::vector<Operation> operations_;

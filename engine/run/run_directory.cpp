@@ -128,9 +128,6 @@ std::optional<fs::path> RunDirectory::latest() const {
 }
 
 void RunDirectory::save_checkpoint(std::uint64_t step, const TensorFile& file, unsigned keep) {
-    // Otherwise a power cut could leave a checkpoint without the lines before it, and a resumed run would
-    // follow it.
-    if (metrics_ && ::fdatasync(metrics_.get()) != 0) throw_file_error("write", metrics_path(), errno);
     write_safetensors(checkpoint_path(step), file);
     if (keep == 0) return;
     std::vector<std::uint64_t> steps = checkpoints();
@@ -142,20 +139,46 @@ void RunDirectory::save_checkpoint(std::uint64_t step, const TensorFile& file, u
 }
 
 void RunDirectory::append_metrics(const std::string& json_line) {
+    lines_.append(json_line).append(1, '\n');
+    write_metrics();
+    constexpr std::size_t most = 1024 * 1024; // bytes to keep for a disk that drops what it was given
+    if (lines_.size() > most) sync_metrics();
+}
+
+void RunDirectory::write_metrics() {
+    if (written_ == lines_.size()) return;
     const fs::path path = metrics_path();
     if (!metrics_)
         metrics_ = FileDescriptor(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
-    if (!metrics_) throw_file_error("write", path, errno);
     struct stat before {};
-    if (::fstat(metrics_.get(), &before) != 0) throw_file_error("write", path, errno);
+    if (!metrics_ || ::fstat(metrics_.get(), &before) != 0) throw_file_error("write", path, errno);
+    if (written_ == 0) unsynced_ = std::uint64_t(before.st_size);
 
-    // One write per line, so that a reader beside the run sees whole lines.
-    const std::string line = json_line + '\n';
-    const int error = write_all(metrics_, std::as_bytes(std::span(line)));
-    if (error == 0) return;
+    // One write, so that a reader beside the run sees whole lines.
+    const int error = write_all(metrics_, std::as_bytes(std::span(lines_)).subspan(written_));
+    if (error == 0) {
+        written_ = lines_.size();
+        return;
+    }
     // Half a line would spoil the next one. This may fail too, so truncate_metrics() also drops half lines.
     [[maybe_unused]] const int ignored = ::ftruncate(metrics_.get(), before.st_size);
     throw_file_error("write", path, error);
+}
+
+void RunDirectory::sync_metrics() {
+    write_metrics();
+    if (lines_.empty()) return;
+    if (::fdatasync(metrics_.get()) != 0) {
+        const int error = errno;
+        // The system may drop what it could not write, so write it again, unless another program added lines.
+        struct stat now {};
+        if (::fstat(metrics_.get(), &now) == 0 && std::uint64_t(now.st_size) == unsynced_ + written_ &&
+            ::ftruncate(metrics_.get(), off_t(unsynced_)) == 0)
+            written_ = 0;
+        throw_file_error("write", metrics_path(), error);
+    }
+    lines_.clear();
+    written_ = 0;
 }
 
 void RunDirectory::truncate_metrics(std::uint64_t step) {
@@ -171,6 +194,7 @@ void RunDirectory::truncate_metrics(std::uint64_t step) {
         if (!is_stale(line, step)) kept.append(line).append(1, '\n');
         begin = end + 1;
     }
+    sync_metrics();
     metrics_ = FileDescriptor(); // it would keep writing to the file that is replaced here
     if (kept != text) write_file_atomically(path, kept);
 }
@@ -200,6 +224,16 @@ void RunDirectory::write_recipe(const std::string& toml) { write_file_atomically
 bool is_run_file(std::string_view name) {
     return name == config_name || name == recipe_name || name == metrics_name || step_of(name) ||
            step_of(name, diverged_prefix);
+}
+
+fs::path make_new_folder(const fs::path& path) {
+    if (path.has_parent_path()) make_folder(path.parent_path());
+    fs::path name = path;
+    for (int i = 2; ::mkdir(name.c_str(), 0777) != 0; ++i) {
+        if (errno != EEXIST) throw_file_error("create the run directory", name, errno);
+        name = fmt::format("{}-{}", path.string(), i);
+    }
+    return name;
 }
 
 fs::path recipe_path_in(const fs::path& folder) { return folder / recipe_name; }

@@ -49,14 +49,19 @@ public:
     /// The checkpoint of the latest step.
     std::optional<std::filesystem::path> latest() const;
 
-    /// Writes the metrics so far and then the checkpoint to the disk. Then deletes earlier steps'
-    /// checkpoints, except for `keep` - 1 before this one; 0 keeps all. The one before this always remains,
-    /// since only the next step tells whether the new one's loss is finite. On an InputError all the earlier
-    /// ones remain.
+    /// Writes the checkpoint to the disk. Then deletes earlier steps' checkpoints, except for `keep` - 1
+    /// before this one; 0 keeps all. The one before this always remains, since only the next step tells
+    /// whether the new one's loss is finite. On an InputError all the earlier ones remain.
     void save_checkpoint(std::uint64_t step, const TensorFile& file, unsigned keep);
 
-    /// Adds one line, given without its line end. On an InputError the file is unchanged.
+    /// Adds one line, given without its line end. On an InputError the file is unchanged, and the next call
+    /// of this or sync_metrics() writes the line.
     void append_metrics(const std::string& json_line);
+
+    /// Brings all lines to the disk. To be called before save_checkpoint(): a power cut could leave a
+    /// checkpoint without the lines before it, and a resumed run would follow it. An InputError is as of
+    /// append_metrics().
+    void sync_metrics();
 
     /// For a run that goes on with `step`: deletes the lines of this step and later ones (by their "step"),
     /// and whatever a crash left that is not JSON.
@@ -70,9 +75,19 @@ public:
     void write_recipe(const std::string& toml);
 
 private:
+    void write_metrics();
+
     std::filesystem::path path_;
     FileDescriptor lock_, metrics_;
+    std::string lines_;          ///< of the metrics that are not known to be on the disk
+    std::size_t written_ = 0;    ///< how many bytes of them are in the file
+    std::uint64_t unsynced_ = 0; ///< where in the file these begin
 };
+
+/// Creates the folder `path` or, if there is something of this name, `path`-2, `path`-3 ..., the first that
+/// is free. Returns which. No two calls get the same one, not even at once in different programs. InputError
+/// when that fails.
+std::filesystem::path make_new_folder(const std::filesystem::path& path);
 
 /// Where the run in this folder keeps its recipe and its metrics.
 std::filesystem::path recipe_path_in(const std::filesystem::path& folder);

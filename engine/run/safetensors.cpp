@@ -2,6 +2,7 @@
 
 #include "engine/error.h"
 #include "engine/files/atomic_file.h"
+#include "engine/files/checksum.h"
 #include "engine/files/file.h"
 
 #include <algorithm>
@@ -25,9 +26,12 @@ namespace {
 using nlohmann::json;
 
 constexpr const char* metadata_key = "__metadata__";
-// A parsed header takes up to 60 times its size. The format's own library allows 100 MB. No model comes near
-// that: a tensor's entry has about 100 bytes.
-constexpr std::uint64_t longest_header = 4 << 20;
+constexpr const char* checksum_key = "tensors_checksum";
+// What the format's own library allows: about a million tensors.
+constexpr std::uint64_t longest_header = 100'000'000;
+// Of keys, of metadata or of one tensor, and of numbers in one list. What is parsed takes up to 60 times its
+// text, so only so much of it is in memory at once.
+constexpr std::size_t longest_entry = 10'000;
 
 // A file's content may go into a message only as one short line.
 std::string excerpt(const json& value) {
@@ -60,28 +64,40 @@ struct Entry {
     std::uint64_t begin = 0, end = 0;
 };
 
-json parse_header(const std::filesystem::path& path, const std::string& text) {
+/// Calls take(name, value) for each tensor, and for the metadata, as soon as they are parsed. So a header's
+/// tree is never in memory as a whole.
+void parse_header(const std::filesystem::path& path, const std::string& text,
+                  const std::function<void(const std::string& name, const json& value)>& take) {
     std::vector<std::set<std::string>> open_objects;
+    std::string name;
+    std::size_t parts = 0; // of the value of `name`
     const auto check = [&](int depth, json::parse_event_t event, json& parsed) {
+        using Event = json::parse_event_t;
         // The library prints values recursively, so an endless "[[[[" would overflow the stack in a message.
         if (depth > 16) refuse(path, "its header is nested too deeply");
-        if (event == json::parse_event_t::object_start) open_objects.emplace_back();
-        if (event == json::parse_event_t::object_end) open_objects.pop_back();
+        if (event == Event::object_start) open_objects.emplace_back();
+        if (event == Event::object_end) open_objects.pop_back();
         // The library keeps the last of several equal keys, but another of them may be the one that is meant.
-        if (event == json::parse_event_t::key &&
-            !open_objects.back().insert(parsed.get<std::string>()).second)
+        if (event == Event::key && !open_objects.back().insert(parsed.get<std::string>()).second)
             refuse(path, fmt::format("the name {} appears twice in its header", excerpt(parsed)));
-        return true;
+        if (event == Event::key && depth == 1) {
+            name = parsed.get<std::string>();
+            parts = 0;
+        } else if (++parts > longest_entry && depth > 0) {
+            refuse(path, fmt::format("the entry of {} in its header is too long", excerpt(name)));
+        }
+        const bool whole =
+            depth == 1 && (event == Event::value || event == Event::object_end || event == Event::array_end);
+        if (whole) take(name, parsed);
+        return !whole;
     };
-    json header;
     try {
-        header = json::parse(text, check);
+        [[maybe_unused]] const json rest = json::parse(text, check);
     } catch (const json::parse_error& error) {
         refuse(path, fmt::format("its header is not valid JSON at byte {}", 8 + error.byte));
     } catch (const json::exception&) {
         refuse(path, "its header is not valid JSON");
     }
-    return header;
 }
 
 bool is_list_of_counts(const json& value) {
@@ -190,15 +206,14 @@ TensorFile read_safetensors(const std::filesystem::path& path, const TensorFilte
     const InputFile file(path);
     std::string text(header_length(path, file), '\0');
     file.read(8, std::as_writable_bytes(std::span(text)));
-    const json header = parse_header(path, text);
     const std::uint64_t data_begin = 8 + text.size();
 
     TensorFile result;
     std::vector<Entry> entries;
-    for (const auto& [name, value] : header.items()) {
+    parse_header(path, text, [&](const std::string& name, const json& value) {
         if (name != metadata_key) {
             entries.push_back(parse_entry(path, name, value, !wanted || wanted(name)));
-            continue;
+            return;
         }
         if (!value.is_object()) refuse(path, "its __metadata__ is not a JSON object");
         for (const auto& [key, word] : value.items()) {
@@ -206,27 +221,42 @@ TensorFile read_safetensors(const std::filesystem::path& path, const TensorFilte
                 refuse(path, fmt::format("its __metadata__ has no string under {}", excerpt(key)));
             result.metadata[key] = word.get<std::string>();
         }
-    }
+    });
     // Before any memory is allocated: this ensures that every tensor lies within the file.
     check_cover(path, entries, file.size() - data_begin);
 
+    const auto checksum = result.metadata.extract(checksum_key);
+    Checksum found;
     for (const Entry& entry : entries) {
-        if (wanted && !wanted(entry.name)) continue;
+        const std::uint64_t size = entry.end - entry.begin;
+        if (wanted && !wanted(entry.name)) {
+            if (checksum.empty()) continue;
+            std::vector<std::byte> skipped(size);
+            file.read(data_begin + entry.begin, skipped);
+            found.add(skipped);
+            continue;
+        }
         for_each_type(result, [&]<class Tensors>(const char* type, Tensors& tensors) {
             if (entry.dtype != type) return;
             auto& tensor = tensors[entry.name];
             tensor.shape = entry.shape;
-            tensor.values.resize((entry.end - entry.begin) / element_bytes<Tensors>);
+            tensor.values.resize(size / element_bytes<Tensors>);
             file.read(data_begin + entry.begin, std::as_writable_bytes(std::span(tensor.values)));
+            if (!checksum.empty()) found.add(std::as_bytes(std::span(tensor.values)));
         });
     }
+    if (!checksum.empty() && checksum.mapped() != std::to_string(found.value()))
+        refuse(path,
+               fmt::format("its tensors are not those that it was written with, as '{}' in its metadata "
+                           "tells; remove that if you changed them",
+                           checksum_key));
     return result;
 }
 
 void write_safetensors(const std::filesystem::path& path, const TensorFile& file) {
     json header = json::object();
-    if (!file.metadata.empty()) header[metadata_key] = file.metadata;
     std::uint64_t end = 0;
+    Checksum checksum;
     for_each_type(file, [&]<class Tensors>(const char* dtype, const Tensors& tensors) {
         for (const auto& [name, tensor] : tensors) {
             if (header.contains(name) || name == metadata_key ||
@@ -237,11 +267,18 @@ void write_safetensors(const std::filesystem::path& path, const TensorFile& file
             const std::uint64_t begin = end;
             end += tensor.values.size() * element_bytes<Tensors>;
             header[name] = {{"dtype", dtype}, {"shape", tensor.shape}, {"data_offsets", {begin, end}}};
+            checksum.add(std::as_bytes(std::span(tensor.values)));
         }
     });
+    header[metadata_key] = file.metadata;
+    header[metadata_key][checksum_key] = std::to_string(checksum.value());
     std::string text = header.dump();
     text.resize((text.size() + 7) / 8 * 8, ' '); // so that the data is aligned
     const std::uint64_t length = text.size();
+    if (length > longest_header)
+        throw InputError(fmt::format("cannot write {}: its names take {} bytes, but at most {} can be read; "
+                                     "use a model with fewer tensors or shorter names",
+                                     path.string(), length, longest_header));
 
     AtomicFile target(path);
     target.write(std::as_bytes(std::span(&length, 1)));

@@ -25,6 +25,12 @@ constexpr unsigned longest_pause = 8000;
 constexpr unsigned shortest_rest = 200; // steps between trials with one group
 constexpr double rest_per_cost = 100;   // so that such trials take 1 % of the time
 constexpr double other_speed = 1.25;    // a time that is further off its model is of another speed
+constexpr unsigned least_groups = 2; // in a tower's even share, for a smallest share to be a small part of it
+constexpr unsigned probed_part = 4;  // of a share that seems right, one in so many examples is probed
+constexpr double much_slower = 4;    // for a smallest share
+constexpr unsigned most_probes = 5;  // sizes
+constexpr double probe_gain = 0.25; // by which other shares must promise to shorten a step: one time is noisy
+constexpr double too_slow = 2; // smallest share / step of the others, from which one time is enough for none
 
 } // namespace
 
@@ -34,7 +40,72 @@ Balancer::Balancer(unsigned global, unsigned group, std::vector<unsigned> start)
         now_.towers.emplace_back(share);
         standings_.push_back({.most = global, .pause = first_pause});
     }
-    now_.shares = std::move(start);
+    now_.shares = start_ = std::move(start);
+    probed_.resize(start_.size());
+}
+
+// First a smallest share: it costs little on the slowest of towers, and bounds what more examples take it.
+// Then a part of what each tower would get by that, again as long as it promises to be far more than what was
+// tried: where much of a tower's time is fixed, a smallest share tells little of larger ones. Slower towers
+// wait for what is found of much faster ones, by which they may need no share.
+std::vector<unsigned> Balancer::probe() const {
+    std::vector<unsigned> examples(now_.shares.size());
+    if (probes_ == 0) {
+        std::uint64_t towers = 0;
+        for (std::size_t i = 0; i < examples.size(); ++i)
+            if (standings_[i].most >= group_) examples[i] = group_, ++towers;
+        return towers > 1 && towers * least_groups * group_ <= global_ ? examples : std::vector<unsigned>();
+    }
+    if (probes_ == most_probes) return {};
+    const std::vector<LoadModel> known = models();
+    double shortest = INFINITY;
+    for (std::size_t i = 0; i < examples.size(); ++i) {
+        unsigned part = now_.shares[i] / probed_part / group_ * group_;
+        if (part == group_) part *= 2;
+        if (part == 0 || part < 2 * probed_[i]) continue;
+        examples[i] = part;
+        shortest = std::min(shortest, known[i].seconds(group_));
+    }
+    for (std::size_t i = 0; i < examples.size(); ++i)
+        if (known[i].seconds(group_) > much_slower * shortest) examples[i] = 0;
+    return shortest < INFINITY ? examples : std::vector<unsigned>();
+}
+
+// Each size is taken twice: the first time holds recording and compilation. The shorter one counts, since
+// times err upwards.
+void Balancer::probed(std::span<const double> tower_seconds) {
+    if (first_probe_.empty()) {
+        first_probe_.assign(tower_seconds.begin(), tower_seconds.end());
+        return;
+    }
+    const std::vector<unsigned> examples = probe();
+    for (std::size_t i = 0; i < examples.size(); ++i) {
+        if (examples[i] == 0) continue;
+        now_.towers[i].give(examples[i]);
+        now_.towers[i].add(first_probe_[i]);
+        now_.towers[i].add(std::min(first_probe_[i], tower_seconds[i]));
+        probed_[i] = examples[i];
+    }
+    first_probe_.clear();
+    ++probes_;
+    settle_probes();
+}
+
+void Balancer::settle_probes() {
+    const std::vector<LoadModel> known = models();
+    std::vector<unsigned> best = balanced_shares(known, global_, group_, room());
+    const double step = slowest_seconds(known, best);
+    for (std::size_t i = 0; i < best.size(); ++i)
+        if (best[i] == 0 && standings_[i].most >= group_ && known[i].seconds(group_) < too_slow * step) {
+            *std::ranges::max_element(best) -= group_;
+            best[i] = group_;
+        }
+    bool fits = true;
+    for (std::size_t i = 0; i < start_.size(); ++i) fits = fits && start_[i] <= standings_[i].most;
+    const double gain = slowest_seconds(known, start_) / slowest_seconds(known, best) - 1;
+    give(fits && !(gain > probe_gain) ? start_ : best);
+    for (std::size_t i = 0; i < best.size(); ++i)
+        if (now_.shares[i] == 0) rest_idle(i);
 }
 
 bool Balancer::observe(std::span<const double> tower_seconds, double step_seconds) {
@@ -257,6 +328,7 @@ void Balancer::judge_one_group() {
 
 void Balancer::limit(std::size_t tower, unsigned examples) {
     standings_.at(tower).most = std::min(standings_[tower].most, examples);
+    first_probe_.clear();
     if (trial_) now_ = std::exchange(trial_, std::nullopt)->before;
     if (now_.shares[tower] > standings_[tower].most) move(balanced_shares(models(), global_, group_, room()));
 }

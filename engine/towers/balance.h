@@ -15,6 +15,12 @@ public:
 
     /// Of the next step.
     const std::vector<unsigned>& shares() const { return now_.shares; }
+    /// For a start with towers of which nothing is known, before the first step: how many examples each tower
+    /// is to try, all at the same time; 0: none. Their results are of no use, and they may be fewer than a
+    /// step's. Empty when enough is known, or when trying would take about as long as steps that count.
+    std::vector<unsigned> probe() const;
+    /// Each tower's own seconds for probe(). shares() and probe() follow them.
+    void probed(std::span<const double> tower_seconds);
     /// Of the step just taken with shares(): each tower's own seconds (its work, without waiting for others;
     /// ignored where its share is 0), and the whole step's. True when shares() has changed.
     bool observe(std::span<const double> tower_seconds, double step_seconds);
@@ -55,6 +61,7 @@ private:
         std::optional<Idle> shut_out{}; // by whole steps, whatever its model says
     };
 
+    void settle_probes();
     void record(std::span<const double> tower_seconds, double step_seconds);
     bool rebalance();
     bool start_trial();
@@ -78,8 +85,12 @@ private:
     State now_;
     std::optional<Trial> trial_;
     std::vector<Standing> standings_;
-    unsigned moves_ = 0;      // of late
-    unsigned calm_steps_ = 0; // since the last move or since moves_ last fell
+    std::vector<unsigned> start_;     // shares
+    std::vector<unsigned> probed_;    // the largest probe that each tower has taken; 0: none
+    std::vector<double> first_probe_; // the towers' seconds for probe() when it has been taken once
+    unsigned probes_ = 0;             // sizes that have been probed
+    unsigned moves_ = 0;              // of late
+    unsigned calm_steps_ = 0;         // since the last move or since moves_ last fell
 };
 
 } // namespace towers

@@ -7,7 +7,6 @@
 #include <cmath>
 #include <exception>
 #include <fmt/format.h>
-#include <limits>
 #include <utility>
 
 namespace towers {
@@ -29,8 +28,8 @@ bool any_tower_hangs() { return a_tower_hangs; }
 TowerGroup::TowerGroup(Towers& towers, const OpenOptions& host, const UpdateSpec& update, double timeout,
                        Trace* trace, Trace::Track caller)
     : towers_(towers), trace_(trace), caller_(caller), tracks_(towers.size()), layout_(*update.layout),
-      stage_(host, update, staged_by(towers), towers[0]->buckets()), times_(towers.size()), timeout_(timeout),
-      longest_(towers.size()), warm_(towers.size()), hanging_(towers.size()), renewed_(towers.size()) {
+      stage_(host, update, staged_by(towers), towers[0]->buckets()), times_(towers.size()),
+      patience_(timeout, towers.size()), hanging_(towers.size()), renewed_(towers.size()) {
     std::vector<unsigned> shares;
     for (std::size_t i = 0; trace != nullptr && i < towers.size(); ++i)
         tracks_[i] = trace->add_track(tower_process(i, towers[i]->info()), "thread");
@@ -65,7 +64,7 @@ void TowerGroup::take(std::span<const unsigned> shares) {
         // Its thread is still inside: nothing of it may be touched.
         if (hanging_[i] && shares[i] > 0) throw no_answer(i);
         if (hanging_[i] || towers_[i]->share() == shares[i]) continue;
-        warm_[i] = false;
+        patience_.renew(i);
         try {
             towers_[i]->take(shares[i]);
         } catch (const DeviceError& error) {
@@ -176,36 +175,24 @@ bool TowerGroup::exchange(std::size_t index, std::span<const Exchange> own) {
     });
 }
 
-/// What a step should take at most by those before it, even if the towers worked one after another, as batch
-/// norms over the whole batch may make them. Infinite while a tower's time is not known: the first step
-/// compiles, and may take any time.
-double TowerGroup::expected_seconds() const {
-    double sum = 0;
-    for (const std::size_t i : active_) {
-        if (longest_[i].seconds == 0) return std::numeric_limits<double>::infinity();
-        sum += longest_[i].seconds * std::max(1.0, double(shares_[i]) / longest_[i].share);
-    }
-    return sum;
-}
-
 /// Waits for a tower's milestone. False: it has failed, or hangs. In slices, so that time in which this
 /// program was stopped hardly counts.
 bool TowerGroup::await(Milestones TowerProgress::*what, std::size_t tower, std::size_t count) {
     const std::string name = fmt::format("wait for tower_{}", tower);
     const Interval waiting(waited_, trace_, caller_, name);
     for (;;) {
-        const double slice = std::min(0.1, std::max(patience_, 0.0));
+        const double slice = std::min(0.1, std::max(left_, 0.0));
         const Milestones::Outcome outcome =
             (progress_[tower].get()->*what).wait_for(count, std::chrono::duration<double>(slice));
         if (outcome != Milestones::Outcome::late) return outcome == Milestones::Outcome::passed;
-        patience_ -= slice;
-        if (patience_ <= 0) abandon_hanging(what);
+        left_ -= slice;
+        if (left_ <= 0) abandon_hanging(what);
     }
 }
 
 /// Of the towers that are late, those hang that the others do not wait for at an exchange.
 void TowerGroup::abandon_hanging(Milestones TowerProgress::*awaited) {
-    patience_ = timeout_;
+    left_ = limit_.more;
     const bool failed =
         std::ranges::any_of(active_, [&](std::size_t i) { return progress_[i]->end.has_failed(); });
     if (failed && !std::exchange(waiters_woken_, true)) return; // who waited for it may need a moment
@@ -222,9 +209,7 @@ void TowerGroup::abandon_hanging(Milestones TowerProgress::*awaited) {
 }
 
 TowerFailed TowerGroup::no_answer(std::size_t tower) const {
-    return {DeviceError(fmt::format("{}: no answer for {:g} s more than a step should take",
-                                    towers_[tower]->info().id, timeout_)),
-            tower, 0};
+    return {DeviceError(towers::no_answer(towers_[tower]->info(), limit_)), tower, 0};
 }
 
 /// A tower that has done its part waits for the others, then for the host.
@@ -245,9 +230,10 @@ void TowerGroup::end_times(Clock::time_point begin) {
     }
 }
 
-StepResults TowerGroup::step(const StepNumbers& numbers) {
+StepResults TowerGroup::step(const StepNumbers& numbers, bool keep) {
     const Clock::time_point begin = Clock::now();
-    patience_ = expected_seconds() + timeout_;
+    limit_ = patience_.limit(towers_, active_);
+    left_ = limit_.seconds();
     waiters_woken_ = false;
     for (std::size_t i = 0; i < progress_.size(); ++i)
         if (!hanging_[i]) progress_[i]->restart();
@@ -298,13 +284,9 @@ StepResults TowerGroup::step(const StepNumbers& numbers) {
     std::vector<float> cross_entropies(towers_.size());
     for (const std::size_t i : active_) {
         cross_entropies[i] = towers_[i]->results().cross_entropy;
-        if (warm_[i])
-            longest_[i] = {longest_[i].share == shares_[i] ? std::max(longest_[i].seconds, times_[i].work)
-                                                           : times_[i].work,
-                           shares_[i]};
-        warm_[i] = true;
+        patience_.observe(i, shares_[i], times_[i].work);
     }
-    const StepResults results = stage_.end(cross_entropies);
+    const StepResults results = keep ? stage_.end(cross_entropies) : StepResults{0, 0, false};
     for (const std::size_t i : active_) renewed_[i] = results.finite;
     return results;
 }

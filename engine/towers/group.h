@@ -3,6 +3,7 @@
 
 #include "engine/towers/averaging.h"
 #include "engine/towers/exchange.h"
+#include "engine/towers/patience.h"
 #include "engine/towers/progress.h"
 #include "engine/towers/tower.h"
 #include "engine/towers/worker.h"
@@ -21,18 +22,18 @@ using Towers = std::vector<std::unique_ptr<Tower>>;
 struct TowerFailed : DeviceError {
     std::size_t tower;
     unsigned share; ///< when it was being prepared for that, such as for want of memory; 0: within a step
-    bool out_of_memory;
+    bool out_of_memory, lost;
     TowerFailed(const DeviceError& error, std::size_t its, unsigned wanted)
         : DeviceError(error), tower(its), share(wanted),
-          out_of_memory(dynamic_cast<const OutOfMemory*>(&error) != nullptr) {}
+          out_of_memory(dynamic_cast<const OutOfMemory*>(&error) != nullptr),
+          lost(dynamic_cast<const DeviceLost*>(&error) != nullptr) {}
 };
 
 class TowerGroup {
 public:
     /// `towers` and what `update` names must outlive this. `host`: see AveragingStage.
-    /// `timeout`: the seconds, beyond what a step should take by those before it, after which a tower that
-    /// gives no answer counts as failed. `trace`: null, or gets what the threads do and wait for; it must
-    /// outlive this, and has the track of the thread that calls step().
+    /// `timeout`: see Patience; a tower that gives no answer counts as failed. `trace`: null, or gets what
+    /// the threads do and wait for; it must outlive this, and has the track of the thread that calls step().
     TowerGroup(Towers& towers, const OpenOptions& host, const UpdateSpec& update, double timeout,
                Trace* trace, Trace::Track caller);
     TowerGroup(const TowerGroup&) = delete;
@@ -46,8 +47,9 @@ public:
 
     /// One step of all that have a share; prepare() has been called. Waits for all towers before an exception
     /// leaves, such as TowerFailed. After one, and when the results are not finite, the state is the one from
-    /// before.
-    StepResults step(const StepNumbers& numbers);
+    /// before. Without `keep` it is in any case, the results are of no use, and shares() need not be a whole
+    /// batch.
+    StepResults step(const StepNumbers& numbers, bool keep = true);
 
     /// As taken, which a tower that hangs does not know.
     std::span<const unsigned> shares() const { return shares_; }
@@ -76,7 +78,6 @@ public:
 private:
     void run(std::size_t tower, bool renewed);
     bool exchange(std::size_t tower, std::span<const Exchange> own);
-    double expected_seconds() const;
     TowerFailed no_answer(std::size_t tower) const;
     void end_times(Clock::time_point begin);
     bool await(Milestones TowerProgress::*what, std::size_t tower, std::size_t count);
@@ -92,15 +93,9 @@ private:
     std::vector<std::size_t> active_; ///< those with a share
     std::vector<TowerTimes> times_;
     double waited_ = 0, averaging_ = 0;
-    double timeout_;
-    /// The longest step of each tower with its present share, or with the last that it had for two steps.
-    struct Longest {
-        double seconds = 0; ///< 0: not known
-        unsigned share = 0;
-    };
-    std::vector<Longest> longest_;
-    std::vector<bool> warm_; ///< whether a tower has taken a step with its share
-    double patience_ = 0;    ///< seconds to wait for towers in this step
+    Patience patience_;
+    Patience::Limit limit_; ///< of this step
+    double left_ = 0;       ///< seconds of it
     bool waiters_woken_ = false;
     std::vector<bool> hanging_;
     Milestones averaged_;       ///< buckets whose new parameters have been handed to the towers

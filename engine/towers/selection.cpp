@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <iterator>
 #include <spdlog/spdlog.h>
 
 namespace towers {
@@ -21,8 +20,10 @@ struct Known {
 
 Known list_all(const OpenOptions& options) {
     Known known;
-    for (const Backend* backend : all_backends()) {
-        const Backend::Listing listing = backend->list(options);
+    const std::vector<Backend::Listing> listings = list_devices(options);
+    for (std::size_t i = 0; i < listings.size(); ++i) {
+        const Backend* const backend = all_backends()[i];
+        const Backend::Listing& listing = listings[i];
         for (const DeviceInfo& device : listing.devices) {
             known.devices.push_back(device);
             known.ids.push_back(device.id);
@@ -37,6 +38,19 @@ Known list_all(const OpenOptions& options) {
             known.absent.emplace_back(backend->name(), fmt::format("{}", fmt::join(reasons, "; ")));
     }
     return known;
+}
+
+/// Devices of a backend, or of any, that nobody has named and that are left to whom they belong; or empty.
+std::string left_alone(const Known& known, const std::string& backend) {
+    std::vector<std::string> ids;
+    std::string reason;
+    for (const DeviceInfo& device : known.devices)
+        if (!device.withheld.empty() && (backend.empty() || device.id.starts_with(backend + ":"))) {
+            ids.push_back(fmt::format("{} ({})", device.id, device.name));
+            reason = device.withheld;
+        }
+    if (ids.empty()) return "";
+    return fmt::format("{} is only taken when --towers names it: {}", fmt::join(ids, ", "), reason);
 }
 
 /// Says why nothing has this device's or backend's name.
@@ -55,9 +69,9 @@ std::vector<std::string> default_towers(std::span<const DeviceInfo> devices) {
     const auto of_kind = [&](DeviceKind kind) {
         std::vector<std::string> ids;
         for (auto device = devices.begin(); device != devices.end(); ++device)
-            if (device->kind == kind && std::none_of(devices.begin(), device, [&](const DeviceInfo& earlier) {
-                    return same_card(earlier, *device);
-                }))
+            if (device->kind == kind && device->withheld.empty() &&
+                std::none_of(devices.begin(), device,
+                             [&](const DeviceInfo& earlier) { return same_card(earlier, *device); }))
                 ids.push_back(device->id);
         return ids;
     };
@@ -93,15 +107,21 @@ std::vector<std::string> select_towers(const std::string& backend, const std::st
     if (backend.empty())
         chosen = default_towers(known.devices);
     else
-        std::ranges::copy_if(known.ids, std::back_inserter(chosen), [&](const std::string& id) {
-            return id == backend || id.starts_with(backend + ":");
-        });
+        for (const DeviceInfo& device : known.devices)
+            if (device.withheld.empty() && (device.id == backend || device.id.starts_with(backend + ":")))
+                chosen.push_back(device.id);
+    const std::string others = left_alone(known, backend);
     if (!chosen.empty()) {
+        // Where CUDA works, its cards are those that are meant.
+        const bool cuda = std::ranges::any_of(known.ids, [](auto& id) { return id.starts_with("cuda:"); });
+        if (!others.empty() && !cuda) spdlog::warn("{}", others);
         // Who did not name the devices may miss one.
         for (const std::string& each : known.left_out)
             if (backend.empty() || each.starts_with(backend + ":")) spdlog::warn("{}", each);
         return chosen;
     }
+    if (!others.empty() && !backend.empty())
+        throw UsageError(fmt::format("--backend {}: {}", backend, others));
     for (const auto& [absent, reason] : known.absent)
         if (backend == absent)
             throw UsageError(fmt::format("--backend {}: {}; this machine has {}", backend, reason,

@@ -1,6 +1,7 @@
 #include "engine/towers/shares.h"
 
 #include "engine/error.h"
+#include "engine/plural.h"
 #include "engine/split.h"
 #include "engine/towers/load.h"
 
@@ -72,12 +73,21 @@ std::vector<unsigned> first_shares(const SharePolicy& policy, unsigned global, u
     for (const SharesFrom& at : policy.recorded) {
         const std::uint64_t sum = std::accumulate(at.shares.begin(), at.shares.end(), std::uint64_t(0));
         const bool whole = std::ranges::all_of(at.shares, [&](unsigned share) { return share % group == 0; });
-        if (at.shares.size() != towers || sum != global || !whole)
-            throw UsageError(fmt::format("--shares: from step {} on they were {}, which does not suit {} "
-                                         "tower{} and a global batch of {}{}; give the towers and the batch "
-                                         "of the run that recorded them",
-                                         at.step, to_string(at.shares), towers, towers == 1 ? "" : "s",
-                                         global, group == 1 ? "" : fmt::format(" in groups of {}", group)));
+        const auto complain = [&](const std::string& what) {
+            throw UsageError(fmt::format("--shares: from step {} on they were {}, {}", at.step,
+                                         to_string(at.shares), what));
+        };
+        if (at.shares.size() != towers)
+            complain(fmt::format("of {}, and this run has {}; give as many as the run that recorded them",
+                                 count_of(at.shares.size(), "tower"), towers));
+        if (sum != global)
+            complain(fmt::format("which are {} a step, and this run takes {}; give --global-batch {}",
+                                 count_of(sum, "example"), global, sum));
+        if (!whole)
+            complain(
+                fmt::format("which are no whole groups of {} examples, as the recipe's batch norm takes; "
+                            "give the recipe of the run that recorded them",
+                            group));
     }
     return policy.recorded.front().shares;
 }
@@ -104,16 +114,18 @@ std::vector<unsigned> shares_without(const std::vector<bool>& lost, std::span<co
 
 std::string to_string(std::span<const unsigned> shares) { return fmt::format("{}", fmt::join(shares, ":")); }
 
-std::vector<double> parse_shares(const std::string& text) {
+std::vector<double> parse_shares(const std::string& text, const char* offer) {
     std::vector<double> weights;
     if (text == "even") return weights;
     for (const std::string& part : split(text, ':')) {
         const char* const end = part.data() + part.size();
         double weight = 0;
         const auto [rest, error] = std::from_chars(part.data(), end, weight);
-        if (error != std::errc{} || rest != end || !(weight > 0) || !std::isfinite(weight))
+        if (error != std::errc{} || rest != end || !(weight >= 0) || !std::isfinite(weight))
+            throw UsageError(fmt::format("--shares '{}': give {}", text, offer));
+        if (weight == 0)
             throw UsageError(fmt::format(
-                "--shares '{}': give even, or positive numbers, one per tower, such as 3:1", text));
+                "--shares '{}': a share of 0 leaves a tower nothing to do; leave it out of --towers", text));
         weights.push_back(weight);
     }
     return weights;

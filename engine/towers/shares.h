@@ -51,7 +51,7 @@ std::vector<unsigned> shares_without(const std::vector<bool>& lost, std::span<co
 std::string to_string(std::span<const unsigned> shares);
 
 /// Reads `3:1` or `2:1:1`, or `even`, for which there are no weights. Throws UsageError when a part is not a
-/// positive number.
-std::vector<double> parse_shares(const std::string& text);
+/// positive number; `offer` says what to give instead.
+std::vector<double> parse_shares(const std::string& text, const char* offer = "even, or a ratio such as 3:1");
 
 } // namespace towers

@@ -2,12 +2,13 @@
 
 #include "engine/error.h"
 #include "engine/plan/micro_batches.h"
+#include "engine/plan/work.h"
+#include "engine/plural.h"
 #include "engine/towers/upload.h"
 
 #include <algorithm>
 #include <cmath>
 #include <fmt/format.h>
-#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -49,6 +50,14 @@ std::vector<Exchange> exchanges_before(std::size_t level, const Plan& plan,
     return exchanges;
 }
 
+/// The bytes of the largest arena of activations.
+std::uint64_t largest_activations(const TrainingPlan& training) {
+    std::uint64_t largest = 0;
+    for (std::size_t i = 0; i < arena_count; ++i)
+        if (is_of_activations(Arena(i))) largest = std::max(largest, training.bytes(Arena(i)));
+    return largest;
+}
+
 /// A device's message without its name in front, for a line that has it already.
 std::string_view without_name(std::string_view message, const DeviceInfo& info) {
     for (const std::string& name : {fmt::format("{} ({}): ", info.id, info.name), info.id + ": "})
@@ -60,8 +69,9 @@ std::string_view without_name(std::string_view message, const DeviceInfo& info) 
 
 std::string to_string(const AtOnce& at_once) {
     if (at_once.micro_batches == 1) return "";
-    return fmt::format("{} micro-batches of up to {} examples{}{}", at_once.micro_batches, at_once.most,
-                       at_once.reason.empty() ? "" : ", because ", at_once.reason);
+    return fmt::format("{} micro-batches of up to {}{}{}", at_once.micro_batches,
+                       count_of(at_once.most, "example"), at_once.reason.empty() ? "" : ", because ",
+                       at_once.reason);
 }
 
 std::array<Buffer, arena_count> allocate_arenas(Device& device, const Plan& plan, const Dataset& data) {
@@ -178,23 +188,29 @@ AtOnce Tower::choose(unsigned share) const {
     };
     if (!splitting_.obstacle.empty()) return {1, share, ""};
     if (splitting_.most != 0 && splitting_.most <= most_) return in_pieces(splitting_.most, "");
-    const std::uint64_t room = this->room();
-    const auto needed = [&](unsigned most) -> std::optional<std::uint64_t> {
+    const std::uint64_t room = this->room(), largest = device_->info().largest_allocation;
+    const auto obstacle = [&](unsigned most) -> std::string {
+        const auto too_much = [](std::uint64_t needed, const char* what, std::uint64_t there) {
+            constexpr double mib = 1 << 20;
+            return fmt::format("all at once need {:.1f} MiB {} and {:.1f} MiB can be had",
+                               double(needed) / mib, what, double(there) / mib);
+        };
         try {
-            return bytes_of(plan_(share, most));
+            const TrainingPlan training = plan_(share, most);
+            if (const std::uint64_t all = bytes_of(training); all > room)
+                return too_much(all, "of memory", room);
+            if (const std::uint64_t piece = largest_activations(training); piece > largest)
+                return too_much(piece, "in one piece", largest);
+            return "";
         } catch (const UsageError&) { // more examples than kernels can count
-            return std::nullopt;
+            return "all at once are too large for a kernel";
         }
     };
-    const unsigned fits = largest_that_fits(share, splitting_.group, room, needed);
+    const unsigned fits =
+        largest_that_fits(share, splitting_.group, [&](unsigned most) { return obstacle(most).empty(); });
     if (std::min(fits, most_) >= share) return {1, share, ""};
     if (most_ <= fits) return in_pieces(most_, refusal_);
-    constexpr double mib = 1 << 20;
-    const std::optional<std::uint64_t> bytes = needed(share);
-    return in_pieces(fits,
-                     bytes ? fmt::format("all at once need {:.1f} MiB of memory and {:.1f} MiB can be had",
-                                         double(*bytes) / mib, double(room) / mib)
-                           : "all at once are too large for a kernel");
+    return in_pieces(fits, obstacle(share));
 }
 
 /// Makes the memory that shares have in common large enough for a step.
@@ -222,7 +238,8 @@ bool Tower::make_do(const AtOnce& failed, const OutOfMemory& error) {
     most_ = groups / 2 * splitting_.group;
     refusal_ = fmt::format("more were refused: {}", without_name(error.what(), device_->info()));
     programs_.clear();
-    for (const Arena arena : {Arena::activations, Arena::micro_batch}) held_[std::size_t(arena)] = {};
+    for (std::size_t i = 0; i < arena_count; ++i)
+        if (is_of_activations(Arena(i)) || Arena(i) == Arena::micro_batch) held_[i] = {};
     return true;
 }
 
@@ -249,6 +266,8 @@ Tower::Program Tower::record(unsigned share, const AtOnce& at_once) {
             program.arenas[i] = allocate_arena(*device_, Arena(i), training.bytes(Arena(i)));
             arenas[i] = &program.arenas[i];
         }
+    program.flops = flops_of(training.plan);
+    for (const std::size_t i : training.order) program.flops += flops_of(training.micro_plans[i]);
     for (const Plan& plan : training.micro_plans)
         program.micro_recordings.push_back(device_->record(plan.bind(arenas, 0, plan.levels().size())));
     program.order = training.order;

@@ -65,6 +65,8 @@ public:
     void take(unsigned share);
     /// Bytes that the tower takes of what its device calls its memory.
     std::uint64_t memory() const;
+    /// Of a step with the present share; see flops_of().
+    double flops() const { return program_ ? program_->flops : 0; }
     /// Of the present share.
     AtOnce at_once() const { return program_ ? program_->at_once : AtOnce{}; }
 
@@ -114,6 +116,7 @@ private:
         std::vector<std::size_t> order; ///< of micro_recordings, before the first part
         std::vector<Part> parts;
         AtOnce at_once;
+        double flops = 0;
         std::uint64_t taken = 0; ///< which take() was its latest
     };
     /// A copy between staging and the device that each step repeats.

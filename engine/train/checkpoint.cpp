@@ -53,6 +53,7 @@ void check_finite(const Tensor& tensor, const std::string& name, const std::file
 TensorFile read_checkpoint(const std::filesystem::path& path) {
     TensorFile file = read_safetensors(path);
     checkpoint_number(file, "step", path);
+    for (const auto& [name, tensor] : file.tensors) check_finite(tensor, name, path);
     return file;
 }
 

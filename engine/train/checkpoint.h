@@ -56,11 +56,11 @@ struct FoundCheckpoint {
     TensorFile file;
 };
 
-/// The checkpoint of this step in a run's folder, else the latest one. Throws InputError when there is none
-/// or it is damaged; the message then names the newest sound one.
+/// The checkpoint of this step in a run's folder, else the latest one. Throws InputError when there is none,
+/// it is damaged, or one of its numbers is infinite or NaN; the message then names the newest sound one.
 FoundCheckpoint find_checkpoint(const std::filesystem::path& folder, std::optional<std::uint64_t> step);
 
-/// The step of the latest checkpoint in a run's folder that can be read.
+/// The step of the latest checkpoint in a run's folder that can be read and holds finite numbers.
 std::optional<std::uint64_t> newest_sound_checkpoint(const std::filesystem::path& folder);
 
 /// An initial state with trained variables from tensors with their names, and statistics where the file has

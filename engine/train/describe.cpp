@@ -1,6 +1,7 @@
 #include "engine/train/describe.h"
 
 #include "engine/plan/network.h"
+#include "engine/towers/shares.h"
 
 #include <algorithm>
 
@@ -25,7 +26,22 @@ std::vector<LayerDescription> describe_layers(const Model& model) {
     return layers;
 }
 
+std::vector<VariableDescription> describe_variables(const Recipe& recipe) {
+    std::vector<VariableDescription> all;
+    const std::vector<Variable> variables = recipe.model.variables(); // in the model's order, not the state's
+    for (const StateSection& section : layout_of(recipe).sections)
+        for (const Variable& variable : variables) {
+            if (section.role == Role::optimizer && variable.role != Role::trained) continue;
+            all.push_back({.name = variable.name + section.suffix,
+                           .role = section.role == Role::trained ? variable.role : section.role,
+                           .shape = variable.shape,
+                           .axes = variable.axes});
+        }
+    return all;
+}
+
 StepMemory memory_of_step(const Recipe& recipe, unsigned batch) {
+    share_out(batch, 1, {}, recipe.model.group()); // as train refuses what is no whole number of groups
     const StateLayout layout = layout_of(recipe);
     const NetworkSpec spec{.model = &recipe.model,
                            .layout = &layout,

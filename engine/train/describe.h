@@ -20,6 +20,17 @@ struct LayerDescription {
 /// In the model's order.
 std::vector<LayerDescription> describe_layers(const Model& model);
 
+/// A tensor that outlives a step; checkpoints have it under the same name.
+struct VariableDescription {
+    std::string name; ///< `conv1/weights`, `conv1/weights/Momentum`
+    Role role;
+    std::vector<std::size_t> shape;
+    std::string axes; ///< what the shape's numbers count: "height, width, in, out"
+};
+
+/// The variables in the model's order, then the optimizer's state, then the averages.
+std::vector<VariableDescription> describe_variables(const Recipe& recipe);
+
 /// Bytes on the device of a tower that trains alone.
 struct StepMemory {
     std::size_t state = 0;       ///< variables, the optimizer's own, moving averages
@@ -29,7 +40,8 @@ struct StepMemory {
     std::size_t total() const { return state + gradients + activations; }
 };
 
-/// Of a step with so many examples, whatever the data set. UsageError when that is too large.
+/// Of a step with so many examples, whatever the data set. UsageError when that is too large, or no whole
+/// number of the groups that the model takes.
 StepMemory memory_of_step(const Recipe& recipe, unsigned batch);
 
 } // namespace towers

@@ -17,7 +17,8 @@ Evaluator::Evaluator(std::unique_ptr<Device> device, const Recipe& recipe, const
                              .pipeline = &recipe.pipeline,
                              .batch = batch_,
                              .stored = data.image_size(),
-                             .records = data.size()})),
+                             .records = data.size(),
+                             .largest_allocation = device_->info().largest_allocation})),
       arenas_(allocate_arenas(*device_, plan_, data)),
       recording_(device_->record(plan_.bind(pointers_to(arenas_), 0, plan_.levels().size()))) {}
 

@@ -44,11 +44,21 @@ void resume(Trainer& trainer, const Recipe& recipe, const FoundCheckpoint& check
 /// of later steps. Returns the folder that RunDirectory::set_aside_after() made.
 std::optional<std::filesystem::path> rewind(RunDirectory& run, const Trainer& trainer);
 
+/// What a message about a run that a device ends goes on with: the last checkpoint, if there is one.
+std::string way_on(const RunDirectory& run);
+
+/// Trainer::probe(). A DeviceError names the last checkpoint.
+std::string probe(Trainer& trainer, const RunDirectory& run, const std::atomic<bool>& stop);
+
 /// Saves a checkpoint at the end. When `stop` becomes true, ends after the current step. Throws Diverged,
 /// which names the tensor in which it began, the file that keeps the step, and the last checkpoint with a
-/// finite loss. On DeviceError with several towers, saves the state
-/// from before the step and rethrows. Calls `observe` after every step.
+/// finite loss. On DeviceError, which names the last checkpoint, several
+/// towers' state from before the step is saved first. Calls `observe` after every step.
+/// A checkpoint or a line of the metrics that cannot be written, also for want of memory, ends no run: it is
+/// tried again at the next one and at the end. `warn` gets a line when that begins and when it is over.
+/// Throws InputError, which says what is lost, when it fails at the end.
 Ending train(Trainer& trainer, RunDirectory& run, const LoopOptions& options, const std::atomic<bool>& stop,
-             const std::function<void(const Progress&)>& observe);
+             const std::function<void(const Progress&)>& observe,
+             const std::function<void(const std::string&)>& warn);
 
 } // namespace towers

@@ -2,6 +2,7 @@
 
 #include "engine/error.h"
 #include "engine/files/file.h"
+#include "engine/files/text.h"
 #include "engine/model/read_model.h"
 #include "engine/recipes/recipes.h"
 
@@ -9,6 +10,7 @@
 #include <cctype>
 #include <filesystem>
 #include <fmt/format.h>
+#include <map>
 #include <sstream>
 #include <utility>
 
@@ -56,7 +58,7 @@ bool is_recipe_file(const std::string& name) {
 }
 
 std::string recipe_name(const std::string& name) {
-    return is_recipe_file(name) ? std::filesystem::path(name).stem().string() : name;
+    return is_recipe_file(name) ? as_utf8(std::filesystem::path(name).stem().string()) : name;
 }
 
 RecipeFile find_recipe_file(const std::string& name) {
@@ -99,12 +101,12 @@ namespace {
 void merge(Value& into, const Value& from) {
     for (const auto& [key, value] : *from.as<Value::Table>()) {
         auto* const table = into.as<Value::Table>();
-        const auto entry = std::ranges::find(*table, key, &Value::Entry::first);
-        if (entry == table->end())
-            table->emplace_back(key, value);
+        const auto entry = std::ranges::lower_bound(*table, key, {}, &Value::Entry::first);
+        if (entry == table->end() || entry->first != key)
+            table->emplace(entry, key, value);
         else if (value.as<Value::Table>() != nullptr && entry->second.as<Value::Table>() != nullptr)
             merge(entry->second, value);
-        else
+        else if (entry->second.text() != value.text()) // else it stays the file's
             entry->second = value;
     }
 }
@@ -128,23 +130,73 @@ std::string with_quotes(const std::string& change, std::size_t equals) {
     return change.substr(0, equals + 1) + '"' + value + '"';
 }
 
-/// Sets what `change`, table.key=value, says.
+std::string keys_of(const Value::Table& table) {
+    std::string keys;
+    for (const auto& [key, value] : table) keys += (keys.empty() ? "" : ", ") + key;
+    return keys;
+}
+
+/// Takes out what `path`, a table that holds nothing but one key, says, or what it says within that.
+void take_out(Value& recipe, const Value& path, const std::string& change) {
+    const Value::Entry& step = path.as<Value::Table>()->front();
+    auto* const table = recipe.as<Value::Table>();
+    const auto entry = table != nullptr ? std::ranges::find(*table, step.first, &Value::Entry::first)
+                                        : Value::Table::iterator();
+    if (table == nullptr || entry == table->end())
+        throw UsageError(fmt::format("--set '{}': there is no '{}' to take out; there is {}", change,
+                                     step.first,
+                                     table == nullptr || table->empty() ? "nothing" : keys_of(*table)));
+    if (step.second.as<Value::Table>() != nullptr)
+        take_out(entry->second, step.second, change);
+    else
+        table->erase(entry);
+}
+
+/// Sets what `change`, table.key=value, says; without a value, takes it out.
 void apply(Value& recipe, const std::string& change) {
     const std::size_t equals = change.find('=');
     const std::size_t dot = change.find('.');
-    if (equals == std::string::npos || dot == std::string::npos || dot > equals)
+    const bool takes_out =
+        equals != std::string::npos && change.find_first_not_of(' ', equals + 1) == std::string::npos;
+    if (equals == std::string::npos || equals == 0 ||
+        (!takes_out && (dot == std::string::npos || dot > equals)))
         throw UsageError(
-            fmt::format("--set '{}': give TABLE.KEY=VALUE, such as optimizer.learning_rate=0.05", change));
+            fmt::format("--set '{}': give TABLE.KEY=VALUE, such as optimizer.learning_rate=0.05, or "
+                        "KEY= to take a key out",
+                        change));
     const std::string source = "--set '" + change + "'";
     Value given;
-    try {
-        given = parse_toml(with_quotes(change, equals), source); // TOML's own dotted keys
+    try { // TOML's own dotted keys
+        given =
+            parse_toml(takes_out ? change.substr(0, equals + 1) + "0" : with_quotes(change, equals), source);
     } catch (const UsageError&) {
         throw UsageError(
-            fmt::format("{}: the value is not TOML; give a number, true, false, a word or \"text\"", source));
+            takes_out
+                ? fmt::format("{}: the key is not TOML; give one such as optimizer.momentum", source)
+                : fmt::format("{}: the value is not TOML; give a number, true, false, a word or \"text\"",
+                              source));
     }
+    if (takes_out) return take_out(recipe, given, change);
     set_lines(given, 0);
     merge(recipe, given);
+}
+
+/// Takes out what the kinds that came by --set do not know. Returns a line for each table.
+std::vector<std::string> drop(Value& recipe, const std::vector<DroppedKey>& dropped,
+                              const std::string& source) {
+    std::map<std::string, std::string> keys; // of each table
+    for (const DroppedKey& each : dropped) {
+        auto* const top = recipe.as<Value::Table>();
+        Value& table = std::ranges::find(*top, each.table, &Value::Entry::first)->second;
+        std::erase_if(*table.as<Value::Table>(), [&](const auto& entry) { return entry.first == each.key; });
+        std::string& list = keys[each.table];
+        list += (list.empty() ? "" : ", ") + each.key;
+    }
+    std::vector<std::string> notes;
+    for (const auto& [table, list] : keys)
+        notes.push_back(fmt::format("{}: [{}] of kind {} does not know {}: left out", place_of(source, 0),
+                                    table, recipe.find(table)->find("kind")->text(), list));
+    return notes;
 }
 
 /// FNV-1a
@@ -170,13 +222,9 @@ Recipe parse_recipe(const std::string& name, const std::string& text, const std:
                     const std::vector<std::string>& changes) {
     Value value = parse_toml(text, source);
     for (const std::string& change : changes) apply(value, change);
-    Attributes file(value, source, "the recipe");
-    const std::string canonical = write_toml(value);
-    Recipe recipe{.name = name,
-                  .description = file.text("description", "no description"),
-                  .source = source,
-                  .text = changes.empty() ? text : canonical,
-                  .checksum = checksum_of(canonical)};
+    std::vector<DroppedKey> dropped;
+    Attributes file(value, source, "the recipe", &dropped);
+    Recipe recipe{.name = name, .description = file.text("description", "no description"), .source = source};
     // First: a misspelt table would seem to be missing.
     for (const char* key : {"description", "input", "network", "blocks", "defaults", "loss", "pipeline",
                             "optimizer", "schedule", "averages", "training"})
@@ -190,18 +238,22 @@ Recipe parse_recipe(const std::string& name, const std::string& text, const std:
     recipe.schedule = read_schedule(file.table("schedule"));
     if (file.has("averages")) {
         Attributes averages = file.table("averages");
-        recipe.average_decay = averages.number("decay", 0, 1);
         recipe.average_warm_up = averages.flag("warm_up", false);
+        recipe.average_decay = averages.number("decay", 0, recipe.average_warm_up ? 1 : below_one);
         averages.done();
     }
     Attributes training = file.table("training");
-    recipe.batch = unsigned(training.whole("batch", 1, 1 << 20));
+    recipe.batch = unsigned(training.whole("batch", 1, most_batch));
     if (recipe.batch % recipe.model.group() != 0)
         training.fail("batch", fmt::format("is {}, but batch norm takes groups of {} examples; give a whole "
                                            "number of groups",
                                            recipe.batch, recipe.model.group()));
     recipe.steps = std::uint64_t(training.whole("steps", 1, std::int64_t(1) << 53));
     training.done();
+    recipe.notes = drop(value, dropped, source);
+    const std::string canonical = write_toml(value);
+    recipe.text = changes.empty() ? text : canonical;
+    recipe.checksum = checksum_of(canonical);
     return recipe;
 }
 

@@ -36,9 +36,10 @@ std::string format_quirks(const Quirks& quirks);
 
 struct Recipe {
     std::string name, description;
-    std::string source;         ///< the file's name, for messages
-    std::string text;           ///< of the file; written anew where changes were made
-    std::uint64_t checksum = 0; ///< of all that it says, whatever its comments and layout
+    std::string source;             ///< the file's name, for messages
+    std::string text;               ///< of the file; written anew where changes were made
+    std::uint64_t checksum = 0;     ///< of all that it says, whatever its comments and layout
+    std::vector<std::string> notes; ///< what a user should hear about the changes, a line each
     Model model;
     Pipeline pipeline;
     std::shared_ptr<const Optimizer> optimizer;
@@ -50,13 +51,14 @@ struct Recipe {
 };
 
 /// A built-in recipe's name, or the path of a TOML file (it ends in .toml or holds a '/'), with `changes`,
-/// each `table.key=value`. UsageError with file and line for whatever is wrong with it.
+/// each `table.key=value`; `key=` takes the key or table out. A change of a table's kind takes out what the
+/// new kind does not know. UsageError with file and line for whatever is wrong with it.
 Recipe find_recipe(const std::string& name, const std::vector<std::string>& changes = {});
 
 /// Whether `name` is a file's, not a built-in recipe's.
 bool is_recipe_file(const std::string& name);
 
-/// What a recipe is called: a file's name without folder and .toml.
+/// What a recipe is called: a file's name without folder and .toml, as UTF-8 whatever its bytes are.
 std::string recipe_name(const std::string& name);
 
 /// A recipe's text and the name of its file, for messages, as find_recipe() finds them.

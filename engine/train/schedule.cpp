@@ -8,9 +8,7 @@ namespace towers {
 
 double Schedule::factor_at(const TrainingPosition& at) const {
     const double epoch = double(at.examples) / double(at.records);
-    // The step's own examples count, so that the first step already moves.
-    const double warm =
-        warm_up > 0 ? std::min(1.0, (epoch + double(at.batch) / double(at.records)) / warm_up) : 1;
+    const double warm = warm_up > 0 ? std::min(1.0, epoch / warm_up) : 1;
     switch (kind) {
     case Kind::constant:
         return warm;

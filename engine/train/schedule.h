@@ -1,5 +1,5 @@
-// How the learning rate changes while training. All schedules count examples, so that the number of towers
-// and the batch change nothing.
+// How the learning rate changes while training. All schedules and their warm-up have one clock, the examples
+// seen before the step, so that the number of towers and the batch change nothing.
 #pragma once
 
 #include "engine/model/attributes.h"
@@ -13,7 +13,6 @@ namespace towers {
 struct TrainingPosition {
     std::uint64_t step, examples; ///< done before this step
     std::uint64_t records;        ///< examples of an epoch
-    unsigned batch;               ///< examples of a step, all towers together
     unsigned tower_batch;         ///< examples per tower and step
     bool by_steps;                ///< count steps of tower_batch, however many towers share them
 };
@@ -29,7 +28,7 @@ struct Schedule {
     } kind = Kind::constant;
     double factor = 1, epochs = 1, first = 0, last = 0, peak = 0;
     std::vector<double> boundaries, factors;
-    double warm_up = 0; ///< epochs within which the rate grows linearly from 0, by one part each step
+    double warm_up = 0; ///< epochs within which the rate grows linearly from 0
 
     /// What the initial learning rate is multiplied by.
     double factor_at(const TrainingPosition& position) const;

@@ -36,13 +36,17 @@ Splitting splitting_of(const Model& model, unsigned most) {
 
 Trainer::Trainer(const Recipe& recipe, const TrainerOptions& options, const Dataset& data)
     : recipe_(recipe), options_(options), records_(data.size()), layout_(layout_of(recipe_)),
-      sampler_(std::uint32_t(data.size()), options.seed, options.shuffle) {
+      sampler_(std::uint32_t(data.size()), options.seed, options.shuffle),
+      patience_(options.device_timeout, 1) {
     check_data(recipe, data);
     if (options.trace) host_track_ = options.trace->add_track("host", "steps");
     const unsigned count = unsigned(options.towers.size());
     const Splitting splitting = splitting_of(recipe.model, options.micro_batch);
     const std::vector<unsigned> shares =
         first_shares(options.shares, options.global_batch, count, recipe.model.group());
+    if (count > 1 && options.shares.automatic)
+        balancer_.emplace(options.global_batch, recipe.model.group(), shares);
+    to_probe_ = balancer_ && options.shares.recorded.empty() && !balancer_->probe().empty();
     const UpdateSpec update{.layout = &layout_,
                             .optimizer = recipe_.optimizer.get(),
                             .average_first = options.quirks.unordered_average};
@@ -57,27 +61,31 @@ Trainer::Trainer(const Recipe& recipe, const TrainerOptions& options, const Data
                                     .stored = data.image_size(),
                                     .records = data.size(),
                                     .seed = options.seed,
-                                    .distort = options.distort};
+                                    .distort = options.distort,
+                                    .largest_allocation = device->info().largest_allocation};
         const Planner plan = [=](unsigned share, unsigned most) {
             NetworkSpec spec = any_share;
             spec.batch = share;
             spec.most = most;
             return count == 1 ? plan_single_step(spec, update) : plan_shared_step(spec);
         };
-        towers_.push_back(std::make_unique<Tower>(std::move(device), data, plan,
-                                                  std::max(shares[i], recipe.model.group()), splitting));
+        const unsigned share = std::max(to_probe_ ? 0 : shares[i], recipe.model.group());
+        towers_.push_back(std::make_unique<Tower>(std::move(device), data, plan, share, splitting));
     }
     if (count > 1) {
         group_.emplace(towers_, options.open, update, options.device_timeout, options.trace.get(),
                        host_track_);
-        group_->take(shares);
-        if (options.shares.automatic) balancer_.emplace(options.global_batch, recipe.model.group(), shares);
+        if (!to_probe_) group_->take(shares);
     }
     first_shares_ = announced_ = shares;
     held_.resize(count);
     lost_.resize(count);
     use_.resize(count);
     for (const auto& tower : towers_) pieces_.push_back(tower->at_once().micro_batches);
+    // On a cpu device there is no driver to hang in.
+    if (count == 1 && options.give_up && std::isfinite(options.device_timeout) &&
+        towers_[0]->info().kind != DeviceKind::cpu)
+        watchdog_.emplace([this] { options_.give_up(DeviceError(no_answer(towers_[0]->info(), limit_))); });
     load(initial_state());
 }
 
@@ -88,18 +96,22 @@ TrainingState Trainer::initial_state() const {
 void Trainer::load(const TrainingState& state) {
     step_ = state.step;
     examples_ = state.examples;
-    if (group_)
+    if (group_) {
         group_->load(state.state);
-    else
-        towers_[0]->load(state.state);
+        return;
+    }
+    const Watchdog::Watch watch(watchdog_, (limit_ = patience_.limit_of_copies()).seconds());
+    towers_[0]->load(state.state);
 }
 
 TrainingState Trainer::save() {
     TrainingState state{step_, examples_, std::vector<float>(layout_.bytes / sizeof(float))};
-    if (group_)
+    if (group_) {
         std::ranges::copy(group_->state(), state.state.begin());
-    else
-        towers_[0]->save(state.state);
+        return state;
+    }
+    const Watchdog::Watch watch(watchdog_, (limit_ = patience_.limit_of_copies()).seconds());
+    towers_[0]->save(state.state);
     return state;
 }
 
@@ -119,7 +131,47 @@ std::uint64_t Trainer::steps_until(double epochs) const {
     return step_ + std::uint64_t(std::min(steps, endless));
 }
 
+/// Of the next step.
+double Trainer::learning_rate() const {
+    return options_.learning_rate *
+           recipe_.schedule.factor_at({.step = step_,
+                                       .examples = examples_,
+                                       .records = records_,
+                                       .tower_batch = options_.global_batch / unsigned(towers_.size()),
+                                       .by_steps = options_.quirks.step_schedule});
+}
+
+std::string Trainer::probe(const std::atomic<bool>* stop) {
+    if (!std::exchange(to_probe_, false)) return "";
+    const StepNumbers numbers = numbers_of_update(recipe_, learning_rate(), step_ + 1);
+    std::vector<Example> examples(options_.global_batch);
+    sampler_.fill(examples_, examples);
+    StepReport report{};
+    for (bool over = false; !over;) {
+        const std::vector<unsigned> tried = balancer_->probe();
+        over = tried.empty() || (stop != nullptr && *stop);
+        try {
+            prepare(over ? shares() : tried, numbers, examples);
+            if (over) continue;
+            group_->step(numbers, false);
+            std::ranges::transform(tried, held_, held_.begin(), std::ranges::max);
+            balancer_->probed(work());
+        } catch (const TowerFailed& failed) {
+            let_go(failed, report);
+            over = false;
+        }
+    }
+    if (balancer_->shares() != announced_)
+        report.notice +=
+            fmt::format("{}a short trial of each tower gives shares of {}{}",
+                        report.notice.empty() ? "" : "; ", to_string(balancer_->shares()), idle_towers());
+    announced_ = balancer_->shares();
+    for (std::size_t i = 0; i < towers_.size(); ++i) pieces_[i] = towers_[i]->at_once().micro_batches;
+    return report.notice;
+}
+
 StepReport Trainer::step() {
+    const std::string found = probe();
     double seconds = waited_ = averaging_ = 0;
     StepReport report{};
     {
@@ -130,15 +182,16 @@ StepReport Trainer::step() {
     }
     report.host_seconds = seconds - waited_;
     seconds_ += seconds;
-    for (std::size_t i = 0; group_ && i < towers_.size(); ++i) {
+    for (std::size_t i = 0; i < towers_.size(); ++i) {
         use_[i].share = report.shares[i];
         use_[i].examples += report.shares[i];
-        use_[i].times += group_->times()[i];
+        if (group_) use_[i].times += group_->times()[i];
     }
     host_use_.averaging += averaging_;
     host_use_.waiting += waited_;
     if (balancer_) balance(report, seconds);
     tell_micro_batches(report);
+    if (!found.empty()) report.notice = found + (report.notice.empty() ? "" : "; ") + report.notice;
     return report;
 }
 
@@ -174,28 +227,44 @@ void Trainer::let_go(const TowerFailed& failed, StepReport& report) {
     lost_[i] = true;
     if (!options_.outlive_devices || std::ranges::find(lost_, false) == lost_.end()) {
         if (failed.out_of_memory) throw OutOfMemory(failed.what());
+        if (failed.lost) throw DeviceLost(failed.what());
         throw DeviceError(failed.what());
     }
     if (balancer_) limit(i, 0, failed);
     report.notice +=
-        fmt::format("{} failed and is let go, and the others repeat the step: {}", name, failed.what());
+        fmt::format("{} failed and is let go, and the others repeat the step: {}{}", name, failed.what(),
+                    failed.lost ? "; if it is lost again, try a smaller --micro-batch" : "");
 }
 
 /// Lets the towers' times in the step just taken decide the shares of the next.
 void Trainer::balance(StepReport& report, double seconds) {
+    if (report.notice.empty()) balancer_->observe(work(), seconds); // else it had two attempts
+    if (balancer_->trying() || balancer_->shares() == announced_) return;
+    const bool taken = report.shares == balancer_->shares(); // by a step that had to be repeated
+    report.notice +=
+        fmt::format("{}shares are {} from step {} on, before {}", report.notice.empty() ? "" : "; ",
+                    to_string(balancer_->shares()), taken ? report.step : step_, to_string(announced_));
+    report.notice += idle_towers();
+    announced_ = balancer_->shares();
+}
+
+/// Each tower's own seconds of the step just taken.
+std::vector<double> Trainer::work() const {
     std::vector<double> work;
     for (const TowerTimes& times : group_->times()) work.push_back(times.work);
-    if (report.notice.empty()) balancer_->observe(work, seconds); // else it had two attempts
-    if (balancer_->trying() || balancer_->shares() == announced_) return;
-    report.notice += fmt::format("{}shares are now {}, before {}", report.notice.empty() ? "" : "; ",
-                                 to_string(balancer_->shares()), to_string(announced_));
-    announced_ = balancer_->shares();
+    return work;
+}
+
+/// Why towers have nothing to do, each behind a semicolon.
+std::string Trainer::idle_towers() const {
+    std::string text;
     for (std::size_t i = 0; i < towers_.size(); ++i)
         if (const auto idle = balancer_->idle(i); idle && !lost_[i])
-            report.notice += fmt::format(
+            text += fmt::format(
                 "; tower_{} ({}) gets nothing to do: {} {:.4g} ms, and a step of the others {:.4g} ms", i,
                 towers_[i]->info().id, idle->measured ? "a step with it takes" : "a smallest share takes it",
                 idle->with * 1e3, idle->without * 1e3);
+    return text;
 }
 
 /// Says so when a tower's memory has made it take its share in other pieces than before.
@@ -215,14 +284,7 @@ void Trainer::tell_micro_batches(StepReport& report) {
 void Trainer::take_step(StepReport& report) {
     report.step = step_;
     report.examples = examples_;
-    report.learning_rate =
-        options_.learning_rate *
-        recipe_.schedule.factor_at({.step = step_,
-                                    .examples = examples_,
-                                    .records = records_,
-                                    .batch = options_.global_batch,
-                                    .tower_batch = options_.global_batch / unsigned(towers_.size()),
-                                    .by_steps = options_.quirks.step_schedule});
+    report.learning_rate = learning_rate();
     const StepNumbers numbers = numbers_of_update(recipe_, report.learning_rate, step_ + 1);
 
     std::vector<Example> examples(options_.global_batch);
@@ -271,18 +333,23 @@ void Trainer::take_step(StepReport& report) {
     }
 }
 
+/// Gives several towers their shares, and each its part of the examples.
+void Trainer::prepare(std::span<const unsigned> shares, const StepNumbers& numbers,
+                      std::span<const Example> examples) {
+    group_->take(shares);
+    std::size_t first = 0;
+    for (std::size_t i = 0; i < towers_.size(); ++i) {
+        if (shares[i] > 0) towers_[i]->prepare(numbers, examples.subspan(first, shares[i]));
+        first += shares[i];
+    }
+}
+
 StepResults Trainer::attempt_step(const StepNumbers& numbers, std::span<const Example> examples) {
-    if (group_) group_->take(shares());
     if (!group_) {
         towers_[0]->prepare(numbers, examples);
         return step_alone();
     }
-    std::size_t first = 0;
-    for (std::size_t i = 0; i < towers_.size(); ++i) {
-        const unsigned share = group_->shares()[i];
-        if (share > 0) towers_[i]->prepare(numbers, examples.subspan(first, share));
-        first += share;
-    }
+    prepare(shares(), numbers, examples);
     const StepResults results = group_->step(numbers);
     waited_ += group_->waited();
     averaging_ += group_->averaging();
@@ -291,11 +358,16 @@ StepResults Trainer::attempt_step(const StepNumbers& numbers, std::span<const Ex
 
 StepResults Trainer::step_alone() {
     Tower& tower = *towers_[0];
-    tower.submit_from(0);
+    const std::size_t only = 0;
+    const Clock::time_point begin = Clock::now();
     {
+        const Watchdog::Watch watch(watchdog_,
+                                    (limit_ = patience_.limit(towers_, std::span(&only, 1))).seconds());
+        tower.submit_from(0);
         const Interval waiting(waited_, options_.trace.get(), host_track_, "wait for tower_0");
         tower.wait(tower.parts().size() - 1);
     }
+    patience_.observe(only, tower.share(), seconds_since(begin));
     return tower.results();
 }
 
@@ -309,7 +381,7 @@ void Trainer::throw_diverged(const TowerGroup::Culprit& culprit, double learning
     }
     std::string what = std::isfinite(culprit.loss) ? culprit.what : "the loss";
     if (!culprit.of_all)
-        what += fmt::format(" of tower {} ({})", culprit.tower, towers_[culprit.tower]->info().id);
+        what += fmt::format(" of tower_{} ({})", culprit.tower, towers_[culprit.tower]->info().id);
     else if (std::isfinite(culprit.loss))
         what += ", each of which is finite,";
     else

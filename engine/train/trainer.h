@@ -6,9 +6,11 @@
 #include "engine/towers/balance.h"
 #include "engine/towers/group.h"
 #include "engine/towers/shares.h"
+#include "engine/towers/watchdog.h"
 #include "engine/trace/trace.h"
 #include "engine/train/recipe.h"
 
+#include <atomic>
 #include <functional>
 #include <limits>
 #include <memory>
@@ -29,8 +31,11 @@ struct TrainerOptions {
     unsigned micro_batch = 0; ///< the most examples that a tower computes at once; 0: as its memory allows
     /// Whether several towers go on without one whose device fails, as long as one is left.
     bool outlive_devices = false;
-    /// Seconds, beyond what a step should take, until one of several towers that gives no answer has failed.
+    /// Seconds, beyond what a step should take, until a tower that gives no answer has failed; see Patience.
     double device_timeout = std::numeric_limits<double>::infinity();
+    /// Called by another thread when the only tower gives no answer, with its failure; the thread that works
+    /// for it cannot be stopped, so this should end the program. Null: the trainer waits for ever.
+    std::function<void(const DeviceError&)> give_up = {};
     double learning_rate;
     std::uint64_t seed;
     bool distort, shuffle;
@@ -62,11 +67,12 @@ struct StepReport {
     std::string notice;  ///< what has changed about the towers, for the user in one line; or empty
 };
 
-/// What one of several towers has done.
+/// What a tower has done.
 struct TowerUse {
     unsigned share = 0; ///< of the last step
     std::uint64_t examples = 0;
-    TowerTimes times; ///< seconds; what is left of all steps' seconds is waiting for the host
+    TowerTimes times; ///< of one of several towers, in seconds; what is left of all steps' seconds is waiting
+                      ///< for the host
 };
 
 /// What several towers' host has done, in seconds of all steps.
@@ -106,7 +112,7 @@ public:
     std::span<const unsigned> last_shares() const { return group_->shares(); }
     const Tower& tower(std::size_t index) const { return *towers_[index]; }
 
-    /// Of each tower and the host since the start, and the steps' seconds in all. Of several towers.
+    /// Of each tower since the start, of several towers' host, and the steps' seconds in all.
     const std::vector<TowerUse>& use() const { return use_; }
     const HostUse& host_use() const { return host_use_; }
     double seconds() const { return seconds_; }
@@ -120,6 +126,12 @@ public:
     /// Steps in all, including those done, until `epochs` passes over the data are complete.
     std::uint64_t steps_until(double epochs) const;
 
+    /// Of automatic shares with nothing known of the towers: lets each try a few examples, whose results
+    /// nobody uses, and chooses the shares to begin with. Changes no state. Returns what the user should know
+    /// of it in one line, or nothing. step() does this first where it has not been done. When `stop` becomes
+    /// true, tries no more; null: nothing stops it. Throws DeviceError.
+    std::string probe(const std::atomic<bool>* stop = nullptr);
+
     /// Throws Diverged, DeviceError. Of several towers the state is then that from before the step.
     StepReport step();
 
@@ -130,6 +142,11 @@ public:
 private:
     void take_step(StepReport& report);
     StepResults attempt_step(const StepNumbers& numbers, std::span<const Example> examples);
+    void prepare(std::span<const unsigned> shares, const StepNumbers& numbers,
+                 std::span<const Example> examples);
+    double learning_rate() const;
+    std::vector<double> work() const;
+    std::string idle_towers() const;
     StepResults step_alone();
     void limit(std::size_t tower, unsigned share, const TowerFailed& failed);
     void let_go(const TowerFailed& failed, StepReport& report);
@@ -146,6 +163,7 @@ private:
     Towers towers_;
     std::optional<TowerGroup> group_;  ///< of several towers
     std::optional<Balancer> balancer_; ///< of automatic shares
+    bool to_probe_ = false;            ///< before the first step
     std::vector<unsigned> first_shares_;
     std::vector<unsigned> announced_; ///< the shares that the user knows of
     std::vector<unsigned> held_;      ///< the largest share that each tower has had in a step
@@ -157,6 +175,10 @@ private:
     HostUse host_use_;
     double seconds_ = 0;
     Trace::Track host_track_; ///< where there is a trace
+    // Of the only tower
+    Patience patience_;
+    Patience::Limit limit_;            ///< of what it does
+    std::optional<Watchdog> watchdog_; ///< where it may hang; last: its thread uses the others
 };
 
 } // namespace towers

@@ -8,19 +8,26 @@
 //   sigmoid   1 / (1 + exp(-x))
 //   silu      x sigmoid(x)
 //   gelu      x times the normal distribution's probability below x (PyTorch's default, by erf)
+//   gelu_tanh   its approximation x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2
+//   leaky_relu  x > 0 ? x : slope x
+//   hard_swish  x min(max(x + 3, 0), 6) / 6
 // A NaN stays one. An infinite x gives a y that is not finite, except relu(-infinity) = 0 as in conv2d_forward.
+// Only leaky_relu reads `slope`.
 struct ActivationForwardParams {
     In_f32 x;
     Out_f32 y;
     uint count;
+    float slope;
 };
 
-// dx = dy activation'. `saved` is y for relu, relu6 and sigmoid, and x for silu and gelu. The derivative of relu
-// is 1 where y > 0, that of relu6 where 0 < y < 6, and 0 elsewhere.
+// dx = dy activation'. `saved` is y for relu, relu6 and sigmoid, and x for the others. The derivative of relu is 1
+// where y > 0, that of relu6 where 0 < y < 6, and 0 elsewhere; that of leaky_relu is `slope` at 0, and that of
+// hard_swish x / 3 + 1 / 2 at -3 and at 3, as in PyTorch.
 struct ActivationBackwardParams {
     In_f32 saved, dy;
     Out_f32 dx;
     uint count;
+    float slope;
 };
 
 // y = relu?(sum of the first `tensors` of x, in the order given); 1 <= tensors <= ADD_TENSORS, the rest may be null.

@@ -106,4 +106,31 @@ struct BatchNormStatisticsParams {
     float divisor, scale;
 };
 
+// Layer normalization (Ba, Kiros and Hinton 2016) of each row of x [rows, channels] over its channels:
+// y = (x - mean) rstd gamma + beta, rstd = 1 / sqrt(variance + epsilon), variance = mean of (x - mean)^2.
+// mean and rstd: [rows]. gamma, beta [channels]: not read unless used. Items: rows.
+struct LayerNormForwardParams {
+    In_f32 x, gamma, beta;
+    Out_f32 y, mean, rstd;
+    uint rows, channels;
+    float epsilon;
+    uint gamma_used, beta_used;
+};
+
+// dx = rstd (g - mean of g - xhat mean of g xhat), with g = dy gamma, xhat = (x - mean) rstd and the means over the
+// row's channels. Items: rows.
+struct LayerNormBackwardParams {
+    In_f32 x, dy, mean, rstd, gamma;
+    Out_f32 dx;
+    uint rows, channels, gamma_used;
+};
+
+// Over chunks of `chunk_rows` rows, of which the last may have fewer: dy_sums = sum of dy, xhat_sums = sum of
+// dy xhat, [chunks, channels]. Items: chunks * channels.
+struct LayerNormParameterSumsParams {
+    In_f32 x, dy, mean, rstd;
+    Out_f32 dy_sums, xhat_sums;
+    uint rows, channels, chunk_rows;
+};
+
 #endif

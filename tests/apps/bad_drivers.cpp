@@ -150,3 +150,12 @@ TEST_CASE("if the only Vulkan driver does not start, Vulkan is absent and the CP
     CHECK(contains(outcome.err, "vulkan: " + bad.first + " is left out: " + not_started));
     CHECK(contains(outcome.out, "tower_0: cpu"));
 }
+
+TEST_CASE("a driver's name that is not UTF-8 does not spoil the list of devices") {
+    const BadDrivers bad;
+    const std::string odd = bad.folder / "caf\xe9.json";
+    fs::copy_file(bad.first, odd);
+    const nlohmann::json all = list_devices(bad.alone(odd, "load=abort"));
+    if (no_loader(all)) return;
+    CHECK(contains(all.dump(), "caf\ufffd.json"));
+}

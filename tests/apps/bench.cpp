@@ -233,6 +233,8 @@ TEST_CASE("bench says what is wrong with its command line") {
         {{"--tolerance", "0.2"}, "--tolerance: give --baseline"},
         {{"--steps", "2", "--seconds", "0.1"}, "--seconds"},
         {{"--baseline", "b.json", "--json", "b.json"}, "--json and --baseline"},
+        {{"--json", "b.json", "--html", "./b.json"}, "--json and --html both name b.json"},
+        {{"--json", "b.json", "--html", "none/../b.json"}, "--json and --html both name b.json"},
         {{"--towers", ""}, "--towers: its value is empty"},
         {{"--baseline", ""}, "--baseline: its value is empty"},
         {{"--recipe", "none"}, "recipe 'none'"},
@@ -242,7 +244,7 @@ TEST_CASE("bench says what is wrong with its command line") {
         {{"--towers", "cpu,cpu", "--shares", "1:1"}, "--shares"},
         {{"--towers", "cpu,cpu", "--together", "--shares", "1:1:1"}, "3 shares for 2 towers"},
         {{"--towers", "cpu,cpu", "--together", "--shares", "auto"},
-         "--shares 'auto': give even, or positive"},
+         "--shares 'auto': give even, or a ratio such as 3:1; bench has no auto"},
         {{"--towers", "cpu,cpu", "--subsets"}, "--subsets"},
         {{"--towers", "cpu,cpu,cpu,cpu,cpu,cpu", "--together", "--subsets"}, "--subsets: 6 towers"},
     };

@@ -81,6 +81,12 @@ const std::vector<Damage>& damages() {
              });
          },
          "mnist", false},
+        {"with a flipped bit in a tensor",
+         [](RawTensors f) {
+             f.data[f.data.size() / 2] ^= 1;
+             return f.bytes();
+         },
+         "tensors_checksum", true},
         {"without metadata", [](RawTensors f) { return edit(f, [](auto& h) { h.erase("__metadata__"); }); },
          "metadata", false},
         {"without a step",
@@ -140,6 +146,7 @@ TEST_CASE("--init finds the variables among any other tensors of a file") {
     const SmallRun small;
     const TemporaryFolder folder;
     RawTensors file = RawTensors::read(checkpoint(small.run(), 2));
+    file.forget_checksum();
     const std::size_t end = file.data.size();
     file.header["ids"] = {{"dtype", "I64"}, {"shape", {2}}, {"data_offsets", {end, end + 16}}};
     file.data.append(16, 'x');
@@ -153,16 +160,26 @@ TEST_CASE("--init finds the variables among any other tensors of a file") {
 TEST_CASE("a header that would parse into a far larger tree is refused before it does") {
     const TemporaryFolder folder;
     const fs::path bomb = folder / "bomb.safetensors";
-    std::string header = "{";
-    for (unsigned i = 0; header.size() < 100'000'000 - 16; ++i)
-        header.append("\"").append(std::to_string(i)).append("\":0,");
-    header.back() = '}';
-    const std::uint64_t length = header.size();
-    write_text(bomb, std::string(reinterpret_cast<const char*>(&length), sizeof length) + header);
-    check_failed(run_towers({"train", "--towers", "cpu", "--steps", "1", "--init", bomb.string(), "--run",
-                             (folder / "run").string()},
-                            {.seconds = 20}),
-                 1, "bomb.safetensors: its header has");
+    struct Case {
+        const char *begin, *says;
+    };
+    for (const Case& each :
+         {Case{"{", "tensor \"0\" has no dtype"},
+          {"{\"w\":{", "the entry of \"w\" in its header is too long"},
+          {"{\"__metadata__\":{", "the entry of \"__metadata__\" in its header is too long"}}) {
+        CAPTURE(each.begin);
+        std::string header = each.begin;
+        for (unsigned i = 0; header.size() < 99'999'000; ++i)
+            header.append("\"").append(std::to_string(i)).append("\":0,");
+        header.back() = '}';
+        if (header.starts_with("{\"")) header += '}';
+        const std::uint64_t length = header.size();
+        write_text(bomb, std::string(reinterpret_cast<const char*>(&length), sizeof length) + header);
+        check_failed(run_towers({"train", "--towers", "cpu", "--steps", "1", "--init", bomb.string(), "--run",
+                                 (folder / "run").string()},
+                                {.seconds = 20}),
+                     1, each.says);
+    }
 }
 
 TEST_CASE("--init starts the variables and their averages from the given file") {

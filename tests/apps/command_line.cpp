@@ -3,6 +3,7 @@
 #include "tests/support/files.h"
 
 #include <doctest/doctest.h>
+#include <sstream>
 
 using namespace towers::test;
 
@@ -256,6 +257,9 @@ TEST_CASE("flags that contradict each other are named") {
         {{"train", "--towers", "cpu", "--backend", "cpu"}, "--backend"},
         {{"train", "--towers", "cpu,cpu", "--shares", "3:x"}, "3:x"},
         {{"train", "--towers", "cpu,cpu", "--shares", "fast"}, "'fast': give auto, even, a ratio"},
+        {{"train", "--towers", "cpu,cpu", "--shares", "3:a"}, "'3:a': give auto, even, a ratio"},
+        {{"train", "--towers", "cpu,cpu", "--shares", "0:1"},
+         "a share of 0 leaves a tower nothing to do; leave"},
         {{"train", "--towers", "cpu,cpu", "--on-device-loss", "panic"}, "give continue or stop"},
         {{"train", "--towers", "cpu,cpu", "--device-timeout", "-1"}, "a number of seconds of at least 0"},
         {{"train", "--towers", "cpu,cpu", "--shares", "3:0"}, "3:0"},
@@ -294,5 +298,14 @@ TEST_CASE("an unreadable configuration is named, with the line") {
     check("data = 'file:///a%2'\n", "c.toml:1: 'data' has a %");
     check("\nbarch = 4\n", "c.toml:2: there is no setting 'barch'");
     check("[train]\nbatch = 4\n", "train");
+    check("trace = 't.json'\n", "c.toml:1: 'trace' is no setting of a run; give the flag --trace instead");
+    // Each flag is a setting or told to be none.
+    std::istringstream help(run_towers({"train", "--help"}).out);
+    for (std::string word; help >> word;) {
+        if (!word.starts_with("--") || word == "--help") continue;
+        write_text(folder / "c.toml", word.substr(2) + " = {}\n"); // no setting takes this
+        const Outcome outcome = run_towers({"train", "--config", "c.toml"}, {.folder = folder.path()});
+        CHECK_FALSE(contains(outcome.err, "there is no setting"));
+    }
     check_failed(run_towers({"train", "--config", "none.toml"}, {.folder = folder.path()}), 1, "none.toml");
 }

@@ -91,6 +91,28 @@ TEST_CASE("a folder that holds no data is named") {
     check_data_refused(folder / "file", (folder / "file").string());
 }
 
+TEST_CASE(
+    "class names that do not fit are said to be left out, and those that would act on a terminal are not") {
+    const TemporaryFolder folder;
+    write_records(folder.path(), 2);
+    const fs::path file = folder / "batches.meta.txt";
+    write_text(file, "one\ntwo\nthree\n");
+    const Outcome few = run_towers({"data", "describe", folder.path().string()});
+    CHECK(few.code == 0);
+    CHECK(few.err ==
+          "towers: " + file.string() +
+              " names 3 classes, but CIFAR-10's records have 10; their own names stand in for it\n");
+    CHECK(contains(few.out, "  0 airplane "));
+    write_text(file,
+               "a\tb\n\x1b]0;title\x07\n\x1b[31mred\ncaf\u00e9\n\u009b2J\ncaf\xe9\nu\u202ev\nh\ni\nj\n");
+    const Outcome odd = run_towers({"data", "describe", folder.path().string()});
+    check_worked(odd);
+    CAPTURE(odd.out);
+    for (const char* name :
+         {"  0 a?b ", "  1 ?]0;title? ", "  2 ?[31mred ", "  3 caf\u00e9 ", "  4 ?2J ", "  5 caf\ufffd "})
+        CHECK(contains(odd.out, name));
+}
+
 TEST_CASE("the evaluation names a bad test file") {
     const TemporaryFolder folder;
     write_records(folder / "data", 2);

@@ -18,6 +18,7 @@ TEST_CASE("scripts can read the list of devices") {
     const Outcome outcome = run_towers({"devices", "--json"});
     check_worked(outcome);
     const nlohmann::json all = nlohmann::json::parse(outcome.out);
+    const std::vector<std::string> text = lines_of(run_towers({"devices"}).out);
     std::vector<std::string> ids;
     for (const nlohmann::json& device : all.at("devices")) {
         ids.push_back(device.at("id"));
@@ -29,6 +30,11 @@ TEST_CASE("scripts can read the list of devices") {
         CHECK(uuid.size() == 32);
         CHECK(uuid.find_first_not_of("0123456789abcdef") == std::string::npos);
         CHECK(device.at("memory").get<std::uint64_t>() > 0);
+        const bool turns = device.at("queues") == 1 && ids.back() != "cpu";
+        CHECK(turns == std::ranges::any_of(text, [&](const std::string& line) {
+                  return line.starts_with(ids.back() + " ") &&
+                         contains(line, "; one queue: kernels and copies take turns");
+              }));
     }
     CHECK(std::count(ids.begin(), ids.end(), "cpu") == 1);
     std::sort(ids.begin(), ids.end());

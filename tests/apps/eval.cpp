@@ -128,6 +128,7 @@ TEST_CASE("a model that gives NaN is not a result") {
     train(folder / "run", {"--steps", "1", "--batch", "2"});
     const fs::path file = checkpoint(folder / "run", 1);
     RawTensors poisoned = RawTensors::read(file);
+    poisoned.forget_checksum();
     const std::size_t begin = poisoned.header["softmax_linear/weights"]["data_offsets"][0];
     poisoned.data.replace(begin, 4, "\xff\xff\xff\x7f"); // NaN
     write_text(file, poisoned.bytes());
@@ -148,6 +149,30 @@ TEST_CASE("--interval waits for the first checkpoint") {
     CHECK(waiting.wait_for_lines("of 2000 examples", 1));
     waiting.send(SIGKILL);
     CHECK(waiting.end().err.empty());
+}
+
+TEST_CASE("--interval ends with the last checkpoint of a finished run") {
+    const TemporaryFolder folder;
+    const fs::path run = folder / "run";
+    train(run, {"--steps", "2", "--batch", "2"});
+    const Outcome outcome =
+        run_towers({"eval", "--towers", "cpu", "--run", run.string(), "--interval", "1"}, {.seconds = 20});
+    check_worked(outcome);
+    CHECK(outcome.out.ends_with("the run has taken all its steps, 2: there will be no newer checkpoint\n"));
+    check_failed(run_towers({"eval", "--checkpoint", checkpoint(run, 2).string(), "--interval", "1"}), 2,
+                 "--interval: a file gets no newer checkpoint");
+}
+
+TEST_CASE("data that does not fit the recipe is refused as train refuses it") {
+    const TemporaryFolder folder;
+    write_records(folder / "data", 10);
+    const fs::path run = folder / "run";
+    train(run, {"--recipe", "mnist-lenet", "--steps", "1", "--batch", "2"});
+    const char* const reason = "has 3 values per pixel, but recipe mnist-lenet takes 1";
+    const std::string data = (folder / "data").string();
+    check_failed(run_towers({"eval", "--towers", "cpu", "--run", run.string(), "--data", data}), 1, reason);
+    check_failed(run_towers({"train", "--towers", "cpu", "--recipe", "mnist-lenet", "--data", data}), 1,
+                 reason);
 }
 
 TEST_CASE("a trained model does better than chance") {

@@ -76,7 +76,7 @@ const Listed& list() {
         const nlohmann::json all = nlohmann::json::parse(run_towers({"devices", "--json"}).out);
         for (const nlohmann::json& device : all.at("devices")) {
             const std::string id = device.at("id"), name = device.at("name");
-            if (id == "cpu") continue;
+            if (id == "cpu" || device.at("withheld") != "") continue;
             found.ids.push_back(id);
             // SwiftShader takes several times as long as any other device.
             if (found.quick.empty() || contains(name, "llvmpipe") || device.at("kind") == "discrete GPU")

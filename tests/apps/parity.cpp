@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 using namespace towers::test;
 
@@ -41,6 +42,43 @@ TEST_CASE("a device agrees with itself to the bit") {
     }
     CHECK(all.at("drift").at("steps").size() == 2);
     CHECK(all.at("drift").at("steps").at(1).at("relative_parameters") == 0);
+}
+
+TEST_CASE("NaN on both devices fails with one line, unless numbers have overflowed before") {
+    // Each dense layer of 100 units multiplies its input by about 1e7, until infinities of either sign meet
+    // in a sum. One unit has but one product, so that it becomes infinite first.
+    const TemporaryFolder folder;
+    const auto network = [](int layers, int units) {
+        std::string text = "[input]\nshape = [8, 8, 3]\nclasses = 10\n[defaults.dense]\nstddev = 1e6\n"
+                           "[network]\nlayers = [\n";
+        for (int i = 0; i < layers; ++i)
+            text += fmt::format("  {{ kind = \"dense\", units = {} }},\n", units);
+        return text + "  { kind = \"dense\", units = 10 },\n]\n[optimizer]\nkind = \"sgd\"\n"
+                      "learning_rate = 0.1\n[training]\nbatch = 4\nsteps = 1\n";
+    };
+    const Arguments parity = Arguments{"parity", "--towers", "cpu,cpu", "--recipe", "large.toml"} + quick;
+    const RunOptions here{.folder = folder.path()};
+    write_text(folder / "large.toml", network(7, 100));
+    const Outcome outcome = run_towers(parity + Arguments{"--json", "p.json"}, here);
+    check_failed(outcome, 1,
+                 "cpu and cpu agree, but on NaN from finite numbers (too large for float32, or a fault of "
+                 "the kernel)");
+    CHECK(contains(outcome.err,
+                   "numbers are NaN on both devices, though all that the operation reads is finite"));
+    CHECK(contains(outcome.out, "  NaN FROM FINITE NUMBERS\n"));
+    const nlohmann::json all = nlohmann::json::parse(read_text(folder / "p.json"));
+    bool unexplained = false;
+    for (const nlohmann::json& tensor : all.at("tensors"))
+        unexplained = unexplained || tensor.at("unexplained").get<bool>();
+    CHECK(unexplained);
+
+    write_text(folder / "large.toml", network(12, 1));
+    const Outcome overflow = run_towers(parity, here);
+    check_worked(overflow);
+    CHECK(contains(overflow.out, "  NaN\n"));
+    CHECK(
+        lines_of(overflow.out).back().find(" of them hold NaN on both devices, from numbers that overflow") !=
+        std::string::npos);
 }
 
 TEST_CASE("parity takes whole groups of a recipe's batch norm, by itself or with one line") {

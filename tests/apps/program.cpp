@@ -75,6 +75,8 @@ Program::Program(const Arguments& command, const RunOptions& options) : deadline
     if (process_ == 0) {
         ::prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (::getppid() != parent) ::_exit(127);
+        // As a shell starts a program, whatever started the tests.
+        for (const int each : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) ::signal(each, SIG_DFL);
         const auto limit = [](int resource, std::size_t bytes) {
             const rlimit both{bytes, bytes};
             return bytes == 0 || ::setrlimit(decltype(RLIMIT_AS)(resource), &both) == 0;
@@ -147,6 +149,8 @@ void Program::resize(unsigned columns) {
     const winsize size{.ws_row = 24, .ws_col = static_cast<unsigned short>(columns)};
     REQUIRE(::ioctl(pipes_[0], TIOCSWINSZ, &size) == 0);
 }
+
+void Program::close_output() { ::close(std::exchange(pipes_[0], -1)); }
 
 Outcome Program::end() {
     while (pipes_[0] >= 0 || pipes_[1] >= 0) pump(100);

@@ -45,6 +45,8 @@ public:
     void send(int signal);
     /// Sets the width of its terminal.
     void resize(unsigned columns);
+    /// Closes the other end of its stdout, as a terminal or `head` does.
+    void close_output();
     /// What it has written to stdout so far.
     const std::string& out() const { return texts_[0]; }
     /// Waits until it ends.

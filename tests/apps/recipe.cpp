@@ -3,6 +3,8 @@
 #include "tests/support/files.h"
 
 #include <doctest/doctest.h>
+#include <map>
+#include <sstream>
 
 using namespace towers::test;
 
@@ -73,6 +75,99 @@ TEST_CASE("a bad recipe is refused in one line with exit code 2, and nothing is 
         "cifar10-fast.toml with --set: [training]: 'batch' is 48, but batch norm takes groups of 32");
 }
 
+TEST_CASE("--set of a kind says what it takes out, and the run is evaluated with what is left") {
+    const TemporaryFolder folder;
+    std::string text = small;
+    text.replace(text.find("learning_rate"), 0, "nesterov = true\n");
+    write_text(folder / "mine.toml", text);
+    const RunOptions here{.folder = folder.path()};
+    const std::string says =
+        "towers: mine.toml with --set: [optimizer] of kind \"adam\" does not know nesterov: "
+        "left out\n";
+    const Arguments set{"--set", "optimizer.kind=adam", "--set", "description="};
+    for (const Arguments& command :
+         std::vector<Arguments>{{"recipe", "check", "mine.toml"},
+                                {"train", "--recipe", "mine.toml", "--towers", "cpu", "--run", "run"}}) {
+        const Outcome outcome = run_towers(command + set, here);
+        CHECK(outcome.code == 0);
+        CHECK(outcome.err == says);
+    }
+    check_worked(run_towers({"eval", "--run", "run", "--towers", "cpu"}, here));
+}
+
+TEST_CASE("recipe describe refuses a batch that train refuses, in its words") {
+    const std::string says = "a global batch of 8 is no whole number of the groups of 32 examples";
+    for (const Arguments& command :
+         std::vector<Arguments>{{"recipe", "describe", "cifar10-fast", "--batch", "8"},
+                                {"train", "--recipe", "cifar10-fast", "--batch", "8", "--towers", "cpu"}})
+        check_failed(run_towers(command), 2, says);
+    check_worked(run_towers({"recipe", "describe", "cifar10-fast", "--batch", "64"}));
+}
+
+TEST_CASE("recipe describe --variables lists the tensors of a checkpoint with their shapes and axes") {
+    const TemporaryFolder folder;
+    write_text(folder / "mine.toml", R"(description = "variables of every kind"
+[input]
+shape = [16, 16, 3]
+classes = 10
+[network]
+layers = [
+  { name = "conv", kind = "conv2d", filters = 8, kernel = [3, 5], stride = 2 },
+  { name = "norm", kind = "batch_norm", group = 4 },
+  { name = "depthwise", kind = "conv2d", kernel = 3, groups = "depthwise", multiplier = 2, bias = false },
+  { name = "grouped", kind = "conv2d", filters = 4, kernel = 1, groups = 2, bias = false },
+  { name = "fc", kind = "dense", units = 10 },
+]
+[optimizer]
+kind = "adam"
+learning_rate = 0.01
+[averages]
+decay = 0.9
+[training]
+batch = 4
+steps = 1
+)");
+    const RunOptions here{.folder = folder.path()};
+    const Outcome describe = run_towers({"recipe", "describe", "mine.toml", "--variables"}, here);
+    check_worked(describe);
+    std::map<std::string, std::string> listed; // name: shape
+    for (const std::string& line : lines_of(describe.out)) {
+        if (line.find('/') == std::string::npos) continue;
+        std::istringstream words(line);
+        std::string name, shape;
+        words >> name >> shape;
+        CHECK(listed.emplace(name, shape).second);
+    }
+    check_worked(run_towers({"train", "--recipe", "mine.toml", "--towers", "cpu", "--run", "run"}, here));
+    std::map<std::string, std::string> saved;
+    const RawTensors file = RawTensors::read(folder / "run/model.ckpt-1.safetensors");
+    for (const auto& [name, tensor] : file.header.items()) {
+        if (name == "__metadata__") continue;
+        std::string shape;
+        for (const auto& size : tensor["shape"]) {
+            if (!shape.empty()) shape += 'x';
+            shape += std::to_string(size.get<unsigned>());
+        }
+        saved[name] = shape;
+    }
+    CHECK(listed == saved);
+    CHECK(listed.at("depthwise/weights") == "3x3x1x16");
+    CHECK(listed.contains("norm/moving_variance/ExponentialMovingAverage"));
+
+    const auto row = [&](const std::string& name) {
+        for (const std::string& line : lines_of(describe.out))
+            if (line.starts_with(name + ' ')) return line;
+        return std::string();
+    };
+    CHECK(contains(row("conv/weights"), "height, width, in, out"));
+    CHECK(contains(row("conv/weights"), "trained"));
+    CHECK(contains(row("conv/weights/Adam_1"), "optimizer"));
+    CHECK(contains(row("depthwise/weights"), "height, width, in of a group, out"));
+    CHECK(contains(row("norm/moving_mean"), "statistic"));
+    CHECK(contains(row("fc/weights"), "in, out"));
+    CHECK(contains(row("fc/biases/ExponentialMovingAverage"), "average"));
+}
+
 TEST_CASE("a run goes on and is evaluated with its own recipe, whatever became of the file") {
     const TemporaryFolder folder;
     write_text(folder / "mine.toml", small);
@@ -95,4 +190,21 @@ TEST_CASE("a run goes on and is evaluated with its own recipe, whatever became o
                  1, "is not the recipe that");
     check_worked(
         run_towers({"eval", "--run", "run", "--towers", "cpu", "--recipe", "run/recipe.toml"}, here));
+}
+
+TEST_CASE("a recipe's file may have any name") {
+    const TemporaryFolder folder;
+    const std::string name = "caf\xe9 %.toml";
+    write_text(folder / name, small);
+    const RunOptions here{.folder = folder.path()};
+    check_worked(run_towers({"train", "--recipe", name, "--towers", "cpu"}, here));
+    const std::vector<std::string> runs = names_in(folder / "runs");
+    REQUIRE(runs.size() == 1);
+    CHECK(runs[0].starts_with("caf\ufffd %-"));
+    const std::string run = "runs/" + runs[0];
+    CHECK(RawTensors::read(checkpoint(folder / run, 2)).header["__metadata__"]["recipe"] == "caf\ufffd %");
+    check_worked(run_towers({"train", "--resume", "--run", run, "--steps", "3"}, here));
+    check_worked(run_towers({"eval", "--run", run, "--towers", "cpu"}, here));
+    check_worked(run_towers({"eval", "--run", run, "--towers", "cpu", "--recipe", name}, here));
+    check_worked(run_towers({"recipe", "check", name}, here));
 }

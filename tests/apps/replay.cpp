@@ -59,7 +59,7 @@ TEST_CASE("a run that diverges leaves a file that needs no data, and replay show
     }
     const Outcome outcome = run_towers({"replay", (folder / "cpu,cpu/diverged-1.safetensors").string()});
     check_worked(outcome);
-    CHECK(outcome.out.starts_with("step 1 of cifar10-tutorial, 2 of 4 examples: the share of tower 0 (cpu); "
+    CHECK(outcome.out.starts_with("step 1 of cifar10-tutorial, 2 of 4 examples: the share of tower_0 (cpu); "
                                   "learning rate 1e+30, seed 1\n"
                                   "when it diverged: done again on cpu, the step is first not finite in "));
 }
@@ -107,11 +107,14 @@ TEST_CASE("replay's help says what its file, output and exit codes are") {
     }
 }
 
-TEST_CASE("replay names a device that is not there") {
+TEST_CASE("replay takes a backend's devices and names one that is not there") {
     const TemporaryFolder folder;
     const std::filesystem::path run = folder / "run";
     diverge(run, {"--towers", "cpu", "--batch", "2", "--lr", "1e30"});
-    check_failed(
-        run_towers({"replay", (run / "diverged-1.safetensors").string(), "--towers", "cpu,vulkan:99"}), 2,
-        "vulkan:99");
+    const std::string file = (run / "diverged-1.safetensors").string();
+    check_failed(run_towers({"replay", file, "--towers", "cpu,vulkan:99"}), 2, "vulkan:99");
+    check_failed(run_towers({"replay", file, "--backend", "gpu"}), 2, "there is no such backend");
+    const Outcome outcome = run_towers({"replay", file, "--backend", "cpu"});
+    check_worked(outcome);
+    CHECK(lines_of(outcome.out).back().starts_with("cpu "));
 }

@@ -65,7 +65,9 @@ TEST_CASE("a run whose shares follow its towers' speed goes on with its last one
     // Of other towers they say nothing.
     out = run_towers({"train", "--run", run.string(), "--resume", "--towers", "cpu,cpu,cpu", "--steps", "4"})
               .out;
-    CHECK(contains(out, "), 6 examples a step"));
+    CHECK(contains(out, "changed: towers from 'cpu,cpu' to 'cpu,cpu,cpu'"));
+    CHECK(contains(out, "tower_2: cpu ("));
+    CHECK(metrics(run).back().at("shares").size() == 3);
 
     const fs::path recorded = folder / "recorded.jsonl";
     write_text(
@@ -280,6 +282,44 @@ TEST_CASE("if the newest checkpoint is damaged, the error names it and the sound
     train(run, {"--resume-from", "1", "--steps", "4"});
     check_same(folder / "whole", run, 4);
     CHECK(fs::file_size(run / "replaced-1/model.ckpt-3.safetensors") == 1'000'000);
+}
+
+TEST_CASE("a run does not go on from numbers that are infinite or NaN") {
+    const TemporaryFolder folder;
+    const fs::path run = folder / "run";
+    train(run, {"--batch", "2", "--steps", "2", "--save-every", "1"});
+    const RawTensors sound = RawTensors::read(checkpoint(run, 2));
+    const std::string nan("\0\0\xc0\x7f", 4), infinite("\0\0\x80\xff", 4);
+    for (const auto& [bits, value] : {std::pair{nan, "NaN"}, {infinite, "an infinite number"}}) {
+        RawTensors file = sound;
+        file.forget_checksum();
+        const std::size_t begin = file.header["local3/biases"]["data_offsets"][0];
+        file.data.replace(begin + 4 * sizeof(float), sizeof(float), bits);
+        write_text(checkpoint(run, 2), file.bytes());
+        for (const Arguments& flags : {Arguments{"--resume"}, Arguments{"--resume-from", "2"}}) {
+            const Outcome outcome =
+                run_towers(Arguments{"train", "--run", run.string(), "--steps", "3"} + flags);
+            check_failed(outcome, 1, checkpoint(run, 2).string() + ": tensor 'local3/biases' holds " + value);
+            CHECK(contains(outcome.err,
+                           checkpoint(run, 1).string() + " is sound: go on from it with --resume-from 1"));
+        }
+    }
+    train(run, {"--resume-from", "1", "--steps", "3"});
+}
+
+TEST_CASE("a flipped bit is noticed, and the sound checkpoint before it is named") {
+    const TemporaryFolder folder;
+    const fs::path run = folder / "run";
+    train(run, {"--batch", "2", "--steps", "2", "--save-every", "1"});
+    RawTensors file = RawTensors::read(checkpoint(run, 2));
+    file.data[1'000'000] ^= 0x10;
+    write_text(checkpoint(run, 2), file.bytes());
+    check_failed(run_towers({"train", "--resume", "--run", run.string(), "--steps", "3"}), 1,
+                 checkpoint(run, 1).string() + " is sound: go on from it with --resume-from 1");
+    // Checkpoints of early versions have no checksum.
+    file.forget_checksum();
+    write_text(checkpoint(run, 2), file.bytes());
+    train(run, {"--resume", "--steps", "3"});
 }
 
 TEST_CASE("metrics reach the disk before the checkpoint that follows them") {

@@ -3,7 +3,9 @@
 #include "tests/support/files.h"
 
 #include <csignal>
+#include <cstdlib>
 #include <doctest/doctest.h>
+#include <memory>
 #include <regex>
 
 using namespace towers::test;
@@ -68,6 +70,47 @@ TEST_CASE("without --run each run gets its own directory under runs/") {
     CHECK(std::regex_match(runs[0], std::regex(R"(cifar10-tutorial-\d{8}-\d{6})")));
     CHECK(fs::exists(checkpoint(folder / "runs" / runs[0], 1)));
     CHECK(contains(outcome.out, "saved runs/" + runs[0] + "/model.ckpt-1.safetensors"));
+}
+
+TEST_CASE("runs that start at once get directories of their own") {
+    const TemporaryFolder folder;
+    std::vector<std::unique_ptr<Program>> programs;
+    for (int i = 0; i < 3; ++i)
+        programs.push_back(std::make_unique<Program>(
+            towers_command({"train", "--towers", "cpu", "--steps", "1", "--batch", "2"}),
+            RunOptions{.folder = folder.path()}));
+    for (const auto& program : programs) check_worked(program->end());
+    const std::vector<std::string> runs = names_in(folder / "runs");
+    CHECK(runs.size() == 3);
+    for (const std::string& run : runs) {
+        CHECK(std::regex_match(run, std::regex(R"(cifar10-tutorial-\d{8}-\d{6}(-[23])?)")));
+        CHECK(fs::exists(checkpoint(folder / "runs" / run, 1)));
+    }
+}
+
+TEST_CASE("quickstart.sh's runs that start at once get directories of their own") {
+    const TemporaryFolder folder;
+    const auto program = [&](const char* path, const std::string& script) {
+        write_text(folder / path, "#!/bin/sh\n" + script);
+        fs::permissions(folder / path, fs::perms::owner_all);
+    };
+    for (const char* each : {"cmake", "bin", "build/release"}) fs::create_directories(folder / each);
+    fs::copy(source_folder() / "cmake/quickstart.sh", folder / "cmake");
+    program("bin/cmake", "");
+    program("bin/dpkg-query", "echo install ok installed");
+    program("bin/date", "echo 20261123-040000"); // both in one second
+    program("build/release/towers", "for last; do :; done; [ $1 = eval ] || [ -d $last ] && echo $1 $last\n");
+    const std::string path = (folder / "bin").string() + ":" + std::getenv("PATH");
+    std::string out;
+    for (int i = 0; i < 2; ++i) {
+        const Outcome outcome = Program({"sh", (folder / "cmake/quickstart.sh").string(), "train"},
+                                        {.environment = {{"PATH", path}, {"PRESET", "release"}}})
+                                    .end();
+        check_worked(outcome);
+        out += outcome.out;
+    }
+    CHECK(out == "train runs/20261123-040000\neval runs/20261123-040000\n"
+                 "train runs/20261123-040000-2\neval runs/20261123-040000-2\n");
 }
 
 TEST_CASE("--keep and --save-every decide which checkpoints remain") {

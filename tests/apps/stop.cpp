@@ -1,4 +1,5 @@
-// Ctrl-C, a batch system's SIGTERM or a crash must not lose the training done so far.
+// Ctrl-C, a batch system's SIGTERM, a closed terminal or pipe, or a crash must not lose the training done so
+// far.
 #include "tests/apps/helpers.h"
 #include "tests/support/files.h"
 
@@ -45,8 +46,8 @@ void kill_after_checkpoint(const fs::path& run, const Arguments& command) {
 
 } // namespace
 
-TEST_CASE("SIGINT and SIGTERM end a run cleanly") {
-    for (const int signal : {SIGINT, SIGTERM}) {
+TEST_CASE("SIGINT, SIGTERM and SIGHUP end a run cleanly") {
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
         CAPTURE(signal);
         const TemporaryFolder folder;
         const fs::path run = folder / "run";
@@ -63,6 +64,46 @@ TEST_CASE("SIGINT and SIGTERM end a run cleanly") {
         check_worked(run_towers({"eval", "--towers", "cpu", "--run", run.string()}));
         check_goes_on(folder);
     }
+}
+
+TEST_CASE("a closed terminal ends a run cleanly") {
+    const TemporaryFolder folder;
+    const fs::path run = folder / "run";
+    Program program(endless(run), {.columns = 80}); // the live line, which prints in every step
+    REQUIRE(program.wait_until([&] { return fs::exists(checkpoint(run, 3)); }));
+    program.close_output();
+    // The shell and the kernel both send it.
+    for (int i = 0; i < 2; ++i) program.send(SIGHUP);
+    const Outcome outcome = program.end();
+    check_failed(outcome, 1, "cannot write to standard output");
+    CHECK(contains(outcome.err, "stopped: saved " + checkpoint(run, latest_step(run)).string()));
+    CHECK(metrics(run).size() == latest_step(run));
+    check_goes_on(folder);
+}
+
+TEST_CASE("a closed pipe behind a run ends it cleanly") {
+    const TemporaryFolder folder;
+    const fs::path run = folder / "run";
+    Program program(endless(run));
+    REQUIRE(program.wait_for_lines(": step ", 5));
+    program.close_output();
+    const Outcome outcome = program.end();
+    check_failed(outcome, 1, "cannot write to standard output");
+    CHECK(contains(outcome.err, "stopped: saved " + checkpoint(run, latest_step(run)).string()));
+    CHECK(metrics(run).size() == latest_step(run));
+    check_goes_on(folder);
+}
+
+TEST_CASE("a signal that is ignored when the run starts stays so, as nohup asks") {
+    const TemporaryFolder folder;
+    Program program(Arguments{"nohup"} + endless(folder / "run"));
+    REQUIRE(program.wait_for_lines(": step ", 2));
+    program.send(SIGHUP);
+    CHECK(program.wait_for_lines(": step ", 20));
+    program.send(SIGTERM);
+    const Outcome outcome = program.end();
+    CHECK(outcome.code == 0);
+    CHECK(contains(outcome.out, "stopped: saved "));
 }
 
 TEST_CASE("a killed run resumes from its last checkpoint") {

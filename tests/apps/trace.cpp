@@ -7,6 +7,7 @@
 #include <csignal>
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
+#include <regex>
 #include <set>
 
 using namespace towers::test;
@@ -64,7 +65,8 @@ TEST_CASE("a trace that cannot be written is said before the run begins") {
         check_failed(train_traced(folder / "run", Arguments{"--steps", "2"} + flags), code, message);
         CHECK(!std::filesystem::exists(folder / "run"));
     };
-    refused({"--trace", folder.path().string()}, 2, "is a folder; give a file");
+    refused({"--trace", folder.path().string()}, 2,
+            "towers: --trace '" + folder.path().string() + "': is a folder; give a file");
     refused({"--trace", (folder / "none" / "trace.json").string()}, 2, (folder / "none").string());
     refused({"--trace", (folder / "run").string()}, 2, "is a folder; give a file");
     refused({"--trace", (folder / std::string(300, 'x')).string()}, 2, "File name too long");
@@ -88,6 +90,28 @@ TEST_CASE("SIGUSR1 asks for the table, and does no harm to a run that still star
     REQUIRE(program.wait_for_lines("of the sum of their rates while at work", 1));
     program.send(SIGINT);
     check_worked(program.end());
+}
+
+TEST_CASE("SIGUSR1 has a single tower say how it does") {
+    const TemporaryFolder folder;
+    Program program(towers_command({"train", "--towers", "cpu", "--threads", "1", "--batch", "4", "--steps",
+                                    "100000", "--log-every", "1", "--run", (folder / "run").string()}));
+    REQUIRE(program.wait_for_lines("step 1,", 1));
+    program.send(SIGUSR1);
+    REQUIRE(program.wait_for_lines("tower_0 (cpu): step ", 1));
+    program.send(SIGINT);
+    const Outcome outcome = program.end();
+    check_worked(outcome);
+    const std::regex line(R"(\ntower_0 \(cpu\): step \d+, \d+\.\d examples/s of \d+ examples, \d+ MiB\n)");
+    CHECK(std::regex_search(outcome.out, line));
+}
+
+TEST_CASE("a run that fails shows the table too") {
+    const TemporaryFolder folder;
+    const Outcome outcome = run_towers({"train", "--towers", "cpu,cpu", "--threads", "1", "--batch", "2",
+                                        "--lr", "1e30", "--steps", "5", "--run", (folder / "run").string()});
+    check_failed(outcome, 1, "the loss of tower_0 (cpu) is infinite or NaN");
+    CHECK(contains(outcome.out, "of the sum of their rates while at work"));
 }
 
 TEST_CASE("a trace goes into a device, which stays one") {
@@ -118,7 +142,11 @@ TEST_CASE("the table says how each tower spent the time, and config.toml the las
         CHECK(line.ends_with(" MiB"));
         const std::vector<double> parts = percents_of(line);
         REQUIRE(parts.size() == 4);
-        CHECK(parts[0] > parts[1]); // more computing than copies
+        std::istringstream words(line);
+        std::string name, device;
+        unsigned share = 0; // on a busy machine the trial of the towers may leave one out
+        words >> name >> device >> share;
+        CHECK((share == 0 || parts[0] > parts[1])); // more computing than copies
         CHECK(parts[0] + parts[1] + parts[2] + parts[3] == doctest::Approx(100).epsilon(0.003));
     }
     CHECK(contains(head[3], "of the sum of their rates while at work"));

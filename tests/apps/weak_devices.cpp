@@ -70,10 +70,33 @@ TEST_CASE("a Vulkan device that lacks what the kernels need is left out, with th
     check_failed(run_towers({"train", "--backend", "vulkan"}, all_weak), 2, reason);
 }
 
+TEST_CASE("where an allocation may be small, a step takes several, and its results are the same") {
+    const std::string id = quick_device();
+    if (!id.starts_with("vulkan:")) return;
+    const TemporaryFolder folder;
+    write_records(folder / "data", 10);
+    write_text(folder / "tiny.toml", tiny_recipe("4", "kind = \"momentum\"\nlearning_rate = 0.01"));
+    const auto train = [&](const std::string& towers, const std::string& run, const std::string& limit) {
+        const Outcome outcome =
+            run_towers({"train", "--data", "data", "--recipe", "tiny.toml", "--towers", towers, "--steps",
+                        "3", "--batch", "64", "--shares", "even", "--log-every", "1", "--run", run},
+                       weak("", limit, folder));
+        check_worked(outcome);
+        CHECK_FALSE(contains(outcome.out, "micro-batches"));
+    };
+    for (const std::string& towers : {id, id + ",cpu"}) {
+        CAPTURE(towers);
+        train(towers, "whole-" + towers, "");
+        // The pictures of a share have 196608 bytes.
+        train(towers, "pieces-" + towers, "maxMemoryAllocationSize=200000");
+        check_same(folder / ("whole-" + towers), folder / ("pieces-" + towers), 3);
+    }
+}
+
 TEST_CASE("a batch over the driver's buffer limit is done in micro-batches, and the limit is named") {
     const TemporaryFolder folder;
     const auto train = [&](const std::string& device, const std::string& limit) {
-        return run_towers({"train", "--data", "shapes", "--towers", device, "--steps", "0", "--batch", "200"},
+        return run_towers({"train", "--data", "shapes", "--towers", device, "--steps", "0", "--batch", "400"},
                           weak("", limit, folder));
     };
     for (const nlohmann::json& each : vulkan_devices(list_devices())) {
@@ -83,10 +106,9 @@ TEST_CASE("a batch over the driver's buffer limit is done in micro-batches, and 
             const std::string exceeds = "exceeds the driver's " + limit + " of ";
             const Outcome split = train(id, limit + "=40000000"); // the data set has 30720000 bytes
             check_worked(split);
-            CHECK(contains(split.out, "200 examples a step in "));
-            CHECK(contains(split.out, " micro-batches of up to "));
-            CHECK(contains(split.out, "because more were refused: a buffer of "));
-            CHECK(contains(split.out, exceeds + "40000000\n"));
+            CHECK(contains(split.out, "400 examples a step in 2 micro-batches of up to 200 examples, "
+                                      "because all at once need "));
+            CHECK(contains(split.out, " MiB in one piece and 38.1 MiB can be had\n"));
             check_failed(train(id, limit + "=1000000"), 1, exceeds + "1000000; try a smaller --batch");
         }
     }
@@ -134,4 +156,67 @@ TEST_CASE("for want of memory, a command without --batch does not advise one") {
                                        weak("", "maxBufferSize=1000000", folder));
     check_failed(outcome, 1,
                  "exceeds the driver's maxBufferSize of 1000000; choose other devices with --towers");
+}
+
+TEST_CASE("when the only device hangs, the run ends with one line that names the last checkpoint") {
+    const std::string id = quick_device();
+    if (!id.starts_with("vulkan:")) return;
+    const TemporaryFolder folder;
+    const std::filesystem::path run = folder / "run", hang = folder / "hang", trace = folder / "trace.json";
+    write_text(folder / "tiny.toml", tiny_recipe("4", "kind = \"sgd\"\nlearning_rate = 0.1\n"));
+    Program program(
+        towers_command({"train", "--recipe", (folder / "tiny.toml").string(), "--towers", id, "--batch", "4",
+                        "--log-every", "1", "--save-every", "1000000", "--steps", "1000000",
+                        "--device-timeout", "3", "--run", run.string(), "--trace", trace.string()}),
+        weak("", "answers=" + hang.string(), folder));
+    const bool works = program.wait_for_lines(": step ", 5);
+    write_text(hang, "");
+    const Outcome outcome = program.end();
+    CAPTURE(outcome.err);
+    REQUIRE(works);
+    check_failed(outcome, 1, id + ": no answer for ");
+    CHECK(contains(outcome.err, " s more than a step should take; the last checkpoint is " +
+                                    checkpoint(run, 0).string() + ": go on from it with --resume"));
+    CHECK_FALSE(nlohmann::json::parse(read_text(trace)).empty());
+    check_worked(run_towers({"train", "--run", run.string(), "--resume", "--steps", "1"}));
+}
+
+TEST_CASE("Vulkan does not take a card of NVIDIA's that CUDA_VISIBLE_DEVICES hides, unless it is named") {
+    const std::vector<nlohmann::json> there = vulkan_devices(list_devices());
+    if (there.empty()) {
+        MESSAGE("SKIPPED: no Vulkan device");
+        return;
+    }
+    const TemporaryFolder folder;
+    const RunOptions options = weak("", "other vendors", folder);
+    const auto run = [&](const std::string& variable, const Arguments& flags) {
+        return Program(Arguments{"env", variable == "not set" ? "-uCUDA_VISIBLE_DEVICES"
+                                                              : "CUDA_VISIBLE_DEVICES=" + variable} +
+                           towers_command(flags),
+                       options)
+            .end();
+    };
+    const Arguments train{"train", "--data", "shapes", "--steps", "0", "--batch", "2"};
+    const std::string withheld = "CUDA_VISIBLE_DEVICES is set, and CUDA does not show this card";
+    const std::string id = there[0].at("id"), name = there[0].at("name");
+    for (const std::string variable : {"", "7"}) {
+        CAPTURE(variable);
+        const Outcome listed = run(variable, {"devices"});
+        check_worked(listed);
+        CHECK(contains(listed.out, "; only taken when named: " + withheld + "\n"));
+        const Outcome chosen = run(variable, train);
+        CHECK(chosen.code == 0);
+        CHECK_FALSE(contains(chosen.out, ": vulkan:"));
+        CHECK(contains(chosen.err, "towers: " + id + " (" + name + ")"));
+        CHECK(contains(chosen.err, " is only taken when --towers names it: " + withheld + "\n"));
+        check_failed(run(variable, train + Arguments{"--backend", "vulkan"}), 2,
+                     " is only taken when --towers names it: " + withheld);
+        const Outcome named = run(variable, train + Arguments{"--towers", id});
+        check_worked(named);
+        CHECK(named.out.starts_with("tower_0: " + id));
+    }
+    if (!list_devices().at("absent").contains("cuda")) return; // else CUDA's cards are meant
+    const Outcome chosen = run("not set", train);
+    check_worked(chosen);
+    CHECK(chosen.out.starts_with("tower_0: " + id));
 }

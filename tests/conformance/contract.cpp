@@ -6,6 +6,7 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <cstdlib>
 #include <fmt/format.h>
 #include <functional>
 #include <numeric>
@@ -489,6 +490,17 @@ TEST_CASE("a backend waits for nothing that an order implies or that has been wa
     CHECK(wait(9).empty());
     CHECK(wait(8) == "wait 8 compute; ");
     CHECK(submit(Queue::upload, {8, 10}) == "11 upload; ");
+}
+
+TEST_CASE("a device tells how many queues work side by side") {
+    const bool shown = std::getenv("TOWERS_MORE_QUEUES") != nullptr; // by the layer in tests/more_queues
+    for (const std::string& id : device_ids()) {
+        CAPTURE(id);
+        const unsigned queues = device(id).info().queues;
+        CHECK(queues >= 1);
+        CHECK(queues <= queue_count);
+        if (shown && id.starts_with("vulkan:")) CHECK(queues == queue_count);
+    }
 }
 
 TEST_CASE("a device tells what memory is free, no more than it has, or does not tell") {

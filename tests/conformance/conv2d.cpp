@@ -10,6 +10,7 @@ namespace towers {
 namespace {
 
 using namespace test;
+using reference::dilated_conv;
 using reference::padded_conv;
 using reference::same_conv;
 using reference::valid_conv;
@@ -48,7 +49,16 @@ const std::vector<ConvShape>& shapes() {
         padded_conv(1, 6, 7, 6, {{3, 2}, {2, 1}}, {0, 2, 1, 0}, 130, 2),
         same_conv(1, 5, 7, 13, {{3, 3}, {1, 1}}, 26, 13), // two filters a channel
         same_conv(1, 5, 7, 16, {{3, 3}, {1, 1}}, 16, 16),
+        dilated_conv(3, 9, 8, 5, {{3, 3}, {1, 1}}, {2, 2}, {2, 2, 2, 2}, 13),
+        dilated_conv(1, 9, 9, 16, {{3, 3}, {1, 1}}, {4, 4}, {4, 4, 4, 4}, 64),
+        dilated_conv(1, 11, 10, 8, {{3, 2}, {2, 1}}, {2, 3}, {1, 3, 0, 2}, 7),
+        dilated_conv(3, 12, 13, 3, {{1, 3}, {1, 2}}, {5, 4}, {0, 0, 0, 0},
+                     16),                                                    // the last column is never read
+        dilated_conv(1, 4, 5, 8, {{3, 3}, {1, 1}}, {6, 6}, {6, 6, 6, 6}, 8), // one tap of nine sees anything
+        dilated_conv(3, 9, 7, 12, {{3, 2}, {1, 2}}, {2, 3}, {2, 1, 0, 3}, 18, 6),
         // Few pixels and many weights
+        dilated_conv(1, 3, 2, 128, {{3, 2}, {1, 1}}, {2, 1}, {2, 2, 1, 0}, 130),
+        dilated_conv(2, 5, 5, 128, {{2, 2}, {2, 2}}, {3, 4}, {1, 0, 0, 1}, 131),
         same_conv(3, 2, 2, 129, 3, 3, 1, 131),
         same_conv(1, 5, 3, 133, 3, 3, 2, 140),
         same_conv(2, 1, 1, 128, 3, 3, 1, 129),                          // one tap of nine sees anything
@@ -64,10 +74,10 @@ const std::vector<ConvShape>& shapes() {
 
 std::string text(const ConvShape& s) {
     return fmt::format("batch {}, {}x{}x{} -> {}x{}x{}, kernel {}x{}, strides {} and {}, padding {} and {}, "
-                       "{} groups",
+                       "dilations {} and {}, {} groups",
                        s.batch, s.in_height, s.in_width, s.in_channels, s.out_height, s.out_width,
                        s.out_channels, s.kernel_height, s.kernel_width, s.stride_y, s.stride_x, s.pad_top,
-                       s.pad_left, s.groups);
+                       s.pad_left, s.dilation_y, s.dilation_x, s.groups);
 }
 
 /// Random tensors of a shape. `x` looks like the output of a ReLU: about half of it is zero.
@@ -191,6 +201,9 @@ const std::vector<ConvShape>& depthwise_shapes() {
         padded_conv(1, 11, 10, 8, {{5, 5}, {2, 2}}, {2, 2, 2, 2}, 8, 8),
         padded_conv(3, 6, 5, 4, {{3, 2}, {1, 2}}, {0, 2, 1, 0}, 4, 4),
         same_conv(1, 1, 1, 16, {{3, 3}, {1, 1}}, 16, 16),
+        dilated_conv(3, 9, 8, 13, {{3, 3}, {1, 1}}, {2, 2}, {2, 2, 2, 2}, 13, 13),
+        dilated_conv(1, 12, 11, 32, {{3, 5}, {2, 1}}, {3, 2}, {1, 3, 0, 4}, 32, 32),
+        dilated_conv(1, 4, 5, 16, {{3, 3}, {1, 1}}, {6, 6}, {6, 6, 6, 6}, 16, 16),
     };
     return all;
 }
@@ -258,6 +271,7 @@ TEST_CASE("a NaN or an infinity passes through a convolution and its ReLU, so th
     check(general, same_conv(3, 1, 1, 13, 1, 1, 1, 127));
     check(general, same_conv(3, 5, 7, 6, {{3, 3}, {1, 1}}, 4, 2));
     check(general, same_conv(3, 2, 2, 129, 3, 3, 1, 131));
+    check(general, dilated_conv(3, 9, 8, 5, {{3, 3}, {1, 1}}, {2, 2}, {2, 2, 2, 2}, 13));
     check(depthwise, same_conv(3, 5, 7, 16, {{3, 3}, {1, 1}}, 16, 16));
 }
 
@@ -279,7 +293,9 @@ TEST_CASE("the CPU's products of many pixels and weights add up over all blocks 
 TEST_CASE("the reference convolution gradients are the gradients of the convolution") {
     for (const ConvShape& s : {same_conv(2, 5, 4, 3, 3, 3, 1, 2), same_conv(2, 5, 4, 2, 5, 3, 2, 3),
                                same_conv(3, 1, 1, 5, 1, 1, 1, 4), valid_conv(1, 6, 6, 2, 3, 3, 2, 2),
-                               padded_conv(1, 6, 5, 4, {{3, 2}, {1, 2}}, {0, 2, 1, 0}, 6, 2)}) {
+                               padded_conv(1, 6, 5, 4, {{3, 2}, {1, 2}}, {0, 2, 1, 0}, 6, 2),
+                               dilated_conv(2, 6, 7, 2, {{3, 2}, {1, 2}}, {2, 3}, {2, 1, 0, 3}, 3),
+                               dilated_conv(1, 6, 5, 4, {{2, 3}, {2, 1}}, {3, 1}, {1, 0, 1, 1}, 4, 4)}) {
         INFO(text(s));
         const Tensors t(s);
         const Values x = widen(t.x), w = widen(t.w), b = widen(t.b), dy = widen(t.dy);

@@ -1,11 +1,90 @@
 #include "backends/vulkan/drivers.h"
 #include "backends/vulkan/dispatch.h"
+#include "tests/support/files.h"
 
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 #include <doctest/doctest.h>
-
+#include <map>
+#include <optional>
 #include <set>
+#include <stdexcept>
+#include <string>
 
 using towers::vulkan::manifests_in;
+
+namespace {
+
+/// Sets variables of the environment, back to what they were at the end.
+class Environment {
+public:
+    void set(const char* name, const char* value) {
+        if (!before_.contains(name)) {
+            const char* const before = std::getenv(name);
+            before_[name] = before != nullptr ? std::optional<std::string>(before) : std::nullopt;
+        }
+        if (value != nullptr)
+            setenv(name, value, 1);
+        else
+            unsetenv(name);
+    }
+    ~Environment() {
+        for (const auto& [name, value] : before_)
+            if (value)
+                setenv(name.c_str(), value->c_str(), 1);
+            else
+                unsetenv(name.c_str());
+    }
+
+private:
+    std::map<std::string, std::optional<std::string>> before_;
+};
+
+std::string variable(const char* name) {
+    const char* const value = std::getenv(name);
+    return value != nullptr ? value : "not set";
+}
+
+} // namespace
+
+TEST_CASE("loaders that know only VK_ICD_FILENAMES get the same drivers as later ones") {
+    using towers::vulkan::leave_out_failing_drivers;
+    Environment environment;
+    // The user's choice holds for both. Where both are set, a later loader goes by the first.
+    for (const char* const old : {static_cast<const char*>(nullptr), "b.json"}) {
+        environment.set("VK_DRIVER_FILES", "a.json");
+        environment.set("VK_ICD_FILENAMES", old);
+        CHECK(leave_out_failing_drivers([] {
+                  return variable("VK_ICD_FILENAMES") == "a.json";
+              }).failure.empty());
+        CHECK(variable("VK_DRIVER_FILES") == "a.json");
+        CHECK(variable("VK_ICD_FILENAMES") == "a.json");
+    }
+    for (const char* const none : {static_cast<const char*>(nullptr), ""}) {
+        environment.set("VK_DRIVER_FILES", none);
+        environment.set("VK_ICD_FILENAMES", "b.json");
+        leave_out_failing_drivers([] { return true; });
+        CHECK(variable("VK_DRIVER_FILES") == (none == nullptr ? "not set" : none));
+        CHECK(variable("VK_ICD_FILENAMES") == "b.json");
+    }
+    // An old loader finds two drivers, the first of which fails wherever it is started.
+    environment.set("VK_DRIVER_FILES", nullptr);
+    environment.set("VK_ICD_FILENAMES", nullptr);
+    const auto start = [] {
+        const std::string chosen = variable("VK_ICD_FILENAMES");
+        if (variable("VK_LOADER_DEBUG") == "driver")
+            std::fprintf(stderr, "DRIVER: Found the following files:\nDRIVER: bad.json\nDRIVER: good.json\n");
+        if (chosen == "not set" || chosen.find("bad.json") != chosen.npos) throw std::runtime_error("bad");
+        return true;
+    };
+    const towers::vulkan::Drivers drivers = leave_out_failing_drivers(start);
+    CHECK(drivers.failure.empty());
+    REQUIRE(drivers.left_out.size() == 1);
+    CHECK(drivers.left_out[0].name == "bad.json");
+    CHECK(variable("VK_ICD_FILENAMES") == "good.json");
+    CHECK(variable("VK_DRIVER_FILES") == "good.json");
+}
 
 TEST_CASE("the shaders that share out work by subgroups are known, so that none of their lanes is missing") {
     std::set<std::string> found, expected;
@@ -14,6 +93,29 @@ TEST_CASE("the shaders that share out work by subgroups are known, so that none 
     for (const towers::KernelInfo& kernel : towers::all_kernels())
         if (kernel.item == towers::Item::subgroup) expected.insert(kernel.name);
     CHECK(found == expected);
+}
+
+TEST_CASE("a shader that asks to keep NaN is as sound as before") {
+    if (std::system("spirv-val --version > /dev/null 2>&1") != 0) {
+        MESSAGE("SKIPPED: there is no spirv-val");
+        return;
+    }
+    const towers::test::TemporaryFolder folder;
+    const std::string file = (folder / "shader.spv").string();
+    std::set<const std::uint32_t*> seen;
+    for (const auto& [name, dispatch] : towers::vulkan::all_hardware_dispatches()) {
+        if (!seen.insert(dispatch.code.data()).second) continue;
+        const std::string& shader = name; // clang 14 cannot CAPTURE a structured binding
+        CAPTURE(shader);
+        const std::vector<std::uint32_t> code = towers::vulkan::keeping_nan(dispatch.code);
+        towers::test::write_text(
+            file, {reinterpret_cast<const char*>(code.data()), code.size() * sizeof(std::uint32_t)});
+        CHECK(std::system(("spirv-val --target-env vulkan1.3 " + file).c_str()) == 0);
+        // Two words of capability and four of execution mode, and the rest as it was
+        CHECK(code.size() == dispatch.code.size() + 6);
+        CHECK(std::ranges::count(code, 4461u) == std::ranges::count(dispatch.code, 4461u) + 1);
+        CHECK(std::ranges::count(code, 4466u) == std::ranges::count(dispatch.code, 4466u) + 1);
+    }
 }
 
 TEST_CASE("the loader's list of drivers is read, as old and new loaders write it") {

@@ -21,6 +21,7 @@ struct Kernels {
     KernelHandle<ActivationBackwardParams> backward;
     const Activation& function;
     bool saves_output;
+    float slope = 0;
 };
 const Kernels relu{"relu", kernels::relu_forward, kernels::relu_backward, reference::relu_function, true};
 const Kernels relu6{"relu6", kernels::relu6_forward, kernels::relu6_backward, reference::relu6, true};
@@ -28,6 +29,13 @@ const Kernels sigmoid{"sigmoid", kernels::sigmoid_forward, kernels::sigmoid_back
                       true};
 const Kernels silu{"silu", kernels::silu_forward, kernels::silu_backward, reference::silu, false};
 const Kernels gelu{"gelu", kernels::gelu_forward, kernels::gelu_backward, reference::gelu, false};
+const Kernels gelu_tanh{"gelu_tanh", kernels::gelu_tanh_forward, kernels::gelu_tanh_backward,
+                        reference::gelu_tanh, false};
+const Kernels leaky_relu{
+    "leaky_relu", kernels::leaky_relu_forward, kernels::leaky_relu_backward, reference::leaky_relu,
+    false,        reference::leaky_slope};
+const Kernels hard_swish{"hard_swish", kernels::hard_swish_forward, kernels::hard_swish_backward,
+                         reference::hard_swish, false};
 
 Values each(double (*function)(double), const std::vector<float>& x) {
     Values y;
@@ -39,7 +47,7 @@ std::vector<float> forward(Device& device, const Kernels& k, const std::vector<f
     Trial trial(device);
     const auto count = std::uint32_t(values.size());
     const Tensor x = trial.input(values), y = trial.output(count);
-    trial.run(launch(k.forward, {x, y, count}, count));
+    trial.run(launch(k.forward, {x, y, count, k.slope}, count));
     return trial.floats(y);
 }
 
@@ -49,16 +57,17 @@ std::vector<float> backward(Device& device, const Kernels& k, const std::vector<
     const auto count = std::uint32_t(x.size());
     const Tensor saved = trial.input(k.saves_output ? narrow(each(k.function.value, x)) : x),
                  dy = trial.input(gradient), dx = trial.output(count);
-    trial.run(launch(k.backward, {saved, dy, dx, count}, count));
+    trial.run(launch(k.backward, {saved, dy, dx, count, k.slope}, count));
     return trial.floats(dx);
 }
 
 const std::uint32_t counts[] = {1, 13, 127, 4099};
 
-/// Between -9 and 9, with zeros of both signs and, for relu6, its other corner.
+/// Between -9 and 9, with zeros of both signs, relu6's other corner and hard_swish's two.
 std::vector<float> inputs(std::uint32_t count) {
     std::vector<float> x = random_floats(count, count, -9, 9);
-    for (std::size_t i = 0; i < count; i += 5) x[i] = i % 3 == 0 ? 0.0f : i % 3 == 1 ? -0.0f : 6.0f;
+    const float corners[] = {0.0f, 6.0f, -0.0f, 3.0f, -3.0f};
+    for (std::size_t i = 0; i < count; i += 5) x[i] = corners[i / 5 % std::size(corners)];
     return x;
 }
 
@@ -99,11 +108,23 @@ KERNEL_TEST(gelu_forward, "imported networks with GELU compute what they were tr
     check_forward(gelu);
 }
 KERNEL_TEST(gelu_backward, "networks with GELU follow the gradient of their loss") { check_backward(gelu); }
+KERNEL_TEST(gelu_tanh_forward, "networks with GELU's tanh form compute what they were trained for") {
+    check_forward(gelu_tanh);
+}
+KERNEL_TEST(gelu_tanh_backward, "networks with GELU's tanh form follow the gradient of their loss") {
+    check_backward(gelu_tanh);
+}
+KERNEL_TEST(leaky_relu_forward, "a unit keeps a part of what is below zero") { check_forward(leaky_relu); }
+KERNEL_TEST(leaky_relu_backward, "a unit below zero learns at its slope") { check_backward(leaky_relu); }
+KERNEL_TEST(hard_swish_forward, "a unit opens between -3 and 3") { check_forward(hard_swish); }
+KERNEL_TEST(hard_swish_backward, "units with a hard gate follow the gradient of their loss") {
+    check_backward(hard_swish);
+}
 
 TEST_CASE("smooth activations keep their digits where they are small, and stay sound where they saturate") {
     std::vector<float> x{-3e38f, -1e30f, -1e4f, -100, -88, 88, 100, 1e4f, 1e30f, 3e38f};
     for (int i = -600; i <= 600; ++i) x.push_back(float(i) / 100);
-    for (const Kernels* k : {&sigmoid, &silu, &gelu}) {
+    for (const Kernels* k : {&sigmoid, &silu, &gelu, &gelu_tanh, &hard_swish}) {
         INFO(k->name);
         const Values y = each(k->function.value, x), slope = each(k->function.derivative, x);
         on_every_device([&](Device& device) {
@@ -124,7 +145,7 @@ TEST_CASE("no activation makes a sound number of a NaN or of an infinity") {
     x[126] = -nan;
     x[64] = infinity;
     x[65] = -infinity;
-    for (const Kernels* k : {&relu, &relu6, &sigmoid, &silu, &gelu}) {
+    for (const Kernels* k : {&relu, &relu6, &sigmoid, &silu, &gelu, &gelu_tanh, &leaky_relu, &hard_swish}) {
         INFO(k->name);
         on_every_device([&](Device& device) {
             const std::vector<float> y = forward(device, *k, x);
@@ -147,7 +168,7 @@ TEST_CASE("no activation makes a sound number of a NaN or of an infinity") {
 }
 
 TEST_CASE("the references' derivatives of the activations are those of their functions") {
-    for (const Kernels* k : {&relu, &relu6, &sigmoid, &silu, &gelu}) {
+    for (const Kernels* k : {&relu, &relu6, &sigmoid, &silu, &gelu, &gelu_tanh, &leaky_relu, &hard_swish}) {
         INFO(k->name);
         const std::vector<float> x = random_floats(127, 3, -9, 9);
         const auto sum = [&](const Values& v) {

@@ -23,8 +23,8 @@ void for_each_product(const ConvShape& s, Visit visit) {
             for (uint ox = 0; ox < s.out_width; ++ox)
                 for (uint ky = 0; ky < s.kernel_height; ++ky)
                     for (uint kx = 0; kx < s.kernel_width; ++kx) {
-                        const int iy = int(oy * s.stride_y + ky) - int(s.pad_top);
-                        const int ix = int(ox * s.stride_x + kx) - int(s.pad_left);
+                        const int iy = int(oy * s.stride_y + ky * s.dilation_y) - int(s.pad_top);
+                        const int ix = int(ox * s.stride_x + kx * s.dilation_x) - int(s.pad_left);
                         if (iy < 0 || ix < 0 || iy >= int(s.in_height) || ix >= int(s.in_width)) continue;
                         const std::size_t x = (n * s.in_height + uint(iy)) * s.in_width + uint(ix);
                         const std::size_t w = ky * s.kernel_width + kx;
@@ -54,6 +54,8 @@ ConvShape same_conv(uint batch, uint height, uint width, uint in, const Windows&
             .kernel_width = size[1],
             .stride_y = stride[0],
             .stride_x = stride[1],
+            .dilation_y = 1,
+            .dilation_x = 1,
             .pad_top = same_pad(height, size[0], stride[0]),
             .pad_left = same_pad(width, size[1], stride[1]),
             .groups = groups};
@@ -72,6 +74,19 @@ ConvShape padded_conv(uint batch, uint height, uint width, uint in, const Window
 ConvShape valid_conv(uint batch, uint height, uint width, uint in, const Windows& windows, uint out,
                      uint groups) {
     return padded_conv(batch, height, width, in, windows, {0, 0, 0, 0}, out, groups);
+}
+
+ConvShape dilated_conv(uint batch, uint height, uint width, uint in, const Windows& windows,
+                       const std::array<uint, 2>& dilation, const std::array<uint, 4>& pads, uint out,
+                       uint groups) {
+    const std::array<uint, 2> reach{(windows.size[0] - 1) * dilation[0] + 1,
+                                    (windows.size[1] - 1) * dilation[1] + 1};
+    ConvShape shape = padded_conv(batch, height, width, in, {reach, windows.stride}, pads, out, groups);
+    shape.kernel_height = windows.size[0];
+    shape.kernel_width = windows.size[1];
+    shape.dilation_y = dilation[0];
+    shape.dilation_x = dilation[1];
+    return shape;
 }
 
 PoolShape same_pool(uint batch, uint height, uint width, uint channels, const Windows& windows) {

@@ -27,6 +27,10 @@ ConvShape valid_conv(uint batch, uint height, uint width, uint in, const Windows
                      uint groups = 1);
 ConvShape padded_conv(uint batch, uint height, uint width, uint in, const Windows& windows,
                       const std::array<uint, 4>& pads, uint out, uint groups = 1);
+/// As padded_conv(), with a window's places `dilation` apart.
+ConvShape dilated_conv(uint batch, uint height, uint width, uint in, const Windows& windows,
+                       const std::array<uint, 2>& dilation, const std::array<uint, 4>& pads, uint out,
+                       uint groups = 1);
 PoolShape same_pool(uint batch, uint height, uint width, uint channels, const Windows& windows);
 PoolShape valid_pool(uint batch, uint height, uint width, uint channels, const Windows& windows);
 PoolShape padded_pool(uint batch, uint height, uint width, uint channels, const Windows& windows,

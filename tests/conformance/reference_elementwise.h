@@ -10,8 +10,11 @@ struct Activation {
     double (*value)(double);
     double (*derivative)(double);
 };
-/// Hendrycks and Gimpel 2016 by the error function, as PyTorch's default.
-extern const Activation relu_function, relu6, sigmoid, silu, gelu;
+/// gelu: Hendrycks and Gimpel 2016 by the error function, as PyTorch's default; gelu_tanh: their approximation.
+extern const Activation relu_function, relu6, sigmoid, silu, gelu, gelu_tanh, hard_swish;
+/// Of this slope below zero
+constexpr float leaky_slope = 0.2f;
+extern const Activation leaky_relu;
 
 /// a and the result: [batch, pixels, channels]; b: [batch, 1, channels].
 Values multiply_broadcast(uint pixels, uint channels, Values a, const Values& b);

@@ -2,6 +2,7 @@
 #include "engine/error.h"
 #include "engine/train/describe.h"
 
+#include <chrono>
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 #include <string>
@@ -77,10 +78,10 @@ const Mistake mistakes[] = {
     {"[training]\nbatch = 32\nsteps = 1000\n", "", 1, "[training] needs 'batch'; give a whole number from 1 to 1048576"},
     {"[optimizer]\nkind = \"momentum\"\nlearning_rate = 0.1\n", "", 1, "[optimizer] needs 'kind'; give one of adam, adamw, momentum,"},
     {"[input]\nshape = [32, 32, 3]\nclasses = 10\n", "", 1, "[input] needs 'shape'; give a list of 3 whole numbers from 1 to"},
-    {"[network]", "[netwrok]", 18, "the recipe: 'netwrok' is not known here; known are averages,"},
+    {"[network]", "[netwrok]", 18, "the recipe: 'netwrok' is not known here, but 'network' is; known are averages,"},
     {"[[loss]]\nlogits = \"fc\"", "[loss]\nlogits = \"fc\"", 27, "the recipe: 'loss' is { logits = \"fc\" }; give a list of tables,"},
     {"[input]\nshape = [32, 32, 3]\nclasses = 10\n\n[d", "input = 3\n[d", 3, "the recipe: 'input' is 3; give a table"},
-    {"[training]", "[trainnig]", 46, "the recipe: 'trainnig' is not known here; known are averages,"},
+    {"[training]", "[trainnig]", 46, "the recipe: 'trainnig' is not known here, but 'training' is; known are averages,"},
     {"shape = [32, 32, 3]", "shape = 32", 4, "[input]: 'shape' is 32; give a list of 3 whole numbers from 1"},
     {"shape = [32, 32, 3]", "shape = [32, 32]", 4, "[input]: 'shape' is [32, 32]; give a list of 3 whole numbers"},
     {"shape = [32, 32, 3]", "shape = [32, 32, 4]", 4, "[input]: 'shape' has 4 channels; give 1 (grey) or 3 (red,"},
@@ -94,27 +95,32 @@ const Mistake mistakes[] = {
     {"learning_rate = 0.1", "learning_rate = \"0.1\"", 39, "[optimizer]: 'learning_rate' is \"0.1\"; give a number from 0 to"},
     {"learning_rate = 0.1", "learning_rate = nan", 39, "[optimizer]: 'learning_rate' is nan; give a number from 0 to"},
     {"learning_rate = 0.1", "momentum = 1.5\nlearning_rate = 0.1", 39, "[optimizer]: 'momentum' is 1.5; give a number from 0 to 1"},
-    {"learning_rate = 0.1", "learing_rate = 0.1", 37, "[optimizer] needs 'learning_rate'; give a number from 0 to"},
+    {"learning_rate = 0.1", "learing_rate = 0.1", 37, "[optimizer] needs 'learning_rate', not 'learing_rate'; give a number from 0 to"},
     {"keep = 0.5", "keep = 0", 23, "layer 'drop': 'keep' is 0; give a number from 1e-06 to 1"},
-    {"keep = 0.5", "rate = 0.5", 23, "layer 'drop' needs 'keep'; give a number from 1e-06 to 1"},
-    {"activation = \"relu\"", "activation = \"rellu\"", 20, "layer 'conv1/rellu': 'kind' is \"rellu\", but there is no such"},
+    {"keep = 0.5", "rate = 0.5", 23, "layer 'drop' needs 'keep', not 'rate' (keep = 1 - rate); give a number from 1e-06 to 1"},
+    {"activation = \"relu\"", "activation = \"rellu\"", 20, "layer 'conv1': 'activation' is \"rellu\"; give one of gelu, "},
     {"activation = \"relu\"", "stddev = 0.1, init = \"he_normal\"", 20, "layer 'conv1': 'stddev' and 'init' both say how the weights"},
     {"activation = \"relu\"", "init = \"he\"", 20, "layer 'conv1': 'init' is \"he\"; give one of he_normal,"},
     {"activation = \"relu\"", "bias = \"no\"", 20, "layer 'conv1': 'bias' is \"no\"; give false, or the number that"},
     {"group = 8", "group = 0", 14, "layer 'body/1/bn': 'group' is 0; give a whole number from 1 to"},
     {"group = 8", "group = \"all\"", 14, "layer 'body/1/bn': 'group' is \"all\"; give a number of examples,"},
-    {"group = 8", "gama = false", 14, "layer 'body/1/bn': 'gama' is not known here; known are"},
+    {"group = 8", "gama = false", 14, "layer 'body/1/bn': 'gama' is not known here, but 'gamma' is; known are"},
     {"kind = \"conv2d\", filters = 16", "kind = \"conv3d\", filters = 16", 20, "layer 'conv1': 'kind' is \"conv3d\", but there is no such layer;"},
     {"kind = \"conv2d\", filters = 16", "filters = 16", 20, "a layer needs 'kind'; give text in quotes"},
     {"filters = 16, kernel = 3, activation", "filters = 16, activation", 20, "layer 'conv1' needs 'kernel'; give a whole number from 1 to"},
     {"filters = 16, kernel = 3, activation", "filters = 16, kernel = [3, 3, 3], activation", 20, "layer 'conv1': 'kernel' is [3, 3, 3]; give a whole number from"},
-    {"filters = 16, kernel = 3, activation", "filters = 16, kernel = 3, padding = 1, activation", 20, "layer 'conv1': 'padding' is not known here; known are"},
-    {"filters = 16, kernel = 3, activation", "filters = 16, kernel = 3, pad = \"full\", activation", 20, "layer 'conv1': 'pad' is \"full\"; give \"same\", \"valid\" or pixels:"},
+    {"filters = 16, kernel = 3, activation", "filters = 16, kernel = 3, padding = 1, activation", 20, "layer 'conv1': 'padding' is not known here, but 'pad' is; known are"},
+    {"filters = 16, kernel = 3, activation", "filters = 16, kernel = 3, pad = \"full\", activation", 20, "layer 'conv1': 'pad' is \"full\"; give \"same\", \"valid\" or pixels from 0 to 1024:"},
     {"filters = 16, kernel = 3, activation", "filters = 16, kernel = 3, pad = 3, activation", 20, "layer 'conv1': 'pad' is 3, so that a window of 3x3 lies in"},
-    {"filters = 16, kernel = 3, activation", "filters = 16, kernel = 3, pad = [1, 1, 1], activation", 20, "layer 'conv1': 'pad' is [1, 1, 1]; give a whole number from 0"},
+    {"filters = 16, kernel = 3, activation", "filters = 16, kernel = 3, pad = [1, 1, 1], activation", 20, "layer 'conv1': 'pad' is [1, 1, 1]; give \"same\", \"valid\" or pixels from 0 to 1024: one number, [height, width], or [top, bottom, left, right]"},
     {"filters = 16, kernel = 3, activation", "filters = 16, kernel = 3, groups = 5, activation", 20, "layer 'conv1' has 5 groups for 3 input channels and 16 filters;"},
     {"filters = 16, kernel = 3, activation", "filters = 16, kernel = 3, groups = \"all\", activation", 20, "layer 'conv1': 'groups' is \"all\"; give a number, or \"depthwise\""},
     {"filters = 16, kernel = 3, activation", "filters = 16, kernel = 64, pad = \"valid\", activation", 20, "layer 'conv1' has a window of 64x64, larger than its input of"},
+    {"filters = 16, kernel = 3, activation", "filters = 16, kernel = 3, dilation = 20, pad = \"valid\", activation", 20, "layer 'conv1' has a window of 41x41, larger than its input of"},
+    {"filters = 16, kernel = 3, activation", "filters = 16, kernel = 3, dilation = 2, pad = 5, activation", 20, "layer 'conv1': 'pad' is 5, so that a window of 5x5 lies in"},
+    {"filters = 16, kernel = 3, activation", "filters = 16, kernel = 3, dilation = 0, activation", 20, "layer 'conv1': 'dilation' is 0; give a whole number from 1 to 1024"},
+    {"kind = \"conv2d\", filters = 16", "kind = \"conv2d_transpose\", filters = 16", 20, "layer 'conv1': 'kind' is \"conv2d_transpose\", but there are no transposed convolutions:"},
+    {"window = 2, stride = 2", "window = 2, stride = 2, dilation = 2", 21, "layer 'pool1': 'dilation' is not known here; known are"},
     {"window = 2, stride = 2", "window = 17, stride = 1", 21, "layer 'pool1': 'window' has more than 256 places; use a smaller"},
     {"window = 2, stride = 2", "window = 64, stride = 1, pad = 0", 21, "layer 'pool1': 'window' has more than 256 places; use a smaller"},
     {"units = 10", "units = 10000000", 24, "layer 'fc': 'units' is 10000000; give a whole number from 1 to"},
@@ -132,13 +138,14 @@ const Mistake mistakes[] = {
     {"{ name = \"drop\", kind = \"dropout\", keep = 0.5 }", "{ name = \"join\", kind = \"concatenate\", inputs = [\"conv1\", \"body\"] }", 23, "layer 'join' joins [32, 32, 16] and [16, 16, 16]; its inputs"},
     {"{ name = \"drop\", kind = \"dropout\", keep = 0.5 }", "\"dropout\"", 23, "a layer is \"dropout\"; write a table, such as { kind = \"relu\" }"},
     {"use = \"residual\"", "use = \"residaul\"", 22, "a layer: 'use' is \"residaul\", but there is no"},
-    {"repeat = 2, filters = 16", "repeat = 2, filters = 16, strde = 2", 22, "a layer: 'strde' is used by no layer of the block; write"},
+    {"repeat = 2, filters = 16", "repeat = 2, filters = 16, strde = 2", 22, "a layer: 'strde' is used by no layer of the block (but there is 'stride'); write"},
     {"repeat = 2, filters = 16", "repeat = 2", 13, "\"$filters\": the block is given no 'filters'; add it where the"},
     {"repeat = 2, filters = 16", "repeat = 0, filters = 16", 22, "a layer: 'repeat' is 0; give a whole number from 1 to 1000"},
     {"repeat = 2, filters = 16", "repeat = 2, each = [{ filters = 16 }]", 22, "a layer: 'repeat' and 'each' both say how often; give one of"},
     {"repeat = 2, filters = 16", "each = []", 22, "a layer: 'each' is empty; give a table for each round"},
     {"repeat = 2, filters = 16", "each = [16, 16]", 22, "a layer: 'each' holds 16; give a table for each round"},
     {"repeat = 2, filters = 16", "each = { filters = 16 }", 22, "a layer: 'each' is { filters = 16 }; give a list of tables, one"},
+    {"repeat = 2, filters = 16", "repaet = 2, filters = 16", 22, "a layer: 'repaet' is used by no layer of the block (but there is 'repeat'); write"},
     {"name = \"body\", use", "use", 22, "a layer needs 'name', which its layers' names begin with"},
     {"use = \"residual\"", "use = \"residual\", layers = []", 22, "a layer: 'layers' and 'use' both say what the block holds; give"},
     {"{ name = \"bn\", kind = \"batch_norm\", group = 8 }", "{ name = \"bn\", use = \"residual\", filters = 16 }", 14, "a layer stands 16 blocks deep; a block must not hold itself"},
@@ -146,23 +153,24 @@ const Mistake mistakes[] = {
     {"[blocks.residual]", "[blocks]\nempty = 1\n[blocks.residual]", 11, "[blocks.empty] is 1; write a table, such as { kind = \"relu\" }"},
     {"[defaults.dense]", "[defaults.densee]", 7, "[defaults.densee] is for no kind of layer; choose from add,"},
     {"[defaults.dense]", "[defaults.lrn]", 7, "[defaults.lrn] is for a kind of layer that the network does not"},
-    {"stddev = 0.05", "stdev = 0.05", 8, "layer 'fc': 'stdev' is not known here; known are activation,"},
+    {"stddev = 0.05", "stdev = 0.05", 8, "layer 'fc': 'stdev' is not known here, but 'stddev' is; known are activation,"},
     {"stddev = 0.05", "stddev = 0.05\nname = \"fc\"", 9, "[defaults.dense]: 'name' belongs to each layer; give it there"},
     {"keep = 0.5 },", "keep = 0.5, when = \"yes\" },", 23, "a layer: 'when' is \"yes\"; give true or false"},
-    {"shape = [32, 32, 3]", "shape = [65536, 65536, 3]", 20, "layer 'conv1' makes [65536, 65536, 16] of each example, too"},
+    {"shape = [32, 32, 3]", "shape = [65536, 65536, 3]", 4, "[input]: 'shape' has 12884901888 values, more than a device can"},
+    {"shape = [32, 32, 3]", "shape = [16384, 16384, 3]", 20, "layer 'conv1' makes [16384, 16384, 16] of each example, too"},
     {"filters = 16, kernel = 3, activation", "filters = 65536, kernel = 1024, activation", 20, "layer 'conv1' has 206158430208 weights, more than a device can"},
     {"units = 10 }", "units = 1048576 }", 24, "layer 'fc' has 4294967296 weights, more than a device can"},
     {"logits = \"fc\"", "logits = \"fcc\"", 28, "[[loss]]: 'logits' is \"fcc\", but no layer has that name; give"},
     {"logits = \"fc\"", "logits = \"conv1\"", 28, "[[loss]]: 'logits' is \"conv1\", which makes [32, 32, 16], but 10"},
     {"logits = \"fc\"", "logits = \"fc\"\nsmoothing = 2", 29, "[[loss]]: 'smoothing' is 2; give a number from 0 to 1"},
     {"logits = \"fc\"", "logits = \"drop\"", 28, "[[loss]]: 'logits' is \"drop\", which makes [16, 16, 16], but 10"},
-    {"logits = \"fc\"", "logits = \"fc\"\nweigth = 2", 29, "[[loss]]: 'weigth' is not known here; known are logit_scale,"},
+    {"logits = \"fc\"", "logits = \"fc\"\nweigth = 2", 29, "[[loss]]: 'weigth' is not known here, but 'weight' is; known are logit_scale,"},
     {"values = \"normalized\"", "values = \"normalised\"", 31, "[pipeline]: 'values' is \"normalised\"; give one of bytes,"},
     {"values = \"normalized\"", "values = \"normalized\"\ndeviation = [0, 1, 1]", 32, "[pipeline]: 'deviation' is [0, 1, 1]; give a list of 3 numbers"},
     {"values = \"normalized\"", "values = \"normalized\"\nmean = [0.5, 0.5]", 32, "[pipeline]: 'mean' is [0.5, 0.5]; give a list of 3 numbers from"},
     {"values = \"normalized\"", "kind = \"tutoral\"", 31, "[pipeline]: 'kind' is \"tutoral\"; give one of augment, tutorial"},
     {"pad = 4", "pad = 4\ncutout = -1", 36, "[pipeline.train]: 'cutout' is -1; give a whole number from 0 to"},
-    {"pad = 4", "pad = 4\nfilp = true", 36, "[pipeline.train]: 'filp' is not known here; known are area,"},
+    {"pad = 4", "pad = 4\nfilp = true", 36, "[pipeline.train]: 'filp' is not known here, but 'flip' is; known are area,"},
     {"pad = 4", "contrast = [1.5, 0.5]", 35, "[pipeline.train]: 'contrast' begins with the larger number;"},
     {"box = \"random_crop\"", "box = \"random_area\"\narea = [0, 1]", 35, "[pipeline.train]: 'area' is [0, 1]; give a list of 2 numbers"},
     {"box = \"random_crop\"\npad = 4", "box = \"crop\"", 34, "[pipeline.train]: 'box' is \"crop\"; give one of whole, centre,"},
@@ -176,10 +184,29 @@ const Mistake mistakes[] = {
     {"boundaries = [10, 20]", "boundaries = []", 43, "[schedule]: 'boundaries' is empty; give at least one epoch"},
     {"kind = \"piecewise\"\nboundaries = [10, 20]\nfactors = [0.1, 0.01]", "kind = \"cosine\"", 41, "[schedule] needs 'epochs'; give a number from 1e-06 to 1000000"},
     {"kind = \"piecewise\"", "kind = \"cosine\"\nepochs = 0", 43, "[schedule]: 'epochs' is 0; give a number from 1e-06 to 1000000"},
-    {"[training]", "[averages]\ndecay = 1.5\n\n[training]", 47, "[averages]: 'decay' is 1.5; give a number from 0 to 1"},
-    {"[training]", "[averages]\n\n[training]", 46, "[averages] needs 'decay'; give a number from 0 to 1"},
+    {"[training]", "[averages]\ndecay = 1.5\n\n[training]", 47, "[averages]: 'decay' is 1.5; give a number from 0 to 0.9999999"},
+    {"[training]", "[averages]\n\n[training]", 46, "[averages] needs 'decay'; give a number from 0 to 0.9999999"},
     {"{ name = \"drop\", kind = \"dropout\", keep = 0.5 }", "{ name = \"a\", repeat = 1000, layers = [ { name = \"b\", repeat = 1000, layers = [ { name = \"c\", when = false, kind = \"relu\" } ] } ] }", 23, "a layer is the network's layer number 10001; use fewer"},
     {"keep = 0.5 },", "keep = 0.5, inputs = [] },", 23, "a layer: 'inputs' is []; give text in quotes, or a list of it"},
+    {"{ name = \"drop\", kind = \"dropout\", keep = 0.5 }", "{ name = \"m1\", kind = \"conv2d\", kernel = 1, groups = \"depthwise\", multiplier = 65536 }, { name = \"m2\", kind = \"conv2d\", kernel = 1, groups = \"depthwise\", multiplier = 65536 }", 23, "layer 'm2' makes 68719476736 channels, more than a device can count; use fewer"},
+    {"{ name = \"drop\", kind = \"dropout\", keep = 0.5 }", "{ name = \"m1\", kind = \"conv2d\", kernel = 1, groups = \"depthwise\", multiplier = 65536 }, { kind = \"global_average_pool\" }, { name = \"m2\", kind = \"conv2d\", kernel = 1, groups = \"depthwise\", multiplier = 2047 }, { name = \"join\", kind = \"concatenate\", inputs = [\"m2\", \"m2\", \"m2\"] }", 23, "layer 'join' makes 6439305216 channels, more than a device can count; use fewer"},
+    {"{ name = \"drop\", kind = \"dropout\", keep = 0.5 }", "{ name = \"m1\", kind = \"conv2d\", kernel = 1, groups = \"depthwise\", multiplier = 512 }, { name = \"n0\", kind = \"batch_norm\", group = 1048573 }, { name = \"n1\", kind = \"batch_norm\", group = 4099 }", 23, "layer 'n0' makes batch norm's groups of 8388584 examples together with the layers before it, more than the 1048576 of the largest batch; give these layers one group size"},
+    {"kind = \"momentum\"", "kind = \"adam\"\nbeta_1 = 1", 39, "[optimizer]: 'beta_1' is 1; give a number from 0 to 0.9999999"},
+    {"kind = \"momentum\"", "kind = \"adamw\"\nbeta_2 = 1.0", 39, "[optimizer]: 'beta_2' is 1.0; give a number from 0 to 0.9999999"},
+    {"kind = \"momentum\"", "kind = \"rmsprop\"\ndecay = 1", 39, "[optimizer]: 'decay' is 1; give a number from 0 to 0.9999999"},
+    {"group = 8", "group = 8, decay = 1", 14, "layer 'body/1/bn': 'decay' is 1; give a number from 0 to 0.9999999"},
+    {"[training]", "[averages]\ndecay = 1\n\n[training]", 47, "[averages]: 'decay' is 1; give a number from 0 to 0.9999999"},
+    {"{ name = \"drop\", kind = \"dropout\", keep = 0.5 }", "{ name = \"drop\", kind = \"lrn\", bias = 0.001, beta = 20 }", 23, "layer 'drop': 'beta' is 20; give a number from 0 to 6"},
+    {"filters = 16, kernel = 3, activation", "filters = 16, kernel_size = 3, activation", 20, "layer 'conv1' needs 'kernel', not 'kernel_size'; give a whole number from 1 to"},
+    {"filters = 16, kernel = 3, activation", "out_channels = 16, kernel = 3, activation", 20, "layer 'conv1' needs 'filters', not 'out_channels'; give a whole number from 1 to"},
+    {"window = 2, stride = 2", "kernel_size = 2, stride = 2", 21, "layer 'pool1' needs 'window', not 'kernel_size'; give a whole number from 1 to"},
+    {"kind = \"conv2d\", filters = 16", "type = \"conv2d\", filters = 16", 20, "a layer needs 'kind', not 'type'; give text in quotes"},
+    {"learning_rate = 0.1", "lr = 0.1", 37, "[optimizer] needs 'learning_rate', not 'lr'; give a number from 0 to"},
+    {"group = 8", "group = 8, eps = 1e-3", 14, "layer 'body/1/bn': 'eps' is not known here, but 'epsilon' is; known are"},
+    {"group = 8", "group = 8, momentum = 0.1", 14, "layer 'body/1/bn': 'momentum' is not known here, but 'decay' is (PyTorch's momentum is 1 - decay); known are"},
+    {"activation = \"relu\"", "activation = \"max_pool\"", 20, "layer 'conv1': 'activation' is \"max_pool\"; give one of gelu, "},
+    {"filters = 16, kernel = 3, activation", "filters = 16, kernel = 3, pad = [0, 1, 0, 2000], activation", 20, "layer 'conv1': 'pad' is [0, 1, 0, 2000]; give \"same\", \"valid\" or pixels from 0 to 1024: one number,"},
+    {"filters = 16, kernel = 3, activation", "filters = 16, kernel = 3, pad = true, activation", 20, "layer 'conv1': 'pad' is true; give \"same\", \"valid\" or pixels from 0 to 1024: one number,"},
 };
 // clang-format on
 
@@ -210,6 +237,35 @@ TEST_CASE("a mistake in a recipe is told in one line with file, line and what wo
     }
 }
 
+TEST_CASE("a network without a trained variable is refused") {
+    for (const char* norm : {"", "{ kind = \"batch_norm\", group = 8, gamma = false, beta = false },"}) {
+        std::string text = sound;
+        const std::size_t begin = text.find("[defaults.dense]");
+        text.replace(
+            begin, text.find("[pipeline]") - begin,
+            "[network]\nlayers = [\n"
+            "{ kind = \"concatenate\", inputs = [\"images\", \"images\", \"images\", \"images\"] },\n" +
+                std::string(norm) + "{ kind = \"global_average_pool\" }\n]\n");
+        text.replace(text.find("classes = 10"), 12, "classes = 12");
+        CHECK(message_about(text) ==
+              "bad.toml:8: [network]: 'layers' has no layer that learns; add one, such as conv2d or dense");
+    }
+}
+
+TEST_CASE("the limit on layers comes before all work on them") {
+    std::string layers;
+    for (int i = 0; i < 20000; ++i) layers += "{ kind = \"relu\" },\n";
+    std::string text = sound;
+    text.replace(text.find("  { name = \"drop\""), 0, layers);
+    const auto start = std::chrono::steady_clock::now();
+    CHECK(message_about(text) == "bad.toml:10020: a layer is the network's layer number 10001; use fewer");
+    // As many as are allowed
+    text = sound;
+    text.replace(text.find("  { name = \"drop\""), 0, layers.substr(0, layers.size() / 4));
+    CHECK(message_about(text) == "it is sound");
+    CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(60));
+}
+
 TEST_CASE("a mistake in --set is told as such, not as the file's") {
     const auto says = [](const std::string& change) {
         try {
@@ -226,8 +282,25 @@ TEST_CASE("a mistake in --set is told as such, not as the file's") {
     CHECK(
         says("optimiser.learning_rate=1").starts_with("bad.toml with --set: the recipe: 'optimiser' is not"));
     CHECK(says("optimizer.learning_rate") ==
-          "--set 'optimizer.learning_rate': give TABLE.KEY=VALUE, such as optimizer.learning_rate=0.05");
-    CHECK(says("optimizer.kind=adam") == says("optimizer.kind=\"adam\""));
+          "--set 'optimizer.learning_rate': give TABLE.KEY=VALUE, such as optimizer.learning_rate=0.05, or "
+          "KEY= to take a key out");
+    CHECK(
+        says("optimizer.lr=1")
+            .starts_with("bad.toml with --set: [optimizer]: 'lr' is not known here, but 'learning_rate' is"));
+    CHECK(says("optimizer.momentum=") ==
+          "--set 'optimizer.momentum=': there is no 'momentum' to take out; there is kind, learning_rate");
+    CHECK(says("averages=") ==
+          "--set 'averages=': there is no 'averages' to take out; there is blocks, defaults, "
+          "description, input, loss, network, optimizer, pipeline, schedule, training");
+    CHECK(says("optimizer.kind.name=") ==
+          "--set 'optimizer.kind.name=': there is no 'name' to take out; there is nothing");
+    CHECK(says("schedule=") == "it is sound");
+    CHECK(says("optimizer.learning_rate= ").find("[optimizer] needs 'learning_rate'; give") !=
+          std::string::npos);
+    for (const char* odd : {"=", "=1", ".=", "a b="})
+        CHECK(says(odd).starts_with("--set '" + std::string(odd) + "': "));
+    CHECK(says("optimizer.kind=adam") == "it is sound");
+    CHECK(says("optimizer.kind=\"adam\"") == "it is sound");
     CHECK(
         says("optimizer.kind=sgd!") ==
         "--set 'optimizer.kind=sgd!': the value is not TOML; give a number, true, false, a word or \"text\"");

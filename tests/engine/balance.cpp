@@ -24,6 +24,7 @@ struct Run {
     std::vector<LoadModel> truth;
     unsigned global, group;
     double jitter, outliers = 0; // standard deviation; the part of the steps with a tower 3 times slower
+    double first_factor = 5, first_seconds = 0.5; // of a share's first time, which records and compiles
     std::mt19937 random;
     // The true seconds of all towers with these shares, where they depend on one another.
     std::function<std::vector<double>(const Shares&)> times{};
@@ -31,6 +32,7 @@ struct Run {
     std::vector<std::set<unsigned>> recorded;
     unsigned moves = 0, trials = 0;
     double seconds = 0; // of all steps, without recordings, jitter and slow steps
+    double total = 0;   // of all steps and probes, all counted in
 
     Run(std::vector<LoadModel> models, unsigned global_batch, unsigned groups_of, double deviation,
         unsigned seed)
@@ -50,17 +52,35 @@ struct Run {
     // Best step / present step.
     double ratio() const { return best_step() / true_step(balancer.shares()); }
 
-    void steps(unsigned count) {
+    // What the towers are measured to take for these shares.
+    std::vector<double> measure(const Shares& shares) {
         std::normal_distribution<double> normal(1, jitter);
+        std::vector<double> measured = true_times(shares);
+        for (std::size_t i = 0; i < measured.size(); ++i) {
+            if (jitter > 0) measured[i] *= std::max(0.1, normal(random));
+            if (shares[i] > 0 && recorded[i].insert(shares[i]).second)
+                measured[i] = first_factor * measured[i] + first_seconds;
+        }
+        total += std::ranges::max(measured);
+        return measured;
+    }
+
+    // The largest share that each tower has tried.
+    Shares probe() {
+        Shares largest(truth.size());
+        for (Shares tried; !(tried = balancer.probe()).empty();) {
+            std::ranges::transform(tried, largest, largest.begin(), std::ranges::max);
+            balancer.probed(measure(tried));
+        }
+        return largest;
+    }
+
+    void steps(unsigned count) {
         std::uniform_real_distribution<double> uniform(0, 1);
         for (; count > 0; --count) {
             const Shares shares = balancer.shares();
-            std::vector<double> measured = true_times(shares);
-            seconds += std::ranges::max(measured);
-            for (std::size_t i = 0; i < measured.size(); ++i) {
-                if (jitter > 0) measured[i] *= std::max(0.1, normal(random));
-                if (recorded[i].insert(shares[i]).second) measured[i] = 5 * measured[i] + 0.5;
-            }
+            seconds += true_step(shares);
+            std::vector<double> measured = measure(shares);
             if (outliers > 0 && uniform(random) < outliers) measured[random() % measured.size()] *= 3;
             if (std::accumulate(shares.begin(), shares.end(), 0u) != global) FAIL("not the global batch");
             const bool trying = balancer.trying();
@@ -196,6 +216,88 @@ TEST_CASE("a tower that is too slow gets nothing, is tried now and then, and com
         CHECK(lost <= 0.015);
         CHECK(longest <= unsigned(200 * fixed / 2.56) + 250);
     }
+}
+
+TEST_CASE("towers that try a few examples first lose no long steps to a slow one, and hardly any time else") {
+    const auto total = [](double ratio, double fixed, unsigned seed, bool probe, double& best) {
+        Run run = even_start({1, 1 / ratio}, fixed, 0.02, seed);
+        run.first_factor = 2, run.first_seconds = 0.1; // a step is about 1 s
+        best = 20 * run.best_step();
+        if (probe) {
+            const Shares largest = run.probe();
+            CHECK(largest[0] <= 128 / 2);
+            if (ratio >= 300) CHECK(largest[1] == 1);
+        }
+        run.steps(20);
+        return run.total;
+    };
+    for (const double fixed : {0.0, 0.3})
+        for (const double ratio : {1.0, 3.0, 30.0, 300.0}) {
+            double before = 0, after = 0, best = 0;
+            for (unsigned seed = 1; seed <= 20; ++seed) {
+                before = std::max(before, total(ratio, fixed, seed, false, best));
+                after = std::max(after, total(ratio, fixed, seed, true, best));
+            }
+            MESSAGE("20 steps at 1:", ratio, ", fixed ", fixed, ": best ", best, " s, begun evenly ", before,
+                    " s, after trying ", after, " s");
+            const double smallest = ratio * (fixed + (1 - fixed) / 128);
+            CHECK(after <= 1.35 * best + 4 * smallest);
+            if (ratio > 1) CHECK(after < before);
+        }
+}
+
+TEST_CASE("towers whose time is mostly fixed try larger shares too, and alike towers stay even") {
+    const LoadModel card{0.05, 0.00005}, processor{0.001, 0.001};
+    Run unlike_towers({card, processor}, 256, 1, 0, 1);
+    unlike_towers.probe();
+    CHECK(unlike_towers.ratio() >= 0.9);
+    for (unsigned seed = 1; seed <= 50; ++seed) {
+        Run alike = even_start({1, 1, 1}, 0.3, 0.03, seed);
+        alike.probe();
+        CHECK(alike.balancer.shares() == Shares{128, 128, 128});
+    }
+}
+
+TEST_CASE("a tower that seems a little too slow gets a group, since one time is noisy") {
+    for (const double fixed : {3.0, 6.0}) { // alone, the other takes 2.56 s
+        Run run({{0, 0.01}, {fixed, 0.01}}, 256, 1, 0, 1);
+        run.probe();
+        CHECK(run.balancer.shares() == (fixed < 5 ? Shares{255, 1} : Shares{256, 0}));
+        run.steps(10);
+        CHECK(run.balancer.shares() == Shares{256, 0});
+    }
+}
+
+TEST_CASE("nothing is tried where a smallest share is no small part of a step, or one tower is left") {
+    CHECK(Balancer(64, 32, {32, 32}).probe().empty());
+    CHECK(Balancer(128, 32, {64, 64}).probe() == Shares{32, 32});
+    Balancer three(96, 1, {32, 32, 32});
+    CHECK(three.probe() == Shares{1, 1, 1});
+    three.limit(1, 0);
+    CHECK(three.probe() == Shares{1, 0, 1});
+    three.probed(std::vector<double>{1, 0, 30});
+    three.limit(2, 0);
+    CHECK(three.probe().empty());
+    CHECK(three.shares() == Shares{96, 0, 0});
+    Balancer others(96, 1, {32, 32, 32});
+    others.limit(1, 0);
+    for (int i = 0; i < 2; ++i) others.probed(std::vector<double>{1, 0, 1});
+    CHECK(others.probe() == Shares{12, 0, 12});
+    for (int i = 0; i < 2; ++i) others.probed(std::vector<double>{12, 0, 12});
+    CHECK(others.probe().empty());
+    CHECK(others.shares() == Shares{48, 0, 48});
+}
+
+TEST_CASE("a tower that gets nothing after trying is tried again only when that costs little") {
+    Run run({{0, 0.01}, {20, 0.01}}, 256, 1, 0.02, 1);
+    run.probe();
+    CHECK(run.balancer.shares() == Shares{256, 0});
+    REQUIRE(run.balancer.idle(1));
+    CHECK(run.balancer.idle(1)->with == doctest::Approx(20).epsilon(0.1));
+    run.steps(1000);
+    CHECK(run.trials == 0);
+    run.steps(1000);
+    CHECK(run.trials == 1);
 }
 
 TEST_CASE("a tower that slows another down gets a share only when whole steps are faster with it") {

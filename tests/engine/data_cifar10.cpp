@@ -87,6 +87,46 @@ TEST_CASE("class names come from the meta file, or are the official ones") {
     CHECK(load_cifar10(folder.path(), Split::test).classes.at(0) == "airplane");
 }
 
+TEST_CASE("data that is something else is told so") {
+    const test::TemporaryFolder folder;
+    const auto file = [&](const std::string& name, std::string_view bytes) {
+        const std::filesystem::path path = folder / name;
+        std::filesystem::create_directories(path.parent_path());
+        write_text(path, bytes);
+        return load_error(path);
+    };
+    check_says(file("cifar-10-binary.tar.gz", "\x1f\x8b\x08"),
+               {"cifar-10-binary.tar.gz is compressed by gzip; unpack it (tar -xzf FILE) and give a folder"});
+    check_says(file("images.gz", "\x1f\x8b\x08"), {"unpack it (gunzip FILE)"});
+    check_says(file("data.zip", "PK\x03\x04"), {"data.zip is a zip archive; unpack it"});
+    check_says(file("cat.jpg", "\xff\xd8\xff\xe0"),
+               {"cat.jpg is a picture, and pictures are not read; give"});
+    check_says(file("cat.png", "\x89PNG\r\n"), {"is a picture"});
+    using namespace std::string_view_literals;
+    check_says(file("cat.tif", "II*\0\x08"sv), {"is a picture"});
+    check_says(file("dog.tif", "MM\0*\0"sv), {"is a picture"});
+    check_says(file("summer", "MMXXVI"), {"summer is a file; give a folder"});
+    check_says(file("list", "II* of them"), {"list is a file; give a folder"});
+    check_says(file("empty", ""), {"empty is a file; give a folder"});
+
+    file("mnist/train-images-idx3-ubyte.gz", "\x1f\x8b\x08");
+    check_says(load_error(folder / "mnist"),
+               {"mnist holds files of MNIST's format (train-images-idx3-ubyte.gz)"});
+    file("packed/cifar-10-binary.tar.gz", "\x1f\x8b\x08");
+    check_says(load_error(folder / "packed"), {"packed holds cifar-10-binary.tar.gz, which is still packed"});
+    file("python/data_batch_1", "");
+    check_says(load_error(folder / "python"), {"python holds CIFAR-10 for Python; get its binary version"});
+    file("hundred/train.bin", "");
+    file("hundred/fine_label_names.txt", "");
+    check_says(load_error(folder / "hundred"), {"hundred holds CIFAR-100"});
+    file("photos/cats/A.JPG", "");
+    check_says(load_error(folder / "photos"), {"photos holds pictures (cats/a.jpg), which are not read"});
+    check_says(load_error(folder / "photos" / "cats"), {"cats holds pictures (a.jpg)"});
+    // CIFAR-10's files beside all that are found.
+    write_train(folder / "photos");
+    CHECK(load_cifar10(folder / "photos", Split::train).size() == 20);
+}
+
 TEST_CASE("the error about missing data names it and says what to do") {
     const test::TemporaryFolder folder;
     const std::filesystem::path nowhere = folder / "nowhere";
@@ -95,7 +135,7 @@ TEST_CASE("the error about missing data names it and says what to do") {
     check_says(load_error(folder.path()), {folder.path().c_str(), "data_batch_1.bin", "unpack"});
     check_says(load_error(folder.path(), Split::test), {"test_batch.bin"});
     write_text(folder / "a file", "x");
-    check_says(load_error(folder / "a file"), {"there is no data folder"});
+    check_says(load_error(folder / "a file"), {"a file is a file; give a folder"});
 
     write_train(folder.path());
     std::filesystem::remove(folder / "data_batch_4.bin");

@@ -3,8 +3,12 @@
 #include "tests/support/devices.h"
 #include "tests/support/files.h"
 #include "tests/support/networks.h"
+#include "tests/support/simulated_device.h"
 
 #include <doctest/doctest.h>
+#include <filesystem>
+#include <functional>
+#include <optional>
 
 namespace towers {
 namespace {
@@ -17,6 +21,24 @@ const LoopOptions loop{.steps = steps,
                        .log_every = 1,
                        .origin = {"cifar10-tutorial", 3, 50, 0, "", test::small_recipe().checksum},
                        .global_batch = 4};
+
+void warn(const std::string& what) { FAIL(what); }
+
+/// May refuse an allocation.
+class RefusingDevice final : public WrappedDevice {
+public:
+    RefusingDevice(std::unique_ptr<Device> device, const std::function<void()>& before)
+        : WrappedDevice(std::move(device)), before_(before) {}
+
+protected:
+    std::unique_ptr<Allocation> do_allocate(std::size_t bytes, Memory memory) override {
+        if (before_) before_();
+        return WrappedDevice::do_allocate(bytes, memory);
+    }
+
+private:
+    const std::function<void()>& before_;
+};
 
 /// Trains with a last tower that is lost after good_steps. Returns the steps that have a checkpoint.
 std::vector<std::uint64_t> train_and_lose(const std::vector<std::string>& towers,
@@ -32,7 +54,13 @@ std::vector<std::uint64_t> train_and_lose(const std::vector<std::string>& towers
     const auto lose = [&](const Progress& progress) {
         failure.lost = progress.report.step + 1 == good_steps;
     };
-    CHECK_THROWS_WITH_AS(train(trainer, run, loop, false, lose), "refused", DeviceError);
+    try {
+        train(trainer, run, loop, false, lose, warn);
+        FAIL_CHECK("the device was not lost");
+    } catch (const DeviceError& error) {
+        CHECK(error.what() == "refused; the last checkpoint is " + run.latest().value().string() +
+                                  ": go on from it with --resume");
+    }
     return run.checkpoints();
 }
 
@@ -48,7 +76,8 @@ TEST_CASE("a run of several towers loses no step when it loses a device") {
     RunDirectory run(folder.path(), Existing::resume);
     resume(resumed, test::small_recipe(), find_checkpoint(folder.path(), {}), loop.origin);
     CHECK(resumed.steps_done() == good_steps);
-    train(resumed, run, loop, false, [](const Progress&) {});
+    train(
+        resumed, run, loop, false, [](const Progress&) {}, warn);
     Trainer whole(test::small_recipe(), test::options_for(towers, loop.global_batch), data);
     for (std::uint64_t i = 0; i < steps; ++i) whole.step();
     CHECK(resumed.save().state == whole.save().state);
@@ -57,6 +86,155 @@ TEST_CASE("a run of several towers loses no step when it loses a device") {
 TEST_CASE("a lost device is not asked for the state of a single tower") {
     const test::TemporaryFolder folder;
     CHECK(train_and_lose({"cpu"}, folder.path(), test::noise(50)) == std::vector<std::uint64_t>{0});
+}
+
+TEST_CASE("a save for which the device has no memory ends no run, and one that loses it names the last") {
+    const Dataset data = test::noise(50);
+    LoopOptions options = loop;
+    options.save_every = 1;
+    for (const bool lost : {false, true}) {
+        CAPTURE(lost);
+        const test::TemporaryFolder folder;
+        std::function<void()> before;
+        TrainerOptions of_trainer = test::options_for({"cpu"}, loop.global_batch);
+        test::wrap_tower(of_trainer, 0, [&](std::unique_ptr<Device> device) {
+            return std::make_unique<RefusingDevice>(std::move(device), before);
+        });
+        Trainer trainer(test::small_recipe(), of_trainer, data);
+        RunDirectory run(folder.path(), Existing::refuse);
+        save_checkpoint(trainer, run, options);
+        std::vector<std::string> warnings;
+        const auto observe = [&](const Progress& progress) {
+            if (progress.report.step == 1)
+                before = [&] { lost ? throw DeviceLost("lost") : throw OutOfMemory("full"); };
+            if (progress.report.step == 2) before = nullptr;
+        };
+        const auto train_on = [&] {
+            train(trainer, run, options, false, observe,
+                  [&](const std::string& what) { warnings.push_back(what); });
+        };
+        if (lost) {
+            const std::string words = "lost; the last checkpoint is " + run.checkpoint_path(1).string() +
+                                      ": go on from it with --resume";
+            CHECK_THROWS_WITH_AS(train_on(), words.c_str(), DeviceLost);
+            continue;
+        }
+        train_on();
+        REQUIRE(warnings.size() == 2);
+        CHECK(warnings[0] ==
+              "cannot write " + run.checkpoint_path(2).string() +
+                  ": there is not enough memory; training goes on and tries again at the next save");
+        CHECK(warnings[1] == "saved again: " + run.checkpoint_path(3).string());
+        CHECK(run.checkpoints() == std::vector<std::uint64_t>{0, 1, 3, 4, 5});
+    }
+}
+
+TEST_CASE("a loop of links in place of the run's folder for a while ends no run") {
+    const Dataset data = test::noise(50);
+    const test::TemporaryFolder folder;
+    LoopOptions options = loop;
+    options.save_every = 1;
+    Trainer trainer(test::small_recipe(), test::options_for({"cpu"}, loop.global_batch), data);
+    RunDirectory run(folder / "run", Existing::refuse);
+    save_checkpoint(trainer, run, options);
+    std::vector<std::string> warnings;
+    const auto observe = [&](const Progress& progress) {
+        if (progress.report.step == 1) {
+            std::filesystem::rename(folder / "run", folder / "elsewhere");
+            std::filesystem::create_symlink("run", folder / "run");
+        }
+        if (progress.report.step == 2) {
+            std::filesystem::remove(folder / "run");
+            std::filesystem::rename(folder / "elsewhere", folder / "run");
+        }
+    };
+    train(trainer, run, options, false, observe, [&](const std::string& what) { warnings.push_back(what); });
+    REQUIRE(warnings.size() == 2);
+    CHECK(warnings[0].starts_with("cannot write " + run.checkpoint_path(2).string() +
+                                  ": Too many levels of symbolic links"));
+    CHECK(warnings[1] == "saved again: " + run.checkpoint_path(3).string());
+}
+
+TEST_CASE(
+    "what towers try before the first step ends when told to, and names the last checkpoint if it fails") {
+    const Dataset data = test::noise(200);
+    TrainerOptions options = test::options_for({"one", "another"}, 100);
+    options.shares.automatic = true;
+    test::FailingDevice::Failure failure;
+    options.open_device = [&](std::string_view id, const OpenOptions&) -> std::unique_ptr<Device> {
+        return std::make_unique<test::FailingDevice>(
+            std::make_unique<test::SimulatedDevice>(
+                std::string(id),
+                [id = std::string(id)](unsigned examples) { return (id == "one" ? 1e-5 : 1e-3) * examples; }),
+            failure);
+    };
+    for (const bool fails : {false, true}) {
+        CAPTURE(fails);
+        const test::TemporaryFolder folder;
+        Trainer trainer(test::small_recipe(), options, data);
+        RunDirectory run(folder.path(), Existing::refuse);
+        save_checkpoint(trainer, run, loop);
+        if (fails) {
+            failure.lost = true;
+            const std::string words = "refused; the last checkpoint is " + run.checkpoint_path(0).string() +
+                                      ": go on from it with --resume";
+            CHECK_THROWS_WITH_AS(probe(trainer, run, false), words.c_str(), DeviceError);
+            continue;
+        }
+        CHECK(probe(trainer, run, true).empty());
+        CHECK(trainer.shares() == std::vector{50u, 50u});
+        CHECK(trainer.save().state == trainer.initial_state().state);
+    }
+}
+
+TEST_CASE("a disk that is full for a while costs neither the training nor a line of its metrics") {
+    const Dataset data = test::noise(50);
+    const test::TemporaryFolder folder;
+    LoopOptions options = loop;
+    options.steps = 9;
+    options.save_every = 2;
+    std::vector<std::string> warnings;
+    const auto remember = [&](const std::string& what) { warnings.push_back(what); };
+    /// Without room in the steps from `full` to `room`.
+    const auto train_without_room = [&](const char* name, std::uint64_t full, std::uint64_t room) {
+        warnings.clear();
+        RunDirectory run(folder / name, Existing::refuse);
+        Trainer trainer(test::small_recipe(), test::options_for({"cpu"}, loop.global_batch), data);
+        save_checkpoint(trainer, run, options);
+        std::optional<test::FullDisk> disk;
+        train(
+            trainer, run, options, false,
+            [&](const Progress& progress) {
+                if (progress.report.step == full) disk.emplace(100);
+                if (progress.report.step == room) disk.reset();
+            },
+            remember);
+    };
+    train_without_room("whole", 99, 99);
+    CHECK(warnings.empty());
+    train_without_room("run", 0, 6);
+    const std::string metrics = (folder / "run/metrics.jsonl").string(),
+                      checkpoint = (folder / "run/model.ckpt-").string(),
+                      on = "; training goes on and tries again at the next save";
+    CAPTURE(doctest::toString(warnings.size()));
+    REQUIRE(warnings.size() == 4);
+    CHECK(warnings[0].starts_with("cannot write " + metrics + ": File too large; "));
+    CHECK(warnings[0].ends_with(on));
+    CHECK(warnings[1].starts_with("cannot write " + checkpoint + "2.safetensors: File too large; "));
+    CHECK(warnings[1].ends_with(on));
+    CHECK(warnings[2] == "saved again: " + metrics);
+    CHECK(warnings[3] == "saved again: " + checkpoint + "8.safetensors");
+    CHECK(checkpoint_steps(folder / "run") == std::vector<std::uint64_t>{0, 8, 9});
+    for (const char* file : {"metrics.jsonl", "model.ckpt-9.safetensors"}) {
+        const bool same = test::read_text(folder / "run" / file) == test::read_text(folder / "whole" / file);
+        CHECK(same);
+    }
+    // The last save counts.
+    const std::string error = test::input_error([&] { train_without_room("late", 3, 99); });
+    CHECK(error.starts_with("cannot write " + (folder / "late/model.ckpt-9.safetensors").string()));
+    CHECK(error.ends_with("; what was trained after " + (folder / "late/model.ckpt-2.safetensors").string() +
+                          " is lost"));
+    CHECK(warnings.size() == 2);
 }
 
 } // namespace towers

@@ -10,6 +10,7 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 #include <numeric>
+#include <optional>
 #include <random>
 #include <span>
 
@@ -131,7 +132,10 @@ TEST_CASE("micro-batches are as large as memory allows, a group when nothing fit
         return most > 500 ? std::nullopt : std::optional<std::uint64_t>(1000 + 10 * most);
     };
     const auto fit = [&](unsigned share, unsigned group, std::uint64_t room) {
-        return largest_that_fits(share, group, room, needed);
+        return largest_that_fits(share, group, [&](unsigned most) {
+            const std::optional<std::uint64_t> bytes = needed(most);
+            return bytes && *bytes <= room;
+        });
     };
     CHECK(fit(100, 1, 2000) == 100);
     CHECK(fit(100, 1, 1999) == 50);

@@ -30,6 +30,7 @@ public:
     }
 
     static constexpr float value = 1e6f;
+    void put(float bad) { bad_.host<float>()[0] = bad; } ///< in place of `value`
 
     const DeviceInfo& info() const override { return info_; }
 
@@ -169,6 +170,89 @@ TEST_CASE("parity finds what a kernel leaves unwritten, although older values ar
     // Tensors that are updated in place are not cleared; they stay as they were.
     FaultyDevice idle(FaultyDevice::Fault::nothing_done, Kernel::weight_decay);
     CHECK(differing(compare_with_cpu(idle)).size() == 4); // gradient and loss of two layers
+}
+
+/// Two convolutions side by side, joined twice.
+const char* const joining = R"(
+[input]
+shape = [24, 24, 3]
+classes = 10
+[network]
+layers = [
+  { name = "a", kind = "conv2d", filters = 4, kernel = 3, stride = 4, input = "images" },
+  { name = "b", kind = "conv2d", filters = 3, kernel = 3, stride = 4, input = "images" },
+  { name = "join", kind = "concatenate", inputs = ["a", "b", "a"] },
+  { name = "again", kind = "concatenate", inputs = ["join", "b"] },
+  { name = "fc", kind = "dense", units = 10 },
+]
+[pipeline]
+kind = "tutorial"
+[optimizer]
+kind = "momentum"
+learning_rate = 0.01
+[training]
+batch = 4
+steps = 1
+)";
+
+TEST_CASE("what several operations write is compared part by part, and nothing of it is wiped out") {
+    const Recipe recipe = parse_recipe("joining", joining, "joining.toml");
+    for (const std::string& id : test::device_ids()) {
+        CAPTURE(id);
+        unsigned parts = 0;
+        for (const TensorComparison& each :
+             compare_step(test::device("cpu"), test::device(id), recipe, test::noise(50), lockstep_options)) {
+            CAPTURE(each.operation);
+            CAPTURE(each.tensor);
+            CHECK(each.same);
+            CHECK(each.difference.both_nan == 0);
+            CHECK(each.never_written == 0);
+            CHECK_FALSE(each.unexplained());
+            if (each.kernel == "copy_channels" && each.operation.find("forward") != std::string::npos)
+                ++parts;
+        }
+        CHECK(parts == 5);
+    }
+    // A part that is left out shows once all are there.
+    FaultyDevice device(FaultyDevice::Fault::nothing_done, Kernel::copy_channels);
+    const auto found =
+        differing(compare_step(test::device("cpu"), device, recipe, test::noise(50), lockstep_options));
+    REQUIRE(found.size() == 10);
+    for (const TensorComparison& each : found) CHECK_FALSE(each.worst_written[1]);
+}
+
+TEST_CASE("a NaN on both devices needs a cause") {
+    using Fault = FaultyDevice::Fault;
+    const auto compare_faulty = [](Fault fault, Kernel kernel, std::size_t pointer, float bad) {
+        FaultyDevice a(fault, kernel, pointer), b(fault, kernel, pointer);
+        for (FaultyDevice* device : {&a, &b}) device->put(bad);
+        return compare_step(a, b, test::small_recipe(), test::noise(50), lockstep_options);
+    };
+    const auto unexplained = [](std::vector<TensorComparison> all) {
+        for (const TensorComparison& each : all) CHECK(each.same);
+        std::erase_if(all, [](const TensorComparison& each) { return !each.unexplained(); });
+        return all;
+    };
+    // NaN from finite numbers; what comes of it has a cause
+    auto all = compare_faulty(Fault::wrong_element, Kernel::softmax_cross_entropy, 2, nan);
+    CHECK(std::ranges::count_if(
+              all, [](const TensorComparison& each) { return each.difference.both_nan > 0; }) > 10);
+    auto found = unexplained(std::move(all));
+    REQUIRE(found.size() == 1);
+    CHECK(found[0].operation == "loss");
+    CHECK(found[0].tensor == "dlogits");
+    CHECK(found[0].difference.both_nan == 1);
+    CHECK(found[0].never_written == 0);
+    // So has NaN from infinite ones.
+    all = compare_faulty(Fault::wrong_element, Kernel::softmax_cross_entropy, 2, infinity);
+    CHECK(
+        std::ranges::any_of(all, [](const TensorComparison& each) { return each.difference.both_nan > 0; }));
+    CHECK(unexplained(std::move(all)).empty());
+    // What neither writes
+    found = unexplained(compare_faulty(Fault::nothing_done, Kernel::lrn_forward, 0, 0));
+    REQUIRE(found.size() >= 4);
+    CHECK(found[0].operation == "norm1 forward");
+    CHECK(found[0].never_written == found[0].difference.elements);
 }
 
 TEST_CASE("two trainings on one device do not drift apart") {

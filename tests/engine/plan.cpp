@@ -1,3 +1,4 @@
+#include "engine/parity/side.h"
 #include "engine/plan/network.h"
 #include "engine/towers/tower.h"
 #include "engine/towers/upload.h"
@@ -6,6 +7,7 @@
 
 #include <algorithm>
 #include <doctest/doctest.h>
+#include <numeric>
 #include <random>
 #include <set>
 #include <span>
@@ -93,15 +95,14 @@ TEST_CASE("blocks cover a state without a gap, and each is of variables that are
     }
 }
 
-TEST_CASE("tensors alive at the same time never share memory; other tensors do") {
-    const Recipe recipe = find_recipe("cifar10-tutorial");
-    const StateLayout layout = layout_of(recipe);
-    const TrainingPlan training =
-        plan_single_step(test::spec_of(recipe, layout, 16, 100), test::update_of(recipe, layout));
-    const Plan& plan = training.plan;
-    struct Life {
-        std::size_t first = SIZE_MAX, last = 0;
-    };
+namespace {
+
+struct Life {
+    std::size_t first = SIZE_MAX, last = 0;
+};
+
+/// The bytes of all activations, of which no two lie in one place while both are alive.
+std::size_t check_places(const Plan& plan) {
     std::vector<Life> lives(plan.tensors().size());
     for (std::size_t level = 0; level < plan.levels().size(); ++level)
         for (const Operation& operation : plan.levels()[level])
@@ -112,18 +113,70 @@ TEST_CASE("tensors alive at the same time never share memory; other tensors do")
     std::size_t sum = 0;
     for (std::size_t a = 0; a < lives.size(); ++a) {
         const PlannedTensor& one = plan.tensors()[a];
-        if (one.arena != Arena::activations) continue;
+        if (!is_of_activations(one.arena)) continue;
         sum += one.bytes;
+        CHECK(one.offset + one.bytes <= plan.bytes(one.arena));
         for (std::size_t b = 0; b < a; ++b) {
             const PlannedTensor& other = plan.tensors()[b];
-            if (other.arena != Arena::activations) continue;
+            if (other.arena != one.arena) continue;
             const bool together = lives[a].first <= lives[b].last && lives[b].first <= lives[a].last;
             const bool overlap =
                 one.offset < other.offset + other.bytes && other.offset < one.offset + one.bytes;
             CHECK_FALSE((together && overlap));
         }
     }
+    return sum;
+}
+
+/// Of each arena of activations, up to the last one that is used.
+std::vector<std::size_t> activation_bytes(const Plan& plan) {
+    std::vector<std::size_t> bytes;
+    for (std::size_t i = 0; i < arena_count; ++i)
+        if (is_of_activations(Arena(i)) && plan.bytes(Arena(i)) > 0) bytes.push_back(plan.bytes(Arena(i)));
+    return bytes;
+}
+
+} // namespace
+
+TEST_CASE("tensors alive at the same time never share memory; other tensors do") {
+    const Recipe recipe = find_recipe("cifar10-tutorial");
+    const StateLayout layout = layout_of(recipe);
+    const Plan plan =
+        plan_single_step(test::spec_of(recipe, layout, 16, 100), test::update_of(recipe, layout)).plan;
+    const std::size_t sum = check_places(plan);
     CHECK(plan.bytes(Arena::activations) < sum * 3 / 4);
+    CHECK(activation_bytes(plan).size() == 1);
+}
+
+TEST_CASE("activations take several allocations where a device allows none of all, at the same price") {
+    const Recipe recipe = find_recipe("cifar10-tutorial");
+    const StateLayout layout = layout_of(recipe);
+    NetworkSpec spec = test::spec_of(recipe, layout, 16, 100);
+    const auto plan_for = [&](std::uint64_t largest) {
+        spec.largest_allocation = largest;
+        return plan_single_step(spec, test::update_of(recipe, layout)).plan;
+    };
+    const Plan whole = plan_for(UINT64_MAX);
+    std::size_t largest = 0; // tensor
+    for (const PlannedTensor& tensor : whole.tensors())
+        if (is_of_activations(tensor.arena)) largest = std::max(largest, tensor.bytes);
+    for (const std::size_t most : {whole.bytes(Arena::activations) * 2 / 3, aligned(largest)}) {
+        CAPTURE(most);
+        const Plan plan = plan_for(most);
+        check_places(plan);
+        const std::vector<std::size_t> pieces = activation_bytes(plan);
+        CHECK(pieces.size() > 1);
+        CHECK(*std::ranges::max_element(pieces) <= most);
+        CHECK(std::reduce(pieces.begin(), pieces.end()) < whole.bytes(Arena::activations) * 5 / 4);
+    }
+    // What lies in the same place at another time is no neighbour for parity.
+    const Plan plan = plan_for(aligned(largest));
+    const std::vector<std::vector<std::size_t>> overlapping = overlapping_tensors(plan);
+    for (std::size_t i = 0; i < overlapping.size(); ++i)
+        if (is_of_activations(plan.tensors()[i].arena)) CHECK(overlapping[i] == std::vector{i});
+    // A tensor that is too large lies alone, and the device will refuse it.
+    const std::vector<std::size_t> pieces = activation_bytes(plan_for(largest / 2));
+    CHECK(*std::ranges::max_element(pieces) == aligned(largest));
 }
 
 TEST_CASE("every operation of a plan has its own name") {

@@ -37,7 +37,7 @@ TEST_CASE("the learning rate decays by examples, so that more towers do not stre
     const Recipe recipe = find_recipe("cifar10-tutorial");
     const std::uint64_t decay = std::uint64_t(350) * 50000;
     const auto factor = [&](std::uint64_t step, std::uint64_t examples, bool by_steps) {
-        return recipe.schedule.factor_at({step, examples, 50000, 256, 128, by_steps});
+        return recipe.schedule.factor_at({step, examples, 50000, 128, by_steps});
     };
     CHECK(recipe.optimizer->learning_rate == 0.1);
     CHECK(factor(0, 0, false) == 1);
@@ -47,6 +47,29 @@ TEST_CASE("the learning rate decays by examples, so that more towers do not stre
     // The published schedule: int(50000 / 128 * 350) steps, however many examples the towers saw in them
     CHECK(factor(136717, 8 * decay, true) == 1);
     CHECK(factor(136718, 0, true) == doctest::Approx(0.1));
+}
+
+TEST_CASE("a warm-up has the schedule's clock: the examples seen before the step") {
+    const auto factor = [](const std::string& schedule, std::uint64_t examples) {
+        const std::string text = "[schedule]\n" + schedule;
+        const Value value = parse_toml(text, "schedule");
+        Attributes file(value, "schedule", "the recipe");
+        return read_schedule(file.table("schedule"))
+            .factor_at({.step = examples / 100,
+                        .examples = examples,
+                        .records = 1000,
+                        .tower_batch = 100,
+                        .by_steps = false});
+    };
+    // As much of its way as a ramp of one_cycle, at every step, and as much as the other kinds are on theirs
+    for (const std::uint64_t examples : {0, 100, 1900, 2000, 2100}) {
+        CAPTURE(examples);
+        const double warm = factor("warm_up = 2", examples);
+        CHECK(warm == std::min(1.0, double(examples) / 2000));
+        CHECK(factor("kind = \"one_cycle\"\nepochs = 4\npeak = 0.5\nlast = 1", examples) == warm);
+        CHECK(factor("kind = \"exponential\"\nfactor = 0.5\nepochs = 1\nwarm_up = 2", examples) ==
+              doctest::Approx(warm * std::pow(0.5, double(examples) / 1000)));
+    }
 }
 
 TEST_CASE("the moving average warms up like the tutorial's") {
@@ -87,6 +110,53 @@ TEST_CASE("initial values have the tutorial's spread and its truncation, and dep
               doctest::Approx(0.87962).epsilon(4 / std::sqrt(n)));
         CHECK(values != initial_values(variable, 2));
         CHECK(values == initial_values(variable, 1));
+    }
+}
+
+TEST_CASE("--set of a table's kind takes out what the new kind does not know, and says so") {
+    using Changes = std::vector<std::string>;
+    const Recipe plain = find_recipe("cifar10-fast", {"optimizer.weight_decay=0.1"});
+    CHECK(plain.notes.empty());
+    const Recipe adamw = find_recipe("cifar10-fast", {"optimizer.kind=adamw", "optimizer.beta_1=0.8"});
+    CHECK(adamw.optimizer->decouples_decay());
+    CHECK(adamw.optimizer->learning_rate == 0.4);
+    CHECK(adamw.notes == Changes{"cifar10-fast.toml with --set: [optimizer] of kind \"adamw\" does not know "
+                                 "momentum, nesterov: left out"});
+    CHECK(adamw.text.find("momentum") == std::string::npos);
+    const Recipe constant = find_recipe("cifar10-fast", {"schedule.kind=constant"});
+    CHECK(constant.notes ==
+          Changes{"cifar10-fast.toml with --set: [schedule] of kind \"constant\" does not know "
+                  "epochs, peak: left out"});
+    CHECK(constant.schedule.kind == Schedule::Kind::constant);
+    CHECK(find_recipe("cifar10-fast", {"pipeline.kind=tutorial", "input.shape=[24, 24, 3]"}).notes.size() ==
+          1);
+    // What came by --set itself, and a mistake in a file whose kind stays, are told.
+    for (const Changes& bad : {Changes{"optimizer.kind=sgd", "optimizer.momentum=0.5"},
+                               Changes{"optimizer.kind=momentum", "optimizer.momentun=0.5"},
+                               Changes{"pipeline.kind=tutorial", "pipeline.train.flip=false"}})
+        CHECK_THROWS_AS(find_recipe("cifar10-fast", bad), UsageError);
+    CHECK_THROWS_AS(parse_recipe("bad", plain.text + "\n[averages]\nkind = \"x\"\n", "bad.toml",
+                                 {"averages.decay=0.9", "averages.kind=x"}),
+                    UsageError);
+}
+
+TEST_CASE("--set without a value takes out a key or a table") {
+    const std::vector<std::string> defaults{"optimizer.nesterov=", "optimizer.weight_decay=", "schedule="};
+    const Recipe recipe = find_recipe("cifar10-fast", defaults);
+    CHECK(recipe.optimizer->weight_decay == 0);
+    CHECK(recipe.schedule.kind == Schedule::Kind::constant);
+    CHECK(recipe.text.find("nesterov") == std::string::npos);
+    CHECK(recipe.notes.empty());
+}
+
+TEST_CASE("the recipe that a run keeps is the one that it was trained with, whatever --set adds") {
+    for (const std::vector<std::string>& changes :
+         {std::vector<std::string>{"optimizer.clip_norm=5", "averages.decay=0.5"},
+          {"optimizer.kind=adamw", "optimizer.beta_1=0.8"},
+          {"averages.warm_up=true", "averages.decay=1"},
+          {"optimizer.nesterov=", "schedule="}}) {
+        const Recipe recipe = find_recipe("cifar10-fast", changes);
+        CHECK(parse_recipe("cifar10-fast", recipe.text, "recipe.toml").checksum == recipe.checksum);
     }
 }
 

@@ -67,7 +67,8 @@ void diverge(Run& run, const TrainerOptions& options, const Dataset& data, doubl
         .global_batch = batch,
         .data = &data};
     try {
-        train(trainer, directory, loop, false, [](const Progress&) {});
+        train(
+            trainer, directory, loop, false, [](const Progress&) {}, [](const std::string&) {});
     } catch (const Diverged& diverged) {
         run.message = diverged.what();
     }
@@ -128,7 +129,7 @@ TEST_CASE("of several towers the examples of the one that diverged are kept, and
         CAPTURE(id);
         Run run;
         diverge(run, in_order({"cpu", id}), data, 2e39);
-        CHECK(says(run.message, "the gradient of local4/weights of tower 1 (" + id + ")"));
+        CHECK(says(run.message, "the gradient of local4/weights of tower_1 (" + id + ")"));
         const DivergedStep diverged = read_diverged(run.file());
         CHECK(diverged.tower == 1);
         CHECK(diverged.device == id);
@@ -191,6 +192,33 @@ TEST_CASE("what is done again is what the tower did, its random distortions incl
         }
         CHECK(finite > 1);
         CHECK(diverging < 1e6f);
+    }
+}
+
+TEST_CASE("a tensor that several operations write hides no divergence") {
+    const Recipe recipe = test::smooth_recipe(
+        "4", "{ name = \"join\", kind = \"concatenate\", inputs = [\"norm\", \"norm\", \"norm\"] },");
+    const Dataset data = labelled({0, 1, 2, 3});
+    Trainer trainer(recipe, in_order({"cpu"}), data);
+    TrainingState state = trainer.initial_state();
+    const auto multiply = [&](const char* variable, float factor) {
+        for (float& each : part(std::span(state.state), trainer.layout().find(variable).range))
+            each *= factor;
+    };
+    for (const float factor : {1.0f, 1e35f}) {
+        multiply("norm/gamma", factor);
+        multiply("logits/weights", factor > 1 ? 1e5f : 1);
+        trainer.load(state);
+        std::vector<Example> examples;
+        for (unsigned i = 0; i < batch; ++i) examples.push_back({i, 0});
+        const LoneStep step = diverged_step(trainer, {0, 0.1, examples}, data).step;
+        for (const std::string& id : test::device_ids()) {
+            CAPTURE(id);
+            const Replay found = replay(test::device(id), recipe, step);
+            CHECK(found.diverges == (factor > 1));
+            CHECK(found.first.has_value() == (factor > 1));
+            if (found.first) CHECK(found.first->operation == "logits forward");
+        }
     }
 }
 

@@ -1,4 +1,5 @@
 #include "engine/run/run_directory.h"
+#include "engine/files/atomic_file.h"
 #include "tests/support/files.h"
 
 #include <doctest/doctest.h>
@@ -203,7 +204,7 @@ TEST_CASE("a full disk loses the new checkpoint and no earlier one") {
     CHECK(read_safetensors(run.checkpoint_path(1)).tensors.at("w").values[0] == 1.0f);
 }
 
-TEST_CASE("a full disk leaves whole lines of metrics, and losing a line is an error") {
+TEST_CASE("a full disk leaves whole lines of metrics, and those that did not fit follow when they can") {
     const test::TemporaryFolder folder;
     RunDirectory run(folder.path(), Existing::refuse);
     run.append_metrics(R"({"step":1})");
@@ -215,7 +216,37 @@ TEST_CASE("a full disk leaves whole lines of metrics, and losing a line is an er
         CHECK(read_text(run.metrics_path()) == "{\"step\":1}\n");
     }
     run.append_metrics(R"({"step":3})");
-    CHECK(read_text(run.metrics_path()) == "{\"step\":1}\n{\"step\":3}\n");
+    const std::string all = "{\"step\":1}\n" + line + "\n{\"step\":3}\n";
+    CHECK(read_text(run.metrics_path()) == all);
+    {
+        const test::FullDisk disk(50);
+        CHECK_THROWS_AS(run.append_metrics(R"({"step":4})"), InputError);
+        CHECK_THROWS_AS(run.sync_metrics(), InputError);
+    }
+    run.sync_metrics();
+    CHECK(read_text(run.metrics_path()) == all + "{\"step\":4}\n");
+    run.sync_metrics();
+    CHECK(read_text(run.metrics_path()) == all + "{\"step\":4}\n");
+}
+
+TEST_CASE("metrics come to the disk also where no save brings them there") {
+    const test::TemporaryFolder folder;
+    RunDirectory run(folder.path(), Existing::refuse);
+    std::filesystem::create_symlink("/dev/null", run.metrics_path()); // which nothing can sync
+    const std::string line(300'000, 'x');
+    for (int i = 0; i < 3; ++i) run.append_metrics(line);
+    CHECK(says(input_error([&] { run.append_metrics(line); }), "Invalid argument"));
+}
+
+TEST_CASE("a loop of symbolic links is an error with one line") {
+    const test::TemporaryFolder folder;
+    std::filesystem::create_symlink(folder / "there", folder / "here");
+    std::filesystem::create_symlink(folder / "here", folder / "there");
+    for (const char* const name : {"here", "here/file"}) {
+        CAPTURE(name);
+        CHECK(says(input_error([&] { write_file_atomically(folder / name, "x"); }),
+                   "Too many levels of symbolic links"));
+    }
 }
 
 TEST_CASE("the error says that the disk is full") {

@@ -121,7 +121,8 @@ TEST_CASE("other programs can read the files: the layout is the format's") {
     REQUIRE(bytes.size() == 8 + length + 12);
     const auto header = nlohmann::json::parse(bytes.substr(8, length));
     CHECK(bytes[8] == '{');
-    CHECK(header == nlohmann::json::parse(R"({"__metadata__":{"step":"5"},
+    CHECK(header ==
+          nlohmann::json::parse(R"({"__metadata__":{"step":"5","tensors_checksum":"2919959842578916179"},
         "a":{"dtype":"F32","shape":[1,1],"data_offsets":[0,4]},
         "b":{"dtype":"F32","shape":[2],"data_offsets":[4,12]}})"));
     CHECK(bytes.substr(8 + length, 4) == std::string("\x00\x00\x40\x40", 4));
@@ -162,7 +163,6 @@ TEST_CASE("a damaged or hostile checkpoint is refused with one clear line") {
         {"header cut", cut.substr(0, 30), "header should have"},
         {"data cut", cut.substr(0, cut.size() - 1), "cut short"},
         {"bytes behind the data", cut + "x", "no tensor owns its last 1 bytes"},
-        {"a header beyond the limit", file_of('{' + std::string(4 << 20, ' '), 0), "but at most"},
         {"not JSON", file_of("{\"w\": nonsense}", 0), "not valid JSON at byte"},
         {"a length alone", file_of("", 0), "only 8 bytes"},
         {"no header at all", file_of("", 4), "is not a safetensors file; give one"},
@@ -227,6 +227,53 @@ TEST_CASE("every truncation of a checkpoint is noticed") {
         write_text(folder / "cut", whole.substr(0, length));
         REQUIRE(input_error([&] { read_safetensors(folder / "cut"); }).find("cut") != std::string::npos);
     }
+}
+
+TEST_CASE("a flipped bit of any tensor is noticed, also of one that is not read") {
+    const test::TemporaryFolder folder;
+    TensorFile file = sample();
+    file.words["records"] = {{3}, {0, 7, 0xffffffff}};
+    file.bytes["images"] = {{1, 5}, {0, 1, 127, 128, 255}};
+    write_safetensors(folder / "f", file);
+    const std::string whole = read_text(folder / "f");
+    std::uint64_t length = 0;
+    std::memcpy(&length, whole.data(), 8);
+    const auto nothing = [](const std::string&) { return false; };
+    CHECK(read_safetensors(folder / "f", nothing).metadata == file.metadata);
+    for (std::size_t bit = 8 * (8 + length); bit < 8 * whole.size(); ++bit) {
+        std::string flipped = whole;
+        flipped[bit / 8] ^= char(1 << bit % 8);
+        write_text(folder / "flipped", flipped);
+        for (const TensorFilter& wanted : {TensorFilter(), TensorFilter(nothing)})
+            REQUIRE(input_error([&] {
+                        read_safetensors(folder / "flipped", wanted);
+                    }).find("its tensors are not those that it was written with") != std::string::npos);
+    }
+}
+
+TEST_CASE("files of very deep networks are read as they are written") {
+    const test::TemporaryFolder folder;
+    TensorFile file;
+    for (unsigned i = 0; i < 40'000; ++i)
+        file.tensors[fmt::format("block{}/branch/convolution/weights/ExponentialMovingAverage", i)] = {
+            {1, 1}, {float(i)}};
+    write_safetensors(folder / "deep", file);
+    CHECK(std::filesystem::file_size(folder / "deep") > 4 << 20);
+    const TensorFile back = read_safetensors(folder / "deep");
+    CHECK(back.tensors.size() == file.tensors.size());
+    CHECK(back.tensors.rbegin()->second.values == file.tensors.rbegin()->second.values);
+
+    // What could not be read is not written.
+    file.tensors = {{std::string(100'000'000, 'x'), {{1}, {0.0f}}}};
+    CHECK(input_error([&] {
+              write_safetensors(folder / "none", file);
+          }).find("but at most 100000000 can be read") != std::string::npos);
+    CHECK(test::names_in(folder.path()) == std::vector<std::string>{"deep"});
+    const std::uint64_t length = 100'000'001;
+    write_text(folder / "long", std::string(reinterpret_cast<const char*>(&length), 8) + '{');
+    std::filesystem::resize_file(folder / "long", length + 100);
+    CHECK(input_error([&] { read_safetensors(folder / "long"); }).find("but at most 100000000 are read") !=
+          std::string::npos);
 }
 
 TEST_CASE("a checkpoint that cannot be opened is named") {

@@ -1,4 +1,5 @@
 #include "engine/towers/selection.h"
+#include "backends/visible_cards.h"
 
 #include <doctest/doctest.h>
 
@@ -16,6 +17,34 @@ DeviceInfo device(const std::string& id, DeviceKind kind, std::uint8_t card) {
 using Ids = std::vector<std::string>;
 constexpr DeviceKind discrete = DeviceKind::discrete_gpu, integrated = DeviceKind::integrated_gpu,
                      software = DeviceKind::software, cpu = DeviceKind::cpu;
+
+DeviceInfo nvidia_card(const std::string& id, std::uint8_t card) {
+    DeviceInfo info = device(id, discrete, card);
+    info.vendor = "NVIDIA";
+    return info;
+}
+
+/// Has one device and writes down what it is asked for.
+class FakeBackend final : public Backend {
+public:
+    FakeBackend(std::string_view name, DeviceInfo device, std::string& asked)
+        : name_(name), device_(std::move(device)), asked_(asked) {}
+    std::string_view name() const override { return name_; }
+    Listing list(const OpenOptions&) const override {
+        asked_ += std::string(name_) + " lists, ";
+        return {{device_}};
+    }
+    void try_drivers() const override { asked_ += std::string(name_) + " tries, "; }
+    std::unique_ptr<Device> open(unsigned, const OpenOptions&) const override {
+        asked_ += std::string(name_) + " opens, ";
+        return nullptr;
+    }
+
+private:
+    std::string_view name_;
+    DeviceInfo device_;
+    std::string& asked_;
+};
 
 } // namespace
 
@@ -37,6 +66,62 @@ TEST_CASE("one integrated GPU is used if there is no discrete one; software devi
                                              device("vulkan:2", integrated, 5), device("cpu", cpu, 0)};
     CHECK(default_towers(devices) == Ids{"vulkan:1"});
     CHECK(default_towers(std::vector{devices.front(), devices.back()}) == Ids{"cpu"});
+}
+
+TEST_CASE("a card of NVIDIA's that CUDA does not show is taken only when it is named") {
+    const DeviceInfo own = nvidia_card("vulkan:0", 1), other = nvidia_card("vulkan:1", 2);
+    DeviceInfo amd = device("vulkan:2", discrete, 3), lavapipe = device("vulkan:3", software, 4);
+    amd.vendor = "AMD";
+    lavapipe.vendor = "Mesa";
+    const Backend::Listing none, one{{nvidia_card("cuda:0", 1)}};
+    // A slice of card 1, whose UUID is its own
+    const Backend::Listing slice{{nvidia_card("cuda:0", 9)}};
+    const Backend::Listing no_uuid{{nvidia_card("cuda:0", 0)}};
+    // Card 1 is too old for the cuda backend, and nobody hides it.
+    const Backend::Listing old{{nvidia_card("cuda:0", 8)}, "", {{"old", "it is old", own.uuid}}};
+    struct Case {
+        const Backend::Listing& cuda;
+        const char* variable;
+        bool own, other;
+    };
+    for (const auto& [cuda, variable, has_own, has_other] :
+         {Case{none, nullptr, true, true}, Case{none, "", false, false}, Case{none, "0", false, false},
+          Case{one, nullptr, true, false}, Case{one, "0", true, false}, Case{slice, "MIG-9", false, false},
+          Case{slice, nullptr, false, false}, Case{old, nullptr, true, false},
+          Case{no_uuid, "0", false, false}, Case{no_uuid, nullptr, false, false}}) {
+        const Backend::Listing& its = cuda; // clang 14 captures no structured binding
+        const char* const value = variable;
+        CAPTURE(std::string(value == nullptr ? "not set" : value));
+        const auto may_be_taken = [&](const DeviceInfo& each) {
+            return why_withheld(each, its, value).empty();
+        };
+        CHECK(may_be_taken(own) == has_own);
+        CHECK(may_be_taken(other) == has_other);
+        CHECK(may_be_taken(nvidia_card("vulkan:0", 0)) == (has_own && has_other));
+        CHECK(may_be_taken(amd));
+        CHECK(may_be_taken(lavapipe));
+        for (const DeviceInfo& each : cuda.devices) CHECK(may_be_taken(each));
+    }
+    std::vector<DeviceInfo> devices = {own, amd, device("cpu", cpu, 0)};
+    devices[0].withheld = "another's";
+    CHECK(default_towers(devices) == Ids{"vulkan:2"});
+}
+
+TEST_CASE("drivers are tried in a child process before any is started in this one") {
+    std::string asked;
+    const FakeBackend first("cuda", nvidia_card("cuda:0", 1), asked),
+        second("vulkan", nvidia_card("vulkan:0", 2), asked), third("cpu", device("cpu", cpu, 0), asked);
+    const Backend* const backends[] = {&first, &second, &third};
+    const std::vector<Backend::Listing> listings = list_devices({}, backends);
+    CHECK(asked == "cuda tries, vulkan tries, cpu tries, cuda lists, vulkan lists, cpu lists, ");
+    CHECK(listings[0].devices[0].withheld.empty());
+    CHECK_FALSE(listings[1].devices[0].withheld.empty());
+    asked.clear();
+    open_device_of(backends, "cuda:0", {});
+    CHECK(asked == "cuda tries, vulkan tries, cpu tries, cuda lists, cuda opens, ");
+    asked.clear();
+    open_device_of(backends, "cpu", {}); // has no driver
+    CHECK(asked == "cpu lists, cpu opens, ");
 }
 
 } // namespace towers

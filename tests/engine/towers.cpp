@@ -92,7 +92,7 @@ TEST_CASE("a diverged step names its tower and leaves the last good parameters")
             message = diverged.what();
         }
         CHECK(message.find("Model diverged with loss = NaN") != std::string::npos);
-        CHECK(message.find("tower 0 (cpu)") != std::string::npos);
+        CHECK(message.find("tower_0 (cpu)") != std::string::npos);
         CHECK(message.find("step 0") != std::string::npos);
         const TrainingState after = trainer.save();
         CHECK(after.step == 0);

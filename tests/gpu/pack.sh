@@ -3,7 +3,8 @@
 # With it, tests/gpu/run.sh runs on a machine that has an NVIDIA driver and nothing else.
 #
 # Usage: tests/gpu/pack.sh FILE.tar.xz [--programs DIR] [--no-mesa]
-#   --programs DIR   folder of a towers build with tests and CUDA (default: build/release)
+#   --programs DIR   folder of a towers build with tests and CUDA (default: build/release); TOWERS_CUDA=ON builds CUDA
+#                    for all cards
 #   --no-mesa        leave out lavapipe, whose LLVM is most of the archive; then no run uses two vendors
 set -euo pipefail
 
@@ -28,6 +29,15 @@ for program in towers tests/conformance_tests tests/engine_tests; do
     [[ -x $programs/$program ]] || fail 1 "$programs/$program is missing; build it, or give the folder with --programs"
     cp "$programs/$program" "$work/bin/"
 done
+case $("$programs/towers" devices) in
+*"built without CUDA"*) fail 1 "$programs was built without CUDA; build it with TOWERS_CUDA=ON" ;;
+esac
+cache=$programs/CMakeCache.txt
+if [[ -f $cache ]] && ! grep -q '^TOWERS_CUDA:[A-Z]*=ON$' "$cache"; then
+    built_for=$(sed -n 's/^TOWERS_CUDA_ARCHITECTURES:INTERNAL=//p' "$cache")
+    echo "pack.sh: warning: the CUDA backend in $programs is for the architectures ${built_for:-of its machine} alone;" \
+        "build it with TOWERS_CUDA=ON for all cards" >&2
+fi
 strip "$work"/bin/*
 
 # Libraries that are loaded at run time, from where the packages for the tests put them

@@ -1,8 +1,8 @@
 // A Vulkan layer between the program and drivers with one queue. It shows queues as cards have them, so that
 // tests can see what a program does with them, and the validation layer above can check it. All of them are
 // the driver's queue, but what waits for nothing runs in another order than it was submitted in: later queues
-// first. TOWERS_MORE_QUEUES is `copies` for a further family with two queues that only copy, or `alike` for
-// three queues in the family that the driver has.
+// first. TOWERS_MORE_QUEUES is `copies` for a further family with two queues that only copy, `compute` for
+// one whose queues draw nothing, or `alike` for three queues in the family that the driver has.
 #include "tests/support/vulkan_layer.h"
 
 #include <algorithm>
@@ -68,7 +68,7 @@ VKAPI_ATTR void VKAPI_CALL get_families(VkPhysicalDevice device, uint32_t* count
     uint32_t own = 1; // further ones, which the tests' drivers do not have, would be hidden
     VkQueueFamilyProperties family;
     next_families(device, &own, &family);
-    const uint32_t shown = shows("copies") ? 2 : 1;
+    const uint32_t shown = shows("copies") || shows("compute") ? 2 : 1;
     if (families == nullptr) {
         *count = shown;
         return;
@@ -78,6 +78,7 @@ VKAPI_ATTR void VKAPI_CALL get_families(VkPhysicalDevice device, uint32_t* count
     if (*count > 1 && shown > 1) {
         families[1] = family;
         families[1].queueFlags = VK_QUEUE_TRANSFER_BIT;
+        if (shows("compute")) families[1].queueFlags |= VK_QUEUE_COMPUTE_BIT;
         families[1].queueCount = 2;
     }
     *count = std::min(*count, shown);

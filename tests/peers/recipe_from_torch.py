@@ -13,8 +13,9 @@ from torch import nn
 from torch.fx.passes.shape_prop import ShapeProp
 
 ACTIVATIONS = {
-    nn.ReLU: "relu", nn.ReLU6: "relu6", nn.SiLU: "silu", nn.Sigmoid: "sigmoid", nn.GELU: "gelu",
-    F.relu: "relu", F.relu6: "relu6", F.silu: "silu", F.gelu: "gelu", torch.relu: "relu", torch.sigmoid: "sigmoid",
+    nn.ReLU: "relu", nn.ReLU6: "relu6", nn.SiLU: "silu", nn.Sigmoid: "sigmoid", nn.Hardswish: "hard_swish",
+    F.relu: "relu", F.relu6: "relu6", F.silu: "silu", F.hardswish: "hard_swish", torch.relu: "relu",
+    torch.sigmoid: "sigmoid",
     "relu": "relu", "sigmoid": "sigmoid",
 }
 NOTHING = (nn.Identity, nn.Dropout, nn.Dropout2d)  # dropout must have p = 0
@@ -86,6 +87,10 @@ class Translation:
         what = type(module) if module is not None else node.target
         if what in ACTIVATIONS:
             self.add(node, ACTIVATIONS[what], [source])
+        elif isinstance(module, nn.GELU):
+            self.add(node, "gelu", [source], approximate=module.approximate)
+        elif isinstance(module, nn.LeakyReLU):
+            self.add(node, "leaky_relu", [source], slope=module.negative_slope)
         elif isinstance(module, nn.Conv2d):
             self.convolution(node, module, source)
         elif isinstance(module, nn.Linear):
@@ -138,7 +143,7 @@ class Translation:
 
     def convolution(self, node, module, source):
         self.add(node, "conv2d", [source], filters=module.out_channels, kernel=both(module.kernel_size),
-                 stride=both(module.stride), pad=both(module.padding), groups=module.groups,
+                 stride=both(module.stride), dilation=both(module.dilation), pad=both(module.padding), groups=module.groups,
                  bias=0.0 if module.bias is not None else False)
         name = self.names[node]
         self.variables[f"{node.target}.weight"] = (f"{name}/weights", lambda w: w.permute(2, 3, 1, 0))

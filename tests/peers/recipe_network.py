@@ -127,8 +127,8 @@ class Network(torch.nn.Module):
     def shape_of_conv2d(self, node, shape):
         height, width = self.windows(node, shape, node.table["kernel"])
         filters, area = node.table["filters"], math.prod(node.size)
-        if node.table.get("groups", 1) != 1:
-            raise SystemExit(f"{node.name}: this copy knows no groups of convolutions")
+        if node.table.get("groups", 1) != 1 or two(node.table.get("dilation", 1)) != [1, 1]:
+            raise SystemExit(f"{node.name}: this copy knows neither groups nor dilation of convolutions")
         self.weights(node, (filters, shape[2], *node.size), area * shape[2], area * filters)
         return [height, width, filters]
 

@@ -126,8 +126,8 @@ class Sampler:
         return torch.cat(parts)
 
 
-def factor_at(schedule, epoch, step):
-    """What the learning rate is multiplied by; `step`: a step's part of an epoch."""
+def factor_at(schedule, epoch):
+    """What the learning rate is multiplied by, so many epochs of examples before the step."""
     kind, length, last = schedule.get("kind", "constant"), schedule.get("epochs", 1), schedule.get("last", 0)
     done = min(1, epoch / length)
     factor = 1
@@ -145,7 +145,7 @@ def factor_at(schedule, epoch, step):
     elif kind != "constant":
         sys.exit(f"this copy knows no schedule of kind {kind}")
     warm_up = schedule.get("warm_up", 0)
-    return factor * (min(1, (epoch + step) / warm_up) if warm_up else 1)
+    return factor * (min(1, epoch / warm_up) if warm_up else 1)
 
 
 def make_optimizer(recipe, parameters, decays):
@@ -191,7 +191,7 @@ def train(options, recipe):
                 loss += sum(group["weight_decay"] / 2 * each.square().sum() for group in optimizer.param_groups
                             for each in group["params"])
         rate = recipe["optimizer"]["learning_rate"] * factor_at(
-            recipe.get("schedule", {}), step * batch / len(records), batch / len(records))
+            recipe.get("schedule", {}), step * batch / len(records))
         for group in optimizer.param_groups:
             group["lr"] = rate
         optimizer.step()

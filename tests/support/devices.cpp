@@ -13,17 +13,25 @@ SharingLimits sharing;
 ShareOut::ShareOut(const SharingLimits& limits) : before_(sharing) { sharing = limits; }
 ShareOut::~ShareOut() { sharing = before_; }
 
-OpenOptions open_options() { return {.threads = 0, .validate = true, .overrides = true, .limits = &sharing}; }
+OpenOptions open_options() {
+    return {.threads = 0, .validate = true, .overrides = true, .limits = &sharing, .measure = false};
+}
 
 const std::vector<std::string>& device_ids() {
     static const std::vector<std::string> ids = [] {
         std::vector<std::string> found;
-        for (const Backend* backend : all_backends()) {
-            const Backend::Listing listing = backend->list(open_options());
+        const std::vector<Backend::Listing> listings = list_devices(open_options());
+        for (std::size_t i = 0; i < listings.size(); ++i) {
+            const Backend::Listing& listing = listings[i];
             if (listing.devices.empty())
-                std::printf("SKIPPED %s: %s\n", std::string(backend->name()).c_str(),
+                std::printf("SKIPPED %s: %s\n", std::string(all_backends()[i]->name()).c_str(),
                             listing.absence.c_str());
             for (const DeviceInfo& info : listing.devices) {
+                if (!info.withheld.empty()) {
+                    std::printf("SKIPPED %s (%s): %s\n", info.id.c_str(), info.name.c_str(),
+                                info.withheld.c_str());
+                    continue;
+                }
                 std::printf("testing on %s: %s, %s\n", info.id.c_str(), info.name.c_str(),
                             info.driver.c_str());
                 found.push_back(info.id);

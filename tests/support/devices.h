@@ -25,7 +25,7 @@ private:
     SharingLimits before_;
 };
 
-/// Vulkan under the validation layer.
+/// Vulkan under the validation layer, which submits recordings whole: a missing barrier shows only there.
 OpenOptions open_options();
 
 /// Ids of all devices present. Reports an absent backend once and skips it. If a device fails to open, the

@@ -96,6 +96,8 @@ TensorFile tensors_under(const TensorFile& file, const std::string& prefix) {
 }
 
 TrainerOptions options_for(std::vector<std::string> towers, unsigned global_batch) {
+    OpenOptions open = open_options();
+    open.measure = true; // as users train
     return {.towers = std::move(towers),
             .global_batch = global_batch,
             .shares = {},
@@ -104,7 +106,7 @@ TrainerOptions options_for(std::vector<std::string> towers, unsigned global_batc
             .distort = true,
             .shuffle = true,
             .quirks = {},
-            .open = open_options()};
+            .open = open};
 }
 
 void wrap_tower(TrainerOptions& options, std::size_t tower,

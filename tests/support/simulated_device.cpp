@@ -1,6 +1,6 @@
 #include "tests/support/simulated_device.h"
 
-#include "engine/bench/work.h"
+#include "engine/plan/work.h"
 #include "tests/support/networks.h"
 
 #include <algorithm>
@@ -75,6 +75,7 @@ SimulatedDevice::SimulatedDevice(std::string id, LaunchSeconds seconds, Link lin
     : seconds_(std::move(seconds)), link_(link) {
     info_.id = std::move(id);
     info_.name = "simulated";
+    info_.kind = DeviceKind::discrete_gpu;
 }
 
 std::unique_ptr<Allocation> SimulatedDevice::do_allocate(std::size_t bytes, Memory memory) {

@@ -1,13 +1,17 @@
 // A Vulkan layer between the program and the drivers. It takes abilities away, so that tests can see devices
 // that our machines do not have. TOWERS_WEAK_DEVICE is part of a device's name, or empty for all devices.
 // TOWERS_WEAK_ABILITY is an ability to remove, such as `maintenance4`, or a limit to lower, such as
-// `maxBufferSize=1000`.
+// `maxBufferSize=1000`. With `other vendors` it is one of NVIDIA's cards. With `answers=FILE` every device
+// hangs once there is such a file.
 #include "tests/support/vulkan_layer.h"
 
 #include <cstdlib>
 #include <cstring>
+#include <map>
+#include <mutex>
 #include <string>
 #include <string_view>
+#include <unistd.h>
 
 namespace {
 
@@ -17,6 +21,9 @@ PFN_vkGetPhysicalDeviceProperties next_properties = nullptr;
 PFN_vkGetPhysicalDeviceProperties2 next_properties2 = nullptr;
 PFN_vkGetPhysicalDeviceFeatures2 next_features2 = nullptr;
 PFN_vkGetPhysicalDeviceQueueFamilyProperties next_queues = nullptr;
+PFN_vkCreateDevice next_create_device = nullptr;
+std::mutex mutex;
+std::map<VkDevice, PFN_vkGetDeviceProcAddr> devices; ///< with the function below for its functions
 
 std::string environment(const char* name) {
     const char* const value = std::getenv(name);
@@ -37,6 +44,10 @@ bool is_weak(const VkPhysicalDeviceProperties& properties) {
 }
 
 void weaken(VkPhysicalDeviceProperties& properties) {
+    if (lacks("other vendors")) {
+        properties.vendorID = 0x10DE;
+        properties.deviceType = VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU;
+    }
     if (lacks("apiVersion")) properties.apiVersion = VK_API_VERSION_1_2;
     lessen(properties.limits.maxComputeWorkGroupInvocations, "maxComputeWorkGroupInvocations");
     lessen(properties.limits.maxComputeWorkGroupSize[0], "maxComputeWorkGroupSize[0]");
@@ -121,6 +132,34 @@ VKAPI_ATTR void VKAPI_CALL get_queues(VkPhysicalDevice device, uint32_t* count,
     for (uint32_t i = 0; i < *count; ++i) families[i].queueFlags &= ~VkFlags(VK_QUEUE_COMPUTE_BIT);
 }
 
+PFN_vkVoidFunction next_of(VkDevice device, const char* name) {
+    const std::lock_guard lock(mutex);
+    return devices.at(device)(device, name);
+}
+
+VKAPI_ATTR VkResult VKAPI_CALL wait(VkDevice device, const VkSemaphoreWaitInfo* info, uint64_t timeout) {
+    const std::string ability = environment("TOWERS_WEAK_ABILITY"), hangs = "answers=";
+    while (ability.starts_with(hangs) && access(ability.c_str() + hangs.size(), F_OK) == 0) pause();
+    return reinterpret_cast<PFN_vkWaitSemaphores>(next_of(device, "vkWaitSemaphores"))(device, info, timeout);
+}
+
+VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL get_device_function(VkDevice of, const char* name) {
+    const std::string_view wanted = name;
+    if (wanted == "vkGetDeviceProcAddr") return reinterpret_cast<PFN_vkVoidFunction>(get_device_function);
+    if (wanted == "vkWaitSemaphores") return reinterpret_cast<PFN_vkVoidFunction>(wait);
+    return next_of(of, name);
+}
+
+VKAPI_ATTR VkResult VKAPI_CALL create_device(VkPhysicalDevice physical, const VkDeviceCreateInfo* info,
+                                             const VkAllocationCallbacks* allocator, VkDevice* created) {
+    const auto* const link = towers::test::take_link<VkLayerDeviceCreateInfo>(
+        info->pNext, VK_STRUCTURE_TYPE_LOADER_DEVICE_CREATE_INFO);
+    const VkResult result = next_create_device(physical, info, allocator, created);
+    const std::lock_guard lock(mutex);
+    if (result == VK_SUCCESS) devices[*created] = link->pfnNextGetDeviceProcAddr;
+    return result;
+}
+
 VKAPI_ATTR VkResult VKAPI_CALL create_instance(const VkInstanceCreateInfo* info,
                                                const VkAllocationCallbacks* allocator, VkInstance* created) {
     const VkResult result = towers::test::create_instance_below(info, allocator, created, next);
@@ -132,6 +171,7 @@ VKAPI_ATTR VkResult VKAPI_CALL create_instance(const VkInstanceCreateInfo* info,
     find(next_properties2, "vkGetPhysicalDeviceProperties2");
     find(next_features2, "vkGetPhysicalDeviceFeatures2");
     find(next_queues, "vkGetPhysicalDeviceQueueFamilyProperties");
+    find(next_create_device, "vkCreateDevice");
     return result;
 }
 
@@ -146,6 +186,8 @@ VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL get_function(VkInstance of, const char*
     if (wanted == "vkGetPhysicalDeviceFeatures2") return reinterpret_cast<PFN_vkVoidFunction>(get_features2);
     if (wanted == "vkGetPhysicalDeviceQueueFamilyProperties")
         return reinterpret_cast<PFN_vkVoidFunction>(get_queues);
+    if (wanted == "vkCreateDevice") return reinterpret_cast<PFN_vkVoidFunction>(create_device);
+    if (wanted == "vkGetDeviceProcAddr") return reinterpret_cast<PFN_vkVoidFunction>(get_device_function);
     return next != nullptr ? next(of, name) : nullptr;
 }
 
@@ -153,5 +195,5 @@ VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL get_function(VkInstance of, const char*
 
 extern "C" __attribute__((visibility("default"))) VKAPI_ATTR VkResult VKAPI_CALL
 vkNegotiateLoaderLayerInterfaceVersion(VkNegotiateLayerInterface* negotiated) {
-    return towers::test::negotiate(negotiated, get_function, nullptr);
+    return towers::test::negotiate(negotiated, get_function, get_device_function);
 }

@@ -1,5 +1,5 @@
 // Checks the counts of work behind the benchmark's rates against numbers computed by hand.
-#include "engine/bench/work.h"
+#include "engine/plan/work.h"
 #include "engine/plan/network.h"
 #include "tests/support/networks.h"
 

@@ -7,6 +7,7 @@ namespace towers {
 
 /// Of the products of convolutions and dense layers; a multiply-add counts as two.
 double flops_of(const Launch& launch);
+double flops_of(const Plan& plan);
 
 struct Work {
     double flops = 0; ///< see flops_of()

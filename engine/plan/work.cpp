@@ -1,4 +1,4 @@
-#include "engine/bench/work.h"
+#include "engine/plan/work.h"
 
 namespace towers {
 namespace {
@@ -24,6 +24,14 @@ double flops_of(const Launch& launch) {
     default:
         return 0;
     }
+}
+
+double flops_of(const Plan& plan) {
+    double sum = 0;
+    for (const Level& level : plan.levels())
+        for (const Operation& operation : level)
+            if (const auto* launch = std::get_if<Launch>(&operation.work)) sum += flops_of(*launch);
+    return sum;
 }
 
 Work work_of(const Operation& operation, const Plan& plan) {

@@ -1,0 +1,26 @@
+#include "engine/files/text.h"
+
+#include <cctype>
+#include <nlohmann/json.hpp>
+
+namespace towers {
+
+std::string as_utf8(const std::string& text) {
+    using nlohmann::json;
+    return json::parse(json(text).dump(-1, ' ', false, json::error_handler_t::replace)).get<std::string>();
+}
+
+std::string as_printable(const std::string& text) {
+    const std::string all = as_utf8(text);
+    std::string printable;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+        const auto byte = static_cast<unsigned char>(all[i]);
+        // U+0080 to U+009F are control characters too: these bytes in UTF-8, whose second one says which.
+        const bool two = byte == 0xc2 && static_cast<unsigned char>(all[i + 1]) < 0xa0;
+        printable += two || std::iscntrl(byte) ? '?' : all[i];
+        if (two) ++i;
+    }
+    return printable;
+}
+
+} // namespace towers

@@ -1,0 +1,143 @@
+// Layer normalization (Ba, Kiros and Hinton 2016): y = (x - mean) / sqrt(variance + epsilon) * gamma + beta,
+// with the statistics of each pixel's channels. Examples have nothing to do with each other, so there are
+// neither groups nor moving statistics.
+#include "engine/layers/layer.h"
+
+#include <algorithm>
+
+namespace towers {
+namespace {
+
+/// Parts of the sums over all pixels that gamma's and beta's gradients are: enough to fill a wide device.
+constexpr unsigned most_chunks = 512, least_chunk_rows = 32;
+
+class LayerNorm final : public Layer {
+public:
+    explicit LayerNorm(Attributes& attributes)
+        : epsilon_(float(attributes.number("epsilon", 1e-12, 1, 1e-5))),
+          gamma_(attributes.flag("gamma", true)), beta_(attributes.flag("beta", true)),
+          gamma_start_(float(attributes.number("gamma_start", -1e6, 1e6, 1))) {}
+
+    Shape output(std::span<const Shape> in) const override { return in[0]; }
+
+    std::vector<Variable> variables(std::span<const Shape> in) const override {
+        std::vector<Variable> all;
+        if (gamma_)
+            all.push_back({.name = "gamma",
+                           .shape = {in[0].channels},
+                           .initial = Initial::constant(gamma_start_),
+                           .axes = "channels"});
+        if (beta_)
+            all.push_back({.name = "beta",
+                           .shape = {in[0].channels},
+                           .initial = Initial::constant(0),
+                           .axes = "channels"});
+        return all;
+    }
+
+    TensorId forward(LayerPlan& plan) const override {
+        const TensorId y = plan.make_output();
+        const TensorShape of_pixels{plan.batch(), plan.in().height, plan.in().width};
+        const TensorId mean = plan.make("mean", of_pixels), rstd = plan.make("rstd", of_pixels);
+        plan.keep("mean", mean);
+        plan.keep("rstd", rstd);
+        plan.add("forward", kernels::layer_norm_forward,
+                 {.x = plan.input(),
+                  .gamma = gamma_ ? plan.variable("gamma") : TensorId(),
+                  .beta = beta_ ? plan.variable("beta") : TensorId(),
+                  .y = y,
+                  .mean = mean,
+                  .rstd = rstd,
+                  .rows = rows_of(plan),
+                  .channels = plan.in().channels,
+                  .epsilon = epsilon_,
+                  .gamma_used = gamma_ ? 1u : 0u,
+                  .beta_used = beta_ ? 1u : 0u},
+                 rows_of(plan));
+        return y;
+    }
+
+    std::vector<TensorId> backward(LayerPlan& plan, TensorId dy) const override {
+        if (gamma_ || beta_) parameter_gradients(plan, dy);
+        if (!plan.wants()) return {TensorId()};
+        const TensorId dx = plan.make_gradient();
+        plan.add("backward", kernels::layer_norm_backward,
+                 {.x = plan.input(),
+                  .dy = dy,
+                  .mean = plan.kept("mean"),
+                  .rstd = plan.kept("rstd"),
+                  .gamma = gamma_ ? plan.variable("gamma") : TensorId(),
+                  .dx = dx,
+                  .rows = rows_of(plan),
+                  .channels = plan.in().channels,
+                  .gamma_used = gamma_ ? 1u : 0u},
+                 rows_of(plan));
+        return {dx};
+    }
+
+private:
+    static unsigned rows_of(const LayerPlan& plan) {
+        return plan.batch() * plan.in().height * plan.in().width;
+    }
+
+    /// Sums over chunks of pixels, over runs of chunks where there are many, and over what is left, which is
+    /// done as batch norm does it over groups.
+    void parameter_gradients(LayerPlan& plan, TensorId dy) const {
+        const unsigned rows = rows_of(plan), channels = plan.in().channels;
+        const unsigned chunk_rows = std::max(least_chunk_rows, (rows + most_chunks - 1) / most_chunks);
+        unsigned parts = BATCH_NORM_CHUNKS(rows, chunk_rows);
+        const TensorShape of_chunks{parts, channels};
+        TensorId dy_sums = plan.make("dy sums", of_chunks), xhat_sums = plan.make("xhat sums", of_chunks);
+        plan.add("parameter sums", kernels::layer_norm_parameter_sums,
+                 {.x = plan.input(),
+                  .dy = dy,
+                  .mean = plan.kept("mean"),
+                  .rstd = plan.kept("rstd"),
+                  .dy_sums = dy_sums,
+                  .xhat_sums = xhat_sums,
+                  .rows = rows,
+                  .channels = channels,
+                  .chunk_rows = chunk_rows},
+                 std::uint64_t(parts) * channels);
+        if (parts > BATCH_NORM_RUN) {
+            const unsigned runs = BATCH_NORM_CHUNKS(parts, BATCH_NORM_RUN);
+            const TensorShape of_runs{runs, channels};
+            const TensorId s1 = plan.make("s1", of_runs), s2 = plan.make("s2", of_runs);
+            plan.add("merge sums", kernels::batch_norm_merge_sums,
+                     {.dy_sums = dy_sums,
+                      .xhat_sums = xhat_sums,
+                      .s1 = s1,
+                      .s2 = s2,
+                      .groups = 1,
+                      .chunks = parts,
+                      .channels = channels,
+                      .run = BATCH_NORM_RUN},
+                     std::uint64_t(runs) * channels);
+            dy_sums = s1;
+            xhat_sums = s2;
+            parts = runs;
+        }
+        plan.add("parameters gradient", kernels::batch_norm_parameter_gradients,
+                 {.s1 = dy_sums,
+                  .s2 = xhat_sums,
+                  .dgamma = gamma_ ? plan.gradient("gamma") : TensorId(),
+                  .dbeta = beta_ ? plan.gradient("beta") : TensorId(),
+                  .groups = parts,
+                  .channels = channels,
+                  .gamma_used = gamma_ ? 1u : 0u,
+                  .beta_used = beta_ ? 1u : 0u},
+                 channels);
+    }
+
+    float epsilon_;
+    bool gamma_, beta_;
+    float gamma_start_;
+};
+
+} // namespace
+
+std::unique_ptr<const Layer> make_layer_norm(Attributes& attributes) {
+    return std::make_unique<LayerNorm>(attributes);
+}
+
+} // namespace towers

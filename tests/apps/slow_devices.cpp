@@ -1,0 +1,108 @@
+// Kernel drivers take work of some seconds for a hang and end it, and the device is lost. A slow card must
+// train all the same. The layer in tests/slow_vulkan makes such a card of an installed driver.
+#include "tests/apps/helpers.h"
+#include "tests/support/files.h"
+
+#include <algorithm>
+#include <doctest/doctest.h>
+#include <numeric>
+
+using namespace towers::test;
+
+namespace {
+
+struct SlowCard {
+    TemporaryFolder folder;
+    std::filesystem::path recipe = folder / "tiny.toml", log = folder / "log";
+
+    SlowCard() { write_text(recipe, tiny_recipe("4", "kind = \"momentum\"\nlearning_rate = 0.01")); }
+
+    /// `milliseconds`: that each dispatch takes
+    Outcome train(const std::string& towers, const std::string& run, const std::string& milliseconds,
+                  const Arguments& flags = {}) const {
+        return work(Arguments{"train", "--data", "shapes", "--recipe", recipe.string(), "--towers", towers,
+                              "--batch", "16", "--seed", "7", "--log-every", "1", "--run",
+                              (folder / run).string()} +
+                        flags,
+                    milliseconds);
+    }
+
+    Outcome work(const Arguments& arguments, const std::string& milliseconds) const {
+        return run_towers(arguments, {.folder = folder.path(),
+                                      .environment = {{"VK_ADD_LAYER_PATH", TOWERS_SLOW_VULKAN},
+                                                      {"VK_INSTANCE_LAYERS", "VK_LAYER_TOWERS_slow"},
+                                                      {"TOWERS_SLOW_MS", milliseconds},
+                                                      {"TOWERS_SLOW_LIMIT", "300"},
+                                                      {"TOWERS_SLOW_LOG", log.string()}}});
+    }
+
+    /// The dispatches of each submission since the last call.
+    std::vector<unsigned> submissions() const {
+        std::vector<unsigned> all;
+        for (const std::string& line : lines_of(read_text(log))) all.push_back(unsigned(std::stoul(line)));
+        std::filesystem::remove(log);
+        return all;
+    }
+};
+
+} // namespace
+
+TEST_CASE("no submission works long enough for a driver to end it, the first step's neither") {
+    const std::string id = quick_device();
+    if (!id.starts_with("vulkan:")) return;
+    const SlowCard card;
+    // Nothing is long: when the first step has been timed, or two where the driver compiles in the first, a
+    // step is one submission. A busy machine may need a few attempts.
+    std::vector<unsigned> all;
+    unsigned step = 0;
+    const auto are_whole = [&](std::size_t steps) {
+        return all.size() > steps &&
+               std::count(all.end() - std::ptrdiff_t(steps), all.end(), step) == std::ptrdiff_t(steps);
+    };
+    for (int attempt = 0; attempt < 10 && !are_whole(2); ++attempt) {
+        std::filesystem::remove_all(card.folder / "quick");
+        check_worked(card.train(id, "quick", "0", {"--steps", "4"}));
+        all = card.submissions();
+        step = std::accumulate(all.begin(), all.end(), 0u) / 4;
+    }
+    REQUIRE(are_whole(2));
+    CHECK(all.size() == (are_whole(3) ? step + 3 : 2 * step + 2));
+
+    // 20 ms each: together far above the limit of 300 ms
+    REQUIRE(step > 15);
+    check_worked(card.train(id, "slow", "20", {"--steps", "4"}));
+    all = card.submissions();
+    CHECK(std::accumulate(all.begin(), all.end(), 0u) == 4 * step);
+    CHECK(std::ranges::max(all) > 1);
+    CHECK(std::ranges::max(all) <= 12);
+    check_same(card.folder / "quick", card.folder / "slow", 4);
+
+    // In micro-batches, and as one of two towers
+    check_worked(card.train(id, "pieces", "20", {"--steps", "1", "--micro-batch", "8"}));
+    check_worked(card.train(id + ",cpu", "pair", "20", {"--steps", "3", "--shares", "even"}));
+    CHECK(std::ranges::max(card.submissions()) <= 12);
+}
+
+TEST_CASE("bench measures what it has cut as in training, not the runs that show where to cut") {
+    const std::string id = quick_device();
+    if (!id.starts_with("vulkan:")) return;
+    const SlowCard card;
+    check_worked(card.work({"bench", "--recipe", card.recipe.string(), "--towers", id, "--batch", "16",
+                            "--repetitions", "1", "--steps", "1", "--warm-up", "2"},
+                           "20"));
+    const std::vector<unsigned> all = card.submissions(); // the profile's are the last
+    REQUIRE(all.size() > 2);
+    CHECK(*(all.end() - 2) > 1);
+    CHECK(std::ranges::max(all) <= 12);
+}
+
+TEST_CASE("where a single kernel is too long, the message says what may help") {
+    const std::string id = quick_device();
+    if (!id.starts_with("vulkan:")) return;
+    const SlowCard card;
+    check_failed(card.train(id, "alone", "400", {"--steps", "1"}), 1,
+                 "go on from it with --resume; if it is lost again, try a smaller --micro-batch");
+    const Outcome pair = card.train("cpu," + id, "pair", "400", {"--steps", "1", "--shares", "even"});
+    check_worked(pair);
+    CHECK(contains(pair.out, "ErrorDeviceLost; if it is lost again, try a smaller --micro-batch"));
+}

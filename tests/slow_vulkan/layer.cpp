@@ -1,0 +1,159 @@
+// A Vulkan layer between the program and the drivers. It makes a slow device whose driver takes long work for
+// a hang, as kernel drivers do. Each dispatch takes TOWERS_SLOW_MS milliseconds more, and a submission whose
+// dispatches take more than TOWERS_SLOW_LIMIT loses the device. TOWERS_SLOW_LOG names a file that gets the
+// number of dispatches of each submission that has some.
+#include "tests/support/vulkan_layer.h"
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <cstdlib>
+#include <fstream>
+#include <map>
+#include <mutex>
+#include <string_view>
+#include <thread>
+
+namespace {
+
+double number(const char* name) {
+    const char* const value = std::getenv(name);
+    return value != nullptr ? std::strtod(value, nullptr) : 0;
+}
+
+VkInstance instance = VK_NULL_HANDLE; ///< the last one
+PFN_vkGetInstanceProcAddr next_instance_function = nullptr;
+
+/// The functions of a device below this layer
+struct Next {
+    PFN_vkGetDeviceProcAddr function = nullptr;
+    PFN_vkBeginCommandBuffer begin = nullptr;
+    PFN_vkCmdDispatch dispatch = nullptr;
+    PFN_vkQueueSubmit2 submit = nullptr;
+    PFN_vkQueueWaitIdle wait_idle = nullptr;
+    PFN_vkWaitSemaphores wait = nullptr;
+};
+
+std::atomic<bool> lost = false;
+std::mutex mutex; ///< of what follows
+std::map<void*, Next> devices;
+std::map<VkCommandBuffer, unsigned> dispatches; ///< in each, since it was begun
+
+/// What a device has in common with its queues and command buffers.
+template<class Handle>
+void* key_of(Handle handle) {
+    return *reinterpret_cast<void**>(handle);
+}
+
+template<class Handle>
+Next next_of(Handle handle) {
+    const std::lock_guard lock(mutex);
+    return devices.at(key_of(handle));
+}
+
+VKAPI_ATTR VkResult VKAPI_CALL create_instance(const VkInstanceCreateInfo* info,
+                                               const VkAllocationCallbacks* allocator, VkInstance* created) {
+    const VkResult result =
+        towers::test::create_instance_below(info, allocator, created, next_instance_function);
+    if (result == VK_SUCCESS) instance = *created;
+    return result;
+}
+
+VKAPI_ATTR VkResult VKAPI_CALL create_device(VkPhysicalDevice physical, const VkDeviceCreateInfo* info,
+                                             const VkAllocationCallbacks* allocator, VkDevice* created) {
+    const auto* const link = towers::test::take_link<VkLayerDeviceCreateInfo>(
+        info->pNext, VK_STRUCTURE_TYPE_LOADER_DEVICE_CREATE_INFO);
+    Next next{.function = link->pfnNextGetDeviceProcAddr};
+    const auto create =
+        reinterpret_cast<PFN_vkCreateDevice>(link->pfnNextGetInstanceProcAddr(instance, "vkCreateDevice"));
+    const VkResult result = create(physical, info, allocator, created);
+    if (result != VK_SUCCESS) return result;
+    const auto find = [&]<class Function>(Function& function, const char* name) {
+        function = reinterpret_cast<Function>(next.function(*created, name));
+    };
+    find(next.begin, "vkBeginCommandBuffer");
+    find(next.dispatch, "vkCmdDispatch");
+    find(next.submit, "vkQueueSubmit2");
+    find(next.wait_idle, "vkQueueWaitIdle");
+    find(next.wait, "vkWaitSemaphores");
+    const std::lock_guard lock(mutex);
+    devices[key_of(*created)] = next;
+    return VK_SUCCESS;
+}
+
+VKAPI_ATTR VkResult VKAPI_CALL begin(VkCommandBuffer buffer, const VkCommandBufferBeginInfo* info) {
+    const PFN_vkBeginCommandBuffer next = next_of(buffer).begin;
+    const std::lock_guard lock(mutex);
+    dispatches[buffer] = 0;
+    return next(buffer, info);
+}
+
+VKAPI_ATTR void VKAPI_CALL dispatch(VkCommandBuffer buffer, uint32_t x, uint32_t y, uint32_t z) {
+    next_of(buffer).dispatch(buffer, x, y, z);
+    const std::lock_guard lock(mutex);
+    ++dispatches[buffer];
+}
+
+VKAPI_ATTR VkResult VKAPI_CALL submit(VkQueue queue, uint32_t count, const VkSubmitInfo2* infos,
+                                      VkFence fence) {
+    unsigned all = 0;
+    {
+        const std::lock_guard lock(mutex);
+        for (const VkSubmitInfo2* info = infos; info != infos + count; ++info)
+            for (uint32_t i = 0; i < info->commandBufferInfoCount; ++i)
+                all += dispatches[info->pCommandBufferInfos[i].commandBuffer];
+        if (const char* const log = std::getenv("TOWERS_SLOW_LOG"); log != nullptr && all > 0)
+            std::ofstream(log, std::ios::app) << all << '\n';
+    }
+    const double milliseconds = all * number("TOWERS_SLOW_MS");
+    if (milliseconds > number("TOWERS_SLOW_LIMIT")) lost = true;
+    if (lost) return VK_ERROR_DEVICE_LOST;
+    std::this_thread::sleep_for(std::chrono::duration<double, std::milli>(milliseconds));
+    return next_of(queue).submit(queue, count, infos, fence);
+}
+
+VKAPI_ATTR VkResult VKAPI_CALL wait_idle(VkQueue queue) {
+    return lost ? VK_ERROR_DEVICE_LOST : next_of(queue).wait_idle(queue);
+}
+
+VKAPI_ATTR VkResult VKAPI_CALL wait(VkDevice device, const VkSemaphoreWaitInfo* info, uint64_t timeout) {
+    return lost ? VK_ERROR_DEVICE_LOST : next_of(device).wait(device, info, timeout);
+}
+
+template<class Function>
+PFN_vkVoidFunction plain(Function function) {
+    return reinterpret_cast<PFN_vkVoidFunction>(function);
+}
+
+/// Null: this layer does not change it.
+PFN_vkVoidFunction own_device_function(std::string_view name) {
+    if (name == "vkBeginCommandBuffer") return plain(begin);
+    if (name == "vkCmdDispatch") return plain(dispatch);
+    if (name == "vkQueueSubmit2") return plain(submit);
+    if (name == "vkQueueWaitIdle") return plain(wait_idle);
+    if (name == "vkWaitSemaphores") return plain(wait);
+    return nullptr;
+}
+
+VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL get_device_function(VkDevice of, const char* name) {
+    if (std::string_view(name) == "vkGetDeviceProcAddr") return plain(get_device_function);
+    if (const PFN_vkVoidFunction own = own_device_function(name)) return own;
+    return next_of(of).function(of, name);
+}
+
+VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL get_instance_function(VkInstance of, const char* name) {
+    const std::string_view wanted = name;
+    if (wanted == "vkGetInstanceProcAddr") return plain(get_instance_function);
+    if (wanted == "vkGetDeviceProcAddr") return plain(get_device_function);
+    if (wanted == "vkCreateInstance") return plain(create_instance);
+    if (wanted == "vkCreateDevice") return plain(create_device);
+    if (const PFN_vkVoidFunction own = own_device_function(wanted)) return own;
+    return next_instance_function != nullptr ? next_instance_function(of, name) : nullptr;
+}
+
+} // namespace
+
+extern "C" __attribute__((visibility("default"))) VKAPI_ATTR VkResult VKAPI_CALL
+vkNegotiateLoaderLayerInterfaceVersion(VkNegotiateLayerInterface* negotiated) {
+    return towers::test::negotiate(negotiated, get_instance_function, get_device_function);
+}

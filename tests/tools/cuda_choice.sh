@@ -1,0 +1,46 @@
+#!/bin/sh
+# For which cards the build takes in CUDA, by a driver that says what the test wants.
+# Usage: cuda_choice.sh CMAKE GENERATOR SOURCE
+set -eu
+cmake=$1 generator=$2 source=$3
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+mkdir "$work/bin" "$work/project"
+cat >"$work/project/CMakeLists.txt" <<END
+cmake_minimum_required(VERSION 3.25)
+project(choice LANGUAGES CXX)
+include($source/cmake/Cuda.cmake)
+END
+unset CUDAARCHS
+
+# expect WORDS CARDS FLAG...: with a driver that shows these cards, cmake says something with these words
+expect() {
+    words=$1 cards=$2
+    shift 2
+    printf '#!/bin/sh\nprintf "%s"\n' "$cards" >"$work/bin/nvidia-smi"
+    chmod +x "$work/bin/nvidia-smi"
+    rm -rf "$work/build"
+    PATH="$work/bin:$PATH" "$cmake" -G "$generator" -S "$work/project" -B "$work/build" "$@" >"$work/log" 2>&1 || true
+    if ! grep -qFe "$words" "$work/log"; then
+        echo "FAILED: cards '$cards', $*: not '$words' but" >&2
+        cat "$work/log" >&2
+        exit 1
+    fi
+    grep -F "CUDA" "$work/log"
+}
+
+[ -e /proc/driver/nvidia/gpus ] || expect "-DTOWERS_CUDA=ON, builds it for all cards" ""
+expect "left out, TOWERS_CUDA is OFF" '9.0\n' -DTOWERS_CUDA=OFF
+if ! command -v nvcc >/dev/null; then
+    expect "left out, no working nvcc" '9.0\n'
+    echo "SKIPPED with nvcc: there is none"
+    exit
+fi
+expect " for 75-real 80-real 86-real 89-real 90" "" -DTOWERS_CUDA=ON
+CUDAARCHS=80 expect " for 80" '9.0\n'
+CUDAARCHS='' expect " for 90" '9.0\n'
+expect " for 90" '9.0\n' -DCMAKE_CUDA_ARCHITECTURES=
+expect " for 86 90" '8.6\n9.0\n9.0\n7.0\n'
+expect " for 90-virtual" '99.0\n' # a card of the future
+expect " for 80" "" -DCMAKE_CUDA_ARCHITECTURES=80
+expect "compute capability below 7.5" '6.1\n'
