@@ -12,7 +12,7 @@
 #include "engine/files/output.h"
 #include "engine/towers/selection.h"
 #include "engine/towers/shares.h"
-#include "engine/train/recipe.h"
+#include "engine/recipes/recipe.h"
 
 #include <algorithm>
 #include <cstdio>

@@ -4,7 +4,7 @@
 #include "engine/error.h"
 #include "engine/files/file.h"
 #include "engine/files/output.h"
-#include "engine/train/recipe.h"
+#include "engine/recipes/recipe.h"
 
 #include <algorithm>
 #include <charconv>

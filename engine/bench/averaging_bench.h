@@ -4,7 +4,7 @@
 #include "engine/bench/report.h"
 #include "engine/towers/averaging.h"
 #include "engine/towers/worker.h"
-#include "engine/train/recipe.h"
+#include "engine/recipes/recipe.h"
 
 #include <functional>
 #include <memory>

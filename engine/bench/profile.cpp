@@ -1,7 +1,7 @@
 #include "engine/bench/profile.h"
 
 #include "engine/plan/work.h"
-#include "engine/towers/upload.h"
+#include "backends/upload.h"
 
 #include <algorithm>
 #include <numeric>

@@ -3,7 +3,7 @@
 
 #include "engine/bench/report.h"
 #include "engine/towers/tower.h"
-#include "engine/train/recipe.h"
+#include "engine/recipes/recipe.h"
 
 #include <vector>
 

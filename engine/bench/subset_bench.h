@@ -4,7 +4,7 @@
 #include "engine/bench/bench.h"
 #include "engine/bench/proposal.h"
 #include "engine/data/dataset.h"
-#include "engine/train/recipe.h"
+#include "engine/recipes/recipe.h"
 
 #include <optional>
 #include <string>

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "engine/data/augmentation.h"
-#include "engine/model/attributes.h"
+#include "engine/config/attributes.h"
 
 namespace towers {
 

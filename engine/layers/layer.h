@@ -3,9 +3,9 @@
 #pragma once
 
 #include "engine/layers/layer_plan.h"
-#include "engine/model/attributes.h"
-#include "engine/model/shape.h"
-#include "engine/model/variable.h"
+#include "engine/config/attributes.h"
+#include "engine/plan/shape.h"
+#include "engine/plan/variable.h"
 
 #include <cstdint>
 #include <memory>

@@ -1,7 +1,7 @@
 // What a layer sees while its part of a step is planned.
 #pragma once
 
-#include "engine/model/shape.h"
+#include "engine/plan/shape.h"
 #include "engine/plan/plan.h"
 
 #include <functional>

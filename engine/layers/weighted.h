@@ -2,8 +2,8 @@
 #pragma once
 
 #include "engine/layers/layer_plan.h"
-#include "engine/model/attributes.h"
-#include "engine/model/variable.h"
+#include "engine/config/attributes.h"
+#include "engine/plan/variable.h"
 
 #include <optional>
 #include <string>

@@ -1,8 +1,8 @@
 // Windows that move over an image: the kernels of convolutions, the windows of pooling.
 #pragma once
 
-#include "engine/model/attributes.h"
-#include "engine/model/shape.h"
+#include "engine/config/attributes.h"
+#include "engine/plan/shape.h"
 
 #include <array>
 

@@ -1,7 +1,7 @@
 // The layers of a recipe with its blocks written out.
 #pragma once
 
-#include "engine/model/attributes.h"
+#include "engine/config/attributes.h"
 
 #include <deque>
 #include <set>

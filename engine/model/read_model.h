@@ -16,7 +16,7 @@
 // for what it would take.
 #pragma once
 
-#include "engine/model/attributes.h"
+#include "engine/config/attributes.h"
 #include "engine/model/model.h"
 
 namespace towers {

@@ -2,7 +2,7 @@
 // in optimizers.def.
 #pragma once
 
-#include "engine/model/attributes.h"
+#include "engine/config/attributes.h"
 #include "engine/plan/plan.h"
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 #include "engine/parity/lockstep.h"
 
-#include "engine/parity/side.h"
-#include "engine/plan/network.h"
+#include "engine/replay/side.h"
+#include "engine/step/network.h"
 
 #include <algorithm>
 #include <cmath>

@@ -4,7 +4,7 @@
 #include "backends/device.h"
 #include "engine/data/dataset.h"
 #include "engine/parity/difference.h"
-#include "engine/train/recipe.h"
+#include "engine/recipes/recipe.h"
 
 #include <array>
 #include <cstdint>

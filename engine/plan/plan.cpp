@@ -1,7 +1,7 @@
 #include "engine/plan/plan.h"
 
 #include "engine/error.h"
-#include "engine/model/shape.h"
+#include "engine/plan/shape.h"
 
 #include <algorithm>
 #include <fmt/format.h>

@@ -1,7 +1,5 @@
 #include "engine/plan/state.h"
 
-#include "engine/model/model.h"
-#include "engine/optimizers/optimizer.h"
 #include "engine/plan/plan.h"
 
 #include <algorithm>
@@ -34,14 +32,13 @@ const VariableSlot& StateLayout::find(const std::string& variable) const {
     throw std::logic_error("state: no variable " + variable);
 }
 
-namespace {
-
-/// Appends what is kept for each variable of a layout.
 void add_section(StateLayout& layout, Role role, std::string suffix, float initial) {
     const std::size_t bytes = role == Role::optimizer ? layout.trained_bytes : layout.variable_bytes;
     layout.sections.push_back({role, std::move(suffix), initial, {layout.bytes, bytes}});
     layout.bytes += bytes;
 }
+
+namespace {
 
 const VariableSlot& slot_at(const StateLayout& layout, std::size_t offset) {
     const auto behind = std::ranges::upper_bound(layout.variables, offset, {},
@@ -83,29 +80,6 @@ std::vector<ArenaRange> make_blocks(const StateLayout& layout, const ArenaRange&
             blocks.push_back({begin, std::min(most, alike - begin)});
     }
     return blocks;
-}
-
-StateLayout layout_state(const Model& model, const Optimizer& optimizer, bool averages) {
-    std::vector<Variable> variables = model.variables();
-    std::stable_sort(variables.begin(), variables.end(), [](const Variable& a, const Variable& b) {
-        if (a.role != b.role) return a.role < b.role; // trained ones first
-        return a.node > b.node;
-    });
-    StateLayout layout;
-    for (Variable& variable : variables) {
-        const std::size_t bytes = variable.elements() * sizeof(float);
-        const bool trained = variable.role == Role::trained;
-        const float decay = variable.weight_decay.value_or(
-            trained && (variable.decays || optimizer.decays_all) ? optimizer.weight_decay : 0.0f);
-        layout.variables.push_back({std::move(variable), {layout.variable_bytes, bytes}, decay});
-        layout.variable_bytes += aligned(bytes);
-        if (trained) layout.trained_bytes = layout.variable_bytes;
-    }
-    add_section(layout, Role::trained, "", 0);
-    for (const Optimizer::State& state : optimizer.state())
-        add_section(layout, Role::optimizer, '/' + state.name, state.initial);
-    if (averages) add_section(layout, Role::average, "/ExponentialMovingAverage", 0);
-    return layout;
 }
 
 std::vector<float> initial_state(const StateLayout& layout, std::uint64_t seed) {

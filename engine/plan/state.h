@@ -1,7 +1,7 @@
 // Where everything that outlives a step lies in one flat arena.
 #pragma once
 
-#include "engine/model/variable.h"
+#include "engine/plan/variable.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -10,9 +10,6 @@
 #include <vector>
 
 namespace towers {
-
-struct Model;
-class Optimizer;
 
 /// A range of an arena, in bytes.
 struct ArenaRange {
@@ -82,8 +79,16 @@ StateLayout layout_of_block(const StateLayout& whole, const ArenaRange& block);
 /// Cuts a range of variables into blocks of at most so many bytes, for layout_of_block().
 std::vector<ArenaRange> make_blocks(const StateLayout& layout, const ArenaRange& range, std::size_t most);
 
-/// `averages`: whether moving averages are kept.
-StateLayout layout_state(const Model& model, const Optimizer& optimizer, bool averages);
+/// Appends a section with a piece for each variable of the layout, or for each trained one if the section is the
+/// optimizer's. Call it when the layout has all its variables.
+void add_section(StateLayout& layout, Role role, std::string suffix, float initial);
+
+/// All that changes while training: what a checkpoint keeps.
+struct TrainingState {
+    std::uint64_t step = 0;     ///< updates done
+    std::uint64_t examples = 0; ///< examples seen
+    std::vector<float> state;   ///< laid out as StateLayout says
+};
 
 /// A whole state as a training begins.
 std::vector<float> initial_state(const StateLayout& layout, std::uint64_t seed);

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "backends/backend.h"
-#include "engine/plan/update.h"
+#include "engine/step/update.h"
 #include "engine/towers/stream.h"
 #include "engine/towers/tower.h"
 #include "engine/towers/worker.h"

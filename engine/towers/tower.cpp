@@ -4,7 +4,7 @@
 #include "engine/plan/micro_batches.h"
 #include "engine/plan/work.h"
 #include "engine/plural.h"
-#include "engine/towers/upload.h"
+#include "backends/upload.h"
 
 #include <algorithm>
 #include <cmath>

@@ -4,7 +4,7 @@
 #include "backends/device.h"
 #include "engine/data/dataset.h"
 #include "engine/data/sampler.h"
-#include "engine/plan/network.h"
+#include "engine/step/network.h"
 #include "engine/towers/exchange.h"
 
 #include <array>

@@ -1,6 +1,6 @@
 #include "engine/train/describe.h"
 
-#include "engine/plan/network.h"
+#include "engine/step/network.h"
 #include "engine/towers/shares.h"
 
 #include <algorithm>

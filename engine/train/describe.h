@@ -1,7 +1,7 @@
 // What a recipe's network costs: parameters, arithmetic and memory.
 #pragma once
 
-#include "engine/train/recipe.h"
+#include "engine/recipes/recipe.h"
 
 #include <cstddef>
 #include <string>

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "engine/data/dataset.h"
-#include "engine/parity/replay.h"
+#include "engine/replay/replay.h"
 #include "engine/run/safetensors.h"
 #include "engine/train/checkpoint.h"
 #include "engine/train/trainer.h"

@@ -1,6 +1,7 @@
 #include "engine/train/evaluation.h"
 
-#include "engine/towers/upload.h"
+#include "backends/upload.h"
+#include "engine/step/layout.h"
 
 #include <algorithm>
 #include <future>

@@ -3,7 +3,7 @@
 
 #include "backends/device.h"
 #include "engine/towers/tower.h"
-#include "engine/train/recipe.h"
+#include "engine/recipes/recipe.h"
 
 #include <memory>
 #include <span>

@@ -8,7 +8,7 @@
 #include "engine/towers/shares.h"
 #include "engine/towers/watchdog.h"
 #include "engine/trace/trace.h"
-#include "engine/train/recipe.h"
+#include "engine/recipes/recipe.h"
 
 #include <atomic>
 #include <functional>
@@ -45,13 +45,6 @@ struct TrainerOptions {
     /// Opens the towers' devices by their ids; a test may supply its own.
     std::function<std::unique_ptr<Device>(std::string_view, const OpenOptions&)> open_device =
         towers::open_device;
-};
-
-/// All that changes while training: what a checkpoint keeps.
-struct TrainingState {
-    std::uint64_t step = 0;     ///< updates done
-    std::uint64_t examples = 0; ///< examples seen
-    std::vector<float> state;   ///< laid out as StateLayout says
 };
 
 /// The result of one step. Losses are those of the parameters before its update.

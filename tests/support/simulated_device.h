@@ -3,7 +3,7 @@
 
 #include "backends/device.h"
 #include "engine/clock.h"
-#include "engine/train/recipe.h"
+#include "engine/recipes/recipe.h"
 
 #include <array>
 #include <functional>

@@ -1,0 +1,42 @@
+#include "engine/plan/variable.h"
+
+#include <cmath>
+#include <numbers>
+#include <random>
+
+namespace towers {
+
+std::size_t Variable::elements() const {
+    std::size_t product = 1;
+    for (const std::size_t size : shape) product *= size;
+    return product;
+}
+
+std::vector<float> initial_values(const Variable& variable, std::uint64_t seed) {
+    const Initial& initial = variable.initial;
+    std::vector<float> values(variable.elements(), initial.value);
+    if (initial.kind == Initial::Kind::constant) return values;
+    // FNV-1a of the name: each variable has a stream of its own, whatever else the model holds.
+    std::uint64_t stream = 0xcbf29ce484222325u;
+    for (const char c : variable.name) stream = (stream ^ std::uint8_t(c)) * 0x100000001b3u;
+    std::mt19937_64 words(seed ^ stream);
+    // The standard fixes the words but not the distributions; Box and Muller's method makes these normal.
+    const auto unit = [&] { return (double(words() >> 11) + 0.5) * 0x1p-53; };
+    const auto normal = [&] {
+        // A statement of its own: within one, compilers may draw the two in either order.
+        const double radius = std::sqrt(-2 * std::log(unit()));
+        return radius * std::cos(2 * std::numbers::pi * unit());
+    };
+    for (float& value : values) {
+        double drawn = 0;
+        if (initial.kind == Initial::Kind::uniform)
+            drawn = 2 * unit() - 1;
+        else
+            do drawn = normal();
+            while (initial.kind == Initial::Kind::truncated_normal && std::abs(drawn) > 2);
+        value = float(initial.scale * drawn);
+    }
+    return values;
+}
+
+} // namespace towers

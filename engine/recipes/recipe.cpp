@@ -1,0 +1,309 @@
+#include "engine/recipes/recipe.h"
+
+#include "engine/error.h"
+#include "engine/files/file.h"
+#include "engine/files/text.h"
+#include "engine/model/read_model.h"
+#include "engine/recipes/recipes.h"
+#include "engine/step/layout.h"
+
+#include <algorithm>
+#include <cctype>
+#include <filesystem>
+#include <fmt/format.h>
+#include <map>
+#include <sstream>
+#include <utility>
+
+namespace towers {
+namespace {
+
+constexpr std::pair<const char*, bool Quirks::*> quirk_names[] = {
+    {"last-tower-loss", &Quirks::last_tower_loss},     {"step-schedule", &Quirks::step_schedule},
+    {"unordered-average", &Quirks::unordered_average}, {"delete-run", &Quirks::delete_run},
+    {"padded-evaluation", &Quirks::padded_evaluation}, {"divided-batch-time", &Quirks::divided_batch_time},
+};
+
+std::string all_quirk_names() {
+    std::string names;
+    for (const auto& [name, member] : quirk_names) names += std::string(names.empty() ? "" : ", ") + name;
+    return names;
+}
+
+} // namespace
+
+Quirks parse_quirks(const std::string& text) {
+    Quirks quirks;
+    if (text.empty() || text == "none") return quirks;
+    std::istringstream list(text);
+    for (std::string word; std::getline(list, word, ',');) {
+        bool known = false;
+        for (const auto& [name, member] : quirk_names)
+            if (word == name || word == "all") quirks.*member = known = true;
+        if (!known)
+            throw UsageError(fmt::format("--quirks '{}': there is no '{}'; choose from {}, all, none", text,
+                                         word, all_quirk_names()));
+    }
+    return quirks;
+}
+
+std::string format_quirks(const Quirks& quirks) {
+    std::string text;
+    for (const auto& [name, member] : quirk_names)
+        if (quirks.*member) text += std::string(text.empty() ? "" : ",") + name;
+    return text.empty() ? "none" : text;
+}
+
+bool is_recipe_file(const std::string& name) {
+    return name.ends_with(".toml") || name.find('/') != std::string::npos;
+}
+
+std::string recipe_name(const std::string& name) {
+    return is_recipe_file(name) ? as_utf8(std::filesystem::path(name).stem().string()) : name;
+}
+
+RecipeFile find_recipe_file(const std::string& name) {
+    if (is_recipe_file(name)) {
+        try {
+            return {read_file(name), name};
+        } catch (const InputError& error) {
+            throw UsageError(error.what());
+        }
+    }
+    const auto& all = builtin_recipes();
+    const auto found = std::ranges::find(all, name, &BuiltinRecipe::name);
+    if (found != all.end()) return {found->text, name + ".toml"};
+    std::string names;
+    for (const BuiltinRecipe& each : all) names += std::string(names.empty() ? "" : ", ") + each.name;
+    throw UsageError(
+        fmt::format("recipe '{}': there is no such recipe; choose from {}, or name a file that ends in "
+                    ".toml",
+                    name, names));
+}
+
+Recipe find_recipe(const std::string& name, const std::vector<std::string>& changes) {
+    const RecipeFile file = find_recipe_file(name);
+    return parse_recipe(recipe_name(name), file.text, file.source, changes);
+}
+
+std::string with_changes(const std::string& name, const std::vector<std::string>& changes) {
+    std::string text = name;
+    for (const std::string& change : changes) text += ' ' + change;
+    return text;
+}
+
+Recipe read_recipe(const std::string& name, const std::filesystem::path& file) {
+    return parse_recipe(name, read_file(file), file.string());
+}
+
+namespace {
+
+/// Puts what the second table says into the first, table by table.
+void merge(Value& into, const Value& from) {
+    for (const auto& [key, value] : *from.as<Value::Table>()) {
+        auto* const table = into.as<Value::Table>();
+        const auto entry = std::ranges::lower_bound(*table, key, {}, &Value::Entry::first);
+        if (entry == table->end() || entry->first != key)
+            table->emplace(entry, key, value);
+        else if (value.as<Value::Table>() != nullptr && entry->second.as<Value::Table>() != nullptr)
+            merge(entry->second, value);
+        else if (entry->second.text() != value.text()) // else it stays the file's
+            entry->second = value;
+    }
+}
+
+void set_lines(Value& value, unsigned line) {
+    value.line = line;
+    if (auto* table = value.as<Value::Table>())
+        for (auto& [key, each] : *table) set_lines(each, line);
+    if (auto* array = value.as<Value::Array>())
+        for (Value& each : *array) set_lines(each, line);
+}
+
+/// With quotes around a value that is a bare word: a shell takes away those that a user writes.
+std::string with_quotes(const std::string& change, std::size_t equals) {
+    const std::string value = change.substr(equals + 1);
+    const auto in_word = [](unsigned char c) { return std::isalnum(c) || c == '_' || c == '-'; };
+    if (value.empty() || !std::isalpha(static_cast<unsigned char>(value[0])) ||
+        !std::ranges::all_of(value, in_word) || value == "true" || value == "false" || value == "inf" ||
+        value == "nan")
+        return change;
+    return change.substr(0, equals + 1) + '"' + value + '"';
+}
+
+std::string keys_of(const Value::Table& table) {
+    std::string keys;
+    for (const auto& [key, value] : table) keys += (keys.empty() ? "" : ", ") + key;
+    return keys;
+}
+
+/// Takes out what `path`, a table that holds nothing but one key, says, or what it says within that.
+void take_out(Value& recipe, const Value& path, const std::string& change) {
+    const Value::Entry& step = path.as<Value::Table>()->front();
+    auto* const table = recipe.as<Value::Table>();
+    const auto entry = table != nullptr ? std::ranges::find(*table, step.first, &Value::Entry::first)
+                                        : Value::Table::iterator();
+    if (table == nullptr || entry == table->end())
+        throw UsageError(fmt::format("--set '{}': there is no '{}' to take out; there is {}", change,
+                                     step.first,
+                                     table == nullptr || table->empty() ? "nothing" : keys_of(*table)));
+    if (step.second.as<Value::Table>() != nullptr)
+        take_out(entry->second, step.second, change);
+    else
+        table->erase(entry);
+}
+
+/// Sets what `change`, table.key=value, says; without a value, takes it out.
+void apply(Value& recipe, const std::string& change) {
+    const std::size_t equals = change.find('=');
+    const std::size_t dot = change.find('.');
+    const bool takes_out =
+        equals != std::string::npos && change.find_first_not_of(' ', equals + 1) == std::string::npos;
+    if (equals == std::string::npos || equals == 0 ||
+        (!takes_out && (dot == std::string::npos || dot > equals)))
+        throw UsageError(
+            fmt::format("--set '{}': give TABLE.KEY=VALUE, such as optimizer.learning_rate=0.05, or "
+                        "KEY= to take a key out",
+                        change));
+    const std::string source = "--set '" + change + "'";
+    Value given;
+    try { // TOML's own dotted keys
+        given =
+            parse_toml(takes_out ? change.substr(0, equals + 1) + "0" : with_quotes(change, equals), source);
+    } catch (const UsageError&) {
+        throw UsageError(
+            takes_out
+                ? fmt::format("{}: the key is not TOML; give one such as optimizer.momentum", source)
+                : fmt::format("{}: the value is not TOML; give a number, true, false, a word or \"text\"",
+                              source));
+    }
+    if (takes_out) return take_out(recipe, given, change);
+    set_lines(given, 0);
+    merge(recipe, given);
+}
+
+/// Takes out what the kinds that came by --set do not know. Returns a line for each table.
+std::vector<std::string> drop(Value& recipe, const std::vector<DroppedKey>& dropped,
+                              const std::string& source) {
+    std::map<std::string, std::string> keys; // of each table
+    for (const DroppedKey& each : dropped) {
+        auto* const top = recipe.as<Value::Table>();
+        Value& table = std::ranges::find(*top, each.table, &Value::Entry::first)->second;
+        std::erase_if(*table.as<Value::Table>(), [&](const auto& entry) { return entry.first == each.key; });
+        std::string& list = keys[each.table];
+        list += (list.empty() ? "" : ", ") + each.key;
+    }
+    std::vector<std::string> notes;
+    for (const auto& [table, list] : keys)
+        notes.push_back(fmt::format("{}: [{}] of kind {} does not know {}: left out", place_of(source, 0),
+                                    table, recipe.find(table)->find("kind")->text(), list));
+    return notes;
+}
+
+/// FNV-1a
+std::uint64_t checksum_of(const std::string& text) {
+    std::uint64_t hash = 0xcbf29ce484222325u;
+    for (const char c : text) hash = (hash ^ std::uint8_t(c)) * 0x100000001b3u;
+    return hash;
+}
+
+/// Refuses what not even images of the network's own size would fit.
+void check_pipeline(Attributes pipeline, const Recipe& recipe) {
+    const ImageSize stored = shapes_size(recipe);
+    const ImageSize image{recipe.model.input.height, recipe.model.input.width, recipe.model.input.channels};
+    for (const auto& [name, augmentation] :
+         {std::pair("train", &recipe.pipeline.training), {"evaluate", &recipe.pipeline.evaluation}})
+        if (const auto problem = find_problem(*augmentation, stored, image))
+            pipeline.table(name).fail(problem->setting, problem->what);
+}
+
+} // namespace
+
+Recipe parse_recipe(const std::string& name, const std::string& text, const std::string& source,
+                    const std::vector<std::string>& changes) {
+    Value value = parse_toml(text, source);
+    for (const std::string& change : changes) apply(value, change);
+    std::vector<DroppedKey> dropped;
+    Attributes file(value, source, "the recipe", &dropped);
+    Recipe recipe{.name = name, .description = file.text("description", "no description"), .source = source};
+    // First: a misspelt table would seem to be missing.
+    for (const char* key : {"description", "input", "network", "blocks", "defaults", "loss", "pipeline",
+                            "optimizer", "schedule", "averages", "training"})
+        file.find(key);
+    file.done();
+    recipe.model = read_model(file);
+    recipe.model.name = name;
+    recipe.pipeline = read_pipeline(file.table("pipeline"));
+    check_pipeline(file.table("pipeline"), recipe);
+    recipe.optimizer = read_optimizer(file.table("optimizer"));
+    recipe.schedule = read_schedule(file.table("schedule"));
+    if (file.has("averages")) {
+        Attributes averages = file.table("averages");
+        recipe.average_warm_up = averages.flag("warm_up", false);
+        recipe.average_decay = averages.number("decay", 0, recipe.average_warm_up ? 1 : below_one);
+        averages.done();
+    }
+    Attributes training = file.table("training");
+    recipe.batch = unsigned(training.whole("batch", 1, most_batch));
+    if (recipe.batch % recipe.model.group() != 0)
+        training.fail("batch", fmt::format("is {}, but batch norm takes groups of {} examples; give a whole "
+                                           "number of groups",
+                                           recipe.batch, recipe.model.group()));
+    recipe.steps = std::uint64_t(training.whole("steps", 1, std::int64_t(1) << 53));
+    training.done();
+    recipe.notes = drop(value, dropped, source);
+    const std::string canonical = write_toml(value);
+    recipe.text = changes.empty() ? text : canonical;
+    recipe.checksum = checksum_of(canonical);
+    return recipe;
+}
+
+StateLayout layout_of(const Recipe& recipe) {
+    return layout_state(recipe.model, *recipe.optimizer, recipe.average_decay.has_value());
+}
+
+void check_data(const Recipe& recipe, const Dataset& data) {
+    const Model& model = recipe.model;
+    const unsigned classes = model.classes - model.label_offset;
+    if (data.classes.size() > classes)
+        throw InputError(fmt::format(
+            "the data set {} has {} classes, but recipe {} tells only {} apart; choose other --data or "
+            "another recipe",
+            data.name, data.classes.size(), recipe.name, classes));
+    if (data.channels != model.input.channels)
+        throw InputError(fmt::format(
+            "the data set {} has {} values per pixel, but recipe {} takes {}; choose other --data or "
+            "another recipe",
+            data.name, data.channels, recipe.name, model.input.channels));
+    const ImageSize image{model.input.height, model.input.width, model.input.channels};
+    const bool crops = recipe.pipeline.tutorial;
+    if (crops && (data.height < image.height || data.width < image.width))
+        throw InputError(fmt::format(
+            "the data set {} has images of {}x{}, but recipe {} crops them to {}x{}; choose other --data "
+            "or another recipe",
+            data.name, data.height, data.width, recipe.name, image.height, image.width));
+    for (const Augmentation* each : {&recipe.pipeline.training, &recipe.pipeline.evaluation})
+        if (const auto problem = find_problem(*each, data.image_size(), image); problem && !crops)
+            throw InputError(fmt::format("the data set {} does not fit the pipeline of recipe {}: '{}' {}",
+                                         data.name, recipe.name, problem->setting, problem->what));
+}
+
+ImageSize shapes_size(const Recipe& recipe) {
+    const Shape& image = recipe.model.input;
+    // The tutorial's pipeline crops 24 of 32 pixels.
+    const auto side = [&](unsigned length) { return recipe.pipeline.tutorial ? length * 4 / 3 : length; };
+    return {side(image.height), side(image.width), image.channels};
+}
+
+double average_decay_at(const Recipe& recipe, std::uint64_t n) {
+    const double decay = recipe.average_decay.value_or(0);
+    return recipe.average_warm_up ? std::min(decay, (1.0 + double(n)) / (10.0 + double(n))) : decay;
+}
+
+StepNumbers numbers_of_update(const Recipe& recipe, double learning_rate, std::uint64_t n) {
+    StepNumbers numbers{float(learning_rate), float(average_decay_at(recipe, n))};
+    recipe.optimizer->prepare(numbers, n);
+    return numbers;
+}
+
+} // namespace towers

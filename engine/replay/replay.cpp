@@ -1,0 +1,118 @@
+#include "engine/replay/replay.h"
+
+#include "engine/replay/side.h"
+#include "engine/step/network.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <span>
+
+namespace towers {
+namespace {
+
+/// The numbers of a tensor that are not finite; in a part of a tensor, only where it has been written.
+std::optional<NotFinite> find_in(std::span<const float> values, const TensorShape& shape, bool whole) {
+    NotFinite found{.shape = shape};
+    for (std::size_t i = 0; i < values.size(); ++i) {
+        if (std::isfinite(values[i]) || (!whole && std::bit_cast<std::uint32_t>(values[i]) == unwritten))
+            continue;
+        if (found.count++ > 0) continue;
+        found.index = index_in(shape, i);
+        found.value = std::isnan(values[i]) ? "nan" : values[i] > 0 ? "inf" : "-inf";
+    }
+    if (found.count == 0) return std::nullopt;
+    return found;
+}
+
+/// The first trained variable, in the order of the layers, with which no step can stay finite.
+std::optional<NotFinite> find_in_state(const StateLayout& layout, std::span<const float> state) {
+    std::optional<NotFinite> first;
+    for (const VariableSlot& slot : layout.variables) { // last layer first
+        if (slot.variable.role != Role::trained) continue;
+        if (auto found = find_in(part(state, slot.range), slot.variable.shape, true)) {
+            found->tensor = slot.variable.name;
+            first = std::move(found);
+        }
+    }
+    return first;
+}
+
+/// Records as the step's examples name them, the others black: what is random goes by a record's number.
+Dataset records_of(const LoneStep& step) {
+    Dataset data{.height = step.stored.height, .width = step.stored.width, .channels = step.stored.channels};
+    const std::size_t size = std::size_t(data.height) * data.width * data.channels;
+    const std::size_t records = std::ranges::max(step.examples, {}, &Example::record).record + std::size_t(1);
+    data.images.resize(records * size);
+    data.labels.resize(records);
+    for (std::size_t i = 0; i < step.examples.size(); ++i) {
+        const std::size_t record = step.examples[i].record;
+        std::ranges::copy(std::span(step.images).subspan(i * size, size),
+                          data.images.begin() + std::ptrdiff_t(record * size));
+        data.labels[record] = step.labels[i];
+    }
+    return data;
+}
+
+Plan plan_of(const Recipe& recipe, const StateLayout& layout, const LoneStep& step, std::size_t records,
+             std::uint64_t largest_allocation) {
+    NetworkSpec spec{.model = &recipe.model,
+                     .layout = &layout,
+                     .pipeline = &recipe.pipeline,
+                     .batch = unsigned(step.examples.size()),
+                     .stored = step.stored,
+                     .records = records,
+                     .seed = step.seed,
+                     .distort = step.distort,
+                     .largest_allocation = largest_allocation};
+    if (spec.batch == step.global_batch)
+        return plan_single_step(spec, {.layout = &layout, .optimizer = recipe.optimizer.get()}).plan;
+    spec.global_batch = step.global_batch;
+    return plan_shared_step(spec).plan;
+}
+
+/// Whether a step with such numbers there has diverged.
+bool decides(const PlannedTensor& tensor) {
+    return tensor.arena == Arena::gradients || tensor.arena == Arena::results;
+}
+
+} // namespace
+
+Replay replay(Device& device, const Recipe& recipe, const LoneStep& step) {
+    const StateLayout layout = layout_of(recipe);
+    const Dataset data = records_of(step);
+    const Plan plan = plan_of(recipe, layout, step, data.size(), device.info().largest_allocation);
+    const std::vector<std::vector<WrittenTensor>> levels = written_in(plan);
+    ParitySide side(device, plan, data, window_bytes(levels));
+    side.prepare(step.before.state, numbers_of_update(recipe, step.learning_rate, step.before.step + 1),
+                 step.examples);
+
+    Replay result{.first = find_in_state(layout, step.before.state)};
+    for (std::size_t level = 0; level < levels.size() && !result.diverges; ++level) {
+        side.start(level, levels[level]);
+        side.finish();
+        for (const WrittenTensor& written : levels[level]) {
+            if (written.words) continue;
+            const PlannedTensor& tensor = plan.tensors()[written.tensor.index()];
+            std::optional<NotFinite> found = find_in(side.numbers(written), tensor.shape, written.whole);
+            if (!found) continue;
+            result.diverges = result.diverges || decides(tensor);
+            if (result.first) continue;
+            found->tensor = tensor.name;
+            found->operation = written.operation->name;
+            found->kernel = kernel_name(*written.operation);
+            result.first = std::move(found);
+        }
+    }
+    return result;
+}
+
+std::string describe(const NotFinite& found) {
+    return fmt::format("tensor '{}' {}, {} of {} numbers, the first at [{}]: {}", found.tensor,
+                       found.operation.empty() ? "before the step" : "of " + found.operation, found.count,
+                       elements_of(found.shape), fmt::join(found.index, ", "), found.value);
+}
+
+} // namespace towers

@@ -1,0 +1,143 @@
+#include "engine/replay/side.h"
+
+#include "engine/step/network.h"
+#include "backends/upload.h"
+
+#include <algorithm>
+#include <iterator>
+
+namespace towers {
+namespace {
+
+std::vector<WrittenTensor> written_in(const Plan& plan, const Level& level) {
+    std::vector<WrittenTensor> all;
+    std::size_t end = 0;
+    for (const Operation& operation : level) {
+        for (const Plan::Use& use : Plan::uses(operation)) {
+            if (!use.writes) continue;
+            const PlannedTensor& tensor = plan.tensors()[use.tensor.index()];
+            all.push_back({.operation = &operation,
+                           .tensor = use.tensor,
+                           .words = tensor.type == ElementType::uint32,
+                           .read = use.reads,
+                           .first = true,
+                           .whole = true,
+                           .window_offset = end,
+                           .bytes = tensor.bytes});
+            end += aligned(tensor.bytes);
+        }
+    }
+    return all;
+}
+
+} // namespace
+
+std::vector<std::vector<std::size_t>> overlapping_tensors(const Plan& plan) {
+    const std::vector<PlannedTensor>& tensors = plan.tensors();
+    std::vector<std::vector<std::size_t>> overlapping(tensors.size());
+    std::array<std::vector<std::size_t>, arena_count> slices; // of the fixed arenas
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+        overlapping[i].push_back(i);
+        if (is_of_activations(tensors[i].arena)) continue; // others are there at other times only
+        std::vector<std::size_t>& others = slices[std::size_t(tensors[i].arena)];
+        for (const std::size_t other : others) {
+            if (tensors[other].offset >= tensors[i].offset + tensors[i].bytes ||
+                tensors[i].offset >= tensors[other].offset + tensors[other].bytes)
+                continue;
+            overlapping[i].push_back(other);
+            overlapping[other].push_back(i);
+        }
+        others.push_back(i);
+    }
+    return overlapping;
+}
+
+std::vector<std::vector<WrittenTensor>> written_in(const Plan& plan) {
+    const std::vector<std::vector<std::size_t>> overlapping = overlapping_tensors(plan);
+    std::vector<std::vector<WrittenTensor>> levels;
+    for (const Level& level : plan.levels()) levels.push_back(written_in(plan, level));
+
+    std::vector<bool> has_values(plan.tensors().size());
+    for (std::vector<WrittenTensor>& level : levels)
+        for (WrittenTensor& written : level)
+            for (const std::size_t each : overlapping[written.tensor.index()]) {
+                if (has_values[each]) written.first = false;
+                has_values[each] = true;
+            }
+
+    std::vector<bool> goes_on(plan.tensors().size()); // with a writer, seen from behind
+    for (std::size_t level = levels.size(); level-- > 0;) {
+        for (WrittenTensor& written : levels[level]) written.whole = !goes_on[written.tensor.index()];
+        for (const bool reads : {false, true})
+            for (const Operation& operation : plan.levels()[level])
+                for (const Plan::Use& use : Plan::uses(operation))
+                    if (use.reads == reads)
+                        for (const std::size_t each : overlapping[use.tensor.index()]) goes_on[each] = !reads;
+    }
+    return levels;
+}
+
+std::size_t window_bytes(std::span<const std::vector<WrittenTensor>> levels) {
+    std::size_t bytes = 0;
+    for (const std::vector<WrittenTensor>& level : levels)
+        bytes = std::max(bytes, level.back().window_offset + level.back().bytes);
+    return bytes;
+}
+
+std::vector<std::size_t> index_in(const TensorShape& shape, std::size_t element) {
+    std::vector<std::size_t> index(shape.size());
+    for (std::size_t axis = shape.size(); axis-- > 0; element /= shape[axis])
+        index[axis] = element % shape[axis];
+    return index;
+}
+
+ParitySide::ParitySide(Device& device, const Plan& plan, const Dataset& data, std::size_t window_bytes)
+    : device_(device), plan_(plan), arenas_(allocate_arenas(device, plan, data)),
+      window_(device.allocate(window_bytes, Memory::staging)) {}
+
+void ParitySide::prepare(std::span<const float> state, const StepNumbers& numbers,
+                         std::span<const Example> examples) {
+    const std::size_t held = plan_.bytes(Arena::state) / sizeof(float);
+    upload(device_, arena(Arena::state), std::as_bytes(state.first(held)));
+    write_step(arena(Arena::step), numbers, examples);
+    if (const std::size_t bytes = plan_.bytes(Arena::staged_parameters))
+        std::ranges::copy(state.first(bytes / sizeof(float)),
+                          arena(Arena::staged_parameters).host<float>().begin());
+}
+
+void ParitySide::start(std::size_t level, std::span<const WrittenTensor> written) {
+    std::vector<Command> commands;
+    for (const WrittenTensor& each : written) {
+        if (each.read || !each.first) continue;
+        std::ranges::fill(words(each), unwritten);
+        commands.push_back(Copy{window(each), memory(each)});
+    }
+    commands.push_back(Barrier{});
+    std::ranges::copy(plan_.bind(pointers_to(arenas_), level, level + 1), std::back_inserter(commands));
+    commands.push_back(Barrier{});
+    for (const WrittenTensor& each : written) commands.push_back(Copy{memory(each), window(each)});
+    recording_ = device_.record(commands);
+    ticket_ = device_.submit(recording_);
+}
+
+void ParitySide::finish() { device_.wait(ticket_); }
+
+void ParitySide::adopt(const ParitySide& other, std::span<const WrittenTensor> written) {
+    std::vector<Command> commands;
+    for (const WrittenTensor& each : written) {
+        std::ranges::copy(other.words(each), words(each).begin());
+        commands.push_back(Copy{window(each), memory(each)});
+    }
+    device_.run(commands);
+}
+
+BufferSlice ParitySide::window(const WrittenTensor& written) const {
+    return {&window_, written.window_offset, written.bytes};
+}
+
+BufferSlice ParitySide::memory(const WrittenTensor& written) const {
+    const PlannedTensor& tensor = plan_.tensors()[written.tensor.index()];
+    return {&arena(tensor.arena), tensor.offset, tensor.bytes};
+}
+
+} // namespace towers

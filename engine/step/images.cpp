@@ -1,0 +1,86 @@
+#include "engine/step/images.h"
+
+#include "engine/error.h"
+
+#include <fmt/format.h>
+
+namespace towers {
+namespace {
+
+struct Records {
+    TensorId images, labels;
+};
+
+void distort(Plan& plan, const ImagesSpec& spec, const Records& records, TensorId examples,
+             const BatchTensors& batch) {
+    plan.add("images", kernels::distort_images,
+             {.records = records.images,
+              .labels = records.labels,
+              .examples = examples,
+              .images = batch.images,
+              .batch_labels = batch.labels,
+              .seed_low = uint(spec.seed),
+              .seed_high = uint(spec.seed >> 32),
+              .count = spec.batch,
+              .height = spec.stored.height,
+              .width = spec.stored.width,
+              .crop_height = spec.image.height,
+              .crop_width = spec.image.width,
+              .distort = spec.distort ? 1u : 0u},
+             spec.batch);
+}
+
+void augment(Plan& plan, const ImagesSpec& spec, const Records& records, TensorId examples,
+             const BatchTensors& batch) {
+    const Augmentation& augmentation = spec.distort ? spec.pipeline->training : spec.pipeline->evaluation;
+    const ImageSize image{spec.image.height, spec.image.width, spec.image.channels};
+    if (const auto problem = find_problem(augmentation, spec.stored, image))
+        throw UsageError(fmt::format("the recipe's pipeline: '{}' {}", problem->setting, problem->what));
+    AugmentationLaunches launches =
+        augmentation_launches(augmentation, spec.stored, image, spec.seed, spec.batch);
+    const TensorId draws = plan.activation("draws", {spec.batch, AUGMENT_DRAWS, 4});
+    launches.draw.examples = examples;
+    launches.draw.draws = draws;
+    plan.add("draws", kernels::draw_augmentations, launches.draw, launches.draw_items);
+    TensorId sums;
+    if (launches.needs_sums) {
+        sums = plan.activation("grey sums", {spec.batch, GREY_CHUNKS, 2}, ElementType::uint32);
+        launches.sums.records = records.images;
+        launches.sums.examples = examples;
+        launches.sums.draws = draws;
+        launches.sums.sums = sums;
+        plan.add("grey sums", kernels::grey_sums, launches.sums, launches.sums_items);
+    }
+    AugmentImagesParams& p = launches.images;
+    p.records = records.images;
+    p.labels = records.labels;
+    p.examples = examples;
+    p.draws = draws;
+    p.grey_sums = sums;
+    p.images = batch.images;
+    p.batch_labels = batch.labels;
+    plan.add("images", kernels::augment_images, p, launches.image_items);
+}
+
+} // namespace
+
+BatchTensors plan_images(Plan& plan, const ImagesSpec& spec, TensorId examples) {
+    const std::size_t bytes = std::size_t(spec.stored.height) * spec.stored.width * spec.stored.channels;
+    if (spec.records * bytes > most_record_bytes)
+        throw UsageError(
+            fmt::format("the data set has {} bytes of images, but a device takes at most {}; use fewer "
+                        "or smaller images",
+                        spec.records * bytes, most_record_bytes));
+    const Records records{
+        plan.tensor("records", Arena::records, 0, {spec.records * bytes}, ElementType::uint8),
+        plan.tensor("all labels", Arena::labels, 0, {spec.records}, ElementType::uint32)};
+    const Shape& image = spec.image;
+    const BatchTensors batch{
+        plan.activation("images", {spec.batch, image.height, image.width, image.channels}),
+        plan.activation("labels", {spec.batch}, ElementType::uint32)};
+    spec.pipeline->tutorial ? distort(plan, spec, records, examples, batch)
+                            : augment(plan, spec, records, examples, batch);
+    return batch;
+}
+
+} // namespace towers

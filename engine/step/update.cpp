@@ -1,0 +1,198 @@
+#include "engine/step/update.h"
+
+#include <optional>
+
+namespace towers {
+namespace {
+
+class UpdateBuilder {
+public:
+    UpdateBuilder(Plan& plan, const UpdateSpec& spec, std::size_t results_end)
+        : plan_(plan), spec_(spec), layout_(*spec.layout), decays_begin_(aligned(results_end)),
+          gradients_(slice("gradients", Arena::gradients, layout_.trained())),
+          parameters_(slice("parameters", Arena::state, layout_.trained())),
+          step_(plan.tensor("step", Arena::step, 0, {STEP_FLOATS})),
+          results_(plan.tensor("results", Arena::results, 0, {RESULT_FLOATS})) {}
+
+    void decay() {
+        if (spec_.optimizer->decouples_decay()) return;
+        for (const Run& run : decaying_runs()) {
+            const unsigned chunks = REDUCTION_CHUNKS(quads(run.range));
+            // Gaps between the lists stay zero and add nothing.
+            const TensorId partials =
+                plan_.tensor(run.name + " decay", Arena::results, decays_begin_ + decay_bytes_, {chunks});
+            decay_words_ = unsigned(decay_bytes_ / sizeof(float)) + chunks;
+            decay_bytes_ += aligned(chunks * sizeof(float));
+            plan_.add(run.name + " decay", kernels::weight_decay,
+                      {.w = slice(run.name, Arena::state, run.range),
+                       .dw = slice(run.name + " gradient", Arena::gradients, run.range),
+                       .partials = partials,
+                       .decay = run.value,
+                       .quads = quads(run.range)},
+                      chunks);
+        }
+    }
+
+    void results(const LossList& losses) {
+        const TensorId values = slice("gradients and statistics", Arena::gradients, layout_.all_variables());
+        const unsigned chunks = REDUCTION_CHUNKS(quads(layout_.all_variables()));
+        const TensorId nonfinite = plan_.activation("nonfinite", {chunks}, ElementType::uint32);
+        plan_.add("finite check", kernels::count_nonfinite,
+                  {.x = values, .counts = nonfinite, .quads = quads(layout_.all_variables())}, chunks);
+        plan_.add("results", kernels::step_results,
+                  {.losses = losses.words,
+                   .decays = decay_words_ == 0
+                                 ? TensorId()
+                                 : plan_.tensor("decays", Arena::results, decays_begin_, {decay_words_}),
+                   .nonfinite = nonfinite,
+                   .results = results_,
+                   .loss_count = losses.count,
+                   .decay_count = decay_words_,
+                   .nonfinite_count = chunks,
+                   .examples = losses.divisor},
+                  1);
+    }
+
+    bool has_trained() const { return layout_.trained_bytes > 0; }
+
+    void clip(float most) {
+        const unsigned count = quads(layout_.trained());
+        const unsigned chunks = REDUCTION_CHUNKS(count);
+        const TensorId squares = plan_.activation("squares", {chunks});
+        plan_.add("squares of the gradients", kernels::sum_squares,
+                  {.x = gradients_, .partials = squares, .quads = count}, chunks);
+        const TensorId norm = plan_.activation("norm", {1});
+        plan_.add("norm of the gradients", kernels::gradient_norm,
+                  {.squares = squares, .norm = norm, .count = chunks}, 1);
+        plan_.add("clip", kernels::clip_gradients,
+                  {.gradients = gradients_, .norm = norm, .most = most, .quads = count}, count);
+    }
+
+    void optimize() {
+        UpdateTensors tensors{.gradients = gradients_,
+                              .parameters = parameters_,
+                              .state = {},
+                              .step = step_,
+                              .results = results_,
+                              .quads = quads(layout_.trained()),
+                              .decays = {}};
+        for (const StateSection& section : layout_.sections)
+            if (section.role == Role::optimizer)
+                tensors.state.push_back(slice(section.suffix.substr(1), Arena::state, section.range));
+        if (spec_.optimizer->decouples_decay())
+            for (const Run& run : decaying_runs())
+                tensors.decays.push_back(
+                    {slice(run.name, Arena::state, run.range), run.name, run.value, quads(run.range)});
+        spec_.optimizer->update(plan_, tensors);
+    }
+
+    void follow_statistics() {
+        const auto blend = [](const VariableSlot& slot) -> std::optional<float> {
+            if (slot.variable.role != Role::statistic) return std::nullopt;
+            return slot.variable.blend;
+        };
+        for (const Run& run : runs(blend))
+            average(run.name + ", averages", slice("statistics", Arena::gradients, run.range),
+                    slice("moving statistics", Arena::state, run.range), run.range, run.value);
+    }
+
+    void average_variables() {
+        if (const StateSection* averages = layout_.averages())
+            average("averages", slice("variables", Arena::state, layout_.all_variables()),
+                    slice("averages", Arena::state, averages->range), averages->range, -1);
+    }
+
+    void report() {
+        plan_.copy("results out", results_,
+                   plan_.tensor("staged_results", Arena::staged_results, 0, {RESULT_FLOATS}));
+    }
+
+private:
+    /// Variables that lie one after another and have a value in common: one launch does for them all.
+    struct Run {
+        std::string name; ///< `conv1/weights`, or `conv1/weights and on`
+        ArenaRange range; ///< to the last one's end, in whole vec4s
+        float value;
+    };
+
+    /// `value`: of a slot, or none where it is in no run
+    template<class Value>
+    std::vector<Run> runs(Value value) const {
+        std::vector<Run> all;
+        const auto& slots = layout_.variables;
+        for (std::size_t i = 0; i < slots.size();) {
+            const std::optional<float> common = value(slots[i]);
+            std::size_t end = i + 1;
+            while (common && end < slots.size() && value(slots[end]) == common) ++end;
+            const std::size_t begin = slots[i].range.offset;
+            const std::size_t bytes = slots[end - 1].range.offset + slots[end - 1].range.bytes - begin;
+            if (common)
+                all.push_back({slots[i].variable.name + (end - i > 1 ? " and on" : ""),
+                               {begin, (bytes + 15) / 16 * 16},
+                               *common});
+            i = end;
+        }
+        return all;
+    }
+
+    std::vector<Run> decaying_runs() const {
+        return runs([](const VariableSlot& slot) {
+            return slot.weight_decay != 0 ? std::optional(slot.weight_decay) : std::nullopt;
+        });
+    }
+
+    TensorId slice(const std::string& name, Arena arena, const ArenaRange& range) {
+        return plan_.tensor(name, arena, range.offset, {range.bytes / sizeof(float)});
+    }
+    void average(const std::string& name, TensorId values, TensorId averages, const ArenaRange& range,
+                 float blend) {
+        plan_.add(name, kernels::moving_average,
+                  {.values = values,
+                   .averages = averages,
+                   .step = step_,
+                   .results = results_,
+                   .quads = quads(range),
+                   .blend = blend},
+                  quads(range));
+    }
+
+    Plan& plan_;
+    const UpdateSpec& spec_;
+    const StateLayout& layout_;
+    std::size_t decays_begin_, decay_bytes_ = 0;
+    unsigned decay_words_ = 0; ///< of all lists and the gaps between them, in decay_bytes_
+    TensorId gradients_, parameters_, step_, results_;
+};
+
+} // namespace
+
+void plan_update(Plan& plan, const UpdateSpec& spec, const LossList& losses, std::size_t results_end) {
+    UpdateBuilder builder(plan, spec, results_end);
+    builder.decay();
+    // Before the check: a norm that is not finite makes all gradients so.
+    if (spec.optimizer->clip_norm && builder.has_trained()) builder.clip(*spec.optimizer->clip_norm);
+    builder.results(losses);
+    if (spec.average_first) builder.average_variables();
+    if (builder.has_trained()) builder.optimize();
+    builder.follow_statistics();
+    if (!spec.average_first) builder.average_variables();
+    builder.report();
+}
+
+void plan_results(Plan& plan, const LossList& losses) {
+    const TensorId results = plan.tensor("results", Arena::results, 0, {RESULT_FLOATS});
+    plan.add("results", kernels::step_results,
+             {.losses = losses.words,
+              .decays = {},
+              .nonfinite = {},
+              .results = results,
+              .loss_count = losses.count,
+              .decay_count = 0,
+              .nonfinite_count = 0,
+              .examples = losses.divisor},
+             1);
+    plan.copy("results out", results,
+              plan.tensor("staged_results", Arena::staged_results, 0, {RESULT_FLOATS}));
+}
+
+} // namespace towers
