@@ -17,7 +17,7 @@ cmake --preset clang >/dev/null
 cmake --build --preset clang
 
 export CUDA_VISIBLE_DEVICES="" VK_DRIVER_FILES=/nonexistent # the CPU only
-for tests in conformance engine; do
+for tests in conformance backend engine; do
     echo "the $tests tests of clang's build"
     log=build/clang/${tests}_tests.log
     "build/clang/tests/${tests}_tests" >"$log" 2>&1 || { cat "$log"; exit 1; }
