@@ -1,4 +1,4 @@
-# The CUDA Toolkit, where there is one: sets TOWERS_WITH_CUDA and TOWERS_NVCC_OPTIONS.
+# Finds the CUDA Toolkit; sets TOWERS_WITH_CUDA and TOWERS_NVCC_OPTIONS.
 set(TOWERS_CUDA AUTO CACHE STRING
   "Build the CUDA backend: ON (for all cards), OFF, or AUTO (for the NVIDIA cards of this machine, if nvcc is here too)")
 set_property(CACHE TOWERS_CUDA PROPERTY STRINGS AUTO ON OFF)
@@ -6,13 +6,13 @@ if(NOT TOWERS_CUDA MATCHES "^(AUTO|ON|OFF)$")
   message(FATAL_ERROR "TOWERS_CUDA=${TOWERS_CUDA}: give AUTO, ON or OFF")
 endif()
 
-# Sets `found` to the compute capabilities of this machine's NVIDIA cards, such as 86;90, "unknown" where there are cards
-# whose driver does not tell, and "" where there are none.
+# Sets `found` to the compute capabilities of this machine's NVIDIA cards, such as 86;90; to "unknown" if there are
+# cards but the driver does not tell; to "" without cards.
 function(find_cards found)
   set(cards "")
   find_program(NVIDIA_SMI nvidia-smi PATHS /usr/lib/wsl/lib NO_CACHE)
   if(NVIDIA_SMI)
-    # A driver in trouble may give no answer.
+    # A faulty driver may not answer.
     execute_process(COMMAND ${NVIDIA_SMI} --query-gpu=compute_cap --format=csv,noheader TIMEOUT 30
       OUTPUT_VARIABLE output ERROR_QUIET RESULT_VARIABLE code)
     if(code EQUAL 0)
@@ -28,8 +28,8 @@ function(find_cards found)
   set(${found} "${cards}" PARENT_SCOPE)
 endfunction()
 
-# Sets `chosen` to what nvcc must compile for these cards: machine code for each that the backend and nvcc know, and PTX
-# for cards that nvcc does not know yet. "" where the cards are too old for the backend.
+# Sets `chosen` to the architectures for these cards: machine code for those that backend and nvcc support, PTX for
+# those that nvcc does not know yet; "" if the cards are too old for the backend.
 function(choose_architectures cards chosen)
   execute_process(COMMAND ${CMAKE_CUDA_COMPILER} --list-gpu-code OUTPUT_VARIABLE known)
   set(architectures "")
@@ -47,17 +47,17 @@ function(choose_architectures cards chosen)
 endfunction()
 
 set(TOWERS_WITH_CUDA OFF)
-# Machine code from Turing to Hopper, and PTX for what follows
+# Machine code from Turing to Hopper, and PTX for later cards
 set(all_architectures 75-real 80-real 86-real 89-real 90)
 set(user_chooses OFF)
-# What is empty counts as not set.
+# An empty value counts as not set.
 if("${CMAKE_CUDA_ARCHITECTURES}" STREQUAL "" AND NOT "$ENV{CUDAARCHS}" STREQUAL "")
   set(CMAKE_CUDA_ARCHITECTURES "$ENV{CUDAARCHS}" CACHE STRING "CUDA architectures" FORCE)
 endif()
 if(NOT "${CMAKE_CUDA_ARCHITECTURES}" STREQUAL "")
   set(user_chooses ON)
 endif()
-set(cards unknown) # stands for all
+set(cards unknown) # means all cards
 if(TOWERS_CUDA STREQUAL "AUTO" AND NOT user_chooses)
   find_cards(cards)
 endif()
@@ -70,7 +70,7 @@ else()
   if(CCACHE AND NOT CMAKE_CUDA_COMPILER_LAUNCHER)
     set(CMAKE_CUDA_COMPILER_LAUNCHER ${CCACHE})
   endif()
-  # First the version, since an older nvcc makes enable_language() fail; then whether nvcc works
+  # Checks the version first, since an older nvcc makes enable_language() fail, and then whether nvcc works
   find_package(CUDAToolkit 12 QUIET)
   if(CUDAToolkit_FOUND)
     if(NOT CMAKE_CUDA_COMPILER)
@@ -90,7 +90,7 @@ else()
         set(CMAKE_CUDA_ARCHITECTURES ${architectures})
       endif()
       enable_language(CUDA)
-      set(CMAKE_CUDA_STANDARD 17) # the latest that CMake 3.25 knows of nvcc
+      set(CMAKE_CUDA_STANDARD 17) # the latest that CMake 3.25 supports with nvcc
       set(CMAKE_CUDA_STANDARD_REQUIRED ON)
       set(TOWERS_WITH_CUDA ON)
       list(JOIN CMAKE_CUDA_ARCHITECTURES " " shown)

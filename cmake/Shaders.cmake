@@ -11,12 +11,12 @@ set(SHADERS_OUT ${CMAKE_BINARY_DIR}/shaders)
 file(MAKE_DIRECTORY ${SHADERS_OUT})
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${SHADERS_DIR}/kernels.def ${SHADERS_DIR}/tiles.def)
 
-# Unlike file(GENERATE), this keeps an unchanged file's time.
+# Unlike file(GENERATE), keeps the time of an unchanged file.
 function(write_if_changed path content)
   file(CONFIGURE OUTPUT ${path} CONTENT "${content}" @ONLY)
 endfunction()
 
-# Adds the command that compiles shaders/FILE.comp, after the given lines, to spirv_NAME in NAME.inc.
+# Adds the command that compiles shaders/FILE.comp, with the given lines in front, to the array spirv_NAME in NAME.inc.
 function(add_shader file name lines)
   set(entry ${SHADERS_OUT}/${name}.glsl)
   write_if_changed(${entry} "#version 460\n#extension GL_GOOGLE_include_directive : require\n${lines}\n#include \"${file}.comp\"\n")
@@ -29,7 +29,7 @@ function(add_shader file name lines)
     COMMAND ${SPIRV_VAL} --target-env vulkan1.3 ${binary}
     COMMAND ${compile} --vn spirv_${name} --depfile ${words}.d -o ${words} ${entry}
     DEPENDS ${entry} ${SHADERS_DIR}/${file}.comp
-    DEPFILE ${words}.d # names what -o names, which must be OUTPUT
+    DEPFILE ${words}.d # its target is what -o names, which must be OUTPUT
     COMMENT "SPIR-V of ${name}"
     VERBATIM)
   set(SHADER_OUTPUTS ${SHADER_OUTPUTS} ${words} PARENT_SCOPE)

@@ -1,5 +1,5 @@
 # Toolchain file: builds for arm64 Linux on Debian of another architecture, with the libraries of `dpkg
-# --add-architecture arm64`. Tests run under qemu-user; QEMU_CPU names the processor that it plays.
+# --add-architecture arm64`. Tests run under qemu-user; QEMU_CPU names the processor that it emulates.
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)
 set(CMAKE_CXX_COMPILER aarch64-linux-gnu-g++)

@@ -34,7 +34,7 @@ while read -r words; do
     summary=$(towers $words --help | sed -n '1{s/\.$//;p;}')
     "$help2man" --no-info --version-string "$version" --include "$work/sections" --name "$summary" \
         --output "$work/page" "towers${words:+ $words}"
-    # help2man names every page towers, since the usage begins with it.
+    # help2man names every page `towers`, the first word of the usage.
     sed "s/^\.TH TOWERS /.TH $(echo "$name" | tr '[:lower:]' '[:upper:]') /; s/^towers \\\\- /$name \\\\- /" \
         "$work/page" >"$folder/$name.1"
 done <"$work/commands"

@@ -62,7 +62,7 @@ train)
     *" --help "* | *" --resume "*) exec "$program" train "$@" ;;
     *" --steps "* | *" --epochs "* | *" --steps="* | *" --epochs="*) ;;
     *" --data "* | *" --data="* | *" --config "* | *" --config="*) ;;
-    # The recipe's 100,000 steps and learning rate are for photographs; the drawn shapes take a minute or two.
+    # The recipe's 100,000 steps and its learning rate are for photographs; the drawn shapes take a minute or two.
     *)
         case " $* " in *" --lr "* | *" --lr="*) ;; *) set -- "$@" --lr 0.05 ;; esac
         set -- "$@" --steps 1200
@@ -73,7 +73,7 @@ train)
     *)
         name=runs/$(date +%Y%m%d-%H%M%S) run=$name number=2
         mkdir -p runs
-        until mkdir "$run" 2>/dev/null; do # by only one of several that start at once
+        until mkdir "$run" 2>/dev/null; do # mkdir succeeds for only one of several that start at once
             [ -e "$run" ] || { echo "cannot create $run; check the permissions and the disk" >&2; exit 1; }
             run=$name-$number number=$((number + 1))
         done

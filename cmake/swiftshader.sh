@@ -1,7 +1,7 @@
 #!/bin/sh
-# Fetches SwiftShader, a software Vulkan driver and the tests' second vendor, out of Debian's chromium-common
-# package without installing it:  swiftshader.sh DEST  ->  DEST/usr/lib/chromium/vk_swiftshader_icd.json
-# Fails softly: without such a package, the tests run on the drivers that are installed.
+# Fetches SwiftShader, a software Vulkan driver and the tests' second vendor, out of Debian's chromium-common package
+# without installing it:  swiftshader.sh DEST  ->  DEST/usr/lib/chromium/vk_swiftshader_icd.json
+# Without such a package it only prints so, and the tests run on the installed drivers.
 set -eu
 dest=${1:?usage: swiftshader.sh DEST}
 [ -f "$dest/usr/lib/chromium/vk_swiftshader_icd.json" ] && exit 0

@@ -1,4 +1,4 @@
-// The host's clock, for what is timed from outside a device.
+// The host's clock, which times devices from outside.
 #pragma once
 
 #include <chrono>

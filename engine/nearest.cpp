@@ -7,9 +7,9 @@
 namespace towers {
 namespace {
 
-/// The number of letters to add, remove or change, or of neighbours to swap.
+/// The edit distance: letters to add, remove or change, and neighbours to swap.
 std::size_t distance(std::string_view a, std::string_view b) {
-    std::vector<std::size_t> before, last(b.size() + 1), row(b.size() + 1); // of b's beginnings
+    std::vector<std::size_t> before, last(b.size() + 1), row(b.size() + 1); // distances to the prefixes of b
     std::iota(row.begin(), row.end(), 0u);
     for (std::size_t i = 0; i < a.size(); ++i) {
         before = std::exchange(last, row);

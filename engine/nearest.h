@@ -1,4 +1,4 @@
-// What somebody may have meant.
+// Suggestions for misspelt words.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace towers {
 
-/// The name that a misspelt word is nearest to: at most two letters and less than half of the word away.
-/// Empty if none is.
+/// The name nearest to a misspelt word, at most two edits and less than half of its letters away; empty if
+/// there is none.
 std::string nearest(std::string_view word, const std::vector<std::string>& names);
 
 } // namespace towers

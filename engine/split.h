@@ -1,4 +1,4 @@
-// Lists as people type them.
+// Lists as users type them.
 #pragma once
 
 #include <algorithm>
@@ -9,8 +9,8 @@
 
 namespace towers {
 
-/// The parts of a list between the separators, without blanks around them; one more than there are
-/// separators, so parts may be empty.
+/// The parts of a list between separators, without surrounding blanks. Parts may be empty: there is always
+/// one more than there are separators.
 inline std::vector<std::string> split(std::string_view list, char separator) {
     std::vector<std::string> parts;
     for (std::size_t begin = 0; begin <= list.size();) {

@@ -12,20 +12,20 @@
 
 namespace towers {
 
-/// Runs the averaging stage of `towers` towers with `threads` threads, in turn with as many threads that move
+/// Runs the averaging stage of `towers` towers with `threads` threads. In turn with it, as many threads move
 /// as many bytes by memcpy().
 class AveragingBench {
 public:
     AveragingBench(const Recipe& recipe, unsigned towers, unsigned threads);
 
-    /// `prepare`: called before each step and each memcpy(), untimed.
+    /// Calls `prepare` before each step and each memcpy(), untimed.
     void repeat(const std::function<void()>& prepare = [] {});
     void reset();
 
     AveragingFigures figures() const;
 
 private:
-    /// Gradients are read, the state is read and written, parameters are written.
+    /// A step reads the gradients, reads and writes the state, and writes the parameters.
     double moved_bytes() const;
     void step();
     void copy();
@@ -33,8 +33,8 @@ private:
     unsigned towers_;
     StateLayout layout_;
     std::vector<ArenaRange> buckets_;
-    std::unique_ptr<Device> memory_;             ///< gives the buffers, and outlives them
-    std::vector<Buffer> gradients_, parameters_; ///< each tower's
+    std::unique_ptr<Device> memory_;             ///< allocates the buffers, so it outlives them
+    std::vector<Buffer> gradients_, parameters_; ///< by tower
     Buffer source_, target_;                     ///< of memcpy()
     std::unique_ptr<AveragingStage> stage_;
     std::vector<double> gb_per_s_, memcpy_gb_per_s_, ratio_; ///< one per repetition

@@ -19,13 +19,13 @@
 namespace towers {
 namespace {
 
-/// Examples of the second measurement that a device's LoadFigures need.
+/// Batch size of the second measurement for LoadFigures.
 unsigned second_batch(unsigned batch, unsigned group) {
     const unsigned quarter = std::max(batch / 4 / group, 1u) * group;
     return quarter < batch ? quarter : 2 * batch;
 }
 
-/// Everything that is measured on one device alone.
+/// All measurements of one device alone.
 class DeviceBench {
 public:
     DeviceBench(const std::string& id, const BenchOptions& options, const Recipe& recipe, const Dataset& data)
@@ -35,12 +35,12 @@ public:
           second_batch_(second_batch(options.settings.batch, recipe.model.group())),
           second_({id}, {second_batch_}), device_(open_device(id, options.open)),
           profile_(*device_, recipe, data, options.settings.batch),
-          empty_(*device_, 1), // a step of one tower is one recording
+          empty_(*device_, 1), // a single tower's step is one recording
           exchanged_bytes_(layout_of(recipe).variable_bytes), copies_(*device_, copy_sizes()) {}
 
     void warm_up() {
         steps_.warm_up();
-        profile_.repeat(2); // Vulkan may do the first two runs kernel by kernel
+        profile_.repeat(2); // Vulkan may run the first two kernel by kernel
         profile_.reset();
         empty_.repeat();
         empty_.reset();
@@ -51,7 +51,7 @@ public:
     void repeat() {
         steps_.repeat();
         if (options_.together) second_.repeat(recipe_, options_, data_);
-        // A quarter of the steps' time; a run takes about as long as a step.
+        // Spends a quarter of the steps' time; a run takes about as long as a step.
         profile_.repeat(unsigned(std::clamp<std::uint64_t>(steps_.steps() / 4, 1, 1000)));
         empty_.repeat();
         copies_.repeat();
@@ -59,7 +59,7 @@ public:
 
     const StepBench& steps() const { return steps_; }
 
-    /// By what is measured so far, of the process's processors.
+    /// What the proposal needs to know of the device, from the measurements so far.
     SoloTower solo(unsigned processors) const {
         const bool cpu = device_->info().kind == DeviceKind::cpu;
         SoloTower tower{.device = device_->info().id,
@@ -93,8 +93,8 @@ public:
     }
 
 private:
-    /// The small one shows a submission's cost, the large one the speed of the memory bus; between them lies
-    /// what a step of several towers moves.
+    /// The small copy shows the cost of a submission, the large one the speed of the memory bus; copies in
+    /// steps with several towers lie between them.
     std::vector<std::size_t> copy_sizes() const {
         return {std::size_t(64) << 10, exchanged_bytes_, std::size_t(64) << 20};
     }
@@ -116,11 +116,11 @@ private:
     std::unique_ptr<Device> device_; // outlives what follows
     StepProfile profile_;
     EmptyStepBench empty_;
-    std::size_t exchanged_bytes_; ///< by one of several towers and step, each way
+    std::size_t exchanged_bytes_; ///< by each of several towers in a step, each way
     CopyBench copies_;
 };
 
-/// The sum of the devices' rates, in each repetition.
+/// The sum of the devices' rates, by repetition.
 std::vector<double> solo_sums(const std::vector<std::unique_ptr<DeviceBench>>& alone) {
     std::vector<double> sums(alone.front()->steps().examples_per_s().size());
     for (const auto& device : alone)
@@ -144,7 +144,7 @@ TogetherFigures together_figures(const StepBench& together, const std::vector<st
                            std::divides());
     figures.share_of_sum = spread_of(shares_of_sum);
 
-    double global = 0, slowest = 0; // examples, seconds a step
+    double global = 0, slowest = 0; // examples in a step; seconds of a step
     for (const unsigned share : figures.shares) global += share;
     for (std::size_t i = 0; i < ids.size(); ++i) {
         double share = 0;
@@ -156,7 +156,7 @@ TogetherFigures together_figures(const StepBench& together, const std::vector<st
     return figures;
 }
 
-/// By what is measured so far.
+/// The proposal's model, from the measurements so far.
 StepModel step_model(const BenchOptions& options, const Recipe& recipe, unsigned processors,
                      const std::vector<std::unique_ptr<DeviceBench>>& alone,
                      const std::vector<std::string>& ids, const StepBench& together) {
@@ -178,7 +178,8 @@ std::vector<std::string> each_once(const std::vector<std::string>& towers) {
 
 using Say = std::function<void(const std::string&)>;
 
-/// The devices, warmed up, without those that fail. Throws the last one's DeviceError when none is left.
+/// Opens and warms up the devices and leaves out those that fail. Throws the last one's DeviceError if none
+/// is left.
 std::vector<std::unique_ptr<DeviceBench>> open_alone(const BenchOptions& options, const Recipe& recipe,
                                                      const Dataset& data, const Say& say,
                                                      std::vector<LeftOut>& left_out) {
@@ -198,7 +199,7 @@ std::vector<std::unique_ptr<DeviceBench>> open_alone(const BenchOptions& options
     return alone;
 }
 
-/// The options of the towers that are left.
+/// The options with the remaining towers only.
 BenchOptions without(const std::vector<LeftOut>& left_out, const BenchOptions& options) {
     BenchOptions rest = options;
     rest.towers.clear();

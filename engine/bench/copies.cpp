@@ -7,7 +7,7 @@
 namespace towers {
 namespace {
 
-/// Enough for a median, and no more time than a few large copies take.
+/// Enough for a median, in no more time than a few large copies take.
 unsigned runs_of(std::size_t bytes) {
     constexpr std::size_t all = std::size_t(128) << 20;
     return unsigned(std::clamp<std::size_t>(all / bytes, 2, 20));

@@ -10,10 +10,10 @@ namespace towers {
 
 class CopyBench {
 public:
-    /// Copies these sizes, in bytes, each way. The device must outlive this.
+    /// Copies these sizes, in bytes, in both directions. The device must outlive this.
     CopyBench(Device& device, const std::vector<std::size_t>& sizes);
 
-    /// Several copies of each size and direction; the medians over them are one repetition.
+    /// One repetition: the medians over several copies of each size and direction.
     void repeat();
     void reset();
 
@@ -32,7 +32,7 @@ private:
     std::vector<Case> cases_;
 };
 
-/// What a step costs apart from its commands: submits so many empty recordings and waits for the last.
+/// The cost of a step without its commands: submits this many empty recordings and waits for the last.
 class EmptyStepBench {
 public:
     EmptyStepBench(Device& device, std::size_t recordings);

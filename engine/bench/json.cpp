@@ -15,7 +15,7 @@ using Json = nlohmann::ordered_json;
 template<class T, class Struct>
 concept Is = std::same_as<std::remove_const_t<T>, Struct>;
 
-// The only list of every structure's fields, for both writing and reading: calls visit(name, field).
+// The one list of every structure's fields, for writing and reading: calls visit(name, field).
 
 void fields(Is<Spread> auto& s, const auto& visit) {
     visit("median", s.median);
@@ -131,7 +131,7 @@ void fields(Is<BenchReport> auto& r, const auto& visit) {
 template<class T>
 concept Value = std::is_arithmetic_v<T> || std::same_as<T, std::string>;
 
-// They call one another.
+// These functions call each other.
 template<class T>
 Json write(const std::optional<T>& value);
 template<class T>
@@ -158,7 +158,7 @@ Json write(const std::vector<T>& values) {
     return array;
 }
 
-/// Where the JSON does not match a report.
+/// The JSON does not match a report.
 struct Mismatch {
     std::string where;
 };
@@ -187,8 +187,7 @@ void read(const Json& json, const std::string& where, T& value) {
 }
 template<class T>
 void read(const Json& json, const std::string& where, std::optional<T>& value) {
-    if (json.is_null())
-        return; // or missing, in an earlier program's report; every optional field starts empty
+    if (json.is_null()) return; // missing in an earlier program's report; every optional field starts empty
     T present{};
     read(json, where, present);
     value = std::move(present);
@@ -206,7 +205,7 @@ void read(const Json& json, const std::string& where, std::vector<T>& values) {
 std::string to_json(const BenchReport& report) {
     Json json = {{"schema", BenchReport::schema}};
     json.update(write(report));
-    // A device's name may have any encoding: what is not UTF-8 is replaced and not refused.
+    // A device's name may have any encoding; bytes that are not UTF-8 are replaced, not refused.
     return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

@@ -10,8 +10,7 @@ namespace towers {
 
 std::string to_json(const BenchReport& report);
 
-/// `source` is what messages call the text. Throws InputError when it is not a report, or one of another
-/// schema.
+/// Messages call the text `source`. Throws InputError if it is not a report or has another schema.
 BenchReport report_from_json(std::string_view text, const std::string& source);
 
 } // namespace towers

@@ -15,7 +15,7 @@
 namespace towers {
 namespace {
 
-/// What /etc/os-release calls the system.
+/// The system's name from /etc/os-release.
 std::string system_name() {
     std::ifstream file("/etc/os-release");
     const std::string key = "PRETTY_NAME=\"";
@@ -35,7 +35,7 @@ unsigned usable_processors() {
 
 BenchMachine describe_machine() {
     BenchMachine machine;
-    const std::unique_ptr<Device> cpu = open_device("cpu", {}); // which knows the processor
+    const std::unique_ptr<Device> cpu = open_device("cpu", {}); // knows the processor's name
     machine.processor = cpu->info().name;
     machine.memory_bytes = cpu->info().memory;
     machine.processors = usable_processors();
@@ -50,7 +50,7 @@ BenchMachine describe_machine() {
 std::string utc_date() { return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr))); }
 
 std::uint64_t peak_memory_bytes() {
-    // Not getrusage(): its figure starts from that of the process that started this one.
+    // Not getrusage(), whose figure includes the process that started this one.
     std::ifstream status("/proc/self/status");
     for (std::string line; std::getline(status, line);)
         if (line.starts_with("VmHWM:")) return std::stoull(line.substr(6)) * 1024;

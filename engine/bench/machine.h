@@ -1,4 +1,4 @@
-// Facts about the machine that a report names.
+// Facts about the machine for a report.
 #pragma once
 
 #include "engine/bench/report.h"
@@ -10,10 +10,10 @@ unsigned usable_processors();
 
 BenchMachine describe_machine();
 
-/// Now in UTC: `2026-11-21T15:04:05Z`.
+/// The time in UTC: `2026-11-21T15:04:05Z`.
 std::string utc_date();
 
-/// The most memory that this process has had resident, in bytes.
+/// The peak resident memory of this process, in bytes.
 std::uint64_t peak_memory_bytes();
 
 } // namespace towers

@@ -32,8 +32,8 @@ StepProfile::StepProfile(Device& device, const Recipe& recipe, const Dataset& da
     arenas_ = allocate_arenas(device, plan_.plan, data);
     load(layout, data, batch);
 
-    // A timestamp orders what stands before and after it, so the plan's barriers are not needed; the first
-    // two have nothing between them.
+    // A timestamp separates the commands before and after it, so the plan's barriers are not needed. There is
+    // nothing between the first two.
     std::vector<Command> commands = {Timestamp{}, Timestamp{}};
     for (const Command& command : plan_.plan.bind(pointers_to(arenas_), 0, plan_.plan.levels().size())) {
         if (std::holds_alternative<Barrier>(command)) continue;

@@ -9,7 +9,7 @@
 
 namespace towers {
 
-/// A single tower's step with a timestamp around each operation. Operations that may run side by side in
+/// Runs a single tower's step with timestamps around each operation. Operations that may run side by side in
 /// training run one after another here, so their sum may exceed a step's time. The learning rate is 0, so
 /// that every run does the same work.
 class StepProfile {
@@ -17,12 +17,12 @@ public:
     /// Nothing else may use the device, which must outlive the profile.
     StepProfile(Device& device, const Recipe& recipe, const Dataset& data, unsigned batch);
 
-    /// Runs the step `runs` times; the medians over them are one repetition.
+    /// One repetition: the medians over `runs` runs of the step.
     void repeat(unsigned runs);
-    /// Forgets the repetitions so far.
+    /// Drops the repetitions so far.
     void reset();
 
-    /// Fills in memory and kernels. Leaves out the kernels when the device has no clock.
+    /// Fills in memory and, if the device has a clock, kernels.
     void report(DeviceFigures& figures) const;
 
 private:

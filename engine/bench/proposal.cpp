@@ -11,7 +11,7 @@
 namespace towers {
 namespace {
 
-/// Of each of these towers beside the others.
+/// Each tower's model when these towers work at the same time.
 std::vector<LoadModel> models_of(const StepModel& model, const std::vector<std::size_t>& towers) {
     std::vector<LoadModel> models;
     for (const std::size_t i : towers) {
@@ -40,7 +40,7 @@ double predicted_seconds(const StepModel& model, const Subset& subset) {
 Subset with_best_shares(const StepModel& model, std::vector<std::size_t> towers) {
     if (towers.size() > model.global / model.group)
         throw UsageError("there are more towers than groups of examples; use a larger --batch");
-    // Each has its first group; only the rest is shared out.
+    // Each tower has one group; only the rest is shared out.
     std::vector<LoadModel> models = models_of(model, towers);
     for (LoadModel& each : models) each.fixed = each.seconds(model.group);
     std::vector<unsigned> shares =
@@ -55,7 +55,7 @@ Subset propose(const StepModel& model) {
     const std::vector<unsigned> shares = balanced(model, models_of(model, all), model.global);
     std::ranges::copy_if(all, std::back_inserter(working), [&](std::size_t i) { return shares[i] > 0; });
     Subset best = with_best_shares(model, std::move(working));
-    for (const std::size_t i : all) // alone, it needs nobody's gradients
+    for (const std::size_t i : all) // a single tower exchanges no gradients
         if (const Subset alone{{i}, {model.global}};
             predicted_seconds(model, alone) < predicted_seconds(model, best))
             best = alone;

@@ -1,4 +1,4 @@
-// Which towers should share a step, and how, predicted from what each of them does alone.
+// Predicts, from measurements of each tower alone, which towers should share a step and how.
 #pragma once
 
 #include "engine/towers/load.h"
@@ -9,23 +9,21 @@
 
 namespace towers {
 
-/// What is known of a tower that has worked alone.
+/// Measurements of a tower alone.
 struct SoloTower {
     std::string device;
-    double part =
-        1; ///< of the device that it keeps busy; towers that want more than all of it slow each other
-    LoadModel step; ///< a whole step
-    double copy_seconds =
-        0; ///< of the variables and their gradients, which only one of several towers copies
+    double part = 1; ///< of the device, kept busy; towers whose parts exceed 1 together slow each other
+    LoadModel step;  ///< of a whole step
+    double copy_seconds = 0; ///< of copying parameters and gradients, which a single tower need not do
 };
 
 struct StepModel {
     std::vector<SoloTower> towers;
-    unsigned global = 0, group = 1; ///< examples of a step; of a group that stays in one tower
-    double beyond_seconds = 0;      ///< that a step of several towers takes beyond its slowest
+    unsigned global = 0, group = 1; ///< examples in a step, and in a group, which stays on one tower
+    double beyond_seconds = 0;      ///< of a step with several towers after its slowest tower's own time
 };
 
-/// Some of a model's towers, in ascending order, and the examples that each of them takes of a step.
+/// Some of the towers, in ascending order, and their shares of a step.
 struct Subset {
     std::vector<std::size_t> towers;
     std::vector<unsigned> shares;
@@ -34,15 +32,15 @@ struct Subset {
 
 double predicted_seconds(const StepModel& model, const Subset& subset);
 
-/// These towers with the shares that make a step shortest, each with a group at least. Throws UsageError when
-/// there are more towers than groups.
+/// The shares that make a step of these towers shortest, each at least one group. Throws UsageError if there
+/// are more towers than groups.
 Subset with_best_shares(const StepModel& model, std::vector<std::size_t> towers);
 
-/// What the model takes for the fastest of all: towers that would slow a step are left out.
+/// The subset with the shortest predicted step: leaves out towers that would slow it down.
 Subset propose(const StepModel& model);
 
-/// Every set of devices with its best shares, the fastest first. 2^n - 1 for n towers on as many devices;
-/// sets of the same devices count once.
+/// Every set of devices with its best shares, the fastest first: 2^n - 1 sets for n towers on n devices. Sets
+/// with the same devices count once.
 std::vector<Subset> rank_subsets(const StepModel& model);
 
 } // namespace towers

@@ -1,4 +1,5 @@
-// What `towers bench` measures, as data. Units are in the names; every figure is a median over repetitions.
+// The measurements of `towers bench` as data. Names contain the units; every figure is a median over
+// repetitions.
 #pragma once
 
 #include <cstddef>
@@ -9,11 +10,11 @@
 
 namespace towers {
 
-/// Of one figure over all repetitions.
+/// One figure's median and range over all repetitions.
 struct Spread {
     double median = 0, min = 0, max = 0;
 };
-/// Throws std::logic_error for no values.
+/// These throw std::logic_error if there are no values.
 Spread spread_of(std::vector<double> values);
 double median_of(std::vector<double> values);
 
@@ -22,10 +23,10 @@ struct BenchMachine {
     std::string processor, system, kernel;
     unsigned processors = 0; ///< that this process may use
     std::uint64_t memory_bytes = 0;
-    double load_average = 0; ///< over the minute before: shows other work on the machine
+    double load_average = 0; ///< of the last minute: shows other work on the machine
 };
 
-/// Reports are comparable when recipe, batch, threads and validate agree.
+/// What was measured. Reports are comparable if recipe, batch, threads and validate are equal.
 struct BenchSettings {
     std::string recipe;            ///< with its changes
     unsigned batch = 0;            ///< examples per tower and step
@@ -43,7 +44,7 @@ struct KernelFigures {
     std::string kernel; ///< as shaders/kernels.def calls it, or `copy`
     Spread time_us;
     double share = 0;             ///< of the sum over all kernels
-    double flops = 0, bytes = 0;  ///< that the algorithm needs, see work_of()
+    double flops = 0, bytes = 0;  ///< needed by the algorithm, see work_of()
     std::optional<double> gflops; ///< per second; absent where flops do not count
     double gb_per_s = 0;
 };
@@ -58,8 +59,8 @@ struct CopyFigures {
 
 /// How the time of a device's step depends on its batch: fixed + per_example * examples.
 struct LoadFigures {
-    unsigned batch = 0; ///< of a second measurement
-    Spread step_us;     ///< with that batch
+    unsigned batch = 0; ///< batch size of a second measurement
+    Spread step_us;     ///< with that batch size
     double fixed_us = 0, per_example_us = 0;
 };
 
@@ -69,24 +70,24 @@ struct DeviceFigures {
     std::uint64_t steps = 0; ///< per repetition
     Spread examples_per_s, step_us;
     Spread host_us;       ///< per step, without waiting for the device
-    Spread empty_step_us; ///< submission to completion of a step's recordings with no commands in them
+    Spread empty_step_us; ///< of as many empty recordings as a step has, from submission to completion
     std::uint64_t device_memory_bytes = 0, staging_memory_bytes = 0; ///< of the tower's arenas
-    std::vector<KernelFigures> kernels; ///< in the order of the step; empty when the device has no clock
+    std::vector<KernelFigures> kernels; ///< in the order of the step; empty if the device has no clock
     std::optional<Spread> kernels_us;   ///< sum over the kernels
-    std::optional<double> timestamp_us; ///< between two timestamps with nothing between
+    std::optional<double> timestamp_us; ///< between two adjacent timestamps
     std::vector<CopyFigures> copies;
-    std::optional<LoadFigures> load; ///< when a proposal needs it
+    std::optional<LoadFigures> load; ///< measured if a proposal needs it
 };
 
-/// Some of the towers in one run, the others left out.
+/// A run with some of the towers.
 struct SubsetFigures {
     std::vector<std::string> towers;
     std::vector<unsigned> shares; ///< examples of each, none 0
-    double predicted_step_us = 0; ///< from what each device does alone
+    double predicted_step_us = 0; ///< from measurements of each device alone
     double predicted_examples_per_s = 0;
     double predicted_share_of_sum = 0;                           ///< as TogetherFigures::share_of_sum
     std::optional<Spread> examples_per_s, step_us, share_of_sum; ///< absent when not measured
-    std::optional<std::string> refusal; ///< by a device, which is why it was not measured
+    std::optional<std::string> refusal; ///< a device's reason why it could not be measured
 };
 
 /// All devices in one run, their gradients averaged.
@@ -95,39 +96,39 @@ struct TogetherFigures {
     std::vector<unsigned> shares; ///< examples of each tower
     std::uint64_t steps = 0;      ///< per repetition
     Spread examples_per_s, step_us;
-    Spread host_us;      ///< per step, of the averaging thread, without waiting for towers
+    Spread host_us;      ///< of the calling thread per step, without waiting for towers
     Spread share_of_sum; ///< of the sum of the solo rates; a device with two towers counts once
-    double split_limit_examples_per_s = 0;   ///< at which the slowest tower would need all of its solo rate
-    std::optional<Spread> beyond_slowest_us; ///< of a step, beyond its slowest tower's own time
-    std::optional<SubsetFigures> proposal;   ///< the towers and shares that promise most
-    std::optional<std::vector<SubsetFigures>> subsets; ///< when asked for, the fastest first
+    double split_limit_examples_per_s = 0;   ///< rate of all at which one device needs its whole solo rate
+    std::optional<Spread> beyond_slowest_us; ///< of a step, after its slowest tower's own time
+    std::optional<SubsetFigures> proposal;   ///< the towers and shares with the best prediction
+    std::optional<std::vector<SubsetFigures>> subsets; ///< if asked for, the fastest first
 };
 
-/// The averaging stage's part of a step, the update included, beside memcpy() of as many bytes by as many
-/// threads. Both repeat, so that a large cache may hold all of it.
+/// The averaging stage's part of a step, with the update, compared with memcpy() of as many bytes by as many
+/// threads. Both are repeated, so a large cache may hold all of their memory.
 struct AveragingFigures {
     unsigned towers = 0;
     std::uint64_t bytes = 0; ///< of one tower's gradients
     Spread gb_per_s;         ///< read and written
     Spread memcpy_gb_per_s;
-    Spread ratio; ///< above 1 where averaging is faster
+    Spread ratio; ///< above 1 if averaging is faster
 };
 
-/// What was to be measured and could not be.
+/// A measurement that failed.
 struct LeftOut {
     std::string what;   ///< a device's id, or `together`
     std::string reason; ///< in the device's words
 };
 
 struct BenchReport {
-    static constexpr int schema = 1;  ///< of the JSON; grows when a reader of the earlier one would fail
+    static constexpr int schema = 1;  ///< of the JSON; grows if readers of the earlier one would fail
     std::string towers_version, date; ///< the date in UTC, ISO 8601
     BenchMachine machine;
     BenchSettings settings;
     std::vector<DeviceFigures> devices;
     std::optional<TogetherFigures> together;
-    std::optional<std::vector<LeftOut>> left_out; ///< absent: nothing
+    std::optional<std::vector<LeftOut>> left_out; ///< absent: nothing failed
     std::vector<AveragingFigures> averaging;
-    std::uint64_t peak_memory_bytes = 0; ///< that the process had resident, all devices at once
+    std::uint64_t peak_memory_bytes = 0; ///< resident memory of the process, with all devices open
 };
 } // namespace towers

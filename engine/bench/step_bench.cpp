@@ -25,7 +25,8 @@ StepBench::StepBench(const Recipe& recipe, const TrainerOptions& options, const 
     : global_batch_(options.global_batch), settings_(settings), trainer_(recipe, options, data) {}
 
 void StepBench::warm_up() {
-    // The first steps compile, allocate and fill caches; a GPU then still takes a while to raise its clock.
+    // The first steps compile, allocate and fill caches; afterwards a GPU still needs a while to raise its
+    // clock.
     constexpr unsigned least_steps = 2;
     const Clock::time_point begin = Clock::now();
     const auto warm = [&](unsigned done) {

@@ -1,4 +1,4 @@
-// Times whole training steps, the way a user trains.
+// Times whole training steps as users run them.
 #pragma once
 
 #include "engine/bench/report.h"
@@ -12,7 +12,8 @@ namespace towers {
 
 constexpr std::uint64_t bench_seed = 1;
 
-/// Training as bench does it, with these shares, equal ones when empty, of `global` examples.
+/// The options of a training for bench. `shares`: weights of the towers' shares of `global` examples; empty:
+/// equal.
 TrainerOptions bench_training(std::vector<std::string> towers, unsigned global, std::vector<double> shares,
                               const OpenOptions& open);
 
@@ -22,9 +23,10 @@ public:
     StepBench(const Recipe& recipe, const TrainerOptions& options, const BenchSettings& settings,
               const Dataset& data);
 
-    /// Runs steps that do not count; their time decides how many make a repetition.
+    /// Runs steps that are not measured; their time decides the number of steps in a repetition.
     void warm_up();
-    /// Warms up short steps again: clocks fall and caches are lost while others are measured.
+    /// One repetition. Warms up again if it is short: while other devices are measured, clocks fall and
+    /// caches are lost.
     void repeat();
 
     std::uint64_t steps() const { return steps_; } ///< per repetition
@@ -33,7 +35,7 @@ public:
     const std::vector<double>& examples_per_s() const { return examples_per_s_; }
     const std::vector<double>& step_us() const { return step_us_; }
     const std::vector<double>& host_us() const { return host_us_; }
-    /// Of several towers: what a step takes beyond its slowest tower's own time.
+    /// With several towers: the time of a step after its slowest tower's own time, by repetition.
     const std::vector<double>& beyond_slowest_us() const { return beyond_slowest_us_; }
 
 private:
@@ -41,7 +43,7 @@ private:
     BenchSettings settings_;
     Trainer trainer_;
     std::uint64_t steps_ = 1;
-    double step_seconds_ = 0; ///< of the fastest warm-up step
+    double step_seconds_ = 0; ///< the fastest warm-up step's
     std::vector<double> examples_per_s_, step_us_, host_us_, beyond_slowest_us_;
 };
 

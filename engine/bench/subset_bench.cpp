@@ -14,8 +14,8 @@
 namespace towers {
 namespace {
 
-constexpr std::size_t all_are_measured = 7; // subsets, as three towers have them
-constexpr std::size_t most_measured = 5;    // of more
+constexpr std::size_t all_are_measured = 7; // the number of subsets of three towers
+constexpr std::size_t most_measured = 5;    // if there are more
 
 std::vector<std::string> devices_of(const StepModel& model, const Subset& subset) {
     std::vector<std::string> devices;
@@ -43,7 +43,7 @@ void SubsetBench::repeat(const Recipe& recipe, const BenchOptions& options, cons
         steps.repeat();
         examples_per_s_.push_back(steps.examples_per_s().front());
         step_us_.push_back(steps.step_us().front());
-    } catch (const DeviceError& error) { // such as for want of memory
+    } catch (const DeviceError& error) { // for example out of memory
         refusal_ = error.what();
     }
 }
@@ -99,7 +99,7 @@ void ProposalBench::report(const StepModel& model, const std::vector<double>& so
     if (!subsets_) return;
     std::vector<SubsetFigures> all;
     for (const Subset& subset : *subsets_) all.push_back(figures(model, subset, solo_sums, together));
-    // Those that were not measured follow, as they promise.
+    // Subsets that were not measured follow in the order of their predictions.
     const auto measured = [](const SubsetFigures& each) {
         return each.examples_per_s ? each.examples_per_s->median : 0;
     };

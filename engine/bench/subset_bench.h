@@ -1,4 +1,4 @@
-// Predicts and measures steps that some of the towers share.
+// Predicts and measures steps of subsets of the towers.
 #pragma once
 
 #include "engine/bench/bench.h"
@@ -12,8 +12,8 @@
 
 namespace towers {
 
-/// Whole steps of some towers. Opens their devices for each repetition anew, since many runs at once would
-/// not fit into a device's memory.
+/// Measures whole steps of some towers. Opens their devices again for each repetition, since many runs at
+/// once would not fit into a device's memory.
 class SubsetBench {
 public:
     SubsetBench(std::vector<std::string> towers, std::vector<unsigned> shares);
@@ -21,10 +21,10 @@ public:
     /// `cpu,vulkan:0 with 252:4 examples`
     std::string name() const;
 
-    /// Does nothing once a device has refused it.
+    /// One repetition. Does nothing after a device has refused.
     void repeat(const Recipe& recipe, const BenchOptions& options, const Dataset& data);
 
-    /// One value per repetition, unless a device has refused it.
+    /// One value per repetition, unless a device has refused.
     const std::vector<double>& examples_per_s() const { return examples_per_s_; }
     const std::vector<double>& step_us() const { return step_us_; }
     const std::optional<std::string>& refusal() const { return refusal_; }
@@ -36,16 +36,17 @@ private:
     std::optional<std::string> refusal_;
 };
 
-/// The proposal and, if asked for, the subsets of the towers.
+/// Measures the proposal and, if asked for, subsets of the towers.
 class ProposalBench {
 public:
-    /// Chooses what to propose and what to measure. `together`: the shares of the run of all towers, which is
-    /// measured anyway.
+    /// Chooses the proposal and the subsets to measure. `together`: the shares in the run of all towers,
+    /// which is measured anyway.
     ProposalBench(const StepModel& model, const std::vector<unsigned>& together, bool subsets);
 
     std::vector<SubsetBench>& benches() { return benches_; }
 
-    /// Adds to the figures of the run of all towers. `solo_sums`: of the solo rates, one per repetition.
+    /// Adds its results to the figures of the run of all towers. `solo_sums`: the sums of the solo rates, by
+    /// repetition.
     void report(const StepModel& model, const std::vector<double>& solo_sums, TogetherFigures& figures) const;
 
 private:
@@ -55,7 +56,7 @@ private:
     Subset proposal_;
     std::optional<std::vector<Subset>> subsets_;
     std::vector<Subset> measured_;
-    std::vector<SubsetBench> benches_; ///< of each of them
+    std::vector<SubsetBench> benches_; ///< one for each of measured_
 };
 
 } // namespace towers

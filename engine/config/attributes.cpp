@@ -23,7 +23,7 @@ std::optional<double> number_of(const Value& value) {
     return {};
 }
 
-/// What other programs call a key, and how the two differ.
+/// A key's name in other programs, and how it differs from ours.
 struct Synonym {
     const char *other, *own, *remark = "";
 };
@@ -69,7 +69,7 @@ struct Meant {
     std::string key, remark;
 };
 
-/// The one of these keys that somebody meant by another; an empty one if none is near.
+/// The known key that the user probably meant; empty if none is near.
 Meant find_meant(const std::string& other, const std::vector<std::string>& keys) {
     for (const Synonym& each : synonyms)
         if (other == each.other && std::ranges::find(keys, each.own) != keys.end())
@@ -77,7 +77,7 @@ Meant find_meant(const std::string& other, const std::vector<std::string>& keys)
     return {nearest(other, keys), ""};
 }
 
-/// Whether any part of a value came by --set.
+/// Whether --set gave any part of a value.
 bool was_set(const Value& value) {
     if (value.line == 0) return true;
     const auto* const table = value.as<Value::Table>();

@@ -1,4 +1,4 @@
-// What a table of a recipe says, checked as it is read.
+// Reads a recipe's tables and checks every value.
 #pragma once
 
 #include "engine/config/value.h"
@@ -11,10 +11,11 @@
 
 namespace towers {
 
-/// The most of a number that must stay below 1, in float32 too.
+/// The largest value of a number that must stay below 1, in float32 too.
 constexpr double below_one = 0.9999999;
 
-/// A key of a file that is left out, since --set has given its table another kind, which does not know it.
+/// A key of the recipe file that is ignored: --set has changed the kind of its table, and the new kind lacks
+/// the key.
 struct DroppedKey {
     std::string table, key;
 };
@@ -24,8 +25,8 @@ struct DroppedKey {
 /// outlive the reader.
 class Attributes {
 public:
-    /// `what` names the table in messages: `layer 'conv1'`, `[optimizer]`. `dropped`, which must outlive the
-    /// reader and those of its tables, gets what done() leaves out; without it, nothing is.
+    /// `what` names the table in messages: `layer 'conv1'`, `[optimizer]`. `dropped` gets the keys that
+    /// done() ignores, and must outlive this reader and those of its tables; null: done() ignores none.
     Attributes(const Value& table, std::string file, std::string what,
                std::vector<DroppedKey>* dropped = nullptr);
 
@@ -45,7 +46,7 @@ public:
     std::string text(const std::string& key, std::optional<std::string> otherwise = {});
     std::string choice(const std::string& key, const std::vector<std::string>& choices,
                        std::optional<std::string> otherwise = {});
-    /// Along both axes: `3` or `[3, 5]` (height, width).
+    /// A number for both axes, `3`, or `[3, 5]` (height, width).
     std::array<unsigned, 2> pair(const std::string& key, unsigned least, unsigned most,
                                  std::optional<std::array<unsigned, 2>> otherwise = {});
     std::vector<double> numbers(const std::string& key, std::size_t count, double least, double most,
@@ -56,7 +57,7 @@ public:
     Attributes table(const std::string& key);
     std::vector<Attributes> tables(const std::string& key);
 
-    /// Refuses the keys that were not read, or leaves them out.
+    /// Refuses keys that nobody read; ignores those that a kind given by --set lacks.
     void done() const;
 
     [[noreturn]] void fail(const std::string& message) const;

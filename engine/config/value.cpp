@@ -34,7 +34,7 @@ Value value_of(const toml::node& node, const std::string& source) {
     return value;
 }
 
-/// In quotes, with what TOML does not take there escaped.
+/// The text in quotes, escaped for TOML.
 std::string quoted(const std::string& words) {
     std::string text;
     for (const char c : words) {

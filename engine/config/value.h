@@ -26,26 +26,26 @@ struct Value {
     T* as() {
         return std::get_if<T>(&data);
     }
-    /// Of a table; null when there is none.
+    /// The value of a table's key; null if this is no table or lacks the key.
     const Value* find(std::string_view key) const;
-    /// As TOML writes it, for messages.
+    /// The value as TOML, for messages.
     std::string text() const;
 };
 
-/// Not a std::pair: that asks, while it is being made, whether Value can be destroyed, which depends on it.
+/// Not a std::pair, which needs to know whether Value can be destroyed before Value is complete.
 struct Value::Entry {
     Entry(std::string key, Value value) : first(std::move(key)), second(std::move(value)) {}
     std::string first;
     Value second;
 };
 
-/// Where a value stands, for messages: `file:line`, or that it came by --set, which gives line 0.
+/// Where a value was given, for messages: `file:line`, or --set for line 0.
 std::string place_of(const std::string& file, unsigned line);
 
-/// A table as TOML, which parse_toml() reads back; tables' keys in their order, one a line.
+/// Writes a table as TOML that parse_toml() reads back, one key a line, sorted.
 std::string write_toml(const Value& table);
 
-/// Reads TOML. `source` is the file's name, for messages: UsageError `source:line: what is wrong`.
+/// Reads TOML. Throws UsageError, `source:line: what is wrong`; `source` is the file's name.
 Value parse_toml(std::string_view text, const std::string& source);
 
 } // namespace towers

@@ -13,8 +13,8 @@ namespace {
 
 constexpr std::string_view mark = ".tmp-";
 
-// A rename lasts only once the folder is on the disk. Not every file system can sync a folder, and a folder
-// may be writable without being readable; neither makes the file wrong.
+// A rename lasts only once the folder is on the disk. Some file systems cannot sync a folder, and a folder
+// may be writable but not readable; the file is good all the same.
 void sync_folder(const std::filesystem::path& file) {
     const std::filesystem::path folder = file.has_parent_path() ? file.parent_path() : ".";
     const FileDescriptor descriptor(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
@@ -23,7 +23,7 @@ void sync_folder(const std::filesystem::path& file) {
         throw_file_error("write", folder, errno);
 }
 
-/// Where a chain of symbolic links ends, whether or not there is a file yet.
+/// The end of a chain of symbolic links, even if there is no file yet.
 std::filesystem::path follow_links(std::filesystem::path path) {
     constexpr int longest_chain = 40; // Linux's limit
     std::error_code error;
@@ -38,10 +38,10 @@ std::filesystem::path follow_links(std::filesystem::path path) {
 
 } // namespace
 
-// The process id keeps two processes that write the same path from sharing a temporary file.
+// The process id gives two processes that write the same path different temporary files.
 AtomicFile::AtomicFile(const std::filesystem::path& path)
     : path_(follow_links(path)), temporary_(fmt::format("{}{}{}", path_.string(), mark, ::getpid())) {
-    std::error_code unknown; // opening the file tells it
+    std::error_code unknown; // opening the file will report it
     if (std::filesystem::is_directory(path, unknown)) throw_file_error("write", path_, EISDIR);
     file_ = FileDescriptor(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
     if (!file_) throw_file_error("write", path_, errno);

@@ -1,4 +1,4 @@
-// Files that exist whole or not at all.
+// Writes files that exist whole or not at all.
 #pragma once
 
 #include "engine/files/file.h"
@@ -10,23 +10,23 @@
 
 namespace towers {
 
-/// Writes a file under a temporary name in the same folder and renames it only once all of it is on the disk.
-/// A reader of the path, meanwhile or after a crash at any moment, finds either the old content or the new.
-/// Without commit(), also after an exception, it leaves no trace. If the path is a symbolic link, it replaces
-/// the link's target and keeps the link.
+/// Writes a file under a temporary name in the same folder and renames it once all of it is on the disk. A
+/// reader of the path always finds either the old content or the new, even after a crash. Without commit(),
+/// for example after an exception, nothing remains. If the path is a symbolic link, it replaces the link's
+/// target and keeps the link.
 class AtomicFile {
 public:
-    /// InputError when the folder accepts no new file.
+    /// Throws InputError if the folder accepts no new file.
     explicit AtomicFile(const std::filesystem::path& path);
     AtomicFile(const AtomicFile&) = delete;
     AtomicFile& operator=(const AtomicFile&) = delete;
     ~AtomicFile();
 
-    /// Appends. InputError when the disk is full or fails.
+    /// Appends. Throws InputError if the disk is full or fails.
     void write(std::span<const std::byte> bytes);
     void write(std::string_view text) { write(std::as_bytes(std::span(text))); }
 
-    /// Syncs, renames and syncs the folder. InputError when that fails.
+    /// Syncs, renames and syncs the folder. Throws InputError if that fails.
     void commit();
 
 private:
@@ -35,11 +35,11 @@ private:
     bool renamed_ = false;
 };
 
-/// All of that in one call.
+/// Writes a whole file atomically.
 void write_file_atomically(const std::filesystem::path& path, std::string_view text);
 
-/// The name that a temporary file of this name would have taken, or "" when it is not a temporary file's
-/// name. A killed process leaves its temporary file behind.
+/// The final name of the temporary file with this name; "" if the name is not a temporary file's. A killed
+/// process leaves its temporary file.
 std::string name_behind_temporary(std::string_view name);
 
 } // namespace towers

@@ -1,4 +1,4 @@
-// What tells data from other or damaged data.
+// Detects other or damaged data.
 #pragma once
 
 #include <algorithm>
@@ -9,15 +9,15 @@
 
 namespace towers {
 
-/// FNV-1a over 8-byte words. Each word has another effect on each sum before it, so a change of one word
-/// never goes unnoticed. A processor adds about 5 GB a second, more than most disks take.
+/// FNV-1a over 8-byte words. Each step maps sums and words one to one, so a change of a single word always
+/// changes the sum. A processor adds about 5 GB a second, more than most disks deliver.
 class Checksum {
 public:
     void add(std::uint64_t word) {
         value_ = (value_ ^ word) * 0x100000001b3;
-        value_ ^= value_ >> 32; // a product carries upwards only
+        value_ ^= value_ >> 32; // a product only carries upwards
     }
-    /// Zeros fill up the last word.
+    /// Pads the last word with zeros.
     void add(std::span<const std::byte> bytes) {
         for (std::size_t i = 0; i < bytes.size(); i += sizeof(std::uint64_t)) {
             std::uint64_t word = 0;

@@ -60,11 +60,12 @@ FileDescriptor::~FileDescriptor() { close(); }
 
 int FileDescriptor::close() {
     if (number_ < 0) return 0;
-    // After an interruption the number is already free on Linux, and closing it again could hit another file.
+    // On Linux, an interrupted close() has freed the descriptor already; closing it again could hit another
+    // file.
     return ::close(std::exchange(number_, -1)) == 0 || errno == EINTR ? 0 : errno;
 }
 
-// O_NONBLOCK, so that a pipe in place of a file is refused below and not waited on.
+// O_NONBLOCK: a pipe in place of a file is refused below instead of waited for.
 InputFile::InputFile(const std::filesystem::path& path)
     : path_(path), file_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
     if (!file_) throw_file_error("read", path, errno);

@@ -1,4 +1,4 @@
-// Files through system calls, so that a failure comes with the system's own words for it.
+// Files through system calls, which report failures in the system's own words.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@ public:
     int get() const { return number_; }
     explicit operator bool() const { return number_ >= 0; }
 
-    /// Closes and returns the error number, 0 for none: some file systems report a full disk here.
+    /// Closes and returns the error number, or 0. Some file systems report a full disk only here.
     int close();
 
 private:
@@ -32,13 +32,13 @@ private:
 /// A regular file open for reading.
 class InputFile {
 public:
-    /// InputError when it is missing, not a regular file or not readable.
+    /// Throws InputError if the file is missing, not regular or not readable.
     explicit InputFile(const std::filesystem::path& path);
 
-    /// In bytes, at the time when it was opened.
+    /// The size in bytes when the file was opened.
     std::uint64_t size() const { return size_; }
 
-    /// Fills `target` with the bytes from `offset` on. InputError when the file ends before that or the disk
+    /// Fills `target` with the bytes from `offset` on. Throws InputError if the file is too short or the disk
     /// fails.
     void read(std::uint64_t offset, std::span<std::byte> target) const;
 
@@ -48,10 +48,10 @@ private:
     std::uint64_t size_ = 0;
 };
 
-/// All of a regular file. InputError as for InputFile.
+/// Reads a whole regular file. Throws InputError as InputFile does.
 std::string read_file(const std::filesystem::path& path);
 
-/// Writes all of `bytes` at the file's position. Returns the error number, 0 for none.
+/// Writes all of `bytes` at the file's position. Returns the error number, or 0.
 int write_all(const FileDescriptor& file, std::span<const std::byte> bytes);
 
 /// Throws the InputError "cannot VERB PATH: the system's words; what to do". `verb` is one of "read",

@@ -12,7 +12,7 @@ namespace towers {
 
 namespace {
 
-/// A device, a pipe, a socket: it has no content to replace.
+/// Whether the path is a device, pipe or socket, which has no content to replace.
 bool is_special(const std::filesystem::path& path) {
     struct stat status {};
     return ::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode);
@@ -25,7 +25,7 @@ bool is_standard_output(const std::filesystem::path& path) {
     }, output{};
     if (path == "-") return true;
     if (::stat(path.c_str(), &named) != 0 || ::fstat(STDOUT_FILENO, &output) != 0) return false;
-    // /dev/null and its like take what they are given: two streams to them are two.
+    // Two streams to a device such as /dev/null are independent.
     if (S_ISCHR(named.st_mode) && ::isatty(STDOUT_FILENO) == 0) return false;
     return named.st_dev == output.st_dev && named.st_ino == output.st_ino;
 }
@@ -34,7 +34,7 @@ void check_output(const std::filesystem::path& path) {
     if (is_standard_output(path)) return;
     if (!is_special(path))
         AtomicFile probe(path);
-    else if (::access(path.c_str(), W_OK) != 0) // a pipe's other end would notice an open()
+    else if (::access(path.c_str(), W_OK) != 0) // open() would be noticed at a pipe's other end
         throw_file_error("write", path, errno);
 }
 

@@ -1,4 +1,4 @@
-// Files that the user names for a result.
+// Output files that the user names.
 #pragma once
 
 #include <filesystem>
@@ -6,16 +6,15 @@
 
 namespace towers {
 
-/// Whether the path means standard output: `-`, or another name of the same file, pipe or terminal, such as
+/// Whether the path is standard output: `-`, or another name of the same file, pipe or terminal, such as
 /// /dev/stdout.
 bool is_standard_output(const std::filesystem::path& path);
 
-/// Throws InputError when write_output() could not write there; leaves no trace.
+/// Throws InputError if write_output() could not write there. Changes nothing.
 void check_output(const std::filesystem::path& path);
 
-/// Writes to standard output where is_standard_output() says so. Replaces a regular file, also behind a
-/// symbolic link, as AtomicFile does; writes into anything else (a device, a pipe). InputError when that
-/// fails.
+/// Writes to standard output if is_standard_output(). Replaces a regular file as AtomicFile does, through
+/// symbolic links; writes into a device or pipe. Throws InputError if that fails.
 void write_output(const std::filesystem::path& path, std::string_view text);
 
 } // namespace towers

@@ -15,7 +15,7 @@ std::string as_printable(const std::string& text) {
     std::string printable;
     for (std::size_t i = 0; i < all.size(); ++i) {
         const auto byte = static_cast<unsigned char>(all[i]);
-        // U+0080 to U+009F are control characters too: these bytes in UTF-8, whose second one says which.
+        // U+0080 to U+009F are control characters too; in UTF-8 they are 0xC2 and one more byte.
         const bool two = byte == 0xc2 && static_cast<unsigned char>(all[i + 1]) < 0xa0;
         printable += two || std::iscntrl(byte) ? '?' : all[i];
         if (two) ++i;

@@ -1,11 +1,11 @@
-// What the activations share: each is two kernels, element by element.
+// Shared code of the activations: each is two elementwise kernels, forward and backward.
 #pragma once
 
 #include "engine/layers/layer.h"
 
 namespace towers {
 
-/// What an activation's backward kernel reads besides the output's gradient.
+/// The tensor that an activation's backward kernel reads besides the output's gradient.
 enum class Saves { input, output };
 
 class Activation : public Layer {

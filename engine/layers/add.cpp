@@ -1,4 +1,4 @@
-// The sum of tensors of one shape.
+// The sum of tensors of equal shape.
 #include "engine/layers/layer.h"
 
 #include <fmt/format.h>

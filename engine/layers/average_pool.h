@@ -1,4 +1,4 @@
-// The mean of each window: what average_pool and global_average_pool share.
+// The mean of each window: shared code of average_pool and global_average_pool.
 #pragma once
 
 #include "engine/layers/layer.h"
@@ -8,7 +8,7 @@ namespace towers {
 
 class AveragePool final : public Layer {
 public:
-    /// Without a window, the mean of the whole image.
+    /// Without a window, takes the mean of the whole image.
     AveragePool(std::optional<Window> window, bool counts_padding)
         : window_(window), counts_padding_(counts_padding) {}
 

@@ -1,6 +1,6 @@
 // Batch normalization (Ioffe and Szegedy 2015): y = (x - mean) / sqrt(variance + epsilon) * gamma + beta,
-// with the statistics of a group of consecutive examples, or of the whole global batch. Evaluation takes
-// moving statistics, which follow the mean over all groups of a step.
+// with the statistics of a group of consecutive examples, or of the whole global batch. Evaluation uses
+// moving statistics, which follow each step's mean over all groups.
 #include "engine/layers/layer.h"
 
 #include <algorithm>
@@ -118,16 +118,16 @@ public:
     }
 
 private:
-    /// The tower's part as [groups, rows, channels], and how many values stand behind each statistic.
+    /// The tower's input as [groups, rows, channels], and the number of values in each statistic.
     struct Extent {
         unsigned groups, rows;
         float count;
     };
 
-    /// One launch of those that merge chunks, until one is left of each group.
+    /// One of the launches that merge chunks until each group has one.
     struct Round {
-        unsigned chunks, run, runs; ///< before it, in a run, after it
-        std::string part;           ///< what its name ends with; nothing for the last
+        unsigned chunks, run, runs; ///< chunks before it, in a run, and after it
+        std::string part;           ///< end of the launch's name; empty for the last launch
     };
     static std::vector<Round> rounds_of(unsigned chunks) {
         std::vector<Round> rounds;
@@ -180,7 +180,7 @@ private:
                  strips(plan, extent));
     }
 
-    /// [groups, chunks, channels], twice.
+    /// Two tensors [groups, chunks, channels].
     static TensorPair make_pair(LayerPlan& plan, const Extent& extent, unsigned chunks,
                                 const std::string& first, const std::string& second) {
         const TensorShape shape{extent.groups, chunks, plan.in().channels};

@@ -1,4 +1,4 @@
-// Tensors of one height and width, their channels one behind the other.
+// Joins the channels of tensors of equal height and width.
 #include "engine/layers/layer.h"
 
 #include <fmt/format.h>

@@ -1,6 +1,6 @@
-// While training, each value is kept with probability `keep`, divided by it, else it becomes zero (Srivastava
-// et al. 2014). Which are kept depends on seed, epoch, record and layer alone, so it is the same on every
-// tower.
+// In training, keeps each value with probability `keep` and divides it by `keep`; sets the others to zero
+// (Srivastava et al. 2014). The choice depends on seed, epoch, record and layer alone, so it does not depend
+// on the tower.
 #include "engine/layers/layer.h"
 
 namespace towers {

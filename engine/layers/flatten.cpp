@@ -1,4 +1,4 @@
-// An example as one row of channels, in NHWC order. It moves nothing.
+// Turns an example into one row of channels, in NHWC order, without moving data.
 #include "engine/layers/layer.h"
 
 namespace towers {

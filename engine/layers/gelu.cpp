@@ -1,5 +1,5 @@
-// y = x times the normal distribution's probability below x (Hendrycks and Gimpel 2016), or their
-// approximation of it by a hyperbolic tangent
+// y = x times the standard normal distribution function of x (Hendrycks and Gimpel 2016), or their
+// approximation by a hyperbolic tangent
 #include "engine/layers/activation.h"
 
 namespace towers {

@@ -1,6 +1,6 @@
 // Layer normalization (Ba, Kiros and Hinton 2016): y = (x - mean) / sqrt(variance + epsilon) * gamma + beta,
-// with the statistics of each pixel's channels. Examples have nothing to do with each other, so there are
-// neither groups nor moving statistics.
+// with the statistics of each pixel's channels. Examples are independent, so there are neither groups nor
+// moving statistics.
 #include "engine/layers/layer.h"
 
 #include <algorithm>
@@ -8,7 +8,8 @@
 namespace towers {
 namespace {
 
-/// Parts of the sums over all pixels that gamma's and beta's gradients are: enough to fill a wide device.
+/// Into how many parts the sums over all pixels for gamma's and beta's gradients are cut: enough to fill a
+/// wide device.
 constexpr unsigned most_chunks = 512, least_chunk_rows = 32;
 
 class LayerNorm final : public Layer {
@@ -80,8 +81,8 @@ private:
         return plan.batch() * plan.in().height * plan.in().width;
     }
 
-    /// Sums over chunks of pixels, over runs of chunks where there are many, and over what is left, which is
-    /// done as batch norm does it over groups.
+    /// Adds up chunks of pixels, then runs of chunks while there are many, and then the rest as batch norm
+    /// adds up groups.
     void parameter_gradients(LayerPlan& plan, TensorId dy) const {
         const unsigned rows = rows_of(plan), channels = plan.in().channels;
         const unsigned chunk_rows = std::max(least_chunk_rows, (rows + most_chunks - 1) / most_chunks);

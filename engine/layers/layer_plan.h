@@ -1,4 +1,4 @@
-// What a layer sees while its part of a step is planned.
+// What a layer uses to plan its part of a step.
 #pragma once
 
 #include "engine/plan/shape.h"
@@ -13,29 +13,29 @@ namespace towers {
 
 class LayerPlan {
 public:
-    /// What surrounds the layer.
+    /// What the network tells the layer.
     struct Surroundings {
         Plan* plan;
-        std::string name;                   ///< the layer's
-        std::vector<std::string> gradients; ///< names for the inputs' gradients
+        std::string name;                   ///< of the layer
+        std::vector<std::string> gradients; ///< names of the inputs' gradients
         std::vector<Shape> in;
         Shape out;
-        unsigned batch;        ///< examples of this tower
-        unsigned global_batch; ///< of all towers
+        unsigned batch;        ///< examples on this tower
+        unsigned global_batch; ///< examples on all towers
         bool training;
         unsigned node;              ///< the layer's place in the model
-        std::uint64_t seed;         ///< of what is random in the layer
+        std::uint64_t seed;         ///< for the layer's random numbers
         TensorId examples;          ///< (record, epoch) of each example: uint32 [batch, 2]
         std::vector<TensorId> from; ///< the inputs
         std::vector<bool> wants;    ///< which inputs want a gradient
-        /// The slice of this arena that belongs to the variable of that whole name.
+        /// The slice of this arena that belongs to the variable with this full name.
         std::function<TensorId(const std::string& name, Arena arena)> variable;
     };
     explicit LayerPlan(Surroundings surroundings) : around_(std::move(surroundings)) {}
 
     unsigned batch() const { return around_.batch; }
     unsigned global_batch() const { return around_.global_batch; }
-    /// Else the plan is an evaluation's: there is no backward pass.
+    /// False for an evaluation, which has no backward pass.
     bool training() const { return around_.training; }
     unsigned node() const { return around_.node; }
     std::uint64_t seed() const { return around_.seed; }
@@ -49,22 +49,22 @@ public:
     /// A new tensor for the output, [batch, height, width, channels].
     TensorId make_output();
 
-    /// A variable `weights` of the layer, and where backward leaves its gradient. For a statistic that is
-    /// this tower's part of the step's value: the towers' parts are added up.
+    /// The layer's variable with this name, such as `weights`, and the tensor for its gradient. A statistic's
+    /// gradient is this tower's part of its value in the step; the towers' parts add up.
     TensorId variable(const std::string& name) const;
     TensorId gradient(const std::string& name) const;
 
-    /// Whether backward is asked for an input's gradient.
+    /// Whether backward must compute this input's gradient.
     bool wants(std::size_t index = 0) const { return around_.wants[index]; }
     /// A new tensor for an input's gradient.
     TensorId make_gradient(std::size_t index = 0);
 
-    /// Another tensor of the layer, called `role` within it.
+    /// A new tensor of the layer, named after its role.
     TensorId make(const std::string& role, TensorShape shape, ElementType type = ElementType::float32);
-    /// What the host merges of two lists of every tower's; the given ones if there is only this tower. A
-    /// tower has `values` values behind each element.
+    /// Has the host merge two lists of every tower and returns the result; returns `given` if there is only
+    /// one tower. `values`: how many values of this tower each element summarizes.
     TensorPair exchange(const std::string& role, const TensorPair& given, Merge merge, double values);
-    /// What forward leaves for backward.
+    /// Keeps a tensor of forward for backward.
     void keep(const std::string& role, TensorId tensor) { kept_[role] = tensor; }
     TensorId kept(const std::string& role) const { return kept_.at(role); }
 

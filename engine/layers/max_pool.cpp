@@ -1,4 +1,4 @@
-// The largest value of each window; padding never wins.
+// The maximum of each window; padding is never the maximum.
 #include "engine/layers/layer.h"
 #include "engine/layers/window.h"
 
@@ -8,7 +8,7 @@ namespace {
 class MaxPool final : public Layer {
 public:
     explicit MaxPool(Attributes& attributes) : window_(read_window(attributes, "window", {})) {
-        constexpr unsigned places = 256; // in a window: the winner's is kept in a byte
+        constexpr unsigned places = 256; // in a window, so that a byte holds the maximum's place
         if (window_.size[0] * window_.size[1] > places)
             attributes.fail("window", "has more than 256 places; use a smaller one, such as 16");
     }

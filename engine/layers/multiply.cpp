@@ -1,4 +1,4 @@
-// The product of two tensors of one shape, or of one and a value for each of its channels.
+// The product of two tensors of equal shape, or of a tensor and one value per channel.
 #include "engine/layers/layer.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// y = max(x, 0). engine/plan/fuse.cpp lets the neighbours do it where they can.
+// y = max(x, 0). engine/step/fuse.cpp fuses it into a neighbouring operation where it can.
 #include "engine/layers/activation.h"
 
 namespace towers {

@@ -7,7 +7,8 @@
 namespace towers {
 namespace {
 
-/// Pixels of padding as [top, bottom, left, right], from one number for all, [height, width] or those four.
+/// Reads padding in pixels, given as one number for all sides, [height, width], or all four, and returns
+/// [top, bottom, left, right].
 std::optional<std::array<unsigned, 4>> read_sides(const Value& value, unsigned most) {
     const Value::Array one{value};
     const auto* const list = value.as<Value::Array>();

@@ -18,7 +18,7 @@ constexpr int most_depth = 16;
 
 const std::vector<std::string> keys_of_blocks{"name", "use", "layers", "repeat", "each", "input", "when"};
 
-/// Whether "$key" stands somewhere in a block's layers or in the blocks that they use.
+/// Whether "$key" occurs in a block's layers or in the blocks that they use.
 class Mentions {
 public:
     Mentions(const std::string& key, const Value* blocks) : word_('$' + key), blocks_(blocks) {}
@@ -37,7 +37,7 @@ public:
 
 private:
     bool in_block(const std::string& name) {
-        if (name.starts_with('$')) return true; // any block
+        if (name.starts_with('$')) return true; // may be any block
         const Value* const block = blocks_ != nullptr ? blocks_->find(name) : nullptr;
         return block != nullptr && seen_.insert(name).second && in(*block);
     }
@@ -49,14 +49,14 @@ private:
 
 } // namespace
 
-/// The names that are known where a list of layers stands.
+/// The names that are known within one list of layers.
 struct LayerList::Scope {
-    std::string prefix; ///< of names: `stage1/2/`
+    std::string prefix; ///< of full names: `stage1/2/`
     const Scope* outer = nullptr;
-    int input = images;                                 ///< what the list takes
-    int last = images;                                  ///< what the next layer takes
-    std::unordered_map<std::string, int> names = {};    ///< without the prefix
-    std::unordered_map<std::string, int> numbered = {}; ///< the last number that each kind has in a name
+    int input = images;                                 ///< the entry that is the list's input
+    int last = images;                                  ///< the entry that is the next layer's input
+    std::unordered_map<std::string, int> names = {};    ///< entries by name, without the prefix
+    std::unordered_map<std::string, int> numbered = {}; ///< last number used in each kind's default names
     std::vector<Value::Entry> parameters = {};
     int depth = 0;
 
@@ -75,7 +75,7 @@ struct LayerList::Scope {
 
 LayerList::LayerList(Attributes& recipe)
     : file_(recipe.file()), blocks_(recipe.find("blocks")), defaults_(recipe.find("defaults")) {
-    for (const char* key : {"blocks", "defaults"}) recipe.table(key); // refuses what is none
+    for (const char* key : {"blocks", "defaults"}) recipe.table(key); // refuses anything but a table
     if (blocks_ != nullptr)
         for (const auto& [name, block] : *blocks_->as<Value::Table>())
             if (Attributes body(block, file_, fmt::format("[blocks.{}]", name)); !body.has("layers"))
@@ -131,7 +131,7 @@ void LayerList::check_parameters(const Value::Table& given, const std::vector<st
 
 int LayerList::find(const std::string& name) const {
     if (const auto found = names_.find(name); found != names_.end()) return found->second;
-    for (std::size_t i = 0; i < entries_.size(); ++i) // within a block, by its whole name
+    for (std::size_t i = 0; i < entries_.size(); ++i) // layers within blocks, by their full names
         if (entries_[i].name == name) return int(i);
     return unknown;
 }
@@ -150,7 +150,7 @@ void LayerList::expand(const Value& layers, Scope& scope) {
     if (list == nullptr)
         throw UsageError(fmt::format("{}: 'layers' is {}; give a list of tables",
                                      place_of(file_, layers.line), layers.text()));
-    if (list->size() > most_layers - written_) refuse((*list)[most_layers - written_]); // before all work
+    if (list->size() > most_layers - written_) refuse((*list)[most_layers - written_]); // before any work
     for (const Value& entry : *list) expand_entry(entry, scope);
 }
 
@@ -162,7 +162,7 @@ Value LayerList::fill_in(const Value& value, const Scope& scope) const {
         for (const Scope* each = &scope; each != nullptr; each = each->outer) {
             const auto found = std::ranges::find(each->parameters, key, &Value::Entry::first);
             if (found == each->parameters.end()) continue;
-            filled.data = found->second.data; // in the place where it is used
+            filled.data = found->second.data; // keeps the line of the use
             return filled;
         }
         throw UsageError(fmt::format("{}: \"{}\": the block is given no '{}'; add it where the block is used",
@@ -172,7 +172,7 @@ Value LayerList::fill_in(const Value& value, const Scope& scope) const {
         for (Value& each : *array) each = fill_in(each, scope);
     if (auto* table = filled.as<Value::Table>())
         for (auto& [key, each] : *table)
-            if (key != "layers") each = fill_in(each, scope); // its own parameters come first
+            if (key != "layers") each = fill_in(each, scope); // the block's own parameters come first
     return filled;
 }
 
@@ -190,7 +190,7 @@ void LayerList::expand_entry(const Value& entry, Scope& scope) {
         attributes.fail("name", fmt::format("is \"{}\"; use a name without spaces and '/'", name));
     if (!name.empty() && scope.own(name) != unknown)
         attributes.fail("name", fmt::format("is \"{}\", which another layer has; use another", name));
-    if (!attributes.flag("when", true)) { // its name stands for what it would take
+    if (!attributes.flag("when", true)) { // its name stands for its input
         const std::vector<int> inputs = inputs_of(attributes, scope);
         if (!name.empty()) scope.names.emplace(name, inputs.empty() ? scope.last : inputs[0]);
         return;
@@ -218,7 +218,7 @@ void LayerList::add_block(Attributes& block, Scope& scope) {
         std::erase_if(defaults, [](const auto& entry) { return entry.first == "layers"; });
         check_parameters(defaults, {}, *layers, body);
     }
-    std::vector<std::string> parameters; // that have defaults
+    std::vector<std::string> parameters; // parameters with defaults
     for (const auto& [key, value] : defaults) parameters.push_back(key);
     std::vector<std::string> known = keys_of_blocks;
     known.insert(known.end(), parameters.begin(), parameters.end());
@@ -268,7 +268,7 @@ void LayerList::add_block(Attributes& block, Scope& scope) {
 }
 
 std::string LayerList::free_name(const std::string& kind, Scope& scope) const {
-    for (int& number = scope.numbered[kind];;) // from the last one on: a name, once taken, stays so
+    for (int& number = scope.numbered[kind];;) // after the last one: a name stays taken
         if (const std::string name = fmt::format("{}{}", kind, ++number); scope.own(name) == unknown)
             return name;
 }

@@ -1,4 +1,4 @@
-// The layers of a recipe with its blocks written out.
+// Expands a recipe's blocks into a list of layers.
 #pragma once
 
 #include "engine/config/attributes.h"
@@ -11,9 +11,9 @@
 
 namespace towers {
 
-/// One layer, with its parameters filled in.
+/// One layer, with the values of its block's parameters.
 struct LayerEntry {
-    std::string name; ///< whole
+    std::string name; ///< full name
     std::string kind;
     std::vector<int> inputs;      ///< earlier entries; -1: the images
     const Value* table = nullptr; ///< its attributes
@@ -21,15 +21,15 @@ struct LayerEntry {
 
 class LayerList {
 public:
-    /// Writes out [network], [blocks] and [defaults]. UsageError for unknown blocks, parameters and inputs,
-    /// names that come twice, blocks that hold themselves, and what is given but used by no layer.
+    /// Expands [network], [blocks] and [defaults]. Throws UsageError for unknown blocks, parameters and
+    /// inputs, duplicate names, blocks that contain themselves, and anything that no layer uses.
     explicit LayerList(Attributes& recipe);
 
     const std::vector<LayerEntry>& entries() const { return entries_; }
-    /// The entry that this name stands for outside all blocks; -2 if there is none.
+    /// The index of the entry with this name outside all blocks; -2 if there is none.
     int find(const std::string& name) const;
 
-    /// The keys of a layer's table that are not its attributes.
+    /// Marks the keys of a layer's table that are not its attributes as read.
     static void skip_common_keys(Attributes& layer);
 
 private:
@@ -38,25 +38,25 @@ private:
     void expand_entry(const Value& entry, Scope& scope);
     void add_block(Attributes& block, Scope& scope);
     void add_layer(const Value& table, Scope& scope);
-    /// What an entry's `input` or `inputs` name.
+    /// The indices of the entries that `input` or `inputs` name.
     std::vector<int> inputs_of(Attributes& entry, const Scope& scope) const;
     std::string free_name(const std::string& kind, Scope& scope) const;
     Value fill_in(const Value& value, const Scope& scope) const;
     /// The table with the defaults of its kind.
     Value with_defaults(const Value& table, const std::string& kind);
     void check_defaults() const;
-    /// Says that there is one layer too many, this one.
+    /// Throws: this layer is one too many.
     [[noreturn]] void refuse(const Value& layer) const;
-    /// Refuses keys that are neither `known` nor mentioned in the block's layers, and names a known one that
-    /// is near.
+    /// Refuses keys that are neither `known` nor used in the block's layers, and suggests a similar known
+    /// key.
     void check_parameters(const Value::Table& given, const std::vector<std::string>& known,
                           const Value& layers, const Attributes& block) const;
 
     std::string file_;
     const Value* blocks_;
     const Value* defaults_;
-    std::set<std::string> kinds_; ///< of all layers
-    std::size_t written_ = 0;     ///< entries, those that are left out included
+    std::set<std::string> kinds_; ///< the kinds of all layers
+    std::size_t written_ = 0;     ///< entries so far, including those with `when = false`
     std::vector<LayerEntry> entries_;
     std::unordered_map<std::string, int> names_; ///< of the outermost scope
     std::deque<Value> filled_in_;                ///< what the entries' tables point to

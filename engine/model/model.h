@@ -1,4 +1,4 @@
-// What a network is: a graph of named layers, the shapes that follow, and the variables to train.
+// A network: a graph of named layers, their shapes, and the variables to train.
 #pragma once
 
 #include "engine/layers/layer.h"
@@ -9,7 +9,7 @@
 
 namespace towers {
 
-/// Examples of a tower's step.
+/// The most examples of one tower in a step.
 constexpr unsigned most_batch = 1u << 20;
 
 struct Node {
@@ -20,31 +20,33 @@ struct Node {
     Shape output;
 };
 
-/// A softmax cross entropy with its part in the loss.
+/// A softmax cross entropy as a weighted part of the loss.
 struct LossHead {
-    int node = 0;          ///< whose output is the logits
-    float weight = 1;      ///< of its mean over the batch
+    int node = 0;          ///< the node whose output is the logits
+    float weight = 1;      ///< factor of the cross entropy's mean over the batch
     float smoothing = 0;   ///< the target is one-hot * (1 - smoothing) + smoothing / classes
-    float logit_scale = 1; ///< the logits are multiplied by it first
+    float logit_scale = 1; ///< factor of the logits
 };
 
 struct Model {
     std::string name;
     Shape input;
-    unsigned classes = 0;        ///< that the logits tell apart
+    unsigned classes = 0;        ///< number of logits
     unsigned label_offset = 0;   ///< class of the data's first label: 1 leaves class 0 for the background
-    std::vector<Node> nodes;     ///< each after its inputs
-    std::vector<LossHead> heads; ///< the first is what evaluation looks at
+    std::vector<Node> nodes;     ///< in an order in which each node follows its inputs
+    std::vector<LossHead> heads; ///< evaluation uses the first
 
-    /// The shapes that a node's layer takes.
+    /// The shapes of a node's inputs.
     std::vector<Shape> input_shapes(const Node& node) const;
-    /// In the nodes' order, each node's in its layer's, with whole names.
+    /// All variables with their full names, node by node, in each layer's own order.
     std::vector<Variable> variables() const;
-    /// What evaluation needs: the nodes that the first head depends on, and no other head.
+    /// The part that evaluation needs: the first head, and the nodes that it depends on.
     Model for_evaluation() const;
-    /// The unit in which examples are dealt to towers: 1, or what batch norm's groups need.
+    /// Shares and micro-batches are multiples of this: 1, or the least common multiple of batch norm's
+    /// groups.
     unsigned group() const;
-    /// The first node whose layer takes the whole global batch, which cannot be done in pieces; or null.
+    /// The first node whose layer needs the whole global batch at once, which rules out micro-batches; or
+    /// null.
     const Node* joining_layer() const;
 };
 

@@ -74,7 +74,7 @@ LossHead read_head(Attributes loss, const LayerList& layers, const Model& model)
     return head;
 }
 
-/// A layer that nothing depends on is a mistake in the inputs.
+/// Refuses a layer whose output nothing uses: some input must be wrong.
 void check_used(const Model& model, const LayerList& layers, const std::string& file) {
     std::vector<bool> used(model.nodes.size());
     for (const LossHead& head : model.heads) used[std::size_t(head.node)] = true;
@@ -90,7 +90,7 @@ void check_used(const Model& model, const LayerList& layers, const std::string& 
             "it out");
 }
 
-/// A step must be able to have a whole number of all groups.
+/// A step must be able to hold whole groups of every batch norm.
 void check_groups(const Model& model, const LayerList& layers, const std::string& file) {
     std::uint64_t group = 1;
     for (std::size_t i = 0; i < model.nodes.size(); ++i) {
@@ -106,7 +106,7 @@ void check_groups(const Model& model, const LayerList& layers, const std::string
 }
 
 void check_variables(const Model& model, const Attributes& network) {
-    constexpr double most = 4.0 * double(most_elements); // updates go through all of them in fours
+    constexpr double most = 4.0 * double(most_elements); // updates work on vectors of four
     double elements = 0;
     bool learns = false;
     for (const Variable& variable : model.variables()) {

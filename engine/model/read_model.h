@@ -1,4 +1,4 @@
-// A recipe's network: its layers in order, blocks of layers that are used again, and the loss.
+// Reads a recipe's network: layers in order, reusable blocks of layers, and the loss.
 //
 //   [input]              shape = [height, width, channels], classes, label_offset
 //   [network]            layers = [ LAYER or BLOCK, ... ]
@@ -21,7 +21,7 @@
 
 namespace towers {
 
-/// Reads those tables. UsageError for whatever does not fit together.
+/// Reads these tables. Throws UsageError for whatever is wrong or does not fit together.
 Model read_model(Attributes& recipe);
 
 } // namespace towers

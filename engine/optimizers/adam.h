@@ -1,4 +1,4 @@
-// What Adam and AdamW share.
+// Shared code of Adam and AdamW.
 #pragma once
 
 #include "engine/optimizers/optimizer.h"

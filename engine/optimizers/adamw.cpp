@@ -1,4 +1,4 @@
-// Adam with weight decay apart from the gradients (Loshchilov and Hutter 2019).
+// Adam with decoupled weight decay (Loshchilov and Hutter 2019).
 #include "engine/optimizers/adam.h"
 
 namespace towers {

@@ -1,4 +1,5 @@
-// v = momentum * v + g; w -= learning rate * v, or with `nesterov` (g + momentum * v), as PyTorch has them.
+// v = momentum * v + g; w -= learning rate * v, or, with `nesterov`, w -= learning rate * (g + momentum * v);
+// both as in PyTorch.
 #include "engine/optimizers/optimizer.h"
 
 namespace towers {

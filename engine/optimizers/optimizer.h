@@ -1,5 +1,5 @@
-// What turns gradients into the next parameters: one file in this folder behind this interface, and one line
-// in optimizers.def.
+// The interface of an optimizer, which turns gradients into the next parameters. Each is one file in this
+// folder and one line in optimizers.def.
 #pragma once
 
 #include "engine/config/attributes.h"
@@ -13,33 +13,34 @@
 
 namespace towers {
 
-/// What a step of training needs to know from the host.
+/// The numbers that the host gives a training step.
 struct StepNumbers {
     float learning_rate = 0, average_decay = 0;
-    float correction_1 = 1, correction_2 = 1; ///< for the bias of Adam's moments: 1 - beta^n
+    float correction_1 = 1, correction_2 = 1; ///< bias corrections of Adam's moments: 1 - beta^n
 };
 
-/// What an optimizer plans with: tensors that hold all trained variables, laid out alike.
+/// The tensors for an optimizer's operations; gradients, parameters and each state hold all trained variables
+/// in one layout.
 struct UpdateTensors {
     TensorId gradients, parameters;
     std::vector<TensorId> state; ///< as Optimizer::state() lists it
-    TensorId step, results; ///< every kernel of an update does nothing when the results tell of divergence
-    unsigned quads;         ///< vec4s in each of the first three
-    /// A slice of the parameters and its decay, for decoupled weight decay.
+    TensorId step, results;      ///< kernels of an update do nothing if `results` tells of divergence
+    unsigned quads;              ///< vec4s of gradients, of parameters and of each state
+    /// A slice of the parameters and its rate of decoupled weight decay.
     struct Decay {
         TensorId parameters;
         std::string name;
         float rate;
         unsigned quads;
     };
-    std::vector<Decay> decays; ///< of runs of variables that have the same
+    std::vector<Decay> decays; ///< one per run of variables with equal decay
 };
 
 class Optimizer {
 public:
     virtual ~Optimizer() = default;
 
-    /// A state that the optimizer keeps for each trained variable, and how it begins.
+    /// A value that the optimizer keeps for each trained parameter, and its initial value.
     struct State {
         std::string name; ///< `Momentum`
         float initial = 0;
@@ -49,17 +50,17 @@ public:
     /// Adds the operations of an update.
     virtual void update(Plan& plan, const UpdateTensors& tensors) const = 0;
 
-    /// Fills in what update number `n`, counted from 1, needs beyond the learning rate.
+    /// Fills in the numbers, besides the learning rate, of update `n`, counted from 1.
     virtual void prepare(StepNumbers&, std::uint64_t /*n*/) const {}
 
-    /// Whether weight decay is the optimizer's own doing, apart from the gradients and the loss (Loshchilov
-    /// and Hutter 2019), else the loss gains it and the gradients follow.
+    /// Whether the optimizer shrinks the weights itself (Loshchilov and Hutter 2019). Otherwise weight decay
+    /// is part of the loss and the gradients.
     virtual bool decouples_decay() const { return false; }
 
-    double learning_rate = 0;       ///< at the start
+    double learning_rate = 0;       ///< before the schedule's factor
     float weight_decay = 0;         ///< of the weights of convolutions and dense layers
-    bool decays_all = false;        ///< of every trained variable
-    std::optional<float> clip_norm; ///< the most that the norm of all gradients together may be
+    bool decays_all = false;        ///< weight decay applies to every trained variable
+    std::optional<float> clip_norm; ///< the largest norm of all gradients together
 };
 
 /// Reads [optimizer]. UsageError for what is missing, wrong or unknown.

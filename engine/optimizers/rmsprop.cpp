@@ -1,6 +1,6 @@
-// RMSProp (Hinton 2012): gradients divided by the root of their moving mean square. Epsilon is added to the
-// root as in PyTorch, or with `epsilon_inside` to the mean square as in TensorFlow, whose mean square starts
-// at one and whose velocity holds the learning rate.
+// RMSProp (Hinton 2012): divides gradients by the root of their moving mean square. Adds epsilon to the root,
+// as PyTorch does, or with `epsilon_inside` to the mean square, as TensorFlow does. In TensorFlow's form the
+// mean square starts at one and the velocity contains the learning rate.
 #include "engine/optimizers/optimizer.h"
 
 namespace towers {

@@ -98,7 +98,7 @@ Recipe read_recipe(const std::string& name, const std::filesystem::path& file) {
 
 namespace {
 
-/// Puts what the second table says into the first, table by table.
+/// Merges the second table into the first, recursively.
 void merge(Value& into, const Value& from) {
     for (const auto& [key, value] : *from.as<Value::Table>()) {
         auto* const table = into.as<Value::Table>();
@@ -107,7 +107,7 @@ void merge(Value& into, const Value& from) {
             table->emplace(entry, key, value);
         else if (value.as<Value::Table>() != nullptr && entry->second.as<Value::Table>() != nullptr)
             merge(entry->second, value);
-        else if (entry->second.text() != value.text()) // else it stays the file's
+        else if (entry->second.text() != value.text()) // an equal value keeps its line in the file
             entry->second = value;
     }
 }
@@ -120,7 +120,7 @@ void set_lines(Value& value, unsigned line) {
         for (Value& each : *array) set_lines(each, line);
 }
 
-/// With quotes around a value that is a bare word: a shell takes away those that a user writes.
+/// Puts quotes around a value that is a single word, since a shell removes those that the user types.
 std::string with_quotes(const std::string& change, std::size_t equals) {
     const std::string value = change.substr(equals + 1);
     const auto in_word = [](unsigned char c) { return std::isalnum(c) || c == '_' || c == '-'; };
@@ -137,7 +137,7 @@ std::string keys_of(const Value::Table& table) {
     return keys;
 }
 
-/// Takes out what `path`, a table that holds nothing but one key, says, or what it says within that.
+/// Removes the key that `path` names: nested tables with one key each.
 void take_out(Value& recipe, const Value& path, const std::string& change) {
     const Value::Entry& step = path.as<Value::Table>()->front();
     auto* const table = recipe.as<Value::Table>();
@@ -153,7 +153,7 @@ void take_out(Value& recipe, const Value& path, const std::string& change) {
         table->erase(entry);
 }
 
-/// Sets what `change`, table.key=value, says; without a value, takes it out.
+/// Applies `change`, table.key=value: sets the key, or removes it if there is no value.
 void apply(Value& recipe, const std::string& change) {
     const std::size_t equals = change.find('=');
     const std::size_t dot = change.find('.');
@@ -167,7 +167,7 @@ void apply(Value& recipe, const std::string& change) {
                         change));
     const std::string source = "--set '" + change + "'";
     Value given;
-    try { // TOML's own dotted keys
+    try { // TOML reads the dotted key
         given =
             parse_toml(takes_out ? change.substr(0, equals + 1) + "0" : with_quotes(change, equals), source);
     } catch (const UsageError&) {
@@ -182,10 +182,10 @@ void apply(Value& recipe, const std::string& change) {
     merge(recipe, given);
 }
 
-/// Takes out what the kinds that came by --set do not know. Returns a line for each table.
+/// Removes the keys that kinds given by --set lack. Returns a note for each table.
 std::vector<std::string> drop(Value& recipe, const std::vector<DroppedKey>& dropped,
                               const std::string& source) {
-    std::map<std::string, std::string> keys; // of each table
+    std::map<std::string, std::string> keys; // by table
     for (const DroppedKey& each : dropped) {
         auto* const top = recipe.as<Value::Table>();
         Value& table = std::ranges::find(*top, each.table, &Value::Entry::first)->second;
@@ -207,7 +207,7 @@ std::uint64_t checksum_of(const std::string& text) {
     return hash;
 }
 
-/// Refuses what not even images of the network's own size would fit.
+/// Refuses a pipeline that could not even take images of the network's own size.
 void check_pipeline(Attributes pipeline, const Recipe& recipe) {
     const ImageSize stored = shapes_size(recipe);
     const ImageSize image{recipe.model.input.height, recipe.model.input.width, recipe.model.input.channels};
@@ -226,7 +226,7 @@ Recipe parse_recipe(const std::string& name, const std::string& text, const std:
     std::vector<DroppedKey> dropped;
     Attributes file(value, source, "the recipe", &dropped);
     Recipe recipe{.name = name, .description = file.text("description", "no description"), .source = source};
-    // First: a misspelt table would seem to be missing.
+    // Comes first, because a misspelt table would seem to be missing.
     for (const char* key : {"description", "input", "network", "blocks", "defaults", "loss", "pipeline",
                             "optimizer", "schedule", "averages", "training"})
         file.find(key);

@@ -1,4 +1,4 @@
-// The recipes that the program knows by name: the TOML files of this folder, embedded.
+// The built-in recipes: the TOML files of this folder, embedded in the program.
 #pragma once
 
 #include <vector>
@@ -10,7 +10,7 @@ struct BuiltinRecipe {
     const char* text;
 };
 
-/// In the order of their names.
+/// Sorted by name.
 const std::vector<BuiltinRecipe>& builtin_recipes();
 
 } // namespace towers

@@ -13,7 +13,7 @@ double Schedule::factor_at(const TrainingPosition& at) const {
     case Kind::constant:
         return warm;
     case Kind::staircase: {
-        const double length = double(at.records) * epochs; // examples
+        const double length = double(at.records) * epochs; // in examples
         const double decays =
             at.by_steps ? std::floor(double(at.step) / std::max(1.0, std::floor(length / at.tower_batch)))
                         : std::floor(double(at.examples) / length);

@@ -1,5 +1,5 @@
-// How the learning rate changes while training. All schedules and their warm-up have one clock, the examples
-// seen before the step, so that the number of towers and the batch change nothing.
+// How the learning rate changes during training. All schedules and their warm-up count the examples seen
+// before the step, so they do not depend on the number of towers or the batch size.
 #pragma once
 
 #include "engine/config/attributes.h"
@@ -9,10 +9,10 @@
 
 namespace towers {
 
-/// Where a training is.
+/// How far the training is.
 struct TrainingPosition {
     std::uint64_t step, examples; ///< done before this step
-    std::uint64_t records;        ///< examples of an epoch
+    std::uint64_t records;        ///< examples in an epoch
     unsigned tower_batch;         ///< examples per tower and step
     bool by_steps;                ///< count steps of tower_batch, however many towers share them
 };
@@ -30,7 +30,7 @@ struct Schedule {
     std::vector<double> boundaries, factors;
     double warm_up = 0; ///< epochs within which the rate grows linearly from 0
 
-    /// What the initial learning rate is multiplied by.
+    /// The factor of the initial learning rate.
     double factor_at(const TrainingPosition& position) const;
 };
 

@@ -41,8 +41,8 @@ std::optional<std::uint64_t> step_of(std::string_view name, std::string_view pre
     if (!name.starts_with(prefix) || !name.ends_with(step_suffix)) return std::nullopt;
     std::uint64_t step = 0;
     std::from_chars(name.data() + prefix.size(), name.data() + name.size(), step);
-    // Only the form in which a run writes the number: a name with leading zeros would be deleted or read
-    // under another name.
+    // Accepts the number only as a run writes it: a file with leading zeros would be deleted or read under
+    // another name.
     if (name != name_of_step(prefix, step)) return std::nullopt;
     return step;
 }
@@ -84,7 +84,7 @@ FileDescriptor take_lock(const fs::path& folder) {
     throw_file_error("lock", path, errno);
 }
 
-// Whether a line is of `step` or a later one, or is the rest of one that a crash cut off.
+// Whether a line belongs to `step` or a later one, or was cut off by a crash.
 bool is_stale(std::string_view line, std::uint64_t step) {
     const nlohmann::json parsed = nlohmann::json::parse(line, nullptr, false);
     if (!parsed.is_object()) return true;
@@ -95,13 +95,13 @@ bool is_stale(std::string_view line, std::uint64_t step) {
 } // namespace
 
 RunDirectory::RunDirectory(const fs::path& path, Existing existing) : path_(path) {
-    // Checked before locking, which would leave a file in a folder that was named by mistake.
+    // Comes before locking, which would leave a file in a folder that the user named by mistake.
     if (existing == Existing::resume) latest_checkpoint(path_);
     make_folder(path_);
     lock_ = take_lock(path_);
 
     if (existing == Existing::erase) delete_if(path_, is_run_file);
-    if (existing == Existing::resume) latest_checkpoint(path_); // a run that erases may have come between
+    if (existing == Existing::resume) latest_checkpoint(path_); // another run may have erased it meanwhile
     if (existing == Existing::refuse)
         for (const std::string& name : names_in(path_))
             if (is_run_file(name))
@@ -141,7 +141,7 @@ void RunDirectory::save_checkpoint(std::uint64_t step, const TensorFile& file, u
 void RunDirectory::append_metrics(const std::string& json_line) {
     lines_.append(json_line).append(1, '\n');
     write_metrics();
-    constexpr std::size_t most = 1024 * 1024; // bytes to keep for a disk that drops what it was given
+    constexpr std::size_t most = 1024 * 1024; // bytes to keep in case the disk drops what it accepted
     if (lines_.size() > most) sync_metrics();
 }
 
@@ -154,13 +154,14 @@ void RunDirectory::write_metrics() {
     if (!metrics_ || ::fstat(metrics_.get(), &before) != 0) throw_file_error("write", path, errno);
     if (written_ == 0) unsynced_ = std::uint64_t(before.st_size);
 
-    // One write, so that a reader beside the run sees whole lines.
+    // One write, so that a concurrent reader sees whole lines.
     const int error = write_all(metrics_, std::as_bytes(std::span(lines_)).subspan(written_));
     if (error == 0) {
         written_ = lines_.size();
         return;
     }
-    // Half a line would spoil the next one. This may fail too, so truncate_metrics() also drops half lines.
+    // An incomplete line would spoil the next one. Removing it may fail too, so truncate_metrics() also drops
+    // incomplete lines.
     [[maybe_unused]] const int ignored = ::ftruncate(metrics_.get(), before.st_size);
     throw_file_error("write", path, error);
 }
@@ -170,7 +171,8 @@ void RunDirectory::sync_metrics() {
     if (lines_.empty()) return;
     if (::fdatasync(metrics_.get()) != 0) {
         const int error = errno;
-        // The system may drop what it could not write, so write it again, unless another program added lines.
+        // The system may have dropped what it could not write, so write it again, unless another program
+        // added lines.
         struct stat now {};
         if (::fstat(metrics_.get(), &now) == 0 && std::uint64_t(now.st_size) == unsynced_ + written_ &&
             ::ftruncate(metrics_.get(), off_t(unsynced_)) == 0)
@@ -189,13 +191,13 @@ void RunDirectory::truncate_metrics(std::uint64_t step) {
     std::string kept;
     for (std::size_t begin = 0; begin < text.size();) {
         const std::size_t end = text.find('\n', begin);
-        if (end == std::string::npos) break; // torn, even if the rest happens to be JSON
+        if (end == std::string::npos) break; // incomplete, even if it happens to be JSON
         const std::string_view line = std::string_view(text).substr(begin, end - begin);
         if (!is_stale(line, step)) kept.append(line).append(1, '\n');
         begin = end + 1;
     }
     sync_metrics();
-    metrics_ = FileDescriptor(); // it would keep writing to the file that is replaced here
+    metrics_ = FileDescriptor(); // would keep writing to the replaced file
     if (kept != text) write_file_atomically(path, kept);
 }
 
@@ -208,7 +210,8 @@ std::optional<fs::path> RunDirectory::set_aside_after(std::uint64_t step) {
     for (int i = 1; folder.empty() || fs::exists(folder, error); ++i)
         folder = path_ / fmt::format("replaced-{}", i);
     make_folder(folder);
-    // The metrics first: a run killed meanwhile then goes on from a later checkpoint that is still in place.
+    // Copies the metrics first: if the run is killed in between, a later checkpoint is still in place to go
+    // on from.
     if (fs::exists(metrics_path(), error))
         write_file_atomically(folder / metrics_name, read_file(metrics_path()));
     for (const std::uint64_t each : later)
@@ -251,7 +254,7 @@ std::vector<std::uint64_t> checkpoint_steps(const fs::path& folder) {
 }
 
 fs::path checkpoint_of(const fs::path& folder, std::uint64_t step) {
-    latest_checkpoint(folder); // throws when there is none at all
+    latest_checkpoint(folder); // throws if there is none at all
     const std::vector<std::uint64_t> steps = checkpoint_steps(folder);
     if (!std::binary_search(steps.begin(), steps.end(), step))
         throw InputError(fmt::format("{} holds no checkpoint of step {}; choose one of {}", folder.string(),
@@ -275,7 +278,7 @@ void read_latest_checkpoint(const fs::path& folder, const std::function<void(con
             return read(path);
         } catch (const InputError&) {
             const fs::path latest = latest_checkpoint(folder);
-            if (latest == path) throw; // it is still there, and bad
+            if (latest == path) throw; // the file still exists, so it is bad
             path = latest;
         }
     }

@@ -1,4 +1,4 @@
-// The folder that holds what one run makes:
+// The folder with everything that one run writes:
 //   config.toml                      the effective configuration
 //   recipe.toml                      the recipe, with the changes made to it
 //   model.ckpt-<step>.safetensors    checkpoints
@@ -21,19 +21,19 @@
 
 namespace towers {
 
-/// What to do when the folder already holds a run.
+/// What to do if the folder already holds a run.
 enum class Existing {
     refuse, ///< InputError
-    resume, ///< go on with it; InputError when it holds no checkpoint
+    resume, ///< continue it; InputError if there is no checkpoint
     erase   ///< delete the files listed above, and nothing else
 };
 
-/// One run's folder, locked against other runs for as long as this lives. All paths it gives lie within
-/// `path()`. Every member throws InputError when a file operation fails.
+/// One run's folder, locked against other runs during this object's lifetime. All returned paths lie within
+/// `path()`. Every member throws InputError if a file operation fails.
 class RunDirectory {
 public:
-    /// Creates the folder and its parents if missing. InputError when another run uses it, or as `existing`
-    /// says.
+    /// Creates the folder and its parents if missing. Throws InputError if another run uses it, or as
+    /// `existing` says.
     RunDirectory(const std::filesystem::path& path, Existing existing);
 
     const std::filesystem::path& path() const { return path_; }
@@ -43,32 +43,32 @@ public:
     std::filesystem::path checkpoint_path(std::uint64_t step) const;
     std::filesystem::path diverged_path(std::uint64_t step) const;
 
-    /// As checkpoint_steps() gives them.
+    /// See checkpoint_steps().
     std::vector<std::uint64_t> checkpoints() const;
 
     /// The checkpoint of the latest step.
     std::optional<std::filesystem::path> latest() const;
 
-    /// Writes the checkpoint to the disk. Then deletes earlier steps' checkpoints, except for `keep` - 1
-    /// before this one; 0 keeps all. The one before this always remains, since only the next step tells
-    /// whether the new one's loss is finite. On an InputError all the earlier ones remain.
+    /// Writes the checkpoint to the disk. Then deletes all but the latest `keep` - 1 of the earlier
+    /// checkpoints; 0 keeps all. The one before this always remains, since only the next step shows whether
+    /// the new one's loss is finite. After an InputError all earlier ones remain.
     void save_checkpoint(std::uint64_t step, const TensorFile& file, unsigned keep);
 
-    /// Adds one line, given without its line end. On an InputError the file is unchanged, and the next call
-    /// of this or sync_metrics() writes the line.
+    /// Appends one line, given without its line end. After an InputError the file is unchanged, and the next
+    /// call of this or of sync_metrics() writes the line.
     void append_metrics(const std::string& json_line);
 
-    /// Brings all lines to the disk. To be called before save_checkpoint(): a power cut could leave a
-    /// checkpoint without the lines before it, and a resumed run would follow it. An InputError is as of
-    /// append_metrics().
+    /// Syncs all lines to the disk. Call it before save_checkpoint(): otherwise a power cut could leave a
+    /// checkpoint without the lines before it, and a resumed run would lack them. Throws InputError as
+    /// append_metrics() does.
     void sync_metrics();
 
-    /// For a run that goes on with `step`: deletes the lines of this step and later ones (by their "step"),
-    /// and whatever a crash left that is not JSON.
+    /// For a run that continues with `step`: deletes the lines of this and later steps (by their "step") and
+    /// lines that a crash cut off.
     void truncate_metrics(std::uint64_t step);
 
-    /// For a run that goes on from an earlier step: moves later checkpoints and copies the metrics into a new
-    /// folder within path(), and returns its path. Does nothing when there are no later checkpoints.
+    /// For a run that continues from an earlier step: moves later checkpoints and copies the metrics into a
+    /// new folder in path(), whose path it returns. Does nothing if there are no later checkpoints.
     std::optional<std::filesystem::path> set_aside_after(std::uint64_t step);
 
     void write_config(const std::string& toml);
@@ -79,34 +79,34 @@ private:
 
     std::filesystem::path path_;
     FileDescriptor lock_, metrics_;
-    std::string lines_;          ///< of the metrics that are not known to be on the disk
-    std::size_t written_ = 0;    ///< how many bytes of them are in the file
-    std::uint64_t unsynced_ = 0; ///< where in the file these begin
+    std::string lines_;          ///< metrics not known to be on the disk
+    std::size_t written_ = 0;    ///< how many of their bytes are in the file
+    std::uint64_t unsynced_ = 0; ///< where they begin in the file
 };
 
-/// Creates the folder `path` or, if there is something of this name, `path`-2, `path`-3 ..., the first that
-/// is free. Returns which. No two calls get the same one, not even at once in different programs. InputError
-/// when that fails.
+/// Creates and returns the first of the folders `path`, `path`-2, `path`-3 ... that does not exist yet. No
+/// two calls get the same folder, even in different programs at once. Throws InputError if that fails.
 std::filesystem::path make_new_folder(const std::filesystem::path& path);
 
-/// Where the run in this folder keeps its recipe and its metrics.
+/// The paths of the recipe and the metrics in this run's folder.
 std::filesystem::path recipe_path_in(const std::filesystem::path& folder);
-/// Whether a run writes a file of this name into its folder: what is listed above, without the lock.
+/// Whether runs write a file with this name: the list above without the lock.
 bool is_run_file(std::string_view name);
 std::filesystem::path metrics_path_in(const std::filesystem::path& folder);
 
-/// The path of this step's checkpoint. If it has none, an InputError names the steps that have one.
+/// The path of this step's checkpoint. Throws InputError, which names the steps with a checkpoint, if there
+/// is none.
 std::filesystem::path checkpoint_of(const std::filesystem::path& folder, std::uint64_t step);
 
-/// The steps that have a checkpoint, ascending.
+/// The steps with a checkpoint, ascending.
 std::vector<std::uint64_t> checkpoint_steps(const std::filesystem::path& folder);
 
-/// The checkpoint of the latest step in a folder, found without its lock: evaluation may run beside the
-/// training. InputError when there is none.
+/// The checkpoint of the latest step in a folder. Takes no lock, so evaluation may run during the training.
+/// Throws InputError if there is none.
 std::filesystem::path latest_checkpoint(const std::filesystem::path& folder);
 
-/// Calls `read` with that checkpoint. If it throws InputError because the training has since deleted the file
-/// (--keep), calls it again with the checkpoint that is then the latest.
+/// Calls `read` with the latest checkpoint. If `read` throws InputError because the training has deleted the
+/// file meanwhile (--keep), calls it again with the checkpoint that is the latest then.
 void read_latest_checkpoint(const std::filesystem::path& folder,
                             const std::function<void(const std::filesystem::path&)>& read);
 

@@ -27,13 +27,13 @@ using nlohmann::json;
 
 constexpr const char* metadata_key = "__metadata__";
 constexpr const char* checksum_key = "tensors_checksum";
-// What the format's own library allows: about a million tensors.
+// The limit of the format's own library, about a million tensors.
 constexpr std::uint64_t longest_header = 100'000'000;
-// Of keys, of metadata or of one tensor, and of numbers in one list. What is parsed takes up to 60 times its
-// text, so only so much of it is in memory at once.
+// The most keys in the metadata or in one tensor, and the most numbers in a list. Parsed JSON takes up to 60
+// times the memory of its text, so only a part may be in memory at once.
 constexpr std::size_t longest_entry = 10'000;
 
-// A file's content may go into a message only as one short line.
+// Shortens a file's content to one line for a message.
 std::string excerpt(const json& value) {
     std::string text = value.dump(-1, ' ', true, json::error_handler_t::replace);
     if (text.size() > 100) text = text.substr(0, 100) + "...";
@@ -45,8 +45,7 @@ std::string excerpt(const json& value) {
         fmt::format("{} is not a sound safetensors file: {}; use another copy of it", path.string(), what));
 }
 
-/// Calls visitor(dtype, tensors) for the tensors of each type, in the order in which a file has them: none of
-/// them lies where its numbers would not be aligned.
+/// Calls visitor(dtype, tensors) for each type, in an order that aligns every tensor's numbers in the file.
 template<class File, class Visitor>
 void for_each_type(File& file, const Visitor& visitor) {
     visitor("F32", file.tensors);
@@ -57,27 +56,28 @@ void for_each_type(File& file, const Visitor& visitor) {
 template<class Tensors>
 constexpr std::size_t element_bytes = sizeof(typename Tensors::mapped_type().values[0]);
 
-/// What the header says of one tensor. `begin` and `end` are bytes from the end of the header.
+/// One tensor's entry in the header. `begin` and `end` are bytes after the header.
 struct Entry {
     std::string name, dtype;
     std::vector<std::size_t> shape;
     std::uint64_t begin = 0, end = 0;
 };
 
-/// Calls take(name, value) for each tensor, and for the metadata, as soon as they are parsed. So a header's
+/// Calls take(name, value) for each tensor and for the metadata as soon as it is parsed, so that the header's
 /// tree is never in memory as a whole.
 void parse_header(const std::filesystem::path& path, const std::string& text,
                   const std::function<void(const std::string& name, const json& value)>& take) {
     std::vector<std::set<std::string>> open_objects;
     std::string name;
-    std::size_t parts = 0; // of the value of `name`
+    std::size_t parts = 0; // parsed so far of the value of `name`
     const auto check = [&](int depth, json::parse_event_t event, json& parsed) {
         using Event = json::parse_event_t;
-        // The library prints values recursively, so an endless "[[[[" would overflow the stack in a message.
+        // The library prints values recursively, so printing an endless "[[[[" would overflow the stack.
         if (depth > 16) refuse(path, "its header is nested too deeply");
         if (event == Event::object_start) open_objects.emplace_back();
         if (event == Event::object_end) open_objects.pop_back();
-        // The library keeps the last of several equal keys, but another of them may be the one that is meant.
+        // Refuses duplicate keys: the library would keep the last one, which may not be the one that was
+        // meant.
         if (event == Event::key && !open_objects.back().insert(parsed.get<std::string>()).second)
             refuse(path, fmt::format("the name {} appears twice in its header", excerpt(parsed)));
         if (event == Event::key && depth == 1) {
@@ -114,7 +114,7 @@ std::optional<std::uint64_t> product(const std::vector<std::size_t>& shape, std:
     return result;
 }
 
-/// 0: no type that is read
+/// The bytes of an element; 0 for a type that is not read.
 std::size_t bytes_of_element(const json& dtype) {
     const TensorFile none;
     std::size_t bytes = 0;
@@ -124,7 +124,7 @@ std::size_t bytes_of_element(const json& dtype) {
     return bytes;
 }
 
-/// What the header says of one tensor, which may be one to skip.
+/// Reads one tensor's entry in the header, which may be a tensor to skip.
 Entry parse_entry(const std::filesystem::path& path, const std::string& name, const json& value,
                   bool wanted) {
     const std::string who = "tensor " + excerpt(name);
@@ -184,7 +184,7 @@ std::uint64_t header_length(const std::filesystem::path& path, const InputFile& 
     std::uint64_t length = 0;
     if (file.size() <= sizeof(length)) refuse(path, fmt::format("it has only {} bytes", file.size()));
     file.read(0, std::as_writable_bytes(std::span(&length, 1)));
-    char first = 0; // as the format requires, so that its files can be told from others
+    char first = 0; // the format requires it, so that its files can be recognized
     file.read(sizeof(length), std::as_writable_bytes(std::span(&first, 1)));
     if (first != '{')
         throw InputError(fmt::format("{} is not a safetensors file; give one, such as a run's "
@@ -222,7 +222,7 @@ TensorFile read_safetensors(const std::filesystem::path& path, const TensorFilte
             result.metadata[key] = word.get<std::string>();
         }
     });
-    // Before any memory is allocated: this ensures that every tensor lies within the file.
+    // Comes before any allocation, to ensure that every tensor lies within the file.
     check_cover(path, entries, file.size() - data_begin);
 
     const auto checksum = result.metadata.extract(checksum_key);

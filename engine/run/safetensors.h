@@ -18,7 +18,7 @@ struct TensorOf {
 };
 using Tensor = TensorOf<float>;
 
-/// No two tensors have the same name, whatever their types.
+/// Names are unique across all types.
 struct TensorFile {
     std::map<std::string, Tensor> tensors; ///< float32, by name, UTF-8
     std::map<std::string, std::string> metadata;
@@ -26,20 +26,20 @@ struct TensorFile {
     std::map<std::string, TensorOf<std::uint8_t>> bytes;
 };
 
-/// Chooses tensors by their names.
+/// Chooses tensors by name.
 using TensorFilter = std::function<bool(const std::string&)>;
 
-/// Reads a file's tensors: those that `wanted` chooses, or all. The others may be of any type.
-/// InputError when the file cannot be read, a tensor to read is of none of TensorFile's types, the file
-/// breaks the format in any way, or write_safetensors() wrote other tensors than it has. No header can make
-/// it read or allocate more than a small multiple of the file's size.
+/// Reads the tensors that `wanted` chooses, or all. The others may have any type. Throws InputError if the
+/// file cannot be read or breaks the format, a wanted tensor has none of TensorFile's types, or the tensors'
+/// checksum, if the file has one, is wrong. Whatever the header says, reads and allocates at most a small
+/// multiple of the file's size.
 TensorFile read_safetensors(const std::filesystem::path& path, const TensorFilter& wanted = {});
 
-/// Writes the file atomically: on an InputError (full disk, no permission, more names than read_safetensors()
-/// takes) an earlier file of that name is unchanged. The file's metadata get a `tensors_checksum`, see
-/// Checksum: of each tensor's bytes, in the order of the file. read_safetensors() takes it out again.
-/// std::invalid_argument when a tensor's shape and number of values disagree or its name is taken,
-/// such as `__metadata__`.
+/// Writes the file atomically. After an InputError (full disk, no permission, more names than
+/// read_safetensors() accepts) an earlier file of this name is unchanged. Adds `tensors_checksum` to the
+/// metadata, the Checksum of all tensors' bytes in the order of the file; read_safetensors() removes it
+/// again. Throws std::invalid_argument if a tensor's shape and number of values disagree or its name is
+/// taken, such as `__metadata__`.
 void write_safetensors(const std::filesystem::path& path, const TensorFile& file);
 
 } // namespace towers

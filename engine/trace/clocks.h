@@ -1,4 +1,4 @@
-// Puts the moments of several clocks on one axis.
+// Places the times of several clocks on one axis.
 #pragma once
 
 #include <cstdint>
@@ -7,21 +7,21 @@
 
 namespace towers {
 
-/// What is known of how far the host's clock is ahead of a device's, in seconds. A device begins no work
-/// before it is submitted and has ended what has been waited for: each submission narrows the bounds. Clocks
-/// drift, so bounds hold for the steps in which they were found.
+/// Bounds for the offset of the host's clock from a device's, in seconds. A device cannot begin work before
+/// its submission, nor end it after a wait for it has returned; so each submission may narrow the bounds.
+/// Clocks drift, so bounds hold only for the steps in which they were found.
 class ClockOffset {
 public:
-    /// Work that was submitted at `submitted` on the host's clock has begun at `begun` on the device's.
+    /// Work was submitted at `submitted` on the host's clock and began at `begun` on the device's.
     void begins(std::uint64_t step, double submitted, double begun);
-    /// Work that had ended at `ended` on the device's clock when the host knew it at `known`.
+    /// Work ended at `ended` on the device's clock, and the host knew so at `known` on its own.
     void ends(std::uint64_t step, double ended, double known);
-    /// Forgets what earlier steps have told.
+    /// Drops the bounds of earlier steps.
     void forget_before(std::uint64_t step);
 
-    /// In the middle of the bounds. Where one bound is missing, the other; 0 if there is none.
+    /// The middle of the bounds; if one is missing, the other; 0 without any.
     double seconds() const;
-    /// Half the distance of the bounds: the most that seconds() can be wrong. Infinite if one is missing.
+    /// The largest error of seconds(): half the distance between the bounds. Infinite if one is missing.
     double uncertainty() const;
 
 private:
@@ -33,7 +33,7 @@ private:
     Bounds& of(std::uint64_t step);
     Bounds all() const;
 
-    std::deque<Bounds> steps_; ///< in order
+    std::deque<Bounds> steps_; ///< in ascending order
 };
 
 } // namespace towers

@@ -47,7 +47,7 @@ std::size_t Trace::process_of(const std::string& name) {
     return processes_.size() - 1;
 }
 
-/// Of those that are kept.
+/// The first step that is kept.
 std::uint64_t Trace::first_step() const { return step_ - std::min(step_, most_steps_ - 1); }
 
 bool Trace::is_kept(std::uint64_t step) const { return step != none && step >= first_step(); }
@@ -55,7 +55,7 @@ bool Trace::is_kept(std::uint64_t step) const { return step != none && step >= f
 void Trace::begin_step(std::uint64_t step) {
     const std::lock_guard lock(mutex_);
     step_ = step;
-    // They come nearly in order; what is left behind a later one goes with it.
+    // Slices come nearly in order of steps; an old one that follows a newer one is dropped together with it.
     while (!slices_.empty() && slices_.front().step < first_step()) slices_.pop_front();
     for (DeviceClock& clock : clocks_) clock.offset.forget_before(first_step());
 }
@@ -117,7 +117,7 @@ void Trace::write(const std::filesystem::path& path) const {
     text += "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [\n";
     const char* separator = "";
     const auto write = [&](const nlohmann::json& event) {
-        // A driver's name may be no UTF-8.
+        // A driver's name may not be valid UTF-8.
         text += separator + event.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
         separator = ",\n";
     };
@@ -147,7 +147,7 @@ void Trace::write(const std::filesystem::path& path) const {
         if (is_kept(slice.step)) first = std::min(first, on_host(slice, slice.begin));
     for (const Slice& slice : slices_) {
         if (!is_kept(slice.step)) continue;
-        // Both ends in whole nanoseconds, so that what lies within another slice stays within it
+        // Both ends are rounded to nanoseconds, so that nested slices stay nested.
         const std::int64_t begin = nanoseconds(on_host(slice, slice.begin) - first);
         const std::int64_t end = nanoseconds(on_host(slice, slice.end) - first);
         nlohmann::json event{{"ph", "X"},

@@ -1,4 +1,4 @@
-// What a run does when: slices of time on tracks, for a timeline viewer.
+// A timeline of a run: slices of time on tracks, for a viewer.
 #pragma once
 
 #include "backends/device.h"
@@ -23,54 +23,54 @@ public:
     /// `steps`: how many to keep, at least 1.
     explicit Trace(std::uint64_t steps) : most_steps_(steps) {}
 
-    /// One row of the picture.
+    /// One row of the timeline.
     struct Track {
         std::size_t index = 0;
     };
-    /// Rows are drawn in the order in which they are added, those of one process together.
+    /// Viewers draw rows in the order in which they were added, grouped by process.
     Track add_track(const std::string& process, const std::string& name);
 
     static constexpr std::size_t on_host_clock = SIZE_MAX;
-    /// The clock of a device; a slice that names none is on the host's steady clock.
+    /// A device's clock. Slices without one are on the host's steady clock.
     struct ClockId {
         std::size_t index = on_host_clock;
     };
     ClockId add_clock(const std::string& process);
 
-    /// What comes from now on belongs to this step; what came before the first one is not kept.
+    /// Slices added from now on belong to this step. Slices from before the first step are not kept.
     void begin_step(std::uint64_t step);
-    /// Of the present step; steps are counted from 0, and what is no step's has step none.
+    /// The current step, counted from 0; `none` before the first.
     std::uint64_t step() const;
     static constexpr std::uint64_t none = UINT64_MAX;
 
     struct Slice {
         Track track;
         std::string name;
-        const char* kernel = nullptr; ///< null: it is no kernel's
+        const char* kernel = nullptr; ///< null: the slice is not a kernel
         std::uint64_t step = none;
         ClockId clock{};
         double begin = 0, end = 0; ///< seconds on the clock
     };
     void add(Slice slice);
-    /// On the host's clock, in the present step.
+    /// Adds a slice of the current step on the host's clock.
     void add(Track track, std::string name, Clock::time_point begin, Clock::time_point end);
 
     /// See ClockOffset.
     void begins(ClockId clock, std::uint64_t step, double submitted, double begun);
     void ends(ClockId clock, std::uint64_t step, double ended, double known);
 
-    /// For the user, such as that a device has no clock; once each.
+    /// Keeps a note for the user, such as that a device has no clock; each text once.
     void note(const std::string& text);
 
-    /// The first and the last step that are kept; both none if there is nothing.
+    /// The first and the last step that are kept; `none` twice if there are none.
     std::pair<std::uint64_t, std::uint64_t> steps() const;
     std::vector<std::string> notes() const;
-    /// As JSON in Chrome's trace event format, which Perfetto reads; see write_output().
+    /// Writes JSON in Chrome's trace event format, which Perfetto reads; see write_output().
     void write(const std::filesystem::path& path) const;
 
 private:
     struct Row {
-        std::size_t process; ///< index of its name
+        std::size_t process; ///< index into processes_
         std::string name;
     };
     struct DeviceClock {
@@ -95,10 +95,10 @@ inline double host_seconds(Clock::time_point moment) {
     return std::chrono::duration<double>(moment.time_since_epoch()).count();
 }
 
-/// The name of a tower's process.
+/// The name of a tower's process in the trace.
 std::string tower_process(std::size_t tower, const DeviceInfo& info);
 
-/// Adds its lifetime to a sum of seconds and, where there is a trace, to the trace.
+/// Adds its lifetime to a sum of seconds and, if there is a trace, to the trace.
 class Interval {
 public:
     Interval(double& sum, Trace* trace, Trace::Track track, std::string_view name)
@@ -122,7 +122,7 @@ private:
     Trace* trace_; ///< may be null
     Trace::Track track_;
     std::string_view name_;
-    std::uint64_t step_; ///< in which it began
+    std::uint64_t step_; ///< the step in which it began
     Clock::time_point begin_ = Clock::now();
 };
 

@@ -11,7 +11,7 @@ namespace {
 
 constexpr const char* queue_names[queue_count] = {"compute", "upload", "download"};
 
-/// What lies between a recording's timestamps.
+/// The work between two timestamps of a recording.
 struct Work {
     std::string name;
     const char* kernel; ///< null: a copy
@@ -29,17 +29,17 @@ Work work_of(const Copy& copy) { return {copy.label.empty() ? "copy" : std::stri
 struct TracedDevice::TracedRecording : WrappedRecording {
     TracedDevice& device;
     std::vector<Work> works;
-    /// Of the last submission.
+    /// The last submission, its step and its times.
     mutable Submission submission{};
     mutable std::uint64_t step = Trace::none;
-    mutable double submitted = 0, known = 0; ///< host seconds; infinite: not known to have ended
+    mutable double submitted = 0, known = 0; ///< host seconds; `known` is infinite until the end is known
 
     TracedRecording(Recording theirs, TracedDevice& of, std::vector<Work> what)
         : WrappedRecording(std::move(theirs)), device(of), works(std::move(what)) {}
     ~TracedRecording() override {
         try {
             device.read(*this);
-        } catch (const std::exception&) { // a failed device has nothing to tell
+        } catch (const std::exception&) { // a failed device has no timestamps
         }
     }
 };
@@ -51,7 +51,7 @@ TracedDevice::TracedDevice(std::unique_ptr<Device> device, std::shared_ptr<Trace
                                                    trace_->add_track(process_, queue_names[2])} {}
 
 std::unique_ptr<RecordingState> TracedDevice::do_record(std::span<const Command> commands) {
-    // A timestamp orders what stands before and after it, so barriers are not needed.
+    // A timestamp separates the commands before and after it, so barriers are not needed.
     std::vector<Command> timed{Timestamp{}};
     std::vector<Work> works;
     for (const Command& command : commands) {
@@ -88,7 +88,7 @@ void TracedDevice::do_wait(Submission submission) {
             each->known = std::min(each->known, now);
 }
 
-/// Puts a recording's last submission into the trace, if it is not there yet.
+/// Adds a recording's last submission to the trace, once.
 void TracedDevice::read(const TracedRecording& recording) {
     if (std::erase(unread_, &recording) == 0) return;
     WrappedDevice::do_wait(recording.submission);

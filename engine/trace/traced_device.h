@@ -1,4 +1,4 @@
-// A device whose work goes into a trace.
+// A device that adds its work to a trace.
 #pragma once
 
 #include "backends/wrapped_device.h"
@@ -13,12 +13,12 @@
 
 namespace towers {
 
-/// Takes the time of each launch and copy on the device's clock. So it runs one after another what could run
-/// side by side in one recording, and waits for a recording's last submission before it submits it again.
-/// What it has done is in the trace once the device is closed.
+/// Times each launch and copy on the device's clock. So commands of a recording that could run side by side
+/// run one after another, and a recording is submitted again only after its last submission has ended. The
+/// trace is complete when the device is closed.
 class TracedDevice final : public WrappedDevice {
 public:
-    /// Shares the trace, because a device that hangs is kept when all else has ended.
+    /// Shares the trace, because a device that hangs outlives everything else.
     TracedDevice(std::unique_ptr<Device> device, std::shared_ptr<Trace> trace, std::size_t tower);
 
 protected:
@@ -34,8 +34,8 @@ private:
     std::shared_ptr<Trace> trace_;
     std::string process_;
     Trace::ClockId clock_;
-    std::array<Trace::Track, queue_count> tracks_; ///< of each queue
-    std::vector<const TracedRecording*> unread_;   ///< submitted, and not yet in the trace
+    std::array<Trace::Track, queue_count> tracks_; ///< by queue
+    std::vector<const TracedRecording*> unread_;   ///< submitted, but not yet in the trace
 };
 
 } // namespace towers

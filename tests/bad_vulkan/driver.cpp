@@ -1,5 +1,6 @@
 // A Vulkan driver that fails as TOWERS_BAD_DRIVER says: `PLACE=abort`, `crash`, `hang`, `exit` or a
-// VkResult's number. PLACE is a function below, or `load`. Else it has one device, of Vulkan 1.0.
+// VkResult's number, where PLACE is one of the functions below, or `load`. Otherwise it has one device, of
+// Vulkan 1.0.
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
@@ -11,7 +12,7 @@
 
 namespace {
 
-/// What a function returns that is called `place`, if it returns.
+/// Fails if TOWERS_BAD_DRIVER names `place`; otherwise returns VK_SUCCESS.
 VkResult behave(std::string_view place) {
     const char* const text = std::getenv("TOWERS_BAD_DRIVER");
     const std::string_view all = text != nullptr ? text : "";
@@ -22,7 +23,7 @@ VkResult behave(std::string_view place) {
     if (how == "crash") std::raise(SIGSEGV);
     if (how == "exit") std::exit(0);
     if (how == "hang") {
-        if (alarm(1) == 0) alarm(0); // tests need not wait for the whole time limit, if there is one
+        if (alarm(1) == 0) alarm(0); // shortens a time limit, if one is set, for the tests
         while (true) pause();
     }
     return VkResult(std::atoi(how.c_str()));
@@ -76,7 +77,7 @@ VKAPI_ATTR VkResult VKAPI_CALL get_device_extensions(VkPhysicalDevice, const cha
     return VK_SUCCESS;
 }
 
-/// The loader wants more functions than anybody calls here.
+/// The loader requires more functions than the tests call.
 VKAPI_ATTR void VKAPI_CALL uncalled() { std::abort(); }
 
 } // namespace

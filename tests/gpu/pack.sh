@@ -40,7 +40,7 @@ if [[ -f $cache ]] && ! grep -q '^TOWERS_CUDA:[A-Z]*=ON$' "$cache"; then
 fi
 strip "$work"/bin/*
 
-# Libraries that are loaded at run time, from where the packages for the tests put them
+# Libraries that are loaded at run time, from the folders of the tests' packages
 loader=$(ldconfig -p | sed -nE 's/.*libvulkan\.so\.1 \(.*(x86-64|AArch64).*=> //p' | head -n 1)
 lavapipe=$(find /usr/lib -name libvulkan_lvp.so | head -n 1)
 layer=$(find /usr/lib -name libVkLayer_khronos_validation.so | head -n 1)
@@ -54,7 +54,7 @@ sed -E 's|("library_path": *")[^"]*|\1./libVkLayer_khronos_validation.so|' "$man
 [[ -z $mesa ]] ||
     echo '{"file_format_version": "1.0.0", "ICD": {"library_path": "./lib/libvulkan_lvp.so", "api_version": "1.3.230"}}' \
         >"$work/lavapipe.json"
-# The C and C++ libraries come with every system and must be the system's own.
+# Every system has its own C and C++ libraries, which the programs must use.
 ldd "$work"/bin/* "$work"/lib/* "$work"/layers/*.so | sed -nE 's|.* => (/[^ ]+) .*|\1|p' | sort -u |
     grep -vE '/(libc|libm|libdl|libpthread|librt|libstdc\+\+|libgcc_s|ld-linux[^/]*)\.so' |
     while read -r library; do cp -nL "$library" "$work/lib/"; done

@@ -43,7 +43,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 export XDG_CACHE_HOME=$work/cache
 export TOWERS_SOURCE=$root # where the tests find their fixtures
-rm -f "$out"/{figures,bench-128,bench-1024}.json "$out/bench-128.html" # from an earlier run
+rm -f "$out"/{figures,bench-128,bench-1024}.json "$out/bench-128.html" # left by an earlier run
 log=$out/log.txt
 figures=$work/figures.jsonl
 : >"$log"
@@ -61,7 +61,7 @@ elif [[ -z $programs ]]; then
     [[ -x $programs/towers ]] || sh "$root/cmake/quickstart.sh" test -N >>"$log" 2>&1 ||
         fail 1 "cannot build; see $log"
 fi
-# NVIDIA's Vulkan driver in a place where the loader does not look
+# NVIDIA's Vulkan driver may lie where the loader does not look
 for icd in /usr/local/nvidia/share/vulkan/icd.d/nvidia_icd.json; do
     [[ ! -f $icd ]] || export VK_ADD_DRIVER_FILES=${VK_ADD_DRIVER_FILES:+$VK_ADD_DRIVER_FILES:}$icd
 done
@@ -118,7 +118,7 @@ P
 cuda=${stand_in:-$(pick cuda)} vulkan=${stand_in:-$(pick vulkan)} mesa=$(pick mesa)
 [[ -n $cuda ]] || fail 1 "no CUDA device here: $(python3 -c 'import json,sys; print(json.load(open(sys.argv[1]))["absent"].get("cuda"))' "$out/devices.json")"
 [[ -n $vulkan ]] || { echo "Vulkan does not show the NVIDIA GPU: its checks are FAILED"; failed=1; figure vulkan_sees_nvidia false ""; }
-# Messages that are known for the vendors of this machine's cards, each with its reason
+# The known messages for the vendors of this machine's cards, each with its reason
 known_messages=''
 while read -r vendor message reason; do
     [[ $vendor != '#'* && -n $vendor ]] || continue
@@ -127,16 +127,16 @@ while read -r vendor message reason; do
     known_messages=$known_messages${known_messages:+:}$message
 done <"$known"
 [[ -z $known_messages ]] || export VK_LAYER_MESSAGE_ID_FILTER=$known_messages
-# The least precision after 2000 steps. On photographs, a PyTorch copy of the tutorial reaches 0.686. The network learns
-# the drawn shapes at half the learning rate and knows them all by then.
+# The least precision after 2000 steps. On photographs, a PyTorch copy of the tutorial reaches 0.686. On the drawn
+# shapes, at half the learning rate, the network then makes no mistakes.
 steps=2000 rate_steps=300 rate=0.1 least=0.66
 [[ -n $data ]] || { rate=0.05 least=0.95; }
 [[ -z $stand_in ]] || { steps=12 rate_steps=12 least=0; }
 
 # --- every kernel on every device, and the network against PyTorch's numbers
 if wanted conformance; then
-    check conformance-nan "$tests/conformance_tests" --test-case='*NaN*' # what a proprietary compiler may get wrong
-    # ran NAME DEVICE: what check() ran as NAME names the devices that it tests
+    check conformance-nan "$tests/conformance_tests" --test-case='*NaN*' # a proprietary compiler may get NaN wrong
+    # ran NAME DEVICE: whether the output of check NAME says that it tested DEVICE
     ran() { grep "^testing on $2: " "$work/$1.log" || { echo "$1 skipped $2: $(grep -m 1 ^SKIPPED "$work/$1.log")"; false; }; }
     for name in conformance engine; do
         check $name "$tests/${name}_tests"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Tests run.sh with programs that only say what a machine's would: a card that conformance skips is a failure, and
-# messages that are known for a card's vendor are left out on its machine alone.
+# Tests run.sh with stand-ins for the programs: a card that conformance skips is a failure, and the known messages about
+# a vendor are suppressed only on machines with its cards.
 set -uo pipefail
 
 run=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/run.sh
@@ -50,13 +50,14 @@ expect 1 "cpu cuda:0 vulkan:2" "conformance skipped vulkan:1: SKIPPED vulkan: th
 expect 1 "cpu vulkan:1 vulkan:2" "FAILED: conformance-on-cuda-0"
 expect 1 "cpu cuda:0 vulkan:1" "FAILED: conformance-on-vulkan-2"
 
-# pack.sh warns of a build for the cards of its machine; what it would pack are no programs here, so it fails later.
+# pack.sh warns of a build for its own machine's cards only. It fails afterwards, since there are no programs to pack
+# here.
 mkdir -p "$work/built/tests"
 for program in towers tests/conformance_tests tests/engine_tests; do
     printf '#!/bin/sh\n' >"$work/built/$program"
     chmod +x "$work/built/$program"
 done
-# packs TOWERS_CUDA COUNT: with this value, pack.sh warns so many times
+# packs TOWERS_CUDA COUNT: with this value, pack.sh warns COUNT times
 packs() {
     printf 'TOWERS_CUDA:STRING=%s\nTOWERS_CUDA_ARCHITECTURES:INTERNAL=86 90\n' "$1" >"$work/built/CMakeCache.txt"
     "${run%run.sh}pack.sh" "$work/pack.tar.xz" --programs "$work/built" >"$work/text" 2>&1

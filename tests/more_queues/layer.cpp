@@ -1,8 +1,9 @@
-// A Vulkan layer between the program and drivers with one queue. It shows queues as cards have them, so that
-// tests can see what a program does with them, and the validation layer above can check it. All of them are
-// the driver's queue, but what waits for nothing runs in another order than it was submitted in: later queues
-// first. TOWERS_MORE_QUEUES is `copies` for a further family with two queues that only copy, `compute` for
-// one whose queues draw nothing, or `alike` for three queues in the family that the driver has.
+// A Vulkan layer between the program and drivers with one queue. It presents queues as cards have them, so
+// that tests can see how a program uses them, and the validation layer above can check that. All of them are
+// the driver's one queue; but submissions that need not wait for each other run in another order than they
+// were submitted in, later queues first. TOWERS_MORE_QUEUES is `copies` for a further family with two queues
+// that only copy, `compute` for one whose queues draw nothing, or `alike` for three queues in the family that
+// the driver has.
 #include "tests/support/vulkan_layer.h"
 
 #include <algorithm>
@@ -22,8 +23,8 @@ bool shows(std::string_view queues) {
     return value != nullptr && value == queues;
 }
 
-VkInstance instance = VK_NULL_HANDLE; ///< the last one
-// The functions below this layer
+VkInstance instance = VK_NULL_HANDLE; ///< the latest
+// The next layer's or driver's functions
 PFN_vkGetInstanceProcAddr next_instance_function = nullptr;
 PFN_vkGetPhysicalDeviceQueueFamilyProperties next_families = nullptr;
 
@@ -39,13 +40,13 @@ struct NextDevice {
     PFN_vkDestroySemaphore destroy_semaphore = nullptr;
 };
 
-/// A submission that the driver has not got yet.
+/// A submission that the driver has not received yet.
 struct Held {
     std::vector<VkSemaphoreSubmitInfo> waits, signals;
     std::vector<VkCommandBufferSubmitInfo> commands;
 };
 
-/// What stands behind a VkQueue of this layer. The loader writes to its first word.
+/// The object of one of this layer's VkQueues. The loader writes to its first word.
 struct ShownQueue {
     void* dispatch = nullptr;
     VkQueue driver_queue = VK_NULL_HANDLE;
@@ -53,10 +54,10 @@ struct ShownQueue {
     std::deque<Held> held = {};
 };
 
-std::recursive_mutex mutex; ///< of what follows
+std::recursive_mutex mutex; ///< guards all that follows
 std::map<VkDevice, NextDevice> devices;
 std::map<std::pair<VkDevice, std::pair<uint32_t, uint32_t>>, ShownQueue> queues;
-std::map<VkSemaphore, uint64_t> promised; ///< the values that submissions which the driver has will signal
+std::map<VkSemaphore, uint64_t> promised; ///< values that the driver's submissions will signal
 
 const NextDevice& next_of(VkDevice device) {
     const std::lock_guard lock(mutex);
@@ -65,7 +66,7 @@ const NextDevice& next_of(VkDevice device) {
 
 VKAPI_ATTR void VKAPI_CALL get_families(VkPhysicalDevice device, uint32_t* count,
                                         VkQueueFamilyProperties* families) {
-    uint32_t own = 1; // further ones, which the tests' drivers do not have, would be hidden
+    uint32_t own = 1; // hides further queues, which the tests' drivers do not have
     VkQueueFamilyProperties family;
     next_families(device, &own, &family);
     const uint32_t shown = shows("copies") || shows("compute") ? 2 : 1;
@@ -143,7 +144,7 @@ VKAPI_ATTR void VKAPI_CALL get_queue(VkDevice device, uint32_t family, uint32_t 
     next.queue(device, 0, 0, &driver_queue);
     const std::lock_guard lock(mutex);
     ShownQueue& shown = queues[{device, {family, index}}];
-    if (shown.driver_queue != driver_queue) // else the loader knows it already
+    if (shown.driver_queue != driver_queue) // the loader knows the driver's own already
         shown = {*reinterpret_cast<void**>(driver_queue), driver_queue, device};
     *queue = reinterpret_cast<VkQueue>(&shown);
 }
@@ -239,7 +240,7 @@ PFN_vkVoidFunction plain(Function function) {
     return reinterpret_cast<PFN_vkVoidFunction>(function);
 }
 
-/// Null: this layer does not change it.
+/// This layer's version of a function; null if it has none.
 PFN_vkVoidFunction own_device_function(std::string_view name) {
     if (name == "vkGetDeviceQueue") return plain(get_queue);
     if (name == "vkCreateCommandPool") return plain(create_pool);

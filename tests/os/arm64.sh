@@ -21,9 +21,9 @@ cmake --build --preset arm64
 file=build/arm64/towers
 case $(od -An -tx1 -j18 -N2 $file) in *b7\ 00*) ;; *) echo "$file is not for arm64" >&2; exit 1 ;; esac
 
-export CUDA_VISIBLE_DEVICES="" VK_DRIVER_FILES=/nonexistent # the CPU only
-# oneDNN has kernels of its own for SVE, as on Grace and DGX Spark, and others for processors without, such as the
-# Raspberry Pi's and Jetson Orin's.
+export CUDA_VISIBLE_DEVICES="" VK_DRIVER_FILES=/nonexistent # CPU only
+# oneDNN has different kernels for processors with SVE, such as Grace and DGX Spark, and without, such as those of
+# Raspberry Pi and Jetson Orin.
 for cpu in cortex-a76 neoverse-n2; do
     export QEMU_CPU=$cpu
     log=build/arm64/$cpu.log

@@ -17,7 +17,7 @@ make_root() {
     unshare --mount --pid --fork true 2>/dev/null || skip "this system gives root no new namespaces"
     mkdir -p "$packages"
     exec 9>"$cache/lock"
-    flock 9 # one at a time: what lies here now of earlier roots is left over
+    flock 9 # one script at a time, so any other root here is left over
     rm -rf "$cache/root-$suite".*
     if [ ! -f "$archive" ]; then
         if ! command -v mmdebstrap >/dev/null; then
@@ -42,7 +42,7 @@ make_root() {
 }
 
 in_root() {
-    # The mounts live in a namespace of their own and go with the command. /dev has no devices of this machine.
+    # The mounts are in a namespace of their own and end with the command. /dev has none of this machine's devices.
     unshare --mount --pid --fork --kill-child bash -euc '
         root=$1
         mount -t proc proc "$root/proc"

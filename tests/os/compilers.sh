@@ -16,7 +16,7 @@ cmake --build --preset "$gcc" --target towers
 cmake --preset clang >/dev/null
 cmake --build --preset clang
 
-export CUDA_VISIBLE_DEVICES="" VK_DRIVER_FILES=/nonexistent # the CPU only
+export CUDA_VISIBLE_DEVICES="" VK_DRIVER_FILES=/nonexistent # CPU only
 for tests in conformance backend engine; do
     echo "the $tests tests of clang's build"
     log=build/clang/${tests}_tests.log

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The README's two commands in a clean Debian 13, warnings being errors. Then clang and arm64, and at last the device
-# tests with newer drivers: Mesa of Debian's backports, whose compilers also compile the kernels for chips that are not
-# there.
+# The README's two commands in a clean Debian 13, warnings being errors. Then the builds with clang and for arm64.
+# Finally the device tests with the newer Mesa of Debian's backports, whose compilers also compile the kernels for chips
+# that are not there.
 set -euo pipefail
 . "$(dirname "$0")/clean_debian.bash"
 export PRESET=ci

@@ -22,7 +22,7 @@ set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../.." && pwd)
 recipe=cifar10-tutorial image='' build='' data=shapes batch=128 steps=120 rounds=3 python=/usr/bin/python3
-warm_up_lines=3 # of towers' log: steps 0, 10 and 20
+warm_up_lines=3 # of the log of towers: steps 0, 10 and 20
 peer_options=()
 
 fail() { echo "compare_cpu.sh: $2" >&2; exit "$1"; }
@@ -73,7 +73,7 @@ trap 'rm -rf "$work"' EXIT
 export OMP_NUM_THREADS="${OMP_NUM_THREADS:-$(nproc)}"
 export MALLOC_TOP_PAD_=1073741824 MALLOC_TRIM_THRESHOLD_=4294967296 MALLOC_MMAP_THRESHOLD_=4294967296
 
-busy_seconds() { # of all cores since boot
+busy_seconds() { # summed over all cores, since boot
     awk -v hertz="$(getconf CLK_TCK)" '/^cpu / { print ($2 + $3 + $4 + $7 + $8 + $9) / hertz }' /proc/stat
 }
 

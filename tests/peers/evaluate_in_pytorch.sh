@@ -35,9 +35,10 @@ fi
 
 "$towers" data shapes "$work/shapes" || exit 1
 train() { "$towers" train --data "$work/shapes" --towers cpu --batch 32 --progress log "$@" >>"$work/train.log" || exit 1; }
-# After so few steps many images are still wrong, and averages and variables differ, so mistakes show in the count.
+# After so few steps the network still makes many mistakes, and averages and variables differ, so an error in the
+# example changes the count.
 train --steps 100 --lr 0.05 --run "$work/trained"
-# Normalization hardly affects a network this young, but it does affect large activations.
+# LRN hardly affects a network after so few steps, but it does affect large activations.
 "$python" - "$work/trained/model.ckpt-100.safetensors" "$work/large.safetensors" <<'P' || exit 1
 import sys
 from safetensors.torch import load_file, save_file
@@ -57,7 +58,7 @@ compare() { # RUN STEP
         function distance(a, b) { return a < b ? b - a : a - b }
         {
             if (NF != 6 || $2 != $5) { print "not the same examples"; exit 1 }
-            # If the two best classes of an image are within rounding, either may win. The last digit is rounded.
+            # If an image's two best classes differ by rounding only, either may win. The last digit is rounded.
             if (distance($1, $4) > 1 || distance($3, $6) > 0.0011) { print "towers and PyTorch disagree"; exit 1 }
             print "towers and PyTorch agree"
         }' || exit 1
@@ -65,7 +66,7 @@ compare() { # RUN STEP
 compare trained 100
 compare large 1
 
-# The README's few lines, on the file that they name.
+# The README's lines, with the file that they name.
 sed -n '/^```python$/,/^```$/p' "$root/README.md" | sed '1d;$d' >"$work/readme.py"
 cp "$work/trained/model.ckpt-100.safetensors" "$work/model.ckpt-2000.safetensors"
 shown=$(cd "$work" && "$python" readme.py) || fail "the README's example does not run"

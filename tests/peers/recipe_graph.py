@@ -6,7 +6,7 @@ import tomllib
 from collections import ChainMap
 
 BUILT_IN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../engine/recipes")
-IMAGES = -1  # in place of a node's index
+IMAGES = -1  # stands for the index of a node
 
 
 def read_recipe(name, changes=()):

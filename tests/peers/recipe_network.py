@@ -56,7 +56,7 @@ class Network(torch.nn.Module):
         for node in self.nodes:
             first = node.inputs[0]
             node.in_place = first != IMAGES and uses[first] == 1 and self.nodes[first].kind in (
-                "conv2d", "batch_norm", "add")  # whose gradients do not need their output
+                "conv2d", "batch_norm", "add")  # their gradients do not need their output
         last_use = {each: i for i, node in enumerate(self.nodes) for each in node.inputs}
         self.ends = [[each for each, at in last_use.items() if at == i and each != IMAGES]
                      for i in range(len(self.nodes))]

@@ -50,7 +50,7 @@ steps = {STEPS}
 
 def vgg16_bn():
     model = torchvision.models.vgg16_bn(dropout=0.0)
-    model.avgpool = nn.Identity()  # it only adapts other sizes than 224x224
+    model.avgpool = nn.Identity()  # only adapts sizes other than 224x224
     model.classifier[0] = nn.Linear(512 * 2 * 2, 4096)
     return model
 
@@ -86,7 +86,7 @@ MODELS = {
     "densenet121": (torchvision.models.densenet121, 64, 8, (1.0,), 2, 2.5),
     "efficientnet_b0": (efficientnet_b0, 64, 8, (1.0,), 1, 2.5),
     "inception_v3": (inception_v3, 299, 4, (1.0, 0.4), 1, 4.5),  # the auxiliary head's windows need 299x299
-    "smooth_inception_v3": (smooth_inception_v3, 299, 4, (1.0, 0.4), 1, 0.5),  # only by itself: it changes the other
+    "smooth_inception_v3": (smooth_inception_v3, 299, 4, (1.0, 0.4), 1, 0.5),  # run it alone: changes inception_v3
 }
 
 
@@ -195,7 +195,7 @@ def compare(name, arguments, folder):
     model = make(maker, seed, distance)
     translation = Translation(model, torch.zeros(2, 3, size, size), CLASSES, weights, SMOOTHING,
                               arguments.group or batch, FOOTER)
-    model = make(maker, seed, distance)  # the translation ran it
+    model = make(maker, seed, distance)  # anew, because the translation ran the first one
     path = {what: os.path.join(folder, f"{name}-{what}") for what in ("recipe.toml", "init", "records", "out")}
     text, smoothing = translation.text, SMOOTHING
     if arguments.builtin:

@@ -223,7 +223,7 @@ def benchmark(options, recipe):
     if options.recipe == "imagenet-resnet18":
         import torchvision
         network = torchvision.models.resnet18()
-        decays = [name for name, _ in network.named_parameters()]  # as the recipe
+        decays = [name for name, _ in network.named_parameters()]  # as in the recipe
     network = network.to(memory_format=torch.channels_last).train()
     optimizer = make_optimizer(recipe, dict(network.named_parameters()), decays)
     head, batch = recipe.get("loss", [{}])[0], recipe["training"]["batch"]

@@ -1,7 +1,7 @@
-// A Vulkan layer between the program and the drivers. It makes a slow device whose driver takes long work for
-// a hang, as kernel drivers do. Each dispatch takes TOWERS_SLOW_MS milliseconds more, and a submission whose
-// dispatches take more than TOWERS_SLOW_LIMIT loses the device. TOWERS_SLOW_LOG names a file that gets the
-// number of dispatches of each submission that has some.
+// A Vulkan layer between the program and the drivers. It simulates a slow device whose driver takes long work
+// for a hang, as kernel drivers do. It adds TOWERS_SLOW_MS milliseconds to each dispatch; a submission whose
+// dispatches take more than TOWERS_SLOW_LIMIT loses the device. TOWERS_SLOW_LOG names a file for the number
+// of dispatches in each submission that has any.
 #include "tests/support/vulkan_layer.h"
 
 #include <atomic>
@@ -21,10 +21,10 @@ double number(const char* name) {
     return value != nullptr ? std::strtod(value, nullptr) : 0;
 }
 
-VkInstance instance = VK_NULL_HANDLE; ///< the last one
+VkInstance instance = VK_NULL_HANDLE; ///< the latest
 PFN_vkGetInstanceProcAddr next_instance_function = nullptr;
 
-/// The functions of a device below this layer
+/// A device's functions in the next layer or driver
 struct Next {
     PFN_vkGetDeviceProcAddr function = nullptr;
     PFN_vkBeginCommandBuffer begin = nullptr;
@@ -35,11 +35,11 @@ struct Next {
 };
 
 std::atomic<bool> lost = false;
-std::mutex mutex; ///< of what follows
+std::mutex mutex; ///< guards all that follows
 std::map<void*, Next> devices;
-std::map<VkCommandBuffer, unsigned> dispatches; ///< in each, since it was begun
+std::map<VkCommandBuffer, unsigned> dispatches; ///< in each command buffer since its begin
 
-/// What a device has in common with its queues and command buffers.
+/// The loader's pointer, which a device shares with its queues and command buffers.
 template<class Handle>
 void* key_of(Handle handle) {
     return *reinterpret_cast<void**>(handle);
@@ -125,7 +125,7 @@ PFN_vkVoidFunction plain(Function function) {
     return reinterpret_cast<PFN_vkVoidFunction>(function);
 }
 
-/// Null: this layer does not change it.
+/// This layer's version of a function; null if it has none.
 PFN_vkVoidFunction own_device_function(std::string_view name) {
     if (name == "vkBeginCommandBuffer") return plain(begin);
     if (name == "vkCmdDispatch") return plain(dispatch);

@@ -56,7 +56,7 @@ Device& device(const std::string& id) {
 void FailingDevice::count(Verb verb) {
     if (verb == failure_.verb && failure_.calls_left-- == 0) failure_.lost = true;
     if (!failure_.lost) return;
-    if (failure_.silent != nullptr) failure_.silent->wait(true); // behind which the failure may be gone
+    if (failure_.silent != nullptr) failure_.silent->wait(true); // the failure may be gone afterwards
     throw DeviceError("refused");
 }
 

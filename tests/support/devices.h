@@ -1,4 +1,4 @@
-// The devices of this machine on which tests run.
+// The devices on which tests run.
 #pragma once
 
 #include "backends/backend.h"
@@ -12,8 +12,7 @@
 
 namespace towers::test {
 
-/// Limits for all devices that are opened with open_options(): how they share out what is recorded while it
-/// lives.
+/// During its lifetime, limits how devices from open_options() share out the launches that they record.
 class ShareOut {
 public:
     explicit ShareOut(const SharingLimits& limits);
@@ -25,26 +24,27 @@ private:
     SharingLimits before_;
 };
 
-/// Vulkan under the validation layer, which submits recordings whole: a missing barrier shows only there.
+/// Opens Vulkan under the validation layer and without cutting recordings, so that a missing barrier shows.
 OpenOptions open_options();
 
-/// Ids of all devices present. Reports an absent backend once and skips it. If a device fails to open, the
-/// test that opens it fails.
+/// The ids of all devices. Reports absent backends once. If a device fails to open, the test that opens it
+/// fails.
 const std::vector<std::string>& device_ids();
 
-/// A device opened once for the whole test program.
+/// A device that is opened once for the whole test program.
 Device& device(const std::string& id);
 
-/// Fails at a call of a verb and, like a lost device, at all calls from then on, at once or after a silence.
+/// Fails at one call of a verb and, like a lost device, at every later call, at once or after hanging for a
+/// while.
 class FailingDevice final : public WrappedDevice {
 public:
     enum class Verb { allocate, record, submit, wait };
-    /// Which call fails; set while the device is in use.
+    /// Says which call fails; may be set while the device is in use.
     struct Failure {
         Verb verb = Verb::submit;
-        std::atomic<unsigned> calls_left = ~0u; ///< of the verb, before the one that fails
+        std::atomic<unsigned> calls_left = ~0u; ///< of the verb before the failing one
         std::atomic<bool> lost = false;
-        const std::atomic<bool>* silent = nullptr; ///< gives no answer while this is true, then fails
+        const std::atomic<bool>* silent = nullptr; ///< hangs while this is true, then fails
     };
     FailingDevice(std::unique_ptr<Device> device, Failure& failure)
         : WrappedDevice(std::move(device)), failure_(failure) {}
@@ -61,7 +61,7 @@ private:
     Failure& failure_;
 };
 
-/// Gives no answer while told so.
+/// Hangs while told so.
 class HangingDevice final : public WrappedDevice {
 public:
     HangingDevice(std::unique_ptr<Device> device, const std::atomic<bool>& hangs)
@@ -94,11 +94,12 @@ private:
     const std::atomic<bool>& hangs_;
 };
 
-/// Every other message of the Vulkan validation layer makes the test program fail.
+/// Messages of the Vulkan validation layer that are expected; any other makes the test program fail.
 void expect_validation_messages(unsigned count);
 unsigned expected_validation_messages();
 
-/// Call before the program ends: drivers and layers are gone when static objects are destroyed.
+/// Closes the shared devices. Call it before the program ends: drivers and layers are unloaded before static
+/// objects are destroyed.
 void close_devices();
 
 } // namespace towers::test

@@ -1,5 +1,5 @@
-// Preload this library into a program to log what the program does to files. The file $DISK_LOG then lists in
-// order: `write NAME`, `sync NAME`, `rename NEW_NAME`. A power cut loses what was not synced.
+// Preload this library into a program to log its file operations to $DISK_LOG, in order: `write NAME`, `sync
+// NAME`, `rename NEW_NAME`. A power cut would lose what was not synced.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -17,7 +17,7 @@ void note(const char* what, const char* path) {
     char line[512];
     const int length = std::snprintf(line, sizeof line, "%s %s\n", what, slash != nullptr ? slash + 1 : path);
     const int file = ::open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    syscall(SYS_write, file, line, std::size_t(length)); // write() would be the one below
+    syscall(SYS_write, file, line, std::size_t(length)); // not the write() below
     ::close(file);
 }
 

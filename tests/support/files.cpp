@@ -61,7 +61,7 @@ std::string input_error(const std::function<void()>& action) {
     return "nothing was thrown";
 }
 
-FullDisk::FullDisk(std::size_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) { // else the limit kills
+FullDisk::FullDisk(std::size_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) { // else the limit kills us
     if (::getrlimit(RLIMIT_FSIZE, &limit_) != 0) throw std::runtime_error("no file size limits");
     const rlimit small{bytes, limit_.rlim_max};
     if (::setrlimit(RLIMIT_FSIZE, &small) != 0) throw std::runtime_error("cannot limit file sizes");

@@ -1,4 +1,4 @@
-// Files and disks for tests.
+// Files and full disks for tests.
 #pragma once
 
 #include "engine/error.h"
@@ -13,11 +13,11 @@
 
 namespace towers::test {
 
-/// The checkout: the one that was built, unless TOWERS_SOURCE names another one, as on a machine that did not
-/// build the tests.
+/// The source tree: TOWERS_SOURCE, which a machine that did not build the tests sets, else the one that was
+/// built.
 std::filesystem::path source_folder();
 
-/// A new empty folder. The destructor deletes it with everything in it.
+/// A new empty folder, which the destructor deletes with its contents.
 class TemporaryFolder {
 public:
     TemporaryFolder();
@@ -35,14 +35,15 @@ private:
 void write_text(const std::filesystem::path& path, std::string_view text);
 std::string read_text(const std::filesystem::path& path);
 
-/// File names in a folder, sorted.
+/// The names of the files in a folder, sorted.
 std::vector<std::string> names_in(const std::filesystem::path& folder);
 
 /// The message of the InputError that `action` throws, or "nothing was thrown". Checks that the message is
 /// one line.
 std::string input_error(const std::function<void()>& action);
 
-/// While it lives, no file grows beyond this many bytes, not even for root: writing fails as on a full disk.
+/// During its lifetime no file can grow beyond this many bytes, not even for root: writing fails as on a full
+/// disk.
 class FullDisk {
 public:
     explicit FullDisk(std::size_t bytes);

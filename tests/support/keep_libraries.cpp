@@ -1,3 +1,3 @@
-// Under the sanitizers, never unload libraries. Reports about an unloaded driver carry no name, so we could
-// neither tell them from our own nor suppress them.
+// Keeps libraries loaded under the sanitizers: a report about an unloaded driver names no library, so we
+// could neither recognize nor suppress it.
 extern "C" int dlclose(void*) { return 0; }

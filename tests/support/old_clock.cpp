@@ -1,5 +1,5 @@
-// Preload this library into a program: its wall clock then says 1969-12-31 20:34:14.750000 UTC, as that of a
-// board without a battery may.
+// Preload this library into a program: its wall clock then says 1969-12-31 20:34:14.750000 UTC, as a board
+// without a battery may.
 #include <ctime>
 #include <sys/syscall.h>
 #include <unistd.h>

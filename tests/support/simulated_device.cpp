@@ -13,10 +13,10 @@
 namespace towers::test {
 namespace {
 
-/// A sleeping thread wakes up to this much too late.
+/// A sleeping thread may wake up this much too late.
 constexpr std::chrono::microseconds late{150};
 
-/// Untouched pages of zeros cost nothing, so that memory of the device's side may be as real as the host's.
+/// Pages of zeros that nobody touches cost nothing, so device memory can be real memory too.
 struct ZeroedMemory : Allocation {
     Memory kind;
     std::unique_ptr<std::byte, void (*)(void*)> memory{nullptr, std::free};
@@ -30,7 +30,7 @@ struct ZeroedMemory : Allocation {
 
 struct SimulatedRecording : RecordingState {
     double seconds = 0;
-    std::vector<double> timestamps; ///< seconds from its begin
+    std::vector<double> timestamps; ///< seconds from the recording's begin
 };
 
 Clock::duration duration(double seconds) {

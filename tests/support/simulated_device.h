@@ -1,4 +1,4 @@
-// A device that computes nothing and takes as long as it is told.
+// A device that computes nothing, and takes as long as it is told.
 #pragma once
 
 #include "backends/device.h"
@@ -11,25 +11,24 @@
 
 namespace towers::test {
 
-/// What copies between device and staging memory take; in each direction, at the same time.
+/// The speed of copies between device and staging memory; the two directions work at the same time.
 struct Link {
     double seconds_per_byte = 0;
 };
 
-/// What launches take whose work is that of a recipe's step: of `share` examples, backward and forward passes
-/// in proportion to their arithmetic, `forward` and `backward` seconds in all.
+/// The times of the launches of a recipe's step with `share` examples: the launches of the forward and the
+/// backward pass take `forward` and `backward` seconds in all, in proportion to their arithmetic.
 std::function<double(const Launch&)> seconds_by_work(const Recipe& recipe, unsigned share, double forward,
                                                      double backward);
 
 /// Its staging memory is real and stays zero, so that all results are finite; its work is a pause. A
-/// recording takes as long as its launches and copies one after another; the device's queues work side by
-/// side.
+/// recording takes as long as the sum of its launches and copies; the device's queues work side by side.
 class SimulatedDevice final : public Device {
 public:
     using Seconds = std::function<double(unsigned examples)>;
     using LaunchSeconds = std::function<double(const Launch&)>;
-    /// One step of `examples` examples, which the launch that makes their images tells, takes
-    /// `seconds(examples)`, and that launch all of it.
+    /// Makes a step of `examples` examples take `seconds(examples)`, all of it in the launch that makes the
+    /// images.
     SimulatedDevice(std::string id, Seconds seconds);
     SimulatedDevice(std::string id, LaunchSeconds seconds, Link link = {});
 
@@ -40,7 +39,7 @@ protected:
     std::unique_ptr<RecordingState> do_record(std::span<const Command> commands) override;
     void do_submit(const RecordingState& recording, Submission submission,
                    std::span<const Submission> after) override;
-    /// Returns within some 20 us of the modelled time, where a processor is free.
+    /// Returns within some 20 us of the modelled time if a processor is free.
     void do_wait(Submission submission) override;
     void do_finish() noexcept override {}
     /// Seconds since the device was made.
@@ -53,7 +52,7 @@ private:
     LaunchSeconds seconds_;
     Link link_;
     Clock::time_point made_ = Clock::now();
-    std::vector<Clock::time_point> ends_; ///< of each submission
+    std::vector<Clock::time_point> ends_; ///< by submission
     std::array<Clock::time_point, queue_count> free_{};
 };
 

@@ -1,4 +1,4 @@
-// What every Vulkan layer does to get to the functions below it.
+// How a Vulkan layer gets the functions of the next layer or driver.
 #pragma once
 
 #include <vulkan/vk_layer.h>
@@ -6,8 +6,8 @@
 
 namespace towers::test {
 
-/// The layer's place in the chain that a vkCreateInstance or vkCreateDevice is given, which afterwards has
-/// that of the one below for it. `Link`: VkLayerInstanceCreateInfo or VkLayerDeviceCreateInfo, `type`: its
+/// Finds this layer's link in the chain that vkCreateInstance or vkCreateDevice receives, and advances the
+/// chain to the next layer's. `Link`: VkLayerInstanceCreateInfo or VkLayerDeviceCreateInfo, `type`: its
 /// sType.
 template<class Link>
 auto* take_link(const void* chain, VkStructureType type) {
@@ -19,7 +19,8 @@ auto* take_link(const void* chain, VkStructureType type) {
     return place;
 }
 
-/// Has the instance created below the layer. `next`: set to the function to ask for those below.
+/// Creates the instance in the next layer or driver. Sets `next` to the function that finds the functions
+/// there.
 inline VkResult create_instance_below(const VkInstanceCreateInfo* info,
                                       const VkAllocationCallbacks* allocator, VkInstance* created,
                                       PFN_vkGetInstanceProcAddr& next) {
@@ -29,7 +30,8 @@ inline VkResult create_instance_below(const VkInstanceCreateInfo* info,
     return create(info, allocator, created);
 }
 
-/// Tells the loader the layer's functions. `get_device_function`: null when it changes no device commands.
+/// Tells the loader the layer's functions. `get_device_function`: null if the layer changes no device
+/// commands.
 inline VkResult negotiate(VkNegotiateLayerInterface* negotiated,
                           PFN_vkGetInstanceProcAddr get_instance_function,
                           PFN_vkGetDeviceProcAddr get_device_function) {

@@ -1,5 +1,5 @@
 #!/bin/sh
-# What compile_everywhere makes of drivers that fail: stand-ins for compile_pipelines print what such drivers would say.
+# Tests compile_everywhere on drivers that fail: stand-ins for compile_pipelines print what such drivers would print.
 #   compile_everywhere_test.sh COMPILE_EVERYWHERE
 set -u
 tool=${1:?usage: compile_everywhere_test.sh COMPILE_EVERYWHERE}

@@ -1,6 +1,6 @@
-// Compiles every pipeline on the first Vulkan device and runs none. Prints a JSON object a line: the device,
-// then before each pipeline its name, and after it what the driver tells of it. compile_everywhere reads
-// them.
+// Compiles every pipeline on the first Vulkan device and runs none. Prints JSON, one object a line, for
+// compile_everywhere: the device; then each pipeline's name before it is compiled, and the driver's figures
+// afterwards.
 #include "backends/vulkan/compiler.h"
 
 #include <cstdio>

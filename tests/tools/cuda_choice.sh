@@ -1,5 +1,5 @@
 #!/bin/sh
-# For which cards the build takes in CUDA, by a driver that says what the test wants.
+# Tests for which cards the build includes CUDA, with a stand-in for the driver.
 # Usage: cuda_choice.sh CMAKE GENERATOR SOURCE
 set -eu
 cmake=$1 generator=$2 source=$3
@@ -13,7 +13,7 @@ include($source/cmake/Cuda.cmake)
 END
 unset CUDAARCHS
 
-# expect WORDS CARDS FLAG...: with a driver that shows these cards, cmake says something with these words
+# expect WORDS CARDS FLAG...: with a driver that shows these cards, cmake prints these words
 expect() {
     words=$1 cards=$2
     shift 2

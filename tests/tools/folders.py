@@ -7,10 +7,10 @@ import re
 import sys
 
 source = pathlib.Path(sys.argv[1])
-layers = ["shaders", "backends", "engine", "apps"]  # each may include itself and those before it
+layers = ["shaders", "backends", "engine", "apps"]  # each may include only itself and earlier ones
 include = re.compile(r'^\s*#\s*include\s+"((?:' + "|".join(layers) + r')/[^"]+)"', re.MULTILINE)
 errors = []
-arrows = collections.defaultdict(lambda: collections.defaultdict(list))  # folder -> folder -> who includes whom
+arrows = collections.defaultdict(lambda: collections.defaultdict(list))  # from folder -> to folder -> includes
 for layer in layers:
     for path in sorted((source / layer).rglob("*")):
         if path.suffix not in (".h", ".cpp", ".cu", ".comp", ".def") or not path.is_file():
@@ -20,13 +20,13 @@ for layer in layers:
             if layers.index(target.split("/")[0]) > layers.index(layer):
                 errors.append(f"{name} includes {target}: {layer} must not know {target.split('/')[0]}")
             if layer == "engine" and target.startswith("engine/"):
-                # Files directly in engine/ are the ground: a folder of their own, called ".".
+                # Files directly in engine/ count as a folder named ".".
                 own, other = (file.split("/")[1] if file.count("/") > 1 else "." for file in (name, target))
                 if own != other:
                     arrows[own][other].append(f"{name} includes {target}")
                 arrows[other]
 
-# The folders that include nothing but what is printed already; what is left at the end is in a circle or above one.
+# Prints folders that include only folders printed before; what remains is in a circle or above one.
 left = dict(arrows)
 while ready := sorted(folder for folder, others in left.items() if not set(others) & set(left)):
     for folder in ready:

@@ -20,7 +20,7 @@
 namespace towers {
 namespace {
 
-/// Reads enough memory that no cache keeps what was used before.
+/// Reads so much memory that no cache keeps older data.
 void cool_caches() {
     static std::vector<std::uint64_t> large(std::size_t(96) << 20); // 768 MiB
     for (std::size_t i = 0; i < large.size(); i += 8) ++large[i];
@@ -47,7 +47,7 @@ void measure_bandwidth(const std::string& name, unsigned threads) {
     }
 }
 
-/// Equal towers that compute nothing and take `seconds` for a step of the tutorial's.
+/// Equal towers that compute nothing; a step of the tutorial takes each of them `seconds`.
 void measure_rate(unsigned towers, double seconds, unsigned threads) {
     constexpr int warm_up = 20, steps = 200;
     constexpr unsigned share = 4;

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs a build into a new folder and follows the README there.
+# Installs a build into a new folder and tests what the README says of it.
 # Usage: install.sh CMAKE BUILD
 set -eu
 work=$(mktemp -d)

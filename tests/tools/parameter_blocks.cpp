@@ -1,5 +1,5 @@
-// Parameter blocks that backends/parameter_layout.h must read, and one for each -DCASE that it must refuse
-// with the words that stand beside it. parameter_blocks.sh compiles them.
+// Parameter blocks that backends/parameter_layout.h must read, and for each -DCASE one that it must refuse
+// with the words in its comment. parameter_blocks.sh compiles them.
 #include "backends/parameter_layout.h"
 
 namespace towers {

@@ -1,6 +1,6 @@
 #!/bin/sh
-# A parameter block whose pointers cannot be found must not compile, and the compiler must say why: else a plan would not
-# know what a kernel reads and writes. Usage: parameter_blocks.sh COMPILER FOLDER_OF_SOURCES [FLAGS]
+# Tests that a parameter block whose pointers cannot be found does not compile, and that the compiler says why: a plan
+# could not know what such a kernel reads and writes. Usage: parameter_blocks.sh COMPILER FOLDER_OF_SOURCES [FLAGS]
 set -eu
 compiler=$1 sources=$2
 shift 2

@@ -1,5 +1,4 @@
-// A race of two towers' threads. The thread sanitizer must report it, with the options that the tests run
-// under.
+// A data race between two towers' threads, which the thread sanitizer must report under the tests' options.
 #include "engine/towers/worker.h"
 
 #include <future>

@@ -11,7 +11,7 @@ wanted=${*:-}
 case $wanted in quick) wanted="tutorial, lenet-dropout,adamw resnet20-groups" few=yes ;; *) few= ;; esac
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-cd "$work" # so that both name the same folders
+cd "$work" # so that messages and metadata of both name the same folders
 ran=0 differing=0
 
 is_wanted() {
@@ -27,7 +27,7 @@ each() { # COMMAND FLAGS...
         if [ -d $side ]; then mv $side run; fi
         "$program" "$@" >output 2>log || { echo "$side: $program $*"; cat output log; exit 1; }
         if [ -d run ]; then mv run $side; fi
-        sed 's/^.*: precision/precision/' output >"$side.$1" # without the time of day
+        sed 's/^.*: precision/precision/' output >"$side.$1" # removes the time of day
     done
 }
 
@@ -75,7 +75,7 @@ compare tutorial-micro-batches 24 --micro-batch 3
 compare tutorial-quirks 24 --quirks last-tower-loss,unordered-average,step-schedule
 compare tutorial-plain 24 --distort off --shuffle off
 
-# A run that goes on with other shares
+# A run that is resumed with other shares
 for towers in cpu vulkan:0,cpu=3:1; do
     is_wanted "resumed,$towers" || continue
     case $towers in *=*) shares="--shares 1:1" ;; *) shares= ;; esac

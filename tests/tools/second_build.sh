@@ -1,9 +1,9 @@
 #!/bin/sh
-# After a build of the program, ninja must find nothing to do for it.
+# Tests that after a build of the program ninja finds nothing to do.
 # Usage: second_build.sh NINJA BUILD
 set -eu
 cd "$2"
-# ninja looks at build.ninja itself first, which a dry run takes for old. Nothing makes a copy of it.
+# ninja first checks build.ninja itself, which a dry run considers out of date. No rule makes a copy of it.
 copy=$(mktemp ./second_build.XXXXXX)
 trap 'rm -f "$copy"' EXIT
 cp build.ninja "$copy"

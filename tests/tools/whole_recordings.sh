@@ -1,6 +1,6 @@
 #!/bin/sh
-# Conformance submits recordings whole from the first time on, as training does later: a barrier that is missing between
-# two dispatches shows only there. The layer of tests/slow_vulkan tells how many dispatches each submission has.
+# Tests that conformance submits recordings uncut from the first time on: only then does a missing barrier between two
+# dispatches show. The layer of tests/slow_vulkan counts the dispatches in each submission.
 # Usage: whole_recordings.sh CONFORMANCE_TESTS FOLDER_OF_THE_LAYER
 set -eu
 log=$(mktemp)

@@ -1,8 +1,8 @@
-// A Vulkan layer between the program and the drivers. It takes abilities away, so that tests can see devices
-// that our machines do not have. TOWERS_WEAK_DEVICE is part of a device's name, or empty for all devices.
+// A Vulkan layer between the program and the drivers. It removes abilities, so that tests can see devices
+// that our machines lack. TOWERS_WEAK_DEVICE is part of a device's name, or empty for all devices.
 // TOWERS_WEAK_ABILITY is an ability to remove, such as `maintenance4`, or a limit to lower, such as
-// `maxBufferSize=1000`. With `other vendors` it is one of NVIDIA's cards. With `answers=FILE` every device
-// hangs once there is such a file.
+// `maxBufferSize=1000`. With `other vendors` the device appears as one of NVIDIA's cards. With `answers=FILE`
+// every device hangs as soon as that file exists.
 #include "tests/support/vulkan_layer.h"
 
 #include <cstdlib>
@@ -15,7 +15,7 @@
 
 namespace {
 
-// The functions below this layer
+// The next layer's or driver's functions
 PFN_vkGetInstanceProcAddr next = nullptr;
 PFN_vkGetPhysicalDeviceProperties next_properties = nullptr;
 PFN_vkGetPhysicalDeviceProperties2 next_properties2 = nullptr;
@@ -23,7 +23,7 @@ PFN_vkGetPhysicalDeviceFeatures2 next_features2 = nullptr;
 PFN_vkGetPhysicalDeviceQueueFamilyProperties next_queues = nullptr;
 PFN_vkCreateDevice next_create_device = nullptr;
 std::mutex mutex;
-std::map<VkDevice, PFN_vkGetDeviceProcAddr> devices; ///< with the function below for its functions
+std::map<VkDevice, PFN_vkGetDeviceProcAddr> devices; ///< with the function that finds its functions
 
 std::string environment(const char* name) {
     const char* const value = std::getenv(name);

@@ -1,4 +1,4 @@
-// What `bench` proposes: shares and subsets of towers, from measured times alone.
+// What `bench` proposes: shares and subsets of towers, from measured times.
 #include "engine/bench/proposal.h"
 #include "engine/bench/subset_bench.h"
 #include "engine/error.h"
@@ -18,7 +18,7 @@ namespace {
 using Places = std::vector<std::size_t>;
 using Shares = std::vector<unsigned>;
 
-/// The least seconds of a step in which each of these towers has a group at least.
+/// The shortest step, in seconds, in which each of these towers has at least one group.
 double brute_force(std::span<const LoadModel> towers, unsigned units, unsigned group) {
     if (towers.size() == 1) return towers[0].seconds(units * group);
     double best = INFINITY;
@@ -38,7 +38,7 @@ TEST_CASE("a model of two batch sizes has a fixed part") {
     CHECK(fit_load(std::span(points, 1)).seconds(256) == doctest::Approx(0.276));
 }
 
-TEST_CASE("the best shares of towers that all take part, and of those alone") {
+TEST_CASE("the best shares when all towers take part, and when one is alone") {
     std::mt19937 random(3);
     std::uniform_real_distribution<double> uniform(0, 1);
     for (int round = 0; round < 500; ++round) {
@@ -67,7 +67,7 @@ TEST_CASE("the best shares of towers that all take part, and of those alone") {
     }
 }
 
-TEST_CASE("a tower that would slow the step is left out, and so are all others where the host costs more") {
+TEST_CASE("a tower that would slow the step is left out, and all but one if the host costs more") {
     StepModel model{{{"cpu", 1, {0, 0.001}, 0}, {"vulkan:0", 1, {0.15, 0.030}, 0}}, 128, 1, 0};
     CHECK(propose(model) == Subset{{0}, {128}});
     model.global = 512;
@@ -90,7 +90,7 @@ TEST_CASE("towers on one device share what it can do") {
     std::vector<Places> towers;
     for (const Subset& subset : ranked) towers.push_back(subset.towers);
     std::ranges::sort(towers);
-    CHECK(towers == std::vector<Places>{{0}, {0, 1}, {0, 1, 2}, {0, 2}, {2}}); // {1} is {0} again
+    CHECK(towers == std::vector<Places>{{0}, {0, 1}, {0, 1, 2}, {0, 2}, {2}}); // {1} equals {0}
 }
 
 TEST_CASE("more towers than groups have no shares") {
@@ -115,7 +115,7 @@ TEST_CASE("a device that refuses a subset is asked once, and the others are meas
     CHECK(measured.name() == "cpu,cpu with 3:1 examples");
 }
 
-TEST_CASE("up to seven subsets are measured, else the five that promise most, and none twice") {
+TEST_CASE("up to seven subsets are measured, or the five with the best prediction, and none twice") {
     StepModel model{{}, 64, 1, 0};
     for (const char* device : {"a", "b", "c", "d"}) {
         model.towers.push_back({device, 1, {0, 0.001 * double(model.towers.size() + 1)}, 0});
@@ -124,12 +124,12 @@ TEST_CASE("up to seven subsets are measured, else the five that promise most, an
         CHECK(ProposalBench(model, {}, false).benches().size() == 1);
         CHECK(ProposalBench(model, {}, true).benches().size() == (subsets > 7 ? 5 : subsets));
     }
-    // The run of all towers has been measured.
+    // The run of all towers is measured already.
     CHECK(ProposalBench(model, propose(model).shares, false).benches().empty());
 
     ProposalBench bench(model, {1, 1, 1, 61}, true);
     TogetherFigures together{.shares = {1, 1, 1, 61}};
-    bench.report(model, {4000}, together); // before anything is measured
+    bench.report(model, {4000}, together);                                       // before any measurement
     CHECK(together.proposal->predicted_examples_per_s == doctest::Approx(2000)); // 64 in 32 ms
     CHECK(together.proposal->predicted_share_of_sum == doctest::Approx(0.5));
     CHECK(together.subsets->size() == 15);

@@ -1,4 +1,4 @@
-// Reports: medians, JSON and back, comparison with an earlier report; and the profile that fills them.
+// Reports: medians, JSON and back, comparison with an earlier report; and the profile of kernels.
 #include "engine/bench/compare.h"
 #include "engine/bench/json.h"
 #include "engine/bench/profile.h"
@@ -82,7 +82,7 @@ TEST_CASE("what was left out survives JSON") {
     CHECK(read->at(0).reason == "no memory");
 }
 
-TEST_CASE("a proposal survives JSON, and a report from before there were any is read") {
+TEST_CASE("a proposal survives JSON, and an older report without one is read") {
     BenchReport report = example();
     report.devices[0].load = LoadFigures{2, {30, 20, 40}, 10, 12};
     TogetherFigures together{{"vulkan:0", "cpu"}, {12, 4}, 2, {}, {}, {}, {}, 99};
@@ -131,7 +131,7 @@ TEST_CASE("a file that is not a report is refused, with its name and the reason"
           std::string::npos);
 }
 
-TEST_CASE("a report is compared device by device, and only with one of the same work") {
+TEST_CASE("a report is compared device by device, and only with a report on the same work") {
     const BenchReport before = example();
     BenchReport now = before;
     now.devices[0].examples_per_s.median = 89;

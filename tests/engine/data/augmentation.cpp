@@ -56,16 +56,16 @@ TEST_CASE("an augmentation without settings copies the images' bytes") {
     CHECK(launches.draws_bytes == 128 * 48);
 }
 
-TEST_CASE("boxes in the middle are those of the systems that they are named after") {
+TEST_CASE("centred boxes equal those of the systems that they are named after") {
     using Rectangle = std::array<unsigned, 4>;
     CHECK(box(Box::whole, {300, 400, 3}, {299, 299, 3}) == Rectangle{0, 0, 300, 400});
     CHECK(box(Box::centre, {299, 299, 3}, {299, 299, 3}, 0.875f) == Rectangle{18, 18, 263, 263});
     CHECK(box(Box::centre, {1, 2, 3}, {299, 299, 3}, 0.01f) == Rectangle{0, 0, 1, 2});
-    // Resize(256) makes 256x341 of it, CenterCrop(224) takes 224x224 of that
+    // Resize(256) gives 256x341; CenterCrop(224) cuts 224x224 out of that
     CHECK(box(Box::centre_fit, {384, 512, 3}, {224, 224, 3}, 0.875f) == Rectangle{24, 88, 336, 336});
     CHECK(box(Box::centre_fit, {40, 60, 3}, {10, 20, 3}) == Rectangle{5, 0, 30, 60});
     CHECK(box(Box::centre_crop, {32, 35, 3}, {24, 24, 3}) == Rectangle{4, 5, 24, 24});
-    // The last resort of crops by area and aspect
+    // The fallback of crops by area and aspect
     CHECK(box(Box::random_area, {100, 200, 3}, cifar) == Rectangle{0, 25, 100, 150});
     CHECK(box(Box::random_area, {200, 75, 3}, cifar) == Rectangle{50, 0, 100, 75});
     CHECK(box(Box::random_area, {100, 120, 3}, cifar) == Rectangle{0, 0, 100, 120});
@@ -86,7 +86,7 @@ TEST_CASE("areas and aspects keep their range at every size") {
     }
 }
 
-TEST_CASE("bytes become the values that a recipe asks for") {
+TEST_CASE("bytes become values as the recipe says") {
     Augmentation a;
     a.values = Augmentation::Values::signed_unit;
     AugmentImagesParams p = augmentation_launches(a, cifar, cifar, 1, 1).images;
@@ -102,7 +102,7 @@ TEST_CASE("bytes become the values that a recipe asks for") {
     CHECK((0 - p.centre_b) * p.scale_b == doctest::Approx(-4));
 }
 
-TEST_CASE("an augmentation that cannot be is refused by the name of its setting") {
+TEST_CASE("an impossible augmentation is refused, and the message names the setting") {
     constexpr ImageSize large{40, 40, 3}, grey{32, 32, 1};
     const auto crop = [](auto& a) { a.box = Box::centre_crop; };
     CHECK(problem({}, cifar, grey) == "image");

@@ -87,7 +87,7 @@ TEST_CASE("class names come from the meta file, or are the official ones") {
     CHECK(load_cifar10(folder.path(), Split::test).classes.at(0) == "airplane");
 }
 
-TEST_CASE("data that is something else is told so") {
+TEST_CASE("other data is named for what it is") {
     const test::TemporaryFolder folder;
     const auto file = [&](const std::string& name, std::string_view bytes) {
         const std::filesystem::path path = folder / name;
@@ -122,7 +122,7 @@ TEST_CASE("data that is something else is told so") {
     file("photos/cats/A.JPG", "");
     check_says(load_error(folder / "photos"), {"photos holds pictures (cats/a.jpg), which are not read"});
     check_says(load_error(folder / "photos" / "cats"), {"cats holds pictures (a.jpg)"});
-    // CIFAR-10's files beside all that are found.
+    // CIFAR-10's files beside all other findings.
     write_train(folder / "photos");
     CHECK(load_cifar10(folder / "photos", Split::train).size() == 20);
 }

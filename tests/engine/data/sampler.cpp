@@ -55,7 +55,7 @@ TEST_CASE("a run resumed at any position sees the same examples as an unbroken r
 TEST_CASE("neither the batch size nor jumps back and ahead change the stream") {
     const auto whole = stream(37, 99, true, 0, 600);
     Sampler sampler(37, 99, true);
-    for (const std::size_t batch : {1u, 8u, 37u, 50u, 200u}) // the last ones span several epochs
+    for (const std::size_t batch : {1u, 8u, 37u, 50u, 200u}) // the largest span several epochs
         for (std::size_t first = 0; first + batch <= whole.size(); first += batch) {
             std::vector<Example> part(batch);
             sampler.fill(first, part);
@@ -73,7 +73,7 @@ TEST_CASE("each epoch and each seed has its own order") {
     CHECK(order(1, 0) != order(1ull << 32 | 1, 0)); // the seed's upper half counts
 }
 
-TEST_CASE("no place in an epoch prefers a record") {
+TEST_CASE("every place in an epoch is equally likely for every record") {
     constexpr std::uint32_t records = 8, epochs = 8000;
     const auto examples = stream(records, 5, true, 0, std::size_t(records) * epochs);
     unsigned counts[records][records] = {};
@@ -85,7 +85,7 @@ TEST_CASE("no place in an epoch prefers a record") {
     CHECK(chi_square > 15);
 }
 
-TEST_CASE("without shuffling the records come in their own order") {
+TEST_CASE("without shuffling the records keep their order") {
     const auto examples = stream(3, 5, false, 2, 6);
     const std::vector<Example> expected = {{2, 0}, {0, 1}, {1, 1}, {2, 1}, {0, 2}, {1, 2}};
     CHECK(examples == expected);

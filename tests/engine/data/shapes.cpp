@@ -1,5 +1,5 @@
-#include "engine/data/cifar10.h"
 #include "engine/data/shapes.h"
+#include "engine/data/cifar10.h"
 #include "engine/data/source.h"
 #include "tests/support/files.h"
 
@@ -17,7 +17,7 @@ namespace towers {
 
 namespace {
 
-// A hash of the bytes. It detects changed pictures, after which results on them are no longer comparable.
+// A hash of the bytes, to detect changed pictures: results on others are not comparable.
 std::uint64_t fingerprint(const Dataset& data) {
     std::uint64_t hash = 14695981039346656037ull; // FNV-1a
     for (const std::uint8_t byte : data.images) hash = (hash ^ byte) * 1099511628211ull;
@@ -69,7 +69,7 @@ TEST_CASE("every shape stands out within every crop that training makes") {
                 }
                 CAPTURE(i);
                 REQUIRE(sum > 0);
-                REQUIRE(square / 3 > 15.0 * 15.0); // the noise alone gives 7 * 7
+                REQUIRE(square / 3 > 15.0 * 15.0); // noise alone gives 7 * 7
             }
 }
 
@@ -85,7 +85,7 @@ TEST_CASE("shapes are drawn at the size and in the colours that a network takes"
     CHECK_THROWS_AS(make_shapes(Split::test, 1, {0, 32, 3}), std::invalid_argument);
 }
 
-TEST_CASE("large shapes take little memory, and are as many of each class") {
+TEST_CASE("large shapes take little memory, and each class has equally many") {
     CHECK(shapes_count(Split::train, {32, 32, 3}) == 10'000);
     CHECK(shapes_count(Split::test, {32, 32, 3}) == 2'000);
     CHECK(shapes_count(Split::train, {64, 64, 3}) == 5'460);
@@ -118,7 +118,7 @@ TEST_CASE("a seed draws the same pictures at every size, and in grey their brigh
         for (std::size_t k = 0; k < 3072; ++k) between_sizes += std::abs(a[k] - b[k]) / 3072;
         for (std::size_t k = 0; k < 1024; ++k)
             from_grey += std::abs((a[k] + a[1024 + k] + a[2048 + k]) / 3 - c[k]) / 1024;
-        CHECK(between_sizes < 12); // of the noise 6, and of edges
+        CHECK(between_sizes < 12); // 6 from noise, the rest from edges
         CHECK(from_grey < 9);
     }
 }

@@ -35,7 +35,7 @@ steps = 20
 [optimizer]
 )";
 
-/// The name is the fixture's.
+/// A setting has the same name in the fixture.
 struct Setting {
     const char *name, *optimizer;
 };

@@ -1,4 +1,4 @@
-// If a device does anything wrong, parity must find it and blame the right kernel.
+// Parity must find whatever a device does wrong, and blame the right kernel.
 #include "backends/backend.h"
 #include "engine/parity/drift.h"
 #include "engine/parity/lockstep.h"
@@ -87,7 +87,7 @@ TEST_CASE("the difference of numbers is a relative norm, and a NaN equals only a
     CHECK(compare_numbers(std::vector<float>{0, 0}, std::vector<float>{0, -0.0f}).relative_norm == 0);
 }
 
-TEST_CASE("words are equal or not") {
+TEST_CASE("words have no tolerance") {
     const Difference difference =
         compare_words(std::vector<std::uint32_t>{1, 2, 3, 4}, std::vector<std::uint32_t>{1, 2, 5, 4});
     CHECK(difference.unequal == 1);
@@ -137,13 +137,13 @@ TEST_CASE("one wrong element is found, with its place and values, and blamed on 
     CHECK(found[0].operation == "norm2 backward");
     CHECK(found[0].kernel == "lrn_backward");
     CHECK(found[0].tensor == "d conv2");
-    CHECK(found[0].worst_index() == std::vector<std::size_t>{0, 0, 0, 10}); // of 16 channels
+    CHECK(found[0].worst_index() == std::vector<std::size_t>{0, 0, 0, 10}); // in 16 channels
     CHECK(found[0].worst_values[0] < 1);
     CHECK(found[0].worst_values[1] == FaultyDevice::value);
     CHECK(found[0].difference.relative_norm > 0.9);
     CHECK(found[1].operation == "norm1 backward");
     CHECK(found[1].tensor == "d pool1");
-    CHECK(found[1].worst_index() == std::vector<std::size_t>{0, 0, 1, 2}); // of 8
+    CHECK(found[1].worst_index() == std::vector<std::size_t>{0, 0, 1, 2}); // in 8 channels
 }
 
 TEST_CASE("a wrong word is found") {
@@ -213,7 +213,7 @@ TEST_CASE("what several operations write is compared part by part, and nothing o
         }
         CHECK(parts == 5);
     }
-    // A part that is left out shows once all are there.
+    // A missing part shows once the tensor is complete.
     FaultyDevice device(FaultyDevice::Fault::nothing_done, Kernel::copy_channels);
     const auto found =
         differing(compare_step(test::device("cpu"), device, recipe, test::noise(50), lockstep_options));
@@ -233,7 +233,7 @@ TEST_CASE("a NaN on both devices needs a cause") {
         std::erase_if(all, [](const TensorComparison& each) { return !each.unexplained(); });
         return all;
     };
-    // NaN from finite numbers; what comes of it has a cause
+    // A NaN from finite numbers has no cause; what follows from it has one
     auto all = compare_faulty(Fault::wrong_element, Kernel::softmax_cross_entropy, 2, nan);
     CHECK(std::ranges::count_if(
               all, [](const TensorComparison& each) { return each.difference.both_nan > 0; }) > 10);
@@ -243,12 +243,12 @@ TEST_CASE("a NaN on both devices needs a cause") {
     CHECK(found[0].tensor == "dlogits");
     CHECK(found[0].difference.both_nan == 1);
     CHECK(found[0].never_written == 0);
-    // So has NaN from infinite ones.
+    // A NaN from infinite numbers has a cause too.
     all = compare_faulty(Fault::wrong_element, Kernel::softmax_cross_entropy, 2, infinity);
     CHECK(
         std::ranges::any_of(all, [](const TensorComparison& each) { return each.difference.both_nan > 0; }));
     CHECK(unexplained(std::move(all)).empty());
-    // What neither writes
+    // What neither device writes
     found = unexplained(compare_faulty(Fault::nothing_done, Kernel::lrn_forward, 0, 0));
     REQUIRE(found.size() >= 4);
     CHECK(found[0].operation == "norm1 forward");

@@ -1,4 +1,4 @@
-// Recipes with one mistake each: what the user reads about it.
+// The messages about recipes with one mistake each.
 #include "engine/error.h"
 #include "engine/train/describe.h"
 
@@ -60,7 +60,7 @@ batch = 32
 steps = 1000
 )";
 
-/// In `sound`, `from` gives way to `to`; then the message is about this line and begins so.
+/// Replaces `from` by `to` in `sound`; the message must name this line and begin like this.
 struct Mistake {
     const char *from, *to;
     unsigned line;
@@ -252,21 +252,21 @@ TEST_CASE("a network without a trained variable is refused") {
     }
 }
 
-TEST_CASE("the limit on layers comes before all work on them") {
+TEST_CASE("the limit on layers is checked before any work on them") {
     std::string layers;
     for (int i = 0; i < 20000; ++i) layers += "{ kind = \"relu\" },\n";
     std::string text = sound;
     text.replace(text.find("  { name = \"drop\""), 0, layers);
     const auto start = std::chrono::steady_clock::now();
     CHECK(message_about(text) == "bad.toml:10020: a layer is the network's layer number 10001; use fewer");
-    // As many as are allowed
+    // As many layers as are allowed
     text = sound;
     text.replace(text.find("  { name = \"drop\""), 0, layers.substr(0, layers.size() / 4));
     CHECK(message_about(text) == "it is sound");
     CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(60));
 }
 
-TEST_CASE("a mistake in --set is told as such, not as the file's") {
+TEST_CASE("a mistake in --set is blamed on --set, not on the file") {
     const auto says = [](const std::string& change) {
         try {
             parse_recipe("bad", sound, "bad.toml", {change});

@@ -29,7 +29,7 @@ TEST_CASE("the examples of docs/recipes.md can be trained as they stand") {
     REQUIRE(examples.size() == 2);
     const Recipe whole = parse_recipe("whole", examples[0], "docs/recipes.md");
     CHECK(memory_of_step(whole, whole.batch).total() > 0);
-    // The second shows blocks alone; the first's other tables complete it.
+    // The second example shows only blocks; the first one's other tables complete it.
     const std::string rest = "\n[input]\nshape = [32, 32, 3]\nclasses = 10\n\n" +
                              examples[0].substr(examples[0].find("[pipeline.train]"));
     const Recipe blocks = parse_recipe("blocks", examples[1] + rest, "docs/recipes.md");

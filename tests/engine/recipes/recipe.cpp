@@ -44,7 +44,7 @@ TEST_CASE("the learning rate decays by examples, so that more towers do not stre
     CHECK(factor(0, decay - 1, false) == 1);
     CHECK(factor(0, decay, false) == doctest::Approx(0.1));
     CHECK(factor(0, 2 * decay, false) == doctest::Approx(0.01));
-    // The published schedule: int(50000 / 128 * 350) steps, however many examples the towers saw in them
+    // The published schedule: int(50000 / 128 * 350) steps, however many examples each of them has
     CHECK(factor(136717, 8 * decay, true) == 1);
     CHECK(factor(136718, 0, true) == doctest::Approx(0.1));
 }
@@ -61,7 +61,7 @@ TEST_CASE("a warm-up has the schedule's clock: the examples seen before the step
                         .tower_batch = 100,
                         .by_steps = false});
     };
-    // As much of its way as a ramp of one_cycle, at every step, and as much as the other kinds are on theirs
+    // At every step a warm-up has risen as far as one_cycle's ramp; other kinds are multiplied by it.
     for (const std::uint64_t examples : {0, 100, 1900, 2000, 2100}) {
         CAPTURE(examples);
         const double warm = factor("warm_up = 2", examples);
@@ -84,7 +84,7 @@ TEST_CASE("initial values do not depend on the compiler") {
     const std::vector<float> values = initial_values(variables[0], 1);
     REQUIRE(variables[0].name == "conv1/weights");
     const float expected[] = {-0.00758206206f, -0.0227249246f, 0.0812646672f, 0.00539698638f};
-    for (std::size_t i = 0; i < std::size(expected); ++i) // no closer, because math libraries may differ
+    for (std::size_t i = 0; i < std::size(expected); ++i) // not exactly equal, because math libraries differ
         CHECK(values[i] == doctest::Approx(expected[i]).epsilon(1e-6));
 }
 
@@ -104,7 +104,7 @@ TEST_CASE("initial values have the tutorial's spread and its truncation, and dep
             squares += double(value) * value;
         }
         const double n = double(values.size());
-        // A normal cut off at two sigma has 0.87962 of its spread.
+        // Truncation at two sigma leaves 0.87962 of a normal's standard deviation.
         CHECK(std::abs(sum / n) < 5 * variable.initial.scale / std::sqrt(n));
         CHECK(std::sqrt(squares / n) / variable.initial.scale ==
               doctest::Approx(0.87962).epsilon(4 / std::sqrt(n)));
@@ -113,7 +113,7 @@ TEST_CASE("initial values have the tutorial's spread and its truncation, and dep
     }
 }
 
-TEST_CASE("--set of a table's kind takes out what the new kind does not know, and says so") {
+TEST_CASE("--set of a table's kind removes keys that the new kind lacks, and says so") {
     using Changes = std::vector<std::string>;
     const Recipe plain = find_recipe("cifar10-fast", {"optimizer.weight_decay=0.1"});
     CHECK(plain.notes.empty());
@@ -130,7 +130,7 @@ TEST_CASE("--set of a table's kind takes out what the new kind does not know, an
     CHECK(constant.schedule.kind == Schedule::Kind::constant);
     CHECK(find_recipe("cifar10-fast", {"pipeline.kind=tutorial", "input.shape=[24, 24, 3]"}).notes.size() ==
           1);
-    // What came by --set itself, and a mistake in a file whose kind stays, are told.
+    // Keys given by --set, and wrong keys in a file whose kind stays, are still refused.
     for (const Changes& bad : {Changes{"optimizer.kind=sgd", "optimizer.momentum=0.5"},
                                Changes{"optimizer.kind=momentum", "optimizer.momentun=0.5"},
                                Changes{"pipeline.kind=tutorial", "pipeline.train.flip=false"}})
@@ -140,7 +140,7 @@ TEST_CASE("--set of a table's kind takes out what the new kind does not know, an
                     UsageError);
 }
 
-TEST_CASE("--set without a value takes out a key or a table") {
+TEST_CASE("--set without a value removes a key or a table") {
     const std::vector<std::string> defaults{"optimizer.nesterov=", "optimizer.weight_decay=", "schedule="};
     const Recipe recipe = find_recipe("cifar10-fast", defaults);
     CHECK(recipe.optimizer->weight_decay == 0);
@@ -160,7 +160,7 @@ TEST_CASE("the recipe that a run keeps is the one that it was trained with, what
     }
 }
 
-TEST_CASE("each published defect comes back by its name") {
+TEST_CASE("each published defect can be brought back by its name") {
     CHECK(parse_quirks("none") == Quirks{});
     CHECK(parse_quirks("step-schedule,delete-run") == Quirks{.step_schedule = true, .delete_run = true});
     CHECK(format_quirks(parse_quirks("all")) == "last-tower-loss,step-schedule,unordered-average,delete-run,"

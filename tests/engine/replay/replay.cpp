@@ -1,5 +1,5 @@
-// When a training diverges, the file that it leaves must say in which tensor that began, and be enough to see
-// it again on any device.
+// When a training diverges, its file must name the first bad tensor and suffice to repeat the step on any
+// device.
 #include "engine/train/diverged.h"
 #include "engine/train/loop.h"
 #include "tests/support/devices.h"
@@ -30,8 +30,8 @@ Dataset labelled(const std::vector<std::uint32_t>& labels) {
     return data;
 }
 
-/// A state in which the gradient of local4/weights gets about -0.9 `size` / batch from an example of class 0,
-/// and a ninth of that from one of another class, while all before it is small.
+/// A state in which everything before local4 is small, and the gradient of local4/weights gets about -0.9
+/// `size` / batch from an example of class 0 and a ninth of that from any other.
 TrainingState state_with_gradient(const Trainer& trainer, double size) {
     TrainingState state{.state = std::vector<float>(trainer.layout().bytes / sizeof(float))};
     const auto values = [&](const std::string& variable) {
@@ -52,7 +52,7 @@ struct Run {
     std::filesystem::path file() const { return folder / "diverged-0.safetensors"; }
 };
 
-/// Trains until it diverges in its first step.
+/// Trains, and expects the first step to diverge.
 void diverge(Run& run, const TrainerOptions& options, const Dataset& data, double size) {
     Trainer trainer(test::small_recipe(), options, data);
     const TrainingState state = state_with_gradient(trainer, size);
@@ -103,7 +103,7 @@ void check_replays(const DivergedStep& diverged) {
 
 } // namespace
 
-TEST_CASE("a diverged step of a single tower is kept with its first bad tensor, and seen again anywhere") {
+TEST_CASE("a diverged step of a single tower is kept with its first bad tensor, and repeats everywhere") {
     const Dataset data = labelled({0, 0, 0, 0});
     for (const std::string& id : test::device_ids()) {
         CAPTURE(id);
@@ -123,7 +123,7 @@ TEST_CASE("a diverged step of a single tower is kept with its first bad tensor, 
     }
 }
 
-TEST_CASE("of several towers the examples of the one that diverged are kept, and no others") {
+TEST_CASE("with several towers only the examples of the one that diverged are kept") {
     const Dataset data = labelled({1, 1, 0, 0});
     for (const std::string& id : test::device_ids()) {
         CAPTURE(id);
@@ -145,7 +145,7 @@ TEST_CASE("of several towers the examples of the one that diverged are kept, and
     }
 }
 
-TEST_CASE("a sum of finite gradients that overflows is told apart, and kept with the whole batch") {
+TEST_CASE("a sum of finite gradients that overflows is recognized, and kept with the whole batch") {
     const Dataset data = labelled({0, 0, 0, 0});
     Run run;
     diverge(run, in_order({"cpu", "cpu"}), data, 6e38);
@@ -156,9 +156,9 @@ TEST_CASE("a sum of finite gradients that overflows is told apart, and kept with
     check_replays(diverged);
 }
 
-TEST_CASE("what is done again is what the tower did, its random distortions included") {
-    // A step diverges from some size of its logits on, which depends on what its images look like. The
-    // training and the replay must agree on which, however close to it.
+TEST_CASE("a replay does what the tower did, random distortions included") {
+    // A step diverges when its logits exceed some size, which depends on its images. Training and replay must
+    // agree on that size, however close to it the logits are.
     const Dataset data = test::noise(50);
     for (const std::uint64_t seed : {1, 2}) {
         CAPTURE(seed);
@@ -222,7 +222,7 @@ TEST_CASE("a tensor that several operations write hides no divergence") {
     }
 }
 
-TEST_CASE("a step that stays finite elsewhere is said to") {
+TEST_CASE("a step that stays finite on another device is reported so") {
     const Dataset data = labelled({0, 0, 0, 0});
     Run run;
     diverge(run, in_order({"cpu"}), data, 6e38);
@@ -234,7 +234,7 @@ TEST_CASE("a step that stays finite elsewhere is said to") {
     CHECK(describe({"cpu", found}) == "done again on cpu, the step stays finite");
 }
 
-TEST_CASE("a parameter that is not finite before the step is named as such") {
+TEST_CASE("a parameter that is not finite before the step is reported so") {
     const Dataset data = labelled({0, 0, 0, 0});
     Run run;
     diverge(run, in_order({"cpu"}), data, 6e38);
@@ -251,8 +251,7 @@ TEST_CASE("a parameter that is not finite before the step is named as such") {
     }
 }
 
-TEST_CASE(
-    "a step that cannot be done again on its device is on cpu, and a failure there loses nothing else") {
+TEST_CASE("a step that cannot be repeated on its device is repeated on cpu; a failure there loses no more") {
     const Dataset data = labelled({0, 0, 0, 0});
     for (const std::string& id : test::device_ids()) {
         CAPTURE(id);
@@ -275,7 +274,7 @@ TEST_CASE(
     }
 }
 
-TEST_CASE("a full disk costs the file, and the message says so and all else") {
+TEST_CASE("a full disk costs only the file, and the message says so") {
     Run run;
     {
         const test::FullDisk disk(10'000);

@@ -101,7 +101,7 @@ TEST_CASE("resuming finds the latest step by number, not by name") {
     CHECK(run.checkpoints() == Steps{0, 20, 900, 1000});
     CHECK(run.latest() == folder / "model.ckpt-1000.safetensors");
     CHECK(latest_checkpoint(folder.path()) ==
-          folder / "model.ckpt-1000.safetensors"); // also while a run is open
+          folder / "model.ckpt-1000.safetensors"); // even while a run is open
 }
 
 TEST_CASE("erasing a run deletes its files and no others") {
@@ -160,7 +160,7 @@ TEST_CASE("the newest checkpoints are kept") {
     CHECK(run.checkpoints() == Steps{10, 11, 12});
     run.save_checkpoint(13, weights(1), 0);
     CHECK(run.checkpoints() == Steps{10, 11, 12, 13});
-    // The last one may have diverged; the one before has not.
+    // The newest checkpoint may have diverged; the one before it has not.
     run.save_checkpoint(13, weights(2), 1);
     CHECK(run.checkpoints() == Steps{12, 13});
     CHECK(read_safetensors(run.checkpoint_path(13)).tensors.at("w").values[0] == 2.0f);
@@ -204,7 +204,7 @@ TEST_CASE("a full disk loses the new checkpoint and no earlier one") {
     CHECK(read_safetensors(run.checkpoint_path(1)).tensors.at("w").values[0] == 1.0f);
 }
 
-TEST_CASE("a full disk leaves whole lines of metrics, and those that did not fit follow when they can") {
+TEST_CASE("a full disk leaves whole lines of metrics, and the others follow when there is room") {
     const test::TemporaryFolder folder;
     RunDirectory run(folder.path(), Existing::refuse);
     run.append_metrics(R"({"step":1})");
@@ -229,10 +229,10 @@ TEST_CASE("a full disk leaves whole lines of metrics, and those that did not fit
     CHECK(read_text(run.metrics_path()) == all + "{\"step\":4}\n");
 }
 
-TEST_CASE("metrics come to the disk also where no save brings them there") {
+TEST_CASE("metrics reach the disk even if no save syncs them") {
     const test::TemporaryFolder folder;
     RunDirectory run(folder.path(), Existing::refuse);
-    std::filesystem::create_symlink("/dev/null", run.metrics_path()); // which nothing can sync
+    std::filesystem::create_symlink("/dev/null", run.metrics_path()); // cannot be synced
     const std::string line(300'000, 'x');
     for (int i = 0; i < 3; ++i) run.append_metrics(line);
     CHECK(says(input_error([&] { run.append_metrics(line); }), "Invalid argument"));
@@ -298,7 +298,7 @@ TEST_CASE("if training deletes a checkpoint before it is read, the next one is r
     std::vector<std::filesystem::path> tried;
     const auto read = [&](const std::filesystem::path& path) {
         tried.push_back(path);
-        if (tried.size() < 3) // two more, since the one before the newest stays
+        if (tried.size() < 3) // two more, since the one before the newest is kept
             for (const std::size_t step : {2 * tried.size(), 2 * tried.size() + 1})
                 run.save_checkpoint(step, TensorFile{}, 1);
         read_safetensors(path);

@@ -229,7 +229,7 @@ TEST_CASE("every truncation of a checkpoint is noticed") {
     }
 }
 
-TEST_CASE("a flipped bit of any tensor is noticed, also of one that is not read") {
+TEST_CASE("a flipped bit of any tensor is noticed, even of one that is not read") {
     const test::TemporaryFolder folder;
     TensorFile file = sample();
     file.words["records"] = {{3}, {0, 7, 0xffffffff}};
@@ -263,7 +263,7 @@ TEST_CASE("files of very deep networks are read as they are written") {
     CHECK(back.tensors.size() == file.tensors.size());
     CHECK(back.tensors.rbegin()->second.values == file.tensors.rbegin()->second.values);
 
-    // What could not be read is not written.
+    // Files that could not be read are not written.
     file.tensors = {{std::string(100'000'000, 'x'), {{1}, {0.0f}}}};
     CHECK(input_error([&] {
               write_safetensors(folder / "none", file);
@@ -301,7 +301,7 @@ TEST_CASE("a full disk leaves the earlier checkpoint as it was") {
     CHECK(message.find("File too large; raise") != std::string::npos);
     CHECK(read_text(path) == before);
     CHECK(test::names_in(folder.path()) == std::vector<std::string>{"model.safetensors"});
-    write_safetensors(path, large); // works again once there is room
+    write_safetensors(path, large); // works when there is room again
     CHECK(read_safetensors(path).tensors.at("w").values == large.tensors.at("w").values);
 }
 

@@ -1,4 +1,4 @@
-// What a trace says of a step, on simulated devices, whose times are known, and on real ones.
+// Traces of steps on simulated devices with known times, and on real ones.
 #include "engine/trace/trace.h"
 
 #include "engine/files/file.h"
@@ -26,7 +26,7 @@ struct Slice {
     std::uint64_t step;
 };
 
-/// Of a trace's file: slices by "process/track", in order of time.
+/// Reads a trace's file: slices by "process/track", in order of time.
 using Tracks = std::map<std::string, std::vector<Slice>>;
 
 Tracks read_trace(const std::filesystem::path& path) {
@@ -52,7 +52,7 @@ Tracks read_trace(const std::filesystem::path& path) {
     return found;
 }
 
-/// Takes `steps` steps, of which the trace keeps `kept`, and reads the trace.
+/// Trains `steps` steps, of which the trace keeps `kept`, and reads the trace.
 Tracks trace_of(const Recipe& recipe, TrainerOptions options, int steps, std::uint64_t kept) {
     const test::TemporaryFolder folder;
     options.trace = std::make_shared<Trace>(kept);
@@ -70,7 +70,7 @@ double length(const std::vector<Slice>& slices) {
     return sum;
 }
 
-/// How much of the slices' time lies within the others'.
+/// The part of the slices' time that lies within the others'.
 double overlap(const std::vector<Slice>& slices, const std::vector<Slice>& others) {
     double sum = 0;
     for (const Slice& a : slices)
@@ -91,13 +91,13 @@ std::vector<Slice> named(const std::vector<Slice>& slices, const std::string& be
 TEST_CASE("a clock's offset lies where no work begins before its submission or ends after it is known") {
     ClockOffset offset;
     CHECK(offset.seconds() == 0);
-    offset.begins(0, 100, 7); // it is 93 at least
+    offset.begins(0, 100, 7); // at least 93
     CHECK(offset.seconds() == 93);
-    offset.ends(0, 8, 103); // and 95 at most
+    offset.ends(0, 8, 103); // at most 95
     CHECK(offset.seconds() == 94);
     CHECK(offset.uncertainty() == 1);
-    offset.begins(2, 110, 16.5); // 93.5 at least
-    offset.begins(1, 110, 17);   // says less than is known
+    offset.begins(2, 110, 16.5); // at least 93.5
+    offset.begins(1, 110, 17);   // a weaker bound
     CHECK(offset.seconds() == 94.25);
     offset.forget_before(1);
     CHECK(offset.seconds() == 93.5);
@@ -105,7 +105,7 @@ TEST_CASE("a clock's offset lies where no work begins before its submission or e
     CHECK(offset.seconds() == 93.75);
 }
 
-TEST_CASE("what steps that are not kept tell of a clock does not move the slices of those that are") {
+TEST_CASE("clock bounds from steps that are not kept do not move the slices of those that are") {
     const test::TemporaryFolder folder;
     Trace trace(2);
     const Trace::Track track = trace.add_track("tower", "compute"), host = trace.add_track("host", "steps");
@@ -149,7 +149,8 @@ TEST_CASE("a trace shows what simulated towers do, when, and side by side") {
         const auto& compute = tracks.at(tower + "/compute");
         const auto& upload = tracks.at(tower + "/upload");
         const auto& download = tracks.at(tower + "/download");
-        // The device's clock began when it was made: only the aligned one puts kernels into their steps.
+        // The device's clock starts with the device, so kernels lie in their steps only if the clocks are
+        // aligned.
         for (const Slice& kernel : compute) {
             const Slice& step = taken.at(kernel.step - 5);
             CHECK(kernel.begin >= step.begin - 0.5 * ms);
@@ -163,14 +164,14 @@ TEST_CASE("a trace shows what simulated towers do, when, and side by side") {
         CHECK(named(upload, "parameters ").size() == upload.size());
         CHECK(named(download, "gradients ").size() == download.size());
         CHECK(overlap(download, compute) > 0.5 * length(download));
-        // All that a tower's thread does is waiting, and what it waits for first is the slower one's end.
+        // A tower's thread only waits, first for the end of the slower tower.
         const auto& thread = tracks.at(tower + "/thread");
         CHECK(named(thread, "wait for kernels").size() >= kept);
         CHECK(length(thread) > 0.8 * length(taken));
         const double others = length(named(thread, "wait for others"));
         CHECK((slower == 2 ? others < kept * 10 * ms : others > kept * 15 * ms));
     }
-    // Each bucket is averaged once it is there, from both towers.
+    // Each bucket is averaged after both towers have delivered it.
     const std::vector<Slice> averaged = named(host, "average bucket ");
     CHECK(averaged.size() == tracks.at("tower_0: one (simulated)/download").size());
     for (const Slice& average : averaged)
@@ -202,7 +203,7 @@ TEST_CASE("a trace holds every kernel and copy of real devices' steps, in order 
                 for (std::size_t i = 0; i < slices.size(); ++i) {
                     const Slice& step = taken.at(slices[i].step - 2);
                     CHECK(slices[i].begin >= step.begin - 1 * ms);
-                    // Parameters may still be on their way when a step has ended.
+                    // Parameters may still be uploading when a step has ended.
                     if (!name.ends_with("upload")) CHECK(slices[i].end <= step.end + 1 * ms);
                     if (i > 0) CHECK(slices[i].begin >= slices[i - 1].end - 0.002);
                 }
