@@ -3,7 +3,7 @@
 
 // An item is the four elements of one example that share a draw.
 KERNEL(dropout, DropoutParams, 256) {
-    const uint quads = (p.elements + 3u) / 4u;
+    const uint quads = QUADS_OF(p.elements);
     FOR_RANGE(i, p.count / p.elements * quads) {
         const uint example = i / quads;
         const uint quad = i % quads;

@@ -131,9 +131,8 @@ public:
 
     /// The name says which part of the step this is, for measurements and comparisons.
     template<class Params>
-    void add(std::string name, KernelHandle<Params> kernel, const std::type_identity_t<Params>& params,
-             std::uint64_t items) {
-        operations_.push_back({std::move(name), launch(kernel, params, items)});
+    void add(std::string name, KernelHandle<Params> kernel, const std::type_identity_t<Params>& params) {
+        operations_.push_back({std::move(name), launch(kernel, params)});
     }
     void copy(std::string name, TensorId source, TensorId target) {
         operations_.push_back({std::move(name), PlannedCopy{source, target}});

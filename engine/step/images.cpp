@@ -26,8 +26,7 @@ void distort(Plan& plan, const ImagesSpec& spec, const Records& records, TensorI
               .width = spec.stored.width,
               .crop_height = spec.image.height,
               .crop_width = spec.image.width,
-              .distort = spec.distort ? 1u : 0u},
-             spec.batch);
+              .distort = spec.distort ? 1u : 0u});
 }
 
 void augment(Plan& plan, const ImagesSpec& spec, const Records& records, TensorId examples,
@@ -41,7 +40,7 @@ void augment(Plan& plan, const ImagesSpec& spec, const Records& records, TensorI
     const TensorId draws = plan.activation("draws", {spec.batch, AUGMENT_DRAWS, 4});
     launches.draw.examples = examples;
     launches.draw.draws = draws;
-    plan.add("draws", kernels::draw_augmentations, launches.draw, launches.draw_items);
+    plan.add("draws", kernels::draw_augmentations, launches.draw);
     TensorId sums;
     if (launches.needs_sums) {
         sums = plan.activation("grey sums", {spec.batch, GREY_CHUNKS, 2}, ElementType::uint32);
@@ -49,7 +48,7 @@ void augment(Plan& plan, const ImagesSpec& spec, const Records& records, TensorI
         launches.sums.examples = examples;
         launches.sums.draws = draws;
         launches.sums.sums = sums;
-        plan.add("grey sums", kernels::grey_sums, launches.sums, launches.sums_items);
+        plan.add("grey sums", kernels::grey_sums, launches.sums);
     }
     AugmentImagesParams& p = launches.images;
     p.records = records.images;
@@ -59,7 +58,7 @@ void augment(Plan& plan, const ImagesSpec& spec, const Records& records, TensorI
     p.grey_sums = sums;
     p.images = batch.images;
     p.batch_labels = batch.labels;
-    plan.add("images", kernels::augment_images, p, launches.image_items);
+    plan.add("images", kernels::augment_images, p);
 }
 
 } // namespace

@@ -1,8 +1,8 @@
 #include "engine/step/network.h"
 
+#include "engine/plan/micro_batches.h"
 #include "engine/step/fuse.h"
 #include "engine/step/images.h"
-#include "engine/plan/micro_batches.h"
 
 #include <algorithm>
 #include <fmt/format.h>
@@ -89,8 +89,7 @@ public:
                        .smoothing = head.smoothing,
                        .logit_scale = head.logit_scale,
                        .weight = head.weight,
-                       .label_offset = model_.label_offset},
-                      spec_.batch);
+                       .label_offset = model_.label_offset});
             gradients_[std::size_t(head.node)].push_back(dlogits);
             if (i == 0) main_ = {losses, correct};
         }
@@ -173,10 +172,9 @@ private:
         const std::vector<TensorId>& parts = gradients_[index];
         if (parts.size() == 1) return parts[0];
         const Node& node = model_.nodes[index];
-        const std::size_t count = node.output.elements() * spec_.batch;
         TensorId sum;
         for (std::size_t next = 0; next < parts.size();) {
-            AddTensorsParams p{.count = uint(count)};
+            AddTensorsParams p{.count = uint(node.output.elements() * spec_.batch)};
             std::size_t taken = 0;
             if (sum) p.x[taken++] = sum;
             while (taken < ADD_TENSORS && next < parts.size()) p.x[taken++] = parts[next++];
@@ -186,7 +184,7 @@ private:
                                                              node.output.width, node.output.channels});
             p.y = sum;
             p.tensors = uint(taken);
-            plan_.add(node.name + " gradients' sum" + part, kernels::add_tensors, p, count);
+            plan_.add(node.name + " gradients' sum" + part, kernels::add_tensors, p);
         }
         return sum;
     }
@@ -301,7 +299,7 @@ private:
             plan.copy("first gradients", own, sum);
         else
             plan.add("further gradients", kernels::accumulate_gradients,
-                     {.x = own, .sum = sum, .quads = quads(variables)}, quads(variables));
+                     {.x = own, .sum = sum, .quads = quads(variables)});
         for (std::size_t head = 0; head < heads_; ++head) {
             const TensorShape shape{sizes_[index]};
             plan.copy(fmt::format("losses {}", head),

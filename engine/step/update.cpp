@@ -28,8 +28,7 @@ public:
                        .dw = slice(run.name + " gradient", Arena::gradients, run.range),
                        .partials = partials,
                        .decay = run.value,
-                       .quads = quads(run.range)},
-                      chunks);
+                       .quads = quads(run.range)});
         }
     }
 
@@ -38,7 +37,7 @@ public:
         const unsigned chunks = REDUCTION_CHUNKS(quads(layout_.all_variables()));
         const TensorId nonfinite = plan_.activation("nonfinite", {chunks}, ElementType::uint32);
         plan_.add("finite check", kernels::count_nonfinite,
-                  {.x = values, .counts = nonfinite, .quads = quads(layout_.all_variables())}, chunks);
+                  {.x = values, .counts = nonfinite, .quads = quads(layout_.all_variables())});
         plan_.add("results", kernels::step_results,
                   {.losses = losses.words,
                    .decays = decay_words_ == 0
@@ -49,8 +48,7 @@ public:
                    .loss_count = losses.count,
                    .decay_count = decay_words_,
                    .nonfinite_count = chunks,
-                   .examples = losses.divisor},
-                  1);
+                   .examples = losses.divisor});
     }
 
     bool has_trained() const { return layout_.trained_bytes > 0; }
@@ -60,12 +58,12 @@ public:
         const unsigned chunks = REDUCTION_CHUNKS(count);
         const TensorId squares = plan_.activation("squares", {chunks});
         plan_.add("squares of the gradients", kernels::sum_squares,
-                  {.x = gradients_, .partials = squares, .quads = count}, chunks);
+                  {.x = gradients_, .partials = squares, .quads = count});
         const TensorId norm = plan_.activation("norm", {1});
         plan_.add("norm of the gradients", kernels::gradient_norm,
-                  {.squares = squares, .norm = norm, .count = chunks}, 1);
+                  {.squares = squares, .norm = norm, .count = chunks});
         plan_.add("clip", kernels::clip_gradients,
-                  {.gradients = gradients_, .norm = norm, .most = most, .quads = count}, count);
+                  {.gradients = gradients_, .norm = norm, .most = most, .quads = count});
     }
 
     void optimize() {
@@ -152,8 +150,7 @@ private:
                    .step = step_,
                    .results = results_,
                    .quads = quads(range),
-                   .blend = blend},
-                  quads(range));
+                   .blend = blend});
     }
 
     Plan& plan_;
@@ -189,8 +186,7 @@ void plan_results(Plan& plan, const LossList& losses) {
               .loss_count = losses.count,
               .decay_count = 0,
               .nonfinite_count = 0,
-              .examples = losses.divisor},
-             1);
+              .examples = losses.divisor});
     plan.copy("results out", results,
               plan.tensor("staged_results", Arena::staged_results, 0, {RESULT_FLOATS}));
 }

@@ -48,8 +48,7 @@ struct MultiplyParams {
     uint batch, pixels, channels, broadcast;
 };
 
-// db[batch, channels] = sum over pixels of dy a, where b was broadcast. Items: subgroups, so launch more
-// invocations than batch * channels.
+// db[batch, channels] = sum over pixels of dy a, where b was broadcast
 struct MultiplyBackwardScaleParams {
     In_f32 a, dy;
     Out_f32 db;

@@ -68,7 +68,7 @@ struct Batch {
         launches.draw.examples = trial.input(numbers_of(examples));
         const Tensor draws = trial.output(launches.draws_bytes / 4);
         launches.draw.draws = draws;
-        trial.run(launch(kernels::draw_augmentations, launches.draw, launches.draw_items));
+        trial.run(launch(kernels::draw_augmentations, launches.draw));
         return trial.floats(draws);
     }
 
@@ -79,7 +79,7 @@ struct Batch {
         launches.sums.draws = trial.input(draws);
         const Tensor sums = trial.output(launches.sums_bytes / 4);
         launches.sums.sums = sums;
-        trial.run(launch(kernels::grey_sums, launches.sums, launches.sums_items));
+        trial.run(launch(kernels::grey_sums, launches.sums));
         return trial.words(sums);
     }
 
@@ -100,7 +100,7 @@ struct Batch {
         const Tensor images = trial.output(launches.images_bytes / 4), labels = trial.output(examples.size());
         p.images = images;
         p.batch_labels = labels;
-        trial.run(launch(kernels::augment_images, p, launches.image_items));
+        trial.run(launch(kernels::augment_images, p));
         const bool same_labels = trial.words(labels) == expected;
         CHECK(same_labels);
         return trial.floats(images);

@@ -74,7 +74,7 @@ std::vector<float> distort(Device& device, const DataSet& data, const std::vecto
                                distort};
     params.records.at -= data.first * data.image_bytes() / 4;
     params.labels.at -= data.first;
-    trial.run(launch(kernels::distort_images, params, count));
+    trial.run(launch(kernels::distort_images, params));
     const bool same_labels = trial.words(batch_labels) == expected_labels;
     CHECK(same_labels);
     return trial.floats(images);

@@ -24,7 +24,7 @@ std::vector<Draw> draw(Device& device, const Augmentation& a, ImageSize stored, 
     launches.draw.examples = trial.input(examples);
     const Tensor out = trial.output(launches.draws_bytes / 4);
     launches.draw.draws = out;
-    trial.run(launch(kernels::draw_augmentations, launches.draw, launches.draw_items));
+    trial.run(launch(kernels::draw_augmentations, launches.draw));
     const std::vector<float> v = trial.floats(out);
     std::vector<Draw> draws;
     for (std::size_t i = 0; i < v.size(); i += 12)

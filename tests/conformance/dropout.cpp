@@ -39,10 +39,8 @@ std::vector<float> dropout(Device& device, const Case& c, const std::vector<floa
     for (const Example& example : c.examples) pairs.insert(pairs.end(), {example.record, example.epoch});
     Trial trial(device);
     const Tensor x = trial.input(values), examples = trial.input(pairs), y = trial.output(values.size());
-    trial.run(launch(kernels::dropout,
-                     {x, examples, y, std::uint32_t(c.seed), std::uint32_t(c.seed >> 32), c.layer, c.elements,
-                      c.count(), c.keep},
-                     c.count()));
+    trial.run(launch(kernels::dropout, {x, examples, y, std::uint32_t(c.seed), std::uint32_t(c.seed >> 32),
+                                        c.layer, c.elements, c.count(), c.keep}));
     return trial.floats(y);
 }
 

@@ -1,7 +1,7 @@
+#include "backends/upload.h"
 #include "engine/replay/side.h"
 #include "engine/step/network.h"
 #include "engine/towers/tower.h"
-#include "backends/upload.h"
 #include "tests/support/devices.h"
 #include "tests/support/networks.h"
 
@@ -202,7 +202,7 @@ TEST_CASE("a kernel that is given a tensor of another element type is found when
     Plan plan;
     const TensorId words = plan.activation("words", {16}, ElementType::uint32);
     const TensorId sums = plan.activation("sums", {16});
-    plan.add("relu", kernels::relu_forward, {.x = words, .y = sums, .count = 16}, 16);
+    plan.add("relu", kernels::relu_forward, {.x = words, .y = sums, .count = 16});
     CHECK_THROWS_AS(plan.place(), std::logic_error);
 }
 
@@ -263,7 +263,7 @@ TEST_CASE("a bucket whose parameters are read behind its last gradient is comple
                    later = plan.activation("later", {64});
     plan.copy("first reader", parameters, gradient);
     plan.add("last reader", kernels::add_tensors,
-             {.x = {parameters, gradient}, .y = later, .tensors = 2, .count = 64}, 64);
+             {.x = {parameters, gradient}, .y = later, .tensors = 2, .count = 64});
     plan.place();
     REQUIRE(plan.levels().size() == 2);
     const std::vector<ArenaRange> buckets{{0, 256}};
