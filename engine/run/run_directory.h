@@ -5,7 +5,7 @@
 //   diverged-<step>.safetensors      a step whose loss or gradient was not finite
 //   metrics.jsonl                    one JSON object a line
 //   replaced-<n>/                    checkpoints and metrics that a run did not go on from (set_aside_after)
-//   lock                             held while the run lasts; stays behind as an empty file
+//   lock                             held while the run lasts; remains as an empty file
 #pragma once
 
 #include "engine/files/file.h"
@@ -25,7 +25,7 @@ namespace towers {
 enum class Existing {
     refuse, ///< InputError
     resume, ///< go on with it; InputError when it holds no checkpoint
-    erase   ///< delete the files listed above, and nothing else
+    erase   ///< delete the files listed above except the lock, and nothing else
 };
 
 /// One run's folder, locked against other runs for as long as this lives. All paths it gives lie within
@@ -89,11 +89,13 @@ private:
 /// when that fails.
 std::filesystem::path make_new_folder(const std::filesystem::path& path);
 
-/// Where the run in this folder keeps its recipe and its metrics.
+/// Where the run in this folder keeps its settings, its recipe and its metrics.
+std::filesystem::path config_path_in(const std::filesystem::path& folder);
 std::filesystem::path recipe_path_in(const std::filesystem::path& folder);
-/// Whether a run writes a file of this name into its folder: what is listed above, without the lock.
-bool is_run_file(std::string_view name);
 std::filesystem::path metrics_path_in(const std::filesystem::path& folder);
+
+/// Whether a run uses a file of this name in its folder: one of those listed above.
+bool is_taken_by_run(std::string_view name);
 
 /// The path of this step's checkpoint. If it has none, an InputError names the steps that have one.
 std::filesystem::path checkpoint_of(const std::filesystem::path& folder, std::uint64_t step);
