@@ -1,7 +1,6 @@
 #include "apps/towers/commands.h"
 #include "apps/towers/flags.h"
 #include "apps/towers/progress.h"
-#include "apps/towers/resume.h"
 #include "apps/towers/settings.h"
 #include "engine/data/source.h"
 #include "engine/error.h"
@@ -45,11 +44,11 @@ void check(const EvalFlags& flags) {
 TrainSettings settings_of(const TensorFile& file, const std::filesystem::path& path, const EvalFlags& flags) {
     TrainSettings settings;
     settings.data.clear();
-    const std::filesystem::path config = config_of(flags.run);
+    const std::filesystem::path config = config_path_in(flags.run);
     if (const auto text = checkpoint_settings(file))
-        parse_settings(*text, path.string() + ", settings", settings);
+        replace(settings, parse_settings(*text, path.string() + ", settings"));
     else if (!flags.run.empty() && std::filesystem::exists(config)) // an early version's checkpoint
-        read_settings(config, settings);
+        replace(settings, read_settings(config));
     if (!flags.recipe.empty()) {
         settings.recipe = flags.recipe;
         settings.set.clear();
@@ -75,9 +74,9 @@ Recipe recipe_of(const TrainSettings& settings, const std::filesystem::path& che
 
 /// How many steps the run is to take in all, or nothing if it does not say.
 std::optional<std::uint64_t> steps_of(const std::string& run) {
-    const std::filesystem::path config = config_of(run);
+    const std::filesystem::path config = config_path_in(run);
     TrainSettings settings;
-    if (std::filesystem::exists(config)) read_settings(config, settings);
+    if (std::filesystem::exists(config)) replace(settings, read_settings(config));
     return settings.steps;
 }
 

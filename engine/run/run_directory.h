@@ -5,7 +5,7 @@
 //   diverged-<step>.safetensors      a step whose loss or gradient was not finite
 //   metrics.jsonl                    one JSON object a line
 //   replaced-<n>/                    checkpoints and metrics that a run did not go on from (set_aside_after)
-//   lock                             held while the run lasts; stays behind as an empty file
+//   lock                             held while the run lasts; remains as an empty file
 #pragma once
 
 #include "engine/files/file.h"
@@ -24,8 +24,8 @@ namespace towers {
 /// What to do if the folder already holds a run.
 enum class Existing {
     refuse, ///< InputError
-    resume, ///< continue it; InputError if there is no checkpoint
-    erase   ///< delete the files listed above, and nothing else
+    resume, ///< go on with it; InputError when it holds no checkpoint
+    erase   ///< delete the files listed above except the lock, and nothing else
 };
 
 /// One run's folder, locked against other runs during this object's lifetime. All returned paths lie within
@@ -88,14 +88,15 @@ private:
 /// two calls get the same folder, even in different programs at once. Throws InputError if that fails.
 std::filesystem::path make_new_folder(const std::filesystem::path& path);
 
-/// The paths of the recipe and the metrics in this run's folder.
+/// Where the run in this folder keeps its settings, its recipe and its metrics.
+std::filesystem::path config_path_in(const std::filesystem::path& folder);
 std::filesystem::path recipe_path_in(const std::filesystem::path& folder);
-/// Whether runs write a file with this name: the list above without the lock.
-bool is_run_file(std::string_view name);
 std::filesystem::path metrics_path_in(const std::filesystem::path& folder);
 
-/// The path of this step's checkpoint. Throws InputError, which names the steps with a checkpoint, if there
-/// is none.
+/// Whether a run uses a file of this name in its folder: one of those listed above.
+bool is_taken_by_run(std::string_view name);
+
+/// The path of this step's checkpoint. If it has none, an InputError names the steps that have one.
 std::filesystem::path checkpoint_of(const std::filesystem::path& folder, std::uint64_t step);
 
 /// The steps with a checkpoint, ascending.

@@ -67,8 +67,7 @@ void diverge(Run& run, const TrainerOptions& options, const Dataset& data, doubl
         .global_batch = batch,
         .data = &data};
     try {
-        train(
-            trainer, directory, loop, false, [](const Progress&) {}, [](const std::string&) {});
+        train(trainer, directory, loop, false, {});
     } catch (const Diverged& diverged) {
         run.message = diverged.what();
     }
