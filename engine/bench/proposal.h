@@ -1,7 +1,7 @@
 // Which towers should share a step, and how, predicted from what each of them does alone.
 #pragma once
 
-#include "engine/towers/load.h"
+#include "engine/balance/load.h"
 
 #include <cstddef>
 #include <string>

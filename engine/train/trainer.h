@@ -3,7 +3,7 @@
 
 #include "backends/backend.h"
 #include "engine/data/sampler.h"
-#include "engine/towers/balance.h"
+#include "engine/balance/balancer.h"
 #include "engine/towers/group.h"
 #include "engine/towers/shares.h"
 #include "engine/towers/watchdog.h"
