@@ -85,17 +85,17 @@ void StepProfile::report(DeviceFigures& figures) const {
     figures.kernels_us = spread_of(sum_us_);
     double sum = 0;
     for (std::size_t i = 0; i < operations_.size(); ++i) {
-        const Work work = work_of(*operations_[i], plan_.plan);
+        const Cost cost = cost_of(*operations_[i], plan_.plan);
         KernelFigures& kernel = figures.kernels.emplace_back();
         kernel.name = operations_[i]->name;
         kernel.kernel = kernel_name(*operations_[i]);
         kernel.time_us = spread_of(operation_us_[i]);
-        kernel.flops = work.flops;
-        kernel.bytes = work.bytes;
+        kernel.flops = cost.flops;
+        kernel.bytes = cost.bytes;
         // A clock may be too coarse for the smallest kernels.
         const double seconds = std::max(kernel.time_us.median, 1e-3) * 1e-6;
-        if (work.flops > 0) kernel.gflops = work.flops / seconds * 1e-9;
-        kernel.gb_per_s = work.bytes / seconds * 1e-9;
+        if (cost.flops > 0) kernel.gflops = cost.flops / seconds * 1e-9;
+        kernel.gb_per_s = cost.bytes / seconds * 1e-9;
         sum += kernel.time_us.median;
     }
     for (KernelFigures& kernel : figures.kernels) kernel.share = sum > 0 ? kernel.time_us.median / sum : 0;

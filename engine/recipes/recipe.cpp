@@ -1,6 +1,7 @@
 #include "engine/recipes/recipe.h"
 
 #include "engine/error.h"
+#include "engine/files/checksum.h"
 #include "engine/files/file.h"
 #include "engine/files/text.h"
 #include "engine/model/read_model.h"
@@ -200,14 +201,7 @@ std::vector<std::string> drop(Value& recipe, const std::vector<DroppedKey>& drop
     return notes;
 }
 
-/// FNV-1a
-std::uint64_t checksum_of(const std::string& text) {
-    std::uint64_t hash = 0xcbf29ce484222325u;
-    for (const char c : text) hash = (hash ^ std::uint8_t(c)) * 0x100000001b3u;
-    return hash;
-}
-
-/// Refuses a pipeline that could not even take images of the network's own size.
+/// Refuses what not even images of the network's own size would fit.
 void check_pipeline(Attributes pipeline, const Recipe& recipe) {
     const ImageSize stored = shapes_size(recipe);
     const ImageSize image{recipe.model.input.height, recipe.model.input.width, recipe.model.input.channels};
@@ -254,7 +248,7 @@ Recipe parse_recipe(const std::string& name, const std::string& text, const std:
     recipe.notes = drop(value, dropped, source);
     const std::string canonical = write_toml(value);
     recipe.text = changes.empty() ? text : canonical;
-    recipe.checksum = checksum_of(canonical);
+    recipe.checksum = fnv1a(canonical);
     return recipe;
 }
 

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "engine/data/pipeline.h"
-#include "engine/plan/shape.h"
 #include "engine/plan/plan.h"
+#include "engine/plan/shape.h"
 
 #include <cstdint>
 

@@ -19,8 +19,7 @@ Plan plan_block(const UpdateSpec& spec, const StateLayout& layout) {
     Plan plan;
     const UpdateSpec of_block{
         .layout = &layout, .optimizer = spec.optimizer, .average_first = spec.average_first};
-    const TensorId no_loss = plan.tensor("no loss", Arena::step, slice_alignment, {1});
-    plan_update(plan, of_block, {no_loss, 1, 1.0f}, slice_alignment);
+    plan_update(plan, of_block, {});
     plan.place();
     return plan;
 }

@@ -1,7 +1,7 @@
 // Which share of each step every tower of a run has, and what the user is told when that changes.
 #pragma once
 
-#include "engine/towers/balance.h"
+#include "engine/balance/balancer.h"
 #include "engine/towers/shares.h"
 #include "engine/towers/tower_set.h"
 
