@@ -34,6 +34,8 @@ enum class Arena {
     count
 };
 constexpr std::size_t arena_count = std::size_t(Arena::count);
+/// Of each arena.
+using ArenaBytes = std::array<std::size_t, arena_count>;
 
 constexpr bool is_staging(Arena arena) { return arena >= Arena::step; }
 constexpr bool is_of_activations(Arena arena) {
@@ -159,7 +161,8 @@ public:
 
     const std::vector<PlannedTensor>& tensors() const { return tensors_; }
     const std::vector<Level>& levels() const { return levels_; }
-    /// The bytes that an arena needs.
+    /// The bytes that an arena needs, and those of all.
+    const ArenaBytes& bytes() const { return arena_bytes_; }
     std::size_t bytes(Arena arena) const { return arena_bytes_[std::size_t(arena)]; }
     /// The tensor of that name; throws std::logic_error when there is none.
     const PlannedTensor& find(const std::string& name) const;
@@ -177,7 +180,7 @@ private:
     std::vector<PlannedTensor> tensors_;
     std::vector<Operation> operations_;
     std::vector<Level> levels_;
-    std::array<std::size_t, arena_count> arena_bytes_{};
+    ArenaBytes arena_bytes_{};
 };
 
 /// Slices begin at multiples of this, so that vector loads are aligned and neighbours share no cache line.

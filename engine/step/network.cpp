@@ -1,8 +1,8 @@
 #include "engine/step/network.h"
 
+#include "engine/plan/micro_batches.h"
 #include "engine/step/fuse.h"
 #include "engine/step/images.h"
-#include "engine/plan/micro_batches.h"
 
 #include <algorithm>
 #include <fmt/format.h>
@@ -351,9 +351,10 @@ plan_step(const NetworkSpec& spec, std::vector<ArenaRange> buckets,
 
 } // namespace
 
-std::size_t TrainingPlan::bytes(Arena arena) const {
-    std::size_t most = plan.bytes(arena);
-    for (const Plan& each : micro_plans) most = std::max(most, each.bytes(arena));
+ArenaBytes TrainingPlan::bytes() const {
+    ArenaBytes most = plan.bytes();
+    for (const Plan& each : micro_plans)
+        std::ranges::transform(most, each.bytes(), most.begin(), std::ranges::max);
     return most;
 }
 

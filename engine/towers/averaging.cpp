@@ -60,8 +60,7 @@ AveragingStage::AveragingStage(const OpenOptions& host, const UpdateSpec& spec,
         kinds_ = {layout_};
         blocks_end_.resize(buckets.size());
         blocks_end_.back() = 1;
-        benches_.resize(1);
-        benches_[0].device = open_host(host, threads);
+        benches_.push_back({open_host(host, threads)});
     } else {
         for (const ArenaRange& bucket : buckets) {
             for (const ArenaRange& range : make_blocks(layout_, bucket, block_bytes)) {
@@ -77,21 +76,15 @@ AveragingStage::AveragingStage(const OpenOptions& host, const UpdateSpec& spec,
             }
             blocks_end_.push_back(blocks_.size());
         }
-        benches_.resize(std::min<std::size_t>(threads, blocks_.size()));
-        for (Bench& bench : benches_) bench.device = open_host(host, 1);
+        while (benches_.size() < std::min<std::size_t>(threads, blocks_.size()))
+            benches_.push_back({open_host(host, 1)});
     }
     sums_.resize(blocks_.size());
     std::vector<Plan> plans;
     for (const StateLayout& kind : kinds_) plans.push_back(plan_block(spec, kind));
     for (Bench& bench : benches_) {
-        for (std::size_t i = 0; i < arena_count; ++i) {
-            std::size_t bytes = 0;
-            for (const Plan& plan : plans) bytes = std::max(bytes, plan.bytes(Arena(i)));
-            if (bytes > 0) bench.arenas[i] = bench.device->allocate(bytes, Memory::staging);
-        }
-        for (const Plan& plan : plans)
-            bench.updates.push_back(
-                bench.device->record(plan.bind(pointers_to(bench.arenas), 0, plan.levels().size())));
+        for (const Plan& plan : plans) bench.session.hold(plan.bytes());
+        for (const Plan& plan : plans) bench.updates.push_back(bench.session.record(plan));
     }
     for (std::size_t i = 1; i < benches_.size(); ++i) workers_.push_back(std::make_unique<Worker>());
 }
@@ -107,7 +100,7 @@ void AveragingStage::hand_over(std::size_t tower) const {
 
 void AveragingStage::begin(const StepNumbers& numbers, std::span<const std::size_t> towers) {
     active_.assign(towers.begin(), towers.end());
-    for (const Bench& bench : benches_) write_numbers(bench.arenas[std::size_t(Arena::step)], numbers);
+    for (const Bench& bench : benches_) bench.session.write(numbers);
     replaced_ = false;
 }
 
@@ -136,7 +129,7 @@ void AveragingStage::update(Bench& bench, const Block& block, std::span<const fl
     for (std::size_t i = 0, next = towers; i < kind.sections.size(); ++i)
         if (kind.sections[i].range.bytes > 0)
             copy(inputs[next++], part(bench.host(Arena::state), kind.sections[i].range));
-    bench.device->wait(bench.device->submit(bench.updates[block.kind]));
+    bench.session.run(bench.updates[block.kind]);
 }
 
 /// Takes a block's new state to the second set, and its parameters to the towers.

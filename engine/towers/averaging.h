@@ -63,10 +63,10 @@ private:
     /// What a thread works with: a block's gradients and state, and a recording of each kind's update.
     struct Bench {
         std::unique_ptr<Device> device; // outlives what it made
-        std::array<Buffer, arena_count> arenas;
-        std::vector<Recording> updates;
+        Session session{*device, Session::Place::host};
+        std::vector<Recording> updates{};
 
-        std::span<float> host(Arena arena) const { return arenas[std::size_t(arena)].host<float>(); }
+        std::span<float> host(Arena arena) const { return session.host<float>(arena); }
     };
     /// What a block adds to the step's results.
     struct Sum {

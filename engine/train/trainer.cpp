@@ -47,22 +47,17 @@ Trainer::Trainer(const Recipe& recipe, const TrainerOptions& options, const Data
     if (count > 1 && options.shares.automatic)
         balancer_.emplace(options.global_batch, recipe.model.group(), shares);
     to_probe_ = balancer_ && options.shares.recorded.empty() && !balancer_->probe().empty();
-    const UpdateSpec update{.layout = &layout_,
-                            .optimizer = recipe_.optimizer.get(),
-                            .average_first = options.quirks.unordered_average};
+    const UpdateSpec update = update_spec(recipe_, layout_, options.quirks);
     for (unsigned i = 0; i < count; ++i) {
         auto device = options.open_device(options.towers[i], options.open);
         if (options.trace) device = std::make_unique<TracedDevice>(std::move(device), options.trace, i);
-        const NetworkSpec any_share{.model = &recipe_.model,
-                                    .layout = &layout_,
-                                    .pipeline = &recipe_.pipeline,
-                                    .batch = 0,
-                                    .global_batch = options.global_batch,
-                                    .stored = data.image_size(),
-                                    .records = data.size(),
-                                    .seed = options.seed,
-                                    .distort = options.distort,
-                                    .largest_allocation = device->info().largest_allocation};
+        const NetworkSpec any_share = network_spec(recipe_, layout_,
+                                                   {.global_batch = options.global_batch,
+                                                    .stored = data.image_size(),
+                                                    .records = data.size(),
+                                                    .seed = options.seed,
+                                                    .distort = options.distort,
+                                                    .largest_allocation = device->info().largest_allocation});
         const Planner plan = [=](unsigned share, unsigned most) {
             NetworkSpec spec = any_share;
             spec.batch = share;
@@ -101,7 +96,7 @@ void Trainer::load(const TrainingState& state) {
         return;
     }
     const Watchdog::Watch watch(watchdog_, (limit_ = patience_.limit_of_copies()).seconds());
-    towers_[0]->load(state.state);
+    towers_[0]->session().upload(Arena::state, state.state);
 }
 
 TrainingState Trainer::save() {
@@ -111,7 +106,7 @@ TrainingState Trainer::save() {
         return state;
     }
     const Watchdog::Watch watch(watchdog_, (limit_ = patience_.limit_of_copies()).seconds());
-    towers_[0]->save(state.state);
+    towers_[0]->session().download(Arena::state, state.state);
     return state;
 }
 
@@ -120,7 +115,7 @@ std::vector<float> Trainer::gradients() {
     if (group_)
         group_->save_gradients(gradients);
     else
-        towers_[0]->save_gradients(gradients);
+        towers_[0]->session().download(Arena::gradients, gradients);
     return gradients;
 }
 
