@@ -80,17 +80,6 @@ std::optional<std::uint64_t> steps_of(const std::string& run) {
     return settings.steps;
 }
 
-/// One on each of these devices.
-std::vector<std::unique_ptr<Evaluator>> open_evaluators(const std::vector<std::string>& towers,
-                                                        const Recipe& recipe, const Dataset& data,
-                                                        const EvalFlags& flags) {
-    std::vector<std::unique_ptr<Evaluator>> evaluators;
-    for (const std::string& id : towers)
-        evaluators.push_back(
-            std::make_unique<Evaluator>(open_device(id, flags.open), recipe, data, flags.batch));
-    return evaluators;
-}
-
 bool has_checkpoint(const std::string& run) {
     std::error_code error;
     return std::filesystem::exists(run, error) && !checkpoint_steps(run).empty();
@@ -103,7 +92,8 @@ int run_eval(EvalFlags& flags) {
     // Before reading or waiting for anything
     const std::vector<std::string> towers = select_towers(flags.backend, flags.towers, flags.open);
 
-    std::vector<std::unique_ptr<Evaluator>> evaluators;
+    std::vector<std::unique_ptr<Device>> devices;
+    std::vector<Evaluator> evaluators; // one on each of the devices, which outlive them
     bool waiting = false;
     for (std::filesystem::path path;;) {
         std::optional<TensorFile> file; // set if it is not evaluated yet
@@ -142,7 +132,10 @@ int run_eval(EvalFlags& flags) {
                 const Dataset data =
                     load_dataset(settings.data, split, checkpoint_seed(*file, path), shapes_size(recipe));
                 check_data(recipe, data);
-                evaluators = open_evaluators(towers, recipe, data, flags);
+                for (const std::string& id : towers) {
+                    devices.push_back(open_device(id, flags.open));
+                    evaluators.emplace_back(Session(*devices.back()), recipe, data, flags.batch);
+                }
             }
             const Evaluation result = evaluate(
                 evaluators,

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "engine/bench/report.h"
-#include "engine/towers/tower.h"
 #include "engine/recipes/recipe.h"
+#include "engine/towers/session.h"
 
 #include <vector>
 
@@ -26,11 +26,8 @@ public:
     void report(DeviceFigures& figures) const;
 
 private:
-    void load(const StateLayout& layout, const Dataset& data, unsigned batch);
-
-    Device& device_;
-    TrainingPlan plan_;
-    std::array<Buffer, arena_count> arenas_;
+    Plan plan_;
+    Session session_;
     Recording recording_;
     std::vector<const Operation*> operations_;      ///< in the order of their timestamps
     std::vector<std::vector<double>> operation_us_; ///< [operation][repetition]

@@ -1,7 +1,6 @@
 #include "engine/parity/lockstep.h"
 
 #include "engine/replay/side.h"
-#include "engine/step/network.h"
 
 #include <algorithm>
 #include <cmath>
@@ -77,17 +76,14 @@ std::vector<TensorComparison> compare_step(Device& a, Device& b, const Recipe& r
                                            const LockstepOptions& options) {
     const StateLayout layout = layout_of(recipe);
     const std::uint64_t largest = std::min(a.info().largest_allocation, b.info().largest_allocation);
-    const TrainingPlan training = plan_single_step({.model = &recipe.model,
-                                                    .layout = &layout,
-                                                    .pipeline = &recipe.pipeline,
-                                                    .batch = options.batch,
-                                                    .stored = data.image_size(),
-                                                    .records = data.size(),
-                                                    .seed = options.seed,
-                                                    .distort = options.distort,
-                                                    .largest_allocation = largest},
-                                                   {.layout = &layout, .optimizer = recipe.optimizer.get()});
-    const Plan& plan = training.plan;
+    const NetworkSpec spec = network_spec(recipe, layout,
+                                          {.batch = options.batch,
+                                           .stored = data.image_size(),
+                                           .records = data.size(),
+                                           .seed = options.seed,
+                                           .distort = options.distort,
+                                           .largest_allocation = largest});
+    const Plan plan = plan_single_step(spec, update_spec(recipe, layout)).plan;
     const std::vector<std::vector<WrittenTensor>> levels = written_in(plan);
     const std::size_t window = window_bytes(levels);
 

@@ -35,6 +35,8 @@ enum class Arena {
     count
 };
 constexpr std::size_t arena_count = std::size_t(Arena::count);
+/// Of each arena.
+using ArenaBytes = std::array<std::size_t, arena_count>;
 
 constexpr bool is_staging(Arena arena) { return arena >= Arena::step; }
 constexpr bool is_of_activations(Arena arena) {
@@ -173,7 +175,8 @@ public:
     /// Of a tensor; 0 of none.
     unsigned elements(TensorId tensor) const { return tensor ? unsigned(elements_of(at(tensor).shape)) : 0; }
     const std::vector<Level>& levels() const { return levels_; }
-    /// The bytes that an arena needs.
+    /// The bytes that an arena needs, and those of all.
+    const ArenaBytes& bytes() const { return arena_bytes_; }
     std::size_t bytes(Arena arena) const { return arena_bytes_[std::size_t(arena)]; }
     /// The tensor of that name; throws std::logic_error when there is none.
     const PlannedTensor& find(const std::string& name) const;
@@ -191,7 +194,7 @@ private:
     std::vector<PlannedTensor> tensors_;
     std::vector<Operation> operations_;
     std::vector<Level> levels_;
-    std::array<std::size_t, arena_count> arena_bytes_{};
+    ArenaBytes arena_bytes_{};
 };
 
 } // namespace towers

@@ -294,6 +294,18 @@ double average_decay_at(const Recipe& recipe, std::uint64_t n) {
     return recipe.average_warm_up ? std::min(decay, (1.0 + double(n)) / (10.0 + double(n))) : decay;
 }
 
+NetworkSpec network_spec(const Recipe& recipe, const StateLayout& layout, NetworkSpec rest) {
+    rest.model = &recipe.model;
+    rest.layout = &layout;
+    rest.pipeline = &recipe.pipeline;
+    return rest;
+}
+
+UpdateSpec update_spec(const Recipe& recipe, const StateLayout& layout, const Quirks& quirks) {
+    return {
+        .layout = &layout, .optimizer = recipe.optimizer.get(), .average_first = quirks.unordered_average};
+}
+
 StepNumbers numbers_of_update(const Recipe& recipe, double learning_rate, std::uint64_t n) {
     StepNumbers numbers{float(learning_rate), float(average_decay_at(recipe, n))};
     recipe.optimizer->prepare(numbers, n);

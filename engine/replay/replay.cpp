@@ -1,7 +1,6 @@
 #include "engine/replay/replay.h"
 
 #include "engine/replay/side.h"
-#include "engine/step/network.h"
 
 #include <algorithm>
 #include <bit>
@@ -58,19 +57,16 @@ Dataset records_of(const LoneStep& step) {
 
 Plan plan_of(const Recipe& recipe, const StateLayout& layout, const LoneStep& step, std::size_t records,
              std::uint64_t largest_allocation) {
-    NetworkSpec spec{.model = &recipe.model,
-                     .layout = &layout,
-                     .pipeline = &recipe.pipeline,
-                     .batch = unsigned(step.examples.size()),
-                     .stored = step.stored,
-                     .records = records,
-                     .seed = step.seed,
-                     .distort = step.distort,
-                     .largest_allocation = largest_allocation};
-    if (spec.batch == step.global_batch)
-        return plan_single_step(spec, {.layout = &layout, .optimizer = recipe.optimizer.get()}).plan;
-    spec.global_batch = step.global_batch;
-    return plan_shared_step(spec).plan;
+    const NetworkSpec spec = network_spec(recipe, layout,
+                                          {.batch = unsigned(step.examples.size()),
+                                           .global_batch = step.global_batch,
+                                           .stored = step.stored,
+                                           .records = records,
+                                           .seed = step.seed,
+                                           .distort = step.distort,
+                                           .largest_allocation = largest_allocation});
+    const bool alone = spec.batch == spec.global_batch;
+    return alone ? plan_single_step(spec, update_spec(recipe, layout)).plan : plan_shared_step(spec).plan;
 }
 
 /// Whether a step with such numbers there has diverged.

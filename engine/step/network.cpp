@@ -38,9 +38,10 @@ TrainingPlan plan_step(const NetworkSpec& spec, std::vector<ArenaRange> buckets,
 
 } // namespace
 
-std::size_t TrainingPlan::bytes(Arena arena) const {
-    std::size_t most = plan.bytes(arena);
-    for (const Plan& each : micro_plans) most = std::max(most, each.bytes(arena));
+ArenaBytes TrainingPlan::bytes() const {
+    ArenaBytes most = plan.bytes();
+    for (const Plan& each : micro_plans)
+        std::ranges::transform(most, each.bytes(), most.begin(), std::ranges::max);
     return most;
 }
 

@@ -45,12 +45,11 @@ HostStage::HostStage(const OpenOptions& host, const UpdateSpec& spec, std::vecto
         add_block(layout_.all_variables(), layout_);
         blocks_end_.resize(buckets.size());
         blocks_end_.back() = 1;
-        updaters_.resize(1);
-        updaters_[0].device = open_host(host, threads);
+        updaters_.push_back({open_host(host, threads)});
     } else {
         cut_into_blocks(buckets);
-        updaters_.resize(std::min<std::size_t>(threads, blocks_.size()));
-        for (Updater& updater : updaters_) updater.device = open_host(host, 1);
+        while (updaters_.size() < std::min<std::size_t>(threads, blocks_.size()))
+            updaters_.push_back({open_host(host, 1)});
     }
     sums_.resize(blocks_.size());
     record_updates(spec);
@@ -82,14 +81,8 @@ void HostStage::record_updates(const UpdateSpec& spec) {
     std::vector<Plan> plans;
     for (const StateLayout& kind : kinds_) plans.push_back(plan_block(spec, kind));
     for (Updater& updater : updaters_) {
-        for (std::size_t i = 0; i < arena_count; ++i) {
-            std::size_t bytes = 0;
-            for (const Plan& plan : plans) bytes = std::max(bytes, plan.bytes(Arena(i)));
-            if (bytes > 0) updater.arenas[i] = updater.device->allocate(bytes, Memory::staging);
-        }
-        for (const Plan& plan : plans)
-            updater.updates.push_back(
-                updater.device->record(plan.bind(pointers_to(updater.arenas), 0, plan.levels().size())));
+        for (const Plan& plan : plans) updater.session.hold(plan.bytes());
+        for (const Plan& plan : plans) updater.updates.push_back(updater.session.record(plan));
     }
 }
 
@@ -104,7 +97,7 @@ void HostStage::hand_over(std::size_t tower) const {
 
 void HostStage::begin(const StepNumbers& numbers, std::span<const std::size_t> towers) {
     active_.assign(towers.begin(), towers.end());
-    for (const Updater& updater : updaters_) write_numbers(updater.arenas[std::size_t(Arena::step)], numbers);
+    for (const Updater& updater : updaters_) updater.session.write(numbers);
     replaced_ = false;
 }
 
@@ -166,7 +159,7 @@ void HostStage::add_up(const Updater& updater, const Block& block) const {
 void HostStage::update(Updater& updater, const Block& block, std::span<const float> from) const {
     for (const Piece& piece : block.pieces)
         copy(part(from, piece.whole), part(updater.host(Arena::state), piece.own));
-    updater.device->wait(updater.device->submit(updater.updates[block.kind]));
+    updater.session.run(updater.updates[block.kind]);
 }
 
 /// Takes a block's new state to the second set, and its parameters to the towers.

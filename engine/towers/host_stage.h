@@ -4,6 +4,7 @@
 
 #include "backends/backend.h"
 #include "engine/step/update.h"
+#include "engine/towers/session.h"
 #include "engine/towers/stream.h"
 #include "engine/towers/tower.h"
 #include "engine/towers/worker.h"
@@ -67,10 +68,10 @@ private:
     /// What a thread works with: a block's gradients and state, and a recording of each kind's update.
     struct Updater {
         std::unique_ptr<Device> device; // outlives what it made
-        std::array<Buffer, arena_count> arenas;
-        std::vector<Recording> updates;
+        Session session{*device, Session::Place::host};
+        std::vector<Recording> updates{};
 
-        std::span<float> host(Arena arena) const { return arenas[std::size_t(arena)].host<float>(); }
+        std::span<float> host(Arena arena) const { return session.host<float>(arena); }
         std::span<float> gradients(const Block& block) const {
             return host(Arena::gradients).first(block.range.bytes / sizeof(float));
         }

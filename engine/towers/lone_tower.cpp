@@ -56,13 +56,13 @@ public:
 
     void load(std::span<const float> state) override {
         const Watchdog::Watch watched = watch(patience_.limit_of_copies());
-        tower_->load(state);
+        tower_->session().upload(Arena::state, state);
     }
     void save(std::span<float> state) override {
         const Watchdog::Watch watched = watch(patience_.limit_of_copies());
-        tower_->save(state);
+        tower_->session().download(Arena::state, state);
     }
-    void save_gradients(std::span<float> gradients) override { tower_->save_gradients(gradients); }
+    void save_gradients(std::span<float> gradients) override { tower_->session().download(Arena::gradients, gradients); }
 
 private:
     /// What the tower does while the result lives must end within the limit.

@@ -47,24 +47,20 @@ Trainer::Trainer(const Recipe& recipe, const TrainerOptions& options, const Data
 
 std::unique_ptr<TowerSet> Trainer::open_towers(const Dataset& data) const {
     const Splitting splitting = splitting_of(recipe_.model, options_.micro_batch);
-    const UpdateSpec update{.layout = &layout_,
-                            .optimizer = recipe_.optimizer.get(),
-                            .average_first = options_.quirks.unordered_average};
+    const UpdateSpec update = update_spec(recipe_, layout_, options_.quirks);
     const std::size_t count = options_.towers.size();
     std::vector<std::unique_ptr<Tower>> towers;
     for (std::size_t i = 0; i < count; ++i) {
         auto device = options_.open_device(options_.towers[i], options_.open);
         if (options_.trace) device = std::make_unique<TracedDevice>(std::move(device), options_.trace, i);
-        const NetworkSpec any_share{.model = &recipe_.model,
-                                    .layout = &layout_,
-                                    .pipeline = &recipe_.pipeline,
-                                    .batch = 0,
-                                    .global_batch = options_.global_batch,
-                                    .stored = data.image_size(),
-                                    .records = data.size(),
-                                    .seed = options_.seed,
-                                    .distort = options_.distort,
-                                    .largest_allocation = device->info().largest_allocation};
+        const NetworkSpec any_share =
+            network_spec(recipe_, layout_,
+                         {.global_batch = options_.global_batch,
+                          .stored = data.image_size(),
+                          .records = data.size(),
+                          .seed = options_.seed,
+                          .distort = options_.distort,
+                          .largest_allocation = device->info().largest_allocation});
         const Planner plan = [=](unsigned share, unsigned most) {
             NetworkSpec spec = any_share;
             spec.batch = share;
