@@ -1,6 +1,7 @@
 #include "apps/towers/settings.h"
 
 #include "apps/towers/flags.h"
+#include "engine/data/formats.h"
 #include "engine/error.h"
 #include "engine/files/file.h"
 #include "engine/files/output.h"
@@ -36,9 +37,7 @@ void for_each_setting(AnySettings& s, const Visitor& visitor) {
     constexpr Settings training = Settings::of_training, other = Settings::all;
     visitor("recipe", s.recipe, training, recipe_help);
     visitor("set", s.set, training, set_help);
-    visitor(
-        "data", s.data, training,
-        "Training data: a folder with CIFAR-10's binary files, or 'shapes' (ten classes of drawn shapes)");
+    visitor("data", s.data, training, ("Training data: " + data_help(true)).c_str());
     visitor("backend", s.backend, other, "Train on all devices of this backend: cuda, vulkan or cpu");
     visitor("towers", s.towers, training,
             "Train one tower on each of these devices, such as cuda:0,vulkan:1,cpu ('towers devices' lists "

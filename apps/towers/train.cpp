@@ -6,7 +6,7 @@
 #include "apps/towers/resume.h"
 #include "apps/towers/settings.h"
 #include "apps/towers/tower_table.h"
-#include "engine/data/source.h"
+#include "engine/data/formats.h"
 #include "engine/error.h"
 #include "engine/files/output.h"
 #include "engine/plural.h"
@@ -112,7 +112,7 @@ void check(const TrainSettings& s) {
 /// Warns now about bad test examples: evaluation needs them, but may be hours away.
 void check_test_data(const TrainSettings& settings) {
     try {
-        if (settings.data != "shapes") load_dataset(settings.data, Split::test, *settings.seed);
+        if (is_path(settings.data)) open_data({settings.data, Split::test});
     } catch (const InputError& error) {
         spdlog::warn("{}; training continues, but eval needs the test examples", error.what());
     }
@@ -131,7 +131,7 @@ Recipe recipe_of(const TrainFlags& flags) {
 }
 
 /// Says so when the data cannot teach the network all its classes.
-void compare_classes(const Recipe& recipe, const Dataset& data) {
+void compare_classes(const Recipe& recipe, const DataInfo& data) {
     const unsigned classes = recipe.model.classes - recipe.model.label_offset;
     if (data.classes.size() < classes)
         fmt::print("{} tells {} classes apart, and {} has {} of them\n", recipe.name, classes, data.name,
@@ -269,7 +269,7 @@ int run_train(TrainFlags& flags) {
                  recipe.model.group()); // throws before anything is opened
     if (is_recipe_file(settings.recipe))
         settings.recipe = std::filesystem::absolute(settings.recipe).lexically_normal().string();
-    if (settings.data != "shapes")
+    if (is_path(settings.data))
         settings.data = std::filesystem::absolute(settings.data).lexically_normal().string();
     if (!settings.init.empty())
         settings.init = std::filesystem::absolute(settings.init).lexically_normal().string();
@@ -283,7 +283,9 @@ int run_train(TrainFlags& flags) {
         if (flags.trace) write_trace_of_failed(flags);
         end_at_once(report(work_failed, error.what() + (begun != nullptr ? way_on(*begun) : "")));
     };
-    const Dataset data = load_dataset(settings.data, Split::train, *settings.seed, shapes_size(recipe));
+    const std::unique_ptr<DataSource> opened =
+        open_data({settings.data, Split::train, *settings.seed, shapes_size(recipe)});
+    const DataSource& data = *opened;
     check_test_data(settings);
     Trainer trainer(recipe,
                     {.towers = towers,
@@ -346,7 +348,7 @@ int run_train(TrainFlags& flags) {
     run.write_config(config);
 
     end_on_signals();
-    try_to([&] { compare_classes(recipe, data); });
+    try_to([&] { compare_classes(recipe, data.info()); });
     const std::string probed = probe(trainer, run, stop_requested);
     try_to([&] {
         print_towers(trainer);

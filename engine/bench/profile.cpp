@@ -1,7 +1,8 @@
 #include "engine/bench/profile.h"
 
-#include "engine/plan/work.h"
 #include "backends/upload.h"
+#include "engine/data/sampler.h"
+#include "engine/plan/work.h"
 
 #include <algorithm>
 #include <numeric>
@@ -9,8 +10,8 @@
 namespace towers {
 namespace {
 
-TrainingPlan plan_step(const Recipe& recipe, const StateLayout& layout, const Dataset& data, unsigned batch,
-                       std::uint64_t largest_allocation) {
+TrainingPlan plan_step(const Recipe& recipe, const StateLayout& layout, const DataSource& data,
+                       unsigned batch, std::uint64_t largest_allocation) {
     return plan_single_step({.model = &recipe.model,
                              .layout = &layout,
                              .pipeline = &recipe.pipeline,
@@ -25,12 +26,13 @@ TrainingPlan plan_step(const Recipe& recipe, const StateLayout& layout, const Da
 
 } // namespace
 
-StepProfile::StepProfile(Device& device, const Recipe& recipe, const Dataset& data, unsigned batch)
+StepProfile::StepProfile(Device& device, const Recipe& recipe, const DataSource& data, unsigned batch)
     : device_(device) {
     const StateLayout layout = layout_of(recipe);
     plan_ = plan_step(recipe, layout, data, batch, device.info().largest_allocation);
-    arenas_ = allocate_arenas(device, plan_.plan, data);
-    load(layout, data, batch);
+    ResidentFeed feed(data);
+    arenas_ = allocate_arenas(device, plan_.plan, feed);
+    load(layout, feed, batch);
 
     // A timestamp orders what stands before and after it, so the plan's barriers are not needed; the first
     // two have nothing between them.
@@ -46,12 +48,13 @@ StepProfile::StepProfile(Device& device, const Recipe& recipe, const Dataset& da
     operation_us_.resize(operations_.size());
 }
 
-void StepProfile::load(const StateLayout& layout, const Dataset& data, unsigned batch) {
+void StepProfile::load(const StateLayout& layout, Feed& feed, unsigned batch) {
     const auto arena = [&](Arena which) -> const Buffer& { return arenas_[std::size_t(which)]; };
     const std::vector<float> state = initial_state(layout, 1);
     upload(device_, arena(Arena::state), std::as_bytes(std::span(state)));
     std::vector<Example> examples(batch);
-    Sampler(std::uint32_t(data.size()), 1, true).fill(0, examples);
+    Sampler(std::uint32_t(feed.slots()), 1, true).fill(0, examples);
+    feed.bring(examples);
     write_step(arena(Arena::step), {.learning_rate = 0, .average_decay = 0}, examples);
 }
 

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "engine/bench/report.h"
-#include "engine/towers/tower.h"
 #include "engine/recipes/recipe.h"
+#include "engine/towers/tower.h"
 
 #include <vector>
 
@@ -15,7 +15,7 @@ namespace towers {
 class StepProfile {
 public:
     /// Nothing else may use the device, which must outlive the profile.
-    StepProfile(Device& device, const Recipe& recipe, const Dataset& data, unsigned batch);
+    StepProfile(Device& device, const Recipe& recipe, const DataSource& data, unsigned batch);
 
     /// Runs the step `runs` times; the medians over them are one repetition.
     void repeat(unsigned runs);
@@ -26,7 +26,7 @@ public:
     void report(DeviceFigures& figures) const;
 
 private:
-    void load(const StateLayout& layout, const Dataset& data, unsigned batch);
+    void load(const StateLayout& layout, Feed& feed, unsigned batch);
 
     Device& device_;
     TrainingPlan plan_;

@@ -20,7 +20,7 @@ class StepBench {
 public:
     /// Opens the towers' devices. Throws as Trainer does.
     StepBench(const Recipe& recipe, const TrainerOptions& options, const BenchSettings& settings,
-              const Dataset& data);
+              const DataSource& data);
 
     /// Runs steps that do not count; their time decides how many make a repetition.
     void warm_up();

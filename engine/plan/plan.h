@@ -20,8 +20,7 @@ enum class Arena {
     micro_batch, ///< of a step in micro-batches: the present one's gradients, laid out alike, examples,
                  ///< losses
     results,
-    records,     ///< the data set's images
-    labels,      ///< the data set's labels
+    records,     ///< images of the data set, as a Feed brings them
     activations, ///< everything that lives within a step; the plan lets tensors share it over time
     /// Activations lie in as many arenas as it takes, where the device has more memory than an allocation
     /// may.

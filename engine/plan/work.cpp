@@ -38,8 +38,7 @@ Work work_of(const Operation& operation, const Plan& plan) {
     Work work;
     for (const Plan::Use& use : Plan::uses(operation)) {
         const PlannedTensor& tensor = plan.tensors()[use.tensor.index()];
-        if (tensor.arena == Arena::records || tensor.arena == Arena::labels)
-            continue; // it takes a few of them
+        if (tensor.arena == Arena::records) continue; // it takes a few of them
         work.bytes += double(tensor.bytes) * (int(use.reads) + int(use.writes));
     }
     if (const auto* launch = std::get_if<Launch>(&operation.work)) work.flops = flops_of(*launch);

@@ -1,7 +1,7 @@
 #include "engine/replay/side.h"
 
-#include "engine/step/network.h"
 #include "backends/upload.h"
+#include "engine/step/network.h"
 
 #include <algorithm>
 #include <iterator>
@@ -91,8 +91,8 @@ std::vector<std::size_t> index_in(const TensorShape& shape, std::size_t element)
     return index;
 }
 
-ParitySide::ParitySide(Device& device, const Plan& plan, const Dataset& data, std::size_t window_bytes)
-    : device_(device), plan_(plan), arenas_(allocate_arenas(device, plan, data)),
+ParitySide::ParitySide(Device& device, const Plan& plan, Feed& feed, std::size_t window_bytes)
+    : device_(device), plan_(plan), arenas_(allocate_arenas(device, plan, feed)),
       window_(device.allocate(window_bytes, Memory::staging)) {}
 
 void ParitySide::prepare(std::span<const float> state, const StepNumbers& numbers,

@@ -1,8 +1,9 @@
 #include "engine/step/network.h"
 
+#include "engine/data/example.h"
+#include "engine/plan/micro_batches.h"
 #include "engine/step/fuse.h"
 #include "engine/step/images.h"
-#include "engine/plan/micro_batches.h"
 
 #include <algorithm>
 #include <fmt/format.h>
@@ -37,12 +38,12 @@ public:
           outputs_(model_.nodes.size()), learns_(model_.nodes.size()) {
         if (training && spec.batch % model_.group() != 0)
             throw std::logic_error("plan: a share is no whole number of the model's groups");
-        examples_ = plan_.tensor("examples", places.examples.arena, places.examples.offset, {spec.batch, 2},
-                                 ElementType::uint32);
+        examples_ = plan_.tensor("examples", places.examples.arena, places.examples.offset,
+                                 {spec.batch, example_words}, ElementType::uint32);
         const BatchTensors batch = plan_images(plan_,
                                                {.pipeline = spec.pipeline,
                                                 .stored = spec.stored,
-                                                .records = spec.records,
+                                                .slots = spec.records,
                                                 .image = model_.input,
                                                 .batch = spec.batch,
                                                 .seed = spec.seed,
@@ -231,7 +232,7 @@ public:
             throw std::logic_error("plan: micro-batches of a layer that takes the whole global batch");
         const std::size_t gradients = spec.layout->variable_bytes;
         places_ = {.examples = {Arena::micro_batch, gradients},
-                   .losses = {Arena::micro_batch, gradients + aligned(sizes_[0] * sizeof(uvec2))},
+                   .losses = {Arena::micro_batch, gradients + aligned(sizes_[0] * sizeof(Example))},
                    .gradients = Arena::micro_batch};
     }
 
@@ -284,8 +285,8 @@ private:
     }
 
     void receive_examples(Plan& plan, std::size_t index) const {
-        const TensorShape shape{sizes_[index], 2};
-        const std::size_t offset = step_examples_offset + first_of(index) * sizeof(uvec2);
+        const TensorShape shape{sizes_[index], example_words};
+        const std::size_t offset = step_examples_offset + first_of(index) * sizeof(Example);
         plan.copy("examples in",
                   plan.tensor("share's examples", Arena::step, offset, shape, ElementType::uint32),
                   plan.tensor("examples", places_.examples.arena, places_.examples.offset, shape,

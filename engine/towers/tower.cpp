@@ -1,10 +1,10 @@
 #include "engine/towers/tower.h"
 
+#include "backends/upload.h"
 #include "engine/error.h"
 #include "engine/plan/micro_batches.h"
 #include "engine/plan/work.h"
 #include "engine/plural.h"
-#include "backends/upload.h"
 
 #include <algorithm>
 #include <cmath>
@@ -18,11 +18,6 @@ namespace {
 
 Buffer allocate_arena(Device& device, Arena arena, std::size_t bytes) {
     return device.allocate(bytes, is_staging(arena) ? Memory::staging : Memory::device);
-}
-
-void upload_data(Device& device, const std::array<Buffer, arena_count>& arenas, const Dataset& data) {
-    upload(device, arenas[std::size_t(Arena::records)], std::as_bytes(std::span(data.images)));
-    upload(device, arenas[std::size_t(Arena::labels)], std::as_bytes(std::span(data.labels)));
 }
 
 /// Small arenas whose layout depends on the share, in which gaps must stay zero: each share has its own.
@@ -74,12 +69,12 @@ std::string to_string(const AtOnce& at_once) {
                        at_once.reason);
 }
 
-std::array<Buffer, arena_count> allocate_arenas(Device& device, const Plan& plan, const Dataset& data) {
+std::array<Buffer, arena_count> allocate_arenas(Device& device, const Plan& plan, Feed& feed) {
     std::array<Buffer, arena_count> arenas;
     for (std::size_t i = 0; i < arena_count; ++i)
         if (const std::size_t bytes = plan.bytes(Arena(i)))
             arenas[i] = allocate_arena(device, Arena(i), bytes);
-    upload_data(device, arenas, data);
+    feed.load(device, arenas[std::size_t(Arena::records)]);
     return arenas;
 }
 
@@ -93,7 +88,7 @@ void write_numbers(const Buffer& step, const StepNumbers& numbers) {
 
 void write_step(const Buffer& step, const StepNumbers& numbers, std::span<const Example> examples) {
     write_numbers(step, numbers);
-    static_assert(sizeof(Example) == sizeof(uvec2)); // as the kernel reads them
+    static_assert(sizeof(Example) == sizeof(uvec4)); // as the kernels read them
     const auto target = step.host<Example>().subspan(step_examples_offset / sizeof(Example));
     std::copy(examples.begin(), examples.end(), target.begin());
 }
@@ -110,14 +105,13 @@ std::array<const Buffer*, arena_count> pointers_to(const std::array<Buffer, aren
     return pointers;
 }
 
-Tower::Tower(std::unique_ptr<Device> device, const Dataset& data, Planner plan, unsigned share,
-             Splitting splitting)
+Tower::Tower(std::unique_ptr<Device> device, Feed& feed, Planner plan, unsigned share, Splitting splitting)
     : device_(std::move(device)), plan_(std::move(plan)), splitting_(std::move(splitting)) {
-    for (bool uploaded = false; !uploaded;) {
+    for (bool loaded = false; !loaded;) {
         take(share);
         try {
-            upload_data(*device_, held_, data);
-            uploaded = true;
+            feed.load(*device_, held(Arena::records));
+            loaded = true;
         } catch (const OutOfMemory& error) {
             if (!make_do(at_once(), error)) throw;
         }

@@ -2,8 +2,7 @@
 #pragma once
 
 #include "backends/device.h"
-#include "engine/data/dataset.h"
-#include "engine/data/sampler.h"
+#include "engine/data/feed.h"
 #include "engine/step/network.h"
 #include "engine/towers/exchange.h"
 
@@ -50,9 +49,8 @@ std::string to_string(const AtOnce& at_once);
 /// One thread at a time uses a tower. A tower owns its device.
 class Tower {
 public:
-    /// Opens nothing: takes the device and a first share, which is not 0, and uploads the data set.
-    Tower(std::unique_ptr<Device> device, const Dataset& data, Planner plan, unsigned share,
-          Splitting splitting = {});
+    /// Opens nothing: takes the device and a first share, which is not 0, and has the feed load the device.
+    Tower(std::unique_ptr<Device> device, Feed& feed, Planner plan, unsigned share, Splitting splitting = {});
 
     const DeviceInfo& info() const { return device_->info(); }
     std::span<const ArenaRange> buckets() const { return buckets_; }
@@ -150,8 +148,8 @@ private:
     std::uint64_t takes_ = 0;
 };
 
-/// Buffers for every arena of a plan, with the data set uploaded.
-std::array<Buffer, arena_count> allocate_arenas(Device& device, const Plan& plan, const Dataset& data);
+/// Buffers for every arena of a plan, with the records that the feed loads.
+std::array<Buffer, arena_count> allocate_arenas(Device& device, const Plan& plan, Feed& feed);
 /// Writes what a step reads into Arena::step: the numbers alone, or with the examples.
 void write_numbers(const Buffer& step, const StepNumbers& numbers);
 void write_step(const Buffer& step, const StepNumbers& numbers, std::span<const Example> examples);

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "backends/device.h"
-#include "engine/towers/tower.h"
 #include "engine/recipes/recipe.h"
+#include "engine/towers/tower.h"
 
 #include <memory>
 #include <span>
@@ -22,7 +22,7 @@ struct Evaluation {
 /// Evaluates on one device.
 class Evaluator {
 public:
-    Evaluator(std::unique_ptr<Device> device, const Recipe& recipe, const Dataset& data, unsigned batch);
+    Evaluator(std::unique_ptr<Device> device, const Recipe& recipe, const DataSource& data, unsigned batch);
 
     /// Evaluates every `stride`-th batch, starting with batch `first`. `variables`: with the
     /// statistics, laid out as StateLayout says. Each example counts once, unless `padded` asks for whole
@@ -33,6 +33,7 @@ private:
     std::unique_ptr<Device> device_;
     unsigned batch_;
     std::uint64_t records_;
+    ResidentFeed feed_;
     Model model_;
     StateLayout layout_;
     Plan plan_;

@@ -18,8 +18,8 @@ struct LoopOptions {
         log_every; ///< steps between lines of the log and of metrics.jsonl; each change of shares has one too
     CheckpointOrigin origin;
     unsigned global_batch;
-    const Dataset* data = nullptr; ///< of the training, to keep a step that diverges with its examples; null:
-                                   ///< it is not kept
+    const DataSource* data = nullptr; ///< of the training, to keep a step that diverges with its examples;
+                                      ///< null: it is not kept
 };
 
 struct Progress {

@@ -34,11 +34,11 @@ Splitting splitting_of(const Model& model, unsigned most) {
 
 } // namespace
 
-Trainer::Trainer(const Recipe& recipe, const TrainerOptions& options, const Dataset& data)
+Trainer::Trainer(const Recipe& recipe, const TrainerOptions& options, const DataSource& data)
     : recipe_(recipe), options_(options), records_(data.size()), layout_(layout_of(recipe_)),
-      sampler_(std::uint32_t(data.size()), options.seed, options.shuffle),
+      sampler_(std::uint32_t(data.size()), options.seed, options.shuffle), feed_(data),
       patience_(options.device_timeout, 1) {
-    check_data(recipe, data);
+    check_data(recipe, data.info());
     if (options.trace) host_track_ = options.trace->add_track("host", "steps");
     const unsigned count = unsigned(options.towers.size());
     const Splitting splitting = splitting_of(recipe.model, options.micro_batch);
@@ -59,7 +59,7 @@ Trainer::Trainer(const Recipe& recipe, const TrainerOptions& options, const Data
                                     .batch = 0,
                                     .global_batch = options.global_batch,
                                     .stored = data.image_size(),
-                                    .records = data.size(),
+                                    .records = feed_.slots(),
                                     .seed = options.seed,
                                     .distort = options.distort,
                                     .largest_allocation = device->info().largest_allocation};
@@ -70,7 +70,7 @@ Trainer::Trainer(const Recipe& recipe, const TrainerOptions& options, const Data
             return count == 1 ? plan_single_step(spec, update) : plan_shared_step(spec);
         };
         const unsigned share = std::max(to_probe_ ? 0 : shares[i], recipe.model.group());
-        towers_.push_back(std::make_unique<Tower>(std::move(device), data, plan, share, splitting));
+        towers_.push_back(std::make_unique<Tower>(std::move(device), feed_, plan, share, splitting));
     }
     if (count > 1) {
         group_.emplace(towers_, options.open, update, options.device_timeout, options.trace.get(),
@@ -146,6 +146,7 @@ std::string Trainer::probe(const std::atomic<bool>* stop) {
     const StepNumbers numbers = numbers_of_update(recipe_, learning_rate(), step_ + 1);
     std::vector<Example> examples(options_.global_batch);
     sampler_.fill(examples_, examples);
+    feed_.bring(examples);
     StepReport report{};
     for (bool over = false; !over;) {
         const std::vector<unsigned> tried = balancer_->probe();
@@ -289,6 +290,7 @@ void Trainer::take_step(StepReport& report) {
 
     std::vector<Example> examples(options_.global_batch);
     sampler_.fill(examples_, examples);
+    feed_.bring(examples);
     StepResults results{};
     for (bool taken = false; !taken;) {
         const Clock::time_point begin = Clock::now();

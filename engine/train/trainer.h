@@ -2,13 +2,14 @@
 #pragma once
 
 #include "backends/backend.h"
+#include "engine/data/feed.h"
 #include "engine/data/sampler.h"
+#include "engine/recipes/recipe.h"
 #include "engine/towers/balance.h"
 #include "engine/towers/group.h"
 #include "engine/towers/shares.h"
 #include "engine/towers/watchdog.h"
 #include "engine/trace/trace.h"
-#include "engine/recipes/recipe.h"
 
 #include <atomic>
 #include <functional>
@@ -89,9 +90,10 @@ struct Diverged : std::runtime_error {
 
 class Trainer {
 public:
-    /// Opens the devices and starts from initial_state(). Throws DeviceError, InputError when the data does
-    /// not fit the recipe's model, and UsageError when the model cannot be split as the options ask.
-    Trainer(const Recipe& recipe, const TrainerOptions& options, const Dataset& data);
+    /// Opens the devices, brings the data to them, and starts from initial_state(). Throws DeviceError,
+    /// InputError when the data does not fit the recipe's model, and UsageError when the model cannot be
+    /// split as the options ask.
+    Trainer(const Recipe& recipe, const TrainerOptions& options, const DataSource& data);
     Trainer(const Trainer&) = delete; // its towers and their group know where it is
     Trainer& operator=(const Trainer&) = delete;
 
@@ -153,6 +155,7 @@ private:
     std::uint64_t records_;
     StateLayout layout_;
     Sampler sampler_;
+    ResidentFeed feed_;
     Towers towers_;
     std::optional<TowerGroup> group_;  ///< of several towers
     std::optional<Balancer> balancer_; ///< of automatic shares

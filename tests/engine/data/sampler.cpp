@@ -87,7 +87,7 @@ TEST_CASE("no place in an epoch prefers a record") {
 
 TEST_CASE("without shuffling the records come in their own order") {
     const auto examples = stream(3, 5, false, 2, 6);
-    const std::vector<Example> expected = {{2, 0}, {0, 1}, {1, 1}, {2, 1}, {0, 2}, {1, 2}};
+    const std::vector<Example> expected = {{0, 2, 0}, {0, 0, 1}, {0, 1, 1}, {0, 2, 1}, {0, 0, 2}, {0, 1, 2}};
     CHECK(examples == expected);
 }
 

@@ -1,7 +1,7 @@
+#include "backends/upload.h"
 #include "engine/replay/side.h"
 #include "engine/step/network.h"
 #include "engine/towers/tower.h"
-#include "backends/upload.h"
 #include "tests/support/devices.h"
 #include "tests/support/networks.h"
 
@@ -281,12 +281,14 @@ TEST_CASE("between two barriers the order is free: any order gives the same bits
         const TrainingPlan training =
             plan_single_step(test::spec_of(recipe, layout, 7, data.size()), test::update_of(recipe, layout));
         const Plan& plan = training.plan;
-        const auto arenas = allocate_arenas(device, plan, data);
+        ResidentFeed feed(data);
+        const auto arenas = allocate_arenas(device, plan, feed);
         const std::vector<Command> commands = plan.bind(pointers_to(arenas), 0, plan.levels().size());
         const auto arena = [&](Arena which) -> const Buffer& { return arenas[std::size_t(which)]; };
-        arena(Arena::step).host<float>()[STEP_LEARNING_RATE] = 0.1f;
-        for (std::uint32_t i = 0; i < 7; ++i)
-            arena(Arena::step).host<Example>()[step_examples_offset / sizeof(Example) + i] = {i, 0};
+        std::vector<Example> examples;
+        for (std::uint32_t i = 0; i < 7; ++i) examples.push_back({.record = i});
+        feed.bring(examples);
+        write_step(arena(Arena::step), {.learning_rate = 0.1f, .average_decay = 0}, examples);
 
         std::mt19937 words(11);
         std::set<std::vector<float>> outcomes;

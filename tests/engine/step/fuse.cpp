@@ -1,7 +1,7 @@
 // Fusing operations of a plan must save work and change nothing else.
+#include "backends/upload.h"
 #include "engine/step/network.h"
 #include "engine/towers/tower.h"
-#include "backends/upload.h"
 #include "tests/support/devices.h"
 #include "tests/support/networks.h"
 
@@ -91,15 +91,16 @@ Outcome outcome_of(Device& device, const Recipe& recipe, bool fuse) {
     NetworkSpec spec = test::spec_of(recipe, layout, batch, data.size());
     spec.fuse = fuse;
     const auto run = [&](const Plan& plan, std::vector<float>& state, unsigned steps) {
-        const auto arenas = allocate_arenas(device, plan, data);
+        ResidentFeed feed(data);
+        const auto arenas = allocate_arenas(device, plan, feed);
         const auto arena = [&](Arena which) -> const Buffer& { return arenas[std::size_t(which)]; };
         const std::vector<Command> commands = plan.bind(pointers_to(arenas), 0, plan.levels().size());
-        arena(Arena::step).host<float>()[STEP_LEARNING_RATE] = 0.05f;
         upload(device, arena(Arena::state), std::as_bytes(std::span(state)));
         for (unsigned step = 0; step < steps; ++step) {
-            for (unsigned i = 0; i < batch; ++i)
-                arena(Arena::step).host<Example>()[step_examples_offset / sizeof(Example) + i] = {
-                    step * batch + i, 0};
+            std::vector<Example> examples;
+            for (unsigned i = 0; i < batch; ++i) examples.push_back({.record = step * batch + i});
+            feed.bring(examples);
+            write_step(arena(Arena::step), {.learning_rate = 0.05f, .average_decay = 0}, examples);
             device.run(commands);
         }
         download(device, arena(Arena::state), std::as_writable_bytes(std::span(state)));
