@@ -2,7 +2,7 @@
 #include "apps/towers/flags.h"
 #include "apps/towers/progress.h"
 #include "apps/towers/settings.h"
-#include "engine/data/source.h"
+#include "engine/data/formats.h"
 #include "engine/error.h"
 #include "engine/run/run_directory.h"
 #include "engine/towers/selection.h"
@@ -129,12 +129,12 @@ int run_eval(EvalFlags& flags) {
             if (evaluators.empty()) {
                 // Draw the same shapes as the training: use its seed for them.
                 const Split split = flags.split == "test" ? Split::test : Split::train;
-                const Dataset data =
-                    load_dataset(settings.data, split, checkpoint_seed(*file, path), shapes_size(recipe));
-                check_data(recipe, data);
+                const std::unique_ptr<DataSource> data =
+                    open_data({settings.data, split, checkpoint_seed(*file, path), shapes_size(recipe)});
+                check_data(recipe, data->info());
                 for (const std::string& id : towers) {
                     devices.push_back(open_device(id, flags.open));
-                    evaluators.emplace_back(Session(*devices.back()), recipe, data, flags.batch);
+                    evaluators.emplace_back(Session(*devices.back()), recipe, *data, flags.batch);
                 }
             }
             const Evaluation result = evaluate(
@@ -176,8 +176,8 @@ void add_eval(CLI::App& app, Action& chosen) {
                         "that its run keeps, else the one that it names)");
     add_set(*command, flags->set);
     command->add_option("--data", flags->data,
-                        "Data to evaluate on: a folder with CIFAR-10's binary files, or 'shapes' (default: "
-                        "what the checkpoint was trained on)");
+                        fmt::format("Data to evaluate on: {} (default: what the checkpoint was trained on)",
+                                    data_help(false)));
     command->add_option("--split", flags->split, "Examples to evaluate: test or train")
         ->check(one_of({"test", "train"}))
         ->type_name("test|train")

@@ -186,7 +186,7 @@ ResolvedRun resolve(const TrainFlags& flags, const Sources& sources, const Selec
     settings.seed = settings.seed.value_or(1);
     if (!settings.epochs) settings.steps = settings.steps.value_or(run.recipe.steps);
     if (is_recipe_file(settings.recipe)) settings.recipe = absolute(settings.recipe);
-    if (settings.data != "shapes") settings.data = absolute(settings.data);
+    if (is_path(settings.data)) settings.data = absolute(settings.data);
     if (!settings.init.empty()) settings.init = absolute(settings.init);
     return run;
 }

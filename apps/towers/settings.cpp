@@ -1,6 +1,7 @@
 #include "apps/towers/settings.h"
 
 #include "apps/towers/flags.h"
+#include "engine/data/formats.h"
 #include "engine/error.h"
 #include "engine/files/file.h"
 #include "engine/files/output.h"
@@ -37,9 +38,7 @@ void for_each_setting(const Visitor& visitor) {
     constexpr Settings training = Settings::of_training, other = Settings::all;
     visitor("recipe", &S::recipe, training, recipe_help);
     visitor("set", &S::set, training, set_help);
-    visitor(
-        "data", &S::data, training,
-        "Training data: a folder with CIFAR-10's binary files, or 'shapes' (ten classes of drawn shapes)");
+    visitor("data", &S::data, training, ("Training data: " + data_help(true)).c_str());
     visitor("backend", &S::backend, other, "Train on all devices of this backend: cuda, vulkan or cpu");
     visitor("towers", &S::towers, training,
             "Train one tower on each of these devices, such as cuda:0,vulkan:1,cpu ('towers devices' lists "

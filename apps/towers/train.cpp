@@ -5,7 +5,7 @@
 #include "apps/towers/resolved_run.h"
 #include "apps/towers/trace_file.h"
 #include "apps/towers/train_flags.h"
-#include "engine/data/source.h"
+#include "engine/data/formats.h"
 #include "engine/error.h"
 #include "engine/plural.h"
 #include "engine/towers/selection.h"
@@ -61,7 +61,7 @@ std::filesystem::path make_run_directory(const std::string& recipe) {
 /// Warns now about bad test examples: evaluation needs them, but may be hours away.
 void check_test_data(const TrainSettings& settings) {
     try {
-        if (settings.data != "shapes") load_dataset(settings.data, Split::test, *settings.seed);
+        if (is_path(settings.data)) open_data({settings.data, Split::test});
     } catch (const InputError& error) {
         spdlog::warn("{}; training continues, but eval needs the test examples", error.what());
     }
@@ -88,7 +88,7 @@ TrainerOptions options_of(const ResolvedRun& resolved, const std::shared_ptr<Tra
 }
 
 /// Says so when the data cannot teach the network all its classes.
-void compare_classes(const Recipe& recipe, const Dataset& data) {
+void compare_classes(const Recipe& recipe, const DataInfo& data) {
     const unsigned classes = recipe.model.classes - recipe.model.label_offset;
     if (data.classes.size() < classes)
         fmt::print("{} tells {} classes apart, and {} has {} of them\n", recipe.name, classes, data.name,
@@ -146,7 +146,7 @@ void train_and_report(const OpenRun& run, const std::string& progress, std::opti
     directory.write_config(config);
 
     end_on_signals();
-    try_to([&run] { compare_classes(run.resolved.recipe, *run.loop.data); });
+    try_to([&run] { compare_classes(run.resolved.recipe, run.loop.data->info()); });
     const std::string probed = probe(trainer, directory, stop_requested);
     try_to([&run, &probed, &replaced] {
         print_towers(run.trainer);
@@ -192,7 +192,9 @@ void open_and_train(const ResolvedRun& resolved, const std::optional<Past>& past
         write_trace_of_failed(trace);
         end_at_once(report(work_failed, error.what() + (begun != nullptr ? way_on(*begun) : "")));
     };
-    const Dataset data = load_dataset(settings.data, Split::train, *settings.seed, shapes_size(recipe));
+    const std::unique_ptr<DataSource> opened =
+        open_data({settings.data, Split::train, *settings.seed, shapes_size(recipe)});
+    const DataSource& data = *opened;
     check_test_data(settings);
     Trainer trainer(recipe, options_of(resolved, trace.trace, give_up), data);
     if (!settings.init.empty() && !past) trainer.load(read_initial(settings.init, trainer.layout()));

@@ -15,7 +15,7 @@ namespace towers {
 class StepProfile {
 public:
     /// Nothing else may use the device, which must outlive the profile.
-    StepProfile(Device& device, const Recipe& recipe, const Dataset& data, unsigned batch);
+    StepProfile(Device& device, const Recipe& recipe, const DataSource& data, unsigned batch);
 
     /// One repetition: the medians over `runs` runs of the step.
     void repeat(unsigned runs);

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "backends/kernels.h"
-#include "engine/data/dataset.h"
+#include "engine/data/source.h"
 
 #include <array>
 #include <cstdint>

@@ -21,8 +21,7 @@ enum class Arena {
     micro_batch, ///< of a step in micro-batches: the present one's gradients, laid out alike, examples,
                  ///< losses
     results,
-    records,     ///< the data set's images
-    labels,      ///< the data set's labels
+    records,     ///< images of the data set, as a Feed brings them
     activations, ///< everything that lives within a step; the plan lets tensors share it over time
     /// There are further arenas of activations, for a device that has more memory than one allocation may
     /// take.

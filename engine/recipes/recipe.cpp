@@ -256,7 +256,7 @@ StateLayout layout_of(const Recipe& recipe) {
     return layout_state(recipe.model, *recipe.optimizer, recipe.average_decay.has_value());
 }
 
-void check_data(const Recipe& recipe, const Dataset& data) {
+void check_data(const Recipe& recipe, const DataInfo& data) {
     const Model& model = recipe.model;
     const unsigned classes = model.classes - model.label_offset;
     if (data.classes.size() > classes)
@@ -264,20 +264,20 @@ void check_data(const Recipe& recipe, const Dataset& data) {
             "the data set {} has {} classes, but recipe {} tells only {} apart; choose other --data or "
             "another recipe",
             data.name, data.classes.size(), recipe.name, classes));
-    if (data.channels != model.input.channels)
+    if (data.image.channels != model.input.channels)
         throw InputError(fmt::format(
             "the data set {} has {} values per pixel, but recipe {} takes {}; choose other --data or "
             "another recipe",
-            data.name, data.channels, recipe.name, model.input.channels));
+            data.name, data.image.channels, recipe.name, model.input.channels));
     const ImageSize image{model.input.height, model.input.width, model.input.channels};
     const bool crops = recipe.pipeline.tutorial;
-    if (crops && (data.height < image.height || data.width < image.width))
+    if (crops && (data.image.height < image.height || data.image.width < image.width))
         throw InputError(fmt::format(
             "the data set {} has images of {}x{}, but recipe {} crops them to {}x{}; choose other --data "
             "or another recipe",
-            data.name, data.height, data.width, recipe.name, image.height, image.width));
+            data.name, data.image.height, data.image.width, recipe.name, image.height, image.width));
     for (const Augmentation* each : {&recipe.pipeline.training, &recipe.pipeline.evaluation})
-        if (const auto problem = find_problem(*each, data.image_size(), image); problem && !crops)
+        if (const auto problem = find_problem(*each, data.image, image); problem && !crops)
             throw InputError(fmt::format("the data set {} does not fit the pipeline of recipe {}: '{}' {}",
                                          data.name, recipe.name, problem->setting, problem->what));
 }

@@ -1,8 +1,8 @@
 // A recipe: model, data pipeline, optimizer and schedule under one name.
 #pragma once
 
-#include "engine/data/dataset.h"
 #include "engine/data/pipeline.h"
+#include "engine/data/source.h"
 #include "engine/model/model.h"
 #include "engine/optimizers/optimizer.h"
 #include "engine/recipes/schedule.h"
@@ -87,7 +87,7 @@ UpdateSpec update_spec(const Recipe& recipe, const StateLayout& layout, const Qu
 
 /// Throws InputError when the data does not fit the recipe's model: more classes, other colours, smaller
 /// images.
-void check_data(const Recipe& recipe, const Dataset& data);
+void check_data(const Recipe& recipe, const DataInfo& data);
 
 /// The image size of the built-in shapes for this recipe.
 ImageSize shapes_size(const Recipe& recipe);

@@ -43,8 +43,9 @@ constexpr std::uint32_t unwritten = 0x7fc0dead;
 /// A plan in memory on a device, and a window through which the host sees what a level has written.
 class ParitySide {
 public:
-    /// Uploads the data set. The device and the plan must outlive it. Throws DeviceError, as all below.
-    ParitySide(Device& device, const Plan& plan, const Dataset& data, std::size_t window_bytes);
+    /// Has the feed load the device. The device and the plan must outlive it. Throws DeviceError, as all
+    /// below.
+    ParitySide(Device& device, const Plan& plan, Feed& feed, std::size_t window_bytes);
 
     /// Sets what the step starts with. `state`: as StateLayout says; a step of one tower of several takes the
     /// parameters of it.

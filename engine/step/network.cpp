@@ -1,5 +1,6 @@
 #include "engine/step/network.h"
 
+#include "engine/data/example.h"
 #include "engine/plan/micro_batches.h"
 #include "engine/step/builder.h"
 #include "engine/step/passes.h"
@@ -11,7 +12,7 @@ namespace towers {
 namespace {
 
 TensorId step_examples(Plan& plan, const NetworkSpec& spec) {
-    return plan.tensor("examples", Arena::step, step_examples_offset, {spec.batch, 2}, ElementType::uint32);
+    return plan.tensor("examples", Arena::step, step_examples_offset, {spec.batch, example_words}, ElementType::uint32);
 }
 
 /// Memory for what the tower and the host hand each other beside the plan.

@@ -1,5 +1,6 @@
 #include "engine/step/passes.h"
 
+#include "engine/data/example.h"
 #include "engine/step/builder.h"
 
 #include <fmt/format.h>
@@ -25,7 +26,7 @@ Pass plan_pass_of(const NetworkSpec& whole, unsigned size) {
     // They lie first, as in Arena::gradients.
     pass.gradients = pass.plan.reserve("micro-batch's gradients", Arena::micro_batch,
                                        {spec.layout->variable_bytes / sizeof(float)});
-    pass.examples = pass.plan.reserve("examples", Arena::micro_batch, {size, 2}, ElementType::uint32);
+    pass.examples = pass.plan.reserve("examples", Arena::micro_batch, {size, example_words}, ElementType::uint32);
     pass.losses = plan_pass(pass.plan, spec, pass.examples, Arena::micro_batch, Arena::micro_batch);
     finish(pass.plan, spec);
     return pass;
@@ -42,8 +43,8 @@ std::vector<TensorId> reserve_losses(Plan& plan, const NetworkSpec& spec) {
 /// Brings examples of the share in, from the `first` on.
 void receive_examples(Plan& plan, const Pass& pass, std::size_t first) {
     plan.copy("examples in",
-              plan.tensor("share's examples", Arena::step, step_examples_offset + first * sizeof(uvec2),
-                          {pass.size, 2}, ElementType::uint32),
+              plan.tensor("share's examples", Arena::step, step_examples_offset + first * sizeof(Example),
+                          {pass.size, example_words}, ElementType::uint32),
               plan.shared(pass.plan, pass.examples));
 }
 

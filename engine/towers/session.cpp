@@ -58,10 +58,7 @@ void Session::download(Arena arena, std::span<float> values) const {
     towers::download(*device_, buffer(arena), std::as_writable_bytes(values));
 }
 
-void Session::upload(const Dataset& data) const {
-    towers::upload(*device_, buffer(Arena::records), std::as_bytes(std::span(data.images)));
-    towers::upload(*device_, buffer(Arena::labels), std::as_bytes(std::span(data.labels)));
-}
+void Session::load(Feed& feed) const { feed.load(*device_, buffer(Arena::records)); }
 
 void Session::write(const StepNumbers& numbers) const {
     const std::span<float> block = host<float>(Arena::step);
@@ -72,7 +69,7 @@ void Session::write(const StepNumbers& numbers) const {
 }
 
 void Session::write(std::span<const Example> examples) const {
-    static_assert(sizeof(Example) == sizeof(uvec2)); // as the kernel reads them
+    static_assert(sizeof(Example) == sizeof(uvec4)); // as the kernels read them
     std::ranges::copy(examples, host<Example>(Arena::step).begin() + step_examples_offset / sizeof(Example));
 }
 

@@ -2,8 +2,7 @@
 #pragma once
 
 #include "backends/device.h"
-#include "engine/data/dataset.h"
-#include "engine/data/sampler.h"
+#include "engine/data/feed.h"
 #include "engine/optimizers/optimizer.h"
 #include "engine/plan/plan.h"
 
@@ -53,8 +52,8 @@ public:
     /// Copies to and from the beginning of an arena of device memory, and waits.
     void upload(Arena arena, std::span<const float> values) const;
     void download(Arena arena, std::span<float> values) const;
-    /// Copies the data set to Arena::records and Arena::labels.
-    void upload(const Dataset& data) const;
+    /// Has the feed bring to Arena::records what stays there.
+    void load(Feed& feed) const;
 
     /// What a step reads from Arena::step.
     void write(const StepNumbers& numbers) const;
@@ -83,8 +82,5 @@ private:
     Place place_;
     std::array<std::shared_ptr<const Buffer>, arena_count> arenas_; ///< null: no memory
 };
-
-/// Whether an arena has the data set.
-constexpr bool is_of_data(Arena arena) { return arena == Arena::records || arena == Arena::labels; }
 
 } // namespace towers

@@ -41,13 +41,13 @@ std::string without_name(std::string_view message, const DeviceInfo& info) {
 
 } // namespace
 
-Tower::Tower(std::unique_ptr<Device> device, const Dataset& data, Planner plan, unsigned share,
+Tower::Tower(std::unique_ptr<Device> device, Feed& feed, Planner plan, unsigned share,
              Splitting splitting)
     : device_(std::move(device)), plan_(std::move(plan)), micro_batching_(std::move(splitting)) {
     for (bool uploaded = false; !uploaded;) {
         take(share);
         try {
-            session_.upload(data);
+            session_.load(feed);
             uploaded = true;
         } catch (const OutOfMemory& error) {
             if (!make_do(at_once(), error)) throw;

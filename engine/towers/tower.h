@@ -33,9 +33,8 @@ using Planner = std::function<TrainingPlan(unsigned share, unsigned most)>;
 /// One thread at a time uses a tower. A tower owns its device.
 class Tower {
 public:
-    /// Takes a first share, which is not 0, and uploads the data set.
-    Tower(std::unique_ptr<Device> device, const Dataset& data, Planner plan, unsigned share,
-          Splitting splitting = {});
+    /// Takes a first share, which is not 0, and has the feed load the device.
+    Tower(std::unique_ptr<Device> device, Feed& feed, Planner plan, unsigned share, Splitting splitting = {});
 
     const DeviceInfo& info() const { return device_->info(); }
     /// What the tower holds for all shares: the data set, the gradients, and the state, which several towers have

@@ -8,7 +8,7 @@
 namespace towers {
 namespace {
 
-Plan plan_of(const Recipe& recipe, const Dataset& data, unsigned batch, const DeviceInfo& device) {
+Plan plan_of(const Recipe& recipe, const DataSource& data, unsigned batch, const DeviceInfo& device) {
     const Model model = recipe.model.for_evaluation();
     const StateLayout layout = layout_state(recipe.model, *recipe.optimizer, false);
     NetworkSpec spec = network_spec(recipe, layout,
@@ -22,13 +22,13 @@ Plan plan_of(const Recipe& recipe, const Dataset& data, unsigned batch, const De
 
 } // namespace
 
-Evaluator::Evaluator(const Session& on, const Recipe& recipe, const Dataset& data, unsigned batch)
-    : batch_(unsigned(std::min<std::uint64_t>(batch, data.size()))), records_(data.size()),
-      plan_(plan_of(recipe, data, batch_, on.device().info())), session_(on, is_of_data) {
+Evaluator::Evaluator(const Session& on, const Recipe& recipe, const DataSource& data, unsigned batch)
+    : batch_(unsigned(std::min<std::uint64_t>(batch, data.size()))), records_(data.size()), feed_(data),
+      plan_(plan_of(recipe, data, batch_, on.device().info())), session_(on, [](Arena arena) { return arena == Arena::records; }) {
     constexpr std::size_t records = std::size_t(Arena::records);
     const bool resident = session_.bytes()[records] >= plan_.bytes()[records];
     session_.hold(plan_.bytes());
-    if (!resident) session_.upload(data);
+    if (!resident) session_.load(feed_);
     recording_ = session_.record(plan_);
 }
 
@@ -41,7 +41,9 @@ Evaluation Evaluator::run(std::span<const float> variables, bool padded, std::si
 
     Evaluation evaluation;
     for (std::uint64_t first = first_batch * batch_; first < records_; first += stride * batch_) {
-        for (std::uint64_t i = 0; i < batch_; ++i) examples[i] = {std::uint32_t((first + i) % records_), 0};
+        for (std::uint64_t i = 0; i < batch_; ++i)
+            examples[i] = {.record = std::uint32_t((first + i) % records_)};
+        feed_.bring(examples);
         session_.write(examples);
         session_.run(recording_);
         const std::uint64_t counted = padded ? batch_ : std::min<std::uint64_t>(batch_, records_ - first);

@@ -22,10 +22,10 @@ struct Evaluation {
 /// Evaluates on one device, which must outlive it.
 class Evaluator {
 public:
-    /// `on`: names the device. Where it has the data set in memory, as a tower's session has the one that the
-    /// tower trains on, that memory is shared; else the data set is uploaded. One thread at a time uses both
-    /// sessions. `batch`: examples at once, if there are as many.
-    Evaluator(const Session& on, const Recipe& recipe, const Dataset& data, unsigned batch);
+    /// `on`: names the device. If it has records in memory, they are those of `data`, as those of a tower that
+    /// trains on it are, and that memory is shared; else the records are uploaded. One thread at a time uses
+    /// both sessions. `batch`: examples at once, if there are as many.
+    Evaluator(const Session& on, const Recipe& recipe, const DataSource& data, unsigned batch);
 
     /// Evaluates every `stride`-th batch, starting with batch `first`. `variables`: with the
     /// statistics, laid out as StateLayout says. Each example counts once, unless `padded` asks for whole
@@ -35,6 +35,7 @@ public:
 private:
     unsigned batch_;
     std::uint64_t records_;
+    ResidentFeed feed_;
     Plan plan_;
     Session session_;
     Recording recording_;

@@ -18,8 +18,8 @@ struct LoopOptions {
     std::uint64_t log_every;  ///< steps between those that are due for the log; 0: none is
     CheckpointOrigin origin;
     unsigned global_batch;
-    const Dataset* data = nullptr; ///< of the training, to keep a step that diverges with its examples; null:
-                                   ///< it is not kept
+    const DataSource* data = nullptr; ///< of the training, to keep a step that diverges with its examples;
+                                      ///< null: it is not kept
 };
 
 enum class Ending { finished, stopped };

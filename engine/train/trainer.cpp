@@ -31,21 +31,21 @@ Splitting splitting_of(const Model& model, unsigned most) {
 
 } // namespace
 
-Trainer::Trainer(const Recipe& recipe, const TrainerOptions& options, const Dataset& data)
+Trainer::Trainer(const Recipe& recipe, const TrainerOptions& options, const DataSource& data)
     : recipe_(recipe), options_(options), records_(data.size()), layout_(layout_of(recipe_)),
-      sampler_(std::uint32_t(data.size()), options.seed, options.shuffle),
+      sampler_(std::uint32_t(data.size()), options.seed, options.shuffle), feed_(data),
       clock_(options.trace, "host", "steps"),
       assignment_(options.shares, options.towers, options.global_batch, recipe.model.group(),
                   options.outlive_devices),
       to_probe_(!assignment_.probe().empty()), use_(options.towers.size()) {
-    check_data(recipe, data);
+    check_data(recipe, data.info());
     towers_ = open_towers(data);
     if (!to_probe_) towers_->take(assignment_.first_shares());
     assignment_.begin(seen());
     load(initial_state());
 }
 
-std::unique_ptr<TowerSet> Trainer::open_towers(const Dataset& data) const {
+std::unique_ptr<TowerSet> Trainer::open_towers(const DataSource& data) {
     const Splitting splitting = splitting_of(recipe_.model, options_.micro_batch);
     const UpdateSpec update = update_spec(recipe_, layout_, options_.quirks);
     const std::size_t count = options_.towers.size();
@@ -57,7 +57,7 @@ std::unique_ptr<TowerSet> Trainer::open_towers(const Dataset& data) const {
             network_spec(recipe_, layout_,
                          {.global_batch = options_.global_batch,
                           .stored = data.image_size(),
-                          .records = data.size(),
+                          .records = feed_.slots(),
                           .seed = options_.seed,
                           .distort = options_.distort,
                           .largest_allocation = device->info().largest_allocation});
@@ -68,7 +68,7 @@ std::unique_ptr<TowerSet> Trainer::open_towers(const Dataset& data) const {
             return count == 1 ? plan_single_step(spec, update) : plan_shared_step(spec);
         };
         const unsigned share = std::max(to_probe_ ? 0 : assignment_.first_shares()[i], recipe_.model.group());
-        towers.push_back(std::make_unique<Tower>(std::move(device), data, plan, share, splitting));
+        towers.push_back(std::make_unique<Tower>(std::move(device), feed_, plan, share, splitting));
     }
     const TowerSetOptions set{.host = options_.open,
                               .timeout = options_.device_timeout,
@@ -121,6 +121,7 @@ double Trainer::learning_rate() const {
 std::vector<Example> Trainer::next_examples() {
     std::vector<Example> examples(options_.global_batch);
     sampler_.fill(examples_, examples);
+    feed_.bring(examples);
     return examples;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "backends/backend.h"
+#include "engine/data/feed.h"
 #include "engine/data/sampler.h"
 #include "engine/recipes/recipe.h"
 #include "engine/towers/shares.h"
@@ -79,9 +80,10 @@ struct Diverged : std::runtime_error {
 
 class Trainer {
 public:
-    /// Opens the devices and starts from initial_state(). Throws DeviceError, InputError when the data does
-    /// not fit the recipe's model, and UsageError when the model cannot be split as the options ask.
-    Trainer(const Recipe& recipe, const TrainerOptions& options, const Dataset& data);
+    /// Opens the devices, brings the data to them, and starts from initial_state(). Throws DeviceError,
+    /// InputError when the data does not fit the recipe's model, and UsageError when the model cannot be
+    /// split as the options ask.
+    Trainer(const Recipe& recipe, const TrainerOptions& options, const DataSource& data);
     Trainer(const Trainer&) = delete; // its towers know where it is
     Trainer& operator=(const Trainer&) = delete;
 
@@ -123,7 +125,7 @@ public:
     std::vector<float> gradients();
 
 private:
-    std::unique_ptr<TowerSet> open_towers(const Dataset& data) const;
+    std::unique_ptr<TowerSet> open_towers(const DataSource& data);
     double learning_rate() const;
     std::vector<Example> next_examples();
     std::vector<SeenTower> seen() const;
@@ -136,6 +138,7 @@ private:
     std::uint64_t records_;
     StateLayout layout_;
     Sampler sampler_;
+    ResidentFeed feed_;
     PhaseClock clock_;
     Assignment assignment_;
     bool to_probe_; ///< before the first step

@@ -1,4 +1,5 @@
 // Fusing operations of a plan must save work and change nothing else.
+#include "backends/upload.h"
 #include "engine/step/network.h"
 #include "engine/towers/session.h"
 #include "tests/support/devices.h"
@@ -92,13 +93,15 @@ Outcome outcome_of(Device& device, const Recipe& recipe, bool fuse) {
     const auto run = [&](const Plan& plan, std::vector<float>& state, unsigned steps) {
         Session session(device);
         session.hold(plan.bytes());
-        session.upload(data);
+        ResidentFeed feed(data);
+        session.load(feed);
         session.upload(Arena::state, state);
         session.write(StepNumbers{.learning_rate = 0.05f});
         const Recording recording = session.record(plan);
         std::vector<Example> examples(batch);
         for (unsigned step = 0; step < steps; ++step) {
-            for (unsigned i = 0; i < batch; ++i) examples[i] = {step * batch + i, 0};
+            for (unsigned i = 0; i < batch; ++i) examples[i] = {.record = step * batch + i};
+            feed.bring(examples);
             session.write(examples);
             session.run(recording);
         }
