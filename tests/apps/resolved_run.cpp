@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// What the run in DIR/run has left.
+/// What the run in HERE/run has left.
 struct Before {
     std::string trained =
         "towers = 'a,b'\nshares = '3:1'\nbatch = 4\nlr = 0.1\nseed = 7\n"; ///< as checkpoints say
@@ -26,7 +26,7 @@ struct Before {
 };
 
 struct Row {
-    const char* flags;       ///< of train; DIR is a temporary folder
+    std::string flags;       ///< of train; HERE is a temporary folder
     std::string config = {}; ///< the file that --config names
     Before before = {};      ///< of a run that is resumed
     std::vector<std::string> has =
@@ -63,8 +63,8 @@ std::string describe(const ResolvedRun& run, const Sources& sources) {
 }
 
 std::string with_folder(std::string text, const test::TemporaryFolder& folder) {
-    for (std::size_t at = 0; (at = text.find("DIR", at)) != std::string::npos;)
-        text.replace(at, 3, folder.path().string());
+    for (std::size_t at = 0; (at = text.find("HERE", at)) != std::string::npos;)
+        text.replace(at, 4, folder.path().string());
     return text;
 }
 
@@ -91,8 +91,13 @@ void check(const Row& row) {
     const test::TemporaryFolder folder;
     std::string line = with_folder(row.flags, folder);
     if (line.find("--resume") != std::string::npos) write_run(folder / "run", row.before);
-    test::write_text(folder / "shares.jsonl",
-                     "{\"step\":0,\"shares\":[9,7]}\n{\"step\":3,\"shares\":[4,12]}\n");
+    for (const auto& [name, text] :
+         {std::pair{"shares", "{\"step\":0,\"shares\":[9,7]}\n{\"step\":3,\"shares\":[4,12]}\n"},
+          {"three", "{\"step\":7,\"shares\":[4,8,4]}\n"},
+          {"negative", "{\"step\":0,\"shares\":[-4,20]}\n"},
+          {"text", "no metrics\n"},
+          {"single", "{\"step\":0}\n"}})
+        test::write_text(folder / (std::string(name) + ".jsonl"), text);
     fs::create_directory(folder / "folder");
     if (!row.config.empty()) {
         test::write_text(folder / "config.toml", row.config);
@@ -117,7 +122,7 @@ void check(const Row& row) {
             CHECK(found);
         }
     } catch (const InputError& error) {
-        CHECK(error.what() == with_folder(row.error, folder));
+        CHECK(std::string(error.what()) == with_folder(row.error, folder));
         CHECK((dynamic_cast<const UsageError*>(&error) != nullptr) == row.usage);
     }
     CHECK(test::names_in(folder.path()) == before); // nothing is made
@@ -171,12 +176,13 @@ TEST_CASE("towers, batch and shares decide each other") {
         {.flags = "--towers a,b --shares even", .has = {"shares = 'even'", "[fixed, weights , recorded ]"}},
         {.flags = "--towers a --shares auto", .has = {"!shares", "[fixed"}},
         {.flags = "--shares 3", .has = {"shares = '3'"}},
-        {.flags = "--towers cpu,cpu --shares @DIR/shares.jsonl --batch 8",
-         .has = {"shares = '@DIR/shares.jsonl'",
+        {.flags = "--towers cpu,cpu --shares @HERE/shares.jsonl --batch 8",
+         .has = {"shares = '@HERE/shares.jsonl'",
                  "[fixed, weights , recorded 9:7 from step 0, 4:12 from step 3]"}},
-        {.flags = "--threads 3 --run DIR/new", .has = {"threads = 3", "[threads 3]", "[folder DIR/new]"}},
-        {.flags = "--run DIR/new --quirks delete-run", .has = {"[erase]"}},
-        {.flags = "--data DIR/folder/../data --init DIR/./x", .has = {"data = 'DIR/data'", "init = 'DIR/x'"}},
+        {.flags = "--threads 3 --run HERE/new", .has = {"threads = 3", "[threads 3]", "[folder HERE/new]"}},
+        {.flags = "--run HERE/new --quirks delete-run", .has = {"[erase]"}},
+        {.flags = "--data HERE/folder/../data --init HERE/./x",
+         .has = {"data = 'HERE/data'", "init = 'HERE/x'"}},
         {.flags = "--towers cpu,cpu --recipe cifar10-resnet20 --set defaults.batch_norm.group=32 "
                   "--global-batch 96",
          .has = {"[global batch 96]"}},
@@ -190,66 +196,68 @@ TEST_CASE("a resumed run keeps what nobody changes, from the latest of its setti
     const Before automatic{.trained = "towers = 'a,b'\nshares = 'auto'\nbatch = 4\n", .metrics = metrics};
     const std::string kept = "# mine\n" + find_recipe("mnist-lenet").text;
     const Row rows[] = {
-        {.flags = "--resume --run DIR/run",
+        {.flags = "--resume --run HERE/run",
          .has = {"towers = 'a,b'", "shares = '3:1'", "batch = 4\n", "!global-batch", "lr = 0.1\n",
-                 "seed = 7\n", "steps = 10\n", "[global batch 8]", "[resume]", "[folder DIR/run]",
+                 "seed = 7\n", "steps = 10\n", "[global batch 8]", "[resume]", "[folder HERE/run]",
                  "[from model.ckpt-4.safetensors]"}},
         // Flags, file, config.toml, checkpoint
-        {.flags = "--resume --run DIR/run --lr 0.4",
+        {.flags = "--resume --run HERE/run --lr 0.4",
          .config = "lr = 0.3\n",
          .before = {.config = "lr = 0.2\nsteps = 12\n"},
          .has = {"lr = 0.4\n", "steps = 12\n", "seed = 7\n"}},
-        {.flags = "--resume --run DIR/run",
+        {.flags = "--resume --run HERE/run",
          .config = "lr = 0.3\n",
          .before = {.config = "lr = 0.2\nsteps = 10\n"},
          .has = {"lr = 0.3\n"}},
-        {.flags = "--resume --run DIR/run",
+        {.flags = "--resume --run HERE/run",
          .before = {.config = "lr = 0.2\nsteps = 10\n"},
          .has = {"lr = 0.2\n"}},
-        {.flags = "--resume --run DIR/run --steps 11", .before = {.config = ""}, .has = {"lr = 0.1\n"}},
-        {.flags = "--resume --run DIR/run --epochs 3", .has = {"epochs = 3\n", "!steps"}},
-        {.flags = "--resume-from 2 --run DIR/run", .has = {"[from model.ckpt-2.safetensors]", "[resume]"}},
-        {.flags = "--resume --run DIR/run --quirks delete-run", .has = {"[resume]"}},
+        {.flags = "--resume --run HERE/run --steps 11", .before = {.config = ""}, .has = {"lr = 0.1\n"}},
+        {.flags = "--resume --run HERE/run --epochs 3", .has = {"epochs = 3\n", "!steps"}},
+        {.flags = "--resume-from 2 --run HERE/run", .has = {"[from model.ckpt-2.safetensors]", "[resume]"}},
+        {.flags = "--resume --run HERE/run --quirks delete-run", .has = {"[resume]"}},
         // The global batch stays, whatever the towers; the same towers keep their shares.
-        {.flags = "--resume --run DIR/run --towers c",
+        {.flags = "--resume --run HERE/run --towers c",
          .has = {"global-batch = 8\n", "!batch", "!shares", "[global batch 8]"}},
-        {.flags = "--resume --run DIR/run --towers c,b",
+        {.flags = "--resume --run HERE/run --towers c,b",
          .has = {"batch = 4\n", "!global-batch", "shares = 'auto'", "[global batch 8]"}},
-        {.flags = "--resume --run DIR/run --towers a,b", .has = {"shares = '3:1'"}},
-        {.flags = "--resume --run DIR/run --backend gpu",
+        {.flags = "--resume --run HERE/run --towers a,b", .has = {"shares = '3:1'"}},
+        {.flags = "--resume --run HERE/run --backend gpu",
          .has = {"global-batch = 8\n", "towers = 'a,b,c'", "shares = 'auto'"}},
-        {.flags = "--resume --run DIR/run --batch 2",
+        {.flags = "--resume --run HERE/run --batch 2",
          .has = {"batch = 2\n", "!global-batch", "[global batch 4]", "shares = '3:1'"}},
-        {.flags = "--resume --run DIR/run --global-batch 6", .has = {"!batch", "[global batch 6]"}},
-        {.flags = "--resume --run DIR/run --shares 1:7", .has = {"shares = '1:7'"}},
-        {.flags = "--resume --run DIR/run",
+        {.flags = "--resume --run HERE/run --global-batch 6", .has = {"!batch", "[global batch 6]"}},
+        {.flags = "--resume --run HERE/run --shares 1:7", .has = {"shares = '1:7'"}},
+        {.flags = "--resume --run HERE/run",
          .before = {.config = "backend = 'gpu'\nsteps = 10\n"}, // which a user has edited
          .has = {"towers = 'a,b,c'", "shares = 'even'", "batch = 4\n", "[global batch 12]"}},
         // Shares that follow the towers' speed begin with those of the checkpoint's last step.
-        {.flags = "--resume --run DIR/run",
+        {.flags = "--resume --run HERE/run",
          .before = automatic,
          .has = {"shares = 'auto'", "[automatic, weights , recorded 2:6 from step 0]"}},
-        {.flags = "--resume-from 2 --run DIR/run", .before = automatic, .has = {"recorded 6:2 from step 0]"}},
-        {.flags = "--resume-from 0 --run DIR/run",
+        {.flags = "--resume-from 2 --run HERE/run",
+         .before = automatic,
+         .has = {"recorded 6:2 from step 0]"}},
+        {.flags = "--resume-from 0 --run HERE/run",
          .before = automatic,
          .has = {"[automatic, weights , recorded ]"}},
-        {.flags = "--resume --run DIR/run --towers a,c",
+        {.flags = "--resume --run HERE/run --towers a,c",
          .before = automatic,
          .has = {"[automatic, weights , recorded ]"}},
-        {.flags = "--resume --run DIR/run --batch 5",
+        {.flags = "--resume --run HERE/run --batch 5",
          .before = automatic,
          .has = {"[automatic, weights , recorded ]"}},
         // The recipe that it keeps, unless another is asked for
-        {.flags = "--resume --run DIR/run --recipe mnist-lenet",
+        {.flags = "--resume --run HERE/run --recipe mnist-lenet",
          .before = {.trained = "recipe = 'mnist-lenet'\nbatch = 4\n", .recipe = kept},
          .has = {"[recipe of recipe.toml]"}},
-        {.flags = "--resume --run DIR/run",
+        {.flags = "--resume --run HERE/run",
          .before = {.trained = "recipe = 'mnist-lenet'\nbatch = 4\n", .recipe = kept},
          .has = {"[recipe of recipe.toml]"}},
-        {.flags = "--resume --run DIR/run --set optimizer.learning_rate=0.5",
+        {.flags = "--resume --run HERE/run --set optimizer.learning_rate=0.5",
          .before = {.trained = "recipe = 'mnist-lenet'\nbatch = 4\n", .recipe = kept},
          .has = {"set = [ 'optimizer.learning_rate=0.5' ]", "[recipe of mnist-lenet"}},
-        {.flags = "--resume --run DIR/run",
+        {.flags = "--resume --run HERE/run",
          .before = {.trained = "init = '/x'\nbatch = 4\n"},
          .has = {"init = '/x'"}},
     };
@@ -268,19 +276,20 @@ TEST_CASE("what does not fit together is refused in one line") {
          .error = "--batch and --global-batch both say how many examples a step takes; give one of them"},
         {.flags = "--batch 5",
          .config = "global-batch = 10\nbatch = 5\n",
-         .error = "DIR/config.toml:1: 'batch' and 'global-batch' set the same thing in two ways; give one of "
-                  "them",
+         .error =
+             "HERE/config.toml:1: 'batch' and 'global-batch' set the same thing in two ways; give one of "
+             "them",
          .usage = false},
         {.flags = "--towers a --backend gpu",
          .error = "--towers and --backend both say which devices to use; give one of them"},
         {.flags = "--global-batch 3000000", .error = "--global-batch 3000000: give 1 to 1048576"},
         {.flags = "--global-batch 1 --towers a,b",
          .error = "--global-batch 1: 2 towers need an example each; give at least 2"},
-        {.flags = least.c_str(),
+        {.flags = least,
          .error =
              "--global-batch 32: the recipe's batch norm takes groups of 32 examples, and each tower one "
              "or more; give 64 or a larger multiple of 32"},
-        {.flags = hundred.c_str(),
+        {.flags = hundred,
          .error = "--global-batch 100: the recipe's batch norm takes groups of 32 examples, and each tower "
                   "one or more; give 64 or a larger multiple of 32"},
         {.flags = "--lr nan", .error = "--lr nan: give a number of at least 0, within a float's range"},
@@ -291,36 +300,49 @@ TEST_CASE("what does not fit together is refused in one line") {
          .error = "--device-timeout -1: give a number of seconds of at least 0"},
         {.flags = "--towers a,b --shares fast", .error = "--shares 'fast': " + offer},
         {.flags = "--towers a,b --shares 3:x", .error = "--shares '3:x': " + offer},
-        {.flags = "--towers a,b --shares @DIR/none",
-         .error = "--shares '@DIR/none': there is no such file; give @ and the path of a run or of its "
+        {.flags = "--towers a,b --shares @HERE/none",
+         .error = "--shares '@HERE/none': there is no such file; give @ and the path of a run or of its "
                   "metrics.jsonl"},
-        {.flags = "--towers a,b --shares @DIR/folder",
-         .error = "--shares '@DIR/folder': the folder has no metrics.jsonl; give @ and the path of a run"},
-        {.flags = "--resume --run DIR/run --shares @DIR/run",
+        {.flags = "--towers a,b --shares @HERE/folder",
+         .error = "--shares '@HERE/folder': the folder has no metrics.jsonl; give @ and the path of a run"},
+        {.flags = "--resume --run HERE/run --shares @HERE/run",
          .before = {.metrics = "{\"step\":0}\n"},
-         .error = "--shares '@DIR/run': this run is going to change the file; give a copy of it"},
-        {.flags = "--towers a,b --shares @DIR/shares.jsonl --batch 4",
+         .error = "--shares '@HERE/run': this run is going to change the file; give a copy of it"},
+        {.flags = "--towers a,b --shares @HERE/shares.jsonl --batch 4",
+         .error = "--shares: from step 0 on they were 9:7, which are 16 examples a step, and this run takes "
+                  "8; give --global-batch 16"},
+        {.flags = "--towers a,b --shares @HERE/three.jsonl",
          .error =
-             "--shares: from step 0 on they were 9:7, which does not fit 2 towers and 8 examples a step"},
+             "--shares: from step 7 on they were 4:8:4, of 3 towers, and this run has 2; give as many as "
+             "the run that recorded them"},
+        {.flags = "--towers a,b --shares @HERE/negative.jsonl",
+         .error = "--shares: HERE/negative.jsonl:1: is no line of a run's metrics.jsonl"},
+        {.flags = "--towers a,b --shares @HERE/text.jsonl",
+         .error = "--shares: HERE/text.jsonl:1: is no line of a run's metrics.jsonl"},
+        {.flags = "--towers a,b --shares @HERE/single.jsonl",
+         .error =
+             "--shares '@HERE/single.jsonl': the file tells of no shares; give @ and the path of a run of "
+             "several towers"},
         {.flags = "--resume", .error = "--resume: name the run with --run DIR"},
         {.flags = "--resume-from 3", .error = "--resume: name the run with --run DIR"},
-        {.flags = "--resume-from 3 --run DIR/run",
-         .error = "DIR/run holds no checkpoint of step 3; choose one of 0, 2, 4",
+        {.flags = "--resume-from 3 --run HERE/run",
+         .error = "HERE/run holds no checkpoint of step 3; choose one of 0, 2, 4",
          .usage = false},
-        {.flags = "--resume --run DIR/run --init DIR/x",
+        {.flags = "--resume --run HERE/run --init HERE/x",
          .error = "--init: a resumed run starts from its checkpoint's variables; leave out --init or start "
                   "another run"},
-        {.flags = "--resume --run DIR/run",
+        {.flags = "--resume --run HERE/run",
          .config = "init = 'x'\n",
          .error = "--init: a resumed run starts from its checkpoint's variables; leave out --init or start "
                   "another run"},
-        {.flags = "--resume --run DIR/run",
+        {.flags = "--resume --run HERE/run",
          .before = {.config = ""},
-         .error = "--steps: DIR/run/config.toml does not say how long to train; give --steps or --epochs"},
-        {.flags = "--resume --run DIR/run",
+         .error = "--steps: HERE/run/config.toml does not say how long to train; give --steps or --epochs"},
+        {.flags = "--resume --run HERE/run",
          .before = {.trained = "lr = 0.1\n", .config = ""},
-         .error = "neither DIR/run/model.ckpt-4.safetensors nor DIR/run/config.toml says which settings the "
-                  "run was trained with; give them with --config FILE",
+         .error =
+             "neither HERE/run/model.ckpt-4.safetensors nor HERE/run/config.toml says which settings the "
+             "run was trained with; give them with --config FILE",
          .usage = false},
     };
     for (const Row& row : rows) check(row);

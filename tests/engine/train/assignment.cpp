@@ -45,13 +45,13 @@ TowerFailed failure(std::size_t tower, unsigned share = 0) {
 TEST_CASE("the user is told the shares that a trial gives, and each change from then on") {
     Run run{{{4e-3, 4e-4}, {8e-3, 16e-4}}, {automatic(), {"fast", "slow"}, 100, 1, false}};
     CHECK(run.assignment.shares(0) == Shares{50, 50});
-    CHECK(run.probe() == "a short trial of each tower gives shares of " +
-                             to_string(std::span<const unsigned>(run.assignment.shares(0))));
+    const std::string notice = run.probe();
+    CHECK(notice == "a short trial of each tower gives shares of " + to_string(run.assignment.shares(0)));
     for (int i = 0; i < 30; ++i) {
         const Shares before = run.assignment.shares(run.step);
-        const std::string notice = run.take_step();
+        const std::string change = run.take_step();
         const Shares after = run.assignment.shares(run.step);
-        CHECK(notice == (before == after ? ""
+        CHECK(change == (before == after ? ""
                                          : fmt::format("shares are {} from step {} on, before {}",
                                                        to_string(after), run.step, to_string(before))));
     }
