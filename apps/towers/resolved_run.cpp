@@ -1,5 +1,6 @@
 #include "apps/towers/resolved_run.h"
 
+#include "engine/data/formats.h"
 #include "engine/error.h"
 #include "engine/train/metrics.h"
 
