@@ -3,9 +3,9 @@
 //   recipe.toml                      the recipe, with the changes made to it
 //   model.ckpt-<step>.safetensors    checkpoints
 //   diverged-<step>.safetensors      a step whose loss or gradient was not finite
-//   metrics.jsonl                    one JSON object a line
-//   replaced-<n>/                    checkpoints and metrics that a run did not go on from (set_aside_after)
-//   lock                             held while the run lasts; stays behind as an empty file
+//   metrics.jsonl                    one JSON object per line
+//   replaced-<n>/                    checkpoints and metrics that were set aside (set_aside_after)
+//   lock                             locked while the run lasts; remains as an empty file
 #pragma once
 
 #include "engine/files/file.h"
