@@ -46,7 +46,7 @@ void Device::check_command(std::size_t index, const Command& command) const {
         if (std::size_t(launch->kernel) >= all_kernels().size())
             refuse(fmt::format("there is no kernel {}", unsigned(launch->kernel)));
         const KernelInfo& kernel = kernel_info(launch->kernel);
-        if (launch->items == 0) refuse(fmt::format("{} has no items", kernel.name));
+        if (kernel.items(launch->parameters) == 0) refuse(fmt::format("{} has no items", kernel.name));
         for (std::size_t i = 0; i < kernel.pointers.size(); ++i)
             if (launch->parameters.pointer(i) % pointer_alignment != 0)
                 refuse(fmt::format("{}: pointer {} is no multiple of {}", kernel.name, i, pointer_alignment));

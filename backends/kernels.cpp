@@ -1,16 +1,27 @@
 #include "backends/kernels.h"
 
 #include "backends/parameter_layout.h"
+#include "backends/tiles.h"
 
 namespace towers {
 namespace {
 
 constexpr KernelInfo infos[] = {
-#define ENTRY(name, Params, size, item)                                                                      \
-    {#name, size, item, sizeof(Params), layout::pointers_of<Params>, layout::elements_of<Params>},
-#define TOWERS_KERNEL(name, Params, size) ENTRY(name, Params, size, Item::invocation)
-#define TOWERS_SUBGROUP_KERNEL(name, Params, size) ENTRY(name, Params, size, Item::subgroup)
-#define TOWERS_TILED_KERNEL(name, Params, size) ENTRY(name, Params, size, Item::tile)
+#define ENTRY(name, Params, size, item, items)                                                               \
+    {#name,                                                                                                  \
+     size,                                                                                                   \
+     item,                                                                                                   \
+     sizeof(Params),                                                                                         \
+     layout::pointers_of<Params>,                                                                            \
+     layout::elements_of<Params>,                                                                            \
+     [](const ParameterBlock& block) -> std::uint64_t {                                                      \
+         [[maybe_unused]] const auto p = block.as<Params>();                                                 \
+         return items;                                                                                       \
+     }},
+#define TOWERS_KERNEL(name, Params, size, items) ENTRY(name, Params, size, Item::invocation, items)
+#define TOWERS_SUBGROUP_KERNEL(name, Params, size, items) ENTRY(name, Params, size, Item::subgroup, items)
+#define TOWERS_TILED_KERNEL(name, Params, size)                                                              \
+    ENTRY(name, Params, size, Item::tile, products_of(p).elements())
 #include "shaders/kernels.def"
 #undef TOWERS_KERNEL
 #undef TOWERS_TILED_KERNEL
@@ -20,5 +31,6 @@ constexpr KernelInfo infos[] = {
 
 const KernelInfo& kernel_info(Kernel kernel) { return infos[std::size_t(kernel)]; }
 std::span<const KernelInfo> all_kernels() { return infos; }
+std::uint64_t items_of(const Launch& launch) { return kernel_info(launch.kernel).items(launch.parameters); }
 
 } // namespace towers

@@ -14,7 +14,7 @@
 namespace towers {
 
 enum class Kernel : std::uint16_t {
-#define TOWERS_KERNEL(name, Params, size) name,
+#define TOWERS_KERNEL(name, Params, size, items) name,
 #define TOWERS_TILED_KERNEL(name, Params, size) name,
 #include "shaders/kernels.def"
 #undef TOWERS_KERNEL
@@ -29,18 +29,6 @@ enum class Element : std::uint8_t { number, word };
 
 /// What works on one item of a launch.
 enum class Item : std::uint8_t { invocation, subgroup, tile };
-
-struct KernelInfo {
-    const char* name;
-    unsigned workgroup_size;
-    Item item;
-    std::size_t parameter_bytes;
-    std::span<const Access> pointers;  ///< of the parameter block, in order
-    std::span<const Element> elements; ///< that each of them points to
-};
-
-const KernelInfo& kernel_info(Kernel kernel);
-std::span<const KernelInfo> all_kernels();
 
 /// The bytes of a parameter block.
 struct ParameterBlock {
@@ -71,15 +59,30 @@ struct ParameterBlock {
     }
 };
 
-/// One kernel with its parameters and the number of items that it works on: what its text counts in FOR_RANGE
-/// or FOR_SUBGROUPS, for the tiled kernels the elements of their result. The backend chooses workgroups,
-/// tiles and splits by it; the result does not depend on them, except for how a sum is rounded that is split.
+struct KernelInfo {
+    const char* name;
+    unsigned workgroup_size;
+    Item item;
+    std::size_t parameter_bytes;
+    std::span<const Access> pointers;  ///< of the parameter block, in order
+    std::span<const Element> elements; ///< that each of them points to
+    /// How many items a parameter block has: what the text counts in FOR_RANGE or FOR_SUBGROUPS, of a tiled
+    /// kernel the elements of its result.
+    std::uint64_t (*items)(const ParameterBlock& parameters);
+};
+
+const KernelInfo& kernel_info(Kernel kernel);
+std::span<const KernelInfo> all_kernels();
+
+/// One kernel with its parameters. The backend chooses how many workgroups share its items, the tile and the
+/// parts of a sum; the result does not depend on them, except for how a sum is rounded that is split.
 struct Launch {
     Kernel kernel;
     ParameterBlock parameters;
-    std::uint64_t items;
     std::string_view label = {}; ///< for people; read while the launch is recorded
 };
+
+std::uint64_t items_of(const Launch& launch);
 
 /// Ties a kernel to its parameter block, so that no launch can mix them up.
 template<class Params>
@@ -88,16 +91,16 @@ struct KernelHandle {
 };
 
 namespace kernels {
-#define TOWERS_KERNEL(name, Params, size) inline constexpr KernelHandle<Params> name{Kernel::name};
-#define TOWERS_TILED_KERNEL(name, Params, size) TOWERS_KERNEL(name, Params, size)
+#define TOWERS_KERNEL(name, Params, size, items) inline constexpr KernelHandle<Params> name{Kernel::name};
+#define TOWERS_TILED_KERNEL(name, Params, size) TOWERS_KERNEL(name, Params, size, )
 #include "shaders/kernels.def"
 #undef TOWERS_KERNEL
 #undef TOWERS_TILED_KERNEL
 } // namespace kernels
 
 template<class Params>
-Launch launch(KernelHandle<Params> kernel, const std::type_identity_t<Params>& params, std::uint64_t items) {
-    return {kernel.kernel, ParameterBlock::of(params), items};
+Launch launch(KernelHandle<Params> kernel, const std::type_identity_t<Params>& params) {
+    return {kernel.kernel, ParameterBlock::of(params)};
 }
 
 } // namespace towers

@@ -131,7 +131,7 @@ consteval bool points_to() {
 
 template<class Params, std::size_t index>
 consteval Element element_of() {
-    constexpr bool word = points_to<Params, index, uint>() || points_to<Params, index, uvec2>();
+    constexpr bool word = points_to<Params, index, uint>() || points_to<Params, index, uvec4>();
     constexpr bool number = points_to<Params, index, float>() || points_to<Params, index, vec4>();
     static_assert(word || number,
                   "a pointer to elements of an unknown type: say in element_of() whether they are words");

@@ -39,8 +39,7 @@ SplitSum split_sum(Kernel kernel, const Conv2dBackwardWeightsParams& p, const Ca
 Launch add_up(std::uint64_t partials, Out_f32 sum, unsigned parts, uint count) {
     return launch(
         kernels::sum_partials,
-        {.partials = {reinterpret_cast<const float*>(partials)}, .sum = sum, .parts = parts, .count = count},
-        count);
+        {.partials = {reinterpret_cast<const float*>(partials)}, .sum = sum, .parts = parts, .count = count});
 }
 
 } // namespace
@@ -58,7 +57,7 @@ Workgroups workgroups_for(const Launch& launch, const Capacity& capacity) {
         const unsigned items_at_once = kernel.item == Item::subgroup
                                            ? std::max(1u, kernel.workgroup_size / capacity.subgroup_size)
                                            : kernel.workgroup_size;
-        wanted = std::min(ceil_div(launch.items, items_at_once), most_loops);
+        wanted = std::min(ceil_div(items_of(launch), items_at_once), most_loops);
     }
     if (capacity.limits.most_groups != 0)
         wanted = std::min<std::uint64_t>(wanted, capacity.limits.most_groups);
@@ -85,7 +84,6 @@ SplitLaunch split(const Launch& launch, const Capacity& capacity, std::uint64_t 
         }
     }
     result.product.parameters = ParameterBlock::of(p);
-    result.product.items *= sum.parts;
     return result;
 }
 

@@ -4,25 +4,31 @@
 
 namespace towers {
 
+Products products_of(const Conv2dForwardParams& p) {
+    const ConvShape& s = p.shape;
+    return {s.groups, std::uint64_t(s.batch) * s.out_height * s.out_width, s.out_channels / s.groups};
+}
+
+Products products_of(const Conv2dBackwardDataParams& p) {
+    const ConvShape& s = p.shape;
+    return {s.groups, std::uint64_t(s.batch) * s.in_height * s.in_width, s.in_channels / s.groups};
+}
+
+Products products_of(const Conv2dBackwardWeightsParams& p) {
+    const ConvShape& s = p.shape;
+    return {s.groups, std::uint64_t(s.kernel_height) * s.kernel_width * (s.in_channels / s.groups) + p.bias,
+            s.out_channels / s.groups, p.splits};
+}
+
 std::optional<Products> products_of(const Launch& launch) {
     switch (launch.kernel) {
-    case Kernel::conv2d_forward: {
-        const ConvShape s = launch.parameters.as<Conv2dForwardParams>().shape;
-        return Products{s.groups, std::uint64_t(s.batch) * s.out_height * s.out_width,
-                        s.out_channels / s.groups};
-    }
-    case Kernel::conv2d_backward_data: {
-        const ConvShape s = launch.parameters.as<Conv2dBackwardDataParams>().shape;
-        return Products{s.groups, std::uint64_t(s.batch) * s.in_height * s.in_width,
-                        s.in_channels / s.groups};
-    }
-    case Kernel::conv2d_backward_weights: {
-        const auto p = launch.parameters.as<Conv2dBackwardWeightsParams>();
-        const ConvShape& s = p.shape;
-        return Products{s.groups,
-                        std::uint64_t(s.kernel_height) * s.kernel_width * (s.in_channels / s.groups) + p.bias,
-                        s.out_channels / s.groups, p.splits};
-    }
+#define TOWERS_KERNEL(name, Params, size, items)
+#define TOWERS_TILED_KERNEL(name, Params, size)                                                              \
+    case Kernel::name:                                                                                       \
+        return products_of(launch.parameters.as<Params>());
+#include "shaders/kernels.def"
+#undef TOWERS_KERNEL
+#undef TOWERS_TILED_KERNEL
     default:
         return {};
     }

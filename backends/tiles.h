@@ -33,12 +33,17 @@ struct Products {
     std::uint64_t count, rows;
     unsigned columns, parts = 1;
 
+    std::uint64_t elements() const { return count * rows * columns; }
     /// Of one part
     std::uint64_t tiles(const Tile& tile) const {
         return count * ((rows + tile.height - 1) / tile.height) * ((columns + tile.width - 1) / tile.width);
     }
 };
 
+/// For each parameter block of a tiled kernel
+Products products_of(const Conv2dForwardParams& p);
+Products products_of(const Conv2dBackwardDataParams& p);
+Products products_of(const Conv2dBackwardWeightsParams& p);
 /// Nothing for kernels that are not tiled.
 std::optional<Products> products_of(const Launch& launch);
 

@@ -58,13 +58,13 @@ FUNCTION float blended(In_u32 records, RecordStart start, AugmentShape shape, ui
 }
 
 // Pixel k of the image. `box` and `flip` are as draw_augmentations leaves them.
-FUNCTION Colour colour_at(In_u32 records, uint record, AugmentShape shape, vec4 box, float flip, uint k) {
+FUNCTION Colour colour_at(In_u32 records, uint slot, AugmentShape shape, vec4 box, float flip, uint k) {
     const uint row = k / shape.out_width;
     const uint column = k % shape.out_width;
     const uint from = flip != 0.0f ? shape.out_width - 1u - column : column;
     const Between down = between_lines(row, shape.out_height, box.x, box.z, shape.height, shape.reflect);
     const Between across = between_lines(from, shape.out_width, box.y, box.w, shape.width, shape.reflect);
-    const RecordStart start = record_start(record, shape.channels * shape.height * shape.width);
+    const RecordStart start = record_start(slot, shape.channels * shape.height * shape.width);
     Colour colour;
     colour.r = blended(records, start, shape, 0u, down, across);
     colour.g = colour.r;

@@ -1,5 +1,6 @@
 #include "kernel.h"
 #include "augment.h"
+#include "example.h"
 
 FUNCTION float mean_grey(In_u32 sums, uint i, uint pixels) {
     float sum = 0.0f;
@@ -37,13 +38,13 @@ KERNEL(augment_images, AugmentImagesParams, 256) {
     FOR_RANGE(item, p.count * pixels) {
         const uint i = item / pixels;
         const uint k = item % pixels;
-        const uint record = p.examples.at[i].x;
+        const Example example = example_at(p.examples, i);
         const vec4 box = p.draws.at[i * AUGMENT_DRAWS];
         const vec4 factors = p.draws.at[i * AUGMENT_DRAWS + 1u];
         const vec4 others = p.draws.at[i * AUGMENT_DRAWS + 2u];
-        if (k == 0u) p.batch_labels.at[i] = p.labels.at[record];
+        if (k == 0u) p.batch_labels.at[i] = example.label;
 
-        Colour x = colour_at(p.records, record, p.shape, box, others.x, k);
+        Colour x = colour_at(p.records, example.slot, p.shape, box, others.x, k);
         if ((p.jitter & AUGMENT_BRIGHTNESS) != 0u) x = mixed(0.0f, x, factors.x);
         if ((p.jitter & AUGMENT_CONTRAST) != 0u) x = mixed(mean_grey(p.grey_sums, i, pixels), x, factors.y);
         if ((p.jitter & AUGMENT_SATURATION) != 0u) x = mixed(grey_of(x, p.shape.channels), x, factors.z);

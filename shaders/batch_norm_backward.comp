@@ -2,7 +2,7 @@
 #include "batch_norm.h"
 
 KERNEL(batch_norm_backward, BatchNormBackwardParams, 256) {
-    const uint strips = BATCH_NORM_CHUNKS(p.rows, BATCH_NORM_STRIP);
+    const uint strips = BATCH_NORM_STRIPS(p.rows);
     FOR_RANGE(i, p.groups * strips * p.channels) {
         const uint channel = i % p.channels;
         const uint row = i / p.channels % strips * BATCH_NORM_STRIP;

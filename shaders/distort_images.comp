@@ -1,4 +1,5 @@
 #include "kernel.h"
+#include "example.h"
 #include "philox.h"
 #include "records.h"
 #include "wide.h"
@@ -18,21 +19,21 @@ FUNCTION float variance_of(uint n, uint sum, Wide squares) {
 // A subgroup takes one image. The sums are of whole numbers, so they are exact in any order.
 KERNEL(distort_images, DistortImagesParams, 256) {
     FOR_SUBGROUPS(i, p.count) {
-        const uint record = p.examples.at[i].x;
+        const Example example = example_at(p.examples, i);
         const uint plane = p.height * p.width;
         uint top = (p.height - p.crop_height) / 2u;
         uint left = (p.width - p.crop_width) / 2u;
         bool flip = false;
         float contrast = 1.0f;
         if (p.distort != 0u) {
-            const Words place = philox(record, p.examples.at[i].y, 0u, 0u, p.seed_low, p.seed_high);
-            const Words light = philox(record, p.examples.at[i].y, 1u, 0u, p.seed_low, p.seed_high);
+            const Words place = philox(example.record, example.epoch, 0u, 0u, p.seed_low, p.seed_high);
+            const Words light = philox(example.record, example.epoch, 1u, 0u, p.seed_low, p.seed_high);
             top = mul_high(place.a, p.height - p.crop_height + 1u);
             left = mul_high(place.b, p.width - p.crop_width + 1u);
             flip = (place.c & 1u) != 0u;
             contrast = 0.2f + unit(light.b) * 1.6f;
         }
-        const RecordStart start = record_start(record, plane * 3u);
+        const RecordStart start = record_start(example.slot, plane * 3u);
         const uint origin = top * p.width + left;
         const uint pixels = p.crop_height * p.crop_width;
 
@@ -90,6 +91,6 @@ KERNEL(distort_images, DistortImagesParams, 256) {
             p.images.at[target + 1u] = (float(int(pixels * g - sum_g)) * gain + shift_g) * scale;
             p.images.at[target + 2u] = (float(int(pixels * b - sum_b)) * gain + shift_b) * scale;
         }
-        if (SUBGROUP_LANE == 0u) p.batch_labels.at[i] = p.labels.at[record];
+        if (SUBGROUP_LANE == 0u) p.batch_labels.at[i] = example.label;
     }
 }

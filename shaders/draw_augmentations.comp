@@ -1,4 +1,5 @@
 #include "kernel.h"
+#include "example.h"
 #include "philox.h"
 
 FUNCTION float uniform_between(uint word, float low, float high) { return low + unit(word) * (high - low); }
@@ -14,11 +15,10 @@ FUNCTION uint rounded_side(float four_squares, float by) {
 
 KERNEL(draw_augmentations, DrawAugmentationsParams, 256) {
     FOR_RANGE(i, p.count) {
-        const uint record = p.examples.at[i].x;
-        const uint epoch = p.examples.at[i].y;
-        const Words place = philox(record, epoch, 0x100u, 0u, p.seed_low, p.seed_high);
-        const Words light = philox(record, epoch, 0x101u, 0u, p.seed_low, p.seed_high);
-        const Words cut = philox(record, epoch, 0x102u, 0u, p.seed_low, p.seed_high);
+        const Example example = example_at(p.examples, i);
+        const Words place = philox(example.record, example.epoch, 0x100u, 0u, p.seed_low, p.seed_high);
+        const Words light = philox(example.record, example.epoch, 0x101u, 0u, p.seed_low, p.seed_high);
+        const Words cut = philox(example.record, example.epoch, 0x102u, 0u, p.seed_low, p.seed_high);
 
         float top = float(p.box_top);
         float left = float(p.box_left);
@@ -27,7 +27,7 @@ KERNEL(draw_augmentations, DrawAugmentationsParams, 256) {
         if (p.box == AUGMENT_BOX_AREA) {
             bool found = false;
             for (uint attempt = 0u; attempt < 10u && !found; ++attempt) {
-                const Words words = philox(record, epoch, 0x110u + attempt, 0u, p.seed_low, p.seed_high);
+                const Words words = philox(example.record, example.epoch, 0x110u + attempt, 0u, p.seed_low, p.seed_high);
                 const float four_areas = float(p.area_low + mul_high(words.a, p.area_span + 1u)) * p.area_unit;
                 float aspect = p.aspect_low;
                 float step = p.aspect_step;

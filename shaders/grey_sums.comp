@@ -1,12 +1,13 @@
 #include "kernel.h"
 #include "augment.h"
+#include "example.h"
 #include "wide.h"
 
 // A subgroup takes one chunk of one image. The sums are of whole numbers, so they are exact in any order.
 KERNEL(grey_sums, GreySumsParams, 256) {
     FOR_SUBGROUPS(item, p.count * GREY_CHUNKS) {
         const uint i = item / GREY_CHUNKS;
-        const uint record = p.examples.at[i].x;
+        const uint slot = example_at(p.examples, i).slot;
         const vec4 box = p.draws.at[i * AUGMENT_DRAWS];
         const float brightness = p.draws.at[i * AUGMENT_DRAWS + 1u].x;
         const float flip = p.draws.at[i * AUGMENT_DRAWS + 2u].x;
@@ -16,7 +17,7 @@ KERNEL(grey_sums, GreySumsParams, 256) {
         const uint end = min(first + chunk, pixels);
         Wide sum = wide_zero();
         for (uint k = first + SUBGROUP_LANE; k < end; k += SUBGROUP_SIZE) {
-            const Colour x = mixed(0.0f, colour_at(p.records, record, p.shape, box, flip, k), brightness);
+            const Colour x = mixed(0.0f, colour_at(p.records, slot, p.shape, box, flip, k), brightness);
             sum = wide_plus(sum, uint(grey_of(x, p.shape.channels) * 65536.0f + 0.5f));
         }
         sum = wide_subgroup_sum(sum);

@@ -6,7 +6,7 @@ FUNCTION float lrn_term(In_f32 dy, In_f32 y, In_f32 scale, uint at) {
 }
 
 KERNEL(lrn_backward, LrnBackwardParams, 256) {
-    const uint runs = (p.channels + LRN_RUN - 1u) / LRN_RUN;
+    const uint runs = LRN_RUNS(p.channels);
     FOR_RANGE(i, p.pixels * runs) {
         const uint base = i / runs * p.channels;
         const uint first = i % runs * LRN_RUN;

@@ -2,7 +2,7 @@
 #include "lrn.h"
 
 KERNEL(lrn_forward, LrnForwardParams, 256) {
-    const uint runs = (p.channels + LRN_RUN - 1u) / LRN_RUN;
+    const uint runs = LRN_RUNS(p.channels);
     FOR_RANGE(i, p.pixels * runs) {
         const uint base = i / runs * p.channels;
         const uint first = i % runs * LRN_RUN;

@@ -2,7 +2,7 @@
 
 // An item is four channels of an input pixel: it gathers from the windows that hold it, in a fixed order.
 KERNEL(max_pool_backward, MaxPoolBackwardParams, 256) {
-    const uint quads = (p.shape.channels + 3u) / 4u;
+    const uint quads = QUADS_OF(p.shape.channels);
     FOR_RANGE(i, p.shape.batch * p.shape.in_height * p.shape.in_width * quads) {
         const uint quad = i % quads;
         const uint pixel = i / quads;

@@ -2,7 +2,7 @@
 
 // An item is four channels of an output pixel, so that their places in the window fill one word.
 KERNEL(max_pool_forward, MaxPoolForwardParams, 256) {
-    const uint quads = (p.shape.channels + 3u) / 4u;
+    const uint quads = QUADS_OF(p.shape.channels);
     FOR_RANGE(i, p.shape.batch * p.shape.out_height * p.shape.out_width * quads) {
         const uint quad = i % quads;
         const uint pixel = i / quads;

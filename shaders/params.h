@@ -33,6 +33,12 @@
 #define REDUCTION_CHUNKS(quads) (REDUCTION_SHARERS(quads) * REDUCTION_LANES)
 #define REDUCTION_BEGIN(quads, sharer) (REDUCTION_BLOCKS(quads) * (sharer) / REDUCTION_SHARERS(quads))
 
+// Pixels of a batch's images, of a shape that has these members
+#define IN_PIXELS(shape) ((shape).batch * (shape).in_height * (shape).in_width)
+#define OUT_PIXELS(shape) ((shape).batch * (shape).out_height * (shape).out_width)
+// Groups of four neighbouring elements, of which the last may have fewer
+#define QUADS_OF(elements) (((elements) + 3u) / 4u)
+
 #include "params/conv2d.h"
 #include "params/pool.h"
 #include "params/norm.h"

@@ -10,9 +10,9 @@
 #include "engine/error.h"
 #include "engine/files/file.h"
 #include "engine/files/output.h"
+#include "engine/recipes/recipe.h"
 #include "engine/towers/selection.h"
 #include "engine/towers/shares.h"
-#include "engine/recipes/recipe.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -67,8 +67,8 @@ void check(const BenchFlags& flags) {
 }
 
 /// The devices that training would use and, for comparison, the CPU.
-std::vector<std::string> devices_to_measure(const BenchFlags& flags) {
-    std::vector<std::string> towers = select_towers(flags.backend, flags.towers, flags.open);
+std::vector<std::string> devices_to_measure(const BenchFlags& flags, const OpenOptions& open) {
+    std::vector<std::string> towers = select_towers(flags.backend, flags.towers, open);
     if (flags.backend.empty() && flags.towers.empty() && towers.back() != "cpu") towers.push_back("cpu");
     return towers;
 }
@@ -108,59 +108,73 @@ void judge(const BenchReport& report, const BenchReport& before, const BenchFlag
                                  flags.tolerance, slower));
 }
 
-int run(BenchFlags& flags) {
+/// Decides what to measure. Refuses what can be refused before anything is opened.
+BenchOptions options_of(const BenchFlags& flags) {
     check(flags);
-    BenchSettings& settings = flags.settings;
-    settings.threads = cpu_threads(settings.threads);
-    settings.validate = flags.open.validate;
-    flags.open.threads = settings.threads;
-    recipe_with(settings.recipe, flags.set); // refuse what can be refused before spending minutes
-    BenchOptions options{.towers = devices_to_measure(flags),
+    BenchOptions options{.towers = {},
                          .together = flags.together,
                          .subsets = flags.subsets,
                          .shares = {},
-                         .settings = settings,
+                         .settings = flags.settings,
                          .set = flags.set,
                          .open = flags.open,
                          .progress = show_progress};
-    const unsigned count = unsigned(options.towers.size());
-    if (flags.together) {
-        if (count < 2) throw UsageError("--together: name at least two towers with --towers");
-        if (flags.subsets && count > most_in_subsets)
-            throw UsageError(fmt::format("--subsets: {} towers have too many subsets; name at most {} with "
-                                         "--towers",
-                                         count, most_in_subsets));
-        if (!flags.shares.empty())
-            options.shares = parse_shares(
-                flags.shares,
-                "even, or a ratio such as 3:1; bench has no auto, because it measures one split");
-        share_out(global_batch(settings.batch, count), count, options.shares);
-    }
-    for (const std::string& path : {flags.json, flags.html})
-        if (!path.empty()) check_output(path);
-    std::optional<BenchReport> before;
-    if (!flags.baseline.empty()) {
-        before = report_from_json(read_file(flags.baseline), flags.baseline);
-        BenchSettings reported = settings;
-        reported.recipe = with_changes(settings.recipe, flags.set);
-        check_comparable(reported, describe(options.towers, flags.open), *before, flags.baseline,
-                         flags.backend.empty() && flags.towers.empty());
-    }
+    const unsigned threads = cpu_threads(flags.settings.threads);
+    options.settings.threads = options.open.threads = threads;
+    options.settings.validate = flags.open.validate;
+    recipe_with(flags.settings.recipe, flags.set);
+    options.towers = devices_to_measure(flags, options.open);
+    if (!flags.together) return options;
 
-    BenchReport report = run_bench(options);
-    report.towers_version = TOWERS_VERSION;
-    show_progress("");
+    const unsigned count = unsigned(options.towers.size());
+    if (count < 2) throw UsageError("--together: name at least two towers with --towers");
+    if (flags.subsets && count > most_in_subsets)
+        throw UsageError(fmt::format("--subsets: {} towers have too many subsets; name at most {} with "
+                                     "--towers",
+                                     count, most_in_subsets));
+    if (!flags.shares.empty())
+        options.shares = parse_shares(
+            flags.shares, "even, or a ratio such as 3:1; bench has no auto, because it measures one split");
+    share_out(global_batch(flags.settings.batch, count), count, options.shares); // throws if they do not fit
+    return options;
+}
+
+/// The report that --baseline names, if it does. Throws when it measures something else.
+std::optional<BenchReport> read_baseline(const BenchFlags& flags, const BenchOptions& options) {
+    if (flags.baseline.empty()) return std::nullopt;
+    BenchReport before = report_from_json(read_file(flags.baseline), flags.baseline);
+    BenchSettings settings = options.settings;
+    settings.recipe = with_changes(settings.recipe, flags.set);
+    check_comparable(settings, describe(options.towers, options.open), before, flags.baseline,
+                     flags.backend.empty() && flags.towers.empty());
+    return before;
+}
+
+/// Throws when something could not be measured or is slower than before.
+void tell(const BenchReport& report, const std::optional<BenchReport>& before, const BenchFlags& flags) {
     std::FILE* const text = text_stream({flags.json, flags.html});
     fmt::print(text, "{}", format_report(report));
     const std::string json = to_json(report);
     if (!flags.json.empty()) write_output(flags.json, json);
     if (!flags.html.empty()) write_output(flags.html, bench_page(json));
     if (before) judge(report, *before, flags, text);
-    if (!report.left_out) return 0;
+    if (!report.left_out) return;
     std::fflush(stdout);
     std::vector<std::string> names;
     for (const LeftOut& each : *report.left_out) names.push_back(each.what);
     throw DeviceError(fmt::format("could not measure {}; the report says why", fmt::join(names, ", ")));
+}
+
+int run(const BenchFlags& flags) {
+    const BenchOptions options = options_of(flags);
+    for (const std::string& path : {flags.json, flags.html})
+        if (!path.empty()) check_output(path);
+    const std::optional<BenchReport> before = read_baseline(flags, options);
+    BenchReport report = run_bench(options);
+    report.towers_version = TOWERS_VERSION;
+    show_progress("");
+    tell(report, before, flags);
+    return 0;
 }
 
 } // namespace

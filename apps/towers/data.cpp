@@ -2,8 +2,8 @@
 #include "apps/towers/flags.h"
 #include "apps/towers/hint.h"
 #include "engine/data/cifar10.h"
+#include "engine/data/formats.h"
 #include "engine/data/shapes.h"
-#include "engine/data/source.h"
 #include "engine/error.h"
 
 #include <algorithm>
@@ -20,17 +20,18 @@ struct DataFlags {
     std::uint64_t seed = 1;
 };
 
-void describe(const char* split, const Dataset& data) {
-    std::vector<std::size_t> counts(data.classes.size(), 0);
-    for (const std::uint32_t label : data.labels) ++counts[label];
-    fmt::print("{}: {} images of {}x{}x{}\n", split, data.size(), data.height, data.width, data.channels);
+void describe(const char* split, const DataSource& data) {
+    const auto& [name, classes, image] = data.info();
+    std::vector<std::size_t> counts(classes.size(), 0);
+    for (const std::uint32_t label : data.labels()) ++counts[label];
+    fmt::print("{}: {} images of {}x{}x{}\n", split, data.size(), image.height, image.width, image.channels);
     for (std::size_t i = 0; i < counts.size(); ++i)
-        fmt::print("  {} {:<12} {:>6}\n", i, data.classes[i], counts[i]);
+        fmt::print("  {} {:<12} {:>6}\n", i, classes[i], counts[i]);
 }
 
 int describe_source(const DataFlags& flags) {
-    describe("train", load_dataset(flags.source, Split::train, flags.seed));
-    describe("test", load_dataset(flags.source, Split::test, flags.seed));
+    describe("train", *open_data({flags.source, Split::train, flags.seed}));
+    describe("test", *open_data({flags.source, Split::test, flags.seed}));
     return 0;
 }
 
@@ -59,8 +60,7 @@ void add_data(CLI::App& app, Action& chosen) {
     const auto flags = std::make_shared<DataFlags>();
 
     CLI::App* const info = command->add_subcommand("describe", "Check a data set and count its examples");
-    info->add_option("source", flags->source, "Data set: a folder with CIFAR-10's binary files, or 'shapes'")
-        ->required();
+    info->add_option("source", flags->source, "Data set: " + data_help(false))->required();
     add_seed(*info, *flags);
     info->callback([flags, &chosen] { chosen = [flags] { return describe_source(*flags); }; });
 

@@ -1,9 +1,8 @@
 #include "apps/towers/commands.h"
 #include "apps/towers/flags.h"
 #include "apps/towers/progress.h"
-#include "apps/towers/resume.h"
 #include "apps/towers/settings.h"
-#include "engine/data/source.h"
+#include "engine/data/formats.h"
 #include "engine/error.h"
 #include "engine/run/run_directory.h"
 #include "engine/towers/selection.h"
@@ -45,11 +44,11 @@ void check(const EvalFlags& flags) {
 TrainSettings settings_of(const TensorFile& file, const std::filesystem::path& path, const EvalFlags& flags) {
     TrainSettings settings;
     settings.data.clear();
-    const std::filesystem::path config = config_of(flags.run);
+    const std::filesystem::path config = config_path_in(flags.run);
     if (const auto text = checkpoint_settings(file))
-        parse_settings(*text, path.string() + ", settings", settings);
+        replace(settings, parse_settings(*text, path.string() + ", settings"));
     else if (!flags.run.empty() && std::filesystem::exists(config)) // an early version's checkpoint
-        read_settings(config, settings);
+        replace(settings, read_settings(config));
     if (!flags.recipe.empty()) {
         settings.recipe = flags.recipe;
         settings.set.clear();
@@ -75,21 +74,10 @@ Recipe recipe_of(const TrainSettings& settings, const std::filesystem::path& che
 
 /// How many steps the run is to take in all, or nothing if it does not say.
 std::optional<std::uint64_t> steps_of(const std::string& run) {
-    const std::filesystem::path config = config_of(run);
+    const std::filesystem::path config = config_path_in(run);
     TrainSettings settings;
-    if (std::filesystem::exists(config)) read_settings(config, settings);
+    if (std::filesystem::exists(config)) replace(settings, read_settings(config));
     return settings.steps;
-}
-
-/// One on each of these devices.
-std::vector<std::unique_ptr<Evaluator>> open_evaluators(const std::vector<std::string>& towers,
-                                                        const Recipe& recipe, const Dataset& data,
-                                                        const EvalFlags& flags) {
-    std::vector<std::unique_ptr<Evaluator>> evaluators;
-    for (const std::string& id : towers)
-        evaluators.push_back(
-            std::make_unique<Evaluator>(open_device(id, flags.open), recipe, data, flags.batch));
-    return evaluators;
 }
 
 bool has_checkpoint(const std::string& run) {
@@ -104,7 +92,8 @@ int run_eval(EvalFlags& flags) {
     // Before reading or waiting for anything
     const std::vector<std::string> towers = select_towers(flags.backend, flags.towers, flags.open);
 
-    std::vector<std::unique_ptr<Evaluator>> evaluators;
+    std::vector<std::unique_ptr<Device>> devices;
+    std::vector<Evaluator> evaluators; // one on each of the devices, which outlive them
     bool waiting = false;
     for (std::filesystem::path path;;) {
         std::optional<TensorFile> file; // set if it is not evaluated yet
@@ -140,10 +129,13 @@ int run_eval(EvalFlags& flags) {
             if (evaluators.empty()) {
                 // Draw the same shapes as the training: use its seed for them.
                 const Split split = flags.split == "test" ? Split::test : Split::train;
-                const Dataset data =
-                    load_dataset(settings.data, split, checkpoint_seed(*file, path), shapes_size(recipe));
-                check_data(recipe, data);
-                evaluators = open_evaluators(towers, recipe, data, flags);
+                const std::unique_ptr<DataSource> data =
+                    open_data({settings.data, split, checkpoint_seed(*file, path), shapes_size(recipe)});
+                check_data(recipe, data->info());
+                for (const std::string& id : towers) {
+                    devices.push_back(open_device(id, flags.open));
+                    evaluators.emplace_back(Session(*devices.back()), recipe, *data, flags.batch);
+                }
             }
             const Evaluation result = evaluate(
                 evaluators,
@@ -184,8 +176,8 @@ void add_eval(CLI::App& app, Action& chosen) {
                         "that its run keeps, else the one that it names)");
     add_set(*command, flags->set);
     command->add_option("--data", flags->data,
-                        "Data to evaluate on: a folder with CIFAR-10's binary files, or 'shapes' (default: "
-                        "what the checkpoint was trained on)");
+                        fmt::format("Data to evaluate on: {} (default: what the checkpoint was trained on)",
+                                    data_help(false)));
     command->add_option("--split", flags->split, "Examples to evaluate: test or train")
         ->check(one_of({"test", "train"}))
         ->type_name("test|train")

@@ -3,7 +3,7 @@
 #include "apps/towers/flags.h"
 #include "backends/backend.h"
 #include "engine/error.h"
-#include "engine/towers/group.h"
+#include "engine/towers/group_watchdog.h"
 
 #include <csignal>
 #include <cstdio>

@@ -2,7 +2,7 @@
 #include "apps/towers/flags.h"
 #include "apps/towers/parity_report.h"
 #include "apps/towers/settings.h"
-#include "engine/data/source.h"
+#include "engine/data/formats.h"
 #include "engine/error.h"
 #include "engine/files/output.h"
 #include "engine/plural.h"
@@ -48,7 +48,7 @@ struct Lockstep {
 };
 
 /// Closes the devices at the end, so that training can use their memory.
-Lockstep run_lockstep(const std::array<std::string, 2>& ids, const Recipe& recipe, const Dataset& data,
+Lockstep run_lockstep(const std::array<std::string, 2>& ids, const Recipe& recipe, const DataSource& data,
                       const ParityFlags& flags) {
     const auto a = open_device(ids[0], flags.open), b = open_device(ids[1], flags.open);
     for (const Device* device : {a.get(), b.get()})
@@ -62,7 +62,7 @@ Lockstep run_lockstep(const std::array<std::string, 2>& ids, const Recipe& recip
                           .tolerance = flags.tolerance})};
 }
 
-Drift run_drift(const Lockstep& lockstep, const Recipe& recipe, const Dataset& data,
+Drift run_drift(const Lockstep& lockstep, const Recipe& recipe, const DataSource& data,
                 const ParityFlags& flags) {
     if (flags.steps == 0) return {};
     const auto& devices = lockstep.devices;
@@ -151,8 +151,10 @@ int run_parity(ParityFlags& flags) {
     const unsigned group = recipe.model.group();
     if (flags.batch == 0) flags.batch = (default_batch + group - 1) / group * group;
     share_out(flags.batch, 1, {}, group); // throws before anything is opened
-    const Dataset data = load_dataset(flags.data, Split::train, flags.seed, shapes_size(recipe));
-    check_data(recipe, data);
+    const std::unique_ptr<DataSource> opened =
+        open_data({flags.data, Split::train, flags.seed, shapes_size(recipe)});
+    const DataSource& data = *opened;
+    check_data(recipe, data.info());
     if (!flags.json.empty()) check_output(flags.json);
     flags.text = text_stream({flags.json});
 
@@ -181,10 +183,7 @@ void add_parity(CLI::App& app, Action& chosen) {
         ->required();
     command->add_option("--recipe", flags->recipe, recipe_help)->capture_default_str();
     add_set(*command, flags->set);
-    command
-        ->add_option("--data", flags->data,
-                     "Data for the step: a folder with CIFAR-10's binary files, or 'shapes' (ten classes of "
-                     "drawn shapes)")
+    command->add_option("--data", flags->data, "Data for the step: " + data_help(true))
         ->capture_default_str();
     add_number(*command, "--batch", flags->batch,
                fmt::format("Number of examples in the step (default: {}, or the next whole number of the "

@@ -1,10 +1,15 @@
 #include "apps/towers/progress.h"
 
+#include "apps/towers/tower_table.h"
+
 #include <algorithm>
+#include <atomic>
 #include <cmath>
+#include <csignal>
 #include <cstdio>
 #include <fmt/chrono.h>
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 #include <utility>
@@ -45,6 +50,8 @@ std::string fit(std::vector<Part> parts, std::size_t width) {
     return line;
 }
 
+std::atomic<bool> table_requested = false;
+
 } // namespace
 
 std::size_t line_width() {
@@ -61,7 +68,35 @@ std::string timestamp() {
                        fmt::localtime(std::chrono::system_clock::to_time_t(second)), micros.count());
 }
 
-void ProgressPrinter::show(const Progress& progress) {
+Terminal::Terminal(const Trainer& trainer, const ProgressOptions& options)
+    : trainer_(trainer), options_(options) {
+    std::signal(SIGUSR1, [](int) { table_requested = true; });
+}
+
+bool Terminal::observe(const Progress& progress) {
+    try_to([&] {
+        show(progress);
+        if (table_requested.exchange(false)) show_table();
+    });
+    return true;
+}
+
+void Terminal::warn(const std::string& line) {
+    finish();
+    spdlog::warn("{}", line);
+}
+
+void Terminal::end() {
+    try_to([&] { trainer_.tower_count() > 1 ? show_table() : finish(); });
+}
+
+void Terminal::show_table() {
+    finish();
+    fmt::print("{}", tower_table(trainer_));
+    std::fflush(stdout);
+}
+
+void Terminal::show(const Progress& progress) {
     if (options_.live)
         show_live(progress);
     else if (progress.log)
@@ -72,9 +107,9 @@ void ProgressPrinter::show(const Progress& progress) {
     std::fflush(stdout);
 }
 
-void ProgressPrinter::show_log(const Progress& progress) {
+void Terminal::show_log(const Progress& progress) {
     const double seconds =
-        progress.seconds_per_step / (options_.divided_batch_time ? double(options_.towers) : 1.0);
+        progress.seconds_per_step / (options_.divided_batch_time ? double(trainer_.tower_count()) : 1.0);
     fmt::print("{}: step {}, loss = {:.2f} ({:.1f} examples/sec; {:.3f} sec/batch)\n", timestamp(),
                progress.report.step, progress.report.loss, progress.examples_per_second, seconds);
     if (options_.log_towers)
@@ -82,7 +117,7 @@ void ProgressPrinter::show_log(const Progress& progress) {
     std::fflush(stdout);
 }
 
-void ProgressPrinter::show_live(const Progress& progress) {
+void Terminal::show_live(const Progress& progress) {
     const auto now = std::chrono::steady_clock::now();
     const bool last_step = progress.report.step + 1 == options_.steps;
     if (now - last_ < std::chrono::milliseconds(100) && !last_step) return;
@@ -101,7 +136,7 @@ void ProgressPrinter::show_live(const Progress& progress) {
     std::fflush(stdout);
 }
 
-void ProgressPrinter::finish() {
+void Terminal::finish() {
     if (std::exchange(width_, 0) != 0) std::fputc('\n', stdout); // fmt would throw, also in the destructor
     std::fflush(stdout);
 }

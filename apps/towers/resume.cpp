@@ -1,6 +1,7 @@
 #include "apps/towers/resume.h"
 
 #include "engine/error.h"
+#include "engine/run/run_directory.h"
 #include "engine/towers/selection.h"
 #include "engine/towers/shares.h"
 
@@ -9,9 +10,9 @@
 namespace towers {
 namespace {
 
-Course course_of(TrainSettings settings, const OpenOptions& open) {
+Course course_of(TrainSettings settings, const OpenOptions& open, const SelectTowers& select) {
     std::vector<std::string> towers = split_towers(settings.towers); // they need not be there any more
-    if (towers.empty()) towers = select_towers(settings.backend, "", open);
+    if (towers.empty()) towers = select(settings.backend, "", open);
     // Before shares could follow the towers' speed, runs did not say that theirs were equal.
     if (settings.shares.empty() && towers.size() > 1) settings.shares = "even";
     const unsigned global =
@@ -21,30 +22,28 @@ Course course_of(TrainSettings settings, const OpenOptions& open) {
 
 } // namespace
 
-std::filesystem::path config_of(const std::string& run) { return std::filesystem::path(run) / "config.toml"; }
-
 Past find_past(const std::string& run, std::optional<std::uint64_t> from, const std::string& given_config,
-               const OpenOptions& open) {
+               const OpenOptions& open, const SelectTowers& select) {
     FoundCheckpoint checkpoint = find_checkpoint(run, from);
     const auto& [path, file] = checkpoint;
-    const std::filesystem::path config = config_of(run);
+    const std::filesystem::path config = config_path_in(run);
     const bool has_config = std::filesystem::exists(config);
     TrainSettings trained;
     if (const auto text = checkpoint_settings(file))
-        parse_settings(*text, path.string() + ", settings", trained);
+        replace(trained, parse_settings(*text, path.string() + ", settings"));
     else if (has_config) // a checkpoint of an early version
-        read_settings(config, trained);
+        replace(trained, read_settings(config));
     if (!trained.batch && !trained.global_batch && !given_config.empty())
-        read_settings(given_config, trained);
+        replace(trained, read_settings(given_config));
     if (!trained.batch && !trained.global_batch)
         throw InputError(fmt::format(
             "neither {} nor {} says which settings the run was trained with; give them with --config FILE",
             path.string(), config.string()));
     if (!trained.seed) trained.seed = checkpoint_seed(file, path);
     TrainSettings latest = trained;
-    if (has_config) read_settings(config, latest);
-    const Course before = course_of(trained, open);
-    return {std::move(checkpoint), before, course_of(latest, open)};
+    if (has_config) replace(latest, read_settings(config));
+    const Course before = course_of(trained, open, select);
+    return {std::move(checkpoint), before, course_of(latest, open, select)};
 }
 
 TrainSettings settings_to_go_on_with(const Past& past) {

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -26,14 +27,15 @@ struct Past {
     Course latest;  ///< what its config.toml says since; else the same
 };
 
-/// Where a run keeps its settings.
-std::filesystem::path config_of(const std::string& run);
+/// select_towers(), or what a test has in its place.
+using SelectTowers = std::function<std::vector<std::string>(
+    const std::string& backend, const std::string& towers, const OpenOptions& options)>;
 
 /// Finds the checkpoint of step `from`, else the latest one, in the folder `run`, and the settings of the
 /// run. `config`, which may be empty, names a file with settings in case that neither checkpoint nor run has
 /// them. Throws InputError.
 Past find_past(const std::string& run, std::optional<std::uint64_t> from, const std::string& config,
-               const OpenOptions& open);
+               const OpenOptions& open, const SelectTowers& select);
 
 /// The settings of a resumed run unless the user changes them: its own, with the same global batch for any
 /// towers. adopt_layout() adds what depends on the towers.

@@ -1,6 +1,7 @@
 #include "apps/towers/settings.h"
 
 #include "apps/towers/flags.h"
+#include "engine/data/formats.h"
 #include "engine/error.h"
 #include "engine/files/file.h"
 #include "engine/files/output.h"
@@ -29,57 +30,57 @@ constexpr const char* set_help =
     "Change a value of the recipe, such as optimizer.learning_rate=0.05, or take "
     "it out: optimizer.momentum=; may be given several times";
 
-/// Calls visitor(name, field, which, help) for every setting. Flags, reading and writing all use this one
-/// list.
-template<class AnySettings, class Visitor>
-void for_each_setting(AnySettings& s, const Visitor& visitor) {
+/// Calls visitor(name, field, which, help) for every setting, where `field` is a pointer to the member.
+/// Flags, reading and writing all use this one list.
+template<class Visitor>
+void for_each_setting(const Visitor& visitor) {
+    using S = TrainSettings;
     constexpr Settings training = Settings::of_training, other = Settings::all;
-    visitor("recipe", s.recipe, training, recipe_help);
-    visitor("set", s.set, training, set_help);
-    visitor(
-        "data", s.data, training,
-        "Training data: a folder with CIFAR-10's binary files, or 'shapes' (ten classes of drawn shapes)");
-    visitor("backend", s.backend, other, "Train on all devices of this backend: cuda, vulkan or cpu");
-    visitor("towers", s.towers, training,
+    visitor("recipe", &S::recipe, training, recipe_help);
+    visitor("set", &S::set, training, set_help);
+    visitor("data", &S::data, training, ("Training data: " + data_help(true)).c_str());
+    visitor("backend", &S::backend, other, "Train on all devices of this backend: cuda, vulkan or cpu");
+    visitor("towers", &S::towers, training,
             "Train one tower on each of these devices, such as cuda:0,vulkan:1,cpu ('towers devices' lists "
             "them; default: every discrete GPU, else one integrated GPU, else the CPU)");
-    visitor("shares", s.shares, training,
+    visitor("shares", &S::shares, training,
             "How the towers share the global batch: auto (as fast as each is; the default), even, a ratio "
             "such as 3:1, or @RUN (step by step as that run did; after its last step they stay)");
-    visitor("batch", s.batch, training, "Mean number of examples per tower and step (default: the recipe's)");
-    visitor("global-batch", s.global_batch, training,
+    visitor("batch", &S::batch, training,
+            "Mean number of examples per tower and step (default: the recipe's)");
+    visitor("global-batch", &S::global_batch, training,
             "Number of examples per step for all towers together, instead of --batch");
     visitor(
-        "micro-batch", s.micro_batch, training,
+        "micro-batch", &S::micro_batch, training,
         "The most examples that a tower computes at once; it takes a larger share in several micro-batches "
         "(default: as many as fit into its memory)");
-    visitor("steps", s.steps, other, "Total number of training steps (default: the recipe's)");
-    visitor("epochs", s.epochs, other, "Total number of passes over the training data, instead of --steps");
-    visitor("lr", s.lr, training, "Learning rate at the start (default: the recipe's)");
-    visitor("seed", s.seed, training,
+    visitor("steps", &S::steps, other, "Total number of training steps (default: the recipe's)");
+    visitor("epochs", &S::epochs, other, "Total number of passes over the training data, instead of --steps");
+    visitor("lr", &S::lr, training, "Learning rate at the start (default: the recipe's)");
+    visitor("seed", &S::seed, training,
             "Seed for the initial values, the order of the examples, the distortions and the drawn shapes "
             "(default: 1)");
     visitor(
-        "distort", s.distort, training,
+        "distort", &S::distort, training,
         "Crop, flip and change the images at random, as the recipe says; off uses its evaluation pipeline");
-    visitor("shuffle", s.shuffle, training,
+    visitor("shuffle", &S::shuffle, training,
             "Draw the examples in a new order each epoch; off keeps the order of the records");
-    visitor("init", s.init, other,
+    visitor("init", &S::init, other,
             "Start from the variables in this safetensors file (default: the recipe's initial values)");
-    visitor("save-every", s.save_every, other,
+    visitor("save-every", &S::save_every, other,
             "Number of steps between checkpoints; 0 saves only at the start and at the end");
-    visitor("keep", s.keep, other, "Number of checkpoints to keep, at least 2; 0 keeps all");
-    visitor("log-every", s.log_every, other, "Number of steps between log lines; 0 writes none");
-    visitor("log-towers", s.log_towers, other, "Also log each tower's own loss (default: off)");
-    visitor("on-device-loss", s.on_device_loss, other,
+    visitor("keep", &S::keep, other, "Number of checkpoints to keep, at least 2; 0 keeps all");
+    visitor("log-every", &S::log_every, other, "Number of steps between log lines; 0 writes none");
+    visitor("log-towers", &S::log_towers, other, "Also log each tower's own loss (default: off)");
+    visitor("on-device-loss", &S::on_device_loss, other,
             "When a device of several fails: continue with the others, or stop with a checkpoint");
     visitor(
-        "device-timeout", s.device_timeout, other,
+        "device-timeout", &S::device_timeout, other,
         "Seconds, beyond what a step should take, after which a device that gives no answer has failed; 0 "
         "waits for ever");
-    visitor("threads", s.threads, other, threads_help);
+    visitor("threads", &S::threads, other, threads_help);
     visitor(
-        "quirks", s.quirks, training,
+        "quirks", &S::quirks, training,
         "Reproduce defects of the published system: none, all, or some of last-tower-loss, step-schedule, "
         "unordered-average, delete-run, padded-evaluation, divided-batch-time, separated by commas");
 }
@@ -190,7 +191,9 @@ void put(std::string& text, const std::string& name, const std::optional<T>& fie
 } // namespace
 
 void add_settings(CLI::App& command, TrainSettings& settings) {
-    for_each_setting(settings, [&]<class T>(const std::string& name, T& field, Settings, const char* help) {
+    const auto add = [&]<class T>(const std::string& name, T TrainSettings::*member, Settings,
+                                  const char* help) {
+        T& field = settings.*member;
         if constexpr (std::is_same_v<T, bool>)
             command
                 .add_option(
@@ -213,30 +216,35 @@ void add_settings(CLI::App& command, TrainSettings& settings) {
                 add_number(command, "--" + name, field, help, name.ends_with("batch") ? 1 : 0);
             if constexpr (std::is_arithmetic_v<T>) option->capture_default_str();
         }
-    });
+    };
+    for_each_setting(add);
     command.get_option("--log-towers")->expected(0, 1)->default_str("");
 }
 
-namespace {
-
-/// Clears what no longer holds once the settings that are `given` are taken: the other way to say the same,
-/// the shares of other towers, and the changes to another recipe.
-template<class Given>
-void make_room(TrainSettings& settings, const Given& given) {
-    if (given("recipe")) settings.set.clear();
-    if (given("epochs")) settings.steps.reset();
-    if (given("steps")) settings.epochs.reset();
-    if (given("batch")) settings.global_batch.reset();
-    if (given("global-batch")) settings.batch.reset();
-    if (given("backend")) settings.towers.clear();
-    if (given("towers")) settings.backend.clear();
-    if (given("backend") || given("towers")) settings.shares.clear();
+std::set<std::string> given_settings(const CLI::App& command) {
+    std::set<std::string> names;
+    for_each_setting([&](const std::string& name, auto, Settings, const char*) {
+        if (command.get_option("--" + name)->count() > 0) names.insert(name);
+    });
+    return names;
 }
 
-} // namespace
+void replace(TrainSettings& settings, const GivenSettings& given) {
+    if (given.gives("recipe")) settings.set.clear();
+    if (given.gives("epochs")) settings.steps.reset();
+    if (given.gives("steps")) settings.epochs.reset();
+    if (given.gives("batch")) settings.global_batch.reset();
+    if (given.gives("global-batch")) settings.batch.reset();
+    if (given.gives("backend")) settings.towers.clear();
+    if (given.gives("towers")) settings.backend.clear();
+    if (given.gives("backend") || given.gives("towers")) settings.shares.clear();
+    for_each_setting([&](const std::string& name, auto member, Settings, const char*) {
+        if (given.gives(name)) settings.*member = given.values.*member;
+    });
+}
 
-void read_settings(const std::filesystem::path& file, TrainSettings& settings) {
-    parse_settings(read_file(file), file.string(), settings);
+GivenSettings read_settings(const std::filesystem::path& file) {
+    return parse_settings(read_file(file), file.string());
 }
 
 namespace {
@@ -247,7 +255,7 @@ constexpr std::string_view other_flags[] = {"run",   "resume",      "resume-from
 
 } // namespace
 
-void parse_settings(const std::string& text, const std::string& source, TrainSettings& settings) {
+GivenSettings parse_settings(const std::string& text, const std::string& source) {
     toml::table table;
     try {
         table = toml::parse(text);
@@ -260,17 +268,18 @@ void parse_settings(const std::string& text, const std::string& source, TrainSet
             throw InputError(
                 fmt::format("{}:{}: '{}' and '{}' set the same thing in two ways; give one of them", source,
                             table.get(other)->source().begin.line, one, other));
-    make_room(settings, [&](const char* name) { return table.contains(name); });
-    for_each_setting(settings, [&](const std::string& name, auto& field, Settings, const char*) {
+    GivenSettings given;
+    for_each_setting([&](const std::string& name, auto member, Settings, const char*) {
         const toml::node* const node = table.get(name);
         if (node == nullptr) return;
         try {
-            take(*node, field);
+            take(*node, given.values.*member);
         } catch (const std::invalid_argument& error) {
             throw InputError(
                 fmt::format("{}:{}: '{}' {}", source, node->source().begin.line, name, error.what()));
         }
         table.erase(name);
+        given.names.insert(name);
     });
     for (const auto& [key, node] : table) { // what is left is not a setting
         const std::string_view name = key;
@@ -281,21 +290,13 @@ void parse_settings(const std::string& text, const std::string& source, TrainSet
             complain(fmt::format("'{0}' is no setting of a run; give the flag --{0} instead", name));
         complain(fmt::format("there is no setting '{}'; see 'towers train --help'", name));
     }
-}
-
-void override_settings(CLI::App& command, TrainSettings& settings) {
-    make_room(settings,
-              [&](const std::string& name) { return command.get_option("--" + name)->count() > 0; });
-    for_each_setting(settings, [&](const std::string& name, auto&, Settings, const char*) {
-        CLI::Option* const option = command.get_option("--" + name);
-        if (option->count() > 0) option->run_callback();
-    });
+    return given;
 }
 
 std::string write_settings(const TrainSettings& settings, Settings which) {
     std::string text;
-    for_each_setting(settings, [&](const std::string& name, const auto& field, Settings kind, const char*) {
-        if (which == Settings::all || kind == which) put(text, name, field);
+    for_each_setting([&](const std::string& name, auto member, Settings kind, const char*) {
+        if (which == Settings::all || kind == which) put(text, name, settings.*member);
     });
     return text;
 }
@@ -311,14 +312,13 @@ std::vector<std::string> changes_of_training(const TrainSettings& before, const 
     // Each setting's value as config.toml has it after `name = `.
     const auto values_of = [](const TrainSettings& settings) {
         std::map<std::string, std::string> values;
-        for_each_setting(settings,
-                         [&](const std::string& name, const auto& field, Settings which, const char*) {
-                             if (which != Settings::of_training || says_batch(name)) return;
-                             std::string line;
-                             put(line, name, field);
-                             values[name] = line.empty() ? "none" : line.substr(name.size() + 3);
-                             std::erase(values[name], '\n');
-                         });
+        for_each_setting([&](const std::string& name, auto member, Settings which, const char*) {
+            if (which != Settings::of_training || says_batch(name)) return;
+            std::string line;
+            put(line, name, settings.*member);
+            values[name] = line.empty() ? "none" : line.substr(name.size() + 3);
+            std::erase(values[name], '\n');
+        });
         return values;
     };
     const auto earlier = values_of(before), later = values_of(after);

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <initializer_list>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -41,24 +42,36 @@ struct TrainSettings {
     std::string quirks = "none";
 };
 
+/// Settings some of which a command line or a file gives.
+struct GivenSettings {
+    TrainSettings values;
+    std::set<std::string> names; ///< of those that are given, as in a file: `batch`
+
+    bool gives(const std::string& name) const { return names.contains(name); }
+};
+
+/// Lets what is given replace the settings' own values. Clears what no longer holds then: the other way to
+/// say the same, the shares of other towers, and the changes to another recipe.
+void replace(TrainSettings& settings, const GivenSettings& given);
+
 /// Adds a flag for each setting.
 void add_settings(CLI::App& command, TrainSettings& settings);
 
-/// Takes the settings that the file names. Throws an InputError that says where the file is wrong.
-void read_settings(const std::filesystem::path& file, TrainSettings& settings);
+/// The names of the settings whose flags the parsed command line has.
+std::set<std::string> given_settings(const CLI::App& command);
 
-/// Takes the settings in `text`, which comes from `source`.
-void parse_settings(const std::string& text, const std::string& source, TrainSettings& settings);
+/// Reads the settings that the file names. Throws an InputError that says where the file is wrong.
+GivenSettings read_settings(const std::filesystem::path& file);
 
-/// Applies the command line's settings again, over what a file has set since.
-void override_settings(CLI::App& command, TrainSettings& settings);
+/// The same for `text`, which comes from `source`.
+GivenSettings parse_settings(const std::string& text, const std::string& source);
 
 enum class Settings {
     all,
     of_training, ///< those that decide what a step computes
 };
 
-/// The settings in the form that read_settings() reads: `name = value` for each setting that is set.
+/// The settings as text that parse_settings() reads: `name = value` for each setting that is set.
 std::string write_settings(const TrainSettings& settings, Settings which);
 
 /// `NAME from VALUE to VALUE` for each setting of training that differs, except those of the batch.

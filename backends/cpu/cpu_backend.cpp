@@ -181,16 +181,10 @@ private:
                 fmt::format("{}: has no kernel for this {}", info_.id, kernel_info(launch.kernel).name));
         const KernelInfo& info = kernel_info(launch.kernel);
         const std::uint64_t at_once = info.item == Item::subgroup ? 1 : info.workgroup_size;
-        unsigned team =
-            unsigned(std::min<std::uint64_t>(context_.threads, (launch.items + at_once - 1) / at_once));
+        unsigned team = unsigned(std::min<std::uint64_t>(
+            context_.threads, (info.items(launch.parameters) + at_once - 1) / at_once));
         if (limits_ != nullptr && limits_->most_groups != 0) team = std::min(team, limits_->most_groups);
-        ParameterBlock parameters = launch.parameters;
-        if (launch.kernel == Kernel::depthwise_conv2d_backward_weights) {
-            auto whole = parameters.as<Conv2dBackwardWeightsParams>();
-            whole.splits = 1;
-            parameters = ParameterBlock::of(whole);
-        }
-        return [kernel, team, parameters] {
+        return [kernel, team, parameters = launch.parameters] {
 #pragma omp parallel num_threads(int(team)) if (team > 1)
             kernel(parameters, {uint(omp_get_thread_num()), uint(omp_get_num_threads())});
         };

@@ -10,6 +10,7 @@ namespace towers {
 namespace {
 
 using namespace dialect;
+#include "shaders/example.h"
 #include "shaders/philox.h"
 
 } // namespace
@@ -21,19 +22,19 @@ void dropout(const DropoutParams& p, Invocation invocation) {
     const uint blocks = (quads + most - 1) / most;
     const uint items = p.count / p.elements * blocks;
     for (uint i = invocation.begin(items); i < invocation.end(items); ++i) {
-        const uint example = i / blocks, first = i % blocks * most;
-        const uint record = p.examples.at[example].x, epoch = p.examples.at[example].y;
+        const uint row = i / blocks, first = i % blocks * most;
+        const Example example = example_at(p.examples, row);
         float draws[4 * most];
         INDEPENDENT
         for (uint k = 0; k < most; ++k) {
-            const Words w =
-                philox(record, epoch, DROPOUT_STREAM + p.layer, first + k, p.seed_low, p.seed_high);
+            const Words w = philox(example.record, example.epoch, DROPOUT_STREAM + p.layer, first + k,
+                                   p.seed_low, p.seed_high);
             draws[4 * k] = unit(w.a);
             draws[4 * k + 1] = unit(w.b);
             draws[4 * k + 2] = unit(w.c);
             draws[4 * k + 3] = unit(w.d);
         }
-        const std::size_t base = std::size_t(example) * p.elements + 4 * first;
+        const std::size_t base = std::size_t(row) * p.elements + 4 * first;
         const uint count = std::min(4 * most, p.elements - 4 * first);
         const float* const x = p.x.at + base;
         float* const y = p.y.at + base;

@@ -15,7 +15,7 @@ using namespace dialect;
 
 HostKernel host_kernel(Kernel kernel) {
     switch (kernel) {
-#define TOWERS_KERNEL(name, Params, size)                                                                    \
+#define TOWERS_KERNEL(name, Params, size, items)                                                             \
     case Kernel::name:                                                                                       \
         return [](const ParameterBlock& parameters, Invocation invocation) {                                 \
             host_kernels::name(parameters.as<Params>(), invocation);                                         \

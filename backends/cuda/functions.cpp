@@ -8,7 +8,7 @@ namespace cuda_text { // where nvcc compiled them
 #include "tiled_kernel_texts.inc"
 #undef TOWERS_TILED_TEXT
 
-#define TOWERS_KERNEL(name, Params, size) extern const void* const name##_function;
+#define TOWERS_KERNEL(name, Params, size, items) extern const void* const name##_function;
 #define TOWERS_TILED_KERNEL(name, Params, size)
 #include "shaders/kernels.def"
 #undef TOWERS_KERNEL
@@ -26,7 +26,7 @@ const void* cuda::function_of(Kernel kernel, const std::optional<Tile>& tile) {
         return nullptr;
     }
     switch (kernel) {
-#define TOWERS_KERNEL(name, Params, size)                                                                    \
+#define TOWERS_KERNEL(name, Params, size, items)                                                             \
     case Kernel::name:                                                                                       \
         return cuda_text::name##_function;
 #define TOWERS_TILED_KERNEL(name, Params, size)

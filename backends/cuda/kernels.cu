@@ -6,7 +6,7 @@ namespace {
 #include "plain_kernel_texts.inc"
 } // namespace
 
-#define TOWERS_KERNEL(name, Params, size)                                                                    \
+#define TOWERS_KERNEL(name, Params, size, items)                                                                    \
     extern const void* const name##_function;                                                                \
     const void* const name##_function = reinterpret_cast<const void*>(&name);
 #define TOWERS_TILED_KERNEL(name, Params, size)

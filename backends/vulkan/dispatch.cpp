@@ -9,10 +9,10 @@ namespace {
 
 std::span<const std::uint32_t> shared_text(Kernel kernel) {
     switch (kernel) {
-#define TOWERS_KERNEL(name, Params, size)                                                                    \
+#define TOWERS_KERNEL(name, Params, size, items)                                                             \
     case Kernel::name:                                                                                       \
         return spirv_##name;
-#define TOWERS_TILED_KERNEL(name, Params, size) TOWERS_KERNEL(name, Params, size)
+#define TOWERS_TILED_KERNEL(name, Params, size) TOWERS_KERNEL(name, Params, size, )
 #include "shaders/kernels.def"
 #undef TOWERS_KERNEL
 #undef TOWERS_TILED_KERNEL

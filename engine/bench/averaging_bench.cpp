@@ -20,9 +20,9 @@ AveragingBench::AveragingBench(const Recipe& recipe, unsigned towers, unsigned t
         staged.push_back({gradients_.back().host<float>(), parameters_.back().host<float>()});
         std::ranges::fill(gradients_.back().host<float>(), 1e-3f * float(tower + 1));
     }
-    stage_ = std::make_unique<AveragingStage>(
-        OpenOptions{.threads = threads}, UpdateSpec{.layout = &layout_, .optimizer = recipe.optimizer.get()},
-        std::move(staged), buckets_);
+    stage_ = std::make_unique<HostStage>(OpenOptions{.threads = threads},
+                                         UpdateSpec{.layout = &layout_, .optimizer = recipe.optimizer.get()},
+                                         std::move(staged), buckets_);
     source_ = memory_->allocate(std::size_t(moved_bytes() / 2), Memory::staging);
     target_ = memory_->allocate(source_.bytes(), Memory::staging);
     for (unsigned i = 1; i < threads; ++i) copiers_.push_back(std::make_unique<Worker>());
@@ -36,7 +36,7 @@ void AveragingBench::step() {
     std::vector<std::size_t> all(towers_);
     std::iota(all.begin(), all.end(), std::size_t(0));
     stage_->begin({}, all); // a learning rate of 0 keeps the state finite
-    for (std::size_t bucket = 0; bucket < buckets_.size(); ++bucket) stage_->average(bucket);
+    for (std::size_t bucket = 0; bucket < buckets_.size(); ++bucket) stage_->update(bucket);
     stage_->end({});
 }
 

@@ -2,9 +2,9 @@
 #pragma once
 
 #include "engine/bench/report.h"
-#include "engine/towers/averaging.h"
-#include "engine/towers/worker.h"
 #include "engine/recipes/recipe.h"
+#include "engine/towers/host_stage.h"
+#include "engine/towers/worker.h"
 
 #include <functional>
 #include <memory>
@@ -36,7 +36,7 @@ private:
     std::unique_ptr<Device> memory_;             ///< allocates the buffers, so it outlives them
     std::vector<Buffer> gradients_, parameters_; ///< by tower
     Buffer source_, target_;                     ///< of memcpy()
-    std::unique_ptr<AveragingStage> stage_;
+    std::unique_ptr<HostStage> stage_;
     std::vector<double> gb_per_s_, memcpy_gb_per_s_, ratio_; ///< one per repetition
     std::vector<std::unique_ptr<Worker>> copiers_;           // last: they use the others
 };

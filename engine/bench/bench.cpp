@@ -6,7 +6,7 @@
 #include "engine/bench/profile.h"
 #include "engine/bench/step_bench.h"
 #include "engine/bench/subset_bench.h"
-#include "engine/data/source.h"
+#include "engine/data/shapes.h"
 #include "engine/towers/shares.h"
 
 #include <algorithm>
@@ -28,7 +28,8 @@ unsigned second_batch(unsigned batch, unsigned group) {
 /// All measurements of one device alone.
 class DeviceBench {
 public:
-    DeviceBench(const std::string& id, const BenchOptions& options, const Recipe& recipe, const Dataset& data)
+    DeviceBench(const std::string& id, const BenchOptions& options, const Recipe& recipe,
+                const DataSource& data)
         : options_(options), recipe_(recipe), data_(data),
           steps_(recipe, bench_training({id}, options.settings.batch, {}, options.open), options.settings,
                  data),
@@ -109,7 +110,7 @@ private:
 
     const BenchOptions& options_;
     const Recipe& recipe_;
-    const Dataset& data_;
+    const DataSource& data_;
     StepBench steps_;
     unsigned second_batch_;
     SubsetBench second_;
@@ -181,7 +182,7 @@ using Say = std::function<void(const std::string&)>;
 /// Opens and warms up the devices and leaves out those that fail. Throws the last one's DeviceError if none
 /// is left.
 std::vector<std::unique_ptr<DeviceBench>> open_alone(const BenchOptions& options, const Recipe& recipe,
-                                                     const Dataset& data, const Say& say,
+                                                     const DataSource& data, const Say& say,
                                                      std::vector<LeftOut>& left_out) {
     const std::vector<std::string> ids = each_once(options.towers);
     std::vector<std::unique_ptr<DeviceBench>> alone;
@@ -214,7 +215,7 @@ BenchOptions without(const std::vector<LeftOut>& left_out, const BenchOptions& o
 
 /// All towers in one run, warmed up.
 std::unique_ptr<StepBench> open_together(const BenchOptions& options, const Recipe& recipe,
-                                         const Dataset& data) {
+                                         const DataSource& data) {
     if (options.towers.size() < 2) throw DeviceError("a single tower is left");
     const unsigned global = global_batch(options.settings.batch, options.towers.size());
     auto together = std::make_unique<StepBench>(
@@ -237,7 +238,7 @@ BenchReport run_bench(const BenchOptions& options) {
     const Recipe recipe = find_recipe(options.settings.recipe, options.set);
 
     say("drawing the shapes");
-    const Dataset data = load_dataset("shapes", Split::train, bench_seed, shapes_size(recipe));
+    const Dataset data = make_shapes(Split::train, bench_seed, shapes_size(recipe));
     std::vector<LeftOut> left_out;
     const auto alone = open_alone(options, recipe, data, say, left_out);
     const BenchOptions rest = without(left_out, options);

@@ -1,66 +1,54 @@
 #include "engine/bench/profile.h"
 
+#include "engine/data/sampler.h"
 #include "engine/plan/work.h"
-#include "backends/upload.h"
 
 #include <algorithm>
 #include <numeric>
 
 namespace towers {
-namespace {
 
-TrainingPlan plan_step(const Recipe& recipe, const StateLayout& layout, const Dataset& data, unsigned batch,
-                       std::uint64_t largest_allocation) {
-    return plan_single_step({.model = &recipe.model,
-                             .layout = &layout,
-                             .pipeline = &recipe.pipeline,
-                             .batch = batch,
-                             .stored = data.image_size(),
-                             .records = data.size(),
-                             .seed = 1,
-                             .distort = true,
-                             .largest_allocation = largest_allocation},
-                            {.layout = &layout, .optimizer = recipe.optimizer.get()});
-}
-
-} // namespace
-
-StepProfile::StepProfile(Device& device, const Recipe& recipe, const Dataset& data, unsigned batch)
-    : device_(device) {
+StepProfile::StepProfile(Device& device, const Recipe& recipe, const DataSource& data, unsigned batch)
+    : session_(device) {
     const StateLayout layout = layout_of(recipe);
-    plan_ = plan_step(recipe, layout, data, batch, device.info().largest_allocation);
-    arenas_ = allocate_arenas(device, plan_.plan, data);
-    load(layout, data, batch);
+    ResidentFeed feed(data);
+    const NetworkSpec spec = network_spec(recipe, layout,
+                                          {.batch = batch,
+                                           .stored = data.image_size(),
+                                           .records = feed.slots(),
+                                           .seed = 1,
+                                           .distort = true,
+                                           .largest_allocation = device.info().largest_allocation});
+    plan_ = plan_single_step(spec, update_spec(recipe, layout)).plan;
+    session_.hold(plan_.bytes());
+    session_.load(feed);
+    session_.upload(Arena::state, initial_state(layout, 1));
+    std::vector<Example> examples(batch);
+    Sampler(std::uint32_t(data.size()), 1, true).fill(0, examples);
+    feed.bring(examples);
+    session_.write(examples);
+    session_.write(StepNumbers{.learning_rate = 0, .average_decay = 0});
 
     // A timestamp separates the commands before and after it, so the plan's barriers are not needed. There is
     // nothing between the first two.
     std::vector<Command> commands = {Timestamp{}, Timestamp{}};
-    for (const Command& command : plan_.plan.bind(pointers_to(arenas_), 0, plan_.plan.levels().size())) {
+    for (const Command& command : session_.bind(plan_)) {
         if (std::holds_alternative<Barrier>(command)) continue;
         commands.push_back(command);
         commands.push_back(Timestamp{});
     }
     recording_ = device.record(commands);
-    for (const Level& level : plan_.plan.levels())
+    for (const Level& level : plan_.levels())
         for (const Operation& operation : level) operations_.push_back(&operation);
     operation_us_.resize(operations_.size());
-}
-
-void StepProfile::load(const StateLayout& layout, const Dataset& data, unsigned batch) {
-    const auto arena = [&](Arena which) -> const Buffer& { return arenas_[std::size_t(which)]; };
-    const std::vector<float> state = initial_state(layout, 1);
-    upload(device_, arena(Arena::state), std::as_bytes(std::span(state)));
-    std::vector<Example> examples(batch);
-    Sampler(std::uint32_t(data.size()), 1, true).fill(0, examples);
-    write_step(arena(Arena::step), {.learning_rate = 0, .average_decay = 0}, examples);
 }
 
 void StepProfile::repeat(unsigned runs) {
     std::vector<std::vector<double>> gaps(operations_.size() + 1); // the first one is empty
     std::vector<double> sums;
     for (unsigned run = 0; run < runs; ++run) {
-        device_.wait(device_.submit(recording_));
-        const std::vector<double> moments = device_.timestamps(recording_);
+        session_.run(recording_);
+        const std::vector<double> moments = session_.device().timestamps(recording_);
         if (moments.empty()) return; // no clock
         for (std::size_t i = 0; i < gaps.size(); ++i) gaps[i].push_back((moments[i + 1] - moments[i]) * 1e6);
         sums.push_back((moments.back() - moments[1]) * 1e6);
@@ -79,23 +67,23 @@ void StepProfile::reset() {
 void StepProfile::report(DeviceFigures& figures) const {
     for (std::size_t i = 0; i < arena_count; ++i)
         (is_staging(Arena(i)) ? figures.staging_memory_bytes : figures.device_memory_bytes) +=
-            plan_.plan.bytes(Arena(i));
+            plan_.bytes(Arena(i));
     if (sum_us_.empty()) return;
     figures.timestamp_us = median_of(timestamp_us_);
     figures.kernels_us = spread_of(sum_us_);
     double sum = 0;
     for (std::size_t i = 0; i < operations_.size(); ++i) {
-        const Work work = work_of(*operations_[i], plan_.plan);
+        const Cost cost = cost_of(*operations_[i], plan_);
         KernelFigures& kernel = figures.kernels.emplace_back();
         kernel.name = operations_[i]->name;
         kernel.kernel = kernel_name(*operations_[i]);
         kernel.time_us = spread_of(operation_us_[i]);
-        kernel.flops = work.flops;
-        kernel.bytes = work.bytes;
+        kernel.flops = cost.flops;
+        kernel.bytes = cost.bytes;
         // A clock may be too coarse for the smallest kernels.
         const double seconds = std::max(kernel.time_us.median, 1e-3) * 1e-6;
-        if (work.flops > 0) kernel.gflops = work.flops / seconds * 1e-9;
-        kernel.gb_per_s = work.bytes / seconds * 1e-9;
+        if (cost.flops > 0) kernel.gflops = cost.flops / seconds * 1e-9;
+        kernel.gb_per_s = cost.bytes / seconds * 1e-9;
         sum += kernel.time_us.median;
     }
     for (KernelFigures& kernel : figures.kernels) kernel.share = sum > 0 ? kernel.time_us.median / sum : 0;

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "engine/bench/report.h"
-#include "engine/towers/tower.h"
 #include "engine/recipes/recipe.h"
+#include "engine/towers/session.h"
 
 #include <vector>
 
@@ -15,7 +15,7 @@ namespace towers {
 class StepProfile {
 public:
     /// Nothing else may use the device, which must outlive the profile.
-    StepProfile(Device& device, const Recipe& recipe, const Dataset& data, unsigned batch);
+    StepProfile(Device& device, const Recipe& recipe, const DataSource& data, unsigned batch);
 
     /// One repetition: the medians over `runs` runs of the step.
     void repeat(unsigned runs);
@@ -26,11 +26,8 @@ public:
     void report(DeviceFigures& figures) const;
 
 private:
-    void load(const StateLayout& layout, const Dataset& data, unsigned batch);
-
-    Device& device_;
-    TrainingPlan plan_;
-    std::array<Buffer, arena_count> arenas_;
+    Plan plan_;
+    Session session_;
     Recording recording_;
     std::vector<const Operation*> operations_;      ///< in the order of their timestamps
     std::vector<std::vector<double>> operation_us_; ///< [operation][repetition]

@@ -1,7 +1,7 @@
 // Predicts, from measurements of each tower alone, which towers should share a step and how.
 #pragma once
 
-#include "engine/towers/load.h"
+#include "engine/balance/load.h"
 
 #include <cstddef>
 #include <string>

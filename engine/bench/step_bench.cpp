@@ -21,7 +21,7 @@ TrainerOptions bench_training(std::vector<std::string> towers, unsigned global, 
 }
 
 StepBench::StepBench(const Recipe& recipe, const TrainerOptions& options, const BenchSettings& settings,
-                     const Dataset& data)
+                     const DataSource& data)
     : global_batch_(options.global_batch), settings_(settings), trainer_(recipe, options, data) {}
 
 void StepBench::warm_up() {

@@ -21,7 +21,7 @@ class StepBench {
 public:
     /// Opens the towers' devices. Throws as Trainer does.
     StepBench(const Recipe& recipe, const TrainerOptions& options, const BenchSettings& settings,
-              const Dataset& data);
+              const DataSource& data);
 
     /// Runs steps that are not measured; their time decides the number of steps in a repetition.
     void warm_up();

@@ -32,7 +32,7 @@ std::string SubsetBench::name() const {
     return fmt::format("{} with {} examples", fmt::join(towers_, ","), to_string(shares_));
 }
 
-void SubsetBench::repeat(const Recipe& recipe, const BenchOptions& options, const Dataset& data) {
+void SubsetBench::repeat(const Recipe& recipe, const BenchOptions& options, const DataSource& data) {
     if (refusal_) return;
     try {
         const unsigned global = std::accumulate(shares_.begin(), shares_.end(), 0u);

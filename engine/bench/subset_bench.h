@@ -3,7 +3,7 @@
 
 #include "engine/bench/bench.h"
 #include "engine/bench/proposal.h"
-#include "engine/data/dataset.h"
+#include "engine/data/source.h"
 #include "engine/recipes/recipe.h"
 
 #include <optional>
@@ -22,7 +22,7 @@ public:
     std::string name() const;
 
     /// One repetition. Does nothing after a device has refused.
-    void repeat(const Recipe& recipe, const BenchOptions& options, const Dataset& data);
+    void repeat(const Recipe& recipe, const BenchOptions& options, const DataSource& data);
 
     /// One value per repetition, unless a device has refused.
     const std::vector<double>& examples_per_s() const { return examples_per_s_; }

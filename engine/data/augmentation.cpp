@@ -211,9 +211,6 @@ AugmentationLaunches augmentation_launches(const Augmentation& a, const ImageSiz
     launches.sums.shape = images.shape;
     launches.sums.count = count;
     launches.needs_sums = (images.jitter & AUGMENT_CONTRAST) != 0;
-    launches.draw_items = count;
-    launches.sums_items = std::uint64_t(count) * GREY_CHUNKS;
-    launches.image_items = count * pixels;
     launches.draws_bytes = std::uint64_t(count) * AUGMENT_DRAWS * sizeof(vec4);
     launches.sums_bytes = std::uint64_t(count) * GREY_CHUNKS * 2 * sizeof(uint);
     launches.images_bytes = count * pixels * image.channels * sizeof(float);

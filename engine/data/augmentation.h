@@ -2,7 +2,7 @@
 #pragma once
 
 #include "backends/kernels.h"
-#include "engine/data/dataset.h"
+#include "engine/data/source.h"
 
 #include <array>
 #include <cstdint>
@@ -82,7 +82,6 @@ struct AugmentationLaunches {
     GreySumsParams sums;
     AugmentImagesParams images;
     bool needs_sums;                                     ///< else neither the launch nor its tensor
-    std::uint64_t draw_items, sums_items, image_items;   ///< to launch with
     std::uint64_t draws_bytes, sums_bytes, images_bytes; ///< of what lies between them and of the batch
 };
 

@@ -1,6 +1,6 @@
 #include "engine/data/cifar10.h"
 
-#include "engine/data/other_data.h"
+#include "engine/data/formats.h"
 #include "engine/error.h"
 #include "engine/files/atomic_file.h"
 #include "engine/files/file.h"
@@ -9,10 +9,15 @@
 #include <algorithm>
 #include <cstring>
 #include <fmt/format.h>
+#include <iterator>
+#include <memory>
+#include <optional>
 #include <span>
 #include <spdlog/spdlog.h>
 #include <string_view>
 #include <system_error>
+#include <utility>
+#include <vector>
 
 namespace towers {
 
@@ -42,22 +47,14 @@ std::vector<std::string> file_names(Split split) {
     return names;
 }
 
-fs::path find_folder(const fs::path& folder, const std::vector<std::string>& names) {
-    std::error_code error; // what cannot be examined counts as absent; the message says what was sought
-    const bool there = fs::is_directory(folder, error);
+/// The folder itself or the archive's folder in it, whichever has one of the split's files.
+std::optional<fs::path> find_folder(const fs::path& folder, Split split) {
+    std::error_code error; // what cannot be examined counts as absent
+    if (!fs::is_directory(folder, error)) return std::nullopt;
     for (const fs::path& candidate : {folder, folder / archive_folder})
-        for (const std::string& name : names)
-            if (there && fs::exists(candidate / name, error)) return candidate;
-    if (const std::string other = describe_other_data(folder); !other.empty())
-        throw InputError(fmt::format("{} {}", folder.string(), other));
-    if (!there)
-        throw InputError(
-            fmt::format("there is no data folder {}; name CIFAR-10's, or 'shapes', which needs no files",
-                        folder.string()));
-    throw InputError(
-        fmt::format("{} holds no {}; unpack cifar-10-binary.tar.gz there, or use --data shapes, which "
-                    "needs no files",
-                    folder.string(), names.front()));
+        for (const std::string& name : file_names(split))
+            if (fs::exists(candidate / name, error)) return candidate;
+    return std::nullopt;
 }
 
 std::size_t count_records(const fs::path& path, std::uint64_t bytes) {
@@ -96,63 +93,105 @@ std::vector<std::string> read_classes(const fs::path& path, bool tell) {
     return official_classes();
 }
 
-} // namespace
+struct Part {
+    fs::path path;
+    InputFile file;
+    std::size_t first, records;
+};
 
-Dataset load_cifar10(const fs::path& folder, Split split) {
-    const std::vector<std::string> names = file_names(split);
-    const fs::path found = find_folder(folder, names);
-
-    struct Part {
-        fs::path path;
-        InputFile file;
-        std::size_t records;
-    };
+std::vector<Part> open_parts(const fs::path& folder, Split split) {
     std::vector<Part> parts;
-    std::size_t total = 0, largest = 0;
-    for (const std::string& name : names) {
-        const fs::path path = found / name;
+    std::size_t first = 0;
+    for (const std::string& name : file_names(split)) {
+        const fs::path path = folder / name;
         InputFile file(path);
         const std::size_t records = count_records(path, file.size());
-        parts.push_back({path, std::move(file), records});
-        total += records;
-        largest = std::max(largest, records);
+        parts.push_back({path, std::move(file), first, records});
+        first += records;
     }
+    return parts;
+}
 
-    // Training and `data describe` read both splits, and one line is enough.
-    const bool tell = split == Split::train;
-    Dataset data{"cifar10", side, side, channels, read_classes(found / names_file, tell), {}, {}};
-    // Read each file to where its images belong, then squeeze out the label bytes between them. So the last
-    // file needs one byte per record beyond the end.
-    data.images.resize(total * image_bytes + largest);
-    data.labels.reserve(total);
+std::vector<std::uint32_t> read_labels(const std::vector<Part>& parts) {
+    std::vector<std::uint32_t> labels;
     for (const Part& part : parts) {
-        std::uint8_t* const begin = data.images.data() + data.size() * image_bytes;
-        part.file.read(0, std::as_writable_bytes(std::span(begin, part.records * record_bytes)));
+        std::vector<std::uint8_t> bytes(part.records * record_bytes);
+        part.file.read(0, std::as_writable_bytes(std::span(bytes)));
         for (std::size_t i = 0; i < part.records; ++i) {
-            const std::uint8_t* const record = begin + i * record_bytes;
-            if (*record >= class_count)
+            const std::uint8_t label = bytes[i * record_bytes];
+            if (label >= class_count)
                 throw InputError(
                     fmt::format("{} has label {} in record {} (of 0 to {}), but labels are 0 to 9; "
                                 "replace it with a sound copy",
-                                part.path.string(), *record, i, part.records - 1));
-            data.labels.push_back(*record);
-            std::memmove(begin + i * image_bytes, record + 1, image_bytes);
+                                part.path.string(), label, i, part.records - 1));
+            labels.push_back(label);
         }
     }
-    data.images.resize(total * image_bytes);
-    return data;
+    return labels;
 }
 
-void write_cifar10(const Dataset& data, Split split, const fs::path& folder) {
+/// Keeps its files open and reads images when asked.
+class Cifar10 final : public DataSource {
+public:
+    Cifar10(DataInfo info, std::vector<Part> parts)
+        : DataSource(std::move(info), read_labels(parts)), parts_(std::move(parts)) {}
+
+    void read(std::span<const std::uint32_t> records, std::span<std::uint8_t> images) const override {
+        std::vector<std::uint8_t> bytes;
+        for (std::size_t i = 0, count; i < records.size(); i += count) {
+            const Part& part = *std::prev(std::ranges::upper_bound(parts_, records[i], {}, &Part::first));
+            const std::size_t first = records[i], end = part.first + part.records;
+            // Neighbours in a file are read at once: a read of each would take several times as long.
+            for (count = 1;
+                 i + count < records.size() && first + count < end && records[i + count] == first + count;)
+                ++count;
+            bytes.resize(count * record_bytes);
+            part.file.read((first - part.first) * record_bytes, std::as_writable_bytes(std::span(bytes)));
+            for (std::size_t k = 0; k < count; ++k)
+                std::memcpy(&images[(i + k) * image_bytes], &bytes[k * record_bytes + 1], image_bytes);
+        }
+    }
+
+private:
+    std::vector<Part> parts_;
+};
+
+} // namespace
+
+std::unique_ptr<DataSource> open_cifar10(const fs::path& folder, Split split) {
+    const fs::path found = find_folder(folder, split).value_or(folder);
+    std::vector<Part> parts = open_parts(found, split);
+    // Training and `data describe` open both splits, and one line is enough.
+    const bool tell = split == Split::train;
+    return std::make_unique<Cifar10>(
+        DataInfo{"cifar10", read_classes(found / names_file, tell), {side, side, channels}},
+        std::move(parts));
+}
+
+const DataFormat& cifar10_format() {
+    static constexpr DataFormat format{
+        .what = "a folder with CIFAR-10's binary files",
+        .more = {},
+        .give = "a folder of CIFAR-10's binary files",
+        .name = "CIFAR-10's",
+        .files = {"data_batch_1.bin", "test_batch.bin"},
+        .remedy = "unpack cifar-10-binary.tar.gz there",
+        .recognizes = [](const std::string& source,
+                         Split split) { return find_folder(source, split).has_value(); },
+        .open = [](const DataRequest& request) { return open_cifar10(request.source, request.split); }};
+    return format;
+}
+
+void write_cifar10(const DataSource& data, Split split, const fs::path& folder) {
     const std::vector<std::string> names = file_names(split);
-    const bool fits = data.height == side && data.width == side && data.channels == channels &&
-                      data.classes.size() == class_count && data.size() >= names.size() &&
-                      data.size() <= names.size() * records_per_file;
+    const auto& [name, classes, image] = data.info();
+    const bool fits = image == ImageSize{side, side, channels} && classes.size() == class_count &&
+                      data.size() >= names.size() && data.size() <= names.size() * records_per_file;
     if (!fits)
         throw InputError(
             fmt::format("the data set {} ({} examples of {}x{}x{}, {} classes) does not fit CIFAR-10's "
                         "format: {} to {} examples of 32x32x3, 10 classes; choose another",
-                        data.name, data.size(), data.height, data.width, data.channels, data.classes.size(),
+                        name, data.size(), image.height, image.width, image.channels, classes.size(),
                         names.size(), names.size() * records_per_file));
     std::error_code error;
     fs::create_directories(folder, error);
@@ -161,17 +200,19 @@ void write_cifar10(const Dataset& data, Split split, const fs::path& folder) {
     for (std::size_t i = 0; i < names.size(); ++i) {
         const std::size_t begin = data.size() * i / names.size();
         const std::size_t end = data.size() * (i + 1) / names.size();
+        std::vector<std::uint8_t> images((end - begin) * image_bytes);
+        data.read(begin, end - begin, images);
         std::string records;
         records.reserve((end - begin) * record_bytes);
         for (std::size_t k = begin; k < end; ++k) {
-            records.push_back(char(data.labels[k]));
-            records.append(reinterpret_cast<const char*>(data.images.data()) + k * image_bytes, image_bytes);
+            records.push_back(char(data.labels()[k]));
+            records.append(reinterpret_cast<const char*>(&images[(k - begin) * image_bytes]), image_bytes);
         }
         write_file_atomically(folder / names[i], records);
     }
-    std::string classes;
-    for (const std::string& name : data.classes) classes += name + '\n';
-    write_file_atomically(folder / names_file, classes);
+    std::string lines;
+    for (const std::string& each : classes) lines += each + '\n';
+    write_file_atomically(folder / names_file, lines);
 }
 
 } // namespace towers

@@ -3,20 +3,22 @@
 // a label byte and 3 planes (red, green, blue) of 32x32 bytes.
 #pragma once
 
-#include "engine/data/dataset.h"
+#include "engine/data/source.h"
 
 #include <filesystem>
+#include <memory>
 
 namespace towers {
 
-/// Reads a split from `folder` or from the folder cifar-10-batches-bin in it. Class names are the ten lines
-/// of batches.meta.txt, else the official ones. InputError for a missing or empty file, one that is not whole
-/// records, more than 10,000 records in a file, a label above 9. Needs the data set's own memory and no more.
-Dataset load_cifar10(const std::filesystem::path& folder, Split split);
+/// Opens a split in `folder` or in the folder cifar-10-batches-bin in it and reads its labels; images are
+/// read from the files when they are asked for. Class names are the ten lines of batches.meta.txt, else the
+/// official ones. InputError for a missing or empty file, one that is not whole records, more than 10,000
+/// records in a file, a label above 9.
+std::unique_ptr<DataSource> open_cifar10(const std::filesystem::path& folder, Split split);
 
-/// Stores a data set of 32x32 colour images and ten classes, such that load_cifar10() gives back the same
+/// Stores a data set of 32x32 colour images and ten classes, such that open_cifar10() gives back the same
 /// images, labels and classes. Writes each file atomically; creates a missing folder. InputError when the
 /// data set does not fit the format (train: 5 to 50,000 examples, test: 1 to 10,000) or writing fails.
-void write_cifar10(const Dataset& data, Split split, const std::filesystem::path& folder);
+void write_cifar10(const DataSource& data, Split split, const std::filesystem::path& folder);
 
 } // namespace towers

@@ -1,16 +1,22 @@
 #include "engine/data/dataset.h"
 
-#include "engine/files/checksum.h"
-
-#include <span>
+#include <algorithm>
+#include <stdexcept>
+#include <utility>
 
 namespace towers {
 
-std::uint64_t Dataset::checksum() const {
-    Checksum sum;
-    for (const std::uint32_t label : labels) sum.add(label);
-    sum.add(std::as_bytes(std::span(images)));
-    return sum.value();
+Dataset::Dataset(DataInfo info, std::vector<std::uint8_t> images, std::vector<std::uint32_t> labels)
+    : DataSource(std::move(info), std::move(labels)), images_(std::move(images)) {
+    if (images_.size() != size() * image_size().bytes())
+        throw std::invalid_argument("a data set with other images than its labels");
+}
+
+void Dataset::read(std::span<const std::uint32_t> records, std::span<std::uint8_t> images) const {
+    const std::size_t bytes = image_size().bytes();
+    for (std::size_t i = 0; i < records.size(); ++i)
+        std::ranges::copy(this->images().subspan(records[i] * bytes, bytes),
+                          images.subspan(i * bytes).begin());
 }
 
 } // namespace towers

@@ -1,33 +1,22 @@
-// Labelled images in memory.
+// A data set whose images lie in memory.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <string>
-#include <vector>
+#include "engine/data/source.h"
 
 namespace towers {
 
-enum class Split { train, test };
+class Dataset final : public DataSource {
+public:
+    /// `images`: as read() gives them, of all records.
+    Dataset(DataInfo info, std::vector<std::uint8_t> images, std::vector<std::uint32_t> labels);
 
-struct ImageSize {
-    unsigned height = 0, width = 0; ///< pixels
-    unsigned channels = 0;          ///< values per pixel: 1 grey, 3 red, green, blue
-    bool operator==(const ImageSize&) const = default;
-};
+    std::span<const std::uint8_t> images() const { return images_; }
 
-struct Dataset {
-    std::string name;
-    unsigned height = 0, width = 0, channels = 0; ///< pixels, and values per pixel
-    std::vector<std::string> classes;             ///< names, in the order of their labels
-    std::vector<std::uint8_t> images;  ///< [size()][channels][height][width]: planes, as in CIFAR-10
-    std::vector<std::uint32_t> labels; ///< [size()], each below classes.size()
+    using DataSource::read;
+    void read(std::span<const std::uint32_t> records, std::span<std::uint8_t> images) const override;
 
-    std::size_t size() const { return labels.size(); }
-    ImageSize image_size() const { return {height, width, channels}; }
-
-    /// Of labels and images: tells data sets apart, wherever they lie.
-    std::uint64_t checksum() const;
+private:
+    std::vector<std::uint8_t> images_;
 };
 
 } // namespace towers

@@ -1,5 +1,7 @@
 #include "engine/data/other_data.h"
 
+#include "engine/data/formats.h"
+
 #include <algorithm>
 #include <array>
 #include <cctype>
@@ -13,9 +15,6 @@ namespace towers {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr const char* what_to_give =
-    "give a folder of CIFAR-10's binary files, or 'shapes', which needs no files";
 
 std::string first_bytes(const fs::path& path) {
     std::array<char, 262> bytes; // as far as the mark of a tar archive reaches
@@ -39,13 +38,13 @@ std::string describe_file(const fs::path& path) {
         return fmt::format("is compressed by gzip; unpack it ({} FILE) and {}",
                            name.find(".tar") != std::string::npos || name.ends_with(".tgz") ? "tar -xzf"
                                                                                             : "gunzip",
-                           what_to_give);
+                           what_to_give());
     if (bytes.starts_with("PK\x03\x04"))
-        return fmt::format("is a zip archive; unpack it and {}", what_to_give);
+        return fmt::format("is a zip archive; unpack it and {}", what_to_give());
     if (bytes.size() >= 262 && bytes.substr(257).starts_with("ustar"))
-        return fmt::format("is a tar archive; unpack it (tar -xf FILE) and {}", what_to_give);
-    if (is_picture(bytes)) return fmt::format("is a picture, and pictures are not read; {}", what_to_give);
-    return fmt::format("is a file; {}", what_to_give);
+        return fmt::format("is a tar archive; unpack it (tar -xf FILE) and {}", what_to_give());
+    if (is_picture(bytes)) return fmt::format("is a picture, and pictures are not read; {}", what_to_give());
+    return fmt::format("is a file; {}", what_to_give());
 }
 
 std::string lower(std::string text) {
@@ -104,7 +103,7 @@ std::string describe_folder(const fs::path& folder) {
         if (found != below.end()) picture = lower(folders[i].filename().string()) + "/" + *found;
     }
     if (!picture.empty())
-        return fmt::format("holds pictures ({}), which are not read; {}", picture, what_to_give);
+        return fmt::format("holds pictures ({}), which are not read; {}", picture, what_to_give());
     return "";
 }
 

@@ -6,9 +6,9 @@
 
 namespace towers {
 
-/// What lies at `path` in place of a folder of CIFAR-10's binary files, and what to do: `is a gzip archive;
-/// unpack it
-/// ...`. "" if it is nothing known. Never throws for what cannot be read.
+/// What lies at `path` instead of data of a known format, and what to do: `is compressed by gzip; unpack it
+/// ...`.
+/// "" if it is nothing known. Never throws for what cannot be read.
 std::string describe_other_data(const std::filesystem::path& path);
 
 } // namespace towers

@@ -19,7 +19,8 @@ void Sampler::fill(std::uint64_t first, std::span<Example> out) {
         const auto epoch = std::uint32_t((first + done) / records_);
         auto place = std::uint32_t((first + done) % records_);
         const std::vector<std::uint32_t>& order = permutation(epoch);
-        for (; done < out.size() && place < records_; ++done, ++place) out[done] = {order[place], epoch};
+        for (; done < out.size() && place < records_; ++done, ++place)
+            out[done] = {.record = order[place], .epoch = epoch};
     }
 }
 

@@ -1,6 +1,8 @@
 // Which example comes at which position in training.
 #pragma once
 
+#include "engine/data/example.h"
+
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -8,12 +10,6 @@
 #include <vector>
 
 namespace towers {
-
-/// In the distortion kernel's form: which record, and in which pass over the data.
-struct Example {
-    std::uint32_t record, epoch;
-    bool operator==(const Example&) const = default;
-};
 
 /// The endless stream of examples: position p is place p % records of epoch p / records, and each epoch has
 /// its own permutation, made from (seed, epoch) alone. So batches cross the ends of epochs, a run resumes at
@@ -23,7 +19,7 @@ public:
     /// Without shuffling, every epoch has the records in order. std::invalid_argument for 0 records.
     Sampler(std::uint32_t records, std::uint64_t seed, bool shuffle);
 
-    /// The examples at positions `first`, `first` + 1, ...
+    /// Record and epoch of the examples at positions `first`, `first` + 1, ...
     void fill(std::uint64_t first, std::span<Example> out);
 
 private:

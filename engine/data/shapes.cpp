@@ -1,11 +1,16 @@
 #include "engine/data/shapes.h"
 
+#include "engine/data/formats.h"
 #include "engine/data/philox.h"
 
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <memory>
 #include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
 
 namespace towers {
 
@@ -152,7 +157,7 @@ void draw(const Class& kind, PhiloxStream& random, const ImageSize& size, std::u
 
 std::size_t shapes_count(Split split, const ImageSize& size) {
     constexpr std::size_t most_bytes = std::size_t(64) << 20, least = 500;
-    const std::size_t bytes = std::max<std::size_t>(std::size_t(size.height) * size.width * size.channels, 1);
+    const std::size_t bytes = std::max<std::size_t>(size.bytes(), 1);
     const std::size_t usual = split == Split::train ? 10'000 : 2'000;
     const std::size_t that_fit = most_bytes / bytes / classes.size() * classes.size();
     return std::min(usual, std::max(that_fit, least));
@@ -164,18 +169,31 @@ Dataset make_shapes(Split split, std::uint64_t seed, ImageSize size, std::size_t
     if (count == 0) count = shapes_count(split, size);
     const RandomPurpose purpose =
         split == Split::train ? RandomPurpose::train_shapes : RandomPurpose::test_shapes;
-    const std::size_t image_bytes = std::size_t(size.height) * size.width * size.channels;
-    Dataset data{"shapes", size.height, size.width, size.channels, {}, {}, {}};
-    for (const Class& kind : classes) data.classes.emplace_back(kind.name);
-    data.images.resize(count * image_bytes);
-    data.labels.resize(count);
+    DataInfo info{.name = "shapes", .classes = {}, .image = size};
+    for (const Class& kind : classes) info.classes.emplace_back(kind.name);
+    std::vector<std::uint8_t> images(count * size.bytes());
+    std::vector<std::uint32_t> labels(count);
     for (std::size_t i = 0; i < count; ++i) {
-        // Its own, so that an image depends on no other
-        PhiloxStream random(seed, purpose, std::uint32_t(i));
-        data.labels[i] = std::uint32_t(i % classes.size());
-        draw(classes[data.labels[i]], random, size, data.images.data() + i * image_bytes);
+        PhiloxStream random(seed, purpose, std::uint32_t(i)); // its own: an image depends on no other
+        labels[i] = std::uint32_t(i % classes.size());
+        draw(classes[labels[i]], random, size, images.data() + i * size.bytes());
     }
-    return data;
+    return {std::move(info), std::move(images), std::move(labels)};
+}
+
+const DataFormat& shapes_format() {
+    static constexpr DataFormat format{
+        .what = "'shapes'",
+        .more = "ten classes of drawn shapes",
+        .give = "'shapes', which needs no files",
+        .name = "'shapes', which needs no files",
+        .files = {},
+        .remedy = "use --data shapes, which needs no files",
+        .recognizes = [](const std::string& source, Split) { return source == "shapes"; },
+        .open = [](const DataRequest& request) -> std::unique_ptr<DataSource> {
+            return std::make_unique<Dataset>(make_shapes(request.split, request.seed, request.image));
+        }};
+    return format;
 }
 
 } // namespace towers

@@ -6,16 +6,26 @@
 #include <cstdint>
 #include <cstring>
 #include <span>
+#include <string_view>
 
 namespace towers {
 
-/// FNV-1a over 8-byte words. Each step maps sums and words one to one, so a change of a single word always
-/// changes the sum. A processor adds about 5 GB a second, more than most disks deliver.
+constexpr std::uint64_t fnv_basis = 0xcbf29ce484222325, fnv_prime = 0x100000001b3;
+
+/// FNV-1a of a text's bytes.
+constexpr std::uint64_t fnv1a(std::string_view text) {
+    std::uint64_t hash = fnv_basis;
+    for (const char c : text) hash = (hash ^ std::uint8_t(c)) * fnv_prime;
+    return hash;
+}
+
+/// FNV-1a over 8-byte words. Each word has another effect on each sum before it, so a change of one word
+/// never goes unnoticed. A processor adds about 5 GB a second, more than most disks take.
 class Checksum {
 public:
     void add(std::uint64_t word) {
-        value_ = (value_ ^ word) * 0x100000001b3;
-        value_ ^= value_ >> 32; // a product only carries upwards
+        value_ = (value_ ^ word) * fnv_prime;
+        value_ ^= value_ >> 32; // a product carries upwards only
     }
     /// Pads the last word with zeros.
     void add(std::span<const std::byte> bytes) {
@@ -28,7 +38,7 @@ public:
     std::uint64_t value() const { return value_; }
 
 private:
-    std::uint64_t value_ = 0xcbf29ce484222325;
+    std::uint64_t value_ = fnv_basis;
 };
 
 } // namespace towers

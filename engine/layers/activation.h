@@ -20,7 +20,7 @@ public:
         const TensorId y = plan.make_output();
         plan.keep("saved", saves_ == Saves::output ? y : plan.input());
         const unsigned count = unsigned(plan.out_elements());
-        plan.add("forward", forward_, {.x = plan.input(), .y = y, .count = count, .slope = slope_}, count);
+        plan.add("forward", forward_, {.x = plan.input(), .y = y, .count = count, .slope = slope_});
         return y;
     }
 
@@ -29,7 +29,7 @@ public:
         const TensorId dx = plan.make_gradient();
         const unsigned count = unsigned(plan.out_elements());
         plan.add("backward", backward_,
-                 {.saved = plan.kept("saved"), .dy = dy, .dx = dx, .count = count, .slope = slope_}, count);
+                 {.saved = plan.kept("saved"), .dy = dy, .dx = dx, .count = count, .slope = slope_});
         return {dx};
     }
 

@@ -26,7 +26,7 @@ public:
         p.y = y;
         p.tensors = unsigned(plan.inputs());
         p.count = unsigned(plan.out_elements());
-        plan.add("forward", kernels::add_tensors, p, p.count);
+        plan.add("forward", kernels::add_tensors, p);
         return y;
     }
 

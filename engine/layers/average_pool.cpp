@@ -32,16 +32,14 @@ AveragePoolShape AveragePool::shape(const LayerPlan& plan) const {
 
 TensorId AveragePool::forward(LayerPlan& plan) const {
     const TensorId y = plan.make_output();
-    plan.add("forward", kernels::average_pool_forward, {.x = plan.input(), .y = y, .shape = shape(plan)},
-             plan.out_elements());
+    plan.add("forward", kernels::average_pool_forward, {.x = plan.input(), .y = y, .shape = shape(plan)});
     return y;
 }
 
 std::vector<TensorId> AveragePool::backward(LayerPlan& plan, TensorId dy) const {
     if (!plan.wants()) return {TensorId()};
     const TensorId dx = plan.make_gradient();
-    plan.add("backward", kernels::average_pool_backward, {.dy = dy, .dx = dx, .shape = shape(plan)},
-             std::uint64_t(plan.batch()) * plan.in().elements());
+    plan.add("backward", kernels::average_pool_backward, {.dy = dy, .dx = dx, .shape = shape(plan)});
     return {dx};
 }
 

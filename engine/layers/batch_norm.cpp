@@ -74,8 +74,7 @@ public:
                   .groups = extent.groups,
                   .channels = plan.in().channels,
                   .divisor = divisor,
-                  .scale = float(extent.rows) / float(double(plan.global_batch()) * pixels(plan))},
-                 plan.in().channels);
+                  .scale = float(extent.rows) / float(double(plan.global_batch()) * pixels(plan))});
         return y;
     }
 
@@ -92,8 +91,7 @@ public:
                       .groups = extent.groups,
                       .channels = channels,
                       .gamma_used = gamma_ ? 1u : 0u,
-                      .beta_used = beta_ ? 1u : 0u},
-                     channels);
+                      .beta_used = beta_ ? 1u : 0u});
         if (!plan.wants()) return {TensorId()};
         const auto [s1, s2] = across_towers(plan, "sums of all", own, Merge::sum, extent);
         const TensorId dx = plan.make_gradient();
@@ -112,8 +110,7 @@ public:
                   .count = extent.count,
                   .epsilon = epsilon_,
                   .gamma_used = gamma_ ? 1u : 0u,
-                  .relu = 0},
-                 strips(plan, extent));
+                  .relu = 0});
         return {dx};
     }
 
@@ -154,11 +151,6 @@ private:
         return group_ == 0 ? plan.exchange(role, own, merge, extent.rows) : own;
     }
 
-    static std::uint64_t strips(const LayerPlan& plan, const Extent& extent) {
-        return std::uint64_t(extent.groups) * BATCH_NORM_CHUNKS(extent.rows, BATCH_NORM_STRIP) *
-               plan.in().channels;
-    }
-
     void normalize(LayerPlan& plan, const Extent& extent, TensorId mean, TensorId m2, TensorId y) const {
         plan.add("forward", kernels::batch_norm_forward,
                  {.x = plan.input(),
@@ -176,8 +168,7 @@ private:
                   .gamma_used = gamma_ ? 1u : 0u,
                   .beta_used = beta_ ? 1u : 0u,
                   .addend_used = 0,
-                  .relu = 0},
-                 strips(plan, extent));
+                  .relu = 0});
     }
 
     /// Two tensors [groups, chunks, channels].
@@ -205,8 +196,7 @@ private:
                   .groups = extent.groups,
                   .rows = extent.rows,
                   .channels = channels,
-                  .chunk_rows = rows},
-                 std::uint64_t(extent.groups) * chunks * channels);
+                  .chunk_rows = rows});
         for (const auto& [before, run, runs, part] : rounds_of(chunks)) {
             const TensorPair merged = make_pair(plan, extent, runs, "mean" + part, "m2" + part);
             plan.add("merge moments" + part, kernels::batch_norm_merge_moments,
@@ -218,8 +208,7 @@ private:
                       .rows = extent.rows,
                       .channels = channels,
                       .chunk_rows = rows,
-                      .run = run},
-                     std::uint64_t(extent.groups) * runs * channels);
+                      .run = run});
             pair = merged;
             rows *= run;
         }
@@ -244,8 +233,7 @@ private:
                   .chunk_rows = rows,
                   .count = extent.count,
                   .epsilon = epsilon_,
-                  .relu = 0},
-                 std::uint64_t(extent.groups) * chunks * channels);
+                  .relu = 0});
         for (const auto& [before, run, runs, part] : rounds_of(chunks)) {
             const TensorPair merged = make_pair(plan, extent, runs, "s1" + part, "s2" + part);
             plan.add("merge sums" + part, kernels::batch_norm_merge_sums,
@@ -256,8 +244,7 @@ private:
                       .groups = extent.groups,
                       .chunks = before,
                       .channels = channels,
-                      .run = run},
-                     std::uint64_t(extent.groups) * runs * channels);
+                      .run = run});
             pair = merged;
         }
         return pair;

@@ -69,7 +69,7 @@ private:
         return plan.batch() * plan.out().height * plan.out().width;
     }
     static void copy(LayerPlan& plan, const std::string& role, const CopyChannelsParams& p) {
-        plan.add(role, kernels::copy_channels, p, std::uint64_t(p.pixels) * p.channels);
+        plan.add(role, kernels::copy_channels, p);
     }
 };
 

@@ -28,7 +28,6 @@ public:
 
 private:
     void drop(LayerPlan& plan, const char* role, TensorId from, TensorId to) const {
-        const unsigned count = unsigned(plan.out_elements());
         plan.add(role, kernels::dropout,
                  {.x = from,
                   .examples = plan.examples(),
@@ -37,9 +36,8 @@ private:
                   .seed_high = uint(plan.seed() >> 32),
                   .layer = plan.node(),
                   .elements = unsigned(plan.out().elements()),
-                  .count = count,
-                  .keep = keep_},
-                 count);
+                  .count = unsigned(plan.out_elements()),
+                  .keep = keep_});
     }
 
     float keep_;

@@ -1,6 +1,7 @@
 #include "engine/layers/layer.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 namespace towers {
 
@@ -28,9 +29,8 @@ std::unique_ptr<const Layer> make_layer(const std::string& kind, Attributes& att
                         "is \"" + kind +
                             "\", but there are no transposed convolutions: networks here tell classes "
                             "apart and make no images");
-    std::string kinds;
-    for (const std::string& each : layer_kinds()) kinds += (kinds.empty() ? "" : ", ") + each;
-    attributes.fail("kind", "is \"" + kind + "\", but there is no such layer; choose from " + kinds);
+    attributes.fail("kind", fmt::format("is \"{}\", but there is no such layer; choose from {}", kind,
+                                        fmt::join(layer_kinds(), ", ")));
 }
 
 std::vector<std::string> layer_kinds() {

@@ -53,8 +53,7 @@ public:
                   .channels = plan.in().channels,
                   .epsilon = epsilon_,
                   .gamma_used = gamma_ ? 1u : 0u,
-                  .beta_used = beta_ ? 1u : 0u},
-                 rows_of(plan));
+                  .beta_used = beta_ ? 1u : 0u});
         return y;
     }
 
@@ -71,8 +70,7 @@ public:
                   .dx = dx,
                   .rows = rows_of(plan),
                   .channels = plan.in().channels,
-                  .gamma_used = gamma_ ? 1u : 0u},
-                 rows_of(plan));
+                  .gamma_used = gamma_ ? 1u : 0u});
         return {dx};
     }
 
@@ -98,8 +96,7 @@ private:
                   .xhat_sums = xhat_sums,
                   .rows = rows,
                   .channels = channels,
-                  .chunk_rows = chunk_rows},
-                 std::uint64_t(parts) * channels);
+                  .chunk_rows = chunk_rows});
         if (parts > BATCH_NORM_RUN) {
             const unsigned runs = BATCH_NORM_CHUNKS(parts, BATCH_NORM_RUN);
             const TensorShape of_runs{runs, channels};
@@ -112,8 +109,7 @@ private:
                       .groups = 1,
                       .chunks = parts,
                       .channels = channels,
-                      .run = BATCH_NORM_RUN},
-                     std::uint64_t(runs) * channels);
+                      .run = BATCH_NORM_RUN});
             dy_sums = s1;
             xhat_sums = s2;
             parts = runs;
@@ -126,8 +122,7 @@ private:
                   .groups = parts,
                   .channels = channels,
                   .gamma_used = gamma_ ? 1u : 0u,
-                  .beta_used = beta_ ? 1u : 0u},
-                 channels);
+                  .beta_used = beta_ ? 1u : 0u});
     }
 
     float epsilon_;

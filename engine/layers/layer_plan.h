@@ -1,8 +1,8 @@
 // What a layer uses to plan its part of a step.
 #pragma once
 
-#include "engine/plan/shape.h"
 #include "engine/plan/plan.h"
+#include "engine/plan/shape.h"
 
 #include <functional>
 #include <map>
@@ -70,9 +70,9 @@ public:
 
     /// `role` says which part of the layer's work it is: `forward`, `weights gradient`.
     template<class Params>
-    void add(const std::string& role, KernelHandle<Params> kernel, const std::type_identity_t<Params>& params,
-             std::uint64_t items) {
-        around_.plan->add(around_.name + ' ' + role, kernel, params, items);
+    void add(const std::string& role, KernelHandle<Params> kernel,
+             const std::type_identity_t<Params>& params) {
+        around_.plan->add(around_.name + ' ' + role, kernel, params);
     }
     TensorShape shape_of(const Shape& shape) const {
         return {around_.batch, shape.height, shape.width, shape.channels};

@@ -29,8 +29,7 @@ public:
                   .radius = radius_,
                   .bias = bias_,
                   .alpha = alpha_,
-                  .beta = beta_},
-                 items(plan));
+                  .beta = beta_});
         return y;
     }
 
@@ -48,18 +47,13 @@ public:
                   .radius = radius_,
                   .alpha = alpha_,
                   .beta = beta_,
-                  .relu = 0},
-                 items(plan));
+                  .relu = 0});
         return {dx};
     }
 
 private:
     static unsigned pixels(const LayerPlan& plan) {
         return plan.batch() * plan.in().height * plan.in().width;
-    }
-    static std::uint64_t items(const LayerPlan& plan) {
-        constexpr unsigned run = 16; // LRN_RUN of shaders/lrn.h
-        return std::uint64_t(pixels(plan)) * ((plan.in().channels + run - 1) / run);
     }
 
     unsigned radius_;

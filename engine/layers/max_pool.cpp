@@ -25,18 +25,15 @@ public:
         const TensorId argmax = plan.make("argmax", plan.shape_of(words), ElementType::uint32);
         plan.keep("argmax", argmax);
         plan.add("forward", kernels::max_pool_forward,
-                 {.x = plan.input(), .y = y, .argmax = argmax, .shape = shape(plan)},
-                 words.elements() * plan.batch());
+                 {.x = plan.input(), .y = y, .argmax = argmax, .shape = shape(plan)});
         return y;
     }
 
     std::vector<TensorId> backward(LayerPlan& plan, TensorId dy) const override {
         if (!plan.wants()) return {TensorId()};
         const TensorId dx = plan.make_gradient();
-        const Shape& in = plan.in();
         plan.add("backward", kernels::max_pool_backward,
-                 {.dy = dy, .argmax = plan.kept("argmax"), .dx = dx, .shape = shape(plan)},
-                 std::uint64_t(plan.batch()) * in.height * in.width * ((in.channels + 3) / 4));
+                 {.dy = dy, .argmax = plan.kept("argmax"), .dx = dx, .shape = shape(plan)});
         return {dx};
     }
 

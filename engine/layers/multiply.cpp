@@ -22,7 +22,7 @@ public:
     TensorId forward(LayerPlan& plan) const override {
         const TensorId y = plan.make_output();
         plan.add("forward", kernels::multiply,
-                 product(plan, plan.input(0), plan.input(1), y, broadcasts(plan)), plan.out_elements());
+                 product(plan, plan.input(0), plan.input(1), y, broadcasts(plan)));
         return y;
     }
 
@@ -30,8 +30,7 @@ public:
         TensorId da, db;
         if (plan.wants(0)) {
             da = plan.make_gradient(0);
-            plan.add("backward", kernels::multiply, product(plan, dy, plan.input(1), da, broadcasts(plan)),
-                     plan.out_elements());
+            plan.add("backward", kernels::multiply, product(plan, dy, plan.input(1), da, broadcasts(plan)));
         }
         if (plan.wants(1)) {
             db = plan.make_gradient(1);
@@ -43,11 +42,9 @@ public:
                           .db = db,
                           .batch = plan.batch(),
                           .pixels = out.height * out.width,
-                          .channels = out.channels},
-                         std::uint64_t(plan.batch()) * out.channels);
+                          .channels = out.channels});
             } else {
-                plan.add("second backward", kernels::multiply, product(plan, dy, plan.input(0), db, false),
-                         plan.out_elements());
+                plan.add("second backward", kernels::multiply, product(plan, dy, plan.input(0), db, false));
             }
         }
         return {da, db};

@@ -65,8 +65,7 @@ TensorId Weighted::forward(LayerPlan& plan, const ConvShape& shape) const {
               .y = y,
               .shape = shape,
               .relu = 0,
-              .bias = bias ? 1u : 0u},
-             plan.out_elements());
+              .bias = bias ? 1u : 0u});
     return y;
 }
 
@@ -79,15 +78,13 @@ std::vector<TensorId> Weighted::backward(LayerPlan& plan, const ConvShape& shape
               .dw = plan.gradient("weights"),
               .db = bias ? plan.gradient("biases") : TensorId(),
               .shape = shape,
-              .bias = bias ? 1u : 0u},
-             std::uint64_t(shape.kernel_height) * shape.kernel_width * (shape.in_channels / shape.groups) *
-                 shape.out_channels);
+              .bias = bias ? 1u : 0u,
+              .splits = 1});
     if (!plan.wants()) return {TensorId()};
     const TensorId dx = plan.make_gradient();
     plan.add(
         "data gradient", depthwise ? kernels::depthwise_conv2d_backward_data : kernels::conv2d_backward_data,
-        {.dy = dy, .w = plan.variable("weights"), .x = plan.input(), .dx = dx, .shape = shape, .relu = 0},
-        std::uint64_t(shape.batch) * shape.in_height * shape.in_width * shape.in_channels);
+        {.dy = dy, .w = plan.variable("weights"), .x = plan.input(), .dx = dx, .shape = shape, .relu = 0});
     return {dx};
 }
 

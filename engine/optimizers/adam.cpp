@@ -23,8 +23,7 @@ void Adam::update(Plan& plan, const UpdateTensors& t) const {
               .quads = t.quads,
               .blend_1 = float(1 - beta_1_),
               .blend_2 = float(1 - beta_2_),
-              .epsilon = epsilon_},
-             t.quads);
+              .epsilon = epsilon_});
 }
 
 void Adam::prepare(StepNumbers& numbers, std::uint64_t n) const {

@@ -17,8 +17,7 @@ public:
                       .step = t.step,
                       .results = t.results,
                       .decay = decay.rate,
-                      .quads = decay.quads},
-                     decay.quads);
+                      .quads = decay.quads});
         Adam::update(plan, t);
     }
 };

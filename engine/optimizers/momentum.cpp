@@ -22,8 +22,7 @@ public:
                   .results = t.results,
                   .quads = t.quads,
                   .momentum = momentum_,
-                  .nesterov = nesterov_ ? 1u : 0u},
-                 t.quads);
+                  .nesterov = nesterov_ ? 1u : 0u});
     }
 
 private:

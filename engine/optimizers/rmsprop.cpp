@@ -30,8 +30,7 @@ public:
                   .blend = blend_,
                   .momentum = momentum_,
                   .epsilon = epsilon_,
-                  .epsilon_inside = epsilon_inside_ ? 1u : 0u},
-                 t.quads);
+                  .epsilon_inside = epsilon_inside_ ? 1u : 0u});
     }
 
 private:

@@ -12,8 +12,7 @@ public:
                   .parameters = t.parameters,
                   .step = t.step,
                   .results = t.results,
-                  .quads = t.quads},
-                 t.quads);
+                  .quads = t.quads});
     }
 };
 

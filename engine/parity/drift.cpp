@@ -7,7 +7,7 @@
 namespace towers {
 
 Drift measure_drift(const std::array<std::string, 2>& devices, const Recipe& recipe,
-                    const TrainerOptions& options, const Dataset& data, std::uint64_t steps,
+                    const TrainerOptions& options, const DataSource& data, std::uint64_t steps,
                     const std::function<void(const DriftStep&)>& observe) {
     std::array<std::unique_ptr<Trainer>, 2> trainers;
     for (const std::size_t side : {0, 1}) {

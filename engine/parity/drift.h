@@ -29,7 +29,7 @@ struct Drift {
 /// early when a side's loss or gradient is infinite or NaN. Calls `observe` after every step. Throws
 /// DeviceError.
 Drift measure_drift(const std::array<std::string, 2>& devices, const Recipe& recipe,
-                    const TrainerOptions& options, const Dataset& data, std::uint64_t steps,
+                    const TrainerOptions& options, const DataSource& data, std::uint64_t steps,
                     const std::function<void(const DriftStep&)>& observe);
 
 } // namespace towers

@@ -1,7 +1,7 @@
 #include "engine/parity/lockstep.h"
 
+#include "engine/data/sampler.h"
 #include "engine/replay/side.h"
-#include "engine/step/network.h"
 
 #include <algorithm>
 #include <cmath>
@@ -73,21 +73,19 @@ private:
 
 std::vector<std::size_t> TensorComparison::worst_index() const { return index_in(shape, difference.worst); }
 
-std::vector<TensorComparison> compare_step(Device& a, Device& b, const Recipe& recipe, const Dataset& data,
+std::vector<TensorComparison> compare_step(Device& a, Device& b, const Recipe& recipe, const DataSource& data,
                                            const LockstepOptions& options) {
     const StateLayout layout = layout_of(recipe);
+    ResidentFeed feed(data);
     const std::uint64_t largest = std::min(a.info().largest_allocation, b.info().largest_allocation);
-    const TrainingPlan training = plan_single_step({.model = &recipe.model,
-                                                    .layout = &layout,
-                                                    .pipeline = &recipe.pipeline,
-                                                    .batch = options.batch,
-                                                    .stored = data.image_size(),
-                                                    .records = data.size(),
-                                                    .seed = options.seed,
-                                                    .distort = options.distort,
-                                                    .largest_allocation = largest},
-                                                   {.layout = &layout, .optimizer = recipe.optimizer.get()});
-    const Plan& plan = training.plan;
+    const NetworkSpec spec = network_spec(recipe, layout,
+                                          {.batch = options.batch,
+                                           .stored = data.image_size(),
+                                           .records = feed.slots(),
+                                           .seed = options.seed,
+                                           .distort = options.distort,
+                                           .largest_allocation = largest});
+    const Plan plan = plan_single_step(spec, update_spec(recipe, layout)).plan;
     const std::vector<std::vector<WrittenTensor>> levels = written_in(plan);
     const std::size_t window = window_bytes(levels);
 
@@ -95,7 +93,8 @@ std::vector<TensorComparison> compare_step(Device& a, Device& b, const Recipe& r
     const StepNumbers numbers = numbers_of_update(recipe, recipe.optimizer->learning_rate, 1);
     std::vector<Example> examples(options.batch);
     Sampler(std::uint32_t(data.size()), options.seed, true).fill(0, examples);
-    ParitySide side_a(a, plan, data, window), side_b(b, plan, data, window);
+    feed.bring(examples);
+    ParitySide side_a(a, plan, feed, window), side_b(b, plan, feed, window);
     for (ParitySide* side : {&side_a, &side_b}) side->prepare(state, numbers, examples);
 
     std::vector<TensorComparison> all;

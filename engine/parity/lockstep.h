@@ -2,7 +2,7 @@
 #pragma once
 
 #include "backends/device.h"
-#include "engine/data/dataset.h"
+#include "engine/data/source.h"
 #include "engine/parity/difference.h"
 #include "engine/recipes/recipe.h"
 
@@ -43,7 +43,7 @@ struct TensorComparison {
 /// Runs the first step of a single tower's training level by level on both devices. After each level it
 /// compares what the level wrote and continues with a's values on both, so that each kernel is judged alone
 /// and its errors are not blamed on later ones. The result is in the order of the plan. Throws DeviceError.
-std::vector<TensorComparison> compare_step(Device& a, Device& b, const Recipe& recipe, const Dataset& data,
+std::vector<TensorComparison> compare_step(Device& a, Device& b, const Recipe& recipe, const DataSource& data,
                                            const LockstepOptions& options);
 
 } // namespace towers

@@ -27,7 +27,7 @@ std::vector<Use> uses_of(std::span<const ArenaRange> buckets, const Plan& plan) 
     for (std::size_t level = 0; level < plan.levels().size(); ++level)
         for (const Operation& operation : plan.levels()[level])
             for (const auto& [id, reads, writes] : Plan::uses(operation)) {
-                const PlannedTensor& tensor = plan.tensors()[id.index()];
+                const PlannedTensor& tensor = plan.at(id);
                 for (std::size_t i = 0; i < buckets.size(); ++i) {
                     if (!overlap(tensor, buckets[i])) continue;
                     const bool is_read = tensor.arena == Arena::state && reads;
@@ -56,7 +56,7 @@ std::vector<Cut> cut(const Plan& plan, std::span<const ArenaRange> buckets) {
     std::size_t begin = 0, complete = 0;
     for (const std::size_t end : ends) {
         Cut& next = cuts.emplace_back(Cut{.level = end, .buckets = 0, .needs = {}});
-        // A bucket may be complete before the one that goes out ahead of it.
+        // Buckets are delivered in order, so one that is complete early waits for those before it.
         while (complete < uses.size() && uses[complete].complete < end) ++complete;
         next.buckets = complete;
         for (std::size_t i = 0; i < uses.size(); ++i)

@@ -10,17 +10,17 @@
 
 namespace towers {
 
-/// A recording and what its end allows. The exchanges of the level behind it come before the next one.
+/// The end of a recording. The host then does the exchanges of the level that follows.
 struct Cut {
-    std::size_t level; ///< it ends before this one
-    /// Whose gradients are complete and whose parameters nothing behind it reads, from the first: when one of
-    /// them has been delivered, the host may send its new parameters.
+    std::size_t level; ///< that the next recording begins with
+    /// So many buckets, from the first on, have complete gradients and parameters that no later recording
+    /// reads. As soon as the host has such a bucket's gradients, it may send the new parameters.
     std::size_t buckets;
-    std::vector<std::size_t> needs; ///< buckets whose parameters it is the first to read
+    std::vector<std::size_t> needs; ///< buckets whose parameters this recording is the first to read
 };
 
-/// Cuts before each level that is the first to read a bucket's parameters, behind each that completes a
-/// bucket, before each that has exchanges, and at the end. `buckets`: of the variables.
+/// Cuts before each level that is the first to read a bucket's parameters, after each level that completes a
+/// bucket, before each level that has exchanges, and at the end. `buckets`: ranges of the variables.
 std::vector<Cut> cut(const Plan& plan, std::span<const ArenaRange> buckets);
 
 } // namespace towers

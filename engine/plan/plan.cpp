@@ -25,6 +25,28 @@ TensorId Plan::tensor(std::string name, Arena arena, std::size_t offset, TensorS
     return TensorId(tensors_.size() - 1);
 }
 
+TensorId Plan::reserve(std::string name, Arena arena, TensorShape shape, ElementType type) {
+    return tensor(std::move(name), arena, bytes(arena), std::move(shape), type);
+}
+
+TensorId Plan::part(std::string name, TensorId list, std::size_t first, std::size_t count) {
+    const PlannedTensor& whole = at(list);
+    return tensor(std::move(name), whole.arena, whole.offset + first * size_of(whole.type), {count},
+                  whole.type);
+}
+
+TensorId Plan::joined(std::string name, std::span<const TensorId> lists) {
+    if (lists.size() < 2) return lists.empty() ? TensorId() : lists[0];
+    const std::size_t begin = at(lists.front()).offset,
+                      end = at(lists.back()).offset + at(lists.back()).bytes;
+    return tensor(std::move(name), at(lists[0]).arena, begin, {(end - begin) / sizeof(float)});
+}
+
+TensorId Plan::shared(const Plan& other, TensorId id) {
+    const PlannedTensor& own = other.at(id);
+    return tensor(own.name, own.arena, own.offset, own.shape, own.type);
+}
+
 TensorId Plan::activation(std::string name, TensorShape shape, ElementType type) {
     const std::size_t elements = elements_of(shape);
     if (elements > most_elements)
@@ -69,10 +91,10 @@ TensorPair Plan::exchange(const std::string& name, const TensorPair& given, Merg
     TensorPair back;
     PlannedExchange exchange{.given = {}, .merged = {}, .merge = merge, .values = values};
     const auto staged = [&](const std::string& what, const TensorShape& shape) {
-        return tensor(name + what, Arena::staged_exchanges, bytes(Arena::staged_exchanges), shape);
+        return reserve(name + what, Arena::staged_exchanges, shape);
     };
     for (std::size_t i = 0; i < given.size(); ++i) {
-        const PlannedTensor own = tensors_[given[i].index()]; // a copy: the list of tensors grows
+        const PlannedTensor own = at(given[i]); // a copy: the list of tensors grows
         exchange.given[i] = staged(fmt::format(" given {}", i + 1), own.shape);
         exchange.merged[i] = staged(fmt::format(" merged {}", i + 1), own.shape);
         back[i] = activation(own.name + " of all", own.shape);
@@ -90,7 +112,7 @@ void Plan::check_types(const Operation& operation) const {
     const KernelInfo& kernel = kernel_info(launch->kernel);
     for (std::size_t i = 0; i < kernel.pointers.size(); ++i)
         if (const TensorId id = TensorId::of(launch->parameters.pointer(i))) {
-            const PlannedTensor& tensor = tensors_[id.index()];
+            const PlannedTensor& tensor = at(id);
             if ((tensor.type == ElementType::float32) != (kernel.elements[i] == Element::number))
                 throw std::logic_error(fmt::format("plan: '{}' gives {} a tensor of another type: {}",
                                                    operation.name, kernel.name, tensor.name));
@@ -199,11 +221,11 @@ void Plan::place_activations(std::uint64_t largest) {
 std::vector<Command> Plan::bind(std::span<const Buffer* const, arena_count> arenas, std::size_t first,
                                 std::size_t last) const {
     const auto address = [&](TensorId id) {
-        const PlannedTensor& tensor = tensors_[id.index()];
+        const PlannedTensor& tensor = at(id);
         return arenas[std::size_t(tensor.arena)]->address() + tensor.offset;
     };
     const auto slice = [&](TensorId id) -> BufferSlice {
-        const PlannedTensor& tensor = tensors_[id.index()];
+        const PlannedTensor& tensor = at(id);
         return {arenas[std::size_t(tensor.arena)], tensor.offset, tensor.bytes};
     };
     std::vector<Command> commands;

@@ -2,6 +2,7 @@
 // step, in levels. Nothing here touches a device.
 #pragma once
 
+#include "backends/arithmetic.h"
 #include "backends/device.h"
 
 #include <array>
@@ -20,11 +21,10 @@ enum class Arena {
     micro_batch, ///< of a step in micro-batches: the present one's gradients, laid out alike, examples,
                  ///< losses
     results,
-    records,     ///< the data set's images
-    labels,      ///< the data set's labels
+    records,     ///< images of the data set, as a Feed brings them
     activations, ///< everything that lives within a step; the plan lets tensors share it over time
-    /// Activations lie in as many arenas as it takes, where the device has more memory than an allocation
-    /// may.
+    /// There are further arenas of activations, for a device that has more memory than one allocation may
+    /// take.
     last_activations = activations + 63,
     step,              ///< staging: what the host writes before a step
     staged_results,    ///< staging: what the host reads after a step
@@ -34,6 +34,8 @@ enum class Arena {
     count
 };
 constexpr std::size_t arena_count = std::size_t(Arena::count);
+/// Of each arena.
+using ArenaBytes = std::array<std::size_t, arena_count>;
 
 constexpr bool is_staging(Arena arena) { return arena >= Arena::step; }
 constexpr bool is_of_activations(Arena arena) {
@@ -106,7 +108,7 @@ enum class Merge : std::uint8_t {
 struct PlannedExchange {
     TensorPair given, merged; ///< float32, in Arena::staged_exchanges
     Merge merge;
-    double values; ///< of this tower that stand behind each element
+    double values; ///< of this tower that each element sums up
 };
 
 /// One piece of a step's work.
@@ -123,17 +125,27 @@ using Level = std::vector<Operation>;
 
 class Plan {
 public:
-    /// A slice of a fixed arena.
+    /// A slice of a fixed arena, at a place that others know.
     TensorId tensor(std::string name, Arena arena, std::size_t offset, TensorShape shape,
                     ElementType type = ElementType::float32);
+    /// A slice of a fixed arena that begins after all that the plan has there so far.
+    TensorId reserve(std::string name, Arena arena, TensorShape shape,
+                     ElementType type = ElementType::float32);
+    /// `count` elements of a list in a fixed arena.
+    TensorId part(std::string name, TensorId list, std::size_t first, std::size_t count);
+    /// The slice from the first of these float32 lists, which were reserved one after the other, to the end
+    /// of the last. The gaps between them are zero: new memory is, and nothing writes there. One list is
+    /// returned as it is; of none it is no tensor.
+    TensorId joined(std::string name, std::span<const TensorId> lists);
+    /// The slice of a fixed arena that is a tensor of another plan.
+    TensorId shared(const Plan& other, TensorId tensor);
     /// An activation; place() decides where it lies. UsageError when a share is too large for it.
     TensorId activation(std::string name, TensorShape shape, ElementType type = ElementType::float32);
 
     /// The name says which part of the step this is, for measurements and comparisons.
     template<class Params>
-    void add(std::string name, KernelHandle<Params> kernel, const std::type_identity_t<Params>& params,
-             std::uint64_t items) {
-        operations_.push_back({std::move(name), launch(kernel, params, items)});
+    void add(std::string name, KernelHandle<Params> kernel, const std::type_identity_t<Params>& params) {
+        operations_.push_back({std::move(name), launch(kernel, params)});
     }
     void copy(std::string name, TensorId source, TensorId target) {
         operations_.push_back({std::move(name), PlannedCopy{source, target}});
@@ -158,8 +170,12 @@ public:
     void place(std::uint64_t largest = UINT64_MAX);
 
     const std::vector<PlannedTensor>& tensors() const { return tensors_; }
+    const PlannedTensor& at(TensorId tensor) const { return tensors_[tensor.index()]; }
+    /// Of a tensor; 0 of none.
+    unsigned elements(TensorId tensor) const { return tensor ? unsigned(elements_of(at(tensor).shape)) : 0; }
     const std::vector<Level>& levels() const { return levels_; }
-    /// The bytes that an arena needs.
+    /// The bytes that an arena needs, and those of all.
+    const ArenaBytes& bytes() const { return arena_bytes_; }
     std::size_t bytes(Arena arena) const { return arena_bytes_[std::size_t(arena)]; }
     /// The tensor of that name; throws std::logic_error when there is none.
     const PlannedTensor& find(const std::string& name) const;
@@ -177,13 +193,7 @@ private:
     std::vector<PlannedTensor> tensors_;
     std::vector<Operation> operations_;
     std::vector<Level> levels_;
-    std::array<std::size_t, arena_count> arena_bytes_{};
+    ArenaBytes arena_bytes_{};
 };
-
-/// Slices begin at multiples of this, so that vector loads are aligned and neighbours share no cache line.
-constexpr std::size_t slice_alignment = 256;
-constexpr std::size_t aligned(std::size_t bytes) {
-    return (bytes + slice_alignment - 1) / slice_alignment * slice_alignment;
-}
 
 } // namespace towers

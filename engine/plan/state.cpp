@@ -111,8 +111,8 @@ std::vector<ArenaRange> make_buckets(const StateLayout& layout, const BucketByte
     std::vector<ArenaRange> buckets;
     std::size_t begin = 0;
     const auto add = [&](std::size_t end) {
-        const std::size_t parts = (end - begin + bytes.most - 1) / bytes.most;
-        const std::size_t each = aligned((end - begin + parts - 1) / parts);
+        const std::size_t parts = ceil_div(end - begin, bytes.most);
+        const std::size_t each = aligned(ceil_div(end - begin, parts));
         for (; begin < end; begin += buckets.back().bytes)
             buckets.push_back({begin, std::min(each, end - begin)});
     };

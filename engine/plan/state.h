@@ -79,8 +79,8 @@ StateLayout layout_of_block(const StateLayout& whole, const ArenaRange& block);
 /// Cuts a range of variables into blocks of at most so many bytes, for layout_of_block().
 std::vector<ArenaRange> make_blocks(const StateLayout& layout, const ArenaRange& range, std::size_t most);
 
-/// Appends a section with a piece for each variable of the layout, or for each trained one if the section is the
-/// optimizer's. Call it when the layout has all its variables.
+/// Appends a section with a piece for each variable of the layout, or for each trained one if the section is
+/// the optimizer's. Call it when the layout has all its variables.
 void add_section(StateLayout& layout, Role role, std::string suffix, float initial);
 
 /// All that changes while training: what a checkpoint keeps.
@@ -105,9 +105,9 @@ struct BucketBytes {
 /// back of a large layer overlap, and that the last bucket, which everyone waits for, is small.
 BucketBytes bucket_bytes(const StateLayout& layout);
 
-/// Cuts the trained variables, and the statistics behind them, into what a tower delivers to the averaging
-/// stage at once: runs of whole layers of at least `least` bytes each, except perhaps the last, and those of
-/// more than `most` bytes into equal parts.
+/// Cuts the trained variables and the statistics that follow them into what a tower delivers to the averaging
+/// stage at once: runs of whole layers of at least `least` bytes each, except perhaps the last. Runs of more
+/// than `most` bytes are cut into equal parts.
 std::vector<ArenaRange> make_buckets(const StateLayout& layout, const BucketBytes& bytes);
 
 } // namespace towers

@@ -1,5 +1,7 @@
 #include "engine/plan/variable.h"
 
+#include "engine/files/checksum.h"
+
 #include <cmath>
 #include <numbers>
 #include <random>
@@ -16,10 +18,8 @@ std::vector<float> initial_values(const Variable& variable, std::uint64_t seed) 
     const Initial& initial = variable.initial;
     std::vector<float> values(variable.elements(), initial.value);
     if (initial.kind == Initial::Kind::constant) return values;
-    // FNV-1a of the name: each variable has a stream of its own, whatever else the model holds.
-    std::uint64_t stream = 0xcbf29ce484222325u;
-    for (const char c : variable.name) stream = (stream ^ std::uint8_t(c)) * 0x100000001b3u;
-    std::mt19937_64 words(seed ^ stream);
+    // By its name each variable has a stream of its own, whatever else the model holds.
+    std::mt19937_64 words(seed ^ fnv1a(variable.name));
     // The standard fixes the words but not the distributions; Box and Muller's method makes these normal.
     const auto unit = [&] { return (double(words() >> 11) + 0.5) * 0x1p-53; };
     const auto normal = [&] {

@@ -34,16 +34,15 @@ double flops_of(const Plan& plan) {
     return sum;
 }
 
-Work work_of(const Operation& operation, const Plan& plan) {
-    Work work;
+Cost cost_of(const Operation& operation, const Plan& plan) {
+    Cost cost;
     for (const Plan::Use& use : Plan::uses(operation)) {
-        const PlannedTensor& tensor = plan.tensors()[use.tensor.index()];
-        if (tensor.arena == Arena::records || tensor.arena == Arena::labels)
-            continue; // it takes a few of them
-        work.bytes += double(tensor.bytes) * (int(use.reads) + int(use.writes));
+        const PlannedTensor& tensor = plan.at(use.tensor);
+        if (tensor.arena == Arena::records) continue; // it takes a few of them
+        cost.bytes += double(tensor.bytes) * (int(use.reads) + int(use.writes));
     }
-    if (const auto* launch = std::get_if<Launch>(&operation.work)) work.flops = flops_of(*launch);
-    return work;
+    if (const auto* launch = std::get_if<Launch>(&operation.work)) cost.flops = flops_of(*launch);
+    return cost;
 }
 
 } // namespace towers

@@ -1,4 +1,4 @@
-// The work that a launch's algorithm needs, whatever a device does to get it done.
+// What a launch's algorithm costs, however a device carries it out.
 #pragma once
 
 #include "engine/plan/plan.h"
@@ -9,11 +9,11 @@ namespace towers {
 double flops_of(const Launch& launch);
 double flops_of(const Plan& plan);
 
-struct Work {
+struct Cost {
     double flops = 0; ///< see flops_of()
     double bytes = 0; ///< every tensor once, as often as it is read or written; not the data set's
 };
 
-Work work_of(const Operation& operation, const Plan& plan);
+Cost cost_of(const Operation& operation, const Plan& plan);
 
 } // namespace towers

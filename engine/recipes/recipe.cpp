@@ -1,6 +1,7 @@
 #include "engine/recipes/recipe.h"
 
 #include "engine/error.h"
+#include "engine/files/checksum.h"
 #include "engine/files/file.h"
 #include "engine/files/text.h"
 #include "engine/model/read_model.h"
@@ -200,14 +201,7 @@ std::vector<std::string> drop(Value& recipe, const std::vector<DroppedKey>& drop
     return notes;
 }
 
-/// FNV-1a
-std::uint64_t checksum_of(const std::string& text) {
-    std::uint64_t hash = 0xcbf29ce484222325u;
-    for (const char c : text) hash = (hash ^ std::uint8_t(c)) * 0x100000001b3u;
-    return hash;
-}
-
-/// Refuses a pipeline that could not even take images of the network's own size.
+/// Refuses what not even images of the network's own size would fit.
 void check_pipeline(Attributes pipeline, const Recipe& recipe) {
     const ImageSize stored = shapes_size(recipe);
     const ImageSize image{recipe.model.input.height, recipe.model.input.width, recipe.model.input.channels};
@@ -254,7 +248,7 @@ Recipe parse_recipe(const std::string& name, const std::string& text, const std:
     recipe.notes = drop(value, dropped, source);
     const std::string canonical = write_toml(value);
     recipe.text = changes.empty() ? text : canonical;
-    recipe.checksum = checksum_of(canonical);
+    recipe.checksum = fnv1a(canonical);
     return recipe;
 }
 
@@ -262,7 +256,7 @@ StateLayout layout_of(const Recipe& recipe) {
     return layout_state(recipe.model, *recipe.optimizer, recipe.average_decay.has_value());
 }
 
-void check_data(const Recipe& recipe, const Dataset& data) {
+void check_data(const Recipe& recipe, const DataInfo& data) {
     const Model& model = recipe.model;
     const unsigned classes = model.classes - model.label_offset;
     if (data.classes.size() > classes)
@@ -270,20 +264,20 @@ void check_data(const Recipe& recipe, const Dataset& data) {
             "the data set {} has {} classes, but recipe {} tells only {} apart; choose other --data or "
             "another recipe",
             data.name, data.classes.size(), recipe.name, classes));
-    if (data.channels != model.input.channels)
+    if (data.image.channels != model.input.channels)
         throw InputError(fmt::format(
             "the data set {} has {} values per pixel, but recipe {} takes {}; choose other --data or "
             "another recipe",
-            data.name, data.channels, recipe.name, model.input.channels));
+            data.name, data.image.channels, recipe.name, model.input.channels));
     const ImageSize image{model.input.height, model.input.width, model.input.channels};
     const bool crops = recipe.pipeline.tutorial;
-    if (crops && (data.height < image.height || data.width < image.width))
+    if (crops && (data.image.height < image.height || data.image.width < image.width))
         throw InputError(fmt::format(
             "the data set {} has images of {}x{}, but recipe {} crops them to {}x{}; choose other --data "
             "or another recipe",
-            data.name, data.height, data.width, recipe.name, image.height, image.width));
+            data.name, data.image.height, data.image.width, recipe.name, image.height, image.width));
     for (const Augmentation* each : {&recipe.pipeline.training, &recipe.pipeline.evaluation})
-        if (const auto problem = find_problem(*each, data.image_size(), image); problem && !crops)
+        if (const auto problem = find_problem(*each, data.image, image); problem && !crops)
             throw InputError(fmt::format("the data set {} does not fit the pipeline of recipe {}: '{}' {}",
                                          data.name, recipe.name, problem->setting, problem->what));
 }
@@ -298,6 +292,18 @@ ImageSize shapes_size(const Recipe& recipe) {
 double average_decay_at(const Recipe& recipe, std::uint64_t n) {
     const double decay = recipe.average_decay.value_or(0);
     return recipe.average_warm_up ? std::min(decay, (1.0 + double(n)) / (10.0 + double(n))) : decay;
+}
+
+NetworkSpec network_spec(const Recipe& recipe, const StateLayout& layout, NetworkSpec rest) {
+    rest.model = &recipe.model;
+    rest.layout = &layout;
+    rest.pipeline = &recipe.pipeline;
+    return rest;
+}
+
+UpdateSpec update_spec(const Recipe& recipe, const StateLayout& layout, const Quirks& quirks) {
+    return {
+        .layout = &layout, .optimizer = recipe.optimizer.get(), .average_first = quirks.unordered_average};
 }
 
 StepNumbers numbers_of_update(const Recipe& recipe, double learning_rate, std::uint64_t n) {

@@ -1,12 +1,12 @@
 // A recipe: model, data pipeline, optimizer and schedule under one name.
 #pragma once
 
-#include "engine/data/dataset.h"
 #include "engine/data/pipeline.h"
+#include "engine/data/source.h"
 #include "engine/model/model.h"
 #include "engine/optimizers/optimizer.h"
-#include "engine/plan/state.h"
 #include "engine/recipes/schedule.h"
+#include "engine/step/network.h"
 
 #include <cstdint>
 #include <filesystem>
@@ -81,9 +81,13 @@ Recipe parse_recipe(const std::string& name, const std::string& text, const std:
 /// The layout of the training state for this recipe.
 StateLayout layout_of(const Recipe& recipe);
 
+/// What plans of the recipe are made for: `rest` with the recipe's parts. What is named here must outlive it.
+NetworkSpec network_spec(const Recipe& recipe, const StateLayout& layout, NetworkSpec rest);
+UpdateSpec update_spec(const Recipe& recipe, const StateLayout& layout, const Quirks& quirks = {});
+
 /// Throws InputError when the data does not fit the recipe's model: more classes, other colours, smaller
 /// images.
-void check_data(const Recipe& recipe, const Dataset& data);
+void check_data(const Recipe& recipe, const DataInfo& data);
 
 /// The image size of the built-in shapes for this recipe.
 ImageSize shapes_size(const Recipe& recipe);

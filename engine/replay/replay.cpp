@@ -1,7 +1,8 @@
 #include "engine/replay/replay.h"
 
+#include "backends/upload.h"
+#include "engine/data/feed.h"
 #include "engine/replay/side.h"
-#include "engine/step/network.h"
 
 #include <algorithm>
 #include <bit>
@@ -40,37 +41,33 @@ std::optional<NotFinite> find_in_state(const StateLayout& layout, std::span<cons
     return first;
 }
 
-/// Records as the step's examples name them, the others black: what is random goes by a record's number.
-Dataset records_of(const LoneStep& step) {
-    Dataset data{.height = step.stored.height, .width = step.stored.width, .channels = step.stored.channels};
-    const std::size_t size = std::size_t(data.height) * data.width * data.channels;
-    const std::size_t records = std::ranges::max(step.examples, {}, &Example::record).record + std::size_t(1);
-    data.images.resize(records * size);
-    data.labels.resize(records);
-    for (std::size_t i = 0; i < step.examples.size(); ++i) {
-        const std::size_t record = step.examples[i].record;
-        std::ranges::copy(std::span(step.images).subspan(i * size, size),
-                          data.images.begin() + std::ptrdiff_t(record * size));
-        data.labels[record] = step.labels[i];
-    }
-    return data;
-}
+/// The step's own images: its examples name their slots.
+class LoneFeed final : public Feed {
+public:
+    explicit LoneFeed(const LoneStep& step) : step_(step) {}
 
-Plan plan_of(const Recipe& recipe, const StateLayout& layout, const LoneStep& step, std::size_t records,
+    std::size_t slots() const override { return step_.examples.size(); }
+    void load(Device& device, const Buffer& records) override {
+        upload(device, records, std::as_bytes(std::span(step_.images)));
+    }
+    void bring(std::span<Example>) override {}
+
+private:
+    const LoneStep& step_;
+};
+
+Plan plan_of(const Recipe& recipe, const StateLayout& layout, const LoneStep& step,
              std::uint64_t largest_allocation) {
-    NetworkSpec spec{.model = &recipe.model,
-                     .layout = &layout,
-                     .pipeline = &recipe.pipeline,
-                     .batch = unsigned(step.examples.size()),
-                     .stored = step.stored,
-                     .records = records,
-                     .seed = step.seed,
-                     .distort = step.distort,
-                     .largest_allocation = largest_allocation};
-    if (spec.batch == step.global_batch)
-        return plan_single_step(spec, {.layout = &layout, .optimizer = recipe.optimizer.get()}).plan;
-    spec.global_batch = step.global_batch;
-    return plan_shared_step(spec).plan;
+    const NetworkSpec spec = network_spec(recipe, layout,
+                                          {.batch = unsigned(step.examples.size()),
+                                           .global_batch = step.global_batch,
+                                           .stored = step.stored,
+                                           .records = step.examples.size(),
+                                           .seed = step.seed,
+                                           .distort = step.distort,
+                                           .largest_allocation = largest_allocation});
+    const bool alone = spec.batch == spec.global_batch;
+    return alone ? plan_single_step(spec, update_spec(recipe, layout)).plan : plan_shared_step(spec).plan;
 }
 
 /// Whether a step with such numbers there has diverged.
@@ -82,10 +79,10 @@ bool decides(const PlannedTensor& tensor) {
 
 Replay replay(Device& device, const Recipe& recipe, const LoneStep& step) {
     const StateLayout layout = layout_of(recipe);
-    const Dataset data = records_of(step);
-    const Plan plan = plan_of(recipe, layout, step, data.size(), device.info().largest_allocation);
+    const Plan plan = plan_of(recipe, layout, step, device.info().largest_allocation);
     const std::vector<std::vector<WrittenTensor>> levels = written_in(plan);
-    ParitySide side(device, plan, data, window_bytes(levels));
+    LoneFeed feed(step);
+    ParitySide side(device, plan, feed, window_bytes(levels));
     side.prepare(step.before.state, numbers_of_update(recipe, step.learning_rate, step.before.step + 1),
                  step.examples);
 

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "backends/device.h"
-#include "engine/data/dataset.h"
-#include "engine/data/sampler.h"
+#include "engine/data/example.h"
+#include "engine/data/source.h"
 #include "engine/plan/plan.h"
 #include "engine/plan/state.h"
 #include "engine/recipes/recipe.h"
@@ -22,11 +22,10 @@ struct LoneStep {
     double learning_rate = 0;
     std::uint64_t seed = 0;
     bool distort = true;
-    unsigned global_batch = 0; ///< when the examples are all of these, the step has an update
-    std::vector<Example> examples;
+    unsigned global_batch = 0;        ///< when the examples are all of these, the step has an update
+    std::vector<Example> examples;    ///< each with the slot of its own place here
     ImageSize stored;                 ///< of the images
-    std::vector<std::uint8_t> images; ///< of the examples, as Dataset has them
-    std::vector<std::uint32_t> labels;
+    std::vector<std::uint8_t> images; ///< of the examples, as a DataSource reads them
 };
 
 /// A tensor with numbers that are infinite or NaN.

@@ -1,8 +1,5 @@
 #include "engine/replay/side.h"
 
-#include "engine/step/network.h"
-#include "backends/upload.h"
-
 #include <algorithm>
 #include <iterator>
 
@@ -91,18 +88,20 @@ std::vector<std::size_t> index_in(const TensorShape& shape, std::size_t element)
     return index;
 }
 
-ParitySide::ParitySide(Device& device, const Plan& plan, const Dataset& data, std::size_t window_bytes)
-    : device_(device), plan_(plan), arenas_(allocate_arenas(device, plan, data)),
-      window_(device.allocate(window_bytes, Memory::staging)) {}
+ParitySide::ParitySide(Device& device, const Plan& plan, Feed& feed, std::size_t window_bytes)
+    : plan_(plan), session_(device), window_(device.allocate(window_bytes, Memory::staging)) {
+    session_.hold(plan.bytes());
+    session_.load(feed);
+}
 
 void ParitySide::prepare(std::span<const float> state, const StepNumbers& numbers,
                          std::span<const Example> examples) {
-    const std::size_t held = plan_.bytes(Arena::state) / sizeof(float);
-    upload(device_, arena(Arena::state), std::as_bytes(state.first(held)));
-    write_step(arena(Arena::step), numbers, examples);
+    session_.upload(Arena::state, state.first(plan_.bytes(Arena::state) / sizeof(float)));
+    session_.write(numbers);
+    session_.write(examples);
     if (const std::size_t bytes = plan_.bytes(Arena::staged_parameters))
         std::ranges::copy(state.first(bytes / sizeof(float)),
-                          arena(Arena::staged_parameters).host<float>().begin());
+                          session_.host<float>(Arena::staged_parameters).begin());
 }
 
 void ParitySide::start(std::size_t level, std::span<const WrittenTensor> written) {
@@ -110,34 +109,35 @@ void ParitySide::start(std::size_t level, std::span<const WrittenTensor> written
     for (const WrittenTensor& each : written) {
         if (each.read || !each.first) continue;
         std::ranges::fill(words(each), unwritten);
-        commands.push_back(Copy{window(each), memory(each)});
+        commands.push_back(from_window(each));
     }
     commands.push_back(Barrier{});
-    std::ranges::copy(plan_.bind(pointers_to(arenas_), level, level + 1), std::back_inserter(commands));
+    std::ranges::copy(session_.bind(plan_, level, level + 1), std::back_inserter(commands));
     commands.push_back(Barrier{});
-    for (const WrittenTensor& each : written) commands.push_back(Copy{memory(each), window(each)});
-    recording_ = device_.record(commands);
-    ticket_ = device_.submit(recording_);
+    for (const WrittenTensor& each : written) commands.push_back(to_window(each));
+    recording_ = session_.device().record(commands);
+    ticket_ = session_.device().submit(recording_);
 }
 
-void ParitySide::finish() { device_.wait(ticket_); }
+void ParitySide::finish() { session_.device().wait(ticket_); }
 
 void ParitySide::adopt(const ParitySide& other, std::span<const WrittenTensor> written) {
     std::vector<Command> commands;
     for (const WrittenTensor& each : written) {
         std::ranges::copy(other.words(each), words(each).begin());
-        commands.push_back(Copy{window(each), memory(each)});
+        commands.push_back(from_window(each));
     }
-    device_.run(commands);
+    session_.device().run(commands);
 }
 
-BufferSlice ParitySide::window(const WrittenTensor& written) const {
-    return {&window_, written.window_offset, written.bytes};
+Copy ParitySide::to_window(const WrittenTensor& written) const {
+    return {session_.slice(plan_.tensors()[written.tensor.index()]),
+            {&window_, written.window_offset, written.bytes}};
 }
 
-BufferSlice ParitySide::memory(const WrittenTensor& written) const {
-    const PlannedTensor& tensor = plan_.tensors()[written.tensor.index()];
-    return {&arena(tensor.arena), tensor.offset, tensor.bytes};
+Copy ParitySide::from_window(const WrittenTensor& written) const {
+    const Copy there = to_window(written);
+    return {there.target, there.source};
 }
 
 } // namespace towers

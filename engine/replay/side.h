@@ -4,9 +4,8 @@
 
 #include "backends/device.h"
 #include "engine/plan/plan.h"
-#include "engine/towers/tower.h"
+#include "engine/towers/session.h"
 
-#include <array>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -41,11 +40,12 @@ std::vector<std::size_t> index_in(const TensorShape& shape, std::size_t element)
 /// Fills a tensor before it is written, so that an element left out shows: a NaN, and absurd as a word.
 constexpr std::uint32_t unwritten = 0x7fc0dead;
 
-/// A device with the plan's memory, and a window through which the host sees what a level has written.
+/// A plan in memory on a device, and a window through which the host sees what a level has written.
 class ParitySide {
 public:
-    /// Uploads the data set. The device and the plan must outlive it. Throws DeviceError, as all below.
-    ParitySide(Device& device, const Plan& plan, const Dataset& data, std::size_t window_bytes);
+    /// Has the feed load the device. The device and the plan must outlive it. Throws DeviceError, as all
+    /// below.
+    ParitySide(Device& device, const Plan& plan, Feed& feed, std::size_t window_bytes);
 
     /// Sets what the step starts with. `state`: as StateLayout says; a step of one tower of several takes the
     /// parameters of it.
@@ -65,17 +65,15 @@ public:
     }
 
 private:
-    const Buffer& arena(Arena which) const { return arenas_[std::size_t(which)]; }
-    BufferSlice window(const WrittenTensor& written) const;
-    BufferSlice memory(const WrittenTensor& written) const;
+    Copy to_window(const WrittenTensor& written) const;
+    Copy from_window(const WrittenTensor& written) const;
     template<class T>
     std::span<T> view(const WrittenTensor& written) const {
         return window_.host<T>().subspan(written.window_offset / sizeof(T), written.bytes / sizeof(T));
     }
 
-    Device& device_;
     const Plan& plan_;
-    std::array<Buffer, arena_count> arenas_;
+    Session session_;
     Buffer window_;
     Recording recording_; // last: it refers to the others
     Ticket ticket_ = 0;

@@ -47,6 +47,12 @@ std::optional<std::uint64_t> step_of(std::string_view name, std::string_view pre
     return step;
 }
 
+/// Whether a file of this name belongs to what a run has made.
+bool is_run_file(std::string_view name) {
+    return name == config_name || name == recipe_name || name == metrics_name || step_of(name) ||
+           step_of(name, diverged_prefix);
+}
+
 std::vector<std::string> names_in(const fs::path& folder) {
     std::vector<std::string> names;
     std::error_code error;
@@ -111,7 +117,7 @@ RunDirectory::RunDirectory(const fs::path& path, Existing existing) : path_(path
     delete_if(path_, [](std::string_view name) { return is_run_file(name_behind_temporary(name)); });
 }
 
-fs::path RunDirectory::config_path() const { return path_ / config_name; }
+fs::path RunDirectory::config_path() const { return config_path_in(path_); }
 fs::path RunDirectory::recipe_path() const { return recipe_path_in(path_); }
 fs::path RunDirectory::metrics_path() const { return metrics_path_in(path_); }
 fs::path RunDirectory::checkpoint_path(std::uint64_t step) const { return path_ / checkpoint_name(step); }
@@ -224,10 +230,7 @@ void RunDirectory::write_config(const std::string& toml) { write_file_atomically
 
 void RunDirectory::write_recipe(const std::string& toml) { write_file_atomically(recipe_path(), toml); }
 
-bool is_run_file(std::string_view name) {
-    return name == config_name || name == recipe_name || name == metrics_name || step_of(name) ||
-           step_of(name, diverged_prefix);
-}
+bool is_taken_by_run(std::string_view name) { return is_run_file(name) || name == lock_name; }
 
 fs::path make_new_folder(const fs::path& path) {
     if (path.has_parent_path()) make_folder(path.parent_path());
@@ -239,6 +242,7 @@ fs::path make_new_folder(const fs::path& path) {
     return name;
 }
 
+fs::path config_path_in(const fs::path& folder) { return folder / config_name; }
 fs::path recipe_path_in(const fs::path& folder) { return folder / recipe_name; }
 fs::path metrics_path_in(const fs::path& folder) { return folder / metrics_name; }
 

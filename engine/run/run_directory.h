@@ -25,7 +25,7 @@ namespace towers {
 enum class Existing {
     refuse, ///< InputError
     resume, ///< continue it; InputError if there is no checkpoint
-    erase   ///< delete the files listed above, and nothing else
+    erase   ///< delete the files listed above except the lock, and nothing else
 };
 
 /// One run's folder, locked against other runs during this object's lifetime. All returned paths lie within
@@ -88,11 +88,13 @@ private:
 /// two calls get the same folder, even in different programs at once. Throws InputError if that fails.
 std::filesystem::path make_new_folder(const std::filesystem::path& path);
 
-/// The paths of the recipe and the metrics in this run's folder.
+/// The paths of the settings, the recipe and the metrics in this run's folder.
+std::filesystem::path config_path_in(const std::filesystem::path& folder);
 std::filesystem::path recipe_path_in(const std::filesystem::path& folder);
-/// Whether runs write a file with this name: the list above without the lock.
-bool is_run_file(std::string_view name);
 std::filesystem::path metrics_path_in(const std::filesystem::path& folder);
+
+/// Whether a run uses a file of this name in its folder: one of those listed above.
+bool is_taken_by_run(std::string_view name);
 
 /// The path of this step's checkpoint. Throws InputError, which names the steps with a checkpoint, if there
 /// is none.

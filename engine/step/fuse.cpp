@@ -85,7 +85,7 @@ private:
             norm->addend_used = 1;
             norm->y = p.y;
             norm->relu = p.relu;
-            // In the sum's place, behind all that makes the other tensor.
+            // It takes the sum's place, where the other tensor has been made.
             sum.work = before->work;
             set(sum, *norm);
             sum.name = before->name;

@@ -5,13 +5,11 @@
 
 namespace towers {
 
-/// A ReLU is done by the operation that makes its input, if nothing else reads that. Its gradient's mask is
-/// done by a batch norm's backward, if that made the ReLU's input and is all that reads the masked gradient.
-/// Otherwise the operation that makes the gradient does it if it can (moved before a max pool's, which then
-/// passes on the masked gradient: only a window's winner gets any, and the largest of a ReLU's outputs is one
-/// of them).
-///
-/// A sum of two tensors is done by the batch norm that makes one of them, if nothing else reads that.
+/// - The operation that makes a ReLU's input also does the ReLU, if nothing else reads that input.
+/// - A batch norm's backward also masks the gradient of its ReLU, if nothing else reads the masked gradient.
+/// - Otherwise the operation that makes a gradient masks it, if it can. A max pool between the two passes the
+///   masked gradient on: a gradient goes to the largest of a window's ReLU outputs only.
+/// - A batch norm also adds a residual, if nothing but the sum reads its output.
 ///
 /// Changes no result, to the bit.
 void fuse(Plan& plan);

@@ -7,15 +7,10 @@
 namespace towers {
 namespace {
 
-struct Records {
-    TensorId images, labels;
-};
-
-void distort(Plan& plan, const ImagesSpec& spec, const Records& records, TensorId examples,
+void distort(Plan& plan, const ImagesSpec& spec, TensorId records, TensorId examples,
              const BatchTensors& batch) {
     plan.add("images", kernels::distort_images,
-             {.records = records.images,
-              .labels = records.labels,
+             {.records = records,
               .examples = examples,
               .images = batch.images,
               .batch_labels = batch.labels,
@@ -26,11 +21,10 @@ void distort(Plan& plan, const ImagesSpec& spec, const Records& records, TensorI
               .width = spec.stored.width,
               .crop_height = spec.image.height,
               .crop_width = spec.image.width,
-              .distort = spec.distort ? 1u : 0u},
-             spec.batch);
+              .distort = spec.distort ? 1u : 0u});
 }
 
-void augment(Plan& plan, const ImagesSpec& spec, const Records& records, TensorId examples,
+void augment(Plan& plan, const ImagesSpec& spec, TensorId records, TensorId examples,
              const BatchTensors& batch) {
     const Augmentation& augmentation = spec.distort ? spec.pipeline->training : spec.pipeline->evaluation;
     const ImageSize image{spec.image.height, spec.image.width, spec.image.channels};
@@ -41,39 +35,36 @@ void augment(Plan& plan, const ImagesSpec& spec, const Records& records, TensorI
     const TensorId draws = plan.activation("draws", {spec.batch, AUGMENT_DRAWS, 4});
     launches.draw.examples = examples;
     launches.draw.draws = draws;
-    plan.add("draws", kernels::draw_augmentations, launches.draw, launches.draw_items);
+    plan.add("draws", kernels::draw_augmentations, launches.draw);
     TensorId sums;
     if (launches.needs_sums) {
         sums = plan.activation("grey sums", {spec.batch, GREY_CHUNKS, 2}, ElementType::uint32);
-        launches.sums.records = records.images;
+        launches.sums.records = records;
         launches.sums.examples = examples;
         launches.sums.draws = draws;
         launches.sums.sums = sums;
-        plan.add("grey sums", kernels::grey_sums, launches.sums, launches.sums_items);
+        plan.add("grey sums", kernels::grey_sums, launches.sums);
     }
     AugmentImagesParams& p = launches.images;
-    p.records = records.images;
-    p.labels = records.labels;
+    p.records = records;
     p.examples = examples;
     p.draws = draws;
     p.grey_sums = sums;
     p.images = batch.images;
     p.batch_labels = batch.labels;
-    plan.add("images", kernels::augment_images, p, launches.image_items);
+    plan.add("images", kernels::augment_images, p);
 }
 
 } // namespace
 
 BatchTensors plan_images(Plan& plan, const ImagesSpec& spec, TensorId examples) {
-    const std::size_t bytes = std::size_t(spec.stored.height) * spec.stored.width * spec.stored.channels;
-    if (spec.records * bytes > most_record_bytes)
+    const std::size_t bytes = spec.slots * spec.stored.bytes();
+    if (bytes > most_record_bytes)
         throw UsageError(
             fmt::format("the data set has {} bytes of images, but a device takes at most {}; use fewer "
                         "or smaller images",
-                        spec.records * bytes, most_record_bytes));
-    const Records records{
-        plan.tensor("records", Arena::records, 0, {spec.records * bytes}, ElementType::uint8),
-        plan.tensor("all labels", Arena::labels, 0, {spec.records}, ElementType::uint32)};
+                        bytes, most_record_bytes));
+    const TensorId records = plan.tensor("records", Arena::records, 0, {bytes}, ElementType::uint8);
     const Shape& image = spec.image;
     const BatchTensors batch{
         plan.activation("images", {spec.batch, image.height, image.width, image.channels}),

@@ -2,19 +2,19 @@
 #pragma once
 
 #include "engine/data/pipeline.h"
-#include "engine/plan/shape.h"
 #include "engine/plan/plan.h"
+#include "engine/plan/shape.h"
 
 #include <cstdint>
 
 namespace towers {
 
-/// The resident records, planes of bytes, and what to make of a batch of them.
+/// The device's records, planes of bytes, and what to make of a batch of them.
 struct ImagesSpec {
     const Pipeline* pipeline;
     ImageSize stored;
-    std::size_t records;
-    Shape image; ///< that the network takes
+    std::size_t slots; ///< records that the device has room for
+    Shape image;       ///< that the network takes
     unsigned batch;
     std::uint64_t seed;
     bool distort; ///< else the pipeline of evaluation
@@ -25,8 +25,8 @@ struct BatchTensors {
     TensorId labels; ///< uint32 [batch]
 };
 
-/// Adds the operations that make a batch of the examples, uint32 [batch, 2]. UsageError when the images do
-/// not fit the pipeline.
+/// Adds the operations that make a batch of the examples, uint32 [batch, example_words]. UsageError when the
+/// images do not fit the pipeline.
 BatchTensors plan_images(Plan& plan, const ImagesSpec& spec, TensorId examples);
 
 } // namespace towers

@@ -10,15 +10,15 @@
 
 namespace towers {
 
-/// What a plan is made for.
+/// What a plan is made for; network_spec() makes one of a recipe.
 struct NetworkSpec {
-    const Model* model;
-    const StateLayout* layout;
-    const Pipeline* pipeline;
-    unsigned batch;            ///< examples of this tower's share
+    const Model* model = nullptr;
+    const StateLayout* layout = nullptr;
+    const Pipeline* pipeline = nullptr;
+    unsigned batch = 0;        ///< examples of this tower's share
     unsigned global_batch = 0; ///< of all towers; 0: this tower is alone
-    ImageSize stored;          ///< of the resident records, planes of bytes
-    std::size_t records;       ///< how many there are
+    ImageSize stored = {};     ///< of the device's records, planes of bytes
+    std::size_t records = 0;   ///< that the device has room for: a feed's slots
     std::uint64_t seed = 0;    ///< of what is random: the distortions, dropout
     bool distort = false;      ///< else the pipeline of evaluation
     bool fuse = true;          ///< else each operation stands alone, for comparisons
@@ -26,7 +26,7 @@ struct NetworkSpec {
     std::uint64_t largest_allocation = UINT64_MAX; ///< the device's
 };
 
-/// In Arena::step: STEP_FLOATS floats, then at this offset (record, epoch) of each example.
+/// In Arena::step: STEP_FLOATS floats, then at this offset an Example for each example.
 constexpr std::size_t step_examples_offset = slice_alignment;
 
 struct TrainingPlan {
@@ -39,8 +39,8 @@ struct TrainingPlan {
     std::vector<ArenaRange> buckets; ///< of the gradient arena; empty when the step updates by itself
     std::vector<Cut> cuts;           ///< of `plan`
 
-    /// The bytes that an arena needs.
-    std::size_t bytes(Arena arena) const;
+    /// The bytes that each arena needs.
+    ArenaBytes bytes() const;
 };
 
 /// A step of the only tower: forward, backward, update, all on its device. Like plan_shared_step() it throws

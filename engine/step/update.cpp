@@ -5,52 +5,54 @@
 namespace towers {
 namespace {
 
+/// Adds up what a step reports; each list may be missing. Returns RESULT_FLOATS floats.
+TensorId add_up(Plan& plan, const LossList& losses, TensorId decays, TensorId nonfinite) {
+    const TensorId results = plan.reserve("results", Arena::results, {RESULT_FLOATS});
+    plan.add("results", kernels::step_results,
+             {.losses = losses.words,
+              .decays = decays,
+              .nonfinite = nonfinite,
+              .results = results,
+              .loss_count = plan.elements(losses.words),
+              .decay_count = plan.elements(decays),
+              .nonfinite_count = plan.elements(nonfinite),
+              .examples = losses.divisor});
+    return results;
+}
+
+void report(Plan& plan, TensorId results) {
+    plan.copy("results out", results, plan.reserve("staged_results", Arena::staged_results, {RESULT_FLOATS}));
+}
+
 class UpdateBuilder {
 public:
-    UpdateBuilder(Plan& plan, const UpdateSpec& spec, std::size_t results_end)
-        : plan_(plan), spec_(spec), layout_(*spec.layout), decays_begin_(aligned(results_end)),
+    UpdateBuilder(Plan& plan, const UpdateSpec& spec)
+        : plan_(plan), spec_(spec), layout_(*spec.layout),
           gradients_(slice("gradients", Arena::gradients, layout_.trained())),
           parameters_(slice("parameters", Arena::state, layout_.trained())),
-          step_(plan.tensor("step", Arena::step, 0, {STEP_FLOATS})),
-          results_(plan.tensor("results", Arena::results, 0, {RESULT_FLOATS})) {}
+          step_(plan.tensor("step", Arena::step, 0, {STEP_FLOATS})) {}
 
     void decay() {
         if (spec_.optimizer->decouples_decay()) return;
         for (const Run& run : decaying_runs()) {
             const unsigned chunks = REDUCTION_CHUNKS(quads(run.range));
-            // Gaps between the lists stay zero and add nothing.
-            const TensorId partials =
-                plan_.tensor(run.name + " decay", Arena::results, decays_begin_ + decay_bytes_, {chunks});
-            decay_words_ = unsigned(decay_bytes_ / sizeof(float)) + chunks;
-            decay_bytes_ += aligned(chunks * sizeof(float));
+            decays_.push_back(plan_.reserve(run.name + " decay", Arena::results, {chunks}));
             plan_.add(run.name + " decay", kernels::weight_decay,
                       {.w = slice(run.name, Arena::state, run.range),
                        .dw = slice(run.name + " gradient", Arena::gradients, run.range),
-                       .partials = partials,
+                       .partials = decays_.back(),
                        .decay = run.value,
-                       .quads = quads(run.range)},
-                      chunks);
+                       .quads = quads(run.range)});
         }
     }
 
-    void results(const LossList& losses) {
+    void add_results(const LossList& losses) {
         const TensorId values = slice("gradients and statistics", Arena::gradients, layout_.all_variables());
         const unsigned chunks = REDUCTION_CHUNKS(quads(layout_.all_variables()));
         const TensorId nonfinite = plan_.activation("nonfinite", {chunks}, ElementType::uint32);
         plan_.add("finite check", kernels::count_nonfinite,
-                  {.x = values, .counts = nonfinite, .quads = quads(layout_.all_variables())}, chunks);
-        plan_.add("results", kernels::step_results,
-                  {.losses = losses.words,
-                   .decays = decay_words_ == 0
-                                 ? TensorId()
-                                 : plan_.tensor("decays", Arena::results, decays_begin_, {decay_words_}),
-                   .nonfinite = nonfinite,
-                   .results = results_,
-                   .loss_count = losses.count,
-                   .decay_count = decay_words_,
-                   .nonfinite_count = chunks,
-                   .examples = losses.divisor},
-                  1);
+                  {.x = values, .counts = nonfinite, .quads = quads(layout_.all_variables())});
+        results_ = add_up(plan_, losses, plan_.joined("decays", decays_), nonfinite);
     }
 
     bool has_trained() const { return layout_.trained_bytes > 0; }
@@ -60,12 +62,12 @@ public:
         const unsigned chunks = REDUCTION_CHUNKS(count);
         const TensorId squares = plan_.activation("squares", {chunks});
         plan_.add("squares of the gradients", kernels::sum_squares,
-                  {.x = gradients_, .partials = squares, .quads = count}, chunks);
+                  {.x = gradients_, .partials = squares, .quads = count});
         const TensorId norm = plan_.activation("norm", {1});
         plan_.add("norm of the gradients", kernels::gradient_norm,
-                  {.squares = squares, .norm = norm, .count = chunks}, 1);
+                  {.squares = squares, .norm = norm, .count = chunks});
         plan_.add("clip", kernels::clip_gradients,
-                  {.gradients = gradients_, .norm = norm, .most = most, .quads = count}, count);
+                  {.gradients = gradients_, .norm = norm, .most = most, .quads = count});
     }
 
     void optimize() {
@@ -102,10 +104,7 @@ public:
                     slice("averages", Arena::state, averages->range), averages->range, -1);
     }
 
-    void report() {
-        plan_.copy("results out", results_,
-                   plan_.tensor("staged_results", Arena::staged_results, 0, {RESULT_FLOATS}));
-    }
+    TensorId results() const { return results_; }
 
 private:
     /// Variables that lie one after another and have a value in common: one launch does for them all.
@@ -128,7 +127,7 @@ private:
             const std::size_t bytes = slots[end - 1].range.offset + slots[end - 1].range.bytes - begin;
             if (common)
                 all.push_back({slots[i].variable.name + (end - i > 1 ? " and on" : ""),
-                               {begin, (bytes + 15) / 16 * 16},
+                               {begin, ceil_div(bytes, 16) * 16},
                                *common});
             i = end;
         }
@@ -152,47 +151,31 @@ private:
                    .step = step_,
                    .results = results_,
                    .quads = quads(range),
-                   .blend = blend},
-                  quads(range));
+                   .blend = blend});
     }
 
     Plan& plan_;
     const UpdateSpec& spec_;
     const StateLayout& layout_;
-    std::size_t decays_begin_, decay_bytes_ = 0;
-    unsigned decay_words_ = 0; ///< of all lists and the gaps between them, in decay_bytes_
     TensorId gradients_, parameters_, step_, results_;
+    std::vector<TensorId> decays_; ///< lists of what the runs' weight decay adds to the loss
 };
 
 } // namespace
 
-void plan_update(Plan& plan, const UpdateSpec& spec, const LossList& losses, std::size_t results_end) {
-    UpdateBuilder builder(plan, spec, results_end);
+void plan_update(Plan& plan, const UpdateSpec& spec, const LossList& losses) {
+    UpdateBuilder builder(plan, spec);
     builder.decay();
     // Before the check: a norm that is not finite makes all gradients so.
     if (spec.optimizer->clip_norm && builder.has_trained()) builder.clip(*spec.optimizer->clip_norm);
-    builder.results(losses);
+    builder.add_results(losses);
     if (spec.average_first) builder.average_variables();
     if (builder.has_trained()) builder.optimize();
     builder.follow_statistics();
     if (!spec.average_first) builder.average_variables();
-    builder.report();
+    report(plan, builder.results());
 }
 
-void plan_results(Plan& plan, const LossList& losses) {
-    const TensorId results = plan.tensor("results", Arena::results, 0, {RESULT_FLOATS});
-    plan.add("results", kernels::step_results,
-             {.losses = losses.words,
-              .decays = {},
-              .nonfinite = {},
-              .results = results,
-              .loss_count = losses.count,
-              .decay_count = 0,
-              .nonfinite_count = 0,
-              .examples = losses.divisor},
-             1);
-    plan.copy("results out", results,
-              plan.tensor("staged_results", Arena::staged_results, 0, {RESULT_FLOATS}));
-}
+void plan_results(Plan& plan, const LossList& losses) { report(plan, add_up(plan, losses, {}, {})); }
 
 } // namespace towers

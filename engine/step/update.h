@@ -16,14 +16,13 @@ struct UpdateSpec {
 
 /// The losses that a step adds up.
 struct LossList {
-    TensorId words;     ///< float32
-    unsigned count = 0; ///< of them
-    float divisor = 1;  ///< of their sum: the examples of the global batch
+    TensorId words;    ///< float32; or no tensor: then the losses count elsewhere
+    float divisor = 1; ///< of their sum: the examples of the global batch
 };
 
-/// Adds the operations. Takes Arena::gradients as backward leaves it, Arena::step, and Arena::results from
-/// `results_end` on, which is free from there. Arena::staged_results receives RESULT_FLOATS floats.
-void plan_update(Plan& plan, const UpdateSpec& spec, const LossList& losses, std::size_t results_end);
+/// Adds the operations. They take Arena::gradients as backward leaves it and Arena::step.
+/// Arena::staged_results receives RESULT_FLOATS floats.
+void plan_update(Plan& plan, const UpdateSpec& spec, const LossList& losses);
 
 /// The results of a tower that updates nothing: its part of the loss.
 void plan_results(Plan& plan, const LossList& losses);

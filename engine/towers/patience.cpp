@@ -19,37 +19,28 @@ std::string in_seconds(double seconds) {
 
 } // namespace
 
-Patience::Limit Patience::limit(std::span<const std::unique_ptr<Tower>> towers,
-                                std::span<const std::size_t> active) const {
-    Limit limit{.known = true};
-    for (const std::size_t i : active) {
-        const Known& known = known_[i];
-        const Tower& tower = *towers[i];
-        if (known.seconds > 0) {
-            limit.expected += known.seconds * std::max(1.0, double(tower.share()) / known.share);
-        } else {
-            limit.expected += tower.flops() / least_rate(tower.info());
-            limit.known = false;
-        }
+ExpectedTime StepTime::expect(unsigned share, double flops, const DeviceInfo& device) const {
+    if (seconds_ == 0) return {flops / least_rate(device), false};
+    return {seconds_ * std::max(1.0, double(share) / share_), true};
+}
+
+void StepTime::observe(unsigned share, double seconds) {
+    if (warm_) {
+        seconds_ = share_ == share ? std::max(seconds, seconds_) : seconds;
+        share_ = share;
     }
+    warm_ = true;
+}
+
+TimeLimit Patience::limit(const ExpectedTime& expected) const {
     // Another program may slow all steps down, long ones by more seconds than short ones.
     constexpr double much_slower = 9; // times the expected time, beyond it
-    limit.more = limit.known ? std::max(timeout_, much_slower * limit.expected) : first_timeout();
-    return limit;
+    return {expected, expected.known ? std::max(timeout_, much_slower * expected.seconds) : 10 * timeout_};
 }
 
-void Patience::observe(std::size_t tower, unsigned share, double seconds) {
-    Known& known = known_[tower];
-    if (known.warm) {
-        if (known.share == share) seconds = std::max(seconds, known.seconds);
-        known.seconds = seconds;
-        known.share = share;
-    }
-    known.warm = true;
-}
-
-std::string no_answer(const DeviceInfo& device, const Patience::Limit& limit) {
-    if (!limit.known) return fmt::format("{}: no answer for {}", device.id, in_seconds(limit.seconds()));
+std::string no_answer(const DeviceInfo& device, const TimeLimit& limit) {
+    if (!limit.expected.known)
+        return fmt::format("{}: no answer for {}", device.id, in_seconds(limit.seconds()));
     return fmt::format("{}: no answer for {} more than a step should take", device.id,
                        in_seconds(limit.more));
 }

@@ -1,53 +1,66 @@
-// How long to wait for towers that may hang.
+// How long to wait for devices that may hang.
 #pragma once
 
-#include "engine/towers/tower.h"
+#include "backends/device.h"
 
-#include <cstddef>
-#include <span>
 #include <string>
-#include <vector>
 
 namespace towers {
 
-class Patience {
-public:
-    /// `timeout`: the seconds that a step may take beyond what it should take by those before it, or more if
-    /// the whole step is then still less than ten times as long; may be infinite.
-    Patience(double timeout, std::size_t towers) : timeout_(timeout), known_(towers) {}
+/// The seconds that a step should take. Those of several towers add up, since batch norms over the whole
+/// batch may make the towers work one after another.
+struct ExpectedTime {
+    double seconds = 0;
+    bool known = true; ///< by earlier steps; else by a rate of work that every device exceeds
 
-    struct Limit {
-        double expected = 0, more = 0; ///< seconds
-        bool known = false;            ///< `expected` is by earlier steps
-        double seconds() const { return expected + more; }
-    };
-
-    /// Of a step of these towers, even if they work one after another, as batch norms over the whole batch
-    /// may make them. A tower's first step, in which a driver may compile, gets ten times the timeout, and a
-    /// rate that every device exceeds.
-    Limit limit(std::span<const std::unique_ptr<Tower>> towers, std::span<const std::size_t> active) const;
-    /// Of copies, of which no time is known.
-    Limit limit_of_copies() const { return {.more = first_timeout()}; }
-
-    /// The tower has new recordings: its next step tells little of those that follow.
-    void renew(std::size_t tower) { known_[tower].warm = false; }
-    /// The tower has taken a step.
-    void observe(std::size_t tower, unsigned share, double seconds);
-
-private:
-    double first_timeout() const { return 10 * timeout_; }
-
-    /// The longest step of a tower with its present share, or with the last that it had for two steps.
-    struct Known {
-        double seconds = 0; ///< 0: not known
-        unsigned share = 0;
-        bool warm = false; ///< it has taken a step with its recordings
-    };
-    double timeout_;
-    std::vector<Known> known_; ///< of each tower
+    ExpectedTime& operator+=(const ExpectedTime& more) {
+        seconds += more.seconds;
+        known = known && more.known;
+        return *this;
+    }
 };
 
-/// Why a tower counts as failed: `vulkan:0: no answer for 60 s more than a step should take`.
-std::string no_answer(const DeviceInfo& device, const Patience::Limit& limit);
+/// The seconds within which devices must answer.
+struct TimeLimit {
+    ExpectedTime expected;
+    double more = 0; ///< beyond what is expected
+    double seconds() const { return expected.seconds + more; }
+};
+
+/// Learns how long one tower's steps take.
+class StepTime {
+public:
+    /// Of a step with this share, which takes so many floating-point operations.
+    ExpectedTime expect(unsigned share, double flops, const DeviceInfo& device) const;
+    /// The tower has taken a step.
+    void observe(unsigned share, double seconds);
+    /// The tower has new recordings. A driver may compile in its next step, whose time says little about
+    /// those that follow.
+    void renew() { warm_ = false; }
+
+private:
+    /// The longest step with the present share, or with the last one that the tower had for two steps.
+    double seconds_ = 0; ///< 0: not known
+    unsigned share_ = 0;
+    bool warm_ = false; ///< the tower has taken a step with its recordings
+};
+
+class Patience {
+public:
+    /// `timeout`: the seconds that a step may take beyond what is expected; may be infinite. A step may take
+    /// more if it is then still less than ten times as long as expected, and ten times the timeout if nothing
+    /// is known of earlier steps.
+    explicit Patience(double timeout) : timeout_(timeout) {}
+
+    TimeLimit limit(const ExpectedTime& expected) const;
+    /// Of copies, of which no time is known.
+    TimeLimit limit_of_copies() const { return limit({0, false}); }
+
+private:
+    double timeout_;
+};
+
+/// Why a device counts as failed: `vulkan:0: no answer for 60 s more than a step should take`.
+std::string no_answer(const DeviceInfo& device, const TimeLimit& limit);
 
 } // namespace towers

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "engine/clock.h"
+#include "engine/towers/phases.h"
 
 #include <chrono>
 #include <condition_variable>
@@ -10,80 +11,80 @@
 
 namespace towers {
 
-/// Only grows within a step. One thread advances it, any may wait or make it fail.
+/// Counts what one thread has done in a step, so that others can wait for it. Any thread may make it fail,
+/// which wakes all who wait, now and later, until a restart.
 class Milestones {
 public:
+    enum class Outcome { passed, failed, late };
+
     /// Only while nobody waits.
-    void restart() { set(0); }
-    /// False: failed in the meantime, and stays so.
+    void restart() {
+        const std::lock_guard lock(mutex_);
+        count_ = 0;
+        failed_ = false;
+    }
+    /// `count`: no less than before. False: it has failed in the meantime, and stays so.
     bool advance(std::size_t count) {
         const std::lock_guard lock(mutex_);
-        if (count_ == failed) return false;
+        if (failed_) return false;
         count_ = count;
         changed_.notify_all();
         return true;
     }
-    /// Wakes all who wait, now and later, until a restart.
-    void fail() { set(failed); }
+    void fail() {
+        const std::lock_guard lock(mutex_);
+        failed_ = true;
+        changed_.notify_all();
+    }
+
+    /// Those passed, perhaps before a failure.
     std::size_t count() const {
         const std::lock_guard lock(mutex_);
         return count_;
     }
-
-    enum class Outcome { passed, failed, late };
+    bool has_failed() const {
+        const std::lock_guard lock(mutex_);
+        return failed_;
+    }
     /// Waits until `count` have been passed.
     Outcome wait_for(std::size_t count) const {
         std::unique_lock lock(mutex_);
-        changed_.wait(lock, [&] { return count_ >= count; });
-        return count_ == failed ? Outcome::failed : Outcome::passed;
+        changed_.wait(lock, [&] { return outcome(count) != Outcome::late; });
+        return outcome(count);
     }
     /// At most for so long.
     Outcome wait_for(std::size_t count, std::chrono::duration<double> most) const {
         std::unique_lock lock(mutex_);
-        if (!changed_.wait_for(lock, most, [&] { return count_ >= count; })) return Outcome::late;
-        return count_ == failed ? Outcome::failed : Outcome::passed;
+        changed_.wait_for(lock, most, [&] { return outcome(count) != Outcome::late; });
+        return outcome(count);
     }
-    bool has_failed() const { return count() == failed; }
 
 private:
-    static constexpr std::size_t failed = SIZE_MAX;
-    void set(std::size_t count) {
-        const std::lock_guard lock(mutex_);
-        count_ = count;
-        changed_.notify_all();
+    Outcome outcome(std::size_t count) const {
+        if (failed_) return Outcome::failed;
+        return count_ >= count ? Outcome::passed : Outcome::late;
     }
+
     mutable std::mutex mutex_;
     mutable std::condition_variable changed_;
     std::size_t count_ = 0;
+    bool failed_ = false;
 };
 
-/// The seconds of one tower's step, as the thread that serves it sees them.
-struct TowerTimes {
-    double work = 0;    ///< without waiting for others
-    double compute = 0; ///< of it, kernels and their submission, which computes too with software drivers
-    double copies = 0;  ///< of it, copies that no kernel hid
-    double others = 0;  ///< waiting for other towers, within the step and behind its own part
-
-    TowerTimes& operator+=(const TowerTimes& more) {
-        work += more.work;
-        compute += more.compute;
-        copies += more.copies;
-        others += more.others;
-        return *this;
-    }
-};
-
+/// What a tower's thread has done in a step.
 struct TowerProgress {
-    Milestones buckets;   ///< delivered
+    Milestones buckets;   ///< of gradients, delivered
     Milestones exchanges; ///< whose lists have been handed over
     Milestones end;       ///< 1: the tower has done its part of the step
-    Milestones renewal;   ///< 1: and has sent for the new parameters, as far as there are any
+    Milestones renewal;   ///< 1: and has submitted the upload of the new parameters, unless the step failed
 
-    /// Once the tower has done its part; for whoever has waited for that.
+    /// For whoever has waited for `end`.
     TowerTimes times;
-    Clock::time_point ended; ///< when
+    Clock::time_point ended; ///< when `end` was passed
 
+    /// Before a step; does nothing for an abandoned tower.
     void restart() {
+        if (abandoned_) return;
         for (Milestones* each : {&buckets, &exchanges, &end, &renewal}) each->restart();
     }
     void fail() {
@@ -99,13 +100,17 @@ struct TowerProgress {
         work();
         return true;
     }
-    /// Makes the tower fail, and waits until it touches its own memory only: not for its device.
+    /// For the thread that waits for a tower that hangs: makes it fail for good, and waits until the tower's
+    /// thread touches its own memory only. Does not wait for its device.
     void abandon() {
+        abandoned_ = true;
         fail();
         const std::lock_guard lock(among_others_);
     }
+    bool is_abandoned() const { return abandoned_; }
 
 private:
+    bool abandoned_ = false;
     std::mutex among_others_;
 };
 

@@ -3,7 +3,7 @@
 #include "engine/error.h"
 #include "engine/plural.h"
 #include "engine/split.h"
-#include "engine/towers/load.h"
+#include "engine/balance/load.h"
 
 #include <algorithm>
 #include <charconv>

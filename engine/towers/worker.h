@@ -1,4 +1,4 @@
-// A thread that does one tower's work.
+// A thread that does one task after another.
 #pragma once
 
 #include <condition_variable>
@@ -12,12 +12,13 @@ namespace towers {
 class Worker {
 public:
     Worker() : thread_([this](const std::stop_token& stop) { work(stop); }) {}
+    /// A task that has been started is done first.
     ~Worker() {
         thread_.request_stop();
         wake_.notify_all();
     }
 
-    /// Starts the task; one at a time. The future carries what it throws.
+    /// Starts a task, after the one before it has ended. The future carries what it throws.
     std::future<void> run(std::function<void()> task) {
         std::packaged_task<void()> packaged(std::move(task));
         std::future<void> done = packaged.get_future();

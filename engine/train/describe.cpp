@@ -1,6 +1,5 @@
 #include "engine/train/describe.h"
 
-#include "engine/step/network.h"
 #include "engine/towers/shares.h"
 
 #include <algorithm>
@@ -43,14 +42,9 @@ std::vector<VariableDescription> describe_variables(const Recipe& recipe) {
 StepMemory memory_of_step(const Recipe& recipe, unsigned batch) {
     share_out(batch, 1, {}, recipe.model.group()); // as train refuses what is no whole number of groups
     const StateLayout layout = layout_of(recipe);
-    const NetworkSpec spec{.model = &recipe.model,
-                           .layout = &layout,
-                           .pipeline = &recipe.pipeline,
-                           .batch = batch,
-                           .stored = shapes_size(recipe),
-                           .records = 1,
-                           .distort = true};
-    const Plan plan = plan_single_step(spec, {.layout = &layout, .optimizer = recipe.optimizer.get()}).plan;
+    const NetworkSpec spec = network_spec(
+        recipe, layout, {.batch = batch, .stored = shapes_size(recipe), .records = 1, .distort = true});
+    const Plan plan = plan_single_step(spec, update_spec(recipe, layout)).plan;
     return {.state = plan.bytes(Arena::state),
             .gradients = plan.bytes(Arena::gradients),
             .activations = plan.bytes(Arena::activations),

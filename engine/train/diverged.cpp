@@ -85,28 +85,26 @@ const TensorOf<T>& tensor(const std::map<std::string, TensorOf<T>>& tensors, con
 void check(const DivergedStep& diverged, const std::filesystem::path& path) {
     const auto& [recipe, tower, device, step, found] = diverged;
     const std::size_t examples = step.examples.size();
-    if (step.labels.size() != examples || examples > step.global_batch ||
-        examples % recipe.model.group() != 0)
+    if (examples > step.global_batch || examples % recipe.model.group() != 0)
         refuse(path, "its examples do not fit together");
     const unsigned classes = recipe.model.classes - recipe.model.label_offset;
-    if (std::ranges::any_of(step.labels, [&](std::uint32_t label) { return label >= classes; }))
+    if (std::ranges::any_of(step.examples, [&](const Example& each) { return each.label >= classes; }))
         refuse(path, "one of its labels is no class of its recipe");
-    check_data(recipe, {.name = path.string(),
-                        .height = step.stored.height,
-                        .width = step.stored.width,
-                        .channels = step.stored.channels});
+    check_data(recipe, {.name = path.string(), .classes = {}, .image = step.stored});
 }
 
 void read_examples(const TensorFile& file, LoneStep& step, const std::filesystem::path& path) {
     const auto& images = tensor(file.bytes, "examples/images", 4, path);
     const auto& records = tensor(file.words, "examples/records", 1, path).values;
     const auto& epochs = tensor(file.words, "examples/epochs", 1, path).values;
-    if (epochs.size() != records.size() || images.shape[0] != records.size())
+    const auto& labels = tensor(file.words, "examples/labels", 1, path).values;
+    const std::size_t count = records.size();
+    if (epochs.size() != count || labels.size() != count || images.shape[0] != count)
         refuse(path, "its examples do not fit together");
-    for (std::size_t i = 0; i < records.size(); ++i) step.examples.push_back({records[i], epochs[i]});
+    for (std::size_t i = 0; i < count; ++i)
+        step.examples.push_back({std::uint32_t(i), records[i], epochs[i], labels[i]});
     step.stored = {unsigned(images.shape[2]), unsigned(images.shape[3]), unsigned(images.shape[1])};
     step.images = images.values;
-    step.labels = tensor(file.words, "examples/labels", 1, path).values;
 }
 
 } // namespace
@@ -130,7 +128,7 @@ Finding examine(const DivergedStep& diverged, const TrainerOptions& options) {
     return on(*open_device("cpu", options.open));
 }
 
-DivergedStep diverged_step(Trainer& trainer, const TowerStep& of, const Dataset& data) {
+DivergedStep diverged_step(Trainer& trainer, const TowerStep& of, const DataSource& data) {
     const TrainerOptions& options = trainer.options();
     DivergedStep diverged{.recipe = trainer.recipe(),
                           .tower = of.tower,
@@ -142,15 +140,16 @@ DivergedStep diverged_step(Trainer& trainer, const TowerStep& of, const Dataset&
                                    .global_batch = options.global_batch,
                                    .examples = of.examples,
                                    .stored = data.image_size(),
-                                   .images = {},
-                                   .labels = {}},
+                                   .images = {}},
                           .found = std::nullopt};
-    const std::size_t size = data.images.size() / data.size();
-    for (const Example& example : of.examples) {
-        const auto image = std::span(data.images).subspan(example.record * size, size);
-        diverged.step.images.insert(diverged.step.images.end(), image.begin(), image.end());
-        diverged.step.labels.push_back(data.labels[example.record]);
+    std::vector<std::uint32_t> records;
+    for (Example& example : diverged.step.examples) {
+        example.slot = std::uint32_t(records.size());
+        example.label = data.labels()[example.record];
+        records.push_back(example.record);
     }
+    diverged.step.images.resize(records.size() * data.image_size().bytes());
+    data.read(records, diverged.step.images);
     return diverged;
 }
 
@@ -158,14 +157,15 @@ TensorFile to_tensors(const DivergedStep& diverged, const CheckpointOrigin& orig
     const LoneStep& step = diverged.step;
     TensorFile file = to_checkpoint(step.before, layout_of(diverged.recipe), origin);
     const std::size_t examples = step.examples.size();
-    std::vector<std::uint32_t> records, epochs;
+    std::vector<std::uint32_t> records, epochs, labels;
     for (const Example& example : step.examples) {
         records.push_back(example.record);
         epochs.push_back(example.epoch);
+        labels.push_back(example.label);
     }
     file.words = {{"examples/records", {{examples}, std::move(records)}},
                   {"examples/epochs", {{examples}, std::move(epochs)}},
-                  {"examples/labels", {{examples}, step.labels}}};
+                  {"examples/labels", {{examples}, std::move(labels)}}};
     const ImageSize& stored = step.stored;
     file.bytes["examples/images"] = {{examples, stored.channels, stored.height, stored.width}, step.images};
     file.metadata.insert({{"recipe_text", diverged.recipe.text},

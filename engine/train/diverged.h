@@ -1,7 +1,7 @@
 // A step that diverged, in a file: all that it takes to do it again on any device, without the data set.
 #pragma once
 
-#include "engine/data/dataset.h"
+#include "engine/data/source.h"
 #include "engine/replay/replay.h"
 #include "engine/run/safetensors.h"
 #include "engine/train/checkpoint.h"
@@ -33,7 +33,7 @@ struct DivergedStep {
 std::string describe(const Finding& finding);
 
 /// The step that the trainer has just failed to take. `data`: of the training.
-DivergedStep diverged_step(Trainer& trainer, const TowerStep& of, const Dataset& data);
+DivergedStep diverged_step(Trainer& trainer, const TowerStep& of, const DataSource& data);
 
 /// Does the step again on the tower's own device, or on `cpu` where that fails. Throws DeviceError, and
 /// UsageError when the step is too large to be done at once.

@@ -1,11 +1,11 @@
 // How well parameters do on a data set.
 #pragma once
 
-#include "backends/device.h"
-#include "engine/towers/tower.h"
 #include "engine/recipes/recipe.h"
+#include "engine/towers/session.h"
 
-#include <memory>
+#include <cstddef>
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -19,10 +19,13 @@ struct Evaluation {
     double cross_entropy() const { return loss_sum / double(examples); }
 };
 
-/// Evaluates on one device.
+/// Evaluates on one device, which must outlive it.
 class Evaluator {
 public:
-    Evaluator(std::unique_ptr<Device> device, const Recipe& recipe, const Dataset& data, unsigned batch);
+    /// `on`: names the device. If it has records in memory, they are those of `data`, as those of a tower that
+    /// trains on it are, and that memory is shared; else the records are uploaded. One thread at a time uses
+    /// both sessions. `batch`: examples at once, if there are as many.
+    Evaluator(const Session& on, const Recipe& recipe, const DataSource& data, unsigned batch);
 
     /// Evaluates every `stride`-th batch, starting with batch `first`. `variables`: with the
     /// statistics, laid out as StateLayout says. Each example counts once, unless `padded` asks for whole
@@ -30,18 +33,16 @@ public:
     Evaluation run(std::span<const float> variables, bool padded, std::size_t first, std::size_t stride);
 
 private:
-    std::unique_ptr<Device> device_;
     unsigned batch_;
     std::uint64_t records_;
-    Model model_;
-    StateLayout layout_;
+    ResidentFeed feed_;
     Plan plan_;
-    std::array<Buffer, arena_count> arenas_;
+    Session session_;
     Recording recording_;
 };
 
-/// Evaluates the whole data set: the evaluators share its batches and work at the same time.
-Evaluation evaluate(const std::vector<std::unique_ptr<Evaluator>>& evaluators,
-                    std::span<const float> variables, bool padded);
+/// Evaluates the whole data set: the evaluators share its batches and work at the same time, each on a device
+/// of its own.
+Evaluation evaluate(std::span<Evaluator> evaluators, std::span<const float> variables, bool padded);
 
 } // namespace towers

@@ -3,11 +3,11 @@
 #include "engine/clock.h"
 #include "engine/error.h"
 #include "engine/train/diverged.h"
-#include "engine/train/metrics.h"
 
 #include <algorithm>
 #include <exception>
 #include <fmt/format.h>
+#include <functional>
 #include <new>
 #include <system_error>
 #include <utility>
@@ -57,28 +57,30 @@ std::string keep(const TowerStep& of, Trainer& trainer, const RunDirectory& run,
     }
 }
 
-/// A kind of file that the run writes again and again. The training goes on while that fails.
+using Tell = std::function<void(const std::string&)>;
+
+/// What the run writes again and again. The training goes on while that fails.
 class Written {
 public:
-    explicit Written(const std::function<void(const std::string&)>& tell) : tell_(tell) {}
+    explicit Written(const Tell& tell) : tell_(tell) {}
 
-    /// Whether `write` worked; if not, failure() says why. Tells the user when a warning is over.
-    template<class Write>
-    bool attempt(const std::filesystem::path& path, const Write& write) {
+    /// Whether `write`, which returns whether it had anything to write, has worked; if not, failure() says
+    /// why. `place` is where it writes. Tells the user when a warning is over.
+    bool attempt(const std::string& place, const std::function<bool()>& write) {
         failure_.clear();
+        bool wrote = false;
         try {
-            write();
+            wrote = write();
         } catch (const InputError& error) {
             failure_ = error.what();
         } catch (const std::bad_alloc&) {
-            failure_ = fmt::format("cannot write {}: there is not enough memory", path.string());
+            failure_ = fmt::format("cannot write {}: there is not enough memory", place);
         } catch (const OutOfMemory&) {
-            failure_ = fmt::format("cannot write {}: there is not enough memory", path.string());
+            failure_ = fmt::format("cannot write {}: there is not enough memory", place);
         } catch (const std::system_error& error) {
-            failure_ = fmt::format("cannot write {}: {}", path.string(), error.code().message());
+            failure_ = fmt::format("cannot write {}: {}", place, error.code().message());
         }
-        if (failure_.empty() && std::exchange(warned_, false))
-            tell_(fmt::format("saved again: {}", path.string()));
+        if (wrote && std::exchange(warned_, false)) tell_(fmt::format("saved again: {}", place));
         return failure_.empty();
     }
     /// Tells the user of the failure, and that training goes on, unless that is known.
@@ -89,30 +91,10 @@ public:
     const std::string& failure() const { return failure_; }
 
 private:
-    const std::function<void(const std::string&)>& tell_;
+    const Tell& tell_;
     std::string failure_;
     bool warned_ = false;
 };
-
-/// What is lost of a run that ends at `step`, after these failures to write its checkpoint and its metrics.
-std::string what_is_lost(const RunDirectory& run, std::uint64_t step, const std::string& checkpoint,
-                         const std::string& metrics) {
-    const std::vector<std::uint64_t> steps = checkpoints_if_there(run);
-    if (checkpoint.empty()) return fmt::format("{}; the lines that it lacks are lost", metrics);
-    if (std::ranges::binary_search(steps, step)) return checkpoint; // only an earlier one is not deleted
-    if (steps.empty())
-        return fmt::format("{}; what was trained since the last checkpoint is lost", checkpoint);
-    return fmt::format("{}; what was trained after {} is lost", checkpoint,
-                       run.checkpoint_path(steps.back()).string());
-}
-
-/// Those that the metrics tell of.
-std::vector<unsigned> last_shares(const RunDirectory& run) {
-    std::error_code error;
-    if (!std::filesystem::exists(run.metrics_path(), error)) return {};
-    const std::vector<SharesFrom> recorded = read_shares(run.metrics_path());
-    return recorded.empty() ? std::vector<unsigned>() : recorded.back().shares;
-}
 
 /// The same error, with more words.
 [[noreturn]] void rethrow(const DeviceError& error, const std::string& more) {
@@ -120,6 +102,130 @@ std::vector<unsigned> last_shares(const RunDirectory& run) {
     if (dynamic_cast<const DeviceLost*>(&error) != nullptr) throw DeviceLost(error.what() + more);
     throw DeviceError(error.what() + more);
 }
+
+class Loop {
+public:
+    Loop(Trainer& trainer, RunDirectory& run, const LoopOptions& options,
+         const std::vector<Observer*>& observers)
+        : trainer_(trainer), run_(run), options_(options), observers_(observers),
+          written_(observers.size(), Written(tell_)), step_(trainer.steps_done()), saved_(step_) {}
+    Loop(const Loop&) = delete; // what is written knows where it is
+    Loop& operator=(const Loop&) = delete;
+
+    Ending run(const std::atomic<bool>& stop) {
+        while (step_ < options_.steps && !stop) {
+            const StepReport report = take_step();
+            ++step_;
+            observe(report);
+            const bool ends = step_ == options_.steps || stop;
+            if (options_.save_every != 0 && step_ % options_.save_every == 0 && !ends) save_on_the_way();
+        }
+        const bool synced = sync();
+        if (!save() || !synced) throw InputError(what_is_lost());
+        return step_ < options_.steps ? Ending::stopped : Ending::finished;
+    }
+
+private:
+    StepReport take_step() {
+        try {
+            return trainer_.step();
+        } catch (const Diverged& diverged) {
+            if (!sync()) tell_(what_is_lost());
+            throw Diverged(fmt::format("{}; {}{}", diverged.what(),
+                                       keep(diverged.of, trainer_, run_, options_), way_back(run_, step_)),
+                           diverged.of);
+        } catch (const DeviceError& error) {
+            // Several towers keep their state on the host; a single tower's is lost with its device.
+            const bool synced = sync();
+            if ((trainer_.tower_count() > 1 && !save()) || !synced) tell_(what_is_lost());
+            rethrow(error, way_on(run_));
+        }
+    }
+
+    void observe(const StepReport& report) {
+        ++logged_steps_;
+        const double seconds = seconds_since(logged_) / double(logged_steps_);
+        const Progress progress{.report = report,
+                                .log = options_.log_every != 0 && report.step % options_.log_every == 0,
+                                .examples_per_second = options_.global_batch / seconds,
+                                .seconds_per_step = seconds};
+        for (std::size_t i = 0; i < observers_.size(); ++i)
+            if (!written_[i].attempt(observers_[i]->place(),
+                                     [&] { return observers_[i]->observe(progress); }))
+                written_[i].warn();
+        if (!progress.log) return;
+        logged_ = Clock::now();
+        logged_steps_ = 0;
+    }
+
+    /// Whether all observers' lines are on the disk.
+    bool sync() {
+        bool synced = true;
+        for (std::size_t i = 0; i < observers_.size(); ++i) {
+            const auto write = [&] {
+                observers_[i]->sync();
+                return true;
+            };
+            synced = written_[i].attempt(observers_[i]->place(), write) && synced;
+        }
+        return synced;
+    }
+
+    /// Whether the state of this step is in a checkpoint.
+    bool save() {
+        if (saved_ == step_) return true;
+        const auto write = [&] {
+            save_checkpoint(trainer_, run_, options_);
+            return true;
+        };
+        try {
+            if (!checkpoint_.attempt(run_.checkpoint_path(step_).string(), write)) return false;
+        } catch (const DeviceError& error) {
+            rethrow(error, way_on(run_));
+        }
+        saved_ = step_;
+        return true;
+    }
+
+    void save_on_the_way() {
+        const Clock::time_point before = Clock::now();
+        sync();
+        for (Written& each : written_)
+            if (!each.failure().empty()) each.warn();
+        if (!save()) checkpoint_.warn();
+        logged_ += Clock::now() - before; // the log leaves out the time spent on saving
+    }
+
+    /// Of a run that ends now, after failures to write.
+    std::string what_is_lost() const {
+        if (checkpoint_.failure().empty()) {
+            const auto failed =
+                std::ranges::find_if(written_, [](const Written& each) { return !each.failure().empty(); });
+            return fmt::format("{}; the lines that it lacks are lost", failed->failure());
+        }
+        const std::vector<std::uint64_t> steps = checkpoints_if_there(run_);
+        if (std::ranges::binary_search(steps, step_))
+            return checkpoint_.failure(); // only an earlier one is not deleted
+        if (steps.empty())
+            return fmt::format("{}; what was trained since the last checkpoint is lost",
+                               checkpoint_.failure());
+        return fmt::format("{}; what was trained after {} is lost", checkpoint_.failure(),
+                           run_.checkpoint_path(steps.back()).string());
+    }
+
+    Trainer& trainer_;
+    RunDirectory& run_;
+    const LoopOptions& options_;
+    const std::vector<Observer*>& observers_;
+    const Tell tell_ = [this](const std::string& line) {
+        for (Observer* const each : observers_) each->warn(line);
+    };
+    std::vector<Written> written_; ///< by observer
+    Written checkpoint_{tell_};
+    std::uint64_t step_, saved_; ///< steps taken, and those of the last checkpoint
+    Clock::time_point logged_ = Clock::now();
+    std::uint64_t logged_steps_ = 0; ///< since then
+};
 
 } // namespace
 
@@ -159,71 +265,19 @@ std::optional<std::filesystem::path> rewind(RunDirectory& run, const Trainer& tr
 }
 
 Ending train(Trainer& trainer, RunDirectory& run, const LoopOptions& options, const std::atomic<bool>& stop,
-             const std::function<void(const Progress&)>& observe,
-             const std::function<void(const std::string&)>& warn) {
-    std::uint64_t step = trainer.steps_done(), saved = step;
-    std::uint64_t logged_steps = 0;
-    Clock::time_point logged = Clock::now();
-    const bool several = trainer.tower_count() > 1;
-    std::vector<unsigned> shares = several ? last_shares(run) : std::vector<unsigned>();
-    Written metrics(warn), checkpoint(warn);
-    const auto sync = [&] { return metrics.attempt(run.metrics_path(), [&] { run.sync_metrics(); }); };
-    const auto save = [&] {
-        if (saved == step) return true;
-        try {
-            if (!checkpoint.attempt(run.checkpoint_path(step),
-                                    [&] { save_checkpoint(trainer, run, options); }))
-                return false;
-        } catch (const DeviceError& error) {
-            rethrow(error, way_on(run));
-        }
-        saved = step;
-        return true;
+             const std::vector<Observer*>& observers) {
+    const auto end = [&] {
+        for (Observer* const each : observers) each->end();
     };
-    const auto lost = [&] { return what_is_lost(run, step, checkpoint.failure(), metrics.failure()); };
-    while (step < options.steps && !stop) {
-        Progress progress{};
-        try {
-            progress.report = trainer.step();
-        } catch (const Diverged& diverged) {
-            if (!sync()) warn(lost());
-            throw Diverged(fmt::format("{}; {}{}", diverged.what(), keep(diverged.of, trainer, run, options),
-                                       way_back(run, step)),
-                           diverged.of);
-        } catch (const DeviceError& error) {
-            // Several towers keep their state on the host; a single tower's is lost with its device.
-            const bool synced = sync();
-            if ((several && !save()) || !synced) warn(lost());
-            rethrow(error, way_on(run));
-        }
-        ++step;
-        ++logged_steps;
-        progress.log = options.log_every != 0 && progress.report.step % options.log_every == 0;
-        const double seconds = seconds_since(logged);
-        progress.seconds_per_step = seconds / double(logged_steps);
-        progress.examples_per_second = options.global_batch / progress.seconds_per_step;
-        // Every change of the shares has a line, so that they are known of every step.
-        if (progress.log || (several && progress.report.shares != shares)) {
-            const std::string line = metrics_line(progress.report, options.origin.records);
-            if (!metrics.attempt(run.metrics_path(), [&] { run.append_metrics(line); })) metrics.warn();
-            shares = progress.report.shares;
-        }
-        observe(progress);
-        if (progress.log) {
-            logged = Clock::now();
-            logged_steps = 0;
-        }
-        const bool ends = step == options.steps || stop;
-        if (options.save_every != 0 && step % options.save_every == 0 && !ends) {
-            const Clock::time_point before = Clock::now();
-            if (!sync()) metrics.warn();
-            if (!save()) checkpoint.warn();
-            logged += Clock::now() - before; // the log leaves out time spent on saving
-        }
+    Ending ending{};
+    try {
+        ending = Loop(trainer, run, options, observers).run(stop);
+    } catch (...) {
+        end();
+        throw;
     }
-    const bool synced = sync();
-    if (!save() || !synced) throw InputError(lost());
-    return step < options.steps ? Ending::stopped : Ending::finished;
+    end();
+    return ending;
 }
 
 } // namespace towers

@@ -1,12 +1,13 @@
-// Steps, log, metrics and checkpoints until the training is done or told to stop.
+// Steps, checkpoints and what observers tell of them, until the training is done or told to stop.
 #pragma once
 
 #include "engine/run/run_directory.h"
 #include "engine/train/checkpoint.h"
+#include "engine/train/observer.h"
 #include "engine/train/trainer.h"
 
 #include <atomic>
-#include <functional>
+#include <vector>
 
 namespace towers {
 
@@ -14,19 +15,11 @@ struct LoopOptions {
     std::uint64_t steps;      ///< updates in all, including an earlier part of the run
     std::uint64_t save_every; ///< steps between checkpoints; 0: only at the end
     unsigned keep;            ///< checkpoints; 0: all
-    std::uint64_t
-        log_every; ///< steps between lines of the log and of metrics.jsonl; each change of shares has one too
+    std::uint64_t log_every;  ///< steps between those that are due for the log; 0: none is
     CheckpointOrigin origin;
     unsigned global_batch;
-    const Dataset* data = nullptr; ///< of the training, to keep a step that diverges with its examples; null:
-                                   ///< it is not kept
-};
-
-struct Progress {
-    StepReport report;
-    bool log;                   ///< this step is due for the log
-    double examples_per_second; ///< since the last line of the log
-    double seconds_per_step;
+    const DataSource* data = nullptr; ///< of the training, to keep a step that diverges with its examples;
+                                      ///< null: it is not kept
 };
 
 enum class Ending { finished, stopped };
@@ -44,21 +37,24 @@ void resume(Trainer& trainer, const Recipe& recipe, const FoundCheckpoint& check
 /// of later steps. Returns the folder that RunDirectory::set_aside_after() made.
 std::optional<std::filesystem::path> rewind(RunDirectory& run, const Trainer& trainer);
 
-/// What a message about a run that a device ends goes on with: the last checkpoint, if there is one.
+/// How to go on with a run that a device has ended, to append to the message: names the last checkpoint;
+/// empty if there is none.
 std::string way_on(const RunDirectory& run);
 
 /// Trainer::probe(). A DeviceError names the last checkpoint.
 std::string probe(Trainer& trainer, const RunDirectory& run, const std::atomic<bool>& stop);
 
-/// Saves a checkpoint at the end. When `stop` becomes true, ends after the current step. Throws Diverged,
-/// which names the tensor in which it began, the file that keeps the step, and the last checkpoint with a
-/// finite loss. On DeviceError, which names the last checkpoint, several
-/// towers' state from before the step is saved first. Calls `observe` after every step.
-/// A checkpoint or a line of the metrics that cannot be written, also for want of memory, ends no run: it is
-/// tried again at the next one and at the end. `warn` gets a line when that begins and when it is over.
-/// Throws InputError, which says what is lost, when it fails at the end.
+/// Trains, and tells the observers, each time in their order. When `stop` becomes true, ends after the
+/// current step. Saves a checkpoint at the end. Throws
+/// - Diverged, which names the tensor in which it began, the file that keeps the step, and the last
+/// checkpoint
+///   with a finite loss;
+/// - DeviceError, which names the last checkpoint; of several towers the state from before the step is saved
+///   first;
+/// - InputError, which says what is lost, when the last checkpoint or an observer's last lines cannot be
+///   written. An earlier failure to write, also for want of memory, ends no run: the loop warns, tries again
+///   at the next save and says when that has worked.
 Ending train(Trainer& trainer, RunDirectory& run, const LoopOptions& options, const std::atomic<bool>& stop,
-             const std::function<void(const Progress&)>& observe,
-             const std::function<void(const std::string&)>& warn);
+             const std::vector<Observer*>& observers);
 
 } // namespace towers

@@ -6,9 +6,13 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <system_error>
 
 namespace towers {
 
+namespace {
+
+/// One JSON object without a line end.
 std::string metrics_line(const StepReport& report, std::uint64_t records) {
     nlohmann::json line{{"step", report.step},
                         {"epoch", report.examples / records},
@@ -19,6 +23,24 @@ std::string metrics_line(const StepReport& report, std::uint64_t records) {
                         {"tower_losses", report.tower_losses}}; // NaN becomes null
     if (report.shares.size() > 1) line["shares"] = report.shares;
     return line.dump();
+}
+
+} // namespace
+
+Metrics::Metrics(RunDirectory& run, std::uint64_t records, bool several_towers)
+    : run_(run), records_(records) {
+    std::error_code error;
+    if (!several_towers || !std::filesystem::exists(run.metrics_path(), error)) return;
+    if (const std::vector<SharesFrom> recorded = read_shares(run.metrics_path()); !recorded.empty())
+        shares_ = recorded.back().shares;
+}
+
+bool Metrics::observe(const Progress& progress) {
+    const StepReport& report = progress.report;
+    if (!progress.log && (report.shares.size() < 2 || report.shares == shares_)) return false;
+    shares_ = report.shares;
+    run_.append_metrics(metrics_line(report, records_));
+    return true;
 }
 
 std::vector<SharesFrom> read_shares(const std::filesystem::path& metrics) {

@@ -1,17 +1,35 @@
 // metrics.jsonl: what a run says of its steps, for programs.
 #pragma once
 
+#include "engine/run/run_directory.h"
 #include "engine/towers/shares.h"
-#include "engine/train/trainer.h"
+#include "engine/train/observer.h"
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>
 
 namespace towers {
 
-/// One JSON object without a line end: numbers that the same run with the same shares repeats bit for bit.
-std::string metrics_line(const StepReport& report, std::uint64_t records);
+/// Writes a line for each step that is due for the log and for each change of the towers' shares, so that the
+/// shares of every step are known. A line holds numbers that the same run with the same shares repeats bit
+/// for bit.
+class Metrics final : public Observer {
+public:
+    /// `records`: of the training data. Of several towers, goes on from the shares that the run's metrics
+    /// tell of; throws InputError when it cannot read them.
+    Metrics(RunDirectory& run, std::uint64_t records, bool several_towers);
+
+    std::string place() const override { return run_.metrics_path().string(); }
+    bool observe(const Progress& progress) override;
+    void sync() override { run_.sync_metrics(); }
+
+private:
+    RunDirectory& run_;
+    std::uint64_t records_;
+    std::vector<unsigned> shares_; ///< those that the last line with shares has
+};
 
 /// The shares that a run had, from its metrics: an entry for each step from which on they were others. Empty
 /// when it had one tower. Leaves out a last line that is not complete. Throws InputError when the file cannot

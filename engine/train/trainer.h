@@ -2,19 +2,18 @@
 #pragma once
 
 #include "backends/backend.h"
+#include "engine/data/feed.h"
 #include "engine/data/sampler.h"
-#include "engine/towers/balance.h"
-#include "engine/towers/group.h"
-#include "engine/towers/shares.h"
-#include "engine/towers/watchdog.h"
-#include "engine/trace/trace.h"
 #include "engine/recipes/recipe.h"
+#include "engine/towers/shares.h"
+#include "engine/towers/tower_set.h"
+#include "engine/trace/trace.h"
+#include "engine/train/assignment.h"
 
 #include <atomic>
 #include <functional>
 #include <limits>
 #include <memory>
-#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -33,8 +32,7 @@ struct TrainerOptions {
     bool outlive_devices = false;
     /// Seconds, beyond what a step should take, until a tower that gives no answer has failed; see Patience.
     double device_timeout = std::numeric_limits<double>::infinity();
-    /// Called by another thread when the only tower gives no answer, with its failure; the thread that works
-    /// for it cannot be stopped, so this should end the program. Null: the trainer waits for ever.
+    /// Called when the only tower gives no answer; see TowerSetOptions.
     std::function<void(const DeviceError&)> give_up = {};
     double learning_rate;
     std::uint64_t seed;
@@ -64,14 +62,7 @@ struct StepReport {
 struct TowerUse {
     unsigned share = 0; ///< of the last step
     std::uint64_t examples = 0;
-    TowerTimes times; ///< of one of several towers, in seconds; what is left of all steps' seconds is waiting
-                      ///< for the host
-};
-
-/// What several towers' host has done, in seconds of all steps.
-struct HostUse {
-    double averaging = 0;
-    double waiting = 0; ///< for towers
+    TowerTimes times; ///< of all steps; what is left of the steps' seconds is waiting for the host
 };
 
 /// What a step had one tower do.
@@ -89,25 +80,26 @@ struct Diverged : std::runtime_error {
 
 class Trainer {
 public:
-    /// Opens the devices and starts from initial_state(). Throws DeviceError, InputError when the data does
-    /// not fit the recipe's model, and UsageError when the model cannot be split as the options ask.
-    Trainer(const Recipe& recipe, const TrainerOptions& options, const Dataset& data);
-    Trainer(const Trainer&) = delete; // its towers and their group know where it is
+    /// Opens the devices, brings the data to them, and starts from initial_state(). Throws DeviceError,
+    /// InputError when the data does not fit the recipe's model, and UsageError when the model cannot be
+    /// split as the options ask.
+    Trainer(const Recipe& recipe, const TrainerOptions& options, const DataSource& data);
+    Trainer(const Trainer&) = delete; // its towers know where it is
     Trainer& operator=(const Trainer&) = delete;
 
     const Recipe& recipe() const { return recipe_; }
     const TrainerOptions& options() const { return options_; }
     const StateLayout& layout() const { return layout_; }
-    std::size_t tower_count() const { return towers_.size(); }
+    std::size_t tower_count() const { return towers_->size(); }
+    const Tower& tower(std::size_t index) const { return towers_->tower(index); }
     /// Of the next step.
-    std::vector<unsigned> shares() const;
-    /// Of the last step, of several towers.
-    std::span<const unsigned> last_shares() const { return group_->shares(); }
-    const Tower& tower(std::size_t index) const { return *towers_[index]; }
+    std::vector<unsigned> shares() const { return assignment_.shares(step_); }
+    /// Of the last step.
+    std::vector<unsigned> last_shares() const { return towers_->shares(); }
 
-    /// Of each tower since the start, of several towers' host, and the steps' seconds in all.
+    /// Of all steps since the start: each tower's, the host's, and the seconds in all.
     const std::vector<TowerUse>& use() const { return use_; }
-    const HostUse& host_use() const { return host_use_; }
+    const HostTimes& host_use() const { return host_use_; }
     double seconds() const { return seconds_; }
 
     /// The recipe's initial values for the seed.
@@ -119,10 +111,10 @@ public:
     /// Steps in all, including those done, until `epochs` passes over the data are complete.
     std::uint64_t steps_until(double epochs) const;
 
-    /// Of automatic shares with nothing known of the towers: lets each try a few examples, whose results
-    /// nobody uses, and chooses the shares to begin with. Changes no state. Returns what the user should know
-    /// of it in one line, or nothing. step() does this first where it has not been done. When `stop` becomes
-    /// true, tries no more; null: nothing stops it. Throws DeviceError.
+    /// When shares are automatic and nothing is known of the towers, lets each try a few examples, whose
+    /// results nobody uses, and chooses the shares to begin with. Changes no state. Returns what the user
+    /// should know of it in one line, or nothing. step() does this first if it has not been done. When `stop`
+    /// becomes true, tries no more; null: nothing stops it. Throws DeviceError.
     std::string probe(const std::atomic<bool>* stop = nullptr);
 
     /// Throws Diverged, DeviceError. Of several towers the state is then that from before the step.
@@ -133,19 +125,12 @@ public:
     std::vector<float> gradients();
 
 private:
-    void take_step(StepReport& report);
-    StepResults attempt_step(const StepNumbers& numbers, std::span<const Example> examples);
-    void prepare(std::span<const unsigned> shares, const StepNumbers& numbers,
-                 std::span<const Example> examples);
+    std::unique_ptr<TowerSet> open_towers(const DataSource& data);
     double learning_rate() const;
-    std::vector<double> work() const;
-    std::string idle_towers() const;
-    StepResults step_alone();
-    void limit(std::size_t tower, unsigned share, const TowerFailed& failed);
-    void let_go(const TowerFailed& failed, StepReport& report);
-    void balance(StepReport& report, double seconds);
-    void tell_micro_batches(StepReport& report);
-    [[noreturn]] void throw_diverged(const TowerGroup::Culprit& culprit, double learning_rate,
+    std::vector<Example> next_examples();
+    std::vector<SeenTower> seen() const;
+    void take_step(StepReport& report);
+    [[noreturn]] void throw_diverged(const Culprit& culprit, double learning_rate,
                                      std::span<const Example> examples) const;
 
     Recipe recipe_;
@@ -153,25 +138,15 @@ private:
     std::uint64_t records_;
     StateLayout layout_;
     Sampler sampler_;
-    Towers towers_;
-    std::optional<TowerGroup> group_;  ///< of several towers
-    std::optional<Balancer> balancer_; ///< of automatic shares
-    bool to_probe_ = false;            ///< before the first step
-    std::vector<unsigned> first_shares_;
-    std::vector<unsigned> announced_; ///< the shares that the user knows of
-    std::vector<unsigned> held_;      ///< the largest share that each tower has had in a step
-    std::vector<bool> lost_;          ///< towers whose devices failed
-    std::vector<unsigned> pieces_;    ///< the micro-batches of each tower that the user knows of
+    ResidentFeed feed_;
+    PhaseClock clock_;
+    Assignment assignment_;
+    bool to_probe_; ///< before the first step
+    std::unique_ptr<TowerSet> towers_;
     std::uint64_t step_ = 0, examples_ = 0;
-    double waited_ = 0, averaging_ = 0; ///< seconds, in this step
     std::vector<TowerUse> use_;
-    HostUse host_use_;
+    HostTimes host_use_;
     double seconds_ = 0;
-    Trace::Track host_track_; ///< where there is a trace
-    // Of the only tower
-    Patience patience_;
-    Patience::Limit limit_;            ///< of what it does
-    std::optional<Watchdog> watchdog_; ///< where it may hang; last: its thread uses the others
 };
 
 } // namespace towers

@@ -4,14 +4,13 @@
 #include <cuda.h> // before GLM, which looks for it
 #pragma nv_diagnostic push
 #pragma nv_diag_suppress 20012 // GLM marks defaulted functions as __device__, which they are anyway
-#include <glm/vec2.hpp>
 #include <glm/vec4.hpp>
 #pragma nv_diagnostic pop
 
 namespace towers::cuda_text {
 
 using uint = unsigned int;
-using glm::uvec2;
+using glm::uvec4;
 using glm::vec4;
 
 // GLM's vectors have the alignment of their elements, so the compiler would load and store one element at a
@@ -25,14 +24,14 @@ struct Whole<vec4> {
     using type = float4;
 };
 template<>
-struct Whole<uvec2> {
-    using type = uint2;
+struct Whole<uvec4> {
+    using type = uint4;
 };
 
 inline __device__ float from_whole(float x) { return x; }
 inline __device__ uint from_whole(uint x) { return x; }
 inline __device__ vec4 from_whole(float4 x) { return vec4(x.x, x.y, x.z, x.w); }
-inline __device__ uvec2 from_whole(uint2 x) { return uvec2(x.x, x.y); }
+inline __device__ uvec4 from_whole(uint4 x) { return uvec4(x.x, x.y, x.z, x.w); }
 inline __device__ float to_whole(float x) { return x; }
 inline __device__ uint to_whole(uint x) { return x; }
 inline __device__ float4 to_whole(const vec4& x) { return make_float4(x.x, x.y, x.z, x.w); }

@@ -35,7 +35,7 @@ struct AugmentShape {
 // height, is aspect_low * aspect_step^(0 to 255). A side is the rounded square root of area and aspect, found
 // by exact comparisons, so that all devices choose the same box.
 struct DrawAugmentationsParams {
-    In_u32x2 examples; // (record, epoch)
+    In_u32x4 examples; // see example.h
     Out_f32x4 draws;
     uint seed_low, seed_high, count, height, width, out_height, out_width;
     uint box, box_top, box_left, box_height, box_width, pad, area_low, area_span;
@@ -49,7 +49,7 @@ struct DrawAugmentationsParams {
 // eighth of an image's pixels
 struct GreySumsParams {
     In_u32 records;
-    In_u32x2 examples;
+    In_u32x4 examples;
     In_f32x4 draws;
     Out_u32 sums;
     AugmentShape shape;
@@ -68,8 +68,8 @@ struct GreySumsParams {
 //   - cutout: a square of `cutout` pixels is 0.
 // Without AUGMENT_CONTRAST, grey_sums is not read.
 struct AugmentImagesParams {
-    In_u32 records, labels;
-    In_u32x2 examples;
+    In_u32 records;
+    In_u32x4 examples;
     In_f32x4 draws;
     In_u32 grey_sums;
     Out_f32 images;

@@ -32,8 +32,8 @@ struct Conv2dBackwardDataParams {
 };
 
 // dw = x^T dy and, when there is a `bias`, db = the sum of dy over all output pixels; else db is null.
-// `splits` is the backend's, whatever a launch says: it may share out the sum over output pixels, whose parts
-// dw[splits, ...] and db[splits, O] then are.
+// `splits`: 1. A backend may share out the sum over output pixels among more parts, which are then
+// dw[splits, ...] and db[splits, O].
 // depthwise_conv2d_backward_weights: likewise, where groups = in_channels = out_channels.
 struct Conv2dBackwardWeightsParams {
     In_f32 x, dy;

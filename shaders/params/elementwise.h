@@ -48,8 +48,7 @@ struct MultiplyParams {
     uint batch, pixels, channels, broadcast;
 };
 
-// db[batch, channels] = sum over pixels of dy a, where b was broadcast. Items: subgroups, so launch more
-// invocations than batch * channels.
+// db[batch, channels] = sum over pixels of dy a, where b was broadcast
 struct MultiplyBackwardScaleParams {
     In_f32 a, dy;
     Out_f32 db;
@@ -65,14 +64,14 @@ struct CopyChannelsParams {
 };
 
 // y = x / keep with the probability `keep` > 0, else 0, where what is not finite vanishes too. The same kernel
-// takes dy to dx. examples: (record, epoch) of each; `elements`: of one example, `count`: of all; `layer` tells the
+// takes dy to dx. examples: see example.h; `elements`: of one example, `count`: of all; `layer` tells the
 // network's dropout layers apart and is less than 2^31. Element i of an example is kept where word i % 4 of
 // Philox4x32-10, counted by (record, epoch, DROPOUT_STREAM + layer, i / 4) and keyed by the seed, has upper 24 bits
 // less than keep * 2^24: the same on every device, in whatever tower or batch.
 #define DROPOUT_STREAM 0x80000000u
 struct DropoutParams {
     In_f32 x;
-    In_u32x2 examples;
+    In_u32x4 examples;
     Out_f32 y;
     uint seed_low, seed_high, layer, elements, count;
     float keep;

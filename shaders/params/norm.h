@@ -4,6 +4,10 @@
 
 // Local response normalization across channels (Krizhevsky 2012, the *sum* of TensorFlow):
 // y = x / scale^beta, scale = bias + alpha * sum of x^2 over channels [c - radius, c + radius]
+// An item is a run of channels of one pixel, along which the window's sum slides. Runs are short, so that
+// rounding does not build up.
+#define LRN_RUN 16u
+#define LRN_RUNS(channels) (((channels) + LRN_RUN - 1u) / LRN_RUN)
 struct LrnForwardParams {
     In_f32 x;
     Out_f32 y, scale;
@@ -33,8 +37,9 @@ struct LrnBackwardParams {
 #define BATCH_NORM_RUN 64u
 // An item of the kernels that write [groups, rows, channels] is a channel of so many rows.
 #define BATCH_NORM_STRIP 8u
+#define BATCH_NORM_STRIPS(rows) BATCH_NORM_CHUNKS(rows, BATCH_NORM_STRIP)
 
-// means, m2s: of each chunk. Items: groups * chunks * channels.
+// means, m2s: of each chunk.
 struct BatchNormMomentsParams {
     In_f32 x;
     Out_f32 means, m2s;
@@ -42,7 +47,7 @@ struct BatchNormMomentsParams {
 };
 
 // mean, m2: [groups, runs, channels] of BATCH_NORM_CHUNKS(chunks, run) runs of chunks, so of chunks of
-// chunk_rows * run rows. Items: groups * runs * channels.
+// chunk_rows * run rows.
 struct BatchNormMergeMomentsParams {
     In_f32 means, m2s;
     Out_f32 mean, m2;
@@ -52,7 +57,6 @@ struct BatchNormMergeMomentsParams {
 // y = relu?((x - mean) / sqrt(m2 / count + epsilon) * gamma + beta + addend). `count`: of the values behind m2, which
 // are more than `rows` where the statistics are those of several towers. Evaluation: groups = 1, count = 1, the moving
 // mean and variance. gamma, beta [channels] and addend, of y's shape: not read unless used.
-// Items: groups * strips * channels.
 struct BatchNormForwardParams {
     In_f32 x, mean, m2, gamma, beta, addend;
     Out_f32 y;
@@ -63,7 +67,7 @@ struct BatchNormForwardParams {
 
 // Of each chunk: dy_sums = sum of dy, xhat_sums = sum of dy * xhat, xhat = (x - mean) / sqrt(m2 / count + epsilon).
 // `relu`: dy is the gradient of a ReLU's output, and counts where the layer's own output was above zero. The kernel
-// computes that again from x as forward did; only for it are gamma and beta used. Items: groups * chunks * channels.
+// computes that again from x as forward did; only for it are gamma and beta used.
 struct BatchNormBackwardSumsParams {
     In_f32 x, dy, mean, m2, gamma, beta;
     Out_f32 dy_sums, xhat_sums;
@@ -72,14 +76,14 @@ struct BatchNormBackwardSumsParams {
     uint gamma_used, beta_used, relu;
 };
 
-// s1, s2: [groups, runs, channels], the sums over runs of chunks. Items: groups * runs * channels.
+// s1, s2: [groups, runs, channels], the sums over runs of chunks.
 struct BatchNormMergeSumsParams {
     In_f32 dy_sums, xhat_sums;
     Out_f32 s1, s2;
     uint groups, chunks, channels, run;
 };
 
-// dgamma = sum of s2 over the groups, dbeta = sum of s1; not written unless used. Items: channels.
+// dgamma = sum of s2 over the groups, dbeta = sum of s1; not written unless used.
 struct BatchNormParameterGradientsParams {
     In_f32 s1, s2;
     Out_f32 dgamma, dbeta;
@@ -87,7 +91,7 @@ struct BatchNormParameterGradientsParams {
 };
 
 // dx = gamma / sqrt(m2 / count + epsilon) * (dy - s1 / count - xhat * s2 / count); count, mean, m2, s1 and s2 may be
-// those of several towers. `relu` as above, and beta only for it. Items: groups * strips * channels.
+// those of several towers. `relu` as above, and beta only for it.
 struct BatchNormBackwardParams {
     In_f32 x, dy, mean, m2, gamma, beta, s1, s2;
     Out_f32 dx;
@@ -98,7 +102,7 @@ struct BatchNormBackwardParams {
 
 // What a tower adds to the moving statistics' next value: out_mean = scale * sum of mean over its groups,
 // out_variance = scale * sum of m2 / divisor. scale = 1 / groups of the global batch; divisor = count for the
-// variance of the population, count - 1 for that of the sample. Items: channels.
+// variance of the population, count - 1 for that of the sample.
 struct BatchNormStatisticsParams {
     In_f32 mean, m2;
     Out_f32 out_mean, out_variance;
@@ -108,7 +112,7 @@ struct BatchNormStatisticsParams {
 
 // Layer normalization (Ba, Kiros and Hinton 2016) of each row of x [rows, channels] over its channels:
 // y = (x - mean) rstd gamma + beta, rstd = 1 / sqrt(variance + epsilon), variance = mean of (x - mean)^2.
-// mean and rstd: [rows]. gamma, beta [channels]: not read unless used. Items: rows.
+// mean and rstd: [rows]. gamma, beta [channels]: not read unless used.
 struct LayerNormForwardParams {
     In_f32 x, gamma, beta;
     Out_f32 y, mean, rstd;
@@ -118,7 +122,7 @@ struct LayerNormForwardParams {
 };
 
 // dx = rstd (g - mean of g - xhat mean of g xhat), with g = dy gamma, xhat = (x - mean) rstd and the means over the
-// row's channels. Items: rows.
+// row's channels.
 struct LayerNormBackwardParams {
     In_f32 x, dy, mean, rstd, gamma;
     Out_f32 dx;
@@ -126,7 +130,7 @@ struct LayerNormBackwardParams {
 };
 
 // Over chunks of `chunk_rows` rows, of which the last may have fewer: dy_sums = sum of dy, xhat_sums = sum of
-// dy xhat, [chunks, channels]. Items: chunks * channels.
+// dy xhat, [chunks, channels].
 struct LayerNormParameterSumsParams {
     In_f32 x, dy, mean, rstd;
     Out_f32 dy_sums, xhat_sums;

@@ -36,8 +36,7 @@ struct AveragePoolShape {
     uint stride_y, stride_x, pad_top, pad_left, padding_counts;
 };
 
-// x[N, H, W, C] -> y[N, OH, OW, C]. A window of AVERAGE_POOL_SHARED places or more is summed by a subgroup, so
-// launch more invocations than y has elements.
+// x[N, H, W, C] -> y[N, OH, OW, C]. A window of AVERAGE_POOL_SHARED places or more is summed by a subgroup.
 #define AVERAGE_POOL_SHARED 64u
 struct AveragePoolForwardParams {
     In_f32 x;

@@ -119,23 +119,12 @@ TEST_CASE("a number that makes no sense is named") {
         {{"train", "--global-batch", "0", "--towers", "cpu"}, "--global-batch '0'"},
         {{"train", "--global-batch", "1", "--towers", "cpu,cpu"},
          "--global-batch 1: 2 towers need an example each; give at least 2"},
-        {{"train", "--global-batch", "32", "--towers", "cpu,cpu", "--recipe", "cifar10-resnet20", "--set",
-          "defaults.batch_norm.group=32"},
-         "--global-batch 32: the recipe's batch norm takes groups of 32 examples, and each tower one or "
-         "more; give 64 or a larger multiple of 32"},
-        {{"train", "--global-batch", "100", "--towers", "cpu,cpu", "--recipe", "cifar10-resnet20", "--set",
-          "defaults.batch_norm.group=32"},
-         "--global-batch 100: the recipe's batch norm takes groups of 32 examples, and each tower one or "
-         "more; give 64 or a larger multiple of 32"},
         {{"train", "--steps", "1.5"}, "--steps"},
         {{"train", "--steps", "-1"}, "--steps"},
         {{"train", "--steps", "ten"}, "--steps"},
         {{"train", "--epochs", "0"}, "--epochs"},
-        {{"train", "--epochs", "-2"}, "--epochs"},
         {{"train", "--lr", "fast"}, "--lr"},
-        {{"train", "--lr", "nan"}, "--lr"},
         {{"train", "--lr", "-0.1"}, "--lr"},
-        {{"train", "--lr", "1e39"}, "--lr"}, // infinite as a float, which the kernels take
         {{"train", "--seed", "-1"}, "--seed"},
         {{"train", "--seed", "18446744073709551616"}, "--seed"},
         {{"train", "--seed", "18446744073709551615"}, "--seed"}, // TOML, which keeps it, ends at 63 bits
@@ -243,6 +232,7 @@ TEST_CASE("an error stays one line when a file name contains a newline") {
     check_failed(run_towers({"eval", "--run", "two\nlines"}), 1, "two lines");
 }
 
+// resolved_run.cpp has all that a run's settings can be wrong in.
 TEST_CASE("flags that contradict each other are named") {
     check_refused({
         {{"train", "--steps", "5", "--epochs", "1"}, "--epochs"},
@@ -256,12 +246,8 @@ TEST_CASE("flags that contradict each other are named") {
         {{"train", "--resume-from", "3"}, "--run"},
         {{"train", "--towers", "cpu", "--backend", "cpu"}, "--backend"},
         {{"train", "--towers", "cpu,cpu", "--shares", "3:x"}, "3:x"},
-        {{"train", "--towers", "cpu,cpu", "--shares", "fast"}, "'fast': give auto, even, a ratio"},
-        {{"train", "--towers", "cpu,cpu", "--shares", "3:a"}, "'3:a': give auto, even, a ratio"},
         {{"train", "--towers", "cpu,cpu", "--shares", "0:1"},
          "a share of 0 leaves a tower nothing to do; leave"},
-        {{"train", "--towers", "cpu,cpu", "--on-device-loss", "panic"}, "give continue or stop"},
-        {{"train", "--towers", "cpu,cpu", "--device-timeout", "-1"}, "a number of seconds of at least 0"},
         {{"train", "--towers", "cpu,cpu", "--shares", "3:0"}, "3:0"},
         {{"train", "--towers", "cpu,cpu", "--shares", "3:-1"}, "3:-1"},
         {{"train", "--towers", "cpu,cpu", "--shares", "3:2:1"}, "3 shares for 2 towers"},

@@ -18,26 +18,25 @@ using Box = Augmentation::Box;
 constexpr std::uint64_t seed = 0xfedcba9876543210;
 
 struct Example {
-    std::uint32_t record, epoch;
+    std::uint32_t slot, epoch;
+    std::uint32_t record() const { return 3 * slot + 1000; } // images lie by the slot, draws go by the record
+    std::uint32_t label() const { return slot * 5 % 13; }
 };
 
 struct Stored {
-    std::uint32_t records;
+    std::uint32_t slots;
     ImageSize size;
     std::vector<std::uint8_t> bytes;
-    Words labels;
 
     Stored(std::uint32_t count, ImageSize image)
-        : records(count), size(image),
-          bytes(std::size_t(count) * image.height * image.width * image.channels) {
+        : slots(count), size(image), bytes(std::size_t(count) * image.height * image.width * image.channels) {
         std::mt19937 random(3);
         for (std::size_t i = 0; i < bytes.size(); ++i) // channels differ, and smooth parts do from noisy ones
             bytes[i] = std::uint8_t(random() % 90 + i / (size.height * size.width) % size.channels * 40 +
                                     i % (size.height * size.width) * 80 / (size.height * size.width));
-        for (std::uint32_t record = 0; record < records; ++record) labels.push_back(record * 5 % 13);
     }
-    const std::uint8_t* image(std::size_t record) const {
-        return bytes.data() + record * size.height * size.width * size.channels;
+    const std::uint8_t* image(std::size_t slot) const {
+        return bytes.data() + slot * size.height * size.width * size.channels;
     }
     Words words() const {
         Words packed((bytes.size() + 3) / 4);
@@ -48,7 +47,8 @@ struct Stored {
 
 Words numbers_of(const std::vector<Example>& examples) {
     Words numbers;
-    for (const Example& example : examples) numbers.insert(numbers.end(), {example.record, example.epoch});
+    for (const Example& example : examples)
+        numbers.insert(numbers.end(), {example.slot, example.record(), example.epoch, example.label()});
     return numbers;
 }
 
@@ -68,7 +68,7 @@ struct Batch {
         launches.draw.examples = trial.input(numbers_of(examples));
         const Tensor draws = trial.output(launches.draws_bytes / 4);
         launches.draw.draws = draws;
-        trial.run(launch(kernels::draw_augmentations, launches.draw, launches.draw_items));
+        trial.run(launch(kernels::draw_augmentations, launches.draw));
         return trial.floats(draws);
     }
 
@@ -79,7 +79,7 @@ struct Batch {
         launches.sums.draws = trial.input(draws);
         const Tensor sums = trial.output(launches.sums_bytes / 4);
         launches.sums.sums = sums;
-        trial.run(launch(kernels::grey_sums, launches.sums, launches.sums_items));
+        trial.run(launch(kernels::grey_sums, launches.sums));
         return trial.words(sums);
     }
 
@@ -89,28 +89,27 @@ struct Batch {
         Words summed(2); // what is there when there is nothing to add up
         if (launches.needs_sums) summed = sums(device, drawn);
         Words expected;
-        for (const Example& example : examples) expected.push_back(stored.labels[example.record]);
+        for (const Example& example : examples) expected.push_back(example.label());
         Trial trial(device);
         AugmentImagesParams& p = launches.images;
         p.records = trial.input(stored.words());
-        p.labels = trial.input(stored.labels);
         p.examples = trial.input(numbers_of(examples));
         p.draws = trial.input(drawn);
         p.grey_sums = trial.input(summed);
         const Tensor images = trial.output(launches.images_bytes / 4), labels = trial.output(examples.size());
         p.images = images;
         p.batch_labels = labels;
-        trial.run(launch(kernels::augment_images, p, launches.image_items));
+        trial.run(launch(kernels::augment_images, p));
         const bool same_labels = trial.words(labels) == expected;
         CHECK(same_labels);
         return trial.floats(images);
     }
 };
 
-std::vector<Example> some_examples(std::size_t count, std::uint32_t records) {
+std::vector<Example> some_examples(std::size_t count, std::uint32_t slots) {
     std::vector<Example> examples;
     for (std::size_t i = 0; i < count; ++i)
-        examples.push_back({std::uint32_t(i * 3 % records), std::uint32_t(i / records)});
+        examples.push_back({std::uint32_t(i * 3 % slots), std::uint32_t(i / slots)});
     return examples;
 }
 
@@ -121,11 +120,11 @@ std::span<const float> slot(const std::vector<float>& values, std::size_t i, std
 void check_images(const Stored& stored, const Augmentation& a, ImageSize image, std::size_t count) {
     INFO(stored.size.height, "x", stored.size.width, "x", stored.size.channels, " to ", image.height, "x",
          image.width, ", ", count, " examples, box ", int(a.box), ", contrast from ", a.contrast.low);
-    const std::vector<Example> examples = some_examples(count, stored.records);
+    const std::vector<Example> examples = some_examples(count, stored.slots);
     std::vector<Values> expected;
     for (const Example& e : examples)
         expected.push_back(
-            AugmentedExample{a, stored.size, image, seed, e.record, e.epoch}.make(stored.image(e.record)));
+            AugmentedExample{a, stored.size, image, seed, e.record(), e.epoch}.make(stored.image(e.slot)));
     on_every_device([&](Device& device) {
         const std::vector<float> images = Batch(stored, a, image, examples).images(device);
         for (std::size_t i = 0; i < count; ++i) {
@@ -219,7 +218,7 @@ TEST_CASE("an image that is neither resized nor changed keeps its bytes") {
         const std::vector<float> images = Batch(stored, {}, stored.size, examples).images(device);
         for (std::size_t i = 0; i < images.size(); ++i) {
             const std::size_t example = i / 429, pixel = i % 429 / 3, channel = i % 3;
-            REQUIRE(images[i] == float(stored.image(examples[example].record)[channel * 143 + pixel]));
+            REQUIRE(images[i] == float(stored.image(examples[example].slot)[channel * 143 + pixel]));
         }
     });
 }
@@ -252,14 +251,14 @@ KERNEL_TEST(grey_sums, "contrast changes about each image's own mean, however la
     a.brightness = {0.5f, 2};
     a.flip = true;
     const auto check = [&](const Stored& stored, ImageSize image, std::size_t count) {
-        const std::vector<Example> examples = some_examples(count, stored.records);
+        const std::vector<Example> examples = some_examples(count, stored.slots);
         on_every_device([&](Device& device) {
             Batch batch(stored, a, image, examples);
             const Words sums = batch.sums(device, batch.draws(device));
             for (std::size_t i = 0; i < count; ++i) {
                 const Values greys =
-                    AugmentedExample{a, stored.size, image, seed, examples[i].record, examples[i].epoch}.grey(
-                        stored.image(examples[i].record));
+                    AugmentedExample{a, stored.size, image, seed, examples[i].record(), examples[i].epoch}
+                        .grey(stored.image(examples[i].slot));
                 const std::size_t chunk = (greys.size() + GREY_CHUNKS - 1) / GREY_CHUNKS;
                 Values expected(GREY_CHUNKS);
                 std::vector<float> measured;

@@ -44,7 +44,7 @@ void check_forward(const AveragePoolShape& s, const std::vector<float>& values) 
     on_every_device([&](Device& device) {
         Trial trial(device);
         const Tensor x = trial.input(values), y = trial.output(out_size(s));
-        trial.run(launch(kernels::average_pool_forward, {x, y, s}, in_size(s)));
+        trial.run(launch(kernels::average_pool_forward, {x, y, s}));
         check_near("y", trial.floats(y), expected);
     });
 }
@@ -54,7 +54,7 @@ void check_backward(const AveragePoolShape& s, const std::vector<float>& gradien
     on_every_device([&](Device& device) {
         Trial trial(device);
         const Tensor dy = trial.input(gradient), dx = trial.output(in_size(s));
-        trial.run(launch(kernels::average_pool_backward, {dy, dx, s}, in_size(s)));
+        trial.run(launch(kernels::average_pool_backward, {dy, dx, s}));
         check_near("dx", trial.floats(dx), expected);
     });
 }

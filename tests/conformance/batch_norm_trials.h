@@ -67,8 +67,8 @@ inline MeasuredMoments chunk_moments(Device& device, const BatchNormShape& s, ui
     Trial trial(device, capacity);
     const uint items = s.groups * BATCH_NORM_CHUNKS(s.rows, chunk_rows) * s.channels;
     const Tensor in = trial.input(x), means = trial.output(items), m2s = trial.output(items);
-    trial.run(launch(kernels::batch_norm_moments, {in, means, m2s, s.groups, s.rows, s.channels, chunk_rows},
-                     items));
+    trial.run(
+        launch(kernels::batch_norm_moments, {in, means, m2s, s.groups, s.rows, s.channels, chunk_rows}));
     return {trial.floats(means), trial.floats(m2s)};
 }
 
@@ -79,7 +79,7 @@ inline MeasuredMoments merge(Device& device, const BatchNormShape& s, uint chunk
     const Tensor means = trial.input(chunks.mean), m2s = trial.input(chunks.m2), mean = trial.output(items),
                  m2 = trial.output(items);
     trial.run(launch(kernels::batch_norm_merge_moments,
-                     {means, m2s, mean, m2, s.groups, s.rows, s.channels, chunk_rows, run}, items));
+                     {means, m2s, mean, m2, s.groups, s.rows, s.channels, chunk_rows, run}));
     return {trial.floats(mean), trial.floats(m2)};
 }
 
@@ -117,7 +117,7 @@ inline std::vector<float> forward(Device& device, const BatchNorm& n, const std:
     if (!addend.empty()) p.addend = trial.input(addend);
     const Tensor y = trial.output(x.size());
     p.y = y;
-    trial.run(launch(kernels::batch_norm_forward, p, x.size()));
+    trial.run(launch(kernels::batch_norm_forward, p));
     return trial.floats(y);
 }
 
@@ -154,7 +154,7 @@ inline MeasuredSums chunk_sums(Device& device, const BatchNorm& n, uint chunk_ro
     const Tensor dy_sums = trial.output(items), xhat_sums = trial.output(items);
     p.dy_sums = dy_sums;
     p.xhat_sums = xhat_sums;
-    trial.run(launch(kernels::batch_norm_backward_sums, p, items));
+    trial.run(launch(kernels::batch_norm_backward_sums, p));
     return {trial.floats(dy_sums), trial.floats(xhat_sums)};
 }
 
@@ -165,7 +165,7 @@ inline MeasuredSums merge(Device& device, const BatchNormShape& s, uint chunks, 
     const Tensor dy_sums = trial.input(sums.dy), xhat_sums = trial.input(sums.xhat), s1 = trial.output(items),
                  s2 = trial.output(items);
     trial.run(launch(kernels::batch_norm_merge_sums,
-                     {dy_sums, xhat_sums, s1, s2, s.groups, chunks, s.channels, run}, items));
+                     {dy_sums, xhat_sums, s1, s2, s.groups, chunks, s.channels, run}));
     return {trial.floats(s1), trial.floats(s2)};
 }
 
@@ -195,7 +195,7 @@ inline std::vector<float> backward(Device& device, const BatchNorm& n, const Gra
     if (gamma_used) p.gamma = trial.input(narrow(n.gamma));
     const Tensor dx = trial.output(x.size());
     p.dx = dx;
-    trial.run(launch(kernels::batch_norm_backward, p, x.size()));
+    trial.run(launch(kernels::batch_norm_backward, p));
     return trial.floats(dx);
 }
 

@@ -35,12 +35,11 @@ Recording record(Device& device, const std::vector<Command>& commands) { return 
 
 /// Of total = total + increment: partials[2] = {total, increment}.
 std::vector<Command> add_once(const Buffer& partials, const Buffer& sum) {
-    const Launch add = launch(kernels::sum_partials,
-                              {.partials = {reinterpret_cast<const float*>(partials.address())},
-                               .sum = {reinterpret_cast<float*>(sum.address())},
-                               .parts = 2,
-                               .count = 1},
-                              1);
+    const Launch add =
+        launch(kernels::sum_partials, {.partials = {reinterpret_cast<const float*>(partials.address())},
+                                       .sum = {reinterpret_cast<float*>(sum.address())},
+                                       .parts = 2,
+                                       .count = 1});
     return {add, Barrier{}, Copy{{&sum, 0, 4}, {&partials, 0, 4}}};
 }
 
@@ -101,14 +100,13 @@ TEST_CASE("a submission sees what those of other queues wrote that it comes afte
             up.push_back(record(device, {Copy{all_of(in[i]), {&partials, size, size}}}));
             down.push_back(record(device, {copy(sum, out[i])}));
         }
-        const Recording add =
-            record(device, {launch(kernels::sum_partials,
-                                   {.partials = {reinterpret_cast<const float*>(partials.address())},
-                                    .sum = {reinterpret_cast<float*>(sum.address())},
-                                    .parts = 2,
-                                    .count = count},
-                                   count),
-                            Barrier{}, Copy{all_of(sum), {&partials, 0, size}}});
+        const Recording add = record(
+            device,
+            {launch(kernels::sum_partials, {.partials = {reinterpret_cast<const float*>(partials.address())},
+                                            .sum = {reinterpret_cast<float*>(sum.address())},
+                                            .parts = 2,
+                                            .count = count}),
+             Barrier{}, Copy{all_of(sum), {&partials, 0, size}}});
         float total = 0;
         Ticket added = device.submit(add), taken = added; // 0 + 0
         for (std::size_t round = 0; round < rounds; round += in.size()) {
@@ -364,19 +362,16 @@ TEST_CASE("a call that breaks the contract is refused with its reason, and the d
         CHECK(copied({&in, 0, 0}, {&out, 0, 0}) == "record: command 1: a copy of no bytes");
         CHECK(copied({&in, 0, 8}, {&in, 7, 8}) == "record: command 1: the copy's source and target overlap");
 
-        const auto pointer = [&](std::size_t offset) {
+        const auto reading = [&](std::size_t offset, uint count) {
             return launch(kernels::relu_backward,
                           {.saved = {reinterpret_cast<const float*>(in.address() + offset)},
                            .dy = {},
                            .dx = {},
-                           .count = 1},
-                          1);
+                           .count = count});
         };
-        CHECK(recorded(pointer(4)) == "record: command 1: relu_backward: pointer 0 is no multiple of 16");
-        Launch idle = pointer(0);
-        idle.items = 0;
-        CHECK(recorded(idle) == "record: command 1: relu_backward has no items");
-        CHECK(recorded(Launch{Kernel(0xffff), {}, 1}) == "record: command 1: there is no kernel 65535");
+        CHECK(recorded(reading(4, 1)) == "record: command 1: relu_backward: pointer 0 is no multiple of 16");
+        CHECK(recorded(reading(0, 0)) == "record: command 1: relu_backward has no items");
+        CHECK(recorded(Launch{Kernel(0xffff), {}}) == "record: command 1: there is no kernel 65535");
 
         const Recording theirs = record(*other, {});
         const Recording ours = record(device, {copy(in, out), Timestamp{}});
@@ -385,7 +380,7 @@ TEST_CASE("a call that breaks the contract is refused with its reason, and the d
         CHECK(refusal([&] { device.timestamps(theirs); }) == "timestamps: the recording is another device's");
         CHECK(refusal([&] { device.timestamps(ours); }) == "timestamps: the recording has not finished");
         CHECK(refusal([&] { device.wait(0); }) == "wait: ticket 0 was never issued");
-        const Recording computes = record(device, {pointer(0)});
+        const Recording computes = record(device, {reading(0, 1)});
         for (const Queue queue : {Queue::upload, Queue::download})
             CHECK(refusal([&] { device.submit(computes, queue); }) ==
                   "submit: the recording has launches, which a copy queue cannot run");

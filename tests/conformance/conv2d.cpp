@@ -120,7 +120,7 @@ std::vector<float> forward(Device& device, const Kernels& kernels, const ConvSha
     if (p.bias != 0) p.b = trial.input(t.b);
     const Tensor y = trial.output(t.dy.size());
     p.y = y;
-    trial.run(launch(kernels.forward, p, t.dy.size()));
+    trial.run(launch(kernels.forward, p));
     return trial.floats(y);
 }
 
@@ -129,7 +129,7 @@ std::vector<float> data_gradient(Device& device, const Kernels& kernels, const C
     Trial trial(device, capacity(t));
     const Tensor dy = trial.input(t.dy), w = trial.input(t.w), x = trial.input(t.x);
     const Tensor dx = trial.output(t.x.size());
-    trial.run(launch(kernels.data, {dy, w, x, dx, s, relu}, t.x.size()));
+    trial.run(launch(kernels.data, {dy, w, x, dx, s, relu}));
     return trial.floats(dx);
 }
 
@@ -141,10 +141,10 @@ WeightGradients weight_gradients(Device& device, const Kernels& kernels, const C
                                  unsigned splits) {
     Trial trial(device, capacity(t));
     const Tensor x = trial.input(t.x), dy = trial.input(t.dy), dw = trial.output(t.w.size());
-    Conv2dBackwardWeightsParams p{x, dy, dw, {}, s, !t.b.empty()};
+    Conv2dBackwardWeightsParams p{x, dy, dw, {}, s, !t.b.empty(), 1};
     Tensor db;
     if (p.bias != 0) p.db = db = trial.output(t.b.size());
-    trial.run(launch(kernels.weights, p, t.w.size() + t.b.size()), splits);
+    trial.run(launch(kernels.weights, p), splits);
     WeightGradients gradients{trial.floats(dw), {}};
     if (p.bias != 0) gradients.db = trial.floats(db);
     return gradients;

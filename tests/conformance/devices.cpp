@@ -72,7 +72,7 @@ TEST_CASE("timestamps grow with the work between them and fit the host's clock")
                                   .sum = {reinterpret_cast<float*>(sum.address())},
                                   .parts = rows,
                                   .count = elements};
-        const Launch work = launch(kernels::sum_partials, p, elements);
+        const Launch work = launch(kernels::sum_partials, p);
         const Command commands[] = {Timestamp{}, Timestamp{}, work,      Timestamp{}, work,
                                     Barrier{},   work,        Barrier{}, work,        Timestamp{}};
         const Recording recording = device.record(commands);

@@ -17,23 +17,21 @@ using reference::Words;
 constexpr std::uint64_t seed = 0x0123456789abcdef;
 
 struct DataSet {
-    std::uint32_t records;
+    std::uint32_t slots;
     CropShape shape;
     std::vector<std::uint8_t> bytes;
-    Words labels;
-    std::uint32_t first = 0; ///< the first record's number; what lies before it is not there
+    std::uint32_t first = 0; ///< the first slot's number; what lies before it is not there
 
-    DataSet(std::uint32_t record_count, const CropShape& sizes)
-        : records(record_count), shape(sizes), bytes(records * image_bytes()) {
+    DataSet(std::uint32_t count, const CropShape& sizes)
+        : slots(count), shape(sizes), bytes(slots * image_bytes()) {
         std::mt19937 random(1);
         // Channels have different means, so that a mix-up shows
         for (std::size_t i = 0; i < bytes.size(); ++i)
             bytes[i] = std::uint8_t(random() % 128 + i / (image_bytes() / 3) % 3 * 64);
-        for (std::uint32_t record = 0; record < records; ++record) labels.push_back(record * 7 % 10);
     }
     std::size_t image_bytes() const { return std::size_t(3) * shape.height * shape.width; }
     std::size_t image_size() const { return std::size_t(3) * shape.crop_height * shape.crop_width; }
-    std::uint8_t* image(std::size_t record) { return bytes.data() + (record - first) * image_bytes(); }
+    std::uint8_t* image(std::size_t slot) { return bytes.data() + (slot - first) * image_bytes(); }
     Words words() const {
         Words packed((bytes.size() + 3) / 4);
         std::memcpy(packed.data(), bytes.data(), bytes.size());
@@ -42,7 +40,9 @@ struct DataSet {
 };
 
 struct Example {
-    std::uint32_t record, epoch;
+    std::uint32_t slot, epoch;
+    std::uint32_t record() const { return 3 * slot + 1000; } // images lie by the slot, draws go by the record
+    std::uint32_t label() const { return slot * 7 % 10; }
 };
 
 /// The images one after another. Also checks the labels.
@@ -50,17 +50,15 @@ std::vector<float> distort(Device& device, const DataSet& data, const std::vecto
                            bool distort, std::uint64_t key = seed) {
     Words numbers, expected_labels;
     for (const Example& example : examples) {
-        numbers.insert(numbers.end(), {example.record, example.epoch});
-        expected_labels.push_back(data.labels[example.record - data.first]);
+        numbers.insert(numbers.end(), {example.slot, example.record(), example.epoch, example.label()});
+        expected_labels.push_back(example.label());
     }
     Trial trial(device);
-    const Tensor records = trial.input(data.words()), labels = trial.input(data.labels),
-                 in_examples = trial.input(numbers);
+    const Tensor records = trial.input(data.words()), in_examples = trial.input(numbers);
     const Tensor images = trial.output(examples.size() * data.image_size()),
                  batch_labels = trial.output(examples.size());
     const auto count = std::uint32_t(examples.size());
     DistortImagesParams params{records,
-                               labels,
                                in_examples,
                                images,
                                batch_labels,
@@ -73,8 +71,7 @@ std::vector<float> distort(Device& device, const DataSet& data, const std::vecto
                                data.shape.crop_width,
                                distort};
     params.records.at -= data.first * data.image_bytes() / 4;
-    params.labels.at -= data.first;
-    trial.run(launch(kernels::distort_images, params, count));
+    trial.run(launch(kernels::distort_images, params));
     const bool same_labels = trial.words(batch_labels) == expected_labels;
     CHECK(same_labels);
     return trial.floats(images);
@@ -91,9 +88,9 @@ void check_images(DataSet& data, const std::vector<Example>& examples, bool dist
     std::vector<Values> expected;
     for (const Example& e : examples) {
         const Distortion distortion = distorted
-                                          ? reference::draw_distortion(seed, e.record, e.epoch, data.shape)
+                                          ? reference::draw_distortion(seed, e.record(), e.epoch, data.shape)
                                           : reference::centre_crop(data.shape);
-        expected.push_back(reference::distort(data.image(e.record), data.shape, distortion));
+        expected.push_back(reference::distort(data.image(e.slot), data.shape, distortion));
     }
     on_every_device([&](Device& device) {
         // SwiftShader's offsets have 32 bits and its buffers at most 1 GiB.
@@ -106,10 +103,10 @@ void check_images(DataSet& data, const std::vector<Example>& examples, bool dist
     });
 }
 
-std::vector<Example> some_examples(std::size_t count, std::uint32_t records) {
+std::vector<Example> some_examples(std::size_t count, std::uint32_t slots) {
     std::vector<Example> examples;
     for (std::size_t i = 0; i < count; ++i)
-        examples.push_back({std::uint32_t(i * 5 % records), std::uint32_t(i / records)});
+        examples.push_back({std::uint32_t(i * 5 % slots), std::uint32_t(i / slots)});
     return examples;
 }
 
@@ -131,7 +128,7 @@ KERNEL_TEST(distort_images, "training sees the tutorial's distortions, the same 
         pixel(3, {1, 1, 1, 1}), flat(5, {9, 21, 3, 16}), tall(5, {21, 9, 21, 2});
     for (DataSet* data : {&cifar, &odd, &whole, &pixel, &flat, &tall})
         for (const std::size_t count : {1u, 3u, 37u}) {
-            const std::vector<Example> examples = some_examples(count, data->records);
+            const std::vector<Example> examples = some_examples(count, data->slots);
             check_images(*data, examples, true);
             check_images(*data, examples, false);
         }
@@ -161,12 +158,12 @@ TEST_CASE("large bright images are standardized as precisely as small ones") {
     check_images(data, {{0, 0}, {0, 1}}, true);
 }
 
-TEST_CASE("every record of a large data set is read where it lies") {
+TEST_CASE("every slot of a large memory is read where it lies") {
     DataSet data(7, {13, 11, 5, 5}); // of 429 bytes, so that records begin anywhere in a word
     for (const std::uint32_t first : {10'100'000u, 20'000'000u}) { // beyond 4 GiB, and just below 8
         data.first = first;
         std::vector<Example> examples;
-        for (std::uint32_t i = 0; i < data.records; ++i) examples.push_back({first + i, i});
+        for (std::uint32_t i = 0; i < data.slots; ++i) examples.push_back({first + i, i});
         check_images(data, examples, false);
         check_images(data, examples, true);
     }
@@ -174,7 +171,7 @@ TEST_CASE("every record of a large data set is read where it lies") {
 
 TEST_CASE("an example's image does not depend on its batch") {
     const DataSet data(13, {32, 32, 24, 24});
-    const std::vector<Example> examples = some_examples(37, data.records);
+    const std::vector<Example> examples = some_examples(37, data.slots);
     const std::vector<Example> reversed(examples.rbegin(), examples.rend());
     on_every_device([&](Device& device) {
         const std::vector<float> images = distort(device, data, examples, true);

@@ -14,17 +14,17 @@ using Box = Augmentation::Box;
 
 constexpr std::uint64_t seed = 77;
 
-/// Of records 0 to count - 1 in epoch 5.
+/// Of records 0 to count - 1 in epoch 5, in any slots.
 std::vector<Draw> draw(Device& device, const Augmentation& a, ImageSize stored, ImageSize image,
                        std::uint32_t count) {
     Words examples;
-    for (std::uint32_t i = 0; i < count; ++i) examples.insert(examples.end(), {i, 5});
+    for (std::uint32_t i = 0; i < count; ++i) examples.insert(examples.end(), {7 * i + 3, i, 5, 1});
     Trial trial(device);
     AugmentationLaunches launches = augmentation_launches(a, stored, image, seed, count);
     launches.draw.examples = trial.input(examples);
     const Tensor out = trial.output(launches.draws_bytes / 4);
     launches.draw.draws = out;
-    trial.run(launch(kernels::draw_augmentations, launches.draw, launches.draw_items));
+    trial.run(launch(kernels::draw_augmentations, launches.draw));
     const std::vector<float> v = trial.floats(out);
     std::vector<Draw> draws;
     for (std::size_t i = 0; i < v.size(); i += 12)

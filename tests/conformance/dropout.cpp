@@ -35,14 +35,13 @@ bool kept(const Case& c, std::size_t i) {
 }
 
 std::vector<float> dropout(Device& device, const Case& c, const std::vector<float>& values) {
-    std::vector<std::uint32_t> pairs;
-    for (const Example& example : c.examples) pairs.insert(pairs.end(), {example.record, example.epoch});
+    std::vector<std::uint32_t> words;
+    for (const Example& example : c.examples) // of any slot and label
+        words.insert(words.end(), {std::uint32_t(words.size()), example.record, example.epoch, 9});
     Trial trial(device);
-    const Tensor x = trial.input(values), examples = trial.input(pairs), y = trial.output(values.size());
-    trial.run(launch(kernels::dropout,
-                     {x, examples, y, std::uint32_t(c.seed), std::uint32_t(c.seed >> 32), c.layer, c.elements,
-                      c.count(), c.keep},
-                     c.count()));
+    const Tensor x = trial.input(values), examples = trial.input(words), y = trial.output(values.size());
+    trial.run(launch(kernels::dropout, {x, examples, y, std::uint32_t(c.seed), std::uint32_t(c.seed >> 32),
+                                        c.layer, c.elements, c.count(), c.keep}));
     return trial.floats(y);
 }
 

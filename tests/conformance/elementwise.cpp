@@ -47,7 +47,7 @@ std::vector<float> forward(Device& device, const Kernels& k, const std::vector<f
     Trial trial(device);
     const auto count = std::uint32_t(values.size());
     const Tensor x = trial.input(values), y = trial.output(count);
-    trial.run(launch(k.forward, {x, y, count, k.slope}, count));
+    trial.run(launch(k.forward, {x, y, count, k.slope}));
     return trial.floats(y);
 }
 
@@ -57,7 +57,7 @@ std::vector<float> backward(Device& device, const Kernels& k, const std::vector<
     const auto count = std::uint32_t(x.size());
     const Tensor saved = trial.input(k.saves_output ? narrow(each(k.function.value, x)) : x),
                  dy = trial.input(gradient), dx = trial.output(count);
-    trial.run(launch(k.backward, {saved, dy, dx, count, k.slope}, count));
+    trial.run(launch(k.backward, {saved, dy, dx, count, k.slope}));
     return trial.floats(dx);
 }
 
@@ -212,7 +212,7 @@ KERNEL_TEST(add_tensors, "a sum has all its branches, always in the same order, 
                     p.relu = rectified;
                     p.masked = masked;
                     if (masked) p.mask = trial.input(mask);
-                    trial.run(launch(kernels::add_tensors, p, count));
+                    trial.run(launch(kernels::add_tensors, p));
                     check_near("y", trial.floats(y), widen(expected), 0);
                 });
             }
@@ -241,8 +241,7 @@ KERNEL_TEST(multiply, "every pixel is scaled by its own factor, or by its image'
                 Trial trial(device);
                 const Tensor a = trial.input(values), b = trial.input(broadcast ? scales : factors),
                              y = trial.output(s.count());
-                trial.run(launch(kernels::multiply, {a, b, y, s.batch, s.pixels, s.channels, broadcast},
-                                 s.count()));
+                trial.run(launch(kernels::multiply, {a, b, y, s.batch, s.pixels, s.channels, broadcast}));
                 check_near("y", trial.floats(y), broadcast ? scaled : product);
             }
         });
@@ -262,8 +261,7 @@ KERNEL_TEST(multiply_backward_scale, "squeeze and excitation learns from every p
             Trial trial(device);
             const Tensor a = trial.input(values), dy = trial.input(gradient),
                          db = trial.output(std::size_t(s.batch) * s.channels);
-            trial.run(launch(kernels::multiply_backward_scale, {a, dy, db, s.batch, s.pixels, s.channels},
-                             s.count()));
+            trial.run(launch(kernels::multiply_backward_scale, {a, dy, db, s.batch, s.pixels, s.channels}));
             check_near("db", trial.floats(db), expected);
         });
     }
@@ -298,10 +296,8 @@ KERNEL_TEST(copy_channels, "concatenation puts every channel in its place and le
         on_every_device([&](Device& device) {
             Trial trial(device);
             const Tensor x = trial.input(source), y = trial.in_out(before);
-            trial.run(launch(kernels::copy_channels,
-                             {x, y, s.pixels, s.channels, s.source_stride, s.source_first, s.target_stride,
-                              s.target_first},
-                             std::uint64_t(s.pixels) * s.channels));
+            trial.run(launch(kernels::copy_channels, {x, y, s.pixels, s.channels, s.source_stride,
+                                                      s.source_first, s.target_stride, s.target_first}));
             check_near("y", trial.floats(y), expected, 0);
         });
     }

@@ -55,6 +55,8 @@ void Trial::run(const Launch& launch, unsigned splits) {
     after_ = execute(launch, {.most_groups = 0, .splits = splits});
     check_untouched(after_);
     check_written(after_);
+    if (device_.info().kind == DeviceKind::cpu)
+        if (const auto counted = counted_items(launch)) CHECK(*counted == items_of(launch));
     for (const unsigned groups : {1u, 2u}) {
         INFO("with at most ", groups, " workgroups");
         const bool same_bits = execute(launch, {.most_groups = groups, .splits = splits}) == after_;

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <random>
 #include <span>
 #include <string>
@@ -54,8 +55,8 @@ public:
     Tensor in_out(std::span<const float> values);
 
     /// Runs the launch as the device shares it out, then with at most one workgroup and two, each time from
-    /// the initial values. All runs must leave the same bits and touch only outputs. `splits`: as in
-    /// SharingLimits.
+    /// the initial values. All runs must leave the same bits and touch only outputs. On the host, the text must
+    /// count as many items as kernels.def says. `splits`: as in SharingLimits.
     void run(const Launch& launch, unsigned splits = 0);
 
     std::vector<float> floats(const Tensor& tensor) const;
@@ -78,6 +79,10 @@ private:
     std::vector<Placed> tensors_;
     std::vector<std::uint32_t> before_, after_;
 };
+
+/// The items that the kernel's text counts in FOR_RANGE or FOR_SUBGROUPS. Nothing of a tiled kernel, and where
+/// the text decides to do nothing, by what it reads: the launch's pointers must be the host's.
+std::optional<std::uint64_t> counted_items(const Launch& launch);
 
 /// ||measured - expected|| / ||expected|| over the finite elements of `expected`. Infinite if the two differ
 /// in length or in which elements are NaN or infinite, or if they differ at all and `expected` is all zero.

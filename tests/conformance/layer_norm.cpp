@@ -50,7 +50,7 @@ Measured forward(Device& device, const LayerNorm& norm, const std::vector<float>
     p.y = y;
     p.mean = mean;
     p.rstd = rstd;
-    trial.run(launch(kernels::layer_norm_forward, p, norm.rows));
+    trial.run(launch(kernels::layer_norm_forward, p));
     return {trial.floats(y), trial.floats(mean), trial.floats(rstd)};
 }
 
@@ -67,7 +67,7 @@ std::vector<float> backward(Device& device, const LayerNorm& norm, const std::ve
     if (p.gamma_used != 0) p.gamma = trial.input(narrow(norm.gamma));
     const Tensor dx = trial.output(values.size());
     p.dx = dx;
-    trial.run(launch(kernels::layer_norm_backward, p, norm.rows));
+    trial.run(launch(kernels::layer_norm_backward, p));
     return trial.floats(dx);
 }
 
@@ -120,8 +120,7 @@ KERNEL_TEST(layer_norm_parameter_sums, "gamma and beta learn from every pixel of
                              products = trial.output(dy_sums.size());
                 trial.run(
                     launch(kernels::layer_norm_parameter_sums,
-                           {in, gradient, mean, rstd, sums, products, norm.rows, norm.channels, chunk_rows},
-                           dy_sums.size()));
+                           {in, gradient, mean, rstd, sums, products, norm.rows, norm.channels, chunk_rows}));
                 check_near("dy", trial.floats(sums), dy_sums);
                 if (norm.channels > 1) check_near("dy * xhat", trial.floats(products), xhat_sums);
             });

@@ -39,10 +39,8 @@ void check_softmax(const Scores& s) {
         const Tensor logits = trial.input(s.logits), labels = trial.input(s.labels);
         const Tensor dlogits = trial.output(s.logits.size()), losses = trial.output(s.rows),
                      correct = trial.output(s.rows);
-        trial.run(launch(
-            kernels::softmax_cross_entropy,
-            {logits, labels, dlogits, losses, correct, s.rows, s.classes, s.scale, 0.0f, 1.0f, 1.0f, 0},
-            s.rows));
+        trial.run(launch(kernels::softmax_cross_entropy, {logits, labels, dlogits, losses, correct, s.rows,
+                                                          s.classes, s.scale, 0.0f, 1.0f, 1.0f, 0}));
         check_near("losses", trial.floats(losses), expected.losses);
         check_near("dlogits", trial.floats(dlogits), gradient);
         const bool same_correct = trial.words(correct) == expected.correct;
@@ -64,7 +62,7 @@ unsigned count_nonfinite(Device& device, const std::vector<float>& values) {
     Trial trial(device, capacity(values.size() / 4));
     const Tensor x = trial.input(values),
                  counts = trial.output(REDUCTION_CHUNKS(std::uint32_t(values.size() / 4)));
-    trial.run(launch(kernels::count_nonfinite, {x, counts, std::uint32_t(values.size() / 4)}, counts.words));
+    trial.run(launch(kernels::count_nonfinite, {x, counts, std::uint32_t(values.size() / 4)}));
     const Words found = trial.words(counts);
     return std::accumulate(found.begin(), found.end(), 0u);
 }
@@ -80,8 +78,7 @@ std::vector<float> step_results(Device& device, const std::vector<float>& losses
     trial.run(
         launch(kernels::step_results,
                {in_losses, in_decays, in_nonfinite, results, unsigned(losses.size()), unsigned(decays.size()),
-                unsigned(nonfinite.size()), examples > 0 ? examples : float(losses.size())},
-               1));
+                unsigned(nonfinite.size()), examples > 0 ? examples : float(losses.size())}));
     return trial.floats(results);
 }
 
@@ -144,7 +141,7 @@ KERNEL_TEST(weight_decay, "all weights decay, and the loss says by how much") {
             Trial trial(device, capacity(quads));
             const Tensor w = trial.input(weights), dw = trial.in_out(gradients),
                          partials = trial.output(REDUCTION_CHUNKS(quads));
-            trial.run(launch(kernels::weight_decay, {w, dw, partials, decay, quads}, partials.words));
+            trial.run(launch(kernels::weight_decay, {w, dw, partials, decay, quads}));
             check_near("dw", trial.floats(dw), expected);
             const std::vector<float> parts = trial.floats(partials);
             const double loss = std::accumulate(parts.begin(), parts.end(), 0.0);
@@ -217,7 +214,7 @@ KERNEL_TEST(sum_squares, "the gradient's norm counts every element, however many
         on_every_device([&](Device& device) {
             Trial trial(device, capacity(quads));
             const Tensor x = trial.input(values), partials = trial.output(REDUCTION_CHUNKS(quads));
-            trial.run(launch(kernels::sum_squares, {x, partials, quads}, partials.words));
+            trial.run(launch(kernels::sum_squares, {x, partials, quads}));
             const std::vector<float> parts = trial.floats(partials);
             const double sum = std::accumulate(parts.begin(), parts.end(), 0.0);
             CHECK(std::abs(sum - expected) <= default_tolerance * expected);

@@ -43,11 +43,10 @@ Results head_loss(Device& device, const Head& head, const std::vector<float>& lo
     const Tensor in_logits = trial.input(logits), in_labels = trial.input(labels);
     const Tensor dlogits = trial.output(logits.size()), losses = trial.output(rows),
                  correct = trial.output(rows);
-    trial.run(
-        launch(kernels::softmax_cross_entropy,
-               {in_logits, in_labels, dlogits, losses, correct, rows, std::uint32_t(logits.size() / rows),
-                scale, float(head.smoothing), float(head.logit_scale), float(head.weight), head.label_offset},
-               rows));
+    trial.run(launch(kernels::softmax_cross_entropy,
+                     {in_logits, in_labels, dlogits, losses, correct, rows,
+                      std::uint32_t(logits.size() / rows), scale, float(head.smoothing),
+                      float(head.logit_scale), float(head.weight), head.label_offset}));
     return {trial.floats(losses), trial.floats(dlogits), trial.words(correct)};
 }
 

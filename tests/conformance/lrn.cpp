@@ -56,10 +56,8 @@ void check_forward(const Lrn& l, const std::vector<float>& values) {
     on_every_device([&](Device& device) {
         Trial trial(device);
         const Tensor x = trial.input(values), y = trial.output(size(l)), scale = trial.output(size(l));
-        trial.run(launch(
-            kernels::lrn_forward,
-            {x, y, scale, l.pixels, l.channels, l.radius, float(l.bias), float(l.alpha), float(l.beta)},
-            size(l)));
+        trial.run(launch(kernels::lrn_forward, {x, y, scale, l.pixels, l.channels, l.radius, float(l.bias),
+                                                float(l.alpha), float(l.beta)}));
         check_near("y", trial.floats(y), expected.y);
         check_near("scale", trial.floats(scale), expected.scale);
     });
@@ -90,8 +88,7 @@ TEST_CASE("responses so strong that rounding swallows their neighbours leave tho
         Trial trial(device);
         const Tensor x = trial.input(values), y = trial.output(size(l)), scale = trial.output(size(l));
         trial.run(launch(kernels::lrn_forward,
-                         {x, y, scale, l.pixels, l.channels, l.radius, 1.0f, float(l.alpha), float(l.beta)},
-                         size(l)));
+                         {x, y, scale, l.pixels, l.channels, l.radius, 1.0f, float(l.alpha), float(l.beta)}));
         for (const float each : trial.floats(scale)) CHECK(each >= 1);
         for (const float each : trial.floats(y)) CHECK(std::isfinite(each));
     });
@@ -104,7 +101,7 @@ TEST_CASE("a NaN passes through normalization, so that divergence shows") {
         values[20] = std::numeric_limits<float>::quiet_NaN();
         Trial trial(device);
         const Tensor x = trial.input(values), y = trial.output(size(l)), scale = trial.output(size(l));
-        trial.run(launch(kernels::lrn_forward, {x, y, scale, 5, 13, 2, 1.0f, 0.1f, 0.75f}, size(l)));
+        trial.run(launch(kernels::lrn_forward, {x, y, scale, 5, 13, 2, 1.0f, 0.1f, 0.75f}));
         const std::vector<float> normalized = trial.floats(y);
         for (std::size_t i = 18; i <= 22; ++i) CHECK(std::isnan(normalized[i]));
         for (std::size_t i = 26; i < normalized.size(); ++i)
@@ -127,10 +124,8 @@ KERNEL_TEST(lrn_backward, "layers below a normalization learn from the right gra
                 const Tensor x = trial.input(values), y = trial.input(narrow(normalized.y)),
                              scale = trial.input(narrow(normalized.scale)), dy = trial.input(gradient);
                 const Tensor dx = trial.output(size(l));
-                trial.run(launch(kernels::lrn_backward,
-                                 {x, y, scale, dy, dx, l.pixels, l.channels, l.radius, float(l.alpha),
-                                  float(l.beta), relu},
-                                 size(l)));
+                trial.run(launch(kernels::lrn_backward, {x, y, scale, dy, dx, l.pixels, l.channels, l.radius,
+                                                         float(l.alpha), float(l.beta), relu}));
                 check_near("dx", trial.floats(dx), expected);
             });
         }

@@ -92,22 +92,20 @@ void check_steps(const std::vector<Maker>& makers, const Reference& reference, c
 }
 
 const Maker make_sgd = [](const Placed& p) {
-    return launch(kernels::sgd, {p.gradients, p.parameters, p.step, p.results, p.quads}, p.quads);
+    return launch(kernels::sgd, {p.gradients, p.parameters, p.step, p.results, p.quads});
 };
 
 /// The average is `first`, the values are `second`.
 Maker make_average(float blend) {
     return [=](const Placed& p) {
-        return launch(kernels::moving_average, {p.second, p.first, p.step, p.results, p.quads, blend},
-                      p.quads);
+        return launch(kernels::moving_average, {p.second, p.first, p.step, p.results, p.quads, blend});
     };
 }
 
 Maker make_momentum(float momentum, bool nesterov) {
     return [=](const Placed& p) {
         return launch(kernels::momentum,
-                      {p.gradients, p.parameters, p.first, p.step, p.results, p.quads, momentum, nesterov},
-                      p.quads);
+                      {p.gradients, p.parameters, p.first, p.step, p.results, p.quads, momentum, nesterov});
     };
 }
 
@@ -115,23 +113,20 @@ Maker make_rmsprop(const reference::Rmsprop& o, bool epsilon_inside) {
     return [=](const Placed& p) {
         return launch(kernels::rmsprop,
                       {p.gradients, p.parameters, p.second, p.first, p.step, p.results, p.quads,
-                       float(1 - o.decay), float(o.momentum), float(o.epsilon), epsilon_inside},
-                      p.quads);
+                       float(1 - o.decay), float(o.momentum), float(o.epsilon), epsilon_inside});
     };
 }
 
 Maker make_adam(const reference::Adam& o) {
     return [=](const Placed& p) {
-        return launch(kernels::adam,
-                      {p.gradients, p.parameters, p.first, p.second, p.step, p.results, p.quads,
-                       float(1 - o.beta1), float(1 - o.beta2), float(o.epsilon)},
-                      p.quads);
+        return launch(kernels::adam, {p.gradients, p.parameters, p.first, p.second, p.step, p.results,
+                                      p.quads, float(1 - o.beta1), float(1 - o.beta2), float(o.epsilon)});
     };
 }
 
 Maker make_decay(float decay) {
     return [=](const Placed& p) {
-        return launch(kernels::decoupled_decay, {p.parameters, p.step, p.results, decay, p.quads}, p.quads);
+        return launch(kernels::decoupled_decay, {p.parameters, p.step, p.results, decay, p.quads});
     };
 }
 
@@ -253,7 +248,7 @@ namespace {
 float gradient_norm(Device& device, const std::vector<float>& squares) {
     Trial trial(device, capacity);
     const Tensor in = trial.input(squares), norm = trial.output(1);
-    trial.run(launch(kernels::gradient_norm, {in, norm, unsigned(squares.size())}, 1));
+    trial.run(launch(kernels::gradient_norm, {in, norm, unsigned(squares.size())}));
     return trial.floats(norm)[0];
 }
 
@@ -261,7 +256,7 @@ std::vector<float> clipped(Device& device, const std::vector<float>& values, flo
     Trial trial(device, capacity);
     const Tensor gradients = trial.in_out(values), in_norm = trial.input(std::vector{norm});
     const auto quads = unsigned(values.size() / 4);
-    trial.run(launch(kernels::clip_gradients, {gradients, in_norm, most, quads}, quads));
+    trial.run(launch(kernels::clip_gradients, {gradients, in_norm, most, quads}));
     return trial.floats(gradients);
 }
 

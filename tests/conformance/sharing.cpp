@@ -14,35 +14,32 @@ using reference::same_conv;
 constexpr Capacity card{.busy_groups = 256, .subgroup_size = 32};
 
 Launch weights_gradient(const ConvShape& s, Kernel kernel = Kernel::conv2d_backward_weights) {
-    const Conv2dBackwardWeightsParams p{.shape = s, .bias = 1};
-    const std::uint64_t weights =
-        std::uint64_t(s.kernel_height) * s.kernel_width * (s.in_channels / s.groups) * s.out_channels;
-    return {kernel, ParameterBlock::of(p), weights + s.out_channels};
+    return {kernel, ParameterBlock::of(Conv2dBackwardWeightsParams{.shape = s, .bias = 1, .splits = 1})};
 }
 
 unsigned parts_of(const Launch& launch) {
     return split(launch, card, 0).product.parameters.as<Conv2dBackwardWeightsParams>().splits;
 }
 
-unsigned groups_of(Kernel kernel, std::uint64_t items) {
-    return workgroups_for({kernel, {}, items}, card).count;
-}
+unsigned groups_of(const Launch& launch) { return workgroups_for(launch, card).count; }
+Launch update(uint quads) { return launch(kernels::sgd, {.quads = quads}); }
+Launch images(uint count) { return launch(kernels::distort_images, {.count = count}); }
 
 } // namespace
 
 TEST_CASE("every item has an invocation, or a subgroup, until the device is full") {
-    CHECK(groups_of(Kernel::sgd, 1) == 1);
-    CHECK(groups_of(Kernel::sgd, 256) == 1);
-    CHECK(groups_of(Kernel::sgd, 257) == 2);
-    CHECK(groups_of(Kernel::sgd, std::uint64_t(1) << 40) == 4096);
-    CHECK(groups_of(Kernel::distort_images, 8) == 1); // eight subgroups of 32
-    CHECK(groups_of(Kernel::distort_images, 128) == 16);
+    CHECK(groups_of(update(1)) == 1);
+    CHECK(groups_of(update(256)) == 1);
+    CHECK(groups_of(update(257)) == 2);
+    CHECK(groups_of(update(1u << 31)) == 4096);
+    CHECK(groups_of(images(8)) == 1); // eight subgroups of 32
+    CHECK(groups_of(images(128)) == 16);
 }
 
 TEST_CASE("a product gets one workgroup for each of its tiles, tall ones where these fill the device") {
     const auto forward = [](const ConvShape& s) {
-        return workgroups_for(
-            {Kernel::conv2d_forward, ParameterBlock::of(Conv2dForwardParams{.shape = s}), 1}, card);
+        return workgroups_for({Kernel::conv2d_forward, ParameterBlock::of(Conv2dForwardParams{.shape = s})},
+                              card);
     };
     const Workgroups wide = forward(same_conv(128, 12, 12, 64, 5, 5, 1, 64));
     CHECK(wide.tile->height == 64); // 144 tall tiles are not enough for 256 workgroups
@@ -67,10 +64,10 @@ TEST_CASE("a sum over pixels is split where its product is too small for the dev
     CHECK(parts_of(weights_gradient(same_conv(32, 14, 14, 512, 3, 3, 1, 512))) == 1); // 584 tiles
     const ConvShape depthwise = same_conv(32, 28, 28, 32, {{3, 3}, {1, 1}}, 32, 32);
     CHECK(parts_of(weights_gradient(depthwise, Kernel::depthwise_conv2d_backward_weights)) == 204);
-    const SplitLaunch whole = split({Kernel::sgd, {}, 5}, card, 0);
+    const SplitLaunch whole = split(update(5), card, 0);
     CHECK(whole.sums.empty());
     CHECK(whole.scratch_bytes == 0);
-    CHECK(whole.product.items == 5);
+    CHECK(items_of(whole.product) == 5);
 }
 
 TEST_CASE("scratch memory is used again after each barrier, and shared by none between two") {
@@ -100,12 +97,12 @@ TEST_CASE("sums that are split side by side and one after the other all come out
                 random_floats(s.batch * s.out_height * s.out_width * s.out_channels, 2);
             expected.push_back(reference::conv2d_weights_gradient(s, widen(x), widen(dy)));
             expected.push_back(reference::conv2d_bias_gradient(s, widen(dy)));
-            Conv2dBackwardWeightsParams p{.shape = s, .bias = 1};
+            Conv2dBackwardWeightsParams p{.shape = s, .bias = 1, .splits = 1};
             p.x = staged(x);
             p.dy = staged(dy);
             p.dw = staged(std::vector<float>(expected[expected.size() - 2].size()));
             p.db = staged(std::vector<float>(s.out_channels));
-            commands.push_back(launch(kernels::conv2d_backward_weights, p, 1));
+            commands.push_back(launch(kernels::conv2d_backward_weights, p));
             if (commands.size() == 2) commands.push_back(Barrier{}); // two side by side, then one
         }
         const Recording recording = device.record(commands);

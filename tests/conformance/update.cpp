@@ -20,7 +20,7 @@ KERNEL_TEST(accumulate_gradients, "a further micro-batch's gradients are added t
         on_every_device([&](Device& device) {
             Trial trial(device);
             const Tensor sum = trial.in_out(first);
-            trial.run(launch(kernels::accumulate_gradients, {trial.input(further), sum, quads}, quads));
+            trial.run(launch(kernels::accumulate_gradients, {trial.input(further), sum, quads}));
             check_near("sum", trial.floats(sum), expected);
         });
     }
@@ -36,7 +36,7 @@ KERNEL_TEST(sum_partials, "no part of a split gradient is lost") {
             on_every_device([&](Device& device) {
                 Trial trial(device);
                 const Tensor partials = trial.input(values), sum = trial.output(count);
-                trial.run(launch(kernels::sum_partials, {partials, sum, parts, count}, count));
+                trial.run(launch(kernels::sum_partials, {partials, sum, parts, count}));
                 check_near("sum", trial.floats(sum), expected);
             });
         }

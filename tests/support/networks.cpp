@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <random>
 #include <string_view>
+#include <utility>
 
 namespace towers::test {
 
@@ -70,22 +71,22 @@ UpdateSpec update_of(const Recipe& recipe, const StateLayout& layout) {
 }
 
 Dataset noise(std::size_t count) {
-    Dataset data{.name = "noise", .height = 32, .width = 32, .channels = 3};
-    data.classes.assign(10, "noise");
     std::mt19937 words(7);
-    data.images.resize(count * 3072);
-    for (std::uint8_t& byte : data.images) byte = std::uint8_t(words() >> 24);
-    for (std::size_t i = 0; i < count; ++i) data.labels.push_back(words() % 10);
-    return data;
+    std::vector<std::uint8_t> images(count * 3072);
+    for (std::uint8_t& byte : images) byte = std::uint8_t(words() >> 24);
+    std::vector<std::uint32_t> labels;
+    for (std::size_t i = 0; i < count; ++i) labels.push_back(words() % 10);
+    return {
+        {"noise", std::vector<std::string>(10, "noise"), {32, 32, 3}}, std::move(images), std::move(labels)};
 }
 
 Dataset records_of(const TensorFile& file, const std::string& images_name, const ImageSize& size,
                    std::size_t classes) {
-    Dataset data{.name = "fixture", .height = size.height, .width = size.width, .channels = size.channels};
-    data.classes.assign(classes, "any");
-    for (const float value : file.tensors.at(images_name).values) data.images.push_back(std::uint8_t(value));
-    for (const float value : file.tensors.at("labels").values) data.labels.push_back(std::uint32_t(value));
-    return data;
+    const std::vector<float>& bytes = file.tensors.at(images_name).values;
+    const std::vector<float>& labels = file.tensors.at("labels").values;
+    return {{"fixture", std::vector<std::string>(classes, "any"), size},
+            {bytes.begin(), bytes.end()},
+            {labels.begin(), labels.end()}};
 }
 
 TensorFile tensors_under(const TensorFile& file, const std::string& prefix) {

@@ -15,6 +15,7 @@
 // Exit codes: 0, 1.
 
 #include "backends/backend.h"
+#include "engine/data/dataset.h"
 #include "engine/error.h"
 #include "engine/run/safetensors.h"
 #include "engine/towers/selection.h"
@@ -63,14 +64,10 @@ Dataset read_records(const std::string& path, const Model& model) {
     const Tensor &images = file.tensors.at("images"), &labels = file.tensors.at("labels");
     if (images.shape.size() != 4 || labels.values.size() != images.shape[0])
         throw InputError(path + ": needs images [N, channels, height, width] and labels [N]");
-    Dataset data{.name = path,
-                 .height = unsigned(images.shape[2]),
-                 .width = unsigned(images.shape[3]),
-                 .channels = unsigned(images.shape[1])};
-    data.classes.assign(model.classes - model.label_offset, "any");
-    for (const float value : images.values) data.images.push_back(std::uint8_t(value));
-    for (const float value : labels.values) data.labels.push_back(std::uint32_t(value));
-    return data;
+    const ImageSize size{unsigned(images.shape[2]), unsigned(images.shape[3]), unsigned(images.shape[1])};
+    return {{path, std::vector<std::string>(model.classes - model.label_offset, "any"), size},
+            {images.values.begin(), images.values.end()},
+            {labels.values.begin(), labels.values.end()}};
 }
 
 Tensor slice(const std::vector<float>& arena, const ArenaRange& range, const Variable& variable) {

@@ -10,7 +10,7 @@ struct Pair {
 };
 struct Good {
     In_f32 x;
-    In_u32x2 many[3];
+    In_u32x4 many[3];
     Out_f32x4 y;
     InOut_f32 z;
     float weights[3];

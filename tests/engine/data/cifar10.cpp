@@ -1,10 +1,16 @@
 #include "engine/data/cifar10.h"
-#include "engine/data/source.h"
+#include "engine/data/dataset.h"
+#include "engine/data/formats.h"
 #include "tests/support/files.h"
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <array>
+#include <span>
 #include <string>
+#include <thread>
+#include <vector>
 
 namespace towers {
 
@@ -32,7 +38,11 @@ void write_train(const std::filesystem::path& folder) {
 }
 
 std::string load_error(const std::filesystem::path& folder, Split split = Split::train) {
-    return input_error([&] { load_cifar10(folder, split); });
+    return input_error([&] { open_data({folder.string(), split}); });
+}
+
+std::vector<std::string> classes_of(const std::filesystem::path& folder) {
+    return open_cifar10(folder, Split::test)->info().classes;
 }
 
 void check_says(const std::string& message, std::initializer_list<const char*> parts) {
@@ -50,41 +60,74 @@ TEST_CASE("CIFAR-10's records arrive in order, planes and labels untouched") {
     write_train(folder.path());
     write_text(folder / "test_batch.bin", records(9, 77));
 
-    const Dataset train = load_cifar10(folder.path(), Split::train);
-    CHECK(train.size() == 2 + 3 + 4 + 5 + 6);
-    CHECK(train.images.size() == train.size() * 3072);
-    CHECK(train.height == 32);
-    CHECK(train.width == 32);
-    CHECK(train.channels == 3);
+    const auto train = open_cifar10(folder.path(), Split::train);
+    CHECK(train->size() == 2 + 3 + 4 + 5 + 6);
+    CHECK(train->image_size() == ImageSize{32, 32, 3});
+    std::vector<std::uint8_t> images(train->size() * 3072);
+    train->read(0, train->size(), images);
     std::size_t at = 0;
     for (unsigned i = 1; i <= 5; ++i) {
         const std::string expected = records(i + 1, i);
         for (std::size_t r = 0; r <= i; ++r, ++at) {
-            REQUIRE(train.labels[at] == std::uint32_t(std::uint8_t(expected[r * record_bytes])));
+            REQUIRE(train->labels()[at] == std::uint32_t(std::uint8_t(expected[r * record_bytes])));
             for (std::size_t k = 0; k < 3072; ++k)
-                REQUIRE(train.images[at * 3072 + k] == std::uint8_t(expected[r * record_bytes + 1 + k]));
+                REQUIRE(images[at * 3072 + k] == std::uint8_t(expected[r * record_bytes + 1 + k]));
         }
     }
-    const Dataset test = load_dataset(folder.path().string(), Split::test, 1);
-    CHECK(test.size() == 9);
-    CHECK(test.labels[0] == 7);
+    const auto test = open_data({folder.path().string(), Split::test});
+    CHECK(test->size() == 9);
+    CHECK(test->labels()[0] == 7);
+}
+
+TEST_CASE("CIFAR-10's records are read in any order and by any thread, across its files") {
+    const test::TemporaryFolder folder;
+    write_train(folder.path());
+    const auto data = open_cifar10(folder.path(), Split::train);
+    std::vector<std::uint8_t> all(data->size() * 3072);
+    data->read(0, data->size(), all);
+    // Neighbours within a file and in two files, repetitions, the first and the last record
+    const std::vector<std::uint32_t> records{19, 0, 1, 2, 3, 3, 2, 13, 14, 15};
+    std::array<bool, 4> same{};
+    std::vector<std::thread> threads;
+    for (bool& each : same)
+        threads.emplace_back([&] {
+            std::vector<std::uint8_t> images(records.size() * 3072);
+            each = true;
+            for (int round = 0; round < 20; ++round) {
+                data->read(records, images);
+                for (std::size_t i = 0; i < records.size(); ++i)
+                    each = each && std::ranges::equal(std::span(images).subspan(i * 3072, 3072),
+                                                      std::span(all).subspan(records[i] * 3072ul, 3072));
+            }
+        });
+    for (std::thread& thread : threads) thread.join();
+    for (const bool each : same) CHECK(each);
+}
+
+TEST_CASE("a file that is cut short after it was opened is told when it is read") {
+    const test::TemporaryFolder folder;
+    write_train(folder.path());
+    const auto data = open_cifar10(folder.path(), Split::train);
+    std::filesystem::resize_file(folder / "data_batch_5.bin", 3 * record_bytes);
+    std::vector<std::uint8_t> images(20 * 3072);
+    check_says(input_error([&] { data->read(0, 20, images); }), {"data_batch_5.bin"});
 }
 
 TEST_CASE("the folder above the unpacked archive works too") {
     const test::TemporaryFolder folder;
     write_train(folder / "cifar-10-batches-bin");
-    CHECK(load_cifar10(folder.path(), Split::train).size() == 20);
+    CHECK(open_data({folder.path().string(), Split::train})->size() == 20);
 }
 
 TEST_CASE("class names come from the meta file, or are the official ones") {
     const test::TemporaryFolder folder;
     write_text(folder / "test_batch.bin", records(1, 0));
-    CHECK(load_cifar10(folder.path(), Split::test).classes.at(9) == "truck");
+    CHECK(classes_of(folder.path()).at(9) == "truck");
     write_text(folder / "batches.meta.txt", "a\r\nb\nc\nd\ne\nf\ng\nh\ni\nlast\n\n");
-    CHECK(load_cifar10(folder.path(), Split::test).classes ==
+    CHECK(classes_of(folder.path()) ==
           std::vector<std::string>{"a", "b", "c", "d", "e", "f", "g", "h", "i", "last"});
     write_text(folder / "batches.meta.txt", "only\nthree\nnames\n");
-    CHECK(load_cifar10(folder.path(), Split::test).classes.at(0) == "airplane");
+    CHECK(classes_of(folder.path()).at(0) == "airplane");
 }
 
 TEST_CASE("other data is named for what it is") {
@@ -124,14 +167,14 @@ TEST_CASE("other data is named for what it is") {
     check_says(load_error(folder / "photos" / "cats"), {"cats holds pictures (a.jpg)"});
     // CIFAR-10's files are found beside other files.
     write_train(folder / "photos");
-    CHECK(load_cifar10(folder / "photos", Split::train).size() == 20);
+    CHECK(open_data({(folder / "photos").string(), Split::train})->size() == 20);
 }
 
 TEST_CASE("the error about missing data names it and says what to do") {
     const test::TemporaryFolder folder;
     const std::filesystem::path nowhere = folder / "nowhere";
     check_says(load_error(nowhere), {"there is no data folder", nowhere.c_str(), "shapes"});
-    check_says(input_error([] { load_dataset("", Split::train, 1); }), {"there is no data folder"});
+    check_says(input_error([] { open_data({"", Split::train}); }), {"there is no data folder"});
     check_says(load_error(folder.path()), {folder.path().c_str(), "data_batch_1.bin", "unpack"});
     check_says(load_error(folder.path(), Split::test), {"test_batch.bin"});
     write_text(folder / "a file", "x");
@@ -181,22 +224,18 @@ TEST_CASE("damaged data is refused before it spoils a training") {
 TEST_CASE("a data set that CIFAR-10's format cannot hold is not written") {
     const test::TemporaryFolder folder;
     write_train(folder / "in");
-    const Dataset good = load_cifar10(folder / "in", Split::train);
-    const auto refused = [&](const Dataset& data) {
+    const auto refused = [&](const DataSource& data) {
         return input_error([&] { write_cifar10(data, Split::train, folder / "out"); });
     };
-    Dataset few = good;
-    few.labels.resize(4);
-    few.images.resize(4 * 3072);
-    check_says(refused(few), {"4 examples", "5 to 50000"});
-    Dataset classes = good;
-    classes.classes.pop_back();
-    check_says(refused(classes), {"9 classes"});
-    Dataset small = good;
-    small.height = 28;
-    check_says(refused(small), {"28x32x3"});
+    const auto data_of = [](std::size_t count, std::size_t classes, const ImageSize& size) {
+        return Dataset({"any", std::vector<std::string>(classes, "any"), size},
+                       std::vector<std::uint8_t>(count * size.bytes()), std::vector<std::uint32_t>(count));
+    };
+    check_says(refused(data_of(4, 10, {32, 32, 3})), {"4 examples", "5 to 50000"});
+    check_says(refused(data_of(20, 9, {32, 32, 3})), {"9 classes"});
+    check_says(refused(data_of(20, 10, {28, 32, 3})), {"28x32x3"});
     write_text(folder / "out", "a file in the way");
-    check_says(refused(good), {"cannot create", "out"});
+    check_says(refused(*open_cifar10(folder / "in", Split::train)), {"cannot create", "out"});
 }
 
 } // namespace towers

@@ -87,7 +87,7 @@ TEST_CASE("every place in an epoch is equally likely for every record") {
 
 TEST_CASE("without shuffling the records keep their order") {
     const auto examples = stream(3, 5, false, 2, 6);
-    const std::vector<Example> expected = {{2, 0}, {0, 1}, {1, 1}, {2, 1}, {0, 2}, {1, 2}};
+    const std::vector<Example> expected = {{0, 2, 0}, {0, 0, 1}, {0, 1, 1}, {0, 2, 1}, {0, 0, 2}, {0, 1, 2}};
     CHECK(examples == expected);
 }
 

@@ -1,7 +1,7 @@
+#include "backends/upload.h"
 #include "engine/replay/side.h"
 #include "engine/step/network.h"
-#include "engine/towers/tower.h"
-#include "backends/upload.h"
+#include "engine/towers/session.h"
 #include "tests/support/devices.h"
 #include "tests/support/networks.h"
 
@@ -202,7 +202,7 @@ TEST_CASE("a kernel that is given a tensor of another element type is found when
     Plan plan;
     const TensorId words = plan.activation("words", {16}, ElementType::uint32);
     const TensorId sums = plan.activation("sums", {16});
-    plan.add("relu", kernels::relu_forward, {.x = words, .y = sums, .count = 16}, 16);
+    plan.add("relu", kernels::relu_forward, {.x = words, .y = sums, .count = 16});
     CHECK_THROWS_AS(plan.place(), std::logic_error);
 }
 
@@ -263,7 +263,7 @@ TEST_CASE("a bucket whose parameters are read behind its last gradient is comple
                    later = plan.activation("later", {64});
     plan.copy("first reader", parameters, gradient);
     plan.add("last reader", kernels::add_tensors,
-             {.x = {parameters, gradient}, .y = later, .tensors = 2, .count = 64}, 64);
+             {.x = {parameters, gradient}, .y = later, .tensors = 2, .count = 64});
     plan.place();
     REQUIRE(plan.levels().size() == 2);
     const std::vector<ArenaRange> buckets{{0, 256}};
@@ -281,12 +281,16 @@ TEST_CASE("between two barriers the order is free: any order gives the same bits
         const TrainingPlan training =
             plan_single_step(test::spec_of(recipe, layout, 7, data.size()), test::update_of(recipe, layout));
         const Plan& plan = training.plan;
-        const auto arenas = allocate_arenas(device, plan, data);
-        const std::vector<Command> commands = plan.bind(pointers_to(arenas), 0, plan.levels().size());
-        const auto arena = [&](Arena which) -> const Buffer& { return arenas[std::size_t(which)]; };
-        arena(Arena::step).host<float>()[STEP_LEARNING_RATE] = 0.1f;
-        for (std::uint32_t i = 0; i < 7; ++i)
-            arena(Arena::step).host<Example>()[step_examples_offset / sizeof(Example) + i] = {i, 0};
+        Session session(device);
+        session.hold(plan.bytes());
+        ResidentFeed feed(data);
+        session.load(feed);
+        const std::vector<Command> commands = session.bind(plan);
+        session.write(StepNumbers{.learning_rate = 0.1f});
+        std::vector<Example> examples;
+        for (std::uint32_t i = 0; i < 7; ++i) examples.push_back({.record = i});
+        feed.bring(examples);
+        session.write(examples);
 
         std::mt19937 words(11);
         std::set<std::vector<float>> outcomes;
@@ -299,10 +303,10 @@ TEST_CASE("between two barriers the order is free: any order gives the same bits
                 std::shuffle(begin, end, words);
                 begin = end == shuffled.end() ? end : end + 1;
             }
-            upload(device, arena(Arena::state), std::as_bytes(std::span(state)));
+            session.upload(Arena::state, state);
             device.run(shuffled);
             std::vector<float> after(state.size());
-            download(device, arena(Arena::state), std::as_writable_bytes(std::span(after)));
+            session.download(Arena::state, after);
             CHECK(after != state);
             outcomes.insert(after);
         }

@@ -21,7 +21,7 @@ struct TutorialStep {
     template<class Function>
     void for_each_operation(const Function& function) const {
         for (const Level& level : plan.levels())
-            for (const Operation& operation : level) function(operation.name, work_of(operation, plan));
+            for (const Operation& operation : level) function(operation.name, cost_of(operation, plan));
     }
 };
 
@@ -37,9 +37,9 @@ TEST_CASE("the tutorial's network takes 36.9 MFLOP an image forward and 105.3 wi
     CHECK((3 * forward - conv1) / 1e6 == doctest::Approx(105.3).epsilon(0.001));
     constexpr unsigned batch = 6;
     double all = 0, forward_only = 0;
-    TutorialStep(batch).for_each_operation([&](const std::string& name, const Work& work) {
-        all += work.flops;
-        if (name.ends_with(" forward")) forward_only += work.flops;
+    TutorialStep(batch).for_each_operation([&](const std::string& name, const Cost& cost) {
+        all += cost.flops;
+        if (name.ends_with(" forward")) forward_only += cost.flops;
     });
     CHECK(forward_only == batch * forward);
     CHECK(all == batch * (3 * forward - conv1));
@@ -65,11 +65,11 @@ TEST_CASE("every operation of a step moves bytes; the tutorial's match counts by
         if (name == "local4/weights decay") return 3 * 4.0 * 384 * 192 + 4 * REDUCTION_CHUNKS(384u * 192 / 4);
         return 0;
     };
-    step.for_each_operation([&](const std::string& name, const Work& work) {
+    step.for_each_operation([&](const std::string& name, const Cost& cost) {
         CAPTURE(name);
-        CHECK(work.bytes > 0);
+        CHECK(cost.bytes > 0);
         if (const double expected = by_hand(name); expected > 0) {
-            CHECK(work.bytes == expected);
+            CHECK(cost.bytes == expected);
             ++known;
         }
     });
@@ -98,7 +98,7 @@ TEST_CASE("groups divide a convolution's work, in the benchmark as in the descri
         plan_single_step(test::spec_of(recipe, layout, 4, 10), test::update_of(recipe, layout)).plan;
     for (const Level& level : plan.levels())
         for (const Operation& operation : level)
-            if (operation.name.ends_with(" forward")) measured += work_of(operation, plan).flops;
+            if (operation.name.ends_with(" forward")) measured += cost_of(operation, plan).flops;
     CHECK(measured == expected);
 }
 

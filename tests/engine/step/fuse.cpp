@@ -1,7 +1,7 @@
 // Fusing operations of a plan must save work and change nothing else.
-#include "engine/step/network.h"
-#include "engine/towers/tower.h"
 #include "backends/upload.h"
+#include "engine/step/network.h"
+#include "engine/towers/session.h"
 #include "tests/support/devices.h"
 #include "tests/support/networks.h"
 
@@ -91,19 +91,22 @@ Outcome outcome_of(Device& device, const Recipe& recipe, bool fuse) {
     NetworkSpec spec = test::spec_of(recipe, layout, batch, data.size());
     spec.fuse = fuse;
     const auto run = [&](const Plan& plan, std::vector<float>& state, unsigned steps) {
-        const auto arenas = allocate_arenas(device, plan, data);
-        const auto arena = [&](Arena which) -> const Buffer& { return arenas[std::size_t(which)]; };
-        const std::vector<Command> commands = plan.bind(pointers_to(arenas), 0, plan.levels().size());
-        arena(Arena::step).host<float>()[STEP_LEARNING_RATE] = 0.05f;
-        upload(device, arena(Arena::state), std::as_bytes(std::span(state)));
+        Session session(device);
+        session.hold(plan.bytes());
+        ResidentFeed feed(data);
+        session.load(feed);
+        session.upload(Arena::state, state);
+        session.write(StepNumbers{.learning_rate = 0.05f});
+        const Recording recording = session.record(plan);
+        std::vector<Example> examples(batch);
         for (unsigned step = 0; step < steps; ++step) {
-            for (unsigned i = 0; i < batch; ++i)
-                arena(Arena::step).host<Example>()[step_examples_offset / sizeof(Example) + i] = {
-                    step * batch + i, 0};
-            device.run(commands);
+            for (unsigned i = 0; i < batch; ++i) examples[i] = {.record = step * batch + i};
+            feed.bring(examples);
+            session.write(examples);
+            session.run(recording);
         }
-        download(device, arena(Arena::state), std::as_writable_bytes(std::span(state)));
-        const std::span<float> results = arena(Arena::staged_results).host<float>();
+        session.download(Arena::state, state);
+        const std::span<float> results = session.host<float>(Arena::staged_results);
         return std::vector<float>(results.begin(), results.end());
     };
     Outcome outcome{initial_state(layout, 5), {}};

@@ -240,17 +240,17 @@ TEST_CASE("batch norm over the whole batch: any split trains the single tower's 
 TEST_CASE(
     "data that does not fit a recipe is refused: more classes, other colours, images smaller than the crop") {
     const Recipe recipe = find_recipe("cifar10-tutorial");
-    Dataset data = test::noise(10);
+    DataInfo data = test::noise(10).info();
     CHECK_NOTHROW(check_data(recipe, data));
     data.classes.resize(9);
     CHECK_NOTHROW(check_data(recipe, data));
     data.classes.resize(11);
     CHECK_THROWS_AS(check_data(recipe, data), InputError);
     data.classes.resize(10);
-    data.channels = 1;
+    data.image.channels = 1;
     CHECK_THROWS_AS(check_data(recipe, data), InputError);
-    data.channels = 3;
-    data.height = 23;
+    data.image.channels = 3;
+    data.image.height = 23;
     CHECK_THROWS_AS(check_data(recipe, data), InputError);
 }
 

@@ -38,9 +38,10 @@ TEST_CASE("a simulated device computes and copies in both directions at once, ea
     const Copy to{{&here, 0, bytes}, {&there, 0, bytes}}, from{{&there, 0, bytes}, {&here, 0, bytes}};
     const Copy within{{&there, 0, bytes / 2}, {&there, bytes / 2, bytes / 2}};
     const auto record = [&](const std::vector<Command>& commands) { return device->record(commands); };
-    const Recording compute = record({Launch{Kernel::relu_forward, {}, 1}, within});
+    const Launch relu = launch(kernels::relu_forward, {.x = {}, .y = {}, .count = 1});
+    const Recording compute = record({relu, within});
     const Recording up = record({to}), down = record({from});
-    const Recording all = record({to, Barrier{}, Launch{Kernel::relu_forward, {}, 1}, Barrier{}, from});
+    const Recording all = record({to, Barrier{}, relu, Barrier{}, from});
 
     const auto near = [](double units) { return doctest::Approx(units).epsilon(0.15); };
     CHECK(units_of([&] { device->wait(device->submit(all)); }) == near(3));

@@ -1,9 +1,17 @@
 #include "tests/support/devices.h"
 #include "tests/support/networks.h"
 
+#include "engine/error.h"
+
 #include <algorithm>
+#include <atomic>
+#include <cstdint>
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 #include <limits>
+#include <memory>
+#include <numeric>
+#include <random>
 
 namespace towers {
 namespace {
@@ -42,6 +50,35 @@ double gradient_distance(const std::vector<std::string>& towers, const std::vect
     std::sort(distances.begin(), distances.end());
     return distances[distances.size() / 2];
 }
+
+/// Ways to split `global` examples in groups among `towers`, some with idle towers; another one each step.
+std::vector<SharesFrom> random_shares(std::uint64_t steps, unsigned global, unsigned group, unsigned towers,
+                                      unsigned seed) {
+    std::mt19937 random(seed);
+    std::vector<SharesFrom> recorded;
+    for (std::uint64_t step = 0; step < steps; ++step) {
+        std::vector<unsigned> shares(towers);
+        for (unsigned unit = 0; unit < global / group; ++unit)
+            shares[std::min(random() % towers, random() % towers)] += group;
+        recorded.push_back({step, shares});
+    }
+    return recorded;
+}
+
+/// The states before each step.
+std::vector<TrainingState> states_of(const Recipe& recipe, const TrainerOptions& options, const Dataset& data,
+                                     std::size_t steps) {
+    Trainer trainer(recipe, options, data);
+    std::vector<TrainingState> states;
+    for (std::size_t i = 0; i < steps; ++i) {
+        states.push_back(trainer.save());
+        trainer.step();
+    }
+    return states;
+}
+
+/// Its batch norm spans the global batch, so that towers wait for each other's sums within a step.
+Recipe joined_recipe() { return test::smooth_recipe("\"batch\""); }
 
 } // namespace
 
@@ -160,6 +197,183 @@ TEST_CASE("the same run twice gives the same bits, on every device and on severa
             state = trainer.save();
         }
         CHECK(states[0].state == states[1].state);
+    }
+}
+
+TEST_CASE("steps with shares that change give the single tower's gradients, and again the same bits") {
+    const Dataset data = test::noise(50);
+    const std::size_t steps = 8;
+    for (const Recipe& recipe : {test::small_recipe(), joined_recipe()})
+        for (const std::string& id : test::device_ids()) {
+            CAPTURE(recipe.name);
+            CAPTURE(id);
+            const std::vector<TrainingState> alone =
+                states_of(recipe, test::options_for({"cpu"}, 12), data, steps);
+            TrainerOptions options = test::options_for({"cpu", id, "cpu"}, 12);
+            options.shares.recorded = random_shares(steps, 12, 1, 3, 5);
+            std::vector<double> distances;
+            Trainer trainer(recipe, options, data), one(recipe, test::options_for({"cpu"}, 12), data);
+            for (const TrainingState& state : alone) {
+                trainer.load(state);
+                one.load(state);
+                const StepReport report = trainer.step();
+                CHECK(report.shares == shares_at(options.shares.recorded, state.step));
+                CHECK(report.loss == doctest::Approx(one.step().loss).epsilon(1e-4));
+                distances.push_back(test::relative_norm(trainer.gradients(), one.gradients()));
+            }
+            std::ranges::sort(distances); // the median: see gradient_distance()
+            CHECK(distances[steps / 2] < 1e-5);
+            CHECK(states_of(recipe, options, data, steps).back().state ==
+                  states_of(recipe, options, data, steps).back().state);
+        }
+}
+
+TEST_CASE("a tower whose device fails is let go, and the run ends as if it had never been there") {
+    using Verb = test::FailingDevice::Verb;
+    const Dataset data = test::noise(50);
+    const Recipe recipe = joined_recipe();
+    constexpr std::uint64_t steps = 6;
+    const auto train = [&](const TrainerOptions& options, std::string& notices) {
+        Trainer trainer(recipe, options, data);
+        for (std::uint64_t i = 0; i < steps; ++i) notices += trainer.step().notice;
+        return trainer.save();
+    };
+    std::string nothing;
+    const TrainingState alone = train(test::options_for({"cpu"}, 12), nothing);
+    unsigned lost = 0, hung = 0;
+    static std::atomic<bool> silence; // towers that hang live on
+    for (unsigned seed = 0; seed < 200; ++seed) {
+        CAPTURE(seed);
+        std::mt19937 random(seed);
+        silence = true;
+        const unsigned towers = 2 + random() % 3, victim = random() % towers;
+        TrainerOptions options = test::options_for(std::vector<std::string>(towers, "cpu"), 12);
+        options.open.threads = 1;
+        options.outlive_devices = true;
+        if (seed % 2 == 1) options.trace = std::make_shared<Trace>(2);
+        // Changing shares make it allocate and record within the run.
+        if (random() % 2 == 0)
+            options.shares.recorded = random_shares(steps, 12, 1, towers, seed);
+        else
+            options.shares.automatic = random() % 2 == 0;
+        test::FailingDevice::Failure failure{.verb = Verb(random() % 4)};
+        std::uint64_t failing_step = random() % steps;
+        // Where the group waits for it, and knows how long a step takes
+        const bool hangs = options.shares.recorded.empty() && random() % 4 == 0;
+        if (hangs) {
+            failure.verb = random() % 2 == 0 ? Verb::submit : Verb::wait;
+            failure.silent = &silence;
+            failing_step = 2 + random() % (steps - 2);
+            options.device_timeout = 0.5;
+        }
+        test::wrap_tower(options, victim, [&](std::unique_ptr<Device> device) {
+            return std::make_unique<test::FailingDevice>(std::move(device), failure);
+        });
+        Trainer trainer(recipe, options, data);
+        std::string notices;
+        for (std::uint64_t i = 0; i < steps; ++i) {
+            if (i == failing_step) failure.calls_left = random() % 4;
+            const StepReport report = trainer.step();
+            notices += report.notice;
+            CHECK(std::accumulate(report.shares.begin(), report.shares.end(), 0u) == 12);
+            if (failure.lost) CHECK(report.shares[victim] == 0);
+        }
+        silence = false;
+        silence.notify_all();
+        lost += failure.lost;
+        hung += failure.lost && hangs;
+        CHECK(failure.lost ==
+              (notices.find(fmt::format("tower_{} (cpu) failed", victim)) != std::string::npos));
+        CHECK(trainer.steps_done() == steps);
+        CHECK(test::relative_norm(trainer.save().state, alone.state) < 1e-4);
+    }
+    CHECK(lost > 100); // some verbs are not called again
+    CHECK(hung > 10);
+}
+
+TEST_CASE(
+    "devices that give no answer are let go too, also when others wait for their part of a batch norm") {
+    const Dataset data = test::noise(50);
+    static std::atomic<bool> hang; // their towers live on
+    for (const Recipe& recipe : {test::small_recipe(), joined_recipe()})
+        for (const std::vector<std::size_t>& victims :
+             std::vector<std::vector<std::size_t>>{{0}, {2}, {0, 1}})
+            for (const bool another_fails : {false, true}) {
+                CAPTURE(recipe.name);
+                CAPTURE(victims);
+                CAPTURE(another_fails);
+                TrainerOptions options = test::options_for({"cpu", "cpu", "cpu", "cpu"}, 12);
+                options.open.threads = 1; // for short steps, and so a short wait for those that hang
+                options.outlive_devices = true;
+                options.device_timeout = 0.7;
+                test::FailingDevice::Failure failure{.verb = test::FailingDevice::Verb::wait};
+                std::size_t opened = 0;
+                options.open_device = [&](std::string_view id,
+                                          const OpenOptions& open) -> std::unique_ptr<Device> {
+                    const std::size_t i = opened++;
+                    auto device = open_device(id, open);
+                    if (std::ranges::find(victims, i) != victims.end())
+                        return std::make_unique<test::HangingDevice>(std::move(device), hang);
+                    if (i == 3) return std::make_unique<test::FailingDevice>(std::move(device), failure);
+                    return device;
+                };
+                Trainer trainer(recipe, options, data);
+                for (int i = 0; i < 3; ++i) CHECK(trainer.step().notice.empty());
+                hang = true;
+                if (another_fails) failure.calls_left = 0;
+                const StepReport report = trainer.step();
+                CAPTURE(report.notice);
+                std::vector<bool> gone(4);
+                for (const std::size_t victim : victims) gone[victim] = true;
+                if (another_fails) gone[3] = true;
+                for (std::size_t i = 0; i < 4; ++i) {
+                    CHECK((report.shares[i] == 0) == gone[i]);
+                    CHECK((report.notice.find(fmt::format("tower_{} (cpu) failed", i)) !=
+                           std::string::npos) == gone[i]);
+                }
+                CHECK(report.notice.find("s more than a step should take") != std::string::npos);
+                hang = false; // their threads go on, and must not disturb
+                hang.notify_all();
+                for (int i = 0; i < 3; ++i) CHECK(trainer.step().notice.empty());
+                CHECK(trainer.steps_done() == 7);
+            }
+}
+
+TEST_CASE("a device that gives no answer in the first step is let go too") {
+    static std::atomic<bool> hang; // its tower lives on
+    hang = false;
+    TrainerOptions options = test::options_for({"cpu", "cpu"}, 12);
+    options.outlive_devices = true;
+    options.device_timeout = 0.05;
+    test::wrap_tower(options, 1, [&](std::unique_ptr<Device> device) {
+        return std::make_unique<test::HangingDevice>(std::move(device), hang);
+    });
+    Trainer trainer(test::small_recipe(), options, test::noise(50));
+    hang = true;
+    const StepReport report = trainer.step();
+    CHECK(report.shares == std::vector{12u, 0u});
+    CHECK(report.notice.find("tower_1 (cpu) failed and is let go, and the others repeat the step: cpu: no "
+                             "answer for 0.5") != std::string::npos);
+    hang = false;
+    hang.notify_all();
+    CHECK(trainer.step().notice.empty());
+}
+
+TEST_CASE("when the last tower fails, or when asked to, the run ends with its device's words") {
+    const Dataset data = test::noise(50);
+    for (const bool outlive : {false, true}) {
+        TrainerOptions options = test::options_for({"cpu", "cpu"}, 12);
+        options.outlive_devices = outlive;
+        test::FailingDevice::Failure failure;
+        options.open_device = [&](std::string_view id, const OpenOptions& open) -> std::unique_ptr<Device> {
+            return std::make_unique<test::FailingDevice>(open_device(id, open), failure);
+        };
+        Trainer trainer(test::small_recipe(), options, data);
+        trainer.step();
+        const TrainingState before = trainer.save();
+        failure.lost = true; // of both
+        CHECK_THROWS_WITH_AS(trainer.step(), doctest::Contains("refused"), DeviceError);
+        CHECK(trainer.save().state == before.state);
     }
 }
 

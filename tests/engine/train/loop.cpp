@@ -1,5 +1,7 @@
 #include "engine/train/loop.h"
 
+#include "engine/error.h"
+#include "engine/train/metrics.h"
 #include "tests/support/devices.h"
 #include "tests/support/files.h"
 #include "tests/support/networks.h"
@@ -9,6 +11,9 @@
 #include <filesystem>
 #include <functional>
 #include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 namespace towers {
 namespace {
@@ -22,7 +27,19 @@ const LoopOptions loop{.steps = steps,
                        .origin = {"cifar10-tutorial", 3, 50, 0, "", test::small_recipe().checksum},
                        .global_batch = 4};
 
-void warn(const std::string& what) { FAIL(what); }
+/// Does something after each step, and remembers the warnings.
+struct Watcher final : Observer {
+    explicit Watcher(std::function<void(const Progress&)> after_step = {}) : after(std::move(after_step)) {}
+    std::string place() const override { return "nowhere"; }
+    bool observe(const Progress& progress) override {
+        if (after) after(progress);
+        return false;
+    }
+    void warn(const std::string& line) override { warnings.push_back(line); }
+
+    std::function<void(const Progress&)> after;
+    std::vector<std::string> warnings;
+};
 
 /// May refuse an allocation.
 class RefusingDevice final : public WrappedDevice {
@@ -51,16 +68,15 @@ std::vector<std::uint64_t> train_and_lose(const std::vector<std::string>& towers
     Trainer trainer(test::small_recipe(), options, data);
     RunDirectory run(folder, Existing::refuse);
     save_checkpoint(trainer, run, loop);
-    const auto lose = [&](const Progress& progress) {
-        failure.lost = progress.report.step + 1 == good_steps;
-    };
+    Watcher watcher([&](const Progress& progress) { failure.lost = progress.report.step + 1 == good_steps; });
     try {
-        train(trainer, run, loop, false, lose, warn);
+        train(trainer, run, loop, false, {&watcher});
         FAIL_CHECK("the device was not lost");
     } catch (const DeviceError& error) {
         CHECK(error.what() == "refused; the last checkpoint is " + run.latest().value().string() +
                                   ": go on from it with --resume");
     }
+    CHECK(watcher.warnings.empty());
     return run.checkpoints();
 }
 
@@ -76,8 +92,9 @@ TEST_CASE("a run of several towers loses no step when it loses a device") {
     RunDirectory run(folder.path(), Existing::resume);
     resume(resumed, test::small_recipe(), find_checkpoint(folder.path(), {}), loop.origin);
     CHECK(resumed.steps_done() == good_steps);
-    train(
-        resumed, run, loop, false, [](const Progress&) {}, warn);
+    Watcher watcher;
+    train(resumed, run, loop, false, {&watcher});
+    CHECK(watcher.warnings.empty());
     Trainer whole(test::small_recipe(), test::options_for(towers, loop.global_batch), data);
     for (std::uint64_t i = 0; i < steps; ++i) whole.step();
     CHECK(resumed.save().state == whole.save().state);
@@ -103,16 +120,13 @@ TEST_CASE("a save for which the device has no memory ends no run, and one that l
         Trainer trainer(test::small_recipe(), of_trainer, data);
         RunDirectory run(folder.path(), Existing::refuse);
         save_checkpoint(trainer, run, options);
-        std::vector<std::string> warnings;
-        const auto observe = [&](const Progress& progress) {
+        Watcher watcher([&](const Progress& progress) {
             if (progress.report.step == 1)
                 before = [&] { lost ? throw DeviceLost("lost") : throw OutOfMemory("full"); };
             if (progress.report.step == 2) before = nullptr;
-        };
-        const auto train_on = [&] {
-            train(trainer, run, options, false, observe,
-                  [&](const std::string& what) { warnings.push_back(what); });
-        };
+        });
+        const std::vector<std::string>& warnings = watcher.warnings;
+        const auto train_on = [&] { train(trainer, run, options, false, {&watcher}); };
         if (lost) {
             const std::string words = "lost; the last checkpoint is " + run.checkpoint_path(1).string() +
                                       ": go on from it with --resume";
@@ -137,8 +151,7 @@ TEST_CASE("a loop of links in place of the run's folder for a while ends no run"
     Trainer trainer(test::small_recipe(), test::options_for({"cpu"}, loop.global_batch), data);
     RunDirectory run(folder / "run", Existing::refuse);
     save_checkpoint(trainer, run, options);
-    std::vector<std::string> warnings;
-    const auto observe = [&](const Progress& progress) {
+    Watcher watcher([&](const Progress& progress) {
         if (progress.report.step == 1) {
             std::filesystem::rename(folder / "run", folder / "elsewhere");
             std::filesystem::create_symlink("run", folder / "run");
@@ -147,8 +160,9 @@ TEST_CASE("a loop of links in place of the run's folder for a while ends no run"
             std::filesystem::remove(folder / "run");
             std::filesystem::rename(folder / "elsewhere", folder / "run");
         }
-    };
-    train(trainer, run, options, false, observe, [&](const std::string& what) { warnings.push_back(what); });
+    });
+    train(trainer, run, options, false, {&watcher});
+    const std::vector<std::string>& warnings = watcher.warnings;
     REQUIRE(warnings.size() == 2);
     CHECK(warnings[0].starts_with("cannot write " + run.checkpoint_path(2).string() +
                                   ": Too many levels of symbolic links"));
@@ -193,22 +207,21 @@ TEST_CASE("a disk that is full for a while costs neither the training nor a line
     LoopOptions options = loop;
     options.steps = 9;
     options.save_every = 2;
-    std::vector<std::string> warnings;
-    const auto remember = [&](const std::string& what) { warnings.push_back(what); };
+    Watcher watcher;
+    const std::vector<std::string>& warnings = watcher.warnings;
     /// Without room in the steps from `full` to `room`.
     const auto train_without_room = [&](const char* name, std::uint64_t full, std::uint64_t room) {
-        warnings.clear();
         RunDirectory run(folder / name, Existing::refuse);
         Trainer trainer(test::small_recipe(), test::options_for({"cpu"}, loop.global_batch), data);
         save_checkpoint(trainer, run, options);
         std::optional<test::FullDisk> disk;
-        train(
-            trainer, run, options, false,
-            [&](const Progress& progress) {
-                if (progress.report.step == full) disk.emplace(100);
-                if (progress.report.step == room) disk.reset();
-            },
-            remember);
+        Metrics metrics(run, options.origin.records, false);
+        watcher.warnings.clear();
+        watcher.after = [&](const Progress& progress) {
+            if (progress.report.step == full) disk.emplace(100);
+            if (progress.report.step == room) disk.reset();
+        };
+        train(trainer, run, options, false, {&metrics, &watcher});
     };
     train_without_room("whole", 99, 99);
     CHECK(warnings.empty());
@@ -235,6 +248,79 @@ TEST_CASE("a disk that is full for a while costs neither the training nor a line
     CHECK(error.ends_with("; what was trained after " + (folder / "late/model.ckpt-2.safetensors").string() +
                           " is lost"));
     CHECK(warnings.size() == 2);
+}
+
+namespace {
+
+/// Puts down all that the loop tells it.
+class Diary final : public Observer {
+public:
+    Diary(std::string name, std::vector<std::string>& entries) : name_(std::move(name)), entries_(entries) {}
+    std::string place() const override { return name_ + ".txt"; }
+    bool observe(const Progress& progress) override {
+        enter(std::to_string(progress.report.step));
+        if (progress.report.step >= fails_from && progress.report.step < works_from)
+            throw InputError("cannot write " + place());
+        return true;
+    }
+    void sync() override { enter("sync"); }
+    void warn(const std::string& line) override { enter(line); }
+    void end() override { enter("end"); }
+
+    std::uint64_t fails_from = ~0ull, works_from = ~0ull;
+
+private:
+    void enter(const std::string& what) { entries_.push_back(name_ + ": " + what); }
+
+    std::string name_;
+    std::vector<std::string>& entries_;
+};
+
+std::vector<std::string> read_diaries(const std::function<void(Diary& first)>& prepare,
+                                      const TrainerOptions& trainer_options) {
+    const Dataset data = test::noise(50);
+    const test::TemporaryFolder folder;
+    LoopOptions options = loop;
+    options.steps = 3;
+    options.save_every = 2;
+    Trainer trainer(test::small_recipe(), trainer_options, data);
+    RunDirectory run(folder.path(), Existing::refuse);
+    std::vector<std::string> entries;
+    Diary one("one", entries), two("two", entries);
+    prepare(one);
+    try {
+        train(trainer, run, options, false, {&one, &two});
+    } catch (const DeviceError&) {
+        entries.push_back("lost");
+    }
+    return entries;
+}
+
+} // namespace
+
+TEST_CASE("observers hear of each step in their order, of each save before it, and of the end") {
+    using Entries = std::vector<std::string>;
+    TrainerOptions options = test::options_for({"cpu"}, loop.global_batch);
+    const auto nothing = [](Diary&) {};
+    CHECK(read_diaries(nothing, options) == Entries{"one: 0", "two: 0", "one: 1", "two: 1", "one: sync",
+                                                    "two: sync", "one: 2", "two: 2", "one: sync", "two: sync",
+                                                    "one: end", "two: end"});
+    const auto fail = [](Diary& diary) {
+        diary.fails_from = 0;
+        diary.works_from = 2;
+    };
+    const std::string failure = "cannot write one.txt; training goes on and tries again at the next save";
+    CHECK(read_diaries(fail, options) == Entries{"one: 0", "one: " + failure, "two: " + failure, "two: 0",
+                                                 "one: 1", "two: 1", "one: sync", "one: saved again: one.txt",
+                                                 "two: saved again: one.txt", "two: sync", "one: 2", "two: 2",
+                                                 "one: sync", "two: sync", "one: end", "two: end"});
+
+    test::FailingDevice::Failure failure_of_device;
+    test::wrap_tower(options, 0, [&](std::unique_ptr<Device> device) {
+        return std::make_unique<test::FailingDevice>(std::move(device), failure_of_device);
+    });
+    const auto lose = [&](Diary&) { failure_of_device.lost = true; };
+    CHECK(read_diaries(lose, options) == Entries{"one: sync", "two: sync", "one: end", "two: end", "lost"});
 }
 
 } // namespace towers

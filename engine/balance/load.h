@@ -1,6 +1,7 @@
 // How long a tower takes for its share of a step, learned from its times.
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <set>
 #include <span>
@@ -58,20 +59,21 @@ public:
     bool warm() const { return share_ == 0 || had_.contains(share_); }
     /// Exact at the present share. None before a time counts.
     std::optional<LoadModel> model() const;
-    /// Takes it that the times of other shares are of another speed: scales them so that their model gives
-    /// the present share's time.
+    /// Assumes that the times of other shares are of another speed: scales them so that their model gives the
+    /// present share's time.
     void adopt_present_speed();
     /// Whether at least two shares have been measured, so that the fixed part is known.
     bool knows_fixed() const { return points_.size() + (times_.empty() ? 0 : 1) >= 2; }
 
 private:
-    std::vector<LoadPoint> points() const; // of all shares, the present one last
+    std::vector<LoadPoint> points() const;     ///< of all shares, the present one last
+    double keep_last_times(std::size_t count); ///< returns the median of the others
     void scale_others(double scale);
 
     unsigned share_, count_ = 0;
-    std::vector<LoadPoint> points_; // of the last few other shares, the oldest first
-    std::vector<double> times_;     // of the last steps with the present share, the oldest first
-    std::set<unsigned> had_;        // the shares that it has had
+    std::vector<LoadPoint> points_; ///< of the last few other shares, the oldest first
+    std::vector<double> times_;     ///< of the last steps with the present share, the oldest first
+    std::set<unsigned> had_;        ///< the shares that it has had
 };
 
 } // namespace towers

@@ -1,4 +1,4 @@
-#include "engine/towers/load.h"
+#include "engine/balance/load.h"
 
 #include "engine/error.h"
 

@@ -1,5 +1,6 @@
-#include "engine/towers/load.h"
+#include "engine/balance/load.h"
 
+#include "engine/balance/tuning.h"
 #include "engine/error.h"
 
 #include <algorithm>
@@ -11,20 +12,6 @@
 namespace towers {
 
 namespace {
-
-constexpr std::size_t window = 64;     // times of one share that are kept
-constexpr std::size_t most_points = 4; // shares that a model is fitted to
-constexpr double near = 0.1;           // a share that differs by less takes an older one's place
-// That many steps in a row, this much beyond the middle half of those before, are no chance.
-struct Shift {
-    std::size_t steps;
-    double beyond;
-};
-constexpr Shift jump{3, 1.2}, drift{6, 1.05};
-constexpr double largest_misfit = 0.15;
-// How much a fixed part is doubted, as the squared ratio of a point's usual error (3 %) to the usual fixed
-// part (30 %): shares that lie close together tell little of it.
-constexpr double doubt = 0.01;
 
 // The groups, at most `most`, that a tower finishes within `seconds`.
 unsigned groups_within(const LoadModel& model, double seconds, unsigned group, unsigned most) {
@@ -39,15 +26,15 @@ unsigned groups_within(const LoadModel& model, double seconds, unsigned group, u
     return within;
 }
 
-bool shifted(const std::vector<double>& times, Shift shift) {
-    if (times.size() < 2 * shift.steps) return false;
-    const auto first = times.end() - std::ptrdiff_t(shift.steps);
+bool has_changed(const std::vector<double>& times, const tuning::SpeedChange& change) {
+    if (times.size() < 2 * change.steps) return false;
+    const auto first = times.end() - std::ptrdiff_t(change.steps);
     std::vector<double> before(times.begin(), first);
     std::ranges::sort(before);
     const std::size_t quarter = (before.size() - 1) / 4;
     const auto [least, most] = std::minmax_element(first, times.end());
-    return *least > before[before.size() - 1 - quarter] * shift.beyond ||
-           *most < before[quarter] / shift.beyond;
+    return *least > before[before.size() - 1 - quarter] * change.factor ||
+           *most < before[quarter] / change.factor;
 }
 
 double misfit(std::span<const LoadPoint> points) {
@@ -69,7 +56,7 @@ LoadModel fit_load(std::span<const LoadPoint> points) {
         aa += one * one, ab += one * examples, bb += examples * examples, a += one, b += examples;
         shortest = std::min(shortest, point.seconds);
     }
-    aa += doubt / (shortest * shortest);
+    aa += tuning::load.doubt / (shortest * shortest);
     const double determinant = aa * bb - ab * ab;
     const double fixed = (a * bb - b * ab) / determinant;
     if (!(fixed > 0)) return {0, b / bb};
@@ -128,7 +115,7 @@ void TowerLoad::give(unsigned share) {
     if (share == share_) return;
     if (!times_.empty()) {
         points_ = points();
-        if (points_.size() == most_points) points_.erase(points_.begin());
+        if (points_.size() == tuning::load.points) points_.erase(points_.begin());
     }
     times_.clear();
     count_ = 0;
@@ -139,29 +126,36 @@ bool TowerLoad::add(double seconds) {
     if (share_ == 0 || had_.insert(share_).second || !usable_seconds(seconds)) return false;
     times_.push_back(seconds);
     ++count_;
-    const bool jumped = shifted(times_, jump);
-    if (jumped || shifted(times_, drift)) {
-        const auto first = times_.end() - std::ptrdiff_t(jumped ? jump.steps : drift.steps);
-        const double before = median_seconds({times_.begin(), first});
-        times_.erase(times_.begin(), first);
-        count_ = unsigned(times_.size());
-        if (jumped)
-            scale_others(median_seconds(times_) / before);
-        else
-            points_.clear(); // each may be of another speed
+    const bool jumped = has_changed(times_, tuning::load.jump);
+    if (jumped) {
+        const double before = keep_last_times(tuning::load.jump.steps);
+        scale_others(median_seconds(times_) / before);
+    } else if (has_changed(times_, tuning::load.drift)) {
+        keep_last_times(tuning::load.drift.steps);
+        points_.clear(); // each may be of another speed
     } else if (count_ >= 2) {
-        if (misfit(points()) > largest_misfit) adopt_present_speed();
-        while (!points_.empty() && misfit(points()) > largest_misfit) points_.erase(points_.begin());
+        if (misfit(points()) > tuning::load.largest_misfit) adopt_present_speed();
+        while (!points_.empty() && misfit(points()) > tuning::load.largest_misfit)
+            points_.erase(points_.begin());
     }
-    if (times_.size() > window) times_.erase(times_.begin());
+    if (times_.size() > tuning::load.times) times_.erase(times_.begin());
     return jumped;
+}
+
+double TowerLoad::keep_last_times(std::size_t count) {
+    const auto first = times_.end() - std::ptrdiff_t(count);
+    const double before = median_seconds({times_.begin(), first});
+    times_.erase(times_.begin(), first);
+    count_ = unsigned(times_.size());
+    return before;
 }
 
 std::vector<LoadPoint> TowerLoad::points() const {
     std::vector<LoadPoint> all = points_;
     if (times_.empty()) return all;
-    std::erase_if(
-        all, [&](const LoadPoint& point) { return std::abs(point.examples / double(share_) - 1) <= near; });
+    std::erase_if(all, [&](const LoadPoint& point) {
+        return std::abs(point.examples / double(share_) - 1) <= tuning::load.near;
+    });
     all.push_back({share_, median_seconds(times_)});
     return all;
 }

@@ -1,0 +1,194 @@
+#include "apps/towers/resolved_run.h"
+
+#include "engine/error.h"
+#include "engine/train/metrics.h"
+
+#include <cmath>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace towers {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// The settings that somebody gives.
+TrainSettings merge(const TrainFlags& flags, const Sources& sources) {
+    TrainSettings settings = sources.past ? settings_to_go_on_with(*sources.past) : TrainSettings();
+    replace(settings, sources.config);
+    replace(settings, flags.settings);
+    if (!sources.past) return settings;
+    if (flags.settings.gives("init") || settings.init != sources.past->latest.settings.init)
+        throw UsageError("--init: a resumed run starts from its checkpoint's variables; leave out --init or "
+                         "start another run");
+    if (!settings.steps && !settings.epochs)
+        throw UsageError(fmt::format("--steps: {} does not say how long to train; give --steps or --epochs",
+                                     config_path_in(flags.run).string()));
+    return settings;
+}
+
+void check(const TrainSettings& s) {
+    const auto complain = [](const std::string& what) { throw UsageError(what); };
+    if (s.batch && *s.batch == 0) complain("--batch 0: give at least 1 example per tower");
+    if (s.global_batch && (*s.global_batch == 0 || *s.global_batch > largest_global_batch))
+        complain(fmt::format("--global-batch {}: give 1 to {}", *s.global_batch, largest_global_batch));
+    if (s.micro_batch && *s.micro_batch == 0) complain("--micro-batch 0: give at least 1 example");
+    if (s.batch && s.global_batch)
+        complain("--batch and --global-batch both say how many examples a step takes; give one of them");
+    if (s.lr && !(*s.lr >= 0 && std::isfinite(float(*s.lr)))) // the kernels take a float
+        complain(fmt::format("--lr {}: give a number of at least 0, within a float's range", *s.lr));
+    if (s.epochs && !(*s.epochs > 0 && std::isfinite(*s.epochs)))
+        complain(fmt::format("--epochs {}: give a number above 0", *s.epochs));
+    if (s.epochs && s.steps) complain("--steps and --epochs both say how long to train; give one of them");
+    if (s.on_device_loss != "continue" && s.on_device_loss != "stop")
+        complain(fmt::format("--on-device-loss '{}': give continue or stop", s.on_device_loss));
+    if (!(s.device_timeout >= 0 && std::isfinite(s.device_timeout)))
+        complain(
+            fmt::format("--device-timeout {}: give a number of seconds of at least 0", s.device_timeout));
+    check_threads(s.threads);
+}
+
+/// A resumed run goes on with the recipe that it keeps, unless the user asks for another.
+Recipe recipe_of(const TrainSettings& settings, const std::string& run, const std::optional<Past>& past) {
+    if (past) {
+        const TrainSettings& latest = past->latest.settings;
+        const fs::path kept = recipe_path_in(run);
+        if (settings.recipe == latest.recipe && settings.set == latest.set && fs::exists(kept))
+            return read_recipe(recipe_name(settings.recipe), kept);
+    }
+    return recipe_with(settings.recipe, settings.set);
+}
+
+std::string absolute(const std::string& path) { return fs::absolute(path).lexically_normal().string(); }
+
+/// The absolute path of the metrics that --shares names, or whose run's folder it names.
+std::string recorded_path(const std::string& shares, const std::string& run) {
+    const auto complain = [&](const char* what) {
+        throw UsageError(fmt::format("--shares '{}': {}", shares, what));
+    };
+    const fs::path named = shares.substr(1);
+    const bool is_folder = fs::is_directory(named);
+    const fs::path path = is_folder ? metrics_path_in(named) : named;
+    if (!fs::exists(path))
+        complain(is_folder ? "the folder has no metrics.jsonl; give @ and the path of a run"
+                           : "there is no such file; give @ and the path of a run or of its metrics.jsonl");
+    if (!run.empty() && fs::weakly_canonical(path) == fs::weakly_canonical(metrics_path_in(run)))
+        complain("this run is going to change the file; give a copy of it");
+    return absolute(path.string());
+}
+
+/// The --shares of so many towers, as config.toml keeps them.
+std::string shares_to_keep(const std::string& shares, std::size_t towers, const std::string& run) {
+    if (shares.starts_with('@')) return '@' + recorded_path(shares, run);
+    if (shares.empty() && towers > 1) return "auto";
+    if (shares == "auto" && towers == 1) return "";
+    return shares;
+}
+
+/// The shares in the file after the @.
+std::vector<SharesFrom> read_recorded(const std::string& shares) {
+    std::vector<SharesFrom> recorded;
+    try {
+        recorded = read_shares(shares.substr(1));
+    } catch (const InputError& error) {
+        throw UsageError(fmt::format("--shares: {}", error.what()));
+    }
+    if (recorded.empty())
+        throw UsageError(fmt::format(
+            "--shares '{}': the file tells of no shares; give @ and the path of a run of several towers",
+            shares));
+    return recorded;
+}
+
+/// What --shares says.
+SharePolicy read_policy(const std::string& shares) {
+    if (shares == "auto") return {.automatic = true, .weights = {}, .recorded = {}};
+    if (shares.empty() || shares == "even") return {};
+    if (!shares.starts_with('@'))
+        return {.automatic = false,
+                .weights =
+                    parse_shares(shares, "auto, even, a ratio such as 3:1, or @ and the path of a run"),
+                .recorded = {}};
+    return {.automatic = false, .weights = {}, .recorded = read_recorded(shares)};
+}
+
+/// Refuses what --batch cannot ask for: less than an example, or a group, for each tower.
+void check_global_batch(unsigned global, std::size_t towers, unsigned group) {
+    const auto complain = [&](const std::string& what) {
+        throw UsageError(fmt::format("--global-batch {}: {}", global, what));
+    };
+    const std::size_t least = towers * group;
+    if (global >= least && global % group == 0) return;
+    if (group == 1) complain(fmt::format("{} towers need an example each; give at least {}", towers, least));
+    complain(fmt::format("the recipe's batch norm takes groups of {} examples, and each tower one or more; "
+                         "give {} or a larger multiple of {}",
+                         group, least, group));
+}
+
+/// A resumed run of the same towers begins with the shares that it has found.
+void begin_as_before(ResolvedRun& run, const Past& past) {
+    const fs::path metrics = metrics_path_in(run.folder);
+    const std::uint64_t step = checkpoint_step(past.checkpoint.file, past.checkpoint.path);
+    if (!run.shares.automatic || run.towers != past.trained.towers || step == 0 || !fs::exists(metrics))
+        return;
+    const std::vector<SharesFrom> recorded = read_shares(metrics);
+    if (recorded.empty()) return;
+    SharePolicy found{.automatic = true, .weights = {}, .recorded = {{0, shares_at(recorded, step - 1)}}};
+    try {
+        first_shares(found, run.global_batch, unsigned(run.towers.size()), run.recipe.model.group());
+        run.shares = found;
+    } catch (const UsageError&) { // another batch, or other groups
+    }
+}
+
+} // namespace
+
+Sources read_sources(const TrainFlags& flags, const SelectTowers& select) {
+    if (flags.resumes() && flags.run.empty()) throw UsageError("--resume: name the run with --run DIR");
+    Sources sources;
+    if (flags.resumes())
+        sources.past = find_past(flags.run, flags.resume_from, flags.config, flags.open, select);
+    if (!flags.config.empty()) sources.config = read_settings(flags.config);
+    return sources;
+}
+
+ResolvedRun resolve(const TrainFlags& flags, const Sources& sources, const SelectTowers& select) {
+    const std::optional<Past>& past = sources.past;
+    ResolvedRun run;
+    run.folder = flags.run;
+    run.open = flags.open;
+    TrainSettings& settings = run.settings = merge(flags, sources);
+    check(settings);
+    run.recipe = recipe_of(settings, run.folder, past);
+    run.quirks = parse_quirks(settings.quirks);
+    run.existing = past ? Existing::resume : run.quirks.delete_run ? Existing::erase : Existing::refuse;
+    run.open.threads = settings.threads;
+
+    run.towers = select(settings.backend, settings.towers, run.open);
+    if (past) adopt_layout(settings, *past, run.towers);
+    settings.towers = fmt::format("{}", fmt::join(run.towers, ","));
+    settings.backend.clear();
+    const std::size_t towers = run.towers.size();
+    const unsigned group = run.recipe.model.group();
+    settings.shares = shares_to_keep(settings.shares, towers, run.folder);
+    run.shares = read_policy(settings.shares);
+    if (settings.global_batch) {
+        run.global_batch = *settings.global_batch;
+        check_global_batch(run.global_batch, towers, group);
+    } else {
+        settings.batch = settings.batch.value_or(run.recipe.batch);
+        run.global_batch = global_batch(*settings.batch, towers);
+    }
+    if (past) begin_as_before(run, *past);
+    first_shares(run.shares, run.global_batch, unsigned(towers), group); // throws if they do not fit
+
+    settings.lr = settings.lr.value_or(run.recipe.optimizer->learning_rate);
+    settings.seed = settings.seed.value_or(1);
+    if (!settings.epochs) settings.steps = settings.steps.value_or(run.recipe.steps);
+    if (is_recipe_file(settings.recipe)) settings.recipe = absolute(settings.recipe);
+    if (is_path(settings.data)) settings.data = absolute(settings.data);
+    if (!settings.init.empty()) settings.init = absolute(settings.init);
+    return run;
+}
+
+} // namespace towers

@@ -1,0 +1,27 @@
+// The command line of train.
+#pragma once
+
+#include "apps/towers/settings.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace towers {
+
+struct TrainFlags {
+    GivenSettings settings;
+    std::string config, run, progress = "auto";
+    bool resume = false;
+    std::optional<std::uint64_t> resume_from;
+    std::string trace;
+    std::optional<std::uint64_t> trace_steps;
+    OpenOptions open;
+
+    bool resumes() const { return resume || resume_from; }
+};
+
+/// Adds the flags; parsing fills `flags` except settings.names, which given_settings() tells afterwards.
+void add_train_flags(CLI::App& command, TrainFlags& flags);
+
+} // namespace towers

@@ -1,0 +1,60 @@
+// What the towers' models cannot tell is tried for a few steps.
+#pragma once
+
+#include "engine/balance/follower.h"
+#include "engine/balance/standings.h"
+#include "engine/balance/tuning.h"
+
+namespace towers {
+
+/// One trial at a time:
+///
+/// | trial     | a tower that        | it asks                                      | steps that count |
+/// | --------- | ------------------- | -------------------------------------------- | ---------------- |
+/// | without   | adds little         | are whole steps faster without it?           | 3                |
+/// | with      | had been left out   | are whole steps faster with it by now?       | 3                |
+/// | one group | seemed too slow     | does its own time promise a gain by now?     | 1 or more        |
+///
+/// A tower that was tried rests before its next trial: after whole steps twice as long each time, after one
+/// group in proportion to what that cost.
+class Trials {
+public:
+    explicit Trials(std::size_t towers) : rests_(towers) {}
+
+    bool running() const { return trial_.has_value(); }
+    /// Begins the trial that is due, if any; `standings` has its shares then.
+    void start(Standings& standings);
+    /// After each step of a trial: ends it as soon as it can be judged. Returns shares if a move to them is
+    /// worth it.
+    std::optional<Shares> judge(Standings& standings, const Follower& follower);
+    /// Ends a trial without a judgement.
+    void cancel(Standings& standings);
+    /// A tower without a share rests: the longer, the more a trial with one group would cost.
+    void rest(const Standings& standings, std::size_t tower);
+    /// Any step has been taken.
+    void step_taken();
+
+private:
+    enum class Kind { without, with, one_group };
+    struct Trial {
+        Kind kind;
+        std::size_t tower;
+        Standings::Present before;
+        unsigned steps = 0;
+    };
+    struct Rest {
+        unsigned steps = 0;                         ///< before the tower's next trial
+        unsigned pause = tuning::trial.first_pause; ///< steps of rest after its next trial of whole steps
+    };
+
+    void begin(Kind kind, std::size_t tower, Standings& standings, const Shares& shares);
+    void try_idle(Standings& standings, std::size_t tower);
+    void try_without(Standings& standings);
+    void judge_whole_steps(Standings& standings);
+    std::optional<Shares> judge_one_group(Standings& standings, const Follower& follower);
+
+    std::optional<Trial> trial_;
+    std::vector<Rest> rests_; ///< of each tower
+};
+
+} // namespace towers

@@ -1,0 +1,172 @@
+#include "engine/step/builder.h"
+
+#include "engine/step/fuse.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+#include <stdexcept>
+
+namespace towers {
+namespace {
+
+unsigned global_batch_of(const NetworkSpec& spec) {
+    return spec.global_batch != 0 ? spec.global_batch : spec.batch;
+}
+
+/// How many layers read a node's output, or the images.
+std::ptrdiff_t readers_of(const Model& model, int node) {
+    std::ptrdiff_t count = 0;
+    for (const Node& each : model.nodes) count += std::ranges::count(each.inputs, node);
+    return count;
+}
+
+} // namespace
+
+Builder::Builder(Plan& plan, const NetworkSpec& spec, bool training, Arena gradients)
+    : plan_(plan), spec_(spec), model_(*spec.model), training_(training), gradient_arena_(gradients),
+      outputs_(model_.nodes.size()), learns_(model_.nodes.size()), gradients_(model_.nodes.size()) {
+    if (training && spec.batch % model_.group() != 0)
+        throw std::logic_error("plan: a share is no whole number of the model's groups");
+    for (const Variable& variable : model_.variables())
+        if (variable.role == Role::trained) learns_[std::size_t(variable.node)] = true;
+    for (std::size_t i = 0; i < model_.nodes.size(); ++i)
+        for (const int from : model_.nodes[i].inputs)
+            if (learns(from)) learns_[i] = true;
+}
+
+std::vector<TensorId> Builder::outputs(TensorId images, TensorId examples) {
+    for (std::size_t i = 0; i < model_.nodes.size(); ++i) {
+        layers_.emplace_back(surroundings_of(i, images, examples));
+        outputs_[i] = model_.nodes[i].layer->forward(layers_.back());
+    }
+    std::vector<TensorId> logits;
+    for (const LossHead& head : model_.heads) logits.push_back(outputs_[std::size_t(head.node)]);
+    return logits;
+}
+
+HeadLosses Builder::losses(std::span<const TensorId> logits, TensorId labels, Arena arena) {
+    HeadLosses made;
+    for (std::size_t i = 0; i < model_.heads.size(); ++i) {
+        const LossHead& head = model_.heads[i];
+        const std::string name = i == 0 ? "" : model_.nodes[std::size_t(head.node)].name + ' ';
+        made.dlogits.push_back(plan_.activation(name + "dlogits", {spec_.batch, model_.classes}));
+        made.losses.push_back(plan_.reserve(name + "losses", arena, {spec_.batch}));
+        const TensorId correct = plan_.activation(name + "correct", {spec_.batch}, ElementType::uint32);
+        if (i == 0) made.correct = correct;
+        plan_.add(name + "loss", kernels::softmax_cross_entropy,
+                  {.logits = logits[i],
+                   .labels = labels,
+                   .dlogits = made.dlogits[i],
+                   .losses = made.losses[i],
+                   .correct = correct,
+                   .rows = spec_.batch,
+                   .classes = model_.classes,
+                   .scale = 1.0f / float(global_batch_of(spec_)),
+                   .smoothing = head.smoothing,
+                   .logit_scale = head.logit_scale,
+                   .weight = head.weight,
+                   .label_offset = model_.label_offset});
+    }
+    return made;
+}
+
+void Builder::backward(std::span<const TensorId> dlogits) {
+    for (std::size_t i = 0; i < dlogits.size(); ++i)
+        gradients_[std::size_t(model_.heads[i].node)].push_back(dlogits[i]);
+    for (std::size_t i = model_.nodes.size(); i-- > 0;) {
+        if (!learns_[i] || gradients_[i].empty()) continue;
+        const Node& node = model_.nodes[i];
+        const TensorId dy = sum_of_gradients(i);
+        const std::vector<TensorId> dx = node.layer->backward(layers_[i], dy);
+        for (std::size_t k = 0; k < node.inputs.size(); ++k)
+            if (learns(node.inputs[k])) gradients_[std::size_t(node.inputs[k])].push_back(dx[k]);
+    }
+}
+
+LayerPlan::Surroundings Builder::surroundings_of(std::size_t index, TensorId images, TensorId examples) {
+    const Node& node = model_.nodes[index];
+    LayerPlan::Surroundings around{
+        .plan = &plan_,
+        .name = node.name,
+        .gradients = {},
+        .in = model_.input_shapes(node),
+        .out = node.output,
+        .batch = spec_.batch,
+        .global_batch = global_batch_of(spec_),
+        .training = training_,
+        .node = unsigned(index),
+        .seed = spec_.seed,
+        .examples = examples,
+        .from = {},
+        .wants = {},
+        .variable = [this](const std::string& name, Arena arena) { return variable(name, arena); }};
+    for (const int from : node.inputs) {
+        around.from.push_back(from < 0 ? images : outputs_[std::size_t(from)]);
+        around.wants.push_back(learns(from));
+        const std::string gradient = "d " + (from < 0 ? "images" : model_.nodes[std::size_t(from)].name);
+        around.gradients.push_back(readers_of(model_, from) > 1 ? gradient + " from " + node.name : gradient);
+    }
+    return around;
+}
+
+/// The sum of what the readers of a node's output return, in the order in which backward meets them.
+TensorId Builder::sum_of_gradients(std::size_t index) {
+    const std::vector<TensorId>& parts = gradients_[index];
+    if (parts.size() == 1) return parts[0];
+    const Node& node = model_.nodes[index];
+    const std::size_t count = node.output.elements() * spec_.batch;
+    TensorId sum;
+    for (std::size_t next = 0; next < parts.size();) {
+        AddTensorsParams p{.count = uint(count)};
+        std::size_t taken = 0;
+        if (sum) p.x[taken++] = sum;
+        while (taken < ADD_TENSORS && next < parts.size()) p.x[taken++] = parts[next++];
+        const bool last = next == parts.size();
+        const std::string part = last ? "" : fmt::format(" up to {}", next);
+        sum = plan_.activation("d " + node.name + part,
+                               {spec_.batch, node.output.height, node.output.width, node.output.channels});
+        p.y = sum;
+        p.tensors = uint(taken);
+        plan_.add(node.name + " gradients' sum" + part, kernels::add_tensors, p);
+    }
+    return sum;
+}
+
+TensorId Builder::variable(const std::string& name, Arena arena) {
+    const VariableSlot& slot = spec_.layout->find(name);
+    const bool gradient = arena == Arena::gradients;
+    return plan_.tensor(gradient ? name + " gradient" : name, gradient ? gradient_arena_ : arena,
+                        slot.range.offset, slot.variable.shape);
+}
+
+BatchTensors plan_batch(Plan& plan, const NetworkSpec& spec, TensorId examples) {
+    return plan_images(plan,
+                       {.pipeline = spec.pipeline,
+                        .stored = spec.stored,
+                        .slots = spec.records,
+                        .image = spec.model->input,
+                        .batch = spec.batch,
+                        .seed = spec.seed,
+                        .distort = spec.distort},
+                       examples);
+}
+
+std::vector<TensorId> plan_pass(Plan& plan, const NetworkSpec& spec, TensorId examples, Arena gradients,
+                                Arena losses) {
+    Builder network(plan, spec, true, gradients);
+    const BatchTensors batch = plan_batch(plan, spec, examples);
+    const HeadLosses made = network.losses(network.outputs(batch.images, examples), batch.labels, losses);
+    network.backward(made.dlogits);
+    return made.losses;
+}
+
+LossList loss_list(Plan& plan, const NetworkSpec& spec, std::span<const TensorId> losses) {
+    return {plan.joined("all losses", losses), float(global_batch_of(spec))};
+}
+
+void finish(Plan& plan, const NetworkSpec& spec) {
+    if (spec.fuse) fuse(plan);
+    plan.place(spec.largest_allocation);
+}
+
+} // namespace towers

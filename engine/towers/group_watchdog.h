@@ -1,0 +1,40 @@
+// Notices towers of a group that give no answer, while the calling thread waits for them.
+#pragma once
+
+#include "engine/towers/patience.h"
+#include "engine/towers/progress.h"
+
+#include <cstddef>
+#include <vector>
+
+namespace towers {
+
+class GroupWatchdog {
+public:
+    /// `timeout`: see Patience.
+    explicit GroupWatchdog(double timeout) : patience_(timeout) {}
+
+    /// A step of these towers begins, which should take so long.
+    void begin(const ExpectedTime& expected, std::vector<TowerProgress*> towers);
+
+    /// Waits until a tower of the step has passed `count` milestones. False: it has failed. When the step
+    /// takes too long, abandons the towers that hang, so that they have failed too.
+    bool wait_for(const TowerProgress& tower, Milestones TowerProgress::*what, std::size_t count);
+
+    /// Of the last step.
+    const TimeLimit& limit() const { return limit_; }
+
+private:
+    void abandon_hanging(Milestones TowerProgress::*awaited);
+
+    Patience patience_;
+    TimeLimit limit_;
+    double left_ = 0; ///< seconds until the step takes too long
+    bool waiters_woken_ = false;
+    std::vector<TowerProgress*> towers_; ///< of the step
+};
+
+/// Whether a thread hangs in a driver, so that the program must end without the usual clean-up.
+bool any_tower_hangs();
+
+} // namespace towers

@@ -1,0 +1,90 @@
+#include "engine/clock.h"
+#include "engine/towers/patience.h"
+#include "engine/towers/tower_set.h"
+#include "engine/towers/watchdog.h"
+
+#include <cmath>
+#include <optional>
+#include <utility>
+
+namespace towers {
+namespace {
+
+class LoneTower final : public TowerSet {
+public:
+    LoneTower(std::unique_ptr<Tower> tower, const TowerSetOptions& options)
+        : tower_(std::move(tower)), caller_(options.caller), patience_(options.timeout) {
+        // A cpu device has no driver to hang in.
+        if (options.give_up && std::isfinite(options.timeout) && tower_->info().kind != DeviceKind::cpu)
+            watchdog_.emplace([this, give_up = options.give_up] {
+                give_up(DeviceError(no_answer(tower_->info(), limit_)));
+            });
+    }
+
+    std::size_t size() const override { return 1; }
+    const Tower& tower(std::size_t) const override { return *tower_; }
+
+    void take(std::span<const unsigned> shares) override {
+        if (shares[0] == tower_->share()) return;
+        step_time_.renew();
+        tower_->take(shares[0]);
+    }
+    std::vector<unsigned> shares() const override { return {tower_->share()}; }
+
+    StepResults step(const StepNumbers& numbers, std::span<const Example> examples) override {
+        tower_->prepare(numbers, examples);
+        const Clock::time_point begin = Clock::now();
+        {
+            const Watchdog::Watch watched =
+                watch(patience_.limit(step_time_.expect(tower_->share(), tower_->flops(), tower_->info())));
+            tower_->submit_from(0);
+            const Interval waiting = caller_.time(host_times_.waiting, "wait for tower_0");
+            tower_->wait(tower_->parts().size() - 1);
+        }
+        times_.work = times_.compute = seconds_since(begin);
+        step_time_.observe(tower_->share(), times_.work);
+        return tower_->results();
+    }
+    void rehearse(const StepNumbers&, std::span<const Example>) override {}
+
+    const TowerTimes& times(std::size_t) const override { return times_; }
+    const HostTimes& host_times() const override { return host_times_; }
+    std::vector<float> losses(const StepResults& results) const override { return {results.total_loss}; }
+    Culprit find_culprit(const StepResults& results) const override {
+        return {.tower = 0, .loss = results.total_loss, .what = "a gradient", .examples = tower_->share()};
+    }
+
+    void load(std::span<const float> state) override {
+        const Watchdog::Watch watched = watch(patience_.limit_of_copies());
+        tower_->session().upload(Arena::state, state);
+    }
+    void save(std::span<float> state) override {
+        const Watchdog::Watch watched = watch(patience_.limit_of_copies());
+        tower_->session().download(Arena::state, state);
+    }
+    void save_gradients(std::span<float> gradients) override { tower_->session().download(Arena::gradients, gradients); }
+
+private:
+    /// What the tower does while the result lives must end within the limit.
+    Watchdog::Watch watch(const TimeLimit& limit) {
+        limit_ = limit;
+        return {watchdog_, limit.seconds()};
+    }
+
+    std::unique_ptr<Tower> tower_;
+    PhaseClock caller_;
+    TowerTimes times_;
+    HostTimes host_times_;
+    Patience patience_;
+    StepTime step_time_;
+    TimeLimit limit_;                  ///< of what the tower does
+    std::optional<Watchdog> watchdog_; ///< where the tower may hang; last: its thread uses the others
+};
+
+} // namespace
+
+std::unique_ptr<TowerSet> make_lone_tower(std::unique_ptr<Tower> tower, const TowerSetOptions& options) {
+    return std::make_unique<LoneTower>(std::move(tower), options);
+}
+
+} // namespace towers

@@ -1,0 +1,91 @@
+#include "engine/towers/micro_batching.h"
+
+#include "engine/error.h"
+#include "engine/plan/micro_batches.h"
+#include "engine/plural.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+#include <vector>
+
+namespace towers {
+namespace {
+
+/// Whether the host's memory is the device's too, staging memory included.
+constexpr bool is_host(DeviceKind kind) {
+    return kind == DeviceKind::cpu || kind == DeviceKind::integrated_gpu || kind == DeviceKind::software;
+}
+
+/// The bytes for a step, together with what the tower holds. A tenth of what is free remains, for recordings
+/// and for whoever else needs memory.
+std::uint64_t room_in(const MemoryBudget& memory) {
+    if (memory.free == Device::not_told) return memory.free;
+    return memory.free - memory.free / 10 + counted_bytes(memory.held, memory.kind);
+}
+
+/// Why a step that needs so much does not fit, for the user; empty when it does.
+std::string obstacle_to(const ArenaBytes& needed, const MemoryBudget& memory) {
+    const auto too_much = [](std::uint64_t bytes, const char* what, std::uint64_t there) {
+        constexpr double mib = 1 << 20;
+        return fmt::format("all at once need {:.1f} MiB {} and {:.1f} MiB can be had", double(bytes) / mib,
+                           what, double(there) / mib);
+    };
+    ArenaBytes with_held;
+    std::ranges::transform(needed, memory.held, with_held.begin(), std::ranges::max);
+    const std::uint64_t all = counted_bytes(with_held, memory.kind), room = room_in(memory);
+    if (all > room) return too_much(all, "of memory", room);
+    std::uint64_t largest = 0; // of the arenas that grow with the share
+    for (std::size_t i = 0; i < arena_count; ++i)
+        if (is_of_activations(Arena(i))) largest = std::max<std::uint64_t>(largest, needed[i]);
+    if (largest > memory.largest_allocation)
+        return too_much(largest, "in one piece", memory.largest_allocation);
+    return "";
+}
+
+} // namespace
+
+std::string to_string(const AtOnce& at_once) {
+    if (at_once.micro_batches == 1) return "";
+    return fmt::format("{} micro-batches of up to {}{}{}", at_once.micro_batches,
+                       count_of(at_once.most, "example"), at_once.reason.empty() ? "" : ", because ",
+                       at_once.reason);
+}
+
+std::uint64_t counted_bytes(const ArenaBytes& bytes, DeviceKind kind) {
+    std::uint64_t sum = 0;
+    for (std::size_t i = 0; i < arena_count; ++i)
+        if (is_host(kind) || !is_staging(Arena(i))) sum += bytes[i];
+    return sum;
+}
+
+AtOnce MicroBatching::choose(unsigned share, const MemoryBudget& memory,
+                             const std::function<ArenaBytes(unsigned most)>& needed) const {
+    const auto in_pieces = [&](unsigned most, std::string reason) -> AtOnce {
+        const std::vector<unsigned> sizes = micro_batches(share, splitting_.group, most);
+        return {unsigned(sizes.size()), sizes[0], std::move(reason)};
+    };
+    if (!splitting_.obstacle.empty()) return {1, share, ""};
+    if (splitting_.most != 0 && splitting_.most <= most_) return in_pieces(splitting_.most, "");
+    const auto obstacle = [&](unsigned most) -> std::string {
+        try {
+            return obstacle_to(needed(most), memory);
+        } catch (const UsageError&) { // more examples than kernels can count
+            return "all at once are too large for a kernel";
+        }
+    };
+    const unsigned fits =
+        largest_that_fits(share, splitting_.group, [&](unsigned most) { return obstacle(most).empty(); });
+    if (std::min(fits, most_) >= share) return {1, share, ""};
+    if (most_ <= fits) return in_pieces(most_, refusal_);
+    return in_pieces(fits, obstacle(share));
+}
+
+bool MicroBatching::make_do(const AtOnce& refused, const std::string& why) {
+    const unsigned groups = refused.most / splitting_.group;
+    if (groups < 2 || !splitting_.obstacle.empty()) return false;
+    most_ = groups / 2 * splitting_.group;
+    refusal_ = "more were refused: " + why;
+    return true;
+}
+
+} // namespace towers

@@ -1,0 +1,128 @@
+#include "engine/towers/seat.h"
+
+#include "engine/clock.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace towers {
+namespace {
+
+/// A tower's part of one step, on the tower's thread. When a tower that hung wakes up late, it finds its
+/// progress failed and must touch nothing of the others any more, since the group may be gone. So the
+/// progress is looked at after the device's verbs.
+class Turn {
+public:
+    Turn(Seat& seat, SharedStep& step)
+        : seat_(seat), step_(step), tower_(*seat.tower), progress_(seat.progress),
+          buckets_(tower_.buckets().size()) {}
+
+    /// False: a tower has failed or was abandoned.
+    bool take(bool up_to_date) {
+        if (!up_to_date && !receive_all()) return false;
+        submit_from(0);
+        {
+            const Interval waiting = seat_.clock.time(times_.copies, "wait for parameters");
+            tower_.wait_for_parameters();
+        }
+        for (std::size_t i = 0; i < tower_.parts().size(); ++i) {
+            const Tower::Part& part = tower_.parts()[i];
+            {
+                const Interval waiting = seat_.clock.time(times_.compute, "wait for kernels");
+                tower_.wait(i);
+            }
+            if (progress_.end.has_failed()) return false;
+            if (!part.exchanges.empty()) {
+                if (!exchange(part.exchanges)) return false;
+                submit_from(i + 1);
+            }
+            if (!deliver(part.cut.buckets)) return false;
+        }
+        progress_.ended = Clock::now();
+        times_.work = std::chrono::duration<double>(progress_.ended - begin_).count() - times_.others;
+        progress_.times = times_;
+        return progress_.end.advance(1) && receive_rest() && progress_.renewal.advance(1);
+    }
+
+private:
+    bool receive_all() {
+        if (!progress_.among_others([&] { step_.stage.hand_over(seat_.index); })) return false;
+        upload(buckets_);
+        uploaded_ = 0;
+        return true;
+    }
+
+    void submit_from(std::size_t part) {
+        const Interval submitting = seat_.clock.time(times_.compute, "submit");
+        tower_.submit_from(part);
+    }
+
+    /// Merges, for this tower, what all towers give at the exchanges after a part of its step.
+    bool exchange(std::span<const Exchange> own) {
+        const Interval waiting = seat_.clock.time(times_.others, "wait for others");
+        const std::size_t first = progress_.exchanges.count();
+        if (!progress_.exchanges.advance(first + own.size())) return false;
+        for (const Seat* other : step_.active)
+            if (other->progress.exchanges.wait_for(first + own.size()) != Milestones::Outcome::passed)
+                return false;
+        // Another tower may have cut its step elsewhere, but all have the same exchanges in the same order.
+        return progress_.among_others([&] {
+            std::vector<const Exchange*> given(step_.active.size());
+            for (std::size_t k = 0; k < own.size(); ++k) {
+                std::ranges::transform(step_.active, given.begin(),
+                                       [&](const Seat* seat) { return seat->exchanges[first + k]; });
+                merge(given, own[k]);
+            }
+        });
+    }
+
+    /// Delivers the buckets of gradients up to `count`, and uploads the parameters that are there by then.
+    bool deliver(std::size_t count) {
+        for (; delivered_ < count; ++delivered_) {
+            {
+                const Interval waiting = seat_.clock.time(times_.copies, "wait for gradients");
+                tower_.wait_for_bucket(delivered_);
+            }
+            if (!progress_.buckets.advance(delivered_ + 1)) return false;
+            upload(step_.updated.count());
+        }
+        return true;
+    }
+
+    /// Uploads the remaining parameters as they come, unless the step fails.
+    bool receive_rest() {
+        while (uploaded_ < buckets_ && step_.updated.wait_for(uploaded_ + 1) == Milestones::Outcome::passed) {
+            upload(step_.updated.count());
+            if (progress_.end.has_failed()) return false;
+        }
+        return true;
+    }
+
+    void upload(std::size_t count) {
+        for (; uploaded_ < count; ++uploaded_) tower_.upload(uploaded_);
+    }
+
+    Seat& seat_;
+    SharedStep& step_;
+    Tower& tower_;
+    TowerProgress& progress_;
+    const std::size_t buckets_;
+    const Clock::time_point begin_ = Clock::now();
+    TowerTimes times_;
+    std::size_t delivered_ = 0, uploaded_ = 0; ///< buckets
+};
+
+} // namespace
+
+void Seat::start(SharedStep& step) {
+    done = worker.run([this, &step, was_up_to_date = std::exchange(up_to_date, false)] {
+        try {
+            if (!Turn(*this, step).take(was_up_to_date)) progress.fail();
+        } catch (...) {
+            progress.fail();
+            throw;
+        }
+    });
+}
+
+} // namespace towers

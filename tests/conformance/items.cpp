@@ -1,0 +1,40 @@
+// How many items the kernels' texts count, as the host's compiler reads them.
+#include "tests/conformance/harness.h"
+
+namespace towers {
+namespace counting_kernels {
+using namespace dialect;
+
+std::optional<std::uint64_t> counted;
+
+#undef FOR_RANGE
+#undef FOR_SUBGROUPS
+#define FOR_RANGE(i, items)                                                                                  \
+    counted = (items);                                                                                       \
+    for (uint i = 0; i != 0; ++i)
+#define FOR_SUBGROUPS(i, items) FOR_RANGE(i, items)
+#undef KERNEL
+#define KERNEL(name, Params, size) void name(const Params& p)
+
+#include "plain_kernel_texts.inc"
+
+} // namespace counting_kernels
+
+std::optional<std::uint64_t> test::counted_items(const Launch& launch) {
+    counting_kernels::counted.reset();
+    switch (launch.kernel) {
+#define TOWERS_KERNEL(name, Params, size, items)                                                             \
+    case Kernel::name:                                                                                       \
+        counting_kernels::name(launch.parameters.as<Params>());                                              \
+        break;
+#define TOWERS_TILED_KERNEL(name, Params, size)                                                              \
+    case Kernel::name:                                                                                       \
+        break;
+#include "shaders/kernels.def"
+#undef TOWERS_KERNEL
+#undef TOWERS_TILED_KERNEL
+    }
+    return counting_kernels::counted;
+}
+
+} // namespace towers

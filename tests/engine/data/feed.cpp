@@ -1,0 +1,159 @@
+#include "engine/data/feed.h"
+#include "backends/upload.h"
+#include "engine/data/dataset.h"
+#include "engine/data/sampler.h"
+#include "engine/step/network.h"
+#include "tests/support/devices.h"
+#include "tests/support/networks.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <vector>
+
+namespace towers {
+namespace {
+
+/// Holds every record in another slot than its number, with empty slots between them.
+class ScatteredFeed final : public Feed {
+public:
+    explicit ScatteredFeed(const Dataset& data) : data_(data) {}
+
+    std::size_t slots() const override { return 2 * data_.size() + 1; }
+    void load(Device& device, const Buffer& records) override {
+        const std::size_t image = data_.image_size().bytes();
+        std::vector<std::uint8_t> all(slots() * image, 99);
+        for (std::uint32_t record = 0; record < data_.size(); ++record)
+            data_.read(record, 1, std::span(all).subspan(slot_of(record) * image, image));
+        upload(device, records, std::as_bytes(std::span(all)));
+    }
+    void bring(std::span<Example> examples) override {
+        for (Example& example : examples) {
+            example.slot = slot_of(example.record);
+            example.label = data_.labels()[example.record];
+        }
+    }
+
+private:
+    std::uint32_t slot_of(std::uint32_t record) const {
+        return 2 * std::uint32_t(data_.size() - 1 - record) + 1;
+    }
+    const Dataset& data_;
+};
+
+/// Dropout, and what the augmentation has: crops, flips, changes of contrast about an image's mean.
+Recipe augmented_recipe() {
+    return parse_recipe("augmented", R"(
+[input]
+shape = [24, 24, 3]
+classes = 10
+[network]
+layers = [
+  { name = "conv", kind = "conv2d", filters = 8, kernel = 3, stride = 2 },
+  { kind = "dropout", rate = 0.4 },
+  { kind = "global_average_pool" },
+  { name = "logits", kind = "dense", units = 10 },
+]
+[pipeline]
+kind = "augment"
+values = "signed_unit"
+[pipeline.train]
+box = "random_area"
+flip = true
+brightness = [0.7, 1.3]
+contrast = [0.5, 1.5]
+cutout = 5
+[optimizer]
+kind = "sgd"
+learning_rate = 0.1
+[training]
+batch = 12
+steps = 10
+)",
+                        "augmented.toml");
+}
+
+/// The state after a step of nine examples, and the step's results.
+std::vector<float> after_step(Device& device, const Recipe& recipe, Feed& feed) {
+    constexpr unsigned batch = 9;
+    const StateLayout layout = layout_of(recipe);
+    NetworkSpec spec = test::spec_of(recipe, layout, batch, feed.slots());
+    spec.seed = 5;
+    spec.distort = true;
+    const TrainingPlan training = plan_single_step(spec, test::update_of(recipe, layout));
+    const Plan& plan = training.plan;
+
+    std::array<Buffer, arena_count> arenas;
+    std::array<const Buffer*, arena_count> pointers{};
+    for (std::size_t i = 0; i < arena_count; ++i) {
+        if (const std::size_t bytes = plan.bytes(Arena(i)))
+            arenas[i] = device.allocate(bytes, is_staging(Arena(i)) ? Memory::staging : Memory::device);
+        pointers[i] = &arenas[i];
+    }
+    const auto arena = [&](Arena which) -> const Buffer& { return arenas[std::size_t(which)]; };
+    feed.load(device, arena(Arena::records));
+    std::vector<float> state = initial_state(layout, 5);
+    upload(device, arena(Arena::state), std::as_bytes(std::span(state)));
+    std::vector<Example> examples(batch);
+    Sampler(20, 5, true).fill(15, examples); // across the end of an epoch
+    feed.bring(examples);
+    arena(Arena::step).host<float>()[STEP_LEARNING_RATE] = 0.1f;
+    std::ranges::copy(
+        examples, arena(Arena::step).host<Example>().subspan(step_examples_offset / sizeof(Example)).begin());
+    device.run(plan.bind(pointers, 0, plan.levels().size()));
+    download(device, arena(Arena::state), std::as_writable_bytes(std::span(state)));
+    const std::span<float> results = arena(Arena::staged_results).host<float>();
+    state.insert(state.end(), results.begin(), results.end());
+    return state;
+}
+
+} // namespace
+
+TEST_CASE("a resident feed leaves every record in the slot of its number, in however many pieces") {
+    const Dataset small = test::noise(50);
+    std::vector<std::uint8_t> images(20 * 491'401); // in three pieces
+    for (std::size_t i = 0; i < images.size(); ++i) images[i] = std::uint8_t(i * 7 + i / 251);
+    const Dataset large({"large", {"one"}, {701, 701, 1}}, std::move(images), std::vector<std::uint32_t>(20));
+    REQUIRE(large.piece() < large.size());
+    for (const std::string& id : test::device_ids())
+        for (const Dataset* data : {&small, &large}) {
+            CAPTURE(id);
+            Device& device = test::device(id);
+            ResidentFeed feed(*data);
+            CHECK(feed.slots() == data->size());
+            const Buffer records = device.allocate(data->images().size(), Memory::device);
+            feed.load(device, records);
+            std::vector<std::uint8_t> back(data->images().size());
+            download(device, records, std::as_writable_bytes(std::span(back)));
+            const bool same = std::ranges::equal(back, data->images());
+            CHECK(same);
+        }
+}
+
+TEST_CASE("a resident feed gives each example its record's slot and label, and leaves the rest") {
+    const Dataset data = test::noise(50);
+    ResidentFeed feed(data);
+    std::vector<Example> examples{{.record = 49, .epoch = 3}, {.record = 0, .epoch = 4}};
+    feed.bring(examples);
+    CHECK(examples == std::vector<Example>{{49, 49, 3, data.labels()[49]}, {0, 0, 4, data.labels()[0]}});
+}
+
+TEST_CASE("a feed that holds records in other slots gives the same bits") {
+    const Dataset data = test::noise(20);
+    for (const Recipe& recipe : {test::small_recipe(), augmented_recipe()})
+        for (const std::string& id : test::device_ids()) {
+            CAPTURE(recipe.name);
+            CAPTURE(id);
+            ResidentFeed resident(data);
+            ScatteredFeed scattered(data);
+            const std::vector<float> expected = after_step(test::device(id), recipe, resident);
+            const bool same = after_step(test::device(id), recipe, scattered) == expected;
+            CHECK(same);
+            const std::vector<float> before = initial_state(layout_of(recipe), 5);
+            CHECK_FALSE(std::equal(before.begin(), before.end(), expected.begin()));
+        }
+}
+
+} // namespace towers

@@ -1,0 +1,55 @@
+#include "engine/data/formats.h"
+#include "engine/data/cifar10.h"
+#include "engine/data/shapes.h"
+#include "tests/support/files.h"
+
+#include <doctest/doctest.h>
+
+#include <filesystem>
+
+namespace towers {
+
+TEST_CASE("help and messages name every format, once and in one order") {
+    CHECK(data_help(true) ==
+          "a folder with CIFAR-10's binary files, or 'shapes' (ten classes of drawn shapes)");
+    CHECK(data_help(false) == "a folder with CIFAR-10's binary files, or 'shapes'");
+    CHECK(what_to_give() == "give a folder of CIFAR-10's binary files, or 'shapes', which needs no files");
+}
+
+TEST_CASE("a source is opened by the format that recognizes it") {
+    const test::TemporaryFolder folder;
+    const std::string path = (folder / "shapes").string(); // a path, whatever its last part is
+    write_cifar10(make_shapes(Split::train, 3, {32, 32, 3}, 50), Split::train, path);
+    CHECK(open_data({path, Split::train})->info().name == "cifar10");
+    CHECK(open_data({path, Split::train})->size() == 50);
+    CHECK(is_path(path));
+
+    const auto drawn = open_data({"shapes", Split::test, 3, {16, 20, 1}});
+    CHECK(drawn->info().name == "shapes");
+    CHECK(drawn->image_size() == ImageSize{16, 20, 1});
+    CHECK(drawn->checksum() == make_shapes(Split::test, 3, {16, 20, 1}).checksum());
+    CHECK_FALSE(is_path("shapes"));
+    CHECK(is_path("./shapes"));
+    CHECK(is_path(""));
+}
+
+TEST_CASE("what no format recognizes is refused with what each format would take") {
+    const test::TemporaryFolder folder;
+    const auto refusal = [&](const std::filesystem::path& path, Split split) {
+        return test::input_error([&] { open_data({path.string(), split}); });
+    };
+    const std::string nowhere = (folder / "nowhere").string(), empty = folder.path().string();
+    CHECK(refusal(nowhere, Split::train) ==
+          "there is no data folder " + nowhere + "; name CIFAR-10's, or 'shapes', which needs no files");
+    CHECK(refusal(empty, Split::train) ==
+          empty + " holds no data_batch_1.bin; unpack cifar-10-binary.tar.gz there, "
+                  "or use --data shapes, which needs no files");
+    CHECK(refusal(empty, Split::test) == empty +
+                                             " holds no test_batch.bin; unpack cifar-10-binary.tar.gz there, "
+                                             "or use --data shapes, which needs no files");
+    test::write_text(folder / "cat.png", "\x89PNG");
+    CHECK(refusal(folder / "cat.png", Split::train) ==
+          (folder / "cat.png").string() + " is a picture, and pictures are not read; " + what_to_give());
+}
+
+} // namespace towers

@@ -1,0 +1,92 @@
+#include "engine/train/evaluation.h"
+
+#include "backends/wrapped_device.h"
+#include "tests/support/devices.h"
+#include "tests/support/networks.h"
+
+#include <doctest/doctest.h>
+#include <memory>
+#include <vector>
+
+namespace towers {
+namespace {
+
+/// Tells how much memory there is on it.
+class CountingDevice final : public WrappedDevice {
+public:
+    using WrappedDevice::allocated;
+    using WrappedDevice::WrappedDevice;
+};
+
+Evaluation evaluate_alone(const std::string& id, const Recipe& recipe, const Dataset& data, unsigned batch,
+                          std::span<const float> variables) {
+    const auto device = open_device(id, test::open_options());
+    return Evaluator(Session(*device), recipe, data, batch).run(variables, false, 0, 1);
+}
+
+} // namespace
+
+TEST_CASE("an evaluation borrows a tower's device and data between steps, and changes nothing there") {
+    const Recipe recipe = test::small_recipe();
+    const Dataset data = test::noise(50);
+    for (const std::string& id : test::device_ids()) {
+        CAPTURE(id);
+        const TrainerOptions options = test::options_for({id}, 10);
+        Trainer trainer(recipe, options, data), undisturbed(recipe, options, data);
+        const Tower& tower = trainer.tower(0);
+        Evaluator borrowing(tower.session(), recipe, data, 16);
+        for (int i = 0; i < 3; ++i) {
+            const TrainingState state = trainer.save();
+            const Evaluation found = borrowing.run(state.state, false, 0, 1);
+            const Evaluation alone = evaluate_alone(id, recipe, data, 16, state.state);
+            CHECK(found.examples == 50);
+            CHECK(found.correct == alone.correct);
+            CHECK(found.loss_sum == alone.loss_sum);
+            CHECK(trainer.step().loss == undisturbed.step().loss);
+        }
+        CHECK(trainer.save().state == undisturbed.save().state);
+    }
+}
+
+TEST_CASE("an evaluation on a tower has no second copy of the data set") {
+    const Recipe recipe = test::small_recipe();
+    const Dataset data = test::noise(1000); // 3 MB
+    TrainerOptions options = test::options_for({"cpu"}, 10);
+    const CountingDevice* device = nullptr;
+    test::wrap_tower(options, 0, [&](std::unique_ptr<Device> opened) {
+        auto wrapped = std::make_unique<CountingDevice>(std::move(opened));
+        device = wrapped.get();
+        return wrapped;
+    });
+    const Trainer trainer(recipe, options, data);
+    const auto taken_by = [&](const Session& on) {
+        const std::size_t before = device->allocated();
+        const Evaluator evaluator(on, recipe, data, 1);
+        return device->allocated() - before;
+    };
+    const Session& of_tower = trainer.tower(0).session();
+    const std::size_t borrowing = taken_by(of_tower), own = taken_by(Session(of_tower.device()));
+    CHECK(own - borrowing ==
+          of_tower.bytes()[std::size_t(Arena::records)] + of_tower.bytes()[std::size_t(Arena::labels)]);
+}
+
+TEST_CASE("evaluators share the batches, and only padding counts an example twice") {
+    const Recipe recipe = test::small_recipe();
+    const Dataset data = test::noise(25);
+    const std::vector<float> state = initial_state(layout_of(recipe), 5);
+    std::vector<std::unique_ptr<Device>> devices;
+    std::vector<Evaluator> evaluators;
+    for (int i = 0; i < 3; ++i) {
+        devices.push_back(open_device("cpu", test::open_options()));
+        evaluators.emplace_back(Session(*devices.back()), recipe, data, 4);
+    }
+    const Evaluation whole = evaluate_alone("cpu", recipe, data, 25, state);
+    const Evaluation shared = evaluate(evaluators, state, false), padded = evaluate(evaluators, state, true);
+    CHECK(shared.examples == 25);
+    CHECK(shared.correct == whole.correct);
+    CHECK(shared.loss_sum == doctest::Approx(whole.loss_sum));
+    CHECK(padded.examples == 28);
+    CHECK(padded.loss_sum > shared.loss_sum);
+}
+
+} // namespace towers
