@@ -80,7 +80,7 @@ void write_table(const Value& table, const std::string& path, std::string& text)
             return each.second.template as<Value::Table>() != nullptr;
         };
         const auto& entries = *value.as<Value::Table>();
-        if (entries.empty() || !std::ranges::all_of(entries, is_table)) // else its tables imply it
+        if (entries.empty() || !std::ranges::all_of(entries, is_table)) // otherwise its tables imply the key
             text += fmt::format("{}[{}]\n", text.empty() ? "" : "\n", inner);
         write_table(value, inner, text);
     }

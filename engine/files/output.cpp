@@ -34,7 +34,7 @@ void check_output(const std::filesystem::path& path) {
     if (is_standard_output(path)) return;
     if (!is_special(path))
         AtomicFile probe(path);
-    else if (::access(path.c_str(), W_OK) != 0) // open() would be noticed at a pipe's other end
+    else if (::access(path.c_str(), W_OK) != 0) // not open(), which a pipe's other end would notice
         throw_file_error("write", path, errno);
 }
 

@@ -16,8 +16,8 @@
 
 namespace towers {
 
-/// A layer does not fit its inputs. The message says what is wrong and what would be right; who catches it
-/// adds file, line and layer.
+/// A layer does not fit its inputs. The message says what is wrong and what would be right; the code that
+/// catches it adds file, line and layer.
 class LayerError : public std::runtime_error {
     using std::runtime_error::runtime_error;
 };

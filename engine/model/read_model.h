@@ -9,11 +9,11 @@
 //   LAYER   { kind = "conv2d", name = "conv1", input(s) = "...", activation = "relu", when = true, ... }
 //   BLOCK   { name = "stage1", use = "NAME" or layers = [ ... ], repeat = 3 or each = [ {...}, ... ], ... }
 //
-// A layer takes the one before it unless it names its inputs: layers of its block or around it, "input" (what
-// the block takes) or "images". Names in a block are NAME/LAYER, in a repeated one NAME/1/LAYER; a block's
+// A layer's input is the layer before it unless it names others: layers of its block or around it, "input"
+// (the block's input) or "images". Names in a block are NAME/LAYER, in a repeated one NAME/1/LAYER; a block's
 // own name stands for its last layer. A block's other keys, and those in `each`, are its parameters: "$key"
 // in the block stands for the value. A layer or block with `when = false` is left out, and its name stands
-// for what it would take.
+// for its input.
 #pragma once
 
 #include "engine/config/attributes.h"

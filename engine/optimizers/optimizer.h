@@ -63,7 +63,7 @@ public:
     std::optional<float> clip_norm; ///< the largest norm of all gradients together
 };
 
-/// Reads [optimizer]. UsageError for what is missing, wrong or unknown.
+/// Reads [optimizer]. Throws UsageError for missing, wrong or unknown keys.
 std::unique_ptr<const Optimizer> read_optimizer(Attributes attributes);
 
 } // namespace towers

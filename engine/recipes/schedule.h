@@ -34,7 +34,7 @@ struct Schedule {
     double factor_at(const TrainingPosition& position) const;
 };
 
-/// Reads [schedule]. UsageError for what is missing, wrong or unknown.
+/// Reads [schedule]. Throws UsageError for missing, wrong or unknown keys.
 Schedule read_schedule(Attributes attributes);
 
 } // namespace towers

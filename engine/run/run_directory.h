@@ -3,9 +3,9 @@
 //   recipe.toml                      the recipe, with the changes made to it
 //   model.ckpt-<step>.safetensors    checkpoints
 //   diverged-<step>.safetensors      a step whose loss or gradient was not finite
-//   metrics.jsonl                    one JSON object a line
-//   replaced-<n>/                    checkpoints and metrics that a run did not go on from (set_aside_after)
-//   lock                             held while the run lasts; remains as an empty file
+//   metrics.jsonl                    one JSON object per line
+//   replaced-<n>/                    checkpoints and metrics that were set aside (set_aside_after)
+//   lock                             locked while the run lasts; remains as an empty file
 #pragma once
 
 #include "engine/files/file.h"
@@ -24,7 +24,7 @@ namespace towers {
 /// What to do if the folder already holds a run.
 enum class Existing {
     refuse, ///< InputError
-    resume, ///< go on with it; InputError when it holds no checkpoint
+    resume, ///< continue it; InputError if there is no checkpoint
     erase   ///< delete the files listed above except the lock, and nothing else
 };
 
@@ -88,7 +88,7 @@ private:
 /// two calls get the same folder, even in different programs at once. Throws InputError if that fails.
 std::filesystem::path make_new_folder(const std::filesystem::path& path);
 
-/// Where the run in this folder keeps its settings, its recipe and its metrics.
+/// The paths of the settings, the recipe and the metrics in this run's folder.
 std::filesystem::path config_path_in(const std::filesystem::path& folder);
 std::filesystem::path recipe_path_in(const std::filesystem::path& folder);
 std::filesystem::path metrics_path_in(const std::filesystem::path& folder);
@@ -96,7 +96,8 @@ std::filesystem::path metrics_path_in(const std::filesystem::path& folder);
 /// Whether a run uses a file of this name in its folder: one of those listed above.
 bool is_taken_by_run(std::string_view name);
 
-/// The path of this step's checkpoint. If it has none, an InputError names the steps that have one.
+/// The path of this step's checkpoint. Throws InputError, which names the steps with a checkpoint, if there
+/// is none.
 std::filesystem::path checkpoint_of(const std::filesystem::path& folder, std::uint64_t step);
 
 /// The steps with a checkpoint, ascending.

@@ -113,7 +113,7 @@ std::pair<std::uint64_t, std::uint64_t> Trace::steps() const {
 void Trace::write(const std::filesystem::path& path) const {
     const std::lock_guard lock(mutex_);
     std::string text;
-    // Each event on a line of its own, so that the file can be read and searched as text too.
+    // Writes each event on its own line, so that people can read and search the file.
     text += "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [\n";
     const char* separator = "";
     const auto write = [&](const nlohmann::json& event) {
@@ -121,7 +121,7 @@ void Trace::write(const std::filesystem::path& path) const {
         text += separator + event.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
         separator = ",\n";
     };
-    // Numbers begin at 1: viewers take 0 for an idle processor.
+    // Numbers begin at 1, since viewers take 0 for an idle processor.
     for (std::size_t i = 0; i < processes_.size(); ++i) {
         write(name_of("process_name", i + 1, 0, processes_[i]));
         write(place_of("process_sort_index", i + 1, 0, i));

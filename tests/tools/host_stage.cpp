@@ -1,5 +1,6 @@
-// Measures the host's part of a step of several towers: the averaging stage's bytes a second against a plain
-// copy of as many bytes by as many threads, and what part of simulated towers' rate is left beside it.
+// Measures the host's part of a step with several towers: the averaging stage's bytes per second compared
+// with a plain copy of as many bytes by as many threads, and which part of simulated towers' rate remains
+// beside it.
 //
 // Usage: host_stage [THREADS]
 // THREADS: the stage's; 0 or absent: one for each processor.

@@ -165,7 +165,7 @@ TEST_CASE("other data is named for what it is") {
     file("photos/cats/A.JPG", "");
     check_says(load_error(folder / "photos"), {"photos holds pictures (cats/a.jpg), which are not read"});
     check_says(load_error(folder / "photos" / "cats"), {"cats holds pictures (a.jpg)"});
-    // CIFAR-10's files beside all other findings.
+    // CIFAR-10's files are found beside other files.
     write_train(folder / "photos");
     CHECK(open_data({(folder / "photos").string(), Split::train})->size() == 20);
 }

@@ -129,7 +129,7 @@ TEST_CASE("every tensor of a step agrees on every device") {
     }
 }
 
-TEST_CASE("one wrong element is found, with its place and values, and blamed on nothing else") {
+TEST_CASE("one wrong element is found with its place and values, and only its kernel is blamed") {
     // The third channel of the second pixel of the first image, in dx of both lrn_backward launches
     FaultyDevice device(FaultyDevice::Fault::wrong_element, Kernel::lrn_backward, 4, 8 + 2);
     const auto found = differing(compare_with_cpu(device));

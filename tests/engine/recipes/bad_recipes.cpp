@@ -222,7 +222,7 @@ std::string message_about(const std::string& text) {
 
 } // namespace
 
-TEST_CASE("a mistake in a recipe is told in one line with file, line and what would be right") {
+TEST_CASE("a mistake in a recipe is reported in one line with file, line and what would be right") {
     REQUIRE(message_about(sound) == "it is sound");
     for (const Mistake& mistake : mistakes) {
         std::string text = sound;

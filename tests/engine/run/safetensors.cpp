@@ -46,7 +46,7 @@ TensorFile sample() {
 
 } // namespace
 
-TEST_CASE("words and bytes come back beside numbers") {
+TEST_CASE("words and bytes are read back as well as numbers") {
     const test::TemporaryFolder folder;
     TensorFile file = sample();
     file.words["records"] = {{3}, {0, 7, 0xffffffff}};
