@@ -91,7 +91,7 @@ void Plan::check_types(const Operation& operation) const {
     for (std::size_t i = 0; i < kernel.pointers.size(); ++i)
         if (const TensorId id = TensorId::of(launch->parameters.pointer(i))) {
             const PlannedTensor& tensor = tensors_[id.index()];
-            if ((tensor.type == ElementType::float32) != (kernel.elements[i] == Element::number))
+            if (!can_point_to(kernel.elements[i], tensor.type))
                 throw std::logic_error(fmt::format("plan: '{}' gives {} a tensor of another type: {}",
                                                    operation.name, kernel.name, tensor.name));
         }

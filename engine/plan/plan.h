@@ -2,6 +2,7 @@
 // step, in levels. Nothing here touches a device.
 #pragma once
 
+#include "backends/arithmetic.h"
 #include "backends/device.h"
 
 #include <array>
@@ -39,9 +40,6 @@ constexpr bool is_staging(Arena arena) { return arena >= Arena::step; }
 constexpr bool is_of_activations(Arena arena) {
     return arena >= Arena::activations && arena <= Arena::last_activations;
 }
-
-enum class ElementType : std::uint8_t { float32, uint32, uint8 };
-constexpr std::size_t size_of(ElementType type) { return type == ElementType::uint8 ? 1 : 4; }
 
 /// The outermost axis first; activations are [batch, height, width, channels].
 using TensorShape = std::vector<std::size_t>;
@@ -178,11 +176,5 @@ private:
     std::vector<Level> levels_;
     std::array<std::size_t, arena_count> arena_bytes_{};
 };
-
-/// Slices begin at multiples of this, so that vector loads are aligned and neighbours share no cache line.
-constexpr std::size_t slice_alignment = 256;
-constexpr std::size_t aligned(std::size_t bytes) {
-    return (bytes + slice_alignment - 1) / slice_alignment * slice_alignment;
-}
 
 } // namespace towers
