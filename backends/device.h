@@ -169,6 +169,10 @@ public:
     virtual std::uint64_t free_memory() const { return not_told; }
     static constexpr std::uint64_t not_told = UINT64_MAX;
 
+    /// What the device would run the launch with, by the name of its variant (backends/variants.h), for
+    /// reports. Empty when it does not tell, or cannot run it.
+    virtual std::string_view variant_of(const Launch&) const { return {}; }
+
     /// Zeroed memory. Throws OutOfMemory when there is not enough.
     Buffer allocate(std::size_t bytes, Memory memory);
 

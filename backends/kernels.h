@@ -1,6 +1,7 @@
 // How host code names and launches the kernels; made from shaders/kernels.def.
 #pragma once
 
+#include "backends/element_type.h"
 #include "shaders/kernel.h"
 
 #include <array>
@@ -23,9 +24,6 @@ enum class Kernel : std::uint16_t {
 
 /// What a kernel does to the memory that a pointer of its parameter block points to.
 enum class Access : std::uint8_t { read, write, read_write };
-
-/// What lies there: float32, or uint32 of which every bit counts.
-enum class Element : std::uint8_t { number, word };
 
 /// What works on one item of a launch.
 enum class Item : std::uint8_t { invocation, subgroup, tile };
@@ -64,8 +62,8 @@ struct KernelInfo {
     unsigned workgroup_size;
     Item item;
     std::size_t parameter_bytes;
-    std::span<const Access> pointers;  ///< of the parameter block, in order
-    std::span<const Element> elements; ///< that each of them points to
+    std::span<const Access> pointers;      ///< of the parameter block, in order
+    std::span<const ElementType> elements; ///< that each of them points to
     /// How many items a parameter block has: what the text counts in FOR_RANGE or FOR_SUBGROUPS, of a tiled
     /// kernel the elements of its result.
     std::uint64_t (*items)(const ParameterBlock& parameters);

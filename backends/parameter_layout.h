@@ -130,12 +130,14 @@ consteval bool points_to() {
 }
 
 template<class Params, std::size_t index>
-consteval Element element_of() {
-    constexpr bool word = points_to<Params, index, uint>() || points_to<Params, index, uvec4>();
-    constexpr bool number = points_to<Params, index, float>() || points_to<Params, index, vec4>();
-    static_assert(word || number,
-                  "a pointer to elements of an unknown type: say in element_of() whether they are words");
-    return word ? Element::word : Element::number;
+consteval ElementType element_of() {
+    if constexpr (points_to<Params, index, float>() || points_to<Params, index, vec4>()) {
+        return ElementType::float32;
+    } else {
+        static_assert(points_to<Params, index, uint>() || points_to<Params, index, uvec4>(),
+                      "a pointer to elements of an unknown type: say in element_of() which they are");
+        return ElementType::uint32;
+    }
 }
 
 /// The checks that a block can be read; `true`, or it does not compile.
@@ -165,7 +167,7 @@ requires(readable<Params>()) constexpr auto pointers_of = [
 
 template<class Params>
 constexpr auto elements_of = []<std::size_t... index>(std::index_sequence<index...>) {
-    return std::array<Element, sizeof...(index)>{element_of<Params, index>()...};
+    return std::array<ElementType, sizeof...(index)>{element_of<Params, index>()...};
 }
 (std::make_index_sequence<pointer_count<Params>>{});
 

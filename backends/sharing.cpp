@@ -1,39 +1,22 @@
 #include "backends/sharing.h"
 
+#include "backends/arithmetic.h"
+
 #include <algorithm>
 
 namespace towers {
 namespace {
 
-std::uint64_t ceil_div(std::uint64_t a, std::uint64_t b) { return (a + b - 1) / b; }
+constexpr std::uint64_t most_tiles = 65535; // along an axis: what every driver guarantees
+constexpr std::uint64_t most_loops = 4096;  // 2^20 invocations fill any device
 
-constexpr std::size_t aligned(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
+bool splits(Kernel kernel) {
+    return kernel == Kernel::conv2d_backward_weights || kernel == Kernel::depthwise_conv2d_backward_weights;
+}
 
-struct SplitSum {
-    unsigned parts;
-    uint weights, biases; ///< elements of dw and db
-};
-
-/// Few tiles, or items, leave a wide device idle, so the sum over pixels is then split as well.
-SplitSum split_sum(Kernel kernel, const Conv2dBackwardWeightsParams& p, const Capacity& capacity) {
-    const ConvShape& s = p.shape;
-    const uint taps = s.kernel_height * s.kernel_width * (s.in_channels / s.groups);
-    SplitSum sum{1, taps * s.out_channels, p.bias * s.out_channels};
-    std::uint64_t wanted = 0, most = 0;
-    if (kernel == Kernel::conv2d_backward_weights) {
-        constexpr unsigned tile = 64, depth = 256; // tiles in the middle of the list; pixels worth a tile
-        const std::uint64_t all =
-            s.groups * ceil_div(taps + p.bias, tile) * ceil_div(s.out_channels / s.groups, tile);
-        wanted = capacity.busy_groups / all;
-        most = std::uint64_t(s.batch) * s.out_height * s.out_width / depth;
-    } else {
-        wanted = std::uint64_t(capacity.busy_groups) * kernel_info(kernel).workgroup_size /
-                 (sum.weights + sum.biases);
-        most = std::uint64_t(s.batch) * s.out_height;
-    }
-    sum.parts = unsigned(std::clamp<std::uint64_t>(wanted, 1, std::max<std::uint64_t>(1, most)));
-    if (capacity.limits.splits != 0) sum.parts = capacity.limits.splits;
-    return sum;
+/// The elements of dw
+uint weights_of(const ConvShape& s) {
+    return s.kernel_height * s.kernel_width * (s.in_channels / s.groups) * s.out_channels;
 }
 
 Launch add_up(std::uint64_t partials, Out_f32 sum, unsigned parts, uint count) {
@@ -44,54 +27,65 @@ Launch add_up(std::uint64_t partials, Out_f32 sum, unsigned parts, uint count) {
 
 } // namespace
 
-Workgroups workgroups_for(const Launch& launch, const Capacity& capacity) {
-    constexpr std::uint64_t most_tiles = 65535; // along an axis: what every driver guarantees
-    constexpr std::uint64_t most_loops = 4096;  // 2^20 invocations fill any device
-    const KernelInfo& kernel = kernel_info(launch.kernel);
-    Workgroups found{};
-    std::uint64_t wanted;
+unsigned parts_of(const Launch& launch, const DeviceFacts& facts) {
+    if (!splits(launch.kernel)) return 1;
+    if (facts.limits.parts != 0) return facts.limits.parts;
+    const ConvShape s = launch.parameters.as<Conv2dBackwardWeightsParams>().shape;
+    std::uint64_t wanted = 0, most = 0;
     if (const auto products = products_of(launch)) {
-        found.tile = tile_for(*products, capacity.busy_groups);
-        wanted = std::min(products->tiles(*found.tile) * products->parts, most_tiles);
+        constexpr unsigned depth = 256; // pixels that are worth a tile
+        wanted = facts.busy_groups / products->tiles(tile_for(*products, facts.busy_groups));
+        most = std::uint64_t(s.batch) * s.out_height * s.out_width / depth;
     } else {
-        const unsigned items_at_once = kernel.item == Item::subgroup
-                                           ? std::max(1u, kernel.workgroup_size / capacity.subgroup_size)
-                                           : kernel.workgroup_size;
-        wanted = std::min(ceil_div(items_of(launch), items_at_once), most_loops);
+        const unsigned at_once = kernel_info(launch.kernel).workgroup_size;
+        wanted = std::uint64_t(facts.busy_groups) * at_once / items_of(launch);
+        most = std::uint64_t(s.batch) * s.out_height;
     }
-    if (capacity.limits.most_groups != 0)
-        wanted = std::min<std::uint64_t>(wanted, capacity.limits.most_groups);
-    found.count = unsigned(std::max<std::uint64_t>(wanted, 1));
-    return found;
+    return unsigned(std::clamp<std::uint64_t>(wanted, 1, std::max<std::uint64_t>(1, most)));
 }
 
-SplitLaunch split(const Launch& launch, const Capacity& capacity, std::uint64_t scratch) {
-    if (launch.kernel != Kernel::conv2d_backward_weights &&
-        launch.kernel != Kernel::depthwise_conv2d_backward_weights)
-        return {launch, {}, 0};
-    auto p = launch.parameters.as<Conv2dBackwardWeightsParams>();
-    const SplitSum sum = split_sum(launch.kernel, p, capacity);
-    p.splits = sum.parts;
-    SplitLaunch result{launch, {}, 0};
-    if (sum.parts > 1) {
-        const std::size_t weight_bytes = aligned(sizeof(float) * sum.parts * sum.weights);
-        result.scratch_bytes = weight_bytes + aligned(sizeof(float) * sum.parts * sum.biases);
-        result.sums.push_back(add_up(scratch, p.dw, sum.parts, sum.weights));
-        p.dw = {reinterpret_cast<float*>(scratch)};
-        if (p.bias != 0) {
-            result.sums.push_back(add_up(scratch + weight_bytes, p.db, sum.parts, sum.biases));
-            p.db = {reinterpret_cast<float*>(scratch + weight_bytes)};
-        }
+std::optional<Offer> offer_shared_text(const Launch& launch, const DeviceFacts& facts) {
+    const KernelInfo& kernel = kernel_info(launch.kernel);
+    Offer offer{.parts = parts_of(launch, facts)};
+    std::uint64_t groups = 0;
+    if (const auto products = products_of(launch)) {
+        offer.tile = tile_for(*products, facts.busy_groups);
+        groups = std::min(products->tiles(*offer.tile) * offer.parts, most_tiles);
+    } else {
+        const unsigned at_once = kernel.item == Item::subgroup
+                                     ? std::max(1u, kernel.workgroup_size / facts.subgroup_size)
+                                     : kernel.workgroup_size;
+        groups = std::min(ceil_div(items_of(launch) * offer.parts, at_once), most_loops);
     }
+    if (facts.limits.most_groups != 0) groups = std::min<std::uint64_t>(groups, facts.limits.most_groups);
+    offer.groups.x = unsigned(std::max<std::uint64_t>(groups, 1));
+    return offer;
+}
+
+SplitLaunch split(const Launch& launch, unsigned parts, std::uint64_t scratch) {
+    SplitLaunch result{launch, {}, 0};
+    if (parts == 1) return result;
+    auto p = launch.parameters.as<Conv2dBackwardWeightsParams>();
+    const uint weights = weights_of(p.shape), biases = p.bias * p.shape.out_channels;
+    const std::size_t weight_bytes = aligned(sizeof(float) * parts * weights);
+    result.scratch_bytes = weight_bytes + aligned(sizeof(float) * parts * biases);
+    result.sums.push_back(add_up(scratch, p.dw, parts, weights));
+    p.dw = {reinterpret_cast<float*>(scratch)};
+    if (p.bias != 0) {
+        result.sums.push_back(add_up(scratch + weight_bytes, p.db, parts, biases));
+        p.db = {reinterpret_cast<float*>(scratch + weight_bytes)};
+    }
+    p.splits = parts;
     result.product.parameters = ParameterBlock::of(p);
     return result;
 }
 
-std::size_t scratch_bytes(std::span<const Command> commands, const Capacity& capacity) {
+std::size_t scratch_bytes(std::span<const Command> commands,
+                          const std::function<unsigned(const Launch&)>& parts_of_launch) {
     std::size_t most = 0, here = 0;
     for (const Command& command : commands) {
         if (const auto* launch = std::get_if<Launch>(&command)) {
-            here += split(*launch, capacity, 0).scratch_bytes;
+            here += split(*launch, parts_of_launch(*launch), 0).scratch_bytes;
             most = std::max(most, here);
         } else if (!std::holds_alternative<Copy>(command)) {
             here = 0;

@@ -17,7 +17,7 @@ Products products_of(const Conv2dBackwardDataParams& p) {
 Products products_of(const Conv2dBackwardWeightsParams& p) {
     const ConvShape& s = p.shape;
     return {s.groups, std::uint64_t(s.kernel_height) * s.kernel_width * (s.in_channels / s.groups) + p.bias,
-            s.out_channels / s.groups, p.splits};
+            s.out_channels / s.groups};
 }
 
 std::optional<Products> products_of(const Launch& launch) {

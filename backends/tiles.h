@@ -1,6 +1,7 @@
 // Which tile of the tiled kernels' shared text (shaders/gemm_tile.h) suits a launch.
 #pragma once
 
+#include "backends/arithmetic.h"
 #include "backends/kernels.h"
 
 #include <algorithm>
@@ -27,16 +28,14 @@ constexpr unsigned largest_tile_bytes = [] {
     return largest;
 }();
 
-/// A tiled kernel's launch: so many products of `rows` x `columns`, each of which tiles cover, once for each
-/// part of its sum.
+/// A tiled kernel's launch: so many products of `rows` x `columns`, each of which tiles cover.
 struct Products {
     std::uint64_t count, rows;
-    unsigned columns, parts = 1;
+    unsigned columns;
 
     std::uint64_t elements() const { return count * rows * columns; }
-    /// Of one part
     std::uint64_t tiles(const Tile& tile) const {
-        return count * ((rows + tile.height - 1) / tile.height) * ((columns + tile.width - 1) / tile.width);
+        return count * ceil_div(rows, tile.height) * ceil_div(columns, tile.width);
     }
 };
 

@@ -17,7 +17,8 @@ std::string short_number(double number) {
 std::string worst_value(const TensorComparison& comparison, std::size_t side) {
     if (!comparison.worst_written[side]) return "never written";
     const double value = comparison.worst_values[side];
-    return comparison.words ? fmt::format("{:#x}", std::uint64_t(value)) : fmt::format("{:.9g}", value);
+    return is_floating(comparison.type) ? fmt::format("{:.9g}", value)
+                                        : fmt::format("{:#x}", std::uint64_t(value));
 }
 
 /// What the table says behind a tensor.
@@ -36,12 +37,12 @@ void print_comparisons(std::FILE* text, const std::vector<TensorComparison>& com
                "largest difference");
     for (const TensorComparison& each : comparisons) {
         const Difference& difference = each.difference;
-        const std::string relative = !each.words               ? short_number(difference.relative_norm)
+        const std::string relative = is_floating(each.type)    ? short_number(difference.relative_norm)
                                      : difference.unequal == 0 ? "equal"
                                                                : "not equal";
-        const std::string largest = each.words
-                                        ? fmt::format("{} of {}", difference.unequal, difference.elements)
-                                        : short_number(difference.largest);
+        const std::string largest = is_floating(each.type)
+                                        ? short_number(difference.largest)
+                                        : fmt::format("{} of {}", difference.unequal, difference.elements);
         fmt::print(text, "{:<31} {:<23} {:<30} {:>13} {:>18}{}\n", each.operation, each.kernel, each.tensor,
                    relative, largest, remark(each));
     }
@@ -68,7 +69,7 @@ std::string describe_difference(const TensorComparison& comparison, double toler
                                 const std::array<DeviceInfo, 2>& devices) {
     const Difference& difference = comparison.difference;
     const std::string how_far =
-        comparison.words
+        !is_floating(comparison.type)
             ? fmt::format("{} of {} words are not equal", difference.unequal, difference.elements)
         : difference.unequal > 0
             ? fmt::format("{} of {} numbers are infinite or NaN on one device and not the same on the other",
@@ -102,7 +103,7 @@ nlohmann::json to_json(const TensorComparison& comparison) {
             {"kernel", comparison.kernel},
             {"tensor", comparison.tensor},
             {"shape", comparison.shape},
-            {"type", comparison.words ? "uint32" : "float32"},
+            {"type", name_of(comparison.type)},
             {"relative_norm", difference.relative_norm},
             {"largest_difference", difference.largest},
             {"unequal", difference.unequal},

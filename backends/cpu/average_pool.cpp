@@ -84,14 +84,11 @@ void average_pool_backward(const AveragePoolBackwardParams& p, Invocation invoca
     }
 }
 
-Work override_average_pool(CpuContext& context, const Launch& launch) {
-    if (launch.kernel == Kernel::average_pool_forward)
-        return on_all_threads(context, launch.parameters.as<AveragePoolForwardParams>(),
-                              average_pool_forward);
-    if (launch.kernel == Kernel::average_pool_backward)
-        return on_all_threads(context, launch.parameters.as<AveragePoolBackwardParams>(),
-                              average_pool_backward);
-    return {};
+std::span<const CpuVariant> average_pool_overrides() {
+    static constexpr CpuVariant overrides[] = {
+        vectorized<kernels::average_pool_forward, average_pool_forward>(),
+        vectorized<kernels::average_pool_backward, average_pool_backward>()};
+    return overrides;
 }
 
 } // namespace towers

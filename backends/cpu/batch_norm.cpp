@@ -144,20 +144,12 @@ void batch_norm_forward(const BatchNormForwardParams& p, Invocation invocation) 
         p.relu != 0 ? normalize<true, false>(p, invocation) : normalize<false, false>(p, invocation);
 }
 
-Work override_batch_norm(CpuContext& context, const Launch& launch) {
-    const auto run = [&]<class Params>(void (*kernel)(const Params&, Invocation)) {
-        return on_all_threads(context, launch.parameters.as<Params>(), kernel);
-    };
-    switch (launch.kernel) {
-    case Kernel::batch_norm_moments:
-        return run(batch_norm_moments);
-    case Kernel::batch_norm_merge_moments:
-        return run(batch_norm_merge_moments);
-    case Kernel::batch_norm_forward:
-        return run(batch_norm_forward);
-    default:
-        return {};
-    }
+std::span<const CpuVariant> batch_norm_overrides() {
+    static constexpr CpuVariant overrides[] = {
+        vectorized<kernels::batch_norm_moments, batch_norm_moments>(),
+        vectorized<kernels::batch_norm_merge_moments, batch_norm_merge_moments>(),
+        vectorized<kernels::batch_norm_forward, batch_norm_forward>()};
+    return overrides;
 }
 
 } // namespace towers

@@ -145,20 +145,12 @@ void batch_norm_backward(const BatchNormBackwardParams& p, Invocation invocation
         backward<false>(p, invocation);
 }
 
-Work override_batch_norm_backward(CpuContext& context, const Launch& launch) {
-    const auto run = [&]<class Params>(void (*kernel)(const Params&, Invocation)) {
-        return on_all_threads(context, launch.parameters.as<Params>(), kernel);
-    };
-    switch (launch.kernel) {
-    case Kernel::batch_norm_backward_sums:
-        return run(batch_norm_backward_sums);
-    case Kernel::batch_norm_merge_sums:
-        return run(batch_norm_merge_sums);
-    case Kernel::batch_norm_backward:
-        return run(batch_norm_backward);
-    default:
-        return {};
-    }
+std::span<const CpuVariant> batch_norm_backward_overrides() {
+    static constexpr CpuVariant overrides[] = {
+        vectorized<kernels::batch_norm_backward_sums, batch_norm_backward_sums>(),
+        vectorized<kernels::batch_norm_merge_sums, batch_norm_merge_sums>(),
+        vectorized<kernels::batch_norm_backward, batch_norm_backward>()};
+    return overrides;
 }
 
 } // namespace towers

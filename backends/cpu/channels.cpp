@@ -100,21 +100,20 @@ void copy_channels(const CopyChannelsParams& p, Invocation invocation) {
                     p.channels * sizeof(float));
 }
 
+std::optional<Offer> offer_broadcast(const Launch& launch, const DeviceFacts&) {
+    if (launch.parameters.as<MultiplyParams>().broadcast == 0) return {};
+    return Offer{};
+}
+
 } // namespace
 
-Work override_channels(CpuContext& context, const Launch& launch) {
-    if (launch.kernel == Kernel::add_tensors)
-        return on_all_threads(context, launch.parameters.as<AddTensorsParams>(), add_tensors);
-    if (launch.kernel == Kernel::multiply) {
-        const auto p = launch.parameters.as<MultiplyParams>();
-        return p.broadcast != 0 ? on_all_threads(context, p, multiply_broadcast) : Work();
-    }
-    if (launch.kernel == Kernel::multiply_backward_scale)
-        return on_all_threads(context, launch.parameters.as<MultiplyBackwardScaleParams>(),
-                              multiply_backward_scale);
-    if (launch.kernel == Kernel::copy_channels)
-        return on_all_threads(context, launch.parameters.as<CopyChannelsParams>(), copy_channels);
-    return {};
+std::span<const CpuVariant> channels_overrides() {
+    static constexpr CpuVariant overrides[] = {
+        vectorized<kernels::add_tensors, add_tensors>(),
+        vectorized<kernels::multiply, multiply_broadcast>(offer_broadcast),
+        vectorized<kernels::multiply_backward_scale, multiply_backward_scale>(),
+        vectorized<kernels::copy_channels, copy_channels>()};
+    return overrides;
 }
 
 } // namespace towers

@@ -54,13 +54,9 @@ Described descriptors(const ConvShape& s, bool bias) {
     d.strides = {s.stride_y, s.stride_x};
     d.gaps = gaps_of(s);
     d.pads_before = {s.pad_top, s.pad_left};
-    // Negative where no window covers the last pixels
-    const auto after = [](unsigned out, unsigned stride, memory::dim reach, unsigned in, unsigned before) {
-        return memory::dim(out - 1) * stride + reach + 1 - in - before;
-    };
     const memory::dims reach = reach_of(s);
-    d.pads_after = {after(s.out_height, s.stride_y, reach[0], s.in_height, s.pad_top),
-                    after(s.out_width, s.stride_x, reach[1], s.in_width, s.pad_left)};
+    d.pads_after = {pad_after(s.out_height, s.stride_y, reach[0] + 1, s.in_height, s.pad_top),
+                    pad_after(s.out_width, s.stride_x, reach[1] + 1, s.in_width, s.pad_left)};
     return d;
 }
 
@@ -219,59 +215,65 @@ Work backward_weights(CpuContext& context, const Described& d, const Description
     };
 }
 
+Work conv2d_forward(CpuContext& context, const Launch& launch, const Offer&) {
+    const auto p = launch.parameters.as<Conv2dForwardParams>();
+    const Described d = descriptors(p.shape, p.bias != 0);
+    if (d.dense)
+        return forward<dnnl::inner_product_forward>(context, d, describe_dense_forward(context, d), p);
+    return forward<dnnl::convolution_forward>(context, d, describe_conv_forward(context, d), p);
+}
+
+Work conv2d_backward_data(CpuContext& context, const Launch& launch, const Offer&) {
+    using dnnl::convolution_backward_data, dnnl::inner_product_backward_data;
+    const auto p = launch.parameters.as<Conv2dBackwardDataParams>();
+    const Described d = descriptors(p.shape, true);
+    if (d.dense)
+        return backward_data<inner_product_backward_data>(
+            context, d,
+            describe_backward<inner_product_backward_data>(context, describe_dense_forward(context, d), d.x,
+                                                           d.w_any, d.y),
+            p);
+    const auto backward = describe_backward<convolution_backward_data>(
+        context, describe_conv_forward(context, d), dnnl::algorithm::convolution_direct, d.x, d.w_any, d.y,
+        d.strides, d.gaps, d.pads_before, d.pads_after);
+    if (const std::optional<Described> m = mirrored(p.shape)) {
+        const auto forward = describe_conv_forward(context, *m);
+        // oneDNN 2 has its newest convolutions, up to a quarter faster, forward only.
+        if (is_brgemm(forward) && !is_brgemm(backward))
+            return mirrored_backward_data(context, *m, forward, p);
+    }
+    return backward_data<convolution_backward_data>(context, d, backward, p);
+}
+
+Work conv2d_backward_weights(CpuContext& context, const Launch& launch, const Offer&) {
+    using dnnl::convolution_backward_weights, dnnl::inner_product_backward_weights;
+    const auto p = launch.parameters.as<Conv2dBackwardWeightsParams>();
+    const Described d = descriptors(p.shape, p.bias != 0);
+    if (d.dense)
+        return backward_weights<inner_product_backward_weights>(
+            context, d,
+            describe_backward<inner_product_backward_weights>(context, describe_dense_forward(context, d),
+                                                              d.x, d.w_any, d.b, d.y),
+            p);
+    return backward_weights<convolution_backward_weights>(
+        context, d,
+        describe_backward<convolution_backward_weights>(
+            context, describe_conv_forward(context, d), dnnl::algorithm::convolution_direct, d.x, d.w_any,
+            d.b, d.y, d.strides, d.gaps, d.pads_before, d.pads_after),
+        p);
+}
+
 } // namespace
 
-Work override_conv2d(CpuContext& context, const Launch& launch) {
-    using namespace dnnl;
-    switch (launch.kernel) {
-    case Kernel::conv2d_forward:
-    case Kernel::depthwise_conv2d_forward: {
-        const auto p = launch.parameters.as<Conv2dForwardParams>();
-        const Described d = descriptors(p.shape, p.bias != 0);
-        if (d.dense) return forward<inner_product_forward>(context, d, describe_dense_forward(context, d), p);
-        return forward<convolution_forward>(context, d, describe_conv_forward(context, d), p);
-    }
-    case Kernel::conv2d_backward_data:
-    case Kernel::depthwise_conv2d_backward_data: {
-        const auto p = launch.parameters.as<Conv2dBackwardDataParams>();
-        const Described d = descriptors(p.shape, true);
-        if (d.dense)
-            return backward_data<inner_product_backward_data>(
-                context, d,
-                describe_backward<inner_product_backward_data>(context, describe_dense_forward(context, d),
-                                                               d.x, d.w_any, d.y),
-                p);
-        const auto backward = describe_backward<convolution_backward_data>(
-            context, describe_conv_forward(context, d), algorithm::convolution_direct, d.x, d.w_any, d.y,
-            d.strides, d.gaps, d.pads_before, d.pads_after);
-        if (const std::optional<Described> m = mirrored(p.shape)) {
-            const auto forward = describe_conv_forward(context, *m);
-            // oneDNN 2 has its newest convolutions, up to a quarter faster, forward only.
-            if (is_brgemm(forward) && !is_brgemm(backward))
-                return mirrored_backward_data(context, *m, forward, p);
-        }
-        return backward_data<convolution_backward_data>(context, d, backward, p);
-    }
-    case Kernel::conv2d_backward_weights:
-    case Kernel::depthwise_conv2d_backward_weights: {
-        const auto p = launch.parameters.as<Conv2dBackwardWeightsParams>();
-        const Described d = descriptors(p.shape, p.bias != 0);
-        if (d.dense)
-            return backward_weights<inner_product_backward_weights>(
-                context, d,
-                describe_backward<inner_product_backward_weights>(context, describe_dense_forward(context, d),
-                                                                  d.x, d.w_any, d.b, d.y),
-                p);
-        return backward_weights<convolution_backward_weights>(
-            context, d,
-            describe_backward<convolution_backward_weights>(
-                context, describe_conv_forward(context, d), algorithm::convolution_direct, d.x, d.w_any, d.b,
-                d.y, d.strides, d.gaps, d.pads_before, d.pads_after),
-            p);
-    }
-    default:
-        return {};
-    }
+std::span<const CpuVariant> conv2d_overrides() {
+    static constexpr CpuVariant overrides[] = {
+        {{Kernel::conv2d_forward, "oneDNN", take_all}, conv2d_forward},
+        {{Kernel::conv2d_backward_data, "oneDNN", take_all}, conv2d_backward_data},
+        {{Kernel::conv2d_backward_weights, "oneDNN", take_all}, conv2d_backward_weights},
+        {{Kernel::depthwise_conv2d_forward, "oneDNN", take_all}, conv2d_forward},
+        {{Kernel::depthwise_conv2d_backward_data, "oneDNN", take_all}, conv2d_backward_data},
+        {{Kernel::depthwise_conv2d_backward_weights, "oneDNN", take_all}, conv2d_backward_weights}};
+    return overrides;
 }
 
 } // namespace towers

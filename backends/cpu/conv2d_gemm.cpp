@@ -94,7 +94,7 @@ struct Pass {
         blocks = std::min<std::size_t>(blocks, shape.batch);
     }
 
-    void run(Products& products, std::size_t range, std::size_t block, float* scratch) const {
+    void run(TapProducts& products, std::size_t range, std::size_t block, float* scratch) const {
         const std::size_t channel = begin_of(range, ranges, to);
         const std::size_t channels = begin_of(range + 1, ranges, to) - channel;
         const std::size_t image = begin_of(block, blocks, shape.batch);
@@ -165,7 +165,7 @@ Work ready(CpuContext& context, Pass pass) {
     const std::size_t scratch = pass.scratch();
     reserve_scratch(context, described({memory::dim(scratch * context.threads)}, Tag::a));
     return [&context, pass = std::move(pass), scratch] {
-        Products products;
+        TapProducts products;
         float* const floats = static_cast<float*>(context.scratchpad.get_data_handle());
 #pragma omp parallel for collapse(2) schedule(dynamic) num_threads(int(context.threads))
         for (std::size_t range = 0; range < pass.ranges; ++range)
@@ -176,7 +176,7 @@ Work ready(CpuContext& context, Pass pass) {
 }
 
 /// Rows [channel, channel + channels) of a tap's matrix in dw = x^T dy.
-void weights_gradient(Products& products, const Conv2dBackwardWeightsParams& p, const Tap& tap,
+void weights_gradient(TapProducts& products, const Conv2dBackwardWeightsParams& p, const Tap& tap,
                       std::size_t channel, std::size_t channels, float* scratch) {
     const std::size_t in = p.shape.in_channels, out = p.shape.out_channels;
     const Matrix<float> dw{p.dw.at + tap.weights + channel * out, out};
@@ -217,7 +217,7 @@ Work ready(CpuContext& context, const Conv2dBackwardWeightsParams& p) {
                                             ((tap.in.all() ? 0 : in) + (tap.out.all() ? 0 : out)));
     reserve_scratch(context, described({memory::dim(scratch * context.threads)}, Tag::a));
     return [&context, p, taps, ranges, scratch, in, out] {
-        Products products;
+        TapProducts products;
         float* const floats = static_cast<float*>(context.scratchpad.get_data_handle());
 #pragma omp parallel num_threads(int(context.threads))
         {
@@ -235,42 +235,49 @@ Work ready(CpuContext& context, const Conv2dBackwardWeightsParams& p) {
     };
 }
 
+template<class Params>
+std::optional<Offer> offer(const Launch& launch, const DeviceFacts&) {
+    if (!few_pixels(launch.parameters.as<Params>().shape)) return {};
+    return Offer{};
+}
+
+Work forward(CpuContext& context, const Launch& launch, const Offer&) {
+    const auto p = launch.parameters.as<Conv2dForwardParams>();
+    return ready(context, Pass{.shape = p.shape,
+                               .forward = true,
+                               .source = p.x.at,
+                               .weights = p.w.at,
+                               .target = p.y.at,
+                               .bias = p.bias != 0 ? p.b.at : nullptr,
+                               .mask = nullptr,
+                               .relu = p.relu != 0});
+}
+
+Work backward_data(CpuContext& context, const Launch& launch, const Offer&) {
+    const auto p = launch.parameters.as<Conv2dBackwardDataParams>();
+    return ready(context, Pass{.shape = p.shape,
+                               .forward = false,
+                               .source = p.dy.at,
+                               .weights = p.w.at,
+                               .target = p.dx.at,
+                               .bias = nullptr,
+                               .mask = p.relu != 0 ? p.x.at : nullptr,
+                               .relu = false});
+}
+
+Work backward_weights(CpuContext& context, const Launch& launch, const Offer&) {
+    return ready(context, launch.parameters.as<Conv2dBackwardWeightsParams>());
+}
+
 } // namespace
 
-Work override_conv2d_gemm(CpuContext& context, const Launch& launch) {
-    switch (launch.kernel) {
-    case Kernel::conv2d_forward: {
-        const auto p = launch.parameters.as<Conv2dForwardParams>();
-        if (!few_pixels(p.shape)) return {};
-        return ready(context, Pass{.shape = p.shape,
-                                   .forward = true,
-                                   .source = p.x.at,
-                                   .weights = p.w.at,
-                                   .target = p.y.at,
-                                   .bias = p.bias != 0 ? p.b.at : nullptr,
-                                   .mask = nullptr,
-                                   .relu = p.relu != 0});
-    }
-    case Kernel::conv2d_backward_data: {
-        const auto p = launch.parameters.as<Conv2dBackwardDataParams>();
-        if (!few_pixels(p.shape)) return {};
-        return ready(context, Pass{.shape = p.shape,
-                                   .forward = false,
-                                   .source = p.dy.at,
-                                   .weights = p.w.at,
-                                   .target = p.dx.at,
-                                   .bias = nullptr,
-                                   .mask = p.relu != 0 ? p.x.at : nullptr,
-                                   .relu = false});
-    }
-    case Kernel::conv2d_backward_weights: {
-        const auto p = launch.parameters.as<Conv2dBackwardWeightsParams>();
-        if (!few_pixels(p.shape)) return {};
-        return ready(context, p);
-    }
-    default:
-        return {};
-    }
+std::span<const CpuVariant> conv2d_gemm_overrides() {
+    constexpr const char* name = "products of matrices";
+    static constexpr CpuVariant overrides[] = {
+        {{Kernel::conv2d_forward, name, offer<Conv2dForwardParams>}, forward},
+        {{Kernel::conv2d_backward_data, name, offer<Conv2dBackwardDataParams>}, backward_data},
+        {{Kernel::conv2d_backward_weights, name, offer<Conv2dBackwardWeightsParams>}, backward_weights}};
+    return overrides;
 }
 
 } // namespace towers

@@ -1,12 +1,11 @@
 #include "backends/cpu/cpu_backend.h"
 
+#include "backends/arithmetic.h"
 #include "backends/cpu/crowding.h"
-#include "backends/cpu/host_kernels.h"
 #include "backends/cpu/overrides.h"
 #include "backends/cpu/processor.h"
 #include "backends/cpu/quota.h"
 #include "backends/headroom.h"
-#include "backends/sharing.h"
 
 #include <chrono>
 #include <cstdlib>
@@ -70,15 +69,19 @@ public:
 
     const DeviceInfo& info() const override { return info_; }
     std::uint64_t free_memory() const override { return available_memory(); }
+    std::string_view variant_of(const Launch& launch) const override {
+        const auto* const variant = choose(cpu_variants(), launch, facts()).variant;
+        return variant != nullptr ? variant->name : std::string_view();
+    }
 
 protected:
     std::unique_ptr<Allocation> do_allocate(std::size_t bytes, Memory) override {
-        constexpr std::size_t slice = 256, huge_page = std::size_t(2) << 20;
-        const std::size_t size = std::max(slice, (bytes + slice - 1) / slice * slice);
+        constexpr std::size_t huge_page = std::size_t(2) << 20;
+        const std::size_t size = std::max(slice_alignment, aligned(bytes));
         const bool large = size >= 2 * huge_page;
         auto allocation = std::make_unique<HostAllocation>();
         void* memory = nullptr;
-        if (posix_memalign(&memory, large ? huge_page : slice, size) != 0)
+        if (posix_memalign(&memory, large ? huge_page : slice_alignment, size) != 0)
             throw OutOfMemory(fmt::format("{}: no memory for {} bytes", info_.id, bytes));
         allocation->host = static_cast<std::byte*>(memory);
 #ifdef MADV_HUGEPAGE
@@ -130,6 +133,12 @@ protected:
     }
 
 private:
+    DeviceFacts facts() const {
+        return {.busy_groups = context_.threads,
+                .subgroup_size = 1,
+                .limits = limits_ != nullptr ? *limits_ : SharingLimits{}};
+    }
+
     void work_until(Ticket ticket) {
         use_threads(context_.threads);
         if (lost_) std::rethrow_exception(lost_);
@@ -164,30 +173,16 @@ private:
         constexpr std::size_t compiled = std::size_t(32) << 20; // by oneDNN, all of a large network
         require_headroom(info_.id, compiled + context_.threads * thread_stack);
         try {
-            for (const auto override_kernel :
-                 {override_conv2d_gemm, override_conv2d, override_max_pool, override_lrn, override_layer_norm,
-                  override_average_pool, override_channels, override_dropout, override_batch_norm,
-                  override_batch_norm_backward, override_reductions})
-                if (Work work = override_kernel(context_, launch)) return work;
+            const auto [variant, offer] = choose(cpu_variants(), launch, facts());
+            if (variant != nullptr) return variant->prepare(context_, launch, offer);
         } catch (const dnnl::error& error) {
             const std::string what = fmt::format("{}: oneDNN cannot run {}: {}", info_.id,
                                                  kernel_info(launch.kernel).name, error.message);
             if (error.status == dnnl_out_of_memory) throw OutOfMemory(what);
             throw DeviceError(what);
         }
-        const HostKernel kernel = host_kernel(launch.kernel);
-        if (kernel == nullptr)
-            throw DeviceError(
-                fmt::format("{}: has no kernel for this {}", info_.id, kernel_info(launch.kernel).name));
-        const KernelInfo& info = kernel_info(launch.kernel);
-        const std::uint64_t at_once = info.item == Item::subgroup ? 1 : info.workgroup_size;
-        unsigned team = unsigned(std::min<std::uint64_t>(
-            context_.threads, (info.items(launch.parameters) + at_once - 1) / at_once));
-        if (limits_ != nullptr && limits_->most_groups != 0) team = std::min(team, limits_->most_groups);
-        return [kernel, team, parameters = launch.parameters] {
-#pragma omp parallel num_threads(int(team)) if (team > 1)
-            kernel(parameters, {uint(omp_get_thread_num()), uint(omp_get_num_threads())});
-        };
+        throw DeviceError(
+            fmt::format("{}: has no kernel for this {}", info_.id, kernel_info(launch.kernel).name));
     }
 
     Work prepare(const Copy& copy) {

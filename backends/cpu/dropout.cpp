@@ -46,9 +46,9 @@ void dropout(const DropoutParams& p, Invocation invocation) {
     }
 }
 
-Work override_dropout(CpuContext& context, const Launch& launch) {
-    if (launch.kernel != Kernel::dropout) return {};
-    return on_all_threads(context, launch.parameters.as<DropoutParams>(), dropout);
+std::span<const CpuVariant> dropout_overrides() {
+    static constexpr CpuVariant overrides[] = {vectorized<kernels::dropout, dropout>()};
+    return overrides;
 }
 
 } // namespace towers

@@ -97,20 +97,12 @@ void layer_norm_parameter_sums(const LayerNormParameterSumsParams& p, Invocation
     }
 }
 
-Work override_layer_norm(CpuContext& context, const Launch& launch) {
-    const auto run = [&]<class Params>(void (*kernel)(const Params&, Invocation)) {
-        return on_all_threads(context, launch.parameters.as<Params>(), kernel);
-    };
-    switch (launch.kernel) {
-    case Kernel::layer_norm_forward:
-        return run(layer_norm_forward);
-    case Kernel::layer_norm_backward:
-        return run(layer_norm_backward);
-    case Kernel::layer_norm_parameter_sums:
-        return run(layer_norm_parameter_sums);
-    default:
-        return {};
-    }
+std::span<const CpuVariant> layer_norm_overrides() {
+    static constexpr CpuVariant overrides[] = {
+        vectorized<kernels::layer_norm_forward, layer_norm_forward>(),
+        vectorized<kernels::layer_norm_backward, layer_norm_backward>(),
+        vectorized<kernels::layer_norm_parameter_sums, layer_norm_parameter_sums>()};
+    return overrides;
 }
 
 } // namespace towers

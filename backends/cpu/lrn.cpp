@@ -84,12 +84,10 @@ void lrn_backward(const LrnBackwardParams& p, Invocation invocation) {
     }
 }
 
-Work override_lrn(CpuContext& context, const Launch& launch) {
-    if (launch.kernel == Kernel::lrn_forward)
-        return on_all_threads(context, launch.parameters.as<LrnForwardParams>(), lrn_forward);
-    if (launch.kernel == Kernel::lrn_backward)
-        return on_all_threads(context, launch.parameters.as<LrnBackwardParams>(), lrn_backward);
-    return {};
+std::span<const CpuVariant> lrn_overrides() {
+    static constexpr CpuVariant overrides[] = {vectorized<kernels::lrn_forward, lrn_forward>(),
+                                               vectorized<kernels::lrn_backward, lrn_backward>()};
+    return overrides;
 }
 
 } // namespace towers

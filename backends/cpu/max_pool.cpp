@@ -17,7 +17,6 @@ struct Described {
     memory::desc x, y, argmax;
     dnnl::pooling_forward::primitive_desc forward;
     memory::dims strides, window, pads_before, pads_after, dilation{0, 0};
-    bool usable = false;
 };
 
 Described described_pool(const CpuContext& context, const PoolShape& s) {
@@ -29,20 +28,14 @@ Described described_pool(const CpuContext& context, const PoolShape& s) {
     d.strides = {s.stride_y, s.stride_x};
     d.window = {s.window_height, s.window_width};
     d.pads_before = {s.pad_top, s.pad_left};
-    // Negative where no window covers the last pixels
-    const auto after = [](unsigned out, unsigned stride, unsigned window, unsigned in, unsigned before) {
-        return memory::dim(out - 1) * stride + window - in - before;
-    };
-    d.pads_after = {after(s.out_height, s.stride_y, s.window_height, s.in_height, s.pad_top),
-                    after(s.out_width, s.stride_x, s.window_width, s.in_width, s.pad_left)};
-    if (s.channels % 4 != 0) return d;
+    d.pads_after = {pad_after(s.out_height, s.stride_y, s.window_height, s.in_height, s.pad_top),
+                    pad_after(s.out_width, s.stride_x, s.window_width, s.in_width, s.pad_left)};
     d.forward = describe<dnnl::pooling_forward>(context, dnnl::prop_kind::forward_training,
                                                 dnnl::algorithm::pooling_max, d.x, d.y, d.strides, d.window,
 #if DNNL_VERSION_MAJOR >= 3
                                                 d.dilation,
 #endif
                                                 d.pads_before, d.pads_after);
-    d.usable = d.forward.workspace_desc() == d.argmax;
     return d;
 }
 
@@ -93,28 +86,43 @@ void max_pool_forward(const MaxPoolForwardParams& p, Invocation invocation) {
     }
 }
 
-Work override_max_pool(CpuContext& context, const Launch& launch) {
-    if (launch.kernel == Kernel::max_pool_forward) {
-        const auto p = launch.parameters.as<MaxPoolForwardParams>();
-        if (p.shape.channels % 4 != 0) return {}; // then argmax has gaps
-        return on_all_threads(context, p, max_pool_forward);
-    }
-    if (launch.kernel == Kernel::max_pool_backward) {
-        const auto p = launch.parameters.as<MaxPoolBackwardParams>();
-        const Described d = described_pool(context, p.shape);
-        if (!d.usable) return {};
-        const auto description = describe_backward<dnnl::pooling_backward>(
-            context, d.forward, dnnl::algorithm::pooling_max, d.x, d.y, d.strides, d.window,
+namespace {
+
+std::optional<Offer> offer_forward(const Launch& launch, const DeviceFacts&) {
+    if (launch.parameters.as<MaxPoolForwardParams>().shape.channels % 4 != 0) return {}; // argmax has gaps
+    return Offer{};
+}
+
+std::optional<Offer> offer_backward(const Launch& launch, const DeviceFacts&) {
+    const auto p = launch.parameters.as<MaxPoolBackwardParams>();
+    if (p.shape.channels % 4 != 0) return {};
+    const Described d = described_pool(CpuContext(), p.shape);
+    if (d.forward.workspace_desc() != d.argmax) return {};
+    return Offer{};
+}
+
+Work max_pool_backward(CpuContext& context, const Launch& launch, const Offer&) {
+    const auto p = launch.parameters.as<MaxPoolBackwardParams>();
+    const Described d = described_pool(context, p.shape);
+    const auto description = describe_backward<dnnl::pooling_backward>(
+        context, d.forward, dnnl::algorithm::pooling_max, d.x, d.y, d.strides, d.window,
 #if DNNL_VERSION_MAJOR >= 3
-            d.dilation,
+        d.dilation,
 #endif
-            d.pads_before, d.pads_after);
-        return Execution(context, description, dnnl::pooling_backward(description),
-                         {{DNNL_ARG_DIFF_DST, tensor(context, d.y, p.dy.at)},
-                          {DNNL_ARG_DIFF_SRC, tensor(context, d.x, p.dx.at)},
-                          {DNNL_ARG_WORKSPACE, tensor(context, d.argmax, p.argmax.at)}});
-    }
-    return {};
+        d.pads_before, d.pads_after);
+    return Execution(context, description, dnnl::pooling_backward(description),
+                     {{DNNL_ARG_DIFF_DST, tensor(context, d.y, p.dy.at)},
+                      {DNNL_ARG_DIFF_SRC, tensor(context, d.x, p.dx.at)},
+                      {DNNL_ARG_WORKSPACE, tensor(context, d.argmax, p.argmax.at)}});
+}
+
+} // namespace
+
+std::span<const CpuVariant> max_pool_overrides() {
+    static constexpr CpuVariant overrides[] = {
+        vectorized<kernels::max_pool_forward, max_pool_forward>(offer_forward),
+        {{Kernel::max_pool_backward, "oneDNN", offer_backward}, max_pool_backward}};
+    return overrides;
 }
 
 } // namespace towers

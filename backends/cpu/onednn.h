@@ -22,6 +22,13 @@ inline dnnl::primitive_attr with_scratchpad() {
     return attributes;
 }
 
+/// The padding after an image along one axis, for windows of so many pixels, gaps included. Negative where no
+/// window covers the last pixels.
+inline dnnl::memory::dim pad_after(unsigned out, unsigned stride, dnnl::memory::dim window, unsigned in,
+                                   unsigned before) {
+    return dnnl::memory::dim(out - 1) * stride + window - in - before;
+}
+
 template<class Primitive, class... Arguments>
 auto describe(const CpuContext& context, Arguments&&... arguments) {
 #if DNNL_VERSION_MAJOR >= 3

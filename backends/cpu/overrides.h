@@ -1,7 +1,7 @@
-// The CPU backend's own kernels, better than the shared text compiled for the host.
+// The variants of a CPU device: kernels of its own, better than the shared text compiled for the host.
 #pragma once
 
-#include "backends/kernels.h"
+#include "backends/variants.h"
 
 #include <dnnl.hpp>
 #include <functional>
@@ -21,18 +21,30 @@ struct CpuContext {
     dnnl::memory scratchpad;
 };
 
-/// The override of a launch, or nothing where the shared text must run. `context` must outlive the work.
-/// Throws dnnl::error.
-Work override_conv2d_gemm(CpuContext& context, const Launch& launch); ///< asked before override_conv2d
-Work override_conv2d(CpuContext& context, const Launch& launch);
-Work override_max_pool(CpuContext& context, const Launch& launch);
-Work override_lrn(CpuContext& context, const Launch& launch);
-Work override_layer_norm(CpuContext& context, const Launch& launch);
-Work override_average_pool(CpuContext& context, const Launch& launch);
-Work override_channels(CpuContext& context, const Launch& launch);
-Work override_dropout(CpuContext& context, const Launch& launch);
-Work override_batch_norm(CpuContext& context, const Launch& launch);
-Work override_batch_norm_backward(CpuContext& context, const Launch& launch);
-Work override_reductions(CpuContext& context, const Launch& launch);
+/// What the device runs a launch with.
+struct CpuVariant : Variant {
+    /// Makes the launch ready to run. `context` must outlive the work. Throws dnnl::error.
+    Work (*prepare)(CpuContext& context, const Launch& launch, const Offer& offer);
+};
+
+/// For variants that take every launch.
+inline std::optional<Offer> take_all(const Launch&, const DeviceFacts&) { return Offer{}; }
+
+/// All variants of a CPU device: the overrides below in this order, then the shared texts that the host's
+/// compiler can read.
+std::span<const CpuVariant> cpu_variants();
+
+std::span<const CpuVariant> conv2d_gemm_overrides();
+std::span<const CpuVariant> conv2d_overrides();
+std::span<const CpuVariant> max_pool_overrides();
+std::span<const CpuVariant> lrn_overrides();
+std::span<const CpuVariant> layer_norm_overrides();
+std::span<const CpuVariant> average_pool_overrides();
+std::span<const CpuVariant> channels_overrides();
+std::span<const CpuVariant> dropout_overrides();
+std::span<const CpuVariant> batch_norm_overrides();
+std::span<const CpuVariant> batch_norm_backward_overrides();
+std::span<const CpuVariant> reductions_overrides();
+std::span<const CpuVariant> host_texts();
 
 } // namespace towers

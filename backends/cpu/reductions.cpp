@@ -89,14 +89,11 @@ void count_nonfinite(const CountNonfiniteParams& p, Invocation invocation) {
     for_blocks(p.quads, invocation, begin, add, end);
 }
 
-Work override_reductions(CpuContext& context, const Launch& launch) {
-    if (launch.kernel == Kernel::weight_decay)
-        return on_all_threads(context, launch.parameters.as<WeightDecayParams>(), weight_decay);
-    if (launch.kernel == Kernel::sum_squares)
-        return on_all_threads(context, launch.parameters.as<SumSquaresParams>(), sum_squares);
-    if (launch.kernel == Kernel::count_nonfinite)
-        return on_all_threads(context, launch.parameters.as<CountNonfiniteParams>(), count_nonfinite);
-    return {};
+std::span<const CpuVariant> reductions_overrides() {
+    static constexpr CpuVariant overrides[] = {vectorized<kernels::weight_decay, weight_decay>(),
+                                               vectorized<kernels::sum_squares, sum_squares>(),
+                                               vectorized<kernels::count_nonfinite, count_nonfinite>()};
+    return overrides;
 }
 
 } // namespace towers

@@ -71,8 +71,8 @@ struct Matrix {
     std::size_t stride;
 };
 
-/// Products by one thread each, which oneDNN computes when it finds itself within a parallel region.
-class Products {
+/// TapProducts by one thread each, which oneDNN computes when it finds itself within a parallel region.
+class TapProducts {
 public:
     /// c = (add ? c : 0) + a b, where c is [m, n]; a and b may stand transposed.
     void multiply(bool a_transposed, bool b_transposed, std::size_t m, std::size_t n, std::size_t k,

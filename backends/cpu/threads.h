@@ -1,4 +1,4 @@
-// Runs a kernel of the CPU's own on all threads.
+// Kernels of the CPU's own as loops that all threads share.
 #pragma once
 
 #include "backends/cpu/overrides.h"
@@ -13,6 +13,20 @@ Work on_all_threads(const CpuContext& context, const Params& p, void (*kernel)(c
 #pragma omp parallel num_threads(int(context.threads))
         kernel(p, {uint(omp_get_thread_num()), uint(omp_get_num_threads())});
     };
+}
+
+template<class Params>
+Params parameters_of(KernelHandle<Params>, const Launch& launch) {
+    return launch.parameters.as<Params>();
+}
+
+/// The variant of a kernel, kernels::NAME, that runs loops of the CPU's own on all threads.
+template<auto kernel, auto loops>
+constexpr CpuVariant vectorized(decltype(Variant::offer) offer = take_all) {
+    return {{kernel.kernel, "vectorized loops", offer},
+            [](CpuContext& context, const Launch& launch, const Offer&) {
+                return on_all_threads(context, parameters_of(kernel, launch), loops);
+            }};
 }
 
 } // namespace towers

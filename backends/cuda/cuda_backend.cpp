@@ -153,6 +153,9 @@ public:
     ~CudaDevice() override { finish(); }
 
     const DeviceInfo& info() const override { return info_; }
+    std::string_view variant_of(const Launch& launch) const override {
+        return choose(variants(), launch, facts()).variant->name;
+    }
 
     std::uint64_t free_memory() const override {
         return guard("asking for free memory", [&] {
@@ -184,13 +187,14 @@ protected:
 
     std::unique_ptr<RecordingState> do_record(std::span<const Command> commands) override {
         return guard("recording", [&] {
-            // Two workgroups for each multiprocessor: one hides the other's waits.
-            const Capacity capacity{2 * info_.compute_units, info_.subgroup_size,
-                                    limits_ != nullptr ? *limits_ : SharingLimits{}};
+            const DeviceFacts known = facts();
+            const auto parts = [&](const Launch& launch) {
+                return choose(variants(), launch, known).offer.parts;
+            };
             std::unique_ptr<Allocation> scratch;
-            if (const std::size_t bytes = scratch_bytes(commands, capacity))
+            if (const std::size_t bytes = scratch_bytes(commands, parts))
                 scratch = do_allocate(bytes, Memory::device);
-            auto recording = build_graph(commands, capacity, std::move(scratch));
+            auto recording = build_graph(commands, known, std::move(scratch));
             if (has_launches(commands)) // else it is small, and may run in any stream
                 check(cudaGraphUpload(recording->graph.get(), computing()));
             return std::unique_ptr<RecordingState>(std::move(recording));
@@ -245,6 +249,13 @@ private:
         Stream stream;
         std::deque<Pending> pending; ///< submissions that are not known to have finished, in order
     };
+
+    DeviceFacts facts() const {
+        // Two workgroups for each multiprocessor: one hides the other's waits.
+        return {.busy_groups = 2 * info_.compute_units,
+                .subgroup_size = info_.subgroup_size,
+                .limits = limits_ != nullptr ? *limits_ : SharingLimits{}};
+    }
 
     double seconds_from_origin(const Event& event) const {
         float milliseconds = 0;

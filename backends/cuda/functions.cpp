@@ -1,5 +1,7 @@
 #include "backends/cuda/functions.h"
 
+#include "backends/sharing.h"
+
 namespace towers {
 
 namespace cuda_text { // where nvcc compiled them
@@ -36,6 +38,17 @@ const void* cuda::function_of(Kernel kernel, const std::optional<Tile>& tile) {
     default:
         return nullptr;
     }
+}
+
+std::span<const Variant> cuda::variants() {
+    static constexpr Variant all[] = {
+#define TOWERS_KERNEL(name, Params, size, items) {Kernel::name, shared_text, offer_shared_text},
+#define TOWERS_TILED_KERNEL(name, Params, size) TOWERS_KERNEL(name, Params, size, )
+#include "shaders/kernels.def"
+#undef TOWERS_KERNEL
+#undef TOWERS_TILED_KERNEL
+    };
+    return all;
 }
 
 } // namespace towers

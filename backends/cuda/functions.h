@@ -1,11 +1,14 @@
 // The kernels as the CUDA runtime launches them.
 #pragma once
 
-#include "backends/tiles.h"
+#include "backends/variants.h"
 
 namespace towers::cuda {
 
 /// The __global__ function of the shared text. `tile`: of a tiled kernel.
 const void* function_of(Kernel kernel, const std::optional<Tile>& tile);
+
+/// The shared text of each kernel.
+std::span<const Variant> variants();
 
 } // namespace towers::cuda

@@ -7,7 +7,7 @@ namespace {
 
 class Builder {
 public:
-    Builder(const Capacity& capacity, std::unique_ptr<Allocation> scratch) : capacity_(capacity) {
+    Builder(const DeviceFacts& facts, std::unique_ptr<Allocation> scratch) : facts_(facts) {
         recording_->scratch = std::move(scratch);
         cudaGraph_t graph = nullptr;
         check(cudaGraphCreate(&graph, 0));
@@ -16,10 +16,11 @@ public:
 
     void add(const Launch& launch) {
         const std::uint64_t scratch = recording_->scratch ? recording_->scratch->address : 0;
-        const SplitLaunch parts = split(launch, capacity_, scratch + scratch_used_);
+        const Offer offer = choose(variants(), launch, facts_).offer;
+        const SplitLaunch parts = split(launch, offer.parts, scratch + scratch_used_);
         scratch_used_ += parts.scratch_bytes;
-        const cudaGraphNode_t product = add(parts.product, before_);
-        for (const Launch& sum : parts.sums) add(sum, {product});
+        const cudaGraphNode_t product = add(parts.product, offer, before_);
+        for (const Launch& sum : parts.sums) add(sum, choose(variants(), sum, facts_).offer, {product});
     }
 
     void add(const Copy& copy) {
@@ -56,13 +57,12 @@ public:
 
 private:
     /// A node that depends on the given ones.
-    cudaGraphNode_t add(const Launch& launch, const std::vector<cudaGraphNode_t>& after) {
-        const Workgroups workgroups = workgroups_for(launch, capacity_);
+    cudaGraphNode_t add(const Launch& launch, const Offer& offer, const std::vector<cudaGraphNode_t>& after) {
         ParameterBlock parameters = launch.parameters;
         void* arguments[] = {parameters.bytes.data()}; // the node keeps a copy
         cudaKernelNodeParams node{};
-        node.func = const_cast<void*>(function_of(launch.kernel, workgroups.tile));
-        node.gridDim = {workgroups.count, 1, 1};
+        node.func = const_cast<void*>(function_of(launch.kernel, offer.tile));
+        node.gridDim = {offer.groups.x, offer.groups.y, offer.groups.z};
         node.blockDim = {kernel_info(launch.kernel).workgroup_size, 1, 1};
         node.kernelParams = arguments;
         cudaGraphNode_t* const added = next();
@@ -73,7 +73,7 @@ private:
     /// Where the next node goes.
     cudaGraphNode_t* next() { return &current_.emplace_back(); }
 
-    const Capacity& capacity_;
+    const DeviceFacts& facts_;
     Graph graph_;
     std::size_t scratch_used_ = 0;                  ///< since the last barrier
     std::vector<cudaGraphNode_t> before_, current_; ///< the nodes between the last two barriers, and since
@@ -82,9 +82,9 @@ private:
 
 } // namespace
 
-std::unique_ptr<CudaRecording> build_graph(std::span<const Command> commands, const Capacity& capacity,
+std::unique_ptr<CudaRecording> build_graph(std::span<const Command> commands, const DeviceFacts& facts,
                                            std::unique_ptr<Allocation> scratch) {
-    Builder builder(capacity, std::move(scratch));
+    Builder builder(facts, std::move(scratch));
     for (const Command& command : commands) std::visit([&](const auto& each) { builder.add(each); }, command);
     return builder.finish();
 }

@@ -17,9 +17,8 @@ struct CudaRecording : RecordingState {
     GraphExec graph;
 };
 
-/// For the current device. `scratch`: memory of scratch_bytes(commands, capacity), null when that is 0.
-/// Throws RuntimeError.
-std::unique_ptr<CudaRecording> build_graph(std::span<const Command> commands, const Capacity& capacity,
+/// For the current device. `scratch`: memory of scratch_bytes(), null when that is 0. Throws RuntimeError.
+std::unique_ptr<CudaRecording> build_graph(std::span<const Command> commands, const DeviceFacts& facts,
                                            std::unique_ptr<Allocation> scratch);
 
 } // namespace towers::cuda

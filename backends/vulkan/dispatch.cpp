@@ -1,5 +1,6 @@
 #include "backends/vulkan/dispatch.h"
 
+#include "backends/vulkan/software_conv2d.h"
 #include "backends/vulkan/spirv.h"
 
 #include <fmt/format.h>
@@ -7,18 +8,24 @@
 namespace towers::vulkan {
 namespace {
 
-std::span<const std::uint32_t> shared_text(Kernel kernel) {
-    switch (kernel) {
+template<const auto& code>
+Dispatch dispatch_shared_text(const Launch& launch, const Offer& offer, const DeviceFacts&) {
+    std::vector<std::uint32_t> constants;
+    if (offer.tile) constants = {offer.tile->height, offer.tile->width};
+    return {code, std::move(constants), launch.parameters, offer.groups};
+}
+
+constexpr VulkanVariant all_variants[] = {
+#define SOFTWARE(name) {{Kernel::name, "software convolution", offer_software_conv2d}, software_conv2d},
+    SOFTWARE(conv2d_forward) SOFTWARE(conv2d_backward_data) SOFTWARE(conv2d_backward_weights)
+#undef SOFTWARE
 #define TOWERS_KERNEL(name, Params, size, items)                                                             \
-    case Kernel::name:                                                                                       \
-        return spirv_##name;
+    {{Kernel::name, shared_text, offer_shared_text}, dispatch_shared_text<spirv_##name>},
 #define TOWERS_TILED_KERNEL(name, Params, size) TOWERS_KERNEL(name, Params, size, )
 #include "shaders/kernels.def"
 #undef TOWERS_KERNEL
 #undef TOWERS_TILED_KERNEL
-    }
-    return {};
-}
+};
 
 // A SPIR-V module begins with five words of header and the capabilities that it uses.
 constexpr std::uint32_t spirv_header = 5, op_capability = 17;
@@ -27,18 +34,12 @@ constexpr std::uint32_t words(std::uint32_t first_word) { return first_word >> 1
 
 } // namespace
 
-Capacity capacity_of(const DeviceInfo& info, const SharingLimits& limits) {
-    // Vulkan does not tell how many processors a card has; a few hundred workgroups fill today's cards.
-    return {info.kind == DeviceKind::software ? 8u : 256u, info.subgroup_size, limits};
-}
+std::span<const VulkanVariant> variants() { return all_variants; }
 
-Dispatch dispatch_of(const Launch& launch, const DeviceInfo& info, const Capacity& capacity, bool overrides) {
-    if (overrides && info.kind == DeviceKind::software)
-        if (auto dispatch = software_conv2d(launch, info)) return *std::move(dispatch);
-    std::vector<std::uint32_t> constants;
-    const Workgroups workgroups = workgroups_for(launch, capacity);
-    if (workgroups.tile) constants = {workgroups.tile->height, workgroups.tile->width};
-    return {shared_text(launch.kernel), std::move(constants), launch.parameters, {workgroups.count, 1, 1}};
+DeviceFacts facts_of(const DeviceInfo& info, bool overrides, const SharingLimits& limits) {
+    const bool software = info.kind == DeviceKind::software;
+    // Vulkan does not tell how many processors a card has; a few hundred workgroups fill today's cards.
+    return {software ? 8u : 256u, info.subgroup_size, software && overrides, limits};
 }
 
 bool uses_subgroups(std::span<const std::uint32_t> code) {
@@ -63,15 +64,17 @@ std::vector<std::uint32_t> keeping_nan(std::span<const std::uint32_t> code) {
 
 std::map<std::string, Dispatch> all_hardware_dispatches() {
     std::map<std::string, Dispatch> all;
-    for (std::size_t i = 0; i < all_kernels().size(); ++i) {
-        const std::string name = all_kernels()[i].name;
-        const std::span<const std::uint32_t> code = shared_text(Kernel(i));
-        if (all_kernels()[i].item != Item::tile) {
-            all[name] = {code, {}, {}, {1, 1, 1}};
+    for (const VulkanVariant& variant : all_variants) {
+        if (variant.name != shared_text) continue;
+        const KernelInfo& kernel = kernel_info(variant.kernel);
+        const Launch launch{variant.kernel, {}};
+        if (kernel.item != Item::tile) {
+            all[kernel.name] = variant.dispatch(launch, {}, {});
             continue;
         }
-        for (const auto& [height, width] : tiles)
-            all[fmt::format("{} {}x{}", name, height, width)] = {code, {height, width}, {}, {1, 1, 1}};
+        for (const Tile& tile : tiles)
+            all[fmt::format("{} {}x{}", kernel.name, tile.height, tile.width)] =
+                variant.dispatch(launch, {.tile = tile}, {});
     }
     return all;
 }

@@ -1,14 +1,12 @@
-// Which shader runs a launch on a device, with which constants, parameters and workgroups: the shared kernel
-// text with a tile that suits, or an override.
+// The variants of a Vulkan device: which shader runs a launch, with which constants, parameters and
+// workgroups.
 #pragma once
 
 #include "backends/device.h"
 #include "backends/sharing.h"
 
 #include <cstdint>
-#include <glm/vec3.hpp>
 #include <map>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -22,10 +20,16 @@ struct Dispatch {
     glm::uvec3 groups;
 };
 
-/// What the driver's word and ours tell of a device. `limits`: see SharingLimits.
-Capacity capacity_of(const DeviceInfo& info, const SharingLimits& limits);
+struct VulkanVariant : Variant {
+    /// `launch`: as split() left it, so with the parts that were offered.
+    Dispatch (*dispatch)(const Launch& launch, const Offer& offer, const DeviceFacts& facts);
+};
 
-Dispatch dispatch_of(const Launch& launch, const DeviceInfo& info, const Capacity& capacity, bool overrides);
+/// Overrides for drivers that run on a CPU, then the shared text of each kernel.
+std::span<const VulkanVariant> variants();
+
+/// What the driver's word and ours tell of a device. `overrides`: whether it may use any.
+DeviceFacts facts_of(const DeviceInfo& info, bool overrides, const SharingLimits& limits);
 
 /// Whether a shader's invocations know of their subgroups.
 bool uses_subgroups(std::span<const std::uint32_t> code);
@@ -34,12 +38,8 @@ bool uses_subgroups(std::span<const std::uint32_t> code);
 /// float32 for finite or for other than -0, as some would, and that NaN stays unequal to itself.
 std::vector<std::uint32_t> keeping_nan(std::span<const std::uint32_t> code);
 
-/// One of each pipeline that dispatch_of() can ask for on a hardware device, by kernel and tile:
-/// `conv2d_forward 64x16`.
+/// One of each pipeline that a hardware device may be asked to run, by kernel and tile: `conv2d_forward
+/// 64x16`.
 std::map<std::string, Dispatch> all_hardware_dispatches();
-
-/// Convolutions for drivers that run on a CPU; nothing for other launches, strides and groups above 1, and
-/// more tiles than one dispatch takes.
-std::optional<Dispatch> software_conv2d(const Launch& launch, const DeviceInfo& info);
 
 } // namespace towers::vulkan

@@ -1,7 +1,7 @@
-#include "backends/vulkan/dispatch.h"
-#include "backends/vulkan/spirv.h"
+#include "backends/vulkan/software_conv2d.h"
 
-// The host side of shaders/software/.
+#include "backends/arithmetic.h"
+#include "backends/vulkan/spirv.h"
 
 namespace towers::vulkan {
 namespace {
@@ -14,96 +14,109 @@ struct SoftwareConvParams { // as in shaders/software/conv2d.h
     uint relu, bias, splits;
 };
 
-struct Shaders { // by rows of their tile
-    std::span<const std::uint32_t> rows_8, rows_32;
+/// The text for a launch, which makes a product of `rows` x `columns`.
+struct Text {
+    std::span<const std::uint32_t> rows_8, rows_32; ///< by rows of its tile
+    std::uint64_t rows;
+    unsigned columns;
+    bool taps, quads; ///< its constants of these names
+    SoftwareConvParams parameters;
 };
 
-unsigned ceil_div(std::uint64_t a, std::uint64_t b) { return unsigned((a + b - 1) / b); }
+bool narrow(const DeviceFacts& facts) { return facts.subgroup_size < 8; }
 
 In_f32x4 wide(In_f32 narrow) { return {reinterpret_cast<const vec4*>(narrow.at)}; }
 
-constexpr unsigned most_groups = 65535; // along an axis: what Vulkan guarantees
-
-bool suits(const ConvShape& s) {
-    return s.stride_y == 1 && s.stride_x == 1 && s.dilation_y == 1 && s.dilation_x == 1 && s.groups == 1;
+Text text_of(const Conv2dForwardParams& p, const DeviceFacts& facts) {
+    const ConvShape& s = p.shape;
+    return {.rows_8 = spirv_software_conv2d_forward_8,
+            .rows_32 = spirv_software_conv2d_forward_32,
+            .rows = std::uint64_t(s.batch) * s.out_height * s.out_width,
+            .columns = s.out_channels,
+            .taps = s.in_channels % (narrow(facts) ? 4 : 8) == 0,
+            .quads = s.out_channels % 4 == 0,
+            .parameters = {.a = p.x,
+                           .b = p.w,
+                           .extra = p.bias != 0 ? p.b : p.w, // something to read
+                           .b_wide = wide(p.w),
+                           .c = p.y,
+                           .bias_gradient = {},
+                           .shape = s,
+                           .relu = p.relu,
+                           .bias = p.bias,
+                           .splits = 1}};
 }
 
-std::optional<Dispatch> make(const DeviceInfo& info, const Shaders& shaders, const SoftwareConvParams& p,
-                             std::uint64_t rows, unsigned columns, bool taps, bool quads) {
-    const bool narrow = info.subgroup_size < 8;
-    const glm::uvec3 groups{ceil_div(rows, narrow ? 8 : 32), ceil_div(columns, 4 * info.subgroup_size),
-                            p.splits};
-    if (groups.x > most_groups || groups.y > most_groups || groups.z > most_groups) return {};
-    return Dispatch{narrow ? shaders.rows_8 : shaders.rows_32,
-                    {info.subgroup_size, taps ? 1u : 0u, quads ? 1u : 0u},
-                    ParameterBlock::of(p),
-                    groups};
+Text text_of(const Conv2dBackwardDataParams& p, const DeviceFacts& facts) {
+    const ConvShape& s = p.shape;
+    return {.rows_8 = spirv_software_conv2d_backward_data_8,
+            .rows_32 = spirv_software_conv2d_backward_data_32,
+            .rows = std::uint64_t(s.batch) * s.in_height * s.in_width,
+            .columns = s.in_channels,
+            .taps = s.out_channels % (narrow(facts) ? 4 : 8) == 0,
+            .quads = false,
+            .parameters = {.a = p.dy,
+                           .b = p.w,
+                           .extra = p.x,
+                           .b_wide = wide(p.w),
+                           .c = p.dx,
+                           .bias_gradient = {},
+                           .shape = s,
+                           .relu = p.relu,
+                           .bias = 0,
+                           .splits = 1}};
+}
+
+Text text_of(const Conv2dBackwardWeightsParams& p, const DeviceFacts& facts) {
+    const ConvShape& s = p.shape;
+    return {.rows_8 = spirv_software_conv2d_backward_weights_8,
+            .rows_32 = spirv_software_conv2d_backward_weights_32,
+            .rows = std::uint64_t(s.kernel_height) * s.kernel_width * s.in_channels,
+            .columns = s.out_channels,
+            .taps = s.in_channels % (narrow(facts) ? 8 : 32) == 0,
+            .quads = s.out_channels % 4 == 0,
+            .parameters = {.a = p.x,
+                           .b = p.dy,
+                           .extra = {},
+                           .b_wide = wide(p.dy),
+                           .c = p.dw,
+                           .bias_gradient = p.db,
+                           .shape = s,
+                           .relu = 0,
+                           .bias = p.bias,
+                           .splits = p.splits}};
+}
+
+Text text_of(const Launch& launch, const DeviceFacts& facts) {
+    if (launch.kernel == Kernel::conv2d_forward)
+        return text_of(launch.parameters.as<Conv2dForwardParams>(), facts);
+    if (launch.kernel == Kernel::conv2d_backward_data)
+        return text_of(launch.parameters.as<Conv2dBackwardDataParams>(), facts);
+    return text_of(launch.parameters.as<Conv2dBackwardWeightsParams>(), facts);
 }
 
 } // namespace
 
-std::optional<Dispatch> software_conv2d(const Launch& launch, const DeviceInfo& info) {
-    const unsigned chunk = info.subgroup_size < 8 ? 4 : 8;
-    const unsigned tile_rows = info.subgroup_size < 8 ? 8 : 32;
-    switch (launch.kernel) {
-    case Kernel::conv2d_forward: {
-        const auto p = launch.parameters.as<Conv2dForwardParams>();
-        const ConvShape& s = p.shape;
-        if (!suits(s)) return {};
-        return make(info, {spirv_software_conv2d_forward_8, spirv_software_conv2d_forward_32},
-                    {.a = p.x,
-                     .b = p.w,
-                     .extra = p.bias != 0 ? p.b : p.w, // something to read
-                     .b_wide = wide(p.w),
-                     .c = p.y,
-                     .bias_gradient = {},
-                     .shape = s,
-                     .relu = p.relu,
-                     .bias = p.bias,
-                     .splits = 1},
-                    std::uint64_t(s.batch) * s.out_height * s.out_width, s.out_channels,
-                    s.in_channels % chunk == 0, s.out_channels % 4 == 0);
-    }
-    case Kernel::conv2d_backward_data: {
-        const auto p = launch.parameters.as<Conv2dBackwardDataParams>();
-        const ConvShape& s = p.shape;
-        if (!suits(s)) return {};
-        return make(info, {spirv_software_conv2d_backward_data_8, spirv_software_conv2d_backward_data_32},
-                    {.a = p.dy,
-                     .b = p.w,
-                     .extra = p.x,
-                     .b_wide = wide(p.w),
-                     .c = p.dx,
-                     .bias_gradient = {},
-                     .shape = s,
-                     .relu = p.relu,
-                     .bias = 0,
-                     .splits = 1},
-                    std::uint64_t(s.batch) * s.in_height * s.in_width, s.in_channels,
-                    s.out_channels % chunk == 0, false);
-    }
-    case Kernel::conv2d_backward_weights: {
-        const auto p = launch.parameters.as<Conv2dBackwardWeightsParams>();
-        const ConvShape& s = p.shape;
-        if (!suits(s)) return {};
-        return make(info,
-                    {spirv_software_conv2d_backward_weights_8, spirv_software_conv2d_backward_weights_32},
-                    {.a = p.x,
-                     .b = p.dy,
-                     .extra = {},
-                     .b_wide = wide(p.dy),
-                     .c = p.dw,
-                     .bias_gradient = p.db,
-                     .shape = s,
-                     .relu = 0,
-                     .bias = p.bias,
-                     .splits = p.splits},
-                    std::uint64_t(s.kernel_height) * s.kernel_width * s.in_channels, s.out_channels,
-                    s.in_channels % tile_rows == 0, s.out_channels % 4 == 0);
-    }
-    default:
+std::optional<Offer> offer_software_conv2d(const Launch& launch, const DeviceFacts& facts) {
+    constexpr unsigned most_groups = 65535; // along an axis: what Vulkan guarantees
+    if (!facts.software) return {};
+    const Text text = text_of(launch, facts);
+    const ConvShape& s = text.parameters.shape;
+    if (s.stride_y != 1 || s.stride_x != 1 || s.dilation_y != 1 || s.dilation_x != 1 || s.groups != 1)
         return {};
-    }
+    const std::uint64_t rows = ceil_div(text.rows, narrow(facts) ? 8 : 32);
+    const std::uint64_t columns = ceil_div(text.columns, 4 * facts.subgroup_size);
+    const unsigned parts = parts_of(launch, facts);
+    if (rows > most_groups || columns > most_groups || parts > most_groups) return {};
+    return Offer{.groups = {unsigned(rows), unsigned(columns), parts}, .parts = parts};
+}
+
+Dispatch software_conv2d(const Launch& launch, const Offer& offer, const DeviceFacts& facts) {
+    const Text text = text_of(launch, facts);
+    return {narrow(facts) ? text.rows_8 : text.rows_32,
+            {facts.subgroup_size, text.taps ? 1u : 0u, text.quads ? 1u : 0u},
+            ParameterBlock::of(text.parameters),
+            offer.groups};
 }
 
 } // namespace towers::vulkan

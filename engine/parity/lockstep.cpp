@@ -13,9 +13,9 @@ namespace {
 TensorComparison compare(const ParitySide& a, const ParitySide& b, const WrittenTensor& written,
                          double tolerance) {
     TensorComparison found{};
-    found.words = written.words;
+    found.type = written.type;
     const std::array<const ParitySide*, 2> sides{&a, &b};
-    if (written.words) {
+    if (!is_floating(written.type)) {
         found.difference = compare_words(a.words(written), b.words(written));
         found.same = found.difference.unequal == 0;
         for (const std::size_t side : {0, 1})
@@ -35,7 +35,7 @@ TensorComparison compare(const ParitySide& a, const ParitySide& b, const Written
         if (a.words(written)[i] == unwritten && b.words(written)[i] == unwritten) ++neither;
     if (written.whole)
         found.never_written = neither;
-    else if (!written.words) // another operation writes there yet
+    else if (is_floating(written.type)) // another operation writes there yet
         found.difference.both_nan -= neither;
     return found;
 }
@@ -55,7 +55,7 @@ public:
     }
 
     void look_at(const ParitySide& side, const WrittenTensor& written) {
-        if (written.words) return;
+        if (!is_floating(written.type)) return;
         const std::span<const float> numbers = side.numbers(written);
         const std::span<const std::uint32_t> words = side.words(written);
         bool found = false;

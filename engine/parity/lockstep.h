@@ -26,7 +26,7 @@ struct TensorComparison {
     std::string kernel;             ///< or `copy`
     std::string tensor;             ///< as the plan names it: `d conv2`, `conv2/weights gradient`
     std::vector<std::size_t> shape; ///< [batch, height, width, channels] of an activation
-    bool words;                     ///< uint32, else float32
+    ElementType type;
     Difference difference;
     std::array<double, 2> worst_values; ///< of element difference.worst
     std::array<bool, 2> worst_written; ///< false: the device wrote nothing there, and the value means nothing

@@ -112,8 +112,8 @@ void Plan::check_types(const Operation& operation) const {
     const KernelInfo& kernel = kernel_info(launch->kernel);
     for (std::size_t i = 0; i < kernel.pointers.size(); ++i)
         if (const TensorId id = TensorId::of(launch->parameters.pointer(i))) {
-            const PlannedTensor& tensor = at(id);
-            if ((tensor.type == ElementType::float32) != (kernel.elements[i] == Element::number))
+            const PlannedTensor& tensor = tensors_[id.index()];
+            if (!can_point_to(kernel.elements[i], tensor.type))
                 throw std::logic_error(fmt::format("plan: '{}' gives {} a tensor of another type: {}",
                                                    operation.name, kernel.name, tensor.name));
         }

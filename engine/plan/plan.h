@@ -42,9 +42,6 @@ constexpr bool is_of_activations(Arena arena) {
     return arena >= Arena::activations && arena <= Arena::last_activations;
 }
 
-enum class ElementType : std::uint8_t { float32, uint32, uint8 };
-constexpr std::size_t size_of(ElementType type) { return type == ElementType::uint8 ? 1 : 4; }
-
 /// The outermost axis first; activations are [batch, height, width, channels].
 using TensorShape = std::vector<std::size_t>;
 

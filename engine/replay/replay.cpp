@@ -91,7 +91,7 @@ Replay replay(Device& device, const Recipe& recipe, const LoneStep& step) {
         side.start(level, levels[level]);
         side.finish();
         for (const WrittenTensor& written : levels[level]) {
-            if (written.words) continue;
+            if (!is_floating(written.type)) continue;
             const PlannedTensor& tensor = plan.tensors()[written.tensor.index()];
             std::optional<NotFinite> found = find_in(side.numbers(written), tensor.shape, written.whole);
             if (!found) continue;

@@ -15,7 +15,7 @@ std::vector<WrittenTensor> written_in(const Plan& plan, const Level& level) {
             const PlannedTensor& tensor = plan.tensors()[use.tensor.index()];
             all.push_back({.operation = &operation,
                            .tensor = use.tensor,
-                           .words = tensor.type == ElementType::uint32,
+                           .type = tensor.type,
                            .read = use.reads,
                            .first = true,
                            .whole = true,

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <span>
+#include <stdexcept>
 #include <vector>
 
 namespace towers {
@@ -16,8 +17,8 @@ namespace towers {
 struct WrittenTensor {
     const Operation* operation;
     TensorId tensor;
-    bool words; ///< uint32, else float32
-    bool read;  ///< the operation reads it as well
+    ElementType type;
+    bool read; ///< the operation reads it as well
     /// Several operations may write a tensor, a part each.
     bool first; ///< nothing has been written there before
     bool whole; ///< nothing more is written there before something reads it
@@ -69,6 +70,7 @@ private:
     Copy from_window(const WrittenTensor& written) const;
     template<class T>
     std::span<T> view(const WrittenTensor& written) const {
+        if (size_of(written.type) != sizeof(T)) throw std::logic_error("a tensor of another type");
         return window_.host<T>().subspan(written.window_offset / sizeof(T), written.bytes / sizeof(T));
     }
 

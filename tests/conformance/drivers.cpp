@@ -1,13 +1,12 @@
 #include "backends/vulkan/drivers.h"
 #include "backends/vulkan/dispatch.h"
+#include "tests/support/environment.h"
 #include "tests/support/files.h"
 
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <doctest/doctest.h>
-#include <map>
-#include <optional>
 #include <set>
 #include <stdexcept>
 #include <string>
@@ -15,31 +14,6 @@
 using towers::vulkan::manifests_in;
 
 namespace {
-
-/// Sets variables of the environment, back to what they were at the end.
-class Environment {
-public:
-    void set(const char* name, const char* value) {
-        if (!before_.contains(name)) {
-            const char* const before = std::getenv(name);
-            before_[name] = before != nullptr ? std::optional<std::string>(before) : std::nullopt;
-        }
-        if (value != nullptr)
-            setenv(name, value, 1);
-        else
-            unsetenv(name);
-    }
-    ~Environment() {
-        for (const auto& [name, value] : before_)
-            if (value)
-                setenv(name.c_str(), value->c_str(), 1);
-            else
-                unsetenv(name.c_str());
-    }
-
-private:
-    std::map<std::string, std::optional<std::string>> before_;
-};
 
 std::string variable(const char* name) {
     const char* const value = std::getenv(name);
@@ -50,7 +24,7 @@ std::string variable(const char* name) {
 
 TEST_CASE("loaders that know only VK_ICD_FILENAMES get the same drivers as later ones") {
     using towers::vulkan::leave_out_failing_drivers;
-    Environment environment;
+    towers::test::Environment environment;
     // The user's choice holds for both. Where both are set, a later loader goes by the first.
     for (const char* const old : {static_cast<const char*>(nullptr), "b.json"}) {
         environment.set("VK_DRIVER_FILES", "a.json");

@@ -52,14 +52,14 @@ std::vector<std::uint32_t> Trial::execute(const Launch& launch, const SharingLim
 
 void Trial::run(const Launch& launch, unsigned splits) {
     INFO("kernel ", std::string(kernel_info(launch.kernel).name));
-    after_ = execute(launch, {.most_groups = 0, .splits = splits});
+    after_ = execute(launch, {.most_groups = 0, .parts = splits});
     check_untouched(after_);
     check_written(after_);
     if (device_.info().kind == DeviceKind::cpu)
         if (const auto counted = counted_items(launch)) CHECK(*counted == items_of(launch));
     for (const unsigned groups : {1u, 2u}) {
         INFO("with at most ", groups, " workgroups");
-        const bool same_bits = execute(launch, {.most_groups = groups, .splits = splits}) == after_;
+        const bool same_bits = execute(launch, {.most_groups = groups, .parts = splits}) == after_;
         CHECK(same_bits);
     }
 }

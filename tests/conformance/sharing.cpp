@@ -11,17 +11,14 @@ namespace {
 using namespace test;
 using reference::same_conv;
 
-constexpr Capacity card{.busy_groups = 256, .subgroup_size = 32};
+constexpr DeviceFacts card{.busy_groups = 256, .subgroup_size = 32};
 
 Launch weights_gradient(const ConvShape& s, Kernel kernel = Kernel::conv2d_backward_weights) {
     return {kernel, ParameterBlock::of(Conv2dBackwardWeightsParams{.shape = s, .bias = 1, .splits = 1})};
 }
 
-unsigned parts_of(const Launch& launch) {
-    return split(launch, card, 0).product.parameters.as<Conv2dBackwardWeightsParams>().splits;
-}
-
-unsigned groups_of(const Launch& launch) { return workgroups_for(launch, card).count; }
+unsigned parts(const Launch& launch) { return offer_shared_text(launch, card)->parts; }
+unsigned groups_of(const Launch& launch) { return offer_shared_text(launch, card)->groups.x; }
 Launch update(uint quads) { return launch(kernels::sgd, {.quads = quads}); }
 Launch images(uint count) { return launch(kernels::distort_images, {.count = count}); }
 
@@ -38,51 +35,51 @@ TEST_CASE("every item has an invocation, or a subgroup, until the device is full
 
 TEST_CASE("a product gets one workgroup for each of its tiles, tall ones where these fill the device") {
     const auto forward = [](const ConvShape& s) {
-        return workgroups_for({Kernel::conv2d_forward, ParameterBlock::of(Conv2dForwardParams{.shape = s})},
-                              card);
+        return *offer_shared_text(launch(kernels::conv2d_forward, {.shape = s}), card);
     };
-    const Workgroups wide = forward(same_conv(128, 12, 12, 64, 5, 5, 1, 64));
+    const Offer wide = forward(same_conv(128, 12, 12, 64, 5, 5, 1, 64));
     CHECK(wide.tile->height == 64); // 144 tall tiles are not enough for 256 workgroups
     CHECK(wide.tile->width == 64);
-    CHECK(wide.count == 128 * 144 / 64);
-    const Workgroups tall = forward(same_conv(128, 24, 24, 3, 5, 5, 1, 16));
+    CHECK(wide.groups.x == 128 * 144 / 64);
+    const Offer tall = forward(same_conv(128, 24, 24, 3, 5, 5, 1, 16));
     CHECK(tall.tile->height == 128);
     CHECK(tall.tile->width == 16);
-    CHECK(tall.count == 128 * 576 / 128);
-    const Workgroups low = forward(same_conv(13, 1, 1, 384, 1, 1, 1, 192));
+    CHECK(tall.groups.x == 128 * 576 / 128);
+    const Offer low = forward(same_conv(13, 1, 1, 384, 1, 1, 1, 192));
     CHECK(low.tile->height == 32);
-    CHECK(low.count == 3);
-    const Workgroups grouped = forward(same_conv(1, 8, 8, 64, {{3, 3}, {1, 1}}, 64, 4));
+    CHECK(low.groups.x == 3);
+    const Offer grouped = forward(same_conv(1, 8, 8, 64, {{3, 3}, {1, 1}}, 64, 4));
     CHECK(grouped.tile->width == 16);
-    CHECK(grouped.count == 4);
+    CHECK(grouped.groups.x == 4);
 }
 
 TEST_CASE("a sum over pixels is split where its product is too small for the device, and nowhere else") {
-    CHECK(parts_of(weights_gradient(same_conv(128, 24, 24, 3, 5, 5, 1, 64))) == 128); // two tiles
-    CHECK(parts_of(weights_gradient(same_conv(128, 12, 12, 64, 5, 5, 1, 64))) == 9);  // 26
-    CHECK(parts_of(weights_gradient(same_conv(128, 1, 1, 384, 1, 1, 1, 192))) == 1);  // too few pixels
-    CHECK(parts_of(weights_gradient(same_conv(32, 14, 14, 512, 3, 3, 1, 512))) == 1); // 584 tiles
+    CHECK(parts(weights_gradient(same_conv(128, 24, 24, 3, 5, 5, 1, 64))) == 128); // two tiles
+    CHECK(parts(weights_gradient(same_conv(128, 12, 12, 64, 5, 5, 1, 64))) == 9);  // 26
+    CHECK(parts(weights_gradient(same_conv(128, 1, 1, 384, 1, 1, 1, 192))) == 1);  // too few pixels
+    CHECK(parts(weights_gradient(same_conv(32, 14, 14, 512, 3, 3, 1, 512))) == 1); // 584 tiles
     const ConvShape depthwise = same_conv(32, 28, 28, 32, {{3, 3}, {1, 1}}, 32, 32);
-    CHECK(parts_of(weights_gradient(depthwise, Kernel::depthwise_conv2d_backward_weights)) == 204);
-    const SplitLaunch whole = split(update(5), card, 0);
+    CHECK(parts(weights_gradient(depthwise, Kernel::depthwise_conv2d_backward_weights)) == 204);
+    CHECK(parts(update(5)) == 1);
+    const SplitLaunch whole = split(update(5), 1, 0);
     CHECK(whole.sums.empty());
     CHECK(whole.scratch_bytes == 0);
-    CHECK(items_of(whole.product) == 5);
 }
 
 TEST_CASE("scratch memory is used again after each barrier, and shared by none between two") {
     const Launch launch = weights_gradient(same_conv(128, 24, 24, 3, 5, 5, 1, 64));
-    const std::size_t one = split(launch, card, 0).scratch_bytes;
+    const std::size_t one = split(launch, 128, 0).scratch_bytes;
     CHECK(one >= 128 * (75 * 64 + 64) * sizeof(float));
     const Command commands[] = {launch, Barrier{}, launch, launch, Barrier{}, launch, Timestamp{}, launch};
-    CHECK(scratch_bytes(commands, card) == 2 * one);
+    CHECK(scratch_bytes(commands, parts) == 2 * one);
+    CHECK(scratch_bytes(commands, [](const Launch&) { return 1; }) == 0);
 }
 
 TEST_CASE("sums that are split side by side and one after the other all come out whole") {
     const ConvShape shapes[] = {same_conv(3, 12, 12, 3, 3, 3, 1, 16), same_conv(1, 9, 9, 8, 1, 1, 1, 13),
                                 same_conv(1, 7, 7, 4, 3, 3, 1, 5)};
     on_every_device([&](Device& device) {
-        const ShareOut share_out({.most_groups = 0, .splits = 3});
+        const ShareOut share_out({.most_groups = 0, .parts = 3});
         std::vector<Buffer> buffers;
         const auto staged = [&](const std::vector<float>& values) {
             buffers.push_back(device.allocate(values.size() * sizeof(float), Memory::staging));

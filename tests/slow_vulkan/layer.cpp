@@ -120,35 +120,28 @@ VKAPI_ATTR VkResult VKAPI_CALL wait(VkDevice device, const VkSemaphoreWaitInfo* 
     return lost ? VK_ERROR_DEVICE_LOST : next_of(device).wait(device, info, timeout);
 }
 
-template<class Function>
-PFN_vkVoidFunction plain(Function function) {
-    return reinterpret_cast<PFN_vkVoidFunction>(function);
+VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL get_device_function(VkDevice of, const char* name);
+VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL get_instance_function(VkInstance of, const char* name);
+
+using towers::test::plain;
+const towers::test::Functions device_functions{{"vkGetDeviceProcAddr", plain(get_device_function)},
+                                               {"vkBeginCommandBuffer", plain(begin)},
+                                               {"vkCmdDispatch", plain(dispatch)},
+                                               {"vkQueueSubmit2", plain(submit)},
+                                               {"vkQueueWaitIdle", plain(wait_idle)},
+                                               {"vkWaitSemaphores", plain(wait)}};
+const towers::test::Functions instance_functions{{"vkGetInstanceProcAddr", plain(get_instance_function)},
+                                                 {"vkCreateInstance", plain(create_instance)},
+                                                 {"vkCreateDevice", plain(create_device)}};
+
+PFN_vkVoidFunction get_device_function(VkDevice of, const char* name) {
+    const PFN_vkVoidFunction own = towers::test::find(device_functions, name);
+    return own != nullptr ? own : next_of(of).function(of, name);
 }
 
-/// This layer's version of a function; null if it has none.
-PFN_vkVoidFunction own_device_function(std::string_view name) {
-    if (name == "vkBeginCommandBuffer") return plain(begin);
-    if (name == "vkCmdDispatch") return plain(dispatch);
-    if (name == "vkQueueSubmit2") return plain(submit);
-    if (name == "vkQueueWaitIdle") return plain(wait_idle);
-    if (name == "vkWaitSemaphores") return plain(wait);
-    return nullptr;
-}
-
-VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL get_device_function(VkDevice of, const char* name) {
-    if (std::string_view(name) == "vkGetDeviceProcAddr") return plain(get_device_function);
-    if (const PFN_vkVoidFunction own = own_device_function(name)) return own;
-    return next_of(of).function(of, name);
-}
-
-VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL get_instance_function(VkInstance of, const char* name) {
-    const std::string_view wanted = name;
-    if (wanted == "vkGetInstanceProcAddr") return plain(get_instance_function);
-    if (wanted == "vkGetDeviceProcAddr") return plain(get_device_function);
-    if (wanted == "vkCreateInstance") return plain(create_instance);
-    if (wanted == "vkCreateDevice") return plain(create_device);
-    if (const PFN_vkVoidFunction own = own_device_function(wanted)) return own;
-    return next_instance_function != nullptr ? next_instance_function(of, name) : nullptr;
+PFN_vkVoidFunction get_instance_function(VkInstance of, const char* name) {
+    return towers::test::find_for_instance(instance_functions, device_functions, of, name,
+                                           next_instance_function);
 }
 
 } // namespace

@@ -1,6 +1,8 @@
 // How a Vulkan layer gets the functions of the next layer or driver.
 #pragma once
 
+#include <map>
+#include <string_view>
 #include <vulkan/vk_layer.h>
 #include <vulkan/vulkan.h>
 
@@ -30,8 +32,31 @@ inline VkResult create_instance_below(const VkInstanceCreateInfo* info,
     return create(info, allocator, created);
 }
 
-/// Tells the loader the layer's functions. `get_device_function`: null if the layer changes no device
-/// commands.
+template<class Function>
+PFN_vkVoidFunction plain(Function function) {
+    return reinterpret_cast<PFN_vkVoidFunction>(function);
+}
+
+/// The functions that a layer changes, by name.
+using Functions = std::map<std::string_view, PFN_vkVoidFunction>;
+
+/// Null: the layer does not change it.
+inline PFN_vkVoidFunction find(const Functions& functions, const char* name) {
+    const auto found = functions.find(name);
+    return found != functions.end() ? found->second : nullptr;
+}
+
+/// What a layer's vkGetInstanceProcAddr returns, which is asked for functions of both kinds. `next`: that of
+/// the layer below; null while there is none.
+inline PFN_vkVoidFunction find_for_instance(const Functions& of_instances, const Functions& of_devices,
+                                            VkInstance instance, const char* name,
+                                            PFN_vkGetInstanceProcAddr next) {
+    for (const Functions* own : {&of_instances, &of_devices})
+        if (const PFN_vkVoidFunction found = find(*own, name)) return found;
+    return next != nullptr ? next(instance, name) : nullptr;
+}
+
+/// Tells the loader the layer's functions. `get_device_function`: null when it changes no device commands.
 inline VkResult negotiate(VkNegotiateLayerInterface* negotiated,
                           PFN_vkGetInstanceProcAddr get_instance_function,
                           PFN_vkGetDeviceProcAddr get_device_function) {

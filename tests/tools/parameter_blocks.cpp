@@ -20,8 +20,9 @@ struct Good {
 static_assert(layout::readable<Good>());
 static_assert(layout::pointers_of<Good> == std::array{Access::read, Access::read, Access::read, Access::read,
                                                       Access::write, Access::read_write});
-static_assert(layout::elements_of<Good> == std::array{Element::number, Element::word, Element::word,
-                                                      Element::word, Element::number, Element::number});
+static_assert(layout::elements_of<Good> == std::array{ElementType::float32, ElementType::uint32,
+                                                      ElementType::uint32, ElementType::uint32,
+                                                      ElementType::float32, ElementType::float32});
 
 struct Nested {
     In_f32 x;

@@ -143,13 +143,6 @@ VKAPI_ATTR VkResult VKAPI_CALL wait(VkDevice device, const VkSemaphoreWaitInfo* 
     return reinterpret_cast<PFN_vkWaitSemaphores>(next_of(device, "vkWaitSemaphores"))(device, info, timeout);
 }
 
-VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL get_device_function(VkDevice of, const char* name) {
-    const std::string_view wanted = name;
-    if (wanted == "vkGetDeviceProcAddr") return reinterpret_cast<PFN_vkVoidFunction>(get_device_function);
-    if (wanted == "vkWaitSemaphores") return reinterpret_cast<PFN_vkVoidFunction>(wait);
-    return next_of(of, name);
-}
-
 VKAPI_ATTR VkResult VKAPI_CALL create_device(VkPhysicalDevice physical, const VkDeviceCreateInfo* info,
                                              const VkAllocationCallbacks* allocator, VkDevice* created) {
     const auto* const link = towers::test::take_link<VkLayerDeviceCreateInfo>(
@@ -175,25 +168,33 @@ VKAPI_ATTR VkResult VKAPI_CALL create_instance(const VkInstanceCreateInfo* info,
     return result;
 }
 
-VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL get_function(VkInstance of, const char* name) {
-    const std::string_view wanted = name;
-    if (wanted == "vkGetInstanceProcAddr") return reinterpret_cast<PFN_vkVoidFunction>(get_function);
-    if (wanted == "vkCreateInstance") return reinterpret_cast<PFN_vkVoidFunction>(create_instance);
-    if (wanted == "vkGetPhysicalDeviceProperties")
-        return reinterpret_cast<PFN_vkVoidFunction>(get_properties);
-    if (wanted == "vkGetPhysicalDeviceProperties2")
-        return reinterpret_cast<PFN_vkVoidFunction>(get_properties2);
-    if (wanted == "vkGetPhysicalDeviceFeatures2") return reinterpret_cast<PFN_vkVoidFunction>(get_features2);
-    if (wanted == "vkGetPhysicalDeviceQueueFamilyProperties")
-        return reinterpret_cast<PFN_vkVoidFunction>(get_queues);
-    if (wanted == "vkCreateDevice") return reinterpret_cast<PFN_vkVoidFunction>(create_device);
-    if (wanted == "vkGetDeviceProcAddr") return reinterpret_cast<PFN_vkVoidFunction>(get_device_function);
-    return next != nullptr ? next(of, name) : nullptr;
+VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL get_device_function(VkDevice of, const char* name);
+VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL get_instance_function(VkInstance of, const char* name);
+
+using towers::test::plain;
+const towers::test::Functions device_functions{{"vkGetDeviceProcAddr", plain(get_device_function)},
+                                               {"vkWaitSemaphores", plain(wait)}};
+const towers::test::Functions instance_functions{
+    {"vkGetInstanceProcAddr", plain(get_instance_function)},
+    {"vkCreateInstance", plain(create_instance)},
+    {"vkCreateDevice", plain(create_device)},
+    {"vkGetPhysicalDeviceProperties", plain(get_properties)},
+    {"vkGetPhysicalDeviceProperties2", plain(get_properties2)},
+    {"vkGetPhysicalDeviceFeatures2", plain(get_features2)},
+    {"vkGetPhysicalDeviceQueueFamilyProperties", plain(get_queues)}};
+
+PFN_vkVoidFunction get_device_function(VkDevice of, const char* name) {
+    const PFN_vkVoidFunction own = towers::test::find(device_functions, name);
+    return own != nullptr ? own : next_of(of, name);
+}
+
+PFN_vkVoidFunction get_instance_function(VkInstance of, const char* name) {
+    return towers::test::find_for_instance(instance_functions, device_functions, of, name, next);
 }
 
 } // namespace
 
 extern "C" __attribute__((visibility("default"))) VKAPI_ATTR VkResult VKAPI_CALL
 vkNegotiateLoaderLayerInterfaceVersion(VkNegotiateLayerInterface* negotiated) {
-    return towers::test::negotiate(negotiated, get_function, get_device_function);
+    return towers::test::negotiate(negotiated, get_instance_function, get_device_function);
 }

@@ -99,9 +99,9 @@ TEST_CASE("parity knows which tensors of a kernel are words") {
     const auto elements = [](Kernel kernel) {
         const auto found = kernel_info(kernel).elements;
         CHECK(found.size() == kernel_info(kernel).pointers.size());
-        return std::vector<Element>(found.begin(), found.end());
+        return std::vector<ElementType>(found.begin(), found.end());
     };
-    constexpr Element number = Element::number, word = Element::word;
+    constexpr ElementType number = ElementType::float32, word = ElementType::uint32;
     CHECK(elements(Kernel::distort_images) == std::vector{word, word, word, number, word});
     CHECK(elements(Kernel::max_pool_forward) == std::vector{number, number, word});
     CHECK(elements(Kernel::count_nonfinite) == std::vector{number, word});
@@ -152,7 +152,7 @@ TEST_CASE("a wrong word is found") {
     REQUIRE(found.size() == 2);
     CHECK(found[0].operation == "pool1 forward");
     CHECK(found[0].tensor == "pool1 argmax");
-    CHECK(found[0].words);
+    CHECK(found[0].type == ElementType::uint32);
     CHECK(found[0].difference.unequal == 1);
     CHECK(found[0].difference.worst == 5);
 }

@@ -1,37 +1,16 @@
-// What the engine relies on in every device, beyond its kernels.
-#include "engine/clock.h"
-#include "tests/conformance/harness.h"
+// What the engine relies on in every device: its queues, submissions and clock.
+#include "tests/conformance/contract/contract.h"
 
-#include <algorithm>
+#include "engine/clock.h"
+
 #include <array>
 #include <chrono>
-#include <cstdint>
 #include <cstdlib>
 #include <fmt/format.h>
-#include <functional>
-#include <numeric>
 #include <thread>
 
 namespace towers::test {
 namespace {
-
-constexpr std::size_t bytes = 4096;
-
-BufferSlice all_of(const Buffer& buffer) { return {&buffer, 0, buffer.bytes()}; }
-Copy copy(const Buffer& source, const Buffer& target) { return {all_of(source), all_of(target)}; }
-
-Buffer staged(Device& device, std::uint32_t word, std::size_t size = bytes) {
-    Buffer buffer = device.allocate(size, Memory::staging);
-    std::ranges::fill(buffer.host<std::uint32_t>(), word);
-    return buffer;
-}
-
-bool holds(const Buffer& buffer, std::uint32_t word) {
-    return std::ranges::all_of(buffer.host<std::uint32_t>(),
-                               [=](std::uint32_t each) { return each == word; });
-}
-
-Recording record(Device& device, const std::vector<Command>& commands) { return device.record(commands); }
 
 /// Of total = total + increment: partials[2] = {total, increment}.
 std::vector<Command> add_once(const Buffer& partials, const Buffer& sum) {
@@ -41,29 +20,6 @@ std::vector<Command> add_once(const Buffer& partials, const Buffer& sum) {
                                        .parts = 2,
                                        .count = 1});
     return {add, Barrier{}, Copy{{&sum, 0, 4}, {&partials, 0, 4}}};
-}
-
-/// Long enough that it still runs when the call returns, on a device that works by itself.
-std::vector<Command> long_work(const Buffer& source, const Buffer& target) {
-    std::vector<Command> commands;
-    for (int i = 0; i < 20; ++i) {
-        commands.push_back(copy(source, target));
-        commands.push_back(Barrier{});
-    }
-    return commands;
-}
-
-/// The message of the exception of type E that `action` throws.
-template<class E>
-std::string message_of(const std::function<void()>& action) {
-    try {
-        action();
-    } catch (const E& error) {
-        return error.what();
-    } catch (const std::exception& error) {
-        return std::string("another exception: ") + error.what();
-    }
-    return "nothing was thrown";
 }
 
 } // namespace
@@ -226,54 +182,6 @@ TEST_CASE("one recording may be submitted several times before it is waited for"
     });
 }
 
-TEST_CASE("new memory is zero for every queue, also where other memory was before") {
-    on_every_device([](Device& device) {
-        for (const std::size_t size : {std::size_t(4), std::size_t(4100), std::size_t(3) << 20})
-            for (std::size_t round = 0; round < queue_count; ++round) {
-                INFO(size, " bytes, round ", round);
-                const Buffer there = device.allocate(size, Memory::device);
-                const Buffer out = device.allocate(size, Memory::staging);
-                CHECK(holds(out, 0));
-                std::ranges::fill(out.host<std::uint32_t>(), 1u);
-                const Recording take = record(device, {copy(there, out)});
-                device.wait(device.submit(take, Queue(round)));
-                CHECK(holds(out, 0));
-                std::ranges::fill(out.host<std::uint32_t>(), 0xdeadbeefu);
-                device.run(std::vector<Command>{copy(out, there)});
-            }
-        CHECK(device.allocate(0, Memory::device).bytes() == 0);
-        CHECK(device.allocate(5, Memory::staging).host<std::byte>().size() == 5);
-    });
-}
-
-TEST_CASE("a copy takes any number of bytes from anywhere to anywhere and touches no others") {
-    on_every_device([](Device& device) {
-        const Buffer in = device.allocate(300, Memory::staging), out = device.allocate(300, Memory::staging);
-        const Buffer there = device.allocate(300, Memory::device);
-        std::iota(in.host<std::uint8_t>().begin(), in.host<std::uint8_t>().end(), std::uint8_t(1));
-        for (const std::size_t from : {0, 1, 3, 130})
-            for (const std::size_t to : {0, 2, 5, 129})
-                for (const std::size_t size : {1, 2, 7, 64, 127}) {
-                    INFO(size, " bytes from ", from, " to ", to);
-                    std::ranges::fill(out.host<std::uint8_t>(), std::uint8_t(0xaa));
-                    device.run(std::vector<Command>{copy(out, there), Barrier{},
-                                                    Copy{{&in, from, size}, {&there, to, size}}, Barrier{},
-                                                    copy(there, out)});
-                    std::vector<std::uint8_t> expected(300, 0xaa);
-                    std::copy_n(in.host<std::uint8_t>().begin() + std::ptrdiff_t(from), size,
-                                expected.begin() + std::ptrdiff_t(to));
-                    const bool same = std::ranges::equal(out.host<std::uint8_t>(), expected);
-                    CHECK(same);
-                }
-        // Within one buffer, side by side
-        device.run(std::vector<Command>{copy(in, there), Barrier{},
-                                        Copy{{&there, 0, 100}, {&there, 100, 100}}, Barrier{},
-                                        copy(there, out)});
-        CHECK(out.host<std::uint8_t>()[100] == 1);
-        CHECK(out.host<std::uint8_t>()[199] == 100);
-    });
-}
-
 TEST_CASE("a recording may be empty, or hold nothing but barriers") {
     on_every_device([](Device& device) {
         device.run({});
@@ -309,117 +217,6 @@ TEST_CASE("two devices on one card work at the same time and go in any order") {
         first.wait(first.submit(recording));
         CHECK(holds(out, 7));
     });
-}
-
-TEST_CASE("buffers and recordings may be destroyed in any order while work is in flight") {
-    on_every_device([](Device& device) {
-        constexpr std::size_t much = std::size_t(1) << 20;
-        for (const bool recording_first : {true, false}) {
-            auto source = std::make_unique<Buffer>(staged(device, 3, much));
-            auto target = std::make_unique<Buffer>(device.allocate(much, Memory::device));
-            const Buffer out = staged(device, 0, much);
-            std::vector<Command> commands = long_work(*source, *target);
-            commands.push_back(copy(*target, out));
-            auto recording = std::make_unique<Recording>(device.record(commands));
-            const Ticket ticket = device.submit(*recording);
-            if (recording_first) recording.reset();
-            source.reset();
-            target.reset();
-            recording.reset();
-            device.wait(ticket);
-            CHECK(holds(out, 3));
-        }
-    });
-}
-
-TEST_CASE("a call that breaks the contract is refused with its reason, and the device goes on") {
-    on_every_device([](Device& device) {
-        const Buffer in = staged(device, 5), out = staged(device, 0);
-        const auto other = open_device(device.info().id, open_options());
-        const Buffer foreign = other->allocate(bytes, Memory::staging);
-        const auto refusal = [&](const std::function<void()>& action) {
-            const std::string message = message_of<std::logic_error>(action);
-            CHECK(message.starts_with(device.info().id));
-            CHECK(message.find('\n') == std::string::npos);
-            return message.substr(std::min(message.size(), device.info().id.size() + 2));
-        };
-        const auto recorded = [&](const Command& command) {
-            return refusal([&] { device.record(std::vector<Command>{Barrier{}, command}); });
-        };
-        const auto copied = [&](const BufferSlice& from, const BufferSlice& to) {
-            return recorded(Copy{from, to});
-        };
-        const Buffer none;
-        CHECK(copied({nullptr, 0, 4}, {&out, 0, 4}) == "record: command 1: the copy's source is no buffer");
-        CHECK(copied({&in, 0, 4}, {&none, 0, 4}) == "record: command 1: the copy's target is no buffer");
-        CHECK(copied({&foreign, 0, 4}, {&out, 0, 4}) ==
-              "record: command 1: the copy's source is another device's buffer");
-        CHECK(copied({&in, bytes - 3, 4}, {&out, 0, 4}) ==
-              "record: command 1: the copy's source is 4 bytes at 4093 of a buffer of 4096");
-        CHECK(
-            copied({&in, 0, 4}, {&out, SIZE_MAX, 4}).starts_with("record: command 1: the copy's target is"));
-        CHECK(copied({&in, 0, 4}, {&out, 0, 8}) == "record: command 1: a copy of 4 bytes to 8");
-        CHECK(copied({&in, 0, 0}, {&out, 0, 0}) == "record: command 1: a copy of no bytes");
-        CHECK(copied({&in, 0, 8}, {&in, 7, 8}) == "record: command 1: the copy's source and target overlap");
-
-        const auto reading = [&](std::size_t offset, uint count) {
-            return launch(kernels::relu_backward,
-                          {.saved = {reinterpret_cast<const float*>(in.address() + offset)},
-                           .dy = {},
-                           .dx = {},
-                           .count = count});
-        };
-        CHECK(recorded(reading(4, 1)) == "record: command 1: relu_backward: pointer 0 is no multiple of 16");
-        CHECK(recorded(reading(0, 0)) == "record: command 1: relu_backward has no items");
-        CHECK(recorded(Launch{Kernel(0xffff), {}}) == "record: command 1: there is no kernel 65535");
-
-        const Recording theirs = record(*other, {});
-        const Recording ours = record(device, {copy(in, out), Timestamp{}});
-        CHECK(refusal([&] { device.submit({}); }) == "submit: there is no recording");
-        CHECK(refusal([&] { device.submit(theirs); }) == "submit: the recording is another device's");
-        CHECK(refusal([&] { device.timestamps(theirs); }) == "timestamps: the recording is another device's");
-        CHECK(refusal([&] { device.timestamps(ours); }) == "timestamps: the recording has not finished");
-        CHECK(refusal([&] { device.wait(0); }) == "wait: ticket 0 was never issued");
-        const Recording computes = record(device, {reading(0, 1)});
-        for (const Queue queue : {Queue::upload, Queue::download})
-            CHECK(refusal([&] { device.submit(computes, queue); }) ==
-                  "submit: the recording has launches, which a copy queue cannot run");
-        for (const Ticket never : {Ticket(0), ~Ticket(0)})
-            CHECK(refusal([&] { device.submit(ours, Queue::upload, std::array{never}); }) ==
-                  fmt::format("submit: ticket {} was never issued", never));
-        const Ticket ticket = device.submit(ours);
-        CHECK(refusal([&] { device.timestamps(ours); }) == "timestamps: the recording has not finished");
-        CHECK(refusal([&] { device.wait(ticket + 1); }).ends_with("was never issued"));
-        device.wait(ticket);
-        CHECK(holds(out, 5));
-    });
-}
-
-TEST_CASE("after a failure a device refuses everything in one line and can still be closed") {
-    for (const std::string& id : device_ids())
-        for (const bool at_submission : {true, false}) {
-            INFO("on ", id);
-            FailingDevice::Failure failure{.verb = at_submission ? FailingDevice::Verb::submit
-                                                                 : FailingDevice::Verb::wait};
-            FailingDevice device(open_device(id, open_options()), failure);
-            const Buffer in = staged(device, 5), out = staged(device, 0);
-            const Recording recording = record(device, {copy(in, out)});
-            device.wait(device.submit(recording));
-            const Ticket ticket = device.submit(recording);
-            failure.calls_left = 0;
-            const auto refusal = [](const std::function<void()>& action) {
-                return message_of<DeviceError>(action);
-            };
-            CHECK(refusal([&] { at_submission ? void(device.submit(recording)) : device.wait(ticket); }) ==
-                  "refused");
-            const std::string expected = id + ": failed before and can only be closed: refused";
-            CHECK(refusal([&] { device.allocate(4, Memory::device); }) == expected);
-            CHECK(refusal([&] { record(device, {}); }) == expected);
-            CHECK(refusal([&] { device.submit(recording); }) == expected);
-            CHECK(refusal([&] { device.wait(ticket); }) == expected);
-            CHECK(refusal([&] { device.timestamps(recording); }) == expected);
-            device.finish();
-        }
 }
 
 namespace {
@@ -496,29 +293,6 @@ TEST_CASE("a device tells how many queues work side by side") {
         CHECK(queues <= queue_count);
         if (shown && id.starts_with("vulkan:")) CHECK(queues == queue_count);
     }
-}
-
-TEST_CASE("a device tells what memory is free, no more than it has, or does not tell") {
-    on_every_device([](Device& device) {
-        const std::uint64_t free = device.free_memory();
-        if (free == Device::not_told) return;
-        CHECK(free > 0);
-        CHECK(free <= device.info().memory);
-    });
-}
-
-TEST_CASE("a device that refuses memory is as good as before") {
-    on_every_device([](Device& device) {
-#ifdef __SANITIZE_ADDRESS__ // which ends the program instead
-        if (device.info().id == "cpu") return;
-#endif
-        const std::string message =
-            message_of<OutOfMemory>([&] { device.allocate(std::size_t(1) << 60, Memory::device); });
-        CHECK(message.starts_with(device.info().id));
-        const Buffer in = staged(device, 5), out = staged(device, 0);
-        device.run(std::vector<Command>{copy(in, out)});
-        CHECK(holds(out, 5));
-    });
 }
 
 } // namespace towers::test

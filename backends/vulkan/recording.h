@@ -1,0 +1,65 @@
+// A recording on a Vulkan device: commands as Vulkan takes them, then command buffers.
+#pragma once
+
+#include "backends/vulkan/memory.h"
+#include "backends/vulkan/pieces.h"
+#include "backends/vulkan/pipelines.h"
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+namespace towers::vulkan {
+
+/// A timestamp is taken when all stages of what came before are done.
+constexpr auto moment = vk::PipelineStageFlagBits2::eAllCommands;
+
+struct VulkanRecording : RecordingState {
+    const Family* family = nullptr;
+    std::unique_ptr<Allocation> scratch;         ///< of sums that are split
+    mutable std::vector<VulkanCommand> commands; ///< until they are in `pieces`
+    mutable std::vector<double> seconds;         ///< that each dispatch and copy took
+    mutable bool measured = false;               ///< well enough to cut it
+    /// Submitted one after the other, so that none works too long for a driver
+    mutable std::vector<vk::raii::CommandBuffer> pieces;
+    vk::raii::QueryPool timestamps = nullptr;
+    std::uint32_t timestamp_count = 0;
+    mutable Submission timed; ///< the last one that writes the timestamps, where the host resets them
+    /// The same for queues of another family than the kernels'; null if there are none, or if it has launches
+    std::unique_ptr<VulkanRecording> for_copy_queues;
+};
+
+/// Makes recordings of one device. All throw vk::SystemError.
+class Recorder {
+public:
+    using Allocate = std::function<std::unique_ptr<Allocation>(std::size_t bytes)>;
+    /// Keeps references to the first three. `allocate`: memory of the device for sums that are split.
+    Recorder(const vk::raii::Device& device, const Queues& queues, Pipelines& pipelines, Allocate allocate)
+        : device_(device), queues_(queues), pipelines_(pipelines), allocate_(std::move(allocate)) {}
+
+    /// Only a list of commands yet, which write_pieces() or measure() make command buffers of.
+    std::unique_ptr<VulkanRecording> encode(std::span<const Command> commands, const Family& family,
+                                            const DeviceFacts& facts) const;
+
+    /// Cuts the recording by what has been measured.
+    void write_pieces(const VulkanRecording& recording) const;
+
+    using Submit = std::function<void(const vk::raii::CommandBuffer& piece, bool first, bool last)>;
+    /// A recording's first submission: each dispatch and copy alone, since nobody knows yet how long they
+    /// take. If they take long, so the second, since some drivers compile a kernel when it first runs. The
+    /// host's clock is exact enough: what it adds to short ones costs a submission more at worst.
+    void measure(const VulkanRecording& recording, const vk::raii::Queue& queue, const Submit& submit) const;
+
+private:
+    vk::raii::CommandBuffer write(const VulkanRecording& recording, std::size_t first,
+                                  std::size_t last) const;
+
+    const vk::raii::Device& device_;
+    const Queues& queues_;
+    Pipelines& pipelines_;
+    Allocate allocate_;
+};
+
+} // namespace towers::vulkan

@@ -1,0 +1,12 @@
+// Convolutions for drivers that run on a CPU: the host side of shaders/software/.
+#pragma once
+
+#include "backends/vulkan/dispatch.h"
+
+namespace towers::vulkan {
+
+/// Not for strides, dilation and groups above 1, nor for more tiles than one dispatch takes.
+std::optional<Offer> offer_software_conv2d(const Launch& launch, const DeviceFacts& facts);
+Dispatch software_conv2d(const Launch& launch, const Offer& offer, const DeviceFacts& facts);
+
+} // namespace towers::vulkan
