@@ -1,4 +1,4 @@
-// Measures the host's part of a step of several towers: the averaging stage's bytes a second against a plain
+// Measures the host's part of a step of several towers: the host stage's bytes a second against a plain
 // copy of as many bytes by as many threads, and what part of simulated towers' rate is left beside it.
 //
 // Usage: host_stage [THREADS]
