@@ -1,4 +1,4 @@
-// Compares the speed of the averaging stage with memcpy().
+// Compares the speed of the host stage with memcpy().
 #pragma once
 
 #include "engine/bench/report.h"
@@ -12,7 +12,7 @@
 
 namespace towers {
 
-/// Runs the averaging stage of `towers` towers with `threads` threads. In turn with it, as many threads move
+/// Runs the host stage of `towers` towers with `threads` threads. In turn with it, as many threads move
 /// as many bytes by memcpy().
 class AveragingBench {
 public:

@@ -101,11 +101,11 @@ struct BucketBytes {
     std::size_t least, most; ///< multiples of slice_alignment
 };
 
-/// Large enough to be worth starting a copy, small enough that the copies out, the averaging and the copies
+/// Large enough to be worth starting a copy, small enough that the copies out, the update and the copies
 /// back of a large layer overlap, and that the last bucket, which everyone waits for, is small.
 BucketBytes bucket_bytes(const StateLayout& layout);
 
-/// Cuts the trained variables and the statistics that follow them into what a tower delivers to the averaging
+/// Cuts the trained variables and the statistics that follow them into what a tower delivers to the host
 /// stage at once: runs of whole layers of at least `least` bytes each, except perhaps the last. Runs of more
 /// than `most` bytes are cut into equal parts.
 std::vector<ArenaRange> make_buckets(const StateLayout& layout, const BucketBytes& bytes);

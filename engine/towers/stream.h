@@ -1,4 +1,4 @@
-// Moving more memory than the processor's caches hold.
+// Moves more memory than the processor's caches hold.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ namespace towers {
 
 constexpr std::size_t line_floats = 16; ///< of a cache line, as most processors have them
 
-/// Asks for memory that will be read soon, a cache line at a time, so that it comes beside other work.
+/// Asks for memory that will be read soon, a cache line at a time, so that it arrives during other work.
 class Prefetch {
 public:
     explicit Prefetch(std::vector<std::span<const float>> ranges) : ranges_(std::move(ranges)) {}
@@ -33,8 +33,8 @@ private:
     std::size_t at_ = 0, line_ = 0;
 };
 
-/// Copies to a target that is not read again soon, by stores that spare it the read before its first write,
-/// and prefetches as much. Both begin at multiples of 16 bytes and are whole cache lines.
+/// Copies to a target that nobody reads soon, with stores that do not read the target's cache lines first,
+/// and prefetches as many bytes. Source and target begin at multiples of 16 bytes and are whole cache lines.
 inline void stream(std::span<const float> source, std::span<float> target, Prefetch& prefetch) {
     for (std::size_t line = 0; line < source.size(); line += line_floats) {
         prefetch.next();

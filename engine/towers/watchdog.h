@@ -1,5 +1,5 @@
-// Notices that work does not end. A thread that hangs in a driver can neither notice it itself nor be
-// stopped.
+// Notices that the calling thread's work does not end. A thread that hangs in a driver cannot notice it, and
+// nothing can stop it.
 #pragma once
 
 #include <chrono>
@@ -14,12 +14,12 @@ namespace towers {
 
 class Watchdog {
 public:
-    /// A thread of this calls `expired` whenever watched work takes too long.
+    /// Starts a thread that calls `expired` whenever watched work takes too long.
     explicit Watchdog(std::function<void()> expired)
         : expired_(std::move(expired)), thread_([this](const std::stop_token& stop) { watch(stop); }) {}
 
-    /// The work of its lifetime must end in so many seconds; those in which this program was stopped hardly
-    /// count. One at a time. Without a dog nobody watches.
+    /// What is done while it lives must end within so many seconds; time in which this program was stopped
+    /// hardly counts. One at a time. Without a dog it does nothing.
     class Watch {
     public:
         Watch(std::optional<Watchdog>& dog, double seconds) : dog_(dog) {
@@ -36,7 +36,7 @@ public:
     };
 
 private:
-    static constexpr double slice = 0.1; // seconds; so often it looks, which costs the work nothing
+    static constexpr double slice = 0.1; // seconds between two looks, few enough to cost the work nothing
 
     void set(std::optional<double> left) {
         const std::lock_guard lock(mutex_);

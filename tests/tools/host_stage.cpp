@@ -1,4 +1,4 @@
-// Measures the host's part of a step with several towers: the averaging stage's bytes per second compared
+// Measures the host's part of a step with several towers: the host stage's bytes per second compared
 // with a plain copy of as many bytes by as many threads, and which part of simulated towers' rate remains
 // beside it.
 //
