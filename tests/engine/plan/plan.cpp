@@ -72,6 +72,24 @@ TEST_CASE("buckets cover the gradients without a gap, and only a large one is cu
     CHECK(make_buckets(layout, {mib, 2 * mib}).size() == 3);
 }
 
+TEST_CASE("a plan reserves slices apart, joins them with their gaps, and finds those of another plan") {
+    Plan plan;
+    const TensorId first = plan.reserve("first", Arena::results, {3});
+    const TensorId second = plan.reserve("second", Arena::results, {100});
+    CHECK(plan.at(first).offset == 0);
+    CHECK(plan.at(second).offset == slice_alignment);
+    CHECK(plan.bytes(Arena::results) == 3 * slice_alignment);
+    const std::vector<TensorId> lists{first, second};
+    CHECK(plan.elements(plan.joined("both", lists)) == slice_alignment / sizeof(float) + 100);
+    CHECK(plan.joined("one", std::span(lists).first(1)) == first);
+    CHECK_FALSE(plan.joined("none", {}));
+    CHECK(plan.at(plan.part("some", second, 10, 20)).offset == slice_alignment + 10 * sizeof(float));
+    CHECK(plan.bytes(Arena::results) == 3 * slice_alignment); // nothing new was reserved
+    Plan other;
+    CHECK(other.at(other.shared(plan, second)).offset == slice_alignment);
+    CHECK(other.bytes(Arena::results) == 3 * slice_alignment);
+}
+
 TEST_CASE("blocks cover a state without a gap, and each is of variables that are updated alike") {
     for (const char* name : {"cifar10-tutorial", "cifar10-resnet20"}) {
         CAPTURE(name);
