@@ -52,7 +52,7 @@ classes = 10
 [network]
 layers = [
   { name = "conv", kind = "conv2d", filters = 8, kernel = 3, stride = 2 },
-  { kind = "dropout", rate = 0.4 },
+  { kind = "dropout", keep = 0.6 },
   { kind = "global_average_pool" },
   { name = "logits", kind = "dense", units = 10 },
 ]
