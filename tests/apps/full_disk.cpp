@@ -119,15 +119,16 @@ TEST_CASE("a run whose folder is moved away for a while loses nothing") {
 TEST_CASE("a full disk under the log costs its lines and no training") {
     const TemporaryFolder folder;
     const Outcome outcome =
-        Program({"sh", "-c",
-                 "\"$0\" train --towers cpu --batch 2 --log-every 1 --steps 120 --run run > /dev/full",
-                 TOWERS_PROGRAM},
-                {.folder = folder.path()})
+        Program(
+            {"sh", "-c",
+             "\"$0\" train --towers cpu --batch 2 --threads 1 --log-every 1 --steps 60 --run run > /dev/full",
+             TOWERS_PROGRAM},
+            {.folder = folder.path()})
             .end();
     check_failed(outcome, 1, "cannot write to standard output");
-    CHECK(contains(outcome.err, "done: saved run/model.ckpt-120.safetensors"));
-    CHECK(metrics(folder / "run").size() == 120);
-    CHECK(fs::exists(checkpoint(folder / "run", 120)));
+    CHECK(contains(outcome.err, "done: saved run/model.ckpt-60.safetensors"));
+    CHECK(metrics(folder / "run").size() == 60);
+    CHECK(fs::exists(checkpoint(folder / "run", 60)));
 }
 
 TEST_CASE("a terminal that is gone before the first line costs no training, and no trace") {

@@ -27,10 +27,11 @@ TEST_CASE("a second run does not overwrite the first") {
 TEST_CASE("no second run starts in the folder of a run in progress") {
     const TemporaryFolder folder;
     const std::string run = (folder / "run").string();
-    Program first(towers_command(Arguments{"train", "--towers", "cpu", "--batch", "2", "--log-every", "1",
-                                           "--save-every", "20", "--steps", "1000000", "--run", run} +
-                                 small_data()));
-    REQUIRE(first.wait_until([&] { return fs::exists(checkpoint(run, 20)); }));
+    Program first(
+        towers_command(Arguments{"train", "--towers", "cpu", "--batch", "2", "--log-every", "1",
+                                 "--save-every", "5", "--threads", "1", "--steps", "1000000", "--run", run} +
+                       small_data()));
+    REQUIRE(first.wait_until([&] { return fs::exists(checkpoint(run, 5)); }));
     check_failed(run_towers({"train", "--resume", "--run", run}), 1, "in use");
     check_failed(run_towers({"train", "--towers", "cpu", "--run", run}), 1, "in use");
     check_failed(run_towers({"train", "--towers", "cpu", "--run", run, "--quirks", "delete-run"}), 1,
