@@ -114,9 +114,9 @@ public:
 
     Ending run(const std::atomic<bool>& stop) {
         while (step_ < options_.steps && !stop) {
-            const StepReport report = take_step();
+            StepReport report = take_step();
             ++step_;
-            observe(report);
+            observe(std::move(report));
             const bool ends = step_ == options_.steps || stop;
             if (options_.save_every != 0 && step_ % options_.save_every == 0 && !ends) save_on_the_way();
         }
@@ -142,18 +142,19 @@ private:
         }
     }
 
-    void observe(const StepReport& report) {
+    void observe(StepReport report) {
         ++logged_steps_;
         const double seconds = seconds_since(logged_) / double(logged_steps_);
-        const Progress progress{.report = report,
-                                .log = options_.log_every != 0 && report.step % options_.log_every == 0,
+        const bool log = options_.log_every != 0 && report.step % options_.log_every == 0;
+        const Progress progress{.report = std::move(report),
+                                .log = log,
                                 .examples_per_second = options_.global_batch / seconds,
                                 .seconds_per_step = seconds};
         for (std::size_t i = 0; i < observers_.size(); ++i)
             if (!written_[i].attempt(observers_[i]->place(),
                                      [&] { return observers_[i]->observe(progress); }))
                 written_[i].warn();
-        if (!progress.log) return;
+        if (!log) return;
         logged_ = Clock::now();
         logged_steps_ = 0;
     }

@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 #include <functional>
+#include <utility>
 
 using namespace towers::test;
 namespace fs = std::filesystem;
@@ -107,6 +108,7 @@ const std::vector<Damage>& damages() {
 TEST_CASE("a bad checkpoint is refused by name and nothing else is touched") {
     const SmallRun small;
     const RawTensors sound = RawTensors::read(checkpoint(small.run(), 2));
+    bool replaced = false;
     for (const Damage& damage : damages()) {
         CAPTURE(damage.what);
         const fs::path bad = checkpoint(small.run(), 2);
@@ -129,7 +131,8 @@ TEST_CASE("a bad checkpoint is refused by name and nothing else is touched") {
         if (damage.also_as_initial) {
             check(initial);
             CHECK_FALSE(fs::exists(other / "run/config.toml"));
-            // The same command must work once the file is replaced.
+            // The same command must work once the file is replaced, whatever was wrong with it.
+            if (std::exchange(replaced, true)) continue;
             write_text(bad, sound.bytes());
             train(other / "run",
                   {"--steps", "1", "--batch", "2", "--data", small.data, "--init", bad.string()});
@@ -160,6 +163,10 @@ TEST_CASE("--init finds the variables among any other tensors of a file") {
 TEST_CASE("a header that would parse into a far larger tree is refused before it does") {
     const TemporaryFolder folder;
     const fs::path bomb = folder / "bomb.safetensors";
+    std::string entries;
+    for (unsigned i = 0; entries.size() < 99'998'000; ++i)
+        entries.append("\"").append(std::to_string(i)).append("\":0,");
+    entries.back() = '}';
     struct Case {
         const char *begin, *says;
     };
@@ -168,10 +175,7 @@ TEST_CASE("a header that would parse into a far larger tree is refused before it
           {"{\"w\":{", "the entry of \"w\" in its header is too long"},
           {"{\"__metadata__\":{", "the entry of \"__metadata__\" in its header is too long"}}) {
         CAPTURE(each.begin);
-        std::string header = each.begin;
-        for (unsigned i = 0; header.size() < 99'999'000; ++i)
-            header.append("\"").append(std::to_string(i)).append("\":0,");
-        header.back() = '}';
+        std::string header = each.begin + entries;
         if (header.starts_with("{\"")) header += '}';
         const std::uint64_t length = header.size();
         write_text(bomb, std::string(reinterpret_cast<const char*>(&length), sizeof length) + header);

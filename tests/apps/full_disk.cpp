@@ -11,7 +11,7 @@ namespace fs = std::filesystem;
 TEST_CASE("a checkpoint that does not fit costs neither the earlier ones nor the training after it") {
     const TemporaryFolder folder;
     const fs::path run = folder / "run";
-    train(run, {"--steps", "2", "--save-every", "1", "--batch", "2"});
+    train_small(run, {"--steps", "2", "--save-every", "1", "--batch", "2"});
     const auto before = contents(run);
 
     // A limit on the file size stands in for a full disk, which not every machine can provide.
@@ -43,7 +43,7 @@ TEST_CASE("a checkpoint that does not fit costs neither the earlier ones nor the
 
     // Once there is room again, the run continues as if nothing had happened.
     check_worked(run_towers({"train", "--resume", "--run", run.string(), "--steps", "4"}));
-    train(folder / "whole", {"--steps", "4", "--batch", "2"});
+    train_small(folder / "whole", {"--steps", "4", "--batch", "2"});
     check_same(folder / "whole", run, 4);
 }
 
@@ -82,7 +82,7 @@ TEST_CASE("a run saves again once its full disk has room") {
     REQUIRE(saved != std::string::npos);
     const auto steps = unsigned(std::stoul(out.substr(saved + 35)));
     CHECK(metrics(folder / "copy").size() == steps);
-    train(folder / "copy", {"--resume", "--steps", std::to_string(steps + 2)});
+    train_small(folder / "copy", {"--resume", "--steps", std::to_string(steps + 2)});
     train(folder / "whole", {"--batch", "2", "--steps", std::to_string(steps + 2)});
     check_same(folder / "whole", folder / "copy", steps + 2);
 }
@@ -90,8 +90,10 @@ TEST_CASE("a run saves again once its full disk has room") {
 TEST_CASE("a run whose folder is moved away for a while loses nothing") {
     const TemporaryFolder folder;
     const fs::path run = folder / "run";
-    Program program(towers_command({"train", "--towers", "cpu", "--batch", "2", "--log-every", "1",
-                                    "--save-every", "5", "--steps", "1000000", "--run", run.string()}));
+    Program program(
+        towers_command(Arguments{"train", "--towers", "cpu", "--batch", "2", "--log-every", "1",
+                                 "--save-every", "5", "--steps", "1000000", "--run", run.string()} +
+                       small_data()));
     REQUIRE(program.wait_until([&] { return fs::exists(checkpoint(run, 5)); }));
     fs::rename(run, folder / "elsewhere");
     const auto lines = [&] { return lines_of(read_text(folder / "elsewhere/metrics.jsonl")).size(); };
@@ -117,15 +119,16 @@ TEST_CASE("a run whose folder is moved away for a while loses nothing") {
 TEST_CASE("a full disk under the log costs its lines and no training") {
     const TemporaryFolder folder;
     const Outcome outcome =
-        Program({"sh", "-c",
-                 "\"$0\" train --towers cpu --batch 2 --log-every 1 --steps 120 --run run > /dev/full",
-                 TOWERS_PROGRAM},
-                {.folder = folder.path()})
+        Program(
+            {"sh", "-c",
+             "\"$0\" train --towers cpu --batch 2 --threads 1 --log-every 1 --steps 60 --run run > /dev/full",
+             TOWERS_PROGRAM},
+            {.folder = folder.path()})
             .end();
     check_failed(outcome, 1, "cannot write to standard output");
-    CHECK(contains(outcome.err, "done: saved run/model.ckpt-120.safetensors"));
-    CHECK(metrics(folder / "run").size() == 120);
-    CHECK(fs::exists(checkpoint(folder / "run", 120)));
+    CHECK(contains(outcome.err, "done: saved run/model.ckpt-60.safetensors"));
+    CHECK(metrics(folder / "run").size() == 60);
+    CHECK(fs::exists(checkpoint(folder / "run", 60)));
 }
 
 TEST_CASE("a terminal that is gone before the first line costs no training, and no trace") {

@@ -44,6 +44,22 @@ std::string train(const fs::path& run, const Arguments& flags) {
     return outcome.out;
 }
 
+std::string train_small(const fs::path& run, const Arguments& flags) {
+    const bool has_data = std::ranges::any_of(flags, [](const std::string& flag) {
+        return flag == "--data" || flag == "--config" || flag.starts_with("--resume");
+    });
+    return train(run, has_data ? flags : flags + small_data());
+}
+
+Arguments small_data() {
+    static const TemporaryFolder folder;
+    static const fs::path data = [] {
+        write_records(folder / "data", 40);
+        return folder / "data";
+    }();
+    return {"--data", data.string()};
+}
+
 Arguments operator+(Arguments first, const Arguments& second) {
     first.insert(first.end(), second.begin(), second.end());
     return first;

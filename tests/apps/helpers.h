@@ -22,6 +22,13 @@ void check_worked(const Outcome& outcome);
 /// Checks that it worked and returns its stdout.
 std::string train(const std::filesystem::path& run, const Arguments& flags);
 
+/// The same on small_data(), unless the run resumes or the flags name other data.
+std::string train_small(const std::filesystem::path& run, const Arguments& flags);
+
+/// `--data` and a folder with a few random records, the same for the whole test program. Most of the time of
+/// a short run on `shapes` goes into drawing them.
+Arguments small_data();
+
 Arguments operator+(Arguments first, const Arguments& second);
 
 std::vector<std::string> lines_of(const std::string& text);

@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr unsigned kills = 50;
-constexpr unsigned steps_of_a_life = 40; // of a program that is not killed
+constexpr unsigned steps_of_a_life = 20; // of a program that is not killed
 
 /// A run of two towers in a folder with data and a recipe.
 class Killing {

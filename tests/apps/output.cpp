@@ -114,8 +114,9 @@ TEST_CASE("a NaN loss ends the run, and the error names the last good checkpoint
         const std::string run = (folder / "run").string();
         // Step 0 changes the parameters so much that step 1 has no finite loss: checkpoint 1 is bad.
         const Outcome outcome =
-            run_towers({"train", "--towers", device, "--steps", "5", "--batch", "2", "--lr", "1e30",
-                        "--log-every", "1", "--save-every", "1", "--keep", "1", "--run", run});
+            run_towers(Arguments{"train", "--towers", device, "--steps", "5", "--batch", "2", "--lr", "1e30",
+                                 "--log-every", "1", "--save-every", "1", "--keep", "1", "--run", run} +
+                       small_data());
         check_failed(outcome, 1, "Model diverged with loss");
         CHECK(contains(outcome.err, "tower_0 (cpu)"));
         CHECK(contains(outcome.err, "in step 1"));

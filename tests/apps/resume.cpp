@@ -14,11 +14,11 @@ void check_resumes(const std::string& device, unsigned half, const std::string& 
     const TemporaryFolder folder;
     const Arguments flags{"--towers", device, "--shares", "even", "--batch", batch};
     const auto steps = [](unsigned n) { return Arguments{"--steps", std::to_string(n)}; };
-    train(folder / "whole", flags + steps(2 * half));
-    train(folder / "parts", flags + steps(half));
-    train(folder / "parts", flags + steps(2 * half) + Arguments{"--resume"});
+    train_small(folder / "whole", flags + steps(2 * half));
+    train_small(folder / "parts", flags + steps(half));
+    train_small(folder / "parts", flags + steps(2 * half) + Arguments{"--resume"});
     check_same(folder / "whole", folder / "parts", 2 * half);
-    train(folder / "again", flags + steps(2 * half));
+    train_small(folder / "again", flags + steps(2 * half));
     check_same(folder / "whole", folder / "again", 2 * half);
 }
 
@@ -41,9 +41,9 @@ TEST_SUITE("slow") {
 
 TEST_CASE("a resumed run may use other devices") {
     const TemporaryFolder folder;
-    train(folder / "one", {"--steps", "4", "--batch", "8"});
-    train(folder / "two", {"--steps", "2", "--batch", "8"});
-    train(folder / "two", {"--steps", "4", "--batch", "4", "--towers", "cpu,cpu", "--resume"});
+    train_small(folder / "one", {"--steps", "4", "--batch", "8"});
+    train_small(folder / "two", {"--steps", "2", "--batch", "8"});
+    train_small(folder / "two", {"--steps", "4", "--batch", "4", "--towers", "cpu,cpu", "--resume"});
     // The bits differ, and a tie in a pooling window may be decided the other way.
     CHECK(relative_distance(variables(checkpoint(folder / "two", 4)),
                             variables(checkpoint(folder / "one", 4))) < 1e-3);
@@ -53,7 +53,7 @@ TEST_CASE("a run whose shares follow its towers' speed goes on with its last one
     const TemporaryFolder folder;
     const fs::path run = folder / "run", again = folder / "again";
     const Arguments flags{"--towers", "cpu,cpu", "--batch", "8"};
-    train(run, flags + Arguments{"--shares", "5:3", "--steps", "2"});
+    train_small(run, flags + Arguments{"--shares", "5:3", "--steps", "2"});
     write_text(run / "metrics.jsonl",
                read_text(run / "metrics.jsonl") + "{\"step\":"); // as a crash leaves it
     std::string out =
@@ -73,21 +73,21 @@ TEST_CASE("a run whose shares follow its towers' speed goes on with its last one
         recorded,
         "{\"step\":0,\"shares\":[9,7]}\n{\"step\":2,\"shares\":[16,0]}\n{\"step\":3,\"shares\":[2,14]}\n");
     const Arguments recording{"--shares", fmt::format("@{}", recorded.string())};
-    train(again, flags + recording + Arguments{"--steps", "5"});
+    train_small(again, flags + recording + Arguments{"--steps", "5"});
     const auto lines = metrics(again);
     REQUIRE(lines.size() == 5);
     CHECK(lines[1].at("shares").get<std::vector<unsigned>>() == std::vector{9u, 7u});
     CHECK(lines[2].at("shares").get<std::vector<unsigned>>() == std::vector{16u, 0u});
     CHECK(lines[2].at("tower_losses")[1].is_null());
     CHECK(lines[4].at("shares").get<std::vector<unsigned>>() == std::vector{2u, 14u});
-    train(folder / "repeated",
-          flags +
-              Arguments{"--shares", fmt::format("@{}", (again / "metrics.jsonl").string()), "--steps", "5"});
+    train_small(folder / "repeated",
+                flags + Arguments{"--shares", fmt::format("@{}", (again / "metrics.jsonl").string()),
+                                  "--steps", "5"});
     CHECK(read_text(folder / "repeated" / "metrics.jsonl") == read_text(again / "metrics.jsonl"));
     CHECK(variables(checkpoint(folder / "repeated", 5)) == variables(checkpoint(again, 5)));
     // A folder means its metrics, and behind their last step the shares stay.
     const fs::path longer = folder / "longer";
-    train(longer, flags + Arguments{"--shares", fmt::format("@{}", again.string()), "--steps", "7"});
+    train_small(longer, flags + Arguments{"--shares", fmt::format("@{}", again.string()), "--steps", "7"});
     CHECK(contains(read_text(longer / "config.toml"), (again / "metrics.jsonl").string()));
     CHECK(read_text(longer / "metrics.jsonl").starts_with(read_text(again / "metrics.jsonl")));
     CHECK(metrics(longer)[6].at("shares").get<std::vector<unsigned>>() == std::vector{2u, 14u});
@@ -101,8 +101,8 @@ TEST_CASE("--config with a run's config.toml makes the same run again") {
     const TemporaryFolder folder;
     const fs::path first = folder / "first", second = folder / "second", third = folder / "third";
     // A learning rate that prints as a whole number must still be read as one.
-    train(first, {"--towers", "cpu,cpu", "--shares", "3:1", "--batch", "4", "--lr", "1", "--seed", "3",
-                  "--steps", "5", "--distort", "off", "--save-every", "2", "--keep", "1"});
+    train_small(first, {"--towers", "cpu,cpu", "--shares", "3:1", "--batch", "4", "--lr", "1", "--seed", "3",
+                        "--steps", "5", "--distort", "off", "--save-every", "2", "--keep", "1"});
     const std::string config = (first / "config.toml").string();
     check_worked(run_towers({"train", "--config", config, "--run", second.string()}));
     check_same(first, second, 5);
@@ -118,10 +118,10 @@ TEST_CASE("--config with a run's config.toml makes the same run again") {
 TEST_CASE("a run that was stopped before its first step and then killed logs each step once") {
     const TemporaryFolder folder;
     const fs::path run = folder / "run";
-    train(run, {"--steps", "0", "--batch", "2"});
+    train_small(run, {"--steps", "0", "--batch", "2"});
     // A kill leaves behind metrics of steps that no checkpoint contains.
     write_text(run / "metrics.jsonl", "{\"step\":0}\n{\"step\":1}\n{\"st");
-    train(run, {"--steps", "2", "--batch", "2", "--resume"});
-    train(folder / "whole", {"--steps", "2", "--batch", "2"});
+    train_small(run, {"--steps", "2", "--batch", "2", "--resume"});
+    train_small(folder / "whole", {"--steps", "2", "--batch", "2"});
     check_same(folder / "whole", run, 2);
 }

@@ -11,15 +11,15 @@ namespace fs = std::filesystem;
 TEST_CASE("if the newest checkpoint is damaged, the error names it and the sound one before it") {
     const TemporaryFolder folder;
     const fs::path run = folder / "run";
-    train(run, {"--batch", "2", "--steps", "3", "--save-every", "1"});
-    train(folder / "whole", {"--batch", "2", "--steps", "4", "--save-every", "1"});
+    train_small(run, {"--batch", "2", "--steps", "3", "--save-every", "1"});
+    train_small(folder / "whole", {"--batch", "2", "--steps", "4", "--save-every", "1"});
     fs::resize_file(checkpoint(run, 3), 1'000'000);
     fs::resize_file(checkpoint(run, 2), 10);
     const Outcome outcome = run_towers({"train", "--resume", "--run", run.string(), "--steps", "4"});
     check_failed(outcome, 1, checkpoint(run, 3).string() + " is not a sound");
     CHECK(
         contains(outcome.err, checkpoint(run, 1).string() + " is sound: go on from it with --resume-from 1"));
-    train(run, {"--resume-from", "1", "--steps", "4"});
+    train_small(run, {"--resume-from", "1", "--steps", "4"});
     check_same(folder / "whole", run, 4);
     CHECK(fs::file_size(run / "replaced-1/model.ckpt-3.safetensors") == 1'000'000);
 }
@@ -27,7 +27,7 @@ TEST_CASE("if the newest checkpoint is damaged, the error names it and the sound
 TEST_CASE("a run does not go on from numbers that are infinite or NaN") {
     const TemporaryFolder folder;
     const fs::path run = folder / "run";
-    train(run, {"--batch", "2", "--steps", "2", "--save-every", "1"});
+    train_small(run, {"--batch", "2", "--steps", "2", "--save-every", "1"});
     const RawTensors sound = RawTensors::read(checkpoint(run, 2));
     const std::string nan("\0\0\xc0\x7f", 4), infinite("\0\0\x80\xff", 4);
     for (const auto& [bits, value] : {std::pair{nan, "NaN"}, {infinite, "an infinite number"}}) {
@@ -44,13 +44,13 @@ TEST_CASE("a run does not go on from numbers that are infinite or NaN") {
                            checkpoint(run, 1).string() + " is sound: go on from it with --resume-from 1"));
         }
     }
-    train(run, {"--resume-from", "1", "--steps", "3"});
+    train_small(run, {"--resume-from", "1", "--steps", "3"});
 }
 
 TEST_CASE("a flipped bit is noticed, and the sound checkpoint before it is named") {
     const TemporaryFolder folder;
     const fs::path run = folder / "run";
-    train(run, {"--batch", "2", "--steps", "2", "--save-every", "1"});
+    train_small(run, {"--batch", "2", "--steps", "2", "--save-every", "1"});
     RawTensors file = RawTensors::read(checkpoint(run, 2));
     file.data[1'000'000] ^= 0x10;
     write_text(checkpoint(run, 2), file.bytes());
@@ -59,7 +59,7 @@ TEST_CASE("a flipped bit is noticed, and the sound checkpoint before it is named
     // Checkpoints of early versions have no checksum.
     file.forget_checksum();
     write_text(checkpoint(run, 2), file.bytes());
-    train(run, {"--resume", "--steps", "3"});
+    train_small(run, {"--resume", "--steps", "3"});
 }
 
 TEST_CASE("metrics reach the disk before the checkpoint that follows them") {
@@ -91,7 +91,7 @@ TEST_CASE("a run does not silently resume with other data") {
     const fs::path data = folder / "data", more = folder / "more", run = folder / "run";
     write_records(data, 4); // 20 training examples
     write_records(more, 5);
-    train(run, {"--data", data.string(), "--batch", "2", "--steps", "1"});
+    train_small(run, {"--data", data.string(), "--batch", "2", "--steps", "1"});
     const auto before = contents(run);
     const auto check_refused = [&](const Arguments& flags, const std::string& why) {
         check_failed(
@@ -108,13 +108,13 @@ TEST_CASE("a run does not silently resume with other data") {
     records[1000] ^= 1; // a byte of an image
     write_text(data / "data_batch_3.bin", records);
     check_refused({}, "equally many examples, but different ones");
-    train(run, {"--resume", "--data", (folder / "moved").string(), "--steps", "2"});
+    train_small(run, {"--resume", "--data", (folder / "moved").string(), "--steps", "2"});
 
     // A checkpoint from before towers recorded the data accepts any data.
     RawTensors file = RawTensors::read(checkpoint(run, 2));
     CHECK(file.header["__metadata__"].erase("checksum") == 1);
     CHECK(file.header["__metadata__"].erase("records") == 1);
     write_text(checkpoint(run, 2), file.bytes());
-    train(run, {"--resume", "--data", more.string(), "--steps", "3"});
+    train_small(run, {"--resume", "--data", more.string(), "--steps", "3"});
     CHECK(RawTensors::read(checkpoint(run, 3)).header["__metadata__"]["records"] == "25");
 }

@@ -12,8 +12,8 @@ TEST_CASE("--resume uses the run's settings, and a flag overrides one") {
     const TemporaryFolder folder;
     const Arguments flags{"--batch",   "6",   "--lr",      "0.05", "--seed", "9",
                           "--distort", "off", "--shuffle", "off",  "--steps"};
-    train(folder / "whole", flags + Arguments{"8"});
-    train(folder / "parts", flags + Arguments{"4"});
+    train_small(folder / "whole", flags + Arguments{"8"});
+    train_small(folder / "parts", flags + Arguments{"4"});
     const std::string parts = (folder / "parts").string();
     check_worked(
         run_towers({"train", "--resume", "--run", parts})); // to the step that it has already reached
@@ -50,8 +50,8 @@ TEST_CASE("a run whose config.toml is lost or empty resumes with its checkpoint'
     const TemporaryFolder folder;
     const Arguments flags{"--towers", "cpu,cpu", "--shares", "3:1",       "--batch", "4",         "--lr",
                           "0.05",     "--seed",  "9",        "--distort", "off",     "--shuffle", "off"};
-    train(folder / "whole", flags + Arguments{"--steps", "4"});
-    train(folder / "parts", flags + Arguments{"--steps", "2"});
+    train_small(folder / "whole", flags + Arguments{"--steps", "4"});
+    train_small(folder / "parts", flags + Arguments{"--steps", "2"});
     const fs::path parts = folder / "parts";
     const auto resume = [&](const Arguments& more) {
         return run_towers(Arguments{"train", "--resume", "--run", parts.string(), "--log-every", "1"} + more);
@@ -82,7 +82,7 @@ TEST_CASE("a run whose config.toml is lost or empty resumes with its checkpoint'
 TEST_CASE("a run resumed on other towers keeps its global batch, and says what changed") {
     const TemporaryFolder folder;
     const fs::path run = folder / "run";
-    train(run, {"--towers", "cpu,cpu,cpu", "--shares", "2:1:1", "--batch", "4", "--steps", "1"});
+    train_small(run, {"--towers", "cpu,cpu,cpu", "--shares", "2:1:1", "--batch", "4", "--steps", "1"});
     const auto resume = [&](const Arguments& flags) {
         const Outcome outcome =
             run_towers(Arguments{"train", "--resume", "--run", run.string(), "--log-every", "1"} + flags);
@@ -119,8 +119,8 @@ TEST_CASE("a run resumed on other towers keeps its global batch, and says what c
 TEST_CASE("a run's shares, towers and rate are those of where it goes on, and what changed is said") {
     const TemporaryFolder folder;
     const fs::path run = folder / "run";
-    train(run,
-          {"--towers", "cpu,cpu", "--shares", "3:1", "--batch", "4", "--steps", "4", "--save-every", "2"});
+    train_small(
+        run, {"--towers", "cpu,cpu", "--shares", "3:1", "--batch", "4", "--steps", "4", "--save-every", "2"});
     const auto resume = [&](const Arguments& flags) {
         const Outcome outcome = run_towers(Arguments{"train", "--run", run.string()} + flags);
         check_worked(outcome);
@@ -138,7 +138,7 @@ TEST_CASE("a run's shares, towers and rate are those of where it goes on, and wh
 
     // A configuration's shares are of its own towers.
     write_text(folder / "c.toml", "towers = 'cpu,cpu'\nshares = '3:1'\nbatch = 4\nsteps = 1\n");
-    train(folder / "other", {"--config", (folder / "c.toml").string(), "--towers", "cpu"});
+    train_small(folder / "other", {"--config", (folder / "c.toml").string(), "--towers", "cpu"});
     // One that a user has edited is read as it is.
     std::string edited = read_text(run / "config.toml");
     edited.replace(edited.find("towers = 'cpu'"), 14, "backend = 'cpu'");
@@ -150,7 +150,7 @@ TEST_CASE("a path that is not UTF-8 survives in the settings") {
     const TemporaryFolder folder;
     const fs::path data = folder / "caf\xe9 100%", run = folder / "run";
     write_records(data, 4);
-    train(run, {"--data", data.string(), "--batch", "2", "--steps", "1"});
+    train_small(run, {"--data", data.string(), "--batch", "2", "--steps", "1"});
     CHECK(contains(read_text(run / "config.toml"), "/caf%E9%20100%25'"));
     check_worked(run_towers({"train", "--resume", "--run", run.string(), "--steps", "2"}));
     check_worked(run_towers({"eval", "--run", run.string()}));
@@ -162,9 +162,9 @@ TEST_CASE("--epochs counts passes over the data, even in a run that started with
     const TemporaryFolder folder;
     write_records(folder / "data", 4); // 20 training examples
     const fs::path run = folder / "run";
-    train(run, {"--data", (folder / "data").string(), "--batch", "8", "--epochs", "1"});
+    train_small(run, {"--data", (folder / "data").string(), "--batch", "8", "--epochs", "1"});
     CHECK(fs::exists(checkpoint(run, 3)));
-    train(run, {"--resume", "--epochs", "2"});
+    train_small(run, {"--resume", "--epochs", "2"});
     CHECK(fs::exists(checkpoint(run, 5)));
     const auto lines = metrics(run);
     REQUIRE(lines.size() == 5);

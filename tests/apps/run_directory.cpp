@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 TEST_CASE("a second run does not overwrite the first") {
     const TemporaryFolder folder;
     const std::string run = (folder / "run").string();
-    train(run, {"--steps", "2", "--batch", "2"});
+    train_small(run, {"--steps", "2", "--batch", "2"});
     const auto before = contents(run);
     const Outcome second =
         run_towers({"train", "--towers", "cpu", "--steps", "3", "--batch", "2", "--run", run});
@@ -27,9 +27,11 @@ TEST_CASE("a second run does not overwrite the first") {
 TEST_CASE("no second run starts in the folder of a run in progress") {
     const TemporaryFolder folder;
     const std::string run = (folder / "run").string();
-    Program first(towers_command({"train", "--towers", "cpu", "--batch", "2", "--log-every", "1",
-                                  "--save-every", "20", "--steps", "1000000", "--run", run}));
-    REQUIRE(first.wait_until([&] { return fs::exists(checkpoint(run, 20)); }));
+    Program first(
+        towers_command(Arguments{"train", "--towers", "cpu", "--batch", "2", "--log-every", "1",
+                                 "--save-every", "5", "--threads", "1", "--steps", "1000000", "--run", run} +
+                       small_data()));
+    REQUIRE(first.wait_until([&] { return fs::exists(checkpoint(run, 5)); }));
     check_failed(run_towers({"train", "--resume", "--run", run}), 1, "in use");
     check_failed(run_towers({"train", "--towers", "cpu", "--run", run}), 1, "in use");
     check_failed(run_towers({"train", "--towers", "cpu", "--run", run, "--quirks", "delete-run"}), 1,
@@ -43,14 +45,14 @@ TEST_CASE("no second run starts in the folder of a run in progress") {
 TEST_CASE("--quirks delete-run deletes the run and nothing else") {
     const TemporaryFolder folder;
     const fs::path run = folder / "run";
-    train(run, {"--steps", "3", "--batch", "2", "--save-every", "1"});
+    train_small(run, {"--steps", "3", "--batch", "2", "--save-every", "1"});
     write_text(run / "notes.txt", "mine");
     write_text(run / "model.ckpt-best.safetensors", "mine");
     write_text(run / "model.ckpt-03.safetensors", "mine");
     fs::create_directory(run / "plots");
     write_text(run / "plots/metrics.jsonl", "mine");
 
-    train(run, {"--steps", "1", "--batch", "2", "--quirks", "delete-run"});
+    train_small(run, {"--steps", "1", "--batch", "2", "--quirks", "delete-run"});
     for (const unsigned step : {2u, 3u}) CHECK_FALSE(fs::exists(checkpoint(run, step)));
     CHECK(fs::exists(checkpoint(run, 1)));
     CHECK(metrics(run).size() == 1);
@@ -62,7 +64,8 @@ TEST_CASE("--quirks delete-run deletes the run and nothing else") {
 TEST_CASE("without --run each run gets its own directory under runs/") {
     const TemporaryFolder folder;
     const Outcome outcome =
-        run_towers({"train", "--towers", "cpu", "--steps", "1", "--batch", "2"}, {.folder = folder.path()});
+        run_towers(Arguments{"train", "--towers", "cpu", "--steps", "1", "--batch", "2"} + small_data(),
+                   {.folder = folder.path()});
     check_worked(outcome);
     CHECK(names_in(folder.path()) == std::vector<std::string>{"runs"});
     const std::vector<std::string> runs = names_in(folder / "runs");
@@ -77,7 +80,8 @@ TEST_CASE("runs that start at once get directories of their own") {
     std::vector<std::unique_ptr<Program>> programs;
     for (int i = 0; i < 3; ++i)
         programs.push_back(std::make_unique<Program>(
-            towers_command({"train", "--towers", "cpu", "--steps", "1", "--batch", "2"}),
+            towers_command(Arguments{"train", "--towers", "cpu", "--steps", "1", "--batch", "2"} +
+                           small_data()),
             RunOptions{.folder = folder.path()}));
     for (const auto& program : programs) check_worked(program->end());
     const std::vector<std::string> runs = names_in(folder / "runs");
@@ -116,7 +120,7 @@ TEST_CASE("quickstart.sh's runs that start at once get directories of their own"
 TEST_CASE("--keep and --save-every decide which checkpoints remain") {
     const TemporaryFolder folder;
     const auto kept = [&](const char* name, const Arguments& flags) {
-        train(folder / name, flags + Arguments{"--steps", "7", "--batch", "2"});
+        train_small(folder / name, flags + Arguments{"--steps", "7", "--batch", "2"});
         std::vector<std::string> names;
         for (const std::string& each : names_in(folder / name))
             if (each.starts_with("model.ckpt-")) names.push_back(each.substr(11, each.find('.', 11) - 11));
@@ -132,8 +136,8 @@ TEST_CASE("--keep and --save-every decide which checkpoints remain") {
 TEST_CASE("a run that was killed before its first checkpoint was due can be resumed") {
     const TemporaryFolder folder;
     const fs::path run = folder / "run";
-    train(run, {"--steps", "0", "--batch", "2"}); // the state of a run that is killed at once
+    train_small(run, {"--steps", "0", "--batch", "2"}); // the state of a run that is killed at once
     check_worked(run_towers({"train", "--resume", "--run", run.string(), "--steps", "2"}));
-    train(folder / "whole", {"--steps", "2", "--batch", "2"});
+    train_small(folder / "whole", {"--steps", "2", "--batch", "2"});
     check_same(folder / "whole", run, 2);
 }

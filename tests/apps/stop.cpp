@@ -15,7 +15,7 @@ namespace {
 Arguments endless(const fs::path& run, const Arguments& flags = {"--towers", "cpu"}) {
     return towers_command(Arguments{"train", "--batch", "4", "--log-every", "1", "--save-every", "3",
                                     "--steps", "1000000", "--run", run.string()} +
-                          flags);
+                          small_data() + flags);
 }
 
 unsigned latest_step(const fs::path& run) {
@@ -33,7 +33,7 @@ void check_goes_on(const TemporaryFolder& folder, const Arguments& flags = {}) {
     const Outcome resumed = run_towers(
         {"train", "--resume", "--run", (folder / "run").string(), "--steps", std::to_string(steps)});
     check_worked(resumed);
-    train(folder / "whole", Arguments{"--batch", "4", "--steps", std::to_string(steps)} + flags);
+    train_small(folder / "whole", Arguments{"--batch", "4", "--steps", std::to_string(steps)} + flags);
     check_same(folder / "whole", folder / "run", steps);
 }
 
