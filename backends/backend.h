@@ -19,10 +19,9 @@ struct OpenOptions {
     unsigned threads = 0;  ///< of a CPU device; 0: OMP_NUM_THREADS, else one per processor within the quota
     bool validate = false; ///< run under the Vulkan validation layer; each message is an error
     bool overrides = true; ///< use better kernels for a Vulkan driver, if any, and not just the shared text
-    /// For tests: the device looks there each time that it records; null: no limits.
+    /// For tests: limits that the device reads at each recording; null: none.
     const SharingLimits* limits = nullptr;
-    /// For tests, false: Vulkan submits a recording as a whole from the first time on, as one of training
-    /// whose times are known, and does not measure it.
+    /// For tests: if false, Vulkan does not measure recordings and always submits them uncut.
     bool measure = true;
 };
 
@@ -44,8 +43,8 @@ public:
     };
     virtual Listing list(const OpenOptions& options) const = 0;
 
-    /// Finds out in a child process which drivers may be started in this one. Before any other driver has
-    /// been started here: it forks, and what a driver such as CUDA's has begun is of no use to a child.
+    /// Finds out in a child process which drivers may be started in this one. Call it before any driver is
+    /// started here: it forks, and a child cannot use a driver, such as CUDA's, that its parent has started.
     virtual void try_drivers() const {}
 
     /// Opens the backend's `index`-th device. Throws DeviceError.
@@ -55,14 +54,14 @@ public:
 /// Every backend built in, the preferred one first.
 std::span<const Backend* const> all_backends();
 
-/// What each of the backends has, in their order. Tries drivers first, and sets DeviceInfo::withheld.
+/// The devices of each backend, in the backends' order. Tries drivers first, and sets DeviceInfo::withheld.
 std::vector<Backend::Listing> list_devices(const OpenOptions& options,
                                            std::span<const Backend* const> backends = all_backends());
 
-/// Opens a device by its id: `cpu`, `vulkan:0`. Throws DeviceError when there is no such device. Tries
+/// Opens a device by its id, such as `cpu` or `vulkan:0`. Throws DeviceError if it does not exist. Tries
 /// drivers first, except for the CPU, which has none.
 std::unique_ptr<Device> open_device(std::string_view id, const OpenOptions& options);
-/// Likewise, of these backends.
+/// The same with only these backends.
 std::unique_ptr<Device> open_device_of(std::span<const Backend* const> backends, std::string_view id,
                                        const OpenOptions& options);
 
@@ -71,11 +70,11 @@ std::string_view name_of(DeviceKind kind);
 
 constexpr unsigned most_cpu_threads = 1024;
 
-/// How many threads a CPU device uses when asked for `wanted`, which means what OpenOptions::threads means:
-/// fewer where OpenMP limits them (OMP_THREAD_LIMIT, OMP_MAX_ACTIVE_LEVELS).
+/// How many threads a CPU device uses if asked for `wanted` (see OpenOptions::threads): fewer if OpenMP
+/// limits them (OMP_THREAD_LIMIT, OMP_MAX_ACTIVE_LEVELS).
 unsigned cpu_threads(unsigned wanted);
 
-/// How many messages the validation layer has sent in this process.
+/// The number of messages that the validation layer has sent in this process.
 unsigned validation_messages();
 
 } // namespace towers

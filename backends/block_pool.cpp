@@ -7,8 +7,8 @@
 namespace towers {
 namespace {
 
-/// The size of the block for so many bytes. Of small ones there are few sizes, so that one fits the next
-/// need.
+/// The block size for this many bytes. Small blocks have few sizes, so that a freed one fits the next
+/// request.
 std::size_t size_of(std::size_t bytes) {
     constexpr std::size_t least = 256;
     return bytes > BlockPool::largest_kept ? bytes : std::bit_ceil(std::max(least, bytes));

@@ -1,4 +1,4 @@
-// Memory that was given back and can be had again without the driver.
+// Keeps freed memory for reuse without the driver.
 #pragma once
 
 #include <cstddef>
@@ -9,9 +9,9 @@
 
 namespace towers {
 
-/// A driver's freeing of memory may wait for all that runs on a card, other towers' work too. So small
-/// blocks, which towers free and allocate anew when their shares change, are kept; large ones change rarely,
-/// and others may need them. One thread at a time uses a pool.
+/// When a driver frees memory, it may wait for everything that runs on a card, including other towers' work.
+/// So the pool keeps small blocks, which towers free and allocate again when their shares change. It does not
+/// keep large blocks, which change rarely and which others may need. One thread at a time uses a pool.
 class BlockPool {
 public:
     using Get = std::function<void*(std::size_t bytes)>; ///< throws when there is no memory
@@ -21,14 +21,14 @@ public:
     BlockPool& operator=(const BlockPool&) = delete;
     ~BlockPool() { clear(); }
 
-    /// A block of at least so many bytes, with whatever was left in it. When the driver refuses one, gives it
-    /// all that the pool keeps and asks again.
+    /// Returns a block of at least this many bytes with arbitrary content. If the driver refuses, gives all
+    /// kept blocks back to it and asks again.
     void* take(std::size_t bytes);
-    /// A block that take() gave for so many bytes, which nothing uses any more. The driver gets it where
-    /// there is no memory to note it down.
+    /// Takes back a block that take() returned for this many bytes and that nothing uses any more. Frees it
+    /// if there is no memory to note it down.
     void give_back(void* block, std::size_t bytes) noexcept;
 
-    /// What is kept for later, in bytes.
+    /// The bytes that are kept.
     std::size_t kept() const { return kept_; }
 
     static constexpr std::size_t largest_kept = std::size_t(16) << 20; ///< of one block
@@ -39,7 +39,7 @@ private:
 
     Get get_;
     Release release_;
-    /// By size. Tests let the memory resource refuse.
+    /// The kept blocks by size. In tests the memory resource may refuse.
     std::pmr::map<std::size_t, std::pmr::vector<void*>> free_;
     std::size_t kept_ = 0;
 };

@@ -1,4 +1,4 @@
-// The contract between the engine and the backends: all that the engine knows of a device.
+// The contract between the engine and the backends: everything that the engine knows of a device.
 #pragma once
 
 #include "backends/kernels.h"
@@ -17,20 +17,21 @@
 
 namespace towers {
 
-/// A device failed or refused; the message names the device, the call and the driver's words. After one from
-/// submit() or wait(), the device and what it made can only be destroyed. Others leave it as it was.
+/// A device failed or refused. The message names the device, the call and the driver's words. After one from
+/// submit() or wait(), the device and everything that it made can only be destroyed; after any other the
+/// device is unchanged.
 class DeviceError : public std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
-/// It refused for want of memory, and might do less work at once. What to do about that depends on the
-/// command, so the message leaves it out.
+/// The device has too little memory; less work at once may fit. The message does not say what to do, since
+/// that depends on the command.
 class OutOfMemory : public DeviceError {
     using DeviceError::DeviceError;
 };
 
-/// The driver gave the device up, perhaps because it takes long work for a hang. Less work at once may help;
-/// what to do about that depends on the command, so the message leaves it out.
+/// The driver gave up the device, perhaps because it takes long work for a hang. Less work at once may help.
+/// The message does not say what to do, since that depends on the command.
 class DeviceLost : public DeviceError {
     using DeviceError::DeviceError;
 };
@@ -46,10 +47,10 @@ struct DeviceInfo {
     DeviceKind kind = DeviceKind::cpu;
     std::uint64_t memory = 0;                      ///< bytes
     std::uint64_t largest_allocation = UINT64_MAX; ///< bytes of a buffer that the driver allows
-    unsigned queues = 1;        ///< of Queue's that work side by side; 1: copies and kernels take turns
+    unsigned queues = 1;        ///< how many Queues work side by side; 1: copies and kernels take turns
     unsigned subgroup_size = 1; ///< invocations that run in lockstep
     unsigned compute_units = 0; ///< multiprocessors of a GPU, threads of a CPU; 0: the driver does not tell
-    std::string withheld;       ///< why a run takes it only when it is named; empty: it may be taken
+    std::string withheld;       ///< why a run takes it only if it is named; empty: a run may take it
 };
 
 /// DeviceInfo::vendor of NVIDIA's cards, whoever drives them
@@ -67,24 +68,24 @@ enum class Memory {
 
 class Device;
 
-/// Frees what a device made once the device is idle, so that nothing that runs loses its memory or its
-/// commands, whatever ends first and for whatever reason.
+/// Frees what a device made, but only when the device is idle: running work never loses its memory or
+/// commands, in whatever order and for whatever reason objects are destroyed.
 struct FreeWhenIdle {
     Device* device = nullptr;
     template<class T>
     void operator()(T* made) const;
 };
 
-/// What a backend keeps behind a buffer; destroying it frees the memory.
+/// A backend's memory of a buffer; its destructor frees the memory.
 struct Allocation {
     virtual ~Allocation() = default;
-    std::uint64_t address = 0; ///< as kernels see it; 256-byte aligned
-    std::size_t bytes = 0;     ///< as asked for
+    std::uint64_t address = 0; ///< for kernels; a multiple of 256
+    std::size_t bytes = 0;     ///< the requested size
     std::byte* host = nullptr; ///< staging memory only: where the host sees it
 };
 
-/// Memory on a device; movable. Its destruction waits for all that was submitted to the device, then frees
-/// the memory. Must not outlive its device.
+/// Memory on a device; movable. The destructor waits for everything submitted to the device, then frees the
+/// memory. A buffer must not outlive its device.
 class Buffer {
 public:
     Buffer() = default;
@@ -94,7 +95,7 @@ public:
     std::uint64_t address() const { return allocation_->address; }
     std::size_t bytes() const { return allocation_ ? allocation_->bytes : 0; }
     const Allocation& allocation() const { return *allocation_; }
-    /// Null: this is no memory.
+    /// Null if this holds no memory.
     const Device* device() const { return allocation_ ? allocation_.get_deleter().device : nullptr; }
 
     /// The host's view of staging memory as an array of T.
@@ -117,22 +118,23 @@ struct Copy {
     std::string_view label = {}; ///< for people; read while the copy is recorded
 };
 
-/// What follows may read what came before; between two barriers any order is allowed.
+/// Commands after it may read what commands before it wrote. Commands between two barriers may run in any
+/// order.
 struct Barrier {};
 
-/// A moment on the device's clock: all that came before is done, nothing that follows has begun.
+/// A time on the device's clock when all commands before it are done and none after it has begun.
 struct Timestamp {};
 
 using Command = std::variant<Launch, Copy, Barrier, Timestamp>;
 
 bool has_launches(std::span<const Command> commands);
 
-/// What a device does side by side, where it can: computing, and copying in each direction. Submissions to
-/// one queue run in order.
+/// A device computes, and copies in each direction, side by side if it can. Submissions to one queue run in
+/// order.
 enum class Queue : std::uint8_t { compute, upload, download };
 constexpr std::size_t queue_count = 3;
 
-/// Names a submission. The first of a device is 1, the next, to any of its queues, 2.
+/// Identifies a submission: 1 for a device's first, 2 for the next to any of its queues, and so on.
 using Ticket = std::uint64_t;
 
 struct Submission {
@@ -147,7 +149,7 @@ struct RecordingState {
     Submission last_submission{}; ///< ticket 0: none
 };
 
-/// A list of launches and copies, recorded once, submitted many times. Its destruction waits as a Buffer's
+/// A list of launches and copies, recorded once and submitted many times. Its destructor waits as a Buffer's
 /// does.
 using Recording = std::unique_ptr<RecordingState, FreeWhenIdle>;
 
@@ -165,7 +167,7 @@ public:
 
     virtual const DeviceInfo& info() const = 0;
 
-    /// Bytes of Memory::device that the driver or the system says are still to be had.
+    /// The bytes of Memory::device that are still free, according to the driver or the system.
     virtual std::uint64_t free_memory() const { return not_told; }
     static constexpr std::uint64_t not_told = UINT64_MAX;
 
@@ -173,40 +175,43 @@ public:
     /// reports. Empty when it does not tell, or cannot run it.
     virtual std::string_view variant_of(const Launch&) const { return {}; }
 
-    /// Zeroed memory. Throws OutOfMemory when there is not enough.
+    /// Allocates zeroed memory. Throws OutOfMemory if there is not enough.
     Buffer allocate(std::size_t bytes, Memory memory);
 
-    /// A launch has items, and pointers that are null or multiples of 16. A copy's slices have equal sizes
-    /// above 0, lie within buffers of this device and do not overlap.
+    /// A launch must have at least one item, and pointers that are null or multiples of 16. A copy's slices
+    /// must have equal sizes above 0, lie within this device's buffers and not overlap.
     Recording record(std::span<const Command> commands);
 
-    /// Queues the recording, which is this device's, behind all that was submitted to the same queue before
-    /// and behind the submissions `after`, of any queue. It sees what they wrote, what any submission wrote
-    /// that has been waited for, and what the host has written to staging memory so far. Copy queues take no
-    /// launches. A device may run everything in the order of submission; one that is the host works only
-    /// while a thread waits for it. A device may finish a recording's first submissions before this returns.
+    /// Queues one of this device's recordings. It runs after all earlier submissions to the same queue and
+    /// after the submissions in `after`, of any queue. It sees what all these wrote, what any submission
+    /// wrote that has been waited for, and what the host has written to staging memory so far. Copy queues
+    /// accept no launches. A device may run everything in the order of submission; the CPU's device works
+    /// only while a thread waits for it. A device may finish a recording's first submissions before this
+    /// returns.
     Ticket submit(const Recording& recording, Queue queue = Queue::compute,
                   std::span<const Ticket> after = {});
 
-    /// Returns when the submission, all before it in its queue and all that those came after have finished
-    /// and their results are visible in staging memory. In any order, and as often as one likes.
+    /// Returns when the submission, all earlier ones in its queue, and all that those came after have
+    /// finished and their results are visible in staging memory. Submissions may be waited for in any order
+    /// and repeatedly.
     void wait(Ticket ticket);
 
-    /// Returns when nothing that was submitted to any queue will run any more: all of it has finished, or the
-    /// device is lost.
+    /// Returns when nothing submitted to any queue will run any more: everything has finished, or the device
+    /// is lost.
     void finish() noexcept;
 
-    /// When the recording's last submission, which has been waited for, passed each Timestamp: seconds since
-    /// a moment that is arbitrary, but the same for all that the device records. Empty when it has no clock.
+    /// The times at which the recording's last submission, which must have been waited for, passed each
+    /// Timestamp: in seconds since an arbitrary moment, the same for all of the device's recordings. Empty if
+    /// the device has no clock.
     std::vector<double> timestamps(const Recording& recording) const;
 
-    /// Records, submits and waits: for work that is done once.
+    /// Records, submits and waits, for work that is done once.
     void run(std::span<const Command> commands) { wait(submit(record(commands))); }
 
 protected:
-    /// The backend's part of each verb; it need check nothing of the above. `after` has what the queue's
-    /// order does not imply already, and one submission of each other queue at most. What is known to have
-    /// finished is neither in there nor waited for again.
+    /// The backend's part of each verb. Arguments are already checked. `after` contains at most one
+    /// submission of each other queue, and none that the queue's order implies or that is known to have
+    /// finished. do_wait() is not called again for finished submissions.
     virtual std::unique_ptr<Allocation> do_allocate(std::size_t bytes, Memory memory) = 0;
     virtual std::unique_ptr<RecordingState> do_record(std::span<const Command> commands) = 0;
     virtual void do_submit(const RecordingState& recording, Submission submission,
@@ -222,17 +227,17 @@ private:
     void check_issued(const char* verb, Ticket ticket) const;
     [[noreturn]] void broken(const std::string& what) const;
 
-    /// Of each queue the last submission that has finished when another one has; 0: none.
+    /// For a submission: the last submission of each queue that has finished when it has; 0: none.
     using Implied = std::array<Ticket, queue_count>;
     struct Pending {
         Queue queue;
         Implied implied;
     };
-    /// Null: it is known to have finished.
+    /// Null if the submission is known to have finished.
     const Pending* pending(Ticket ticket) const;
 
     Ticket issued_ = 0;
-    std::deque<Pending> pending_; ///< the last ones issued, from the first that is not known to have finished
+    std::deque<Pending> pending_; ///< from the first not known to have finished to the last issued
     std::array<Implied, queue_count> implied_{}; ///< by the last submission to each queue
     Implied finished_{};                         ///< by what has been waited for
     std::string failure_;                        ///< of submit() or wait(); empty: none

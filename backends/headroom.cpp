@@ -13,7 +13,7 @@
 namespace towers {
 namespace {
 
-/// The number of KiB in the line `NAME: KIB kB`, in bytes; UINT64_MAX where there is none.
+/// The bytes that a line `NAME: KIB kB` gives; UINT64_MAX if there is no such line.
 std::uint64_t read_bytes(const char* file, std::string_view name) {
     std::ifstream lines(file);
     for (std::string word; lines >> word; lines.ignore(std::numeric_limits<std::streamsize>::max(), '\n')) {

@@ -1,4 +1,4 @@
-// The host's memory that this process can still have.
+// The host memory that this process can still get.
 #pragma once
 
 #include <cstddef>
@@ -10,14 +10,13 @@ namespace towers {
 constexpr std::size_t thread_stack = std::size_t(8) << 20;  ///< where the user has set none
 constexpr std::size_t thread_heap = std::size_t(128) << 20; ///< what malloc sets aside when a thread starts
 
-/// Bytes that the system has left for this process: of its memory and of what the process may use.
-/// UINT64_MAX: it does not tell.
+/// The bytes that this process can still get, by the system's free memory and the process's limits.
+/// UINT64_MAX if the system does not tell.
 std::uint64_t available_memory();
 
-/// Throws OutOfMemory when fewer than `bytes` of the process's address space are left, if that is limited
-/// (ulimit -v). Software Vulkan drivers, oneDNN and OpenMP do not
-/// report that they get no memory: they crash or end the program. So the program stops while it can still say
-/// why.
+/// Throws OutOfMemory if the process's address space is limited (ulimit -v) and fewer than `bytes` are left.
+/// Without memory, software Vulkan drivers, oneDNN and OpenMP crash or end the program without a report; this
+/// stops while the program can still say why.
 void require_headroom(std::string_view device, std::size_t bytes);
 
 } // namespace towers

@@ -1,4 +1,4 @@
-// How host code names and launches the kernels; made from shaders/kernels.def.
+// The names and launches of kernels in host code, made from shaders/kernels.def.
 #pragma once
 
 #include "backends/element_type.h"
@@ -22,10 +22,10 @@ enum class Kernel : std::uint16_t {
 #undef TOWERS_TILED_KERNEL
 };
 
-/// What a kernel does to the memory that a pointer of its parameter block points to.
+/// What a kernel does with the memory of a pointer in its parameter block.
 enum class Access : std::uint8_t { read, write, read_write };
 
-/// What works on one item of a launch.
+/// Whether an invocation or a subgroup works on one item of a launch.
 enum class Item : std::uint8_t { invocation, subgroup, tile };
 
 /// The bytes of a parameter block.
@@ -82,7 +82,7 @@ struct Launch {
 
 std::uint64_t items_of(const Launch& launch);
 
-/// Ties a kernel to its parameter block, so that no launch can mix them up.
+/// Ties a kernel to the type of its parameter block, so that no launch can mix them up.
 template<class Params>
 struct KernelHandle {
     Kernel kernel;

@@ -1,4 +1,4 @@
-// What a parameter block's type tells of its pointers. A block that cannot be read does not compile.
+// Derives the pointers of a parameter block from its type. A block that cannot be read does not compile.
 #pragma once
 
 #include "backends/kernels.h"
@@ -42,7 +42,7 @@ consteval bool takes(std::index_sequence<before...>) {
 
 enum class Kind { none, unknown, read, write, read_write, words };
 
-/// Of member `index`; none: there are fewer.
+/// The kind of member `index`; none if there are fewer members.
 template<class Params, std::size_t index>
 consteval Kind kind_of() {
     constexpr auto before = std::make_index_sequence<index>{};
@@ -99,8 +99,8 @@ consteval bool all_members_known() {
     return true;
 }
 
-/// Of a member that is no pointer. A nested block is tried as the largest first: the first scalar in it would
-/// pass for it.
+/// The kind of a member that is not a pointer. Tries the largest, a nested block, first, because its first
+/// scalar alone would also fit.
 template<class Params, std::size_t index, std::size_t bytes = ParameterBlock::capacity>
 consteval std::size_t bytes_of() {
     constexpr auto before = std::make_index_sequence<index>{};
@@ -112,7 +112,7 @@ consteval std::size_t bytes_of() {
         return bytes_of<Params, index, bytes - 4>();
 }
 
-/// The size of a block that has its pointers and words and nothing else.
+/// The size of a block with exactly these pointers and words.
 template<class Params>
 consteval std::size_t expected_bytes() {
     const std::size_t words = []<std::size_t... index>(std::index_sequence<index...>) {
@@ -140,7 +140,7 @@ consteval ElementType element_of() {
     }
 }
 
-/// The checks that a block can be read; `true`, or it does not compile.
+/// Checks at compile time that a block can be read: `true`, or it does not compile.
 template<class Params>
 consteval bool readable() {
     static_assert(std::is_aggregate_v<Params>, "a parameter block is a plain struct");

@@ -7,7 +7,7 @@
 namespace towers {
 namespace {
 
-constexpr std::uint64_t most_tiles = 65535; // along an axis: what every driver guarantees
+constexpr std::uint64_t most_tiles = 65535; // per axis, which every driver guarantees
 constexpr std::uint64_t most_loops = 4096;  // 2^20 invocations fill any device
 
 bool splits(Kernel kernel) {

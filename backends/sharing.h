@@ -19,11 +19,11 @@ unsigned parts_of(const Launch& launch, const DeviceFacts& facts);
 
 /// A launch whose sum over pixels is split.
 struct SplitLaunch {
-    Launch product;            ///< the launch itself, or one that leaves its parts in scratch memory
-    std::vector<Launch> sums;  ///< of these parts; they need what the product wrote
+    Launch product;            ///< the launch itself, or one that writes the parts to scratch memory
+    std::vector<Launch> sums;  ///< launches that add up the parts, after the product
     std::size_t scratch_bytes; ///< 0: not split
 };
-/// `scratch`: the address of memory of the size that the result tells.
+/// `scratch`: the address of memory with the size that the result says.
 SplitLaunch split(const Launch& launch, unsigned parts, std::uint64_t scratch);
 
 /// How much scratch memory a recording needs, whose launches are split as `parts_of_launch` says. The

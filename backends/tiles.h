@@ -1,4 +1,4 @@
-// Which tile of the tiled kernels' shared text (shaders/gemm_tile.h) suits a launch.
+// Chooses the tile of the tiled kernels' shared text (shaders/gemm_tile.h) for a launch.
 #pragma once
 
 #include "backends/arithmetic.h"
@@ -21,7 +21,8 @@ constexpr Tile tiles[] = {
 #undef TOWERS_TILE
 };
 
-/// What a workgroup with the largest tile shares: two slices, 16 deep, the first with one more word per row.
+/// The shared memory of a workgroup with the largest tile: two slices, 16 deep, the first with one extra word
+/// per row.
 constexpr unsigned largest_tile_bytes = [] {
     unsigned largest = 0;
     for (const Tile& tile : tiles) largest = std::max(largest, 16 * (tile.height + 1 + tile.width) * 4);
@@ -43,10 +44,10 @@ struct Products {
 Products products_of(const Conv2dForwardParams& p);
 Products products_of(const Conv2dBackwardDataParams& p);
 Products products_of(const Conv2dBackwardWeightsParams& p);
-/// Nothing for kernels that are not tiled.
+/// None for kernels that are not tiled.
 std::optional<Products> products_of(const Launch& launch);
 
-/// Of the list above. `busy_groups`: workgroups that keep the device busy.
+/// The best tile of the list above. `busy_groups`: how many workgroups keep the device busy.
 Tile tile_for(const Products& products, unsigned busy_groups);
 
 } // namespace towers

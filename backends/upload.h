@@ -1,4 +1,4 @@
-// Moving data between the host and a device's memory, once.
+// Copies data between the host and a device's memory, once.
 #pragma once
 
 #include "backends/device.h"

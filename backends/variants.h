@@ -15,13 +15,13 @@ namespace towers {
 /// For tests: limits on how devices share out launches, which results must not depend on.
 struct SharingLimits {
     unsigned most_groups = 0; ///< workgroups of a shared text; 0: no limit
-    unsigned parts = 0;       ///< of every sum that can be split; 0: as many as suit
+    unsigned parts = 0;       ///< parts of every sum that can be split; 0: as many as suit
 };
 
 /// What decides on a device how a launch runs.
 struct DeviceFacts {
     unsigned busy_groups;   ///< workgroups that keep the device busy
-    unsigned subgroup_size; ///< what most kernels run with
+    unsigned subgroup_size; ///< of most kernels
     /// A Vulkan driver that runs on the host's processors, shuffles within subgroups, and may use what is
     /// written for such drivers.
     bool software = false;

@@ -8,7 +8,7 @@ std::string why_withheld(const DeviceInfo& device, const Backend::Listing& cuda,
     const auto is_this = [&](const auto& shown) {
         return shown.uuid == device.uuid && shown.uuid != decltype(shown.uuid){};
     };
-    // CUDA's own may have no UUID.
+    // CUDA's own devices may lack a UUID.
     if (std::ranges::find(cuda.devices, device.id, &DeviceInfo::id) != cuda.devices.end()) return "";
     if (device.vendor != nvidia || std::ranges::any_of(cuda.devices, is_this) ||
         std::ranges::any_of(cuda.left_out, is_this))

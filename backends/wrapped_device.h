@@ -1,4 +1,5 @@
-// A device that passes everything on to another one: base class for those that change or watch some of it.
+// A device that passes everything on to another device: a base class for devices that change or observe
+// something.
 #pragma once
 
 #include "backends/device.h"
@@ -12,7 +13,7 @@
 
 namespace towers {
 
-/// Nobody else uses the other device.
+/// Nothing else may use the other device.
 class WrappedDevice : public Device {
 public:
     explicit WrappedDevice(std::unique_ptr<Device> device) : device_(std::move(device)) {}
@@ -35,10 +36,10 @@ protected:
     void do_finish() noexcept override { device_->finish(); }
     std::vector<double> do_timestamps(const RecordingState& recording) const override;
 
-    /// The commands as the other device's, whose states do_submit() and do_timestamps() take as
-    /// WrappedRecordings.
+    /// Translates commands to the other device's. Recordings made from them must be WrappedRecordings for
+    /// do_submit() and do_timestamps().
     Recording record_theirs(std::span<const Command> commands);
-    /// The bytes of all buffers that there are now.
+    /// The bytes of all existing buffers.
     std::uint64_t allocated() const;
     /// The other device's memory at an address; do_record() takes such slices too.
     BufferSlice slice_at(std::uint64_t address, std::size_t bytes) const;

@@ -1,10 +1,12 @@
 #ifndef TOWERS_SHADERS_ACTIVATION_H
 #define TOWERS_SHADERS_ACTIVATION_H
 
-// What the smooth activations share. The dialect's exp() is a call per element on the host, loose on some drivers,
-// and erf() is not in GLSL; these vectorize, and are good to a few units in the last place everywhere.
+// Shared functions of the smooth activations. The dialect's exp() is a call per element on the host and
+// inexact on some drivers, and GLSL has no erf(). The functions here vectorize, and are exact to a few units
+// in the last place everywhere.
 
-// exp(x) for x <= 0, by the polynomial of Cephes' expf; 0 below -87 (1e-38) and for a NaN, which is_finite() sees below
+// exp(x) for x <= 0, by the polynomial of Cephes' expf; 0 below -87 (1e-38) and for a NaN, which is_finite()
+// sees below
 FUNCTION float exp_nonpositive(float x) {
     const float bounded = x > -87.0f ? x : -87.0f;
     const float power = floor(bounded * 1.44269504f + 0.5f);
@@ -19,8 +21,8 @@ FUNCTION float exp_nonpositive(float x) {
     return x > -87.0f ? value : 0.0f;
 }
 
-// 1 / (1 + exp(-x)). What is not finite stays so, although the limits at infinity are 0 and 1: only a diverged
-// network gets there, and that must show.
+// 1 / (1 + exp(-x)). The result is not finite if x is not, although the limits at infinity are 0 and 1: only
+// a diverged network gets there, and that must show.
 FUNCTION float sigmoid(float x) {
     const float e = exp_nonpositive(x < 0.0f ? x : -x);
     const float value = (x < 0.0f ? e : 1.0f) / (1.0f + e);
@@ -32,8 +34,9 @@ struct Normal {
     float density, below;
 };
 
-// The probability beyond |x| is exp(-x^2 / 2) t P(t) with t = 1 / (1 + 0.31 |x|): P is our own fit for |x| < 14 at
-// Chebyshev's nodes, relative error 2e-7, so that gelu's left tail keeps its digits. Not finite where x is not.
+// The probability beyond |x| is exp(-x^2 / 2) t P(t) with t = 1 / (1 + 0.31 |x|): P is our own fit for |x| <
+// 14 at Chebyshev's nodes, relative error 2e-7, so that gelu's left tail keeps its digits. Not finite where x
+// is not.
 FUNCTION Normal normal_at(float x) {
     const float e = exp_nonpositive(-0.5f * x * x);
     const float t = 1.0f / (1.0f + 0.31f * (x < 0.0f ? -x : x));
@@ -53,7 +56,8 @@ FUNCTION Normal normal_at(float x) {
     return normal;
 }
 
-// The gate 1 / (1 + exp(-v)) = (1 + tanh(v / 2)) / 2 with v = 2 sqrt(2 / pi) (x + 0.044715 x^3), and its slope by x
+// The gate 1 / (1 + exp(-v)) = (1 + tanh(v / 2)) / 2 with v = 2 sqrt(2 / pi) (x + 0.044715 x^3), and its
+// slope by x
 struct TanhGate {
     float open, slope;
 };

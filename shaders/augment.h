@@ -3,9 +3,9 @@
 
 #include "records.h"
 
-// The image that an example's box makes: what the pixel kernels of the augmentation share.
+// The image of an example's box: shared code of the augmentation's pixel kernels.
 struct Colour {
-    float r, g, b; // all the same in an image of one channel
+    float r, g, b; // equal in an image with one channel
 };
 
 // Along one side of the image: the two neighbouring lines of the record and the further one's part
@@ -14,15 +14,15 @@ struct Between {
     float part;
 };
 
-// `size` stands for a line of padding.
+// `size` means a line of padding.
 FUNCTION uint line_of_record(int at, uint size, uint reflect) {
     if (at < 0) return reflect != 0u ? uint(-at) : size;
     if (uint(at) < size) return uint(at);
     return reflect != 0u ? 2u * (size - 1u) - uint(at) : size;
 }
 
-// The centre of pixel t lies (t + 1/2) box / out pixels into the box. Whole numbers, in units of a (2 out)th of a
-// pixel, so that nothing is left over where the sizes agree.
+// The centre of pixel t lies (t + 1/2) box / out pixels into the box. Computed in whole units of 1 / (2 out)
+// pixel, so that it is exact if the sizes agree.
 FUNCTION Between between_lines(uint t, uint out_size, float first, float box, uint size, uint reflect) {
     Between between;
     if (uint(box) == out_size) { // as below, without divisions
@@ -40,7 +40,8 @@ FUNCTION Between between_lines(uint t, uint out_size, float first, float box, ui
     return between;
 }
 
-FUNCTION float value_at(In_u32 records, RecordStart start, AugmentShape shape, uint channel, uint row, uint column) {
+FUNCTION float value_at(In_u32 records, RecordStart start, AugmentShape shape, uint channel, uint row,
+                        uint column) {
     if (row >= shape.height || column >= shape.width) return 0.0f;
     return float(byte_at(records, start, (channel * shape.height + row) * shape.width + column));
 }
@@ -82,7 +83,7 @@ FUNCTION float grey_of(Colour x, uint channels) {
 
 FUNCTION float clamp_byte(float x) { return x < 0.0f ? 0.0f : (x > 255.0f ? 255.0f : x); }
 
-// Between two colours, or beyond
+// Interpolates between two colours, or extrapolates
 FUNCTION Colour mixed(float grey, Colour x, float factor) {
     Colour y;
     y.r = clamp_byte(grey + (x.r - grey) * factor);

@@ -53,7 +53,7 @@ KERNEL(augment_images, AugmentImagesParams, 256) {
         x.g = (x.g - p.centre_g) * p.scale_g;
         x.b = (x.b - p.centre_b) * p.scale_b;
 
-        // Unsigned differences: what lies before the square is far beyond it.
+        // Unsigned differences: places before the square compare as far beyond it.
         const uint row = k / p.shape.out_width - uint(others.y);
         const uint column = k % p.shape.out_width - uint(others.z);
         const bool cut = row < p.cutout && column < p.cutout;

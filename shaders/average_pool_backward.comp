@@ -1,7 +1,7 @@
 #include "kernel.h"
 #include "average_pool.h"
 
-// An item is an element of the input: it gathers from the windows that hold it, in a fixed order.
+// An item is an element of the input. It gathers from the windows that contain it, in a fixed order.
 KERNEL(average_pool_backward, AveragePoolBackwardParams, 256) {
     FOR_RANGE(i, p.shape.batch * p.shape.in_height * p.shape.in_width * p.shape.channels) {
         const uint pixel = i / p.shape.channels;

@@ -1,8 +1,8 @@
 #include "kernel.h"
 #include "average_pool.h"
 
-// Item: an element of the output. A large window's pixels are shared out among the lanes of a subgroup, whose
-// neighbours take the neighbouring channels.
+// An item is an element of the output. The lanes of a subgroup divide the pixels of a large window;
+// neighbouring subgroups take neighbouring channels.
 KERNEL(average_pool_forward, AveragePoolForwardParams, 256) {
     const uint row_stride = p.shape.in_width * p.shape.channels;
     const uint items = p.shape.batch * p.shape.out_height * p.shape.out_width * p.shape.channels;

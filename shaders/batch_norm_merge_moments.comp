@@ -1,7 +1,7 @@
 #include "kernel.h"
 
-// Chan et al. 1979 for several chunks at once: first their common mean, then what each adds to M2 by its
-// distance from it.
+// Chan et al. 1979 for several chunks at once: first their common mean, then each chunk's contribution to M2
+// from its distance to that mean.
 KERNEL(batch_norm_merge_moments, BatchNormMergeMomentsParams, 256) {
     const uint chunks = BATCH_NORM_CHUNKS(p.rows, p.chunk_rows);
     const uint runs = BATCH_NORM_CHUNKS(chunks, p.run);

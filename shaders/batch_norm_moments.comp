@@ -1,6 +1,6 @@
 #include "kernel.h"
 
-// Sums of differences from the chunk's first value: a mean far from zero costs no digits of M2.
+// Sums differences from the chunk's first value, so that a mean far from zero does not cost M2 precision.
 KERNEL(batch_norm_moments, BatchNormMomentsParams, 256) {
     const uint chunks = BATCH_NORM_CHUNKS(p.rows, p.chunk_rows);
     FOR_RANGE(i, p.groups * chunks * p.channels) {

@@ -2,7 +2,7 @@
 
 KERNEL(clip_gradients, ClipGradientsParams, 256) {
     const float norm = p.norm.at[0];
-    // A norm that is not finite makes all gradients so, for the check that follows.
+    // A norm that is not finite makes all gradients not finite, which the next check finds.
     float scale = norm;
     if (is_finite(norm)) {
         scale = p.most / (norm + 1e-6f);

@@ -11,7 +11,7 @@
     p.w.at[((step.y * p.shape.kernel_width + step.x) * in_group + (n)) * p.shape.out_channels +              \
            group * out_group + step.channel]
 
-// Of the output pixel that saw this input pixel through this tap, if there is one
+// For the output pixel that saw this input pixel through this tap, if there is one
 FUNCTION float gradient_at(In_f32 dy, ConvShape shape, Pixel pixel, Tap tap, uint first_channel) {
     const uint y = pixel.y + shape.pad_top - tap.y * shape.dilation_y;
     const uint x = pixel.x + shape.pad_left - tap.x * shape.dilation_x;

@@ -1,8 +1,8 @@
 #include "kernel.h"
 #include "conv_index.h"
 
-// M = taps x input channels and, for a bias, one more row, K = output pixels, N = output channels, those of a group.
-// The last row of A is all ones, so that it sums the bias gradient.
+// M = taps x input channels and, for a bias, one more row, K = output pixels, N = output channels, those of a
+// group. The last row of A is all ones, so that its product is the bias gradient.
 #define Row Tap
 #define Step Pixel
 #define ROW_OF(m) tap_of(m, p.shape.kernel_width, in_group)

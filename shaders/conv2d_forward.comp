@@ -15,7 +15,7 @@ FUNCTION float bias_at(In_f32 b, uint bias, uint n) {
 }
 
 FUNCTION float activate(float sum, uint relu) {
-    // Written so that a NaN stays one: divergence must show.
+    // Written so that a NaN stays a NaN: divergence must show.
     return relu != 0u && sum < 0.0f ? 0.0f : sum;
 }
 

@@ -1,14 +1,15 @@
 #ifndef TOWERS_SHADERS_CONV_INDEX_H
 #define TOWERS_SHADERS_CONV_INDEX_H
 
-// Where the rows and columns of a convolution's implicit matrices lie.
+// The indices of a convolution's implicit matrices.
 
-// A pixel of the output (or, going backward, of the input): its image and place
+// A pixel of the output (backward: of the input): its image and place
 struct Pixel {
     uint image, y, x;
 };
 
-// A weight's row: its place in the kernel and its input channel (going backward, its output channel) in its group
+// A row of the weights: its place in the kernel, and its input channel (backward: its output channel) within
+// its group
 struct Tap {
     uint y, x, channel;
 };
@@ -29,8 +30,8 @@ FUNCTION Tap tap_of(uint index, uint kernel_width, uint channels) {
     return tap;
 }
 
-// What output pixel `pixel` sees through `tap`, whose channel counts from `first_channel`. Unsigned wrap-around puts
-// what lies above and left of the image beyond its end.
+// The input that output pixel `pixel` sees through `tap`, whose channel counts from `first_channel`. By
+// unsigned wrap-around, places above and left of the image compare as beyond its end.
 FUNCTION float image_at(In_f32 x, ConvShape shape, Pixel pixel, Tap tap, uint first_channel) {
     const uint row = pixel.y * shape.stride_y + tap.y * shape.dilation_y - shape.pad_top;
     const uint column = pixel.x * shape.stride_x + tap.x * shape.dilation_x - shape.pad_left;

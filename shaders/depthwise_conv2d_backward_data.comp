@@ -1,6 +1,6 @@
 #include "kernel.h"
 
-// An item is a channel of an input pixel: it gathers from the output pixels that saw it, in a fixed order.
+// An item is a channel of an input pixel. It gathers from the output pixels that saw it, in a fixed order.
 KERNEL(depthwise_conv2d_backward_data, Conv2dBackwardDataParams, 256) {
     const uint channels = p.shape.in_channels;
     FOR_RANGE(i, p.shape.batch * p.shape.in_height * p.shape.in_width * channels) {
@@ -11,7 +11,7 @@ KERNEL(depthwise_conv2d_backward_data, Conv2dBackwardDataParams, 256) {
         const uint image = pixel / p.shape.in_width / p.shape.in_height * p.shape.out_height;
         float sum = 0.0f;
         for (uint ky = 0u; ky < p.shape.kernel_height; ++ky) {
-            // Above the first window: wraps around beyond the last
+            // Above the first window it wraps around to beyond the last
             const uint y = padded_y - ky * p.shape.dilation_y;
             const uint row = y / p.shape.stride_y;
             if (row < p.shape.out_height && row * p.shape.stride_y == y) {

@@ -1,7 +1,7 @@
 #include "kernel.h"
 
-// An item is a channel's weight, or after the weights its bias, in one part of the sum: it adds up rows of output
-// pixels, and within each row first, so that rounding does not build up.
+// An item is a channel's weight, or after the weights its bias, in one part of the sum. It adds up each row
+// of output pixels first and then the rows, so that rounding errors do not accumulate.
 KERNEL(depthwise_conv2d_backward_weights, Conv2dBackwardWeightsParams, 256) {
     const uint channels = p.shape.out_channels;
     const uint weights = p.shape.kernel_height * p.shape.kernel_width * channels;

@@ -6,7 +6,7 @@ KERNEL(depthwise_conv2d_forward, Conv2dForwardParams, 256) {
     FOR_RANGE(i, p.shape.batch * p.shape.out_height * p.shape.out_width * channels) {
         const uint channel = i % channels;
         const uint pixel = i / channels;
-        // Unsigned wrap-around puts what lies above and left of the image beyond its end.
+        // By unsigned wrap-around, places above and left of the image compare as beyond its end.
         const uint first_x = pixel % p.shape.out_width * p.shape.stride_x - p.shape.pad_left;
         const uint first_y = pixel / p.shape.out_width % p.shape.out_height * p.shape.stride_y - p.shape.pad_top;
         const uint image = pixel / p.shape.out_width / p.shape.out_height * p.shape.in_height;

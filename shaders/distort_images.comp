@@ -5,7 +5,7 @@
 #include "wide.h"
 
 // The variance of n bytes, from their sum and the sum of their squares: n squares - sum^2 in 64 bits, since
-// in a dull image the difference of two float32 means is only rounding.
+// in an image with little contrast the difference of two float32 means is only rounding.
 FUNCTION float variance_of(uint n, uint sum, Wide squares) {
     const uint low = n * squares.low;
     const uint low_sum = sum * sum;
@@ -69,9 +69,10 @@ KERNEL(distort_images, DistortImagesParams, 256) {
                                 variance_of(pixels, sum_g, wide_subgroup_sum(square_g)) +
                                 variance_of(pixels, sum_b, wide_subgroup_sum(square_b));
 
-        // Contrast keeps each channel's mean and scales its variance; the whole image's follow from the three.
-        // Take differences from a mean in whole numbers: in a dull image those of floats are only rounding.
-        // Brightness only moves the mean, so standardization takes it out, whatever it is.
+        // Contrast keeps each channel's mean and scales its variance; the whole image's mean and variance
+        // follow from the three channels'. Differences from a mean are whole numbers, since in an image with
+        // little contrast those of floats are only rounding. Brightness only shifts the mean, so
+        // standardization removes it.
         const float shift_r = float(int(3u * sum_r - sum)) / (3.0f * n);
         const float shift_g = float(int(3u * sum_g - sum)) / (3.0f * n);
         const float shift_b = float(int(3u * sum_b - sum)) / (3.0f * n);

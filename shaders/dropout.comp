@@ -2,7 +2,7 @@
 #include "example.h"
 #include "philox.h"
 
-// An item is the four elements of one example that share a draw.
+// An item is four elements of one example, which share a draw.
 KERNEL(dropout, DropoutParams, 256) {
     const uint quads = QUADS_OF(p.elements);
     FOR_RANGE(i, p.count / p.elements * quads) {

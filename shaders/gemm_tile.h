@@ -5,21 +5,21 @@
 //   Step, STEP_OF(k)              likewise for the index k that is summed over, once per slice
 //   LOAD_A(row, step), LOAD_B(k, step, n)
 //   STORE(m, n, part, value)      a statement
-// and then uses GEMM_TILES(M, N, K, groups, splits). There are `groups` such products, side by side; in the above,
-// `group` is which. `splits` share out K; each stores its own part.
-// (SwiftShader crashes on functions that take a block with pointers in it; one pointer is fine.)
+// and then uses GEMM_TILES(M, N, K, groups, splits). There are `groups` such products, side by side; in the
+// above, `group` is which. `splits` share out K; each stores its own part. (SwiftShader crashes on functions
+// that take a block with pointers in it; one pointer is fine.)
 #define TILE_K 16u
 #define SIDE 16u
 TUNABLE(0, TILE_M, 64);
 TUNABLE(1, TILE_N, 64);
 
-// A is stored by columns: one more word per row spreads a column over the banks of shared memory.
+// A is stored by columns; one extra word per row spreads a column over the banks of shared memory.
 #define A_STRIDE (TILE_M + 1u)
 shared float a_slice[TILE_K * A_STRIDE];
 shared float b_slice[TILE_K * TILE_N];
 
-// Unrolled as a whole, the loop over k takes so many registers that an Adreno 660 spills some, and fewer workgroups
-// fit on every chip.
+// If the loop over k were fully unrolled, it would need so many registers that an Adreno 660 spills some and
+// fewer workgroups fit on every chip.
 #define GEMM_TILES(M, N, K, groups, splits)                                                                  \
     const uint tiles_n = ((N) + TILE_N - 1u) / TILE_N;                                                       \
     const uint tiles = ((M) + TILE_M - 1u) / TILE_M * tiles_n;                                               \

@@ -1,6 +1,6 @@
 #include "kernel.h"
 
-// One subgroup adds up the partial sums: there are few.
+// One subgroup adds up the partial sums, which are few.
 KERNEL(gradient_norm, GradientNormParams, 256) {
     FOR_SUBGROUPS(once, 1u) {
         float sum = 0.0f;

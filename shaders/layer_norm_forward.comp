@@ -1,6 +1,6 @@
 #include "kernel.h"
 
-// A subgroup takes a row.
+// A subgroup works on one row.
 KERNEL(layer_norm_forward, LayerNormForwardParams, 256) {
     FOR_SUBGROUPS(row, p.rows) {
         const uint begin = row * p.channels;

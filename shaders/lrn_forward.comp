@@ -22,7 +22,7 @@ KERNEL(lrn_forward, LrnForwardParams, 256) {
             if (c >= p.radius) {
                 const float leaving = p.x.at[base + c - p.radius];
                 const float rest = sum - leaving * leaving;
-                sum = rest < 0.0f ? 0.0f : rest; // rounding: beside a large one, the others vanish
+                sum = rest < 0.0f ? 0.0f : rest; // negative by rounding beside a large square
             }
         }
     }

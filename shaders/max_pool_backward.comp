@@ -1,6 +1,6 @@
 #include "kernel.h"
 
-// An item is four channels of an input pixel: it gathers from the windows that hold it, in a fixed order.
+// An item is four channels of an input pixel. It gathers from the windows that contain it, in a fixed order.
 KERNEL(max_pool_backward, MaxPoolBackwardParams, 256) {
     const uint quads = QUADS_OF(p.shape.channels);
     FOR_RANGE(i, p.shape.batch * p.shape.in_height * p.shape.in_width * quads) {

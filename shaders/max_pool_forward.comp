@@ -18,14 +18,14 @@ KERNEL(max_pool_forward, MaxPoolForwardParams, 256) {
             bool found = false;
             for (uint ky = 0u; ky < p.shape.window_height; ++ky) {
                 for (uint kx = 0u; kx < p.shape.window_width; ++kx) {
-                    // Unsigned wrap-around puts what lies above and left of the image beyond its end.
+                    // By unsigned wrap-around, places above and left of the image compare as beyond its end.
                     const uint y = row * p.shape.stride_y + ky - p.shape.pad_top;
                     const uint x = column * p.shape.stride_x + kx - p.shape.pad_left;
                     if (y < p.shape.in_height && x < p.shape.in_width) {
                         const float value =
                             p.x.at[((image * p.shape.in_height + y) * p.shape.in_width + x) * p.shape.channels +
                                    channel];
-                        // A NaN wins, so that divergence shows.
+                        // A NaN counts as the maximum, so that divergence shows.
                         if (!found || value > best || value != value) {
                             best = value;
                             place = ky * p.shape.window_width + kx;

@@ -4,25 +4,26 @@
 #ifndef TOWERS_SHADERS_PARAMS_H
 #define TOWERS_SHADERS_PARAMS_H
 
-// Slots of the float block that the host writes before each step. The corrections are Adam's, 1 - beta^n in step n
-// (the first is 1) for the first moment and for the second; computed in double precision.
+// Slots of the float block that the host writes before each step. The corrections are Adam's, 1 - beta^n in
+// step n (the first is 1) for the first moment and for the second; computed in double precision.
 #define STEP_LEARNING_RATE 0
 #define STEP_AVERAGE_DECAY 1
 #define STEP_CORRECTION_1 2
 #define STEP_CORRECTION_2 3
 #define STEP_FLOATS 4
 
-// Slots of the float block that a step leaves behind.
+// Slots of the float block that a step writes.
 #define RESULT_TOTAL_LOSS 0
 #define RESULT_CROSS_ENTROPY 1
 #define RESULT_NONFINITE 2
 #define RESULT_FLOATS 3
 
-// A reduction over a large tensor leaves REDUCTION_CHUNKS(quads) partial results, at most 16384, so that one subgroup
-// can add them up. REDUCTION_LANES chunks share blocks of REDUCTION_DEPTH vec4s for each, within which the vec4s
-// interleave, so that neighbouring invocations of a GPU read neighbouring memory while a host thread stays within one
-// page. They share one block, or several consecutive ones where there are more than REDUCTION_MOST_SHARERS: those from
-// REDUCTION_BEGIN(quads, chunk / REDUCTION_LANES) on. Chunks of the last block may be empty.
+// A reduction over a large tensor leaves REDUCTION_CHUNKS(quads) partial results, at most 16384, so that one
+// subgroup can add them up. REDUCTION_LANES chunks share blocks of REDUCTION_DEPTH vec4s for each, within
+// which the vec4s interleave, so that neighbouring invocations of a GPU read neighbouring memory while a host
+// thread stays within one page. The chunks share one block, or several consecutive ones if there are more
+// than REDUCTION_MOST_SHARERS: those from REDUCTION_BEGIN(quads, chunk / REDUCTION_LANES) on. Chunks of the
+// last block may be empty.
 #define REDUCTION_LANES 32u
 #define REDUCTION_DEPTH 16u
 #define REDUCTION_BLOCK (REDUCTION_LANES * REDUCTION_DEPTH)
@@ -39,13 +40,13 @@
 // Groups of four neighbouring elements, of which the last may have fewer
 #define QUADS_OF(elements) (((elements) + 3u) / 4u)
 
-#include "params/conv2d.h"
-#include "params/pool.h"
-#include "params/norm.h"
-#include "params/elementwise.h"
-#include "params/loss.h"
-#include "params/update.h"
-#include "params/images.h"
 #include "params/augment.h"
+#include "params/conv2d.h"
+#include "params/elementwise.h"
+#include "params/images.h"
+#include "params/loss.h"
+#include "params/norm.h"
+#include "params/pool.h"
+#include "params/update.h"
 
 #endif

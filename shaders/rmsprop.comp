@@ -3,7 +3,7 @@
 
 KERNEL(rmsprop, RmspropParams, 256) {
     const float rate = p.step.at[STEP_LEARNING_RATE];
-    // Where the rate enters: at the parameters, or at the velocity
+    // The learning rate scales the parameters' change, or the velocity
     const float late_rate = p.epsilon_inside != 0u ? 1.0f : rate;
     const float early_rate = p.epsilon_inside != 0u ? rate : 1.0f;
     const float inside = p.epsilon_inside != 0u ? p.epsilon : 0.0f;

@@ -18,7 +18,7 @@ KERNEL(softmax_cross_entropy, SoftmaxCrossEntropyParams, 256) {
         const float score = label_logit * p.logit_scale;
         const float top = best * p.logit_scale; // scaling keeps the order
         float sum = 0.0f;
-        float below = 0.0f; // how far the classes score below the best, in all
+        float below = 0.0f; // sum of the classes' distances below the best score
         for (uint c = 0u; c < p.classes; ++c) {
             const float z = (p.logits.at[base + c] - best) * p.logit_scale;
             sum += exp(z);
@@ -29,7 +29,8 @@ KERNEL(softmax_cross_entropy, SoftmaxCrossEntropyParams, 256) {
             p.dlogits.at[base + c] = (probability - (c == label ? label_target : other_target)) * gain + unsound;
         }
         float loss = log(sum) + top - score;
-        // Smoothing moves a part of the target from the label to all classes. Not 0 times what may have overflowed.
+        // Smoothing moves a part of the target from the label to all classes. Skipped if it is 0, since 0
+        // times an overflow is NaN.
         if (p.smoothing != 0.0f) loss += p.smoothing * (below / float(p.classes) - (top - score));
         p.losses.at[row] = loss * p.weight + unsound;
         p.correct.at[row] = unsound == 0.0f && label_logit >= best ? 1u : 0u;

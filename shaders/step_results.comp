@@ -1,6 +1,6 @@
 #include "kernel.h"
 
-// One subgroup adds up the three lists: they are short.
+// One subgroup adds up the three lists, which are short.
 KERNEL(step_results, StepResultsParams, 256) {
     FOR_SUBGROUPS(once, 1u) {
         float losses = 0.0f;

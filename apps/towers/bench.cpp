@@ -49,7 +49,7 @@ void check(const BenchFlags& flags) {
         complain(fmt::format("--tolerance {}: give a fraction of at least 0 and below 1", flags.tolerance));
     const std::pair<const char*, const std::string*> files[] = {
         {"--json", &flags.json}, {"--html", &flags.html}, {"--baseline", &flags.baseline}};
-    const auto place = [](const std::string& path) { // however it is written
+    const auto place = [](const std::string& path) { // the same file however its path is written
         std::error_code error;
         const std::filesystem::path found =
             std::filesystem::weakly_canonical(std::filesystem::absolute(path), error);
@@ -73,7 +73,7 @@ std::vector<std::string> devices_to_measure(const BenchFlags& flags, const OpenO
     return towers;
 }
 
-/// The devices with these ids, without opening them.
+/// The devices with these ids; does not open them.
 std::vector<DeviceInfo> describe(const std::vector<std::string>& ids, const OpenOptions& options) {
     std::vector<DeviceInfo> devices;
     for (const Backend::Listing& listing : list_devices(options))
@@ -94,7 +94,7 @@ void show_progress(const std::string& what) {
     std::fflush(stdout);
 }
 
-/// Throws when something is slower than before.
+/// Throws if something is slower than before.
 void judge(const BenchReport& report, const BenchReport& before, const BenchFlags& flags, std::FILE* text) {
     const BenchComparison comparison = compare(report, before);
     fmt::print(text, "{}", format_comparison(comparison, flags.baseline));

@@ -48,7 +48,7 @@ std::string names_of(const SubsetFigures& s) { return fmt::format("{}", fmt::joi
 
 std::string refusal_of(const SubsetFigures& s) { return s.refusal ? fmt::format(": {}", *s.refusal) : ""; }
 
-/// What `train` takes to share a step so.
+/// The flags with which `train` shares a step like this.
 std::string flags_for(const SubsetFigures& s, unsigned threads) {
     const unsigned global = std::accumulate(s.shares.begin(), s.shares.end(), 0u);
     std::string flags = fmt::format("--towers {} --global-batch {}", names_of(s), global);
@@ -121,7 +121,7 @@ std::string subsets_text(const BenchReport& r) {
                               measured, subsets.size(), names_of(subsets.front()));
 }
 
-/// The kernels of all devices in the order of the step. Wide devices have some that others do not need.
+/// The kernels of all devices in the order of the step; wide devices have extra ones.
 std::vector<std::string> kernel_names(const BenchReport& r) {
     std::vector<std::string> names;
     for (const DeviceFigures& device : r.devices) {

@@ -7,7 +7,7 @@
 
 namespace towers {
 
-/// Runs the chosen subcommand and returns the program's exit code. May throw InputError, DeviceError and
+/// Runs the chosen subcommand and returns the program's exit code. Throws InputError, DeviceError or
 /// Diverged.
 using Action = std::function<int()>;
 

@@ -17,7 +17,7 @@ std::string hex(const std::array<std::uint8_t, 16>& uuid) {
     return text;
 }
 
-/// Whether copies wait for kernels. The processor's own device has nothing to copy from.
+/// Whether copies wait for kernels. The CPU's device needs no copies.
 bool has_turns(const DeviceInfo& device) { return device.kind != DeviceKind::cpu && device.queues == 1; }
 
 int list_devices(const OpenOptions& options, bool json) {
@@ -65,7 +65,7 @@ int list_devices(const OpenOptions& options, bool json) {
         }
     }
     if (json)
-        // A driver's name may be no UTF-8.
+        // A driver's name may not be valid UTF-8.
         fmt::print("{}\n", nlohmann::json{{"devices", all}, {"absent", absent}, {"left_out", left_out}}.dump(
                                2, ' ', false, nlohmann::json::error_handler_t::replace));
     return 0;

@@ -10,7 +10,7 @@ namespace towers {
 int report(int code, std::string message) {
     for (char& c : message) // such as a newline in a file name
         if (std::iscntrl(static_cast<unsigned char>(c))) c = ' ';
-    std::fputs(fmt::format("towers: {}\n", message).c_str(), stderr); // it may be closed, and fmt would throw
+    std::fputs(fmt::format("towers: {}\n", message).c_str(), stderr); // fmt would throw if it is closed
     return code;
 }
 

@@ -39,8 +39,7 @@ void check(const EvalFlags& flags) {
     check_threads(flags.open.threads);
 }
 
-/// What evaluation needs to know of how the checkpoint was trained. The flags come first, then the
-/// checkpoint, then its run.
+/// The training settings that evaluation needs, from the flags, else from the checkpoint, else from its run.
 TrainSettings settings_of(const TensorFile& file, const std::filesystem::path& path, const EvalFlags& flags) {
     TrainSettings settings;
     settings.data.clear();
@@ -63,7 +62,7 @@ TrainSettings settings_of(const TensorFile& file, const std::filesystem::path& p
     return settings;
 }
 
-/// The recipe that the run keeps beside its checkpoint, unless the flags name one.
+/// The recipe that the flags name, else the one that the run keeps beside its checkpoint.
 Recipe recipe_of(const TrainSettings& settings, const std::filesystem::path& checkpoint,
                  const EvalFlags& flags) {
     const std::filesystem::path kept = recipe_path_in(checkpoint.parent_path());
@@ -72,7 +71,7 @@ Recipe recipe_of(const TrainSettings& settings, const std::filesystem::path& che
     return recipe_with(settings.recipe, settings.set);
 }
 
-/// How many steps the run is to take in all, or nothing if it does not say.
+/// The total number of the run's steps, if it is known.
 std::optional<std::uint64_t> steps_of(const std::string& run) {
     const std::filesystem::path config = config_path_in(run);
     TrainSettings settings;
@@ -127,7 +126,7 @@ int run_eval(EvalFlags& flags) {
             const TrainingState state = from_checkpoint(*file, layout, path);
             const bool averaged = !flags.raw && layout.averages() != nullptr;
             if (evaluators.empty()) {
-                // Draw the same shapes as the training: use its seed for them.
+                // Uses the training's seed, to draw the same shapes.
                 const Split split = flags.split == "test" ? Split::test : Split::train;
                 const std::unique_ptr<DataSource> data =
                     open_data({settings.data, split, checkpoint_seed(*file, path), shapes_size(recipe)});

@@ -139,7 +139,7 @@ std::string describe_mistake(CLI::App& app, const CLI::ParseError& error) {
                            ? fmt::format("{}: give it once, not {} times", flags[0], option->count())
                            : fmt::format("{}: {}", flags[0], advice(*option, "")));
     }
-    // The missing word may be there, but misspelt.
+    // The missing subcommand may be there, but misspelt.
     if (const std::string unknown = describe_unknown_word(commands); !unknown.empty()) return unknown;
     if (is<CLI::ExcludesError>(error) && flags.size() == 2)
         return say(fmt::format("{} and {}: give one of them", flags[0], flags[1]));

@@ -21,17 +21,17 @@ namespace {
 
 using towers::command_line_wrong, towers::report, towers::work_failed;
 
-/// If a standard stream is closed at the start, the next file that the program opens gets its number, and
-/// what the program prints would go into that file.
+/// If a standard stream is closed at the start, the next file that the program opens gets its number, and the
+/// program's output would go into that file.
 void open_standard_streams() {
     for (int number = STDIN_FILENO; number <= STDERR_FILENO; ++number)
         if (fcntl(number, F_GETFD) == -1 && open("/dev/null", O_RDWR) != number) _exit(work_failed);
 }
 
-/// OpenMP's threads spin for milliseconds between two loops. Meanwhile they keep the processors from drivers,
-/// from averaging and from other programs: beside one of these a training step took 5 times as long. libgomp
-/// reads how long they may spin when it is loaded, before main(). So the program sets the variable and starts
-/// itself again. It leaves alone what the user has set.
+/// OpenMP's threads spin for milliseconds between two loops, and so keep the processors from drivers, from
+/// averaging and from other programs: beside another program a training step took 5 times as long. libgomp
+/// reads the limit on spinning when it is loaded, before main(). So the program sets the variable and
+/// restarts itself, unless the user has set it.
 void limit_spinning(char** argv) {
     if (std::getenv("GOMP_SPINCOUNT") != nullptr || std::getenv("OMP_WAIT_POLICY") != nullptr) return;
     std::error_code error;
@@ -89,7 +89,7 @@ int run_command(int argc, char** argv) {
 } // namespace
 
 int main(int argc, char** argv) {
-    std::signal(SIGUSR1, SIG_IGN); // until a training can answer: it must not end one that still starts
+    std::signal(SIGUSR1, SIG_IGN); // until a training handles it: it must not end one that is starting
     open_standard_streams();
     limit_spinning(argv);
     std::signal(SIGXFSZ, SIG_IGN); // a file over the user's limit is an error to report, like a full disk

@@ -21,7 +21,7 @@ std::string worst_value(const TensorComparison& comparison, std::size_t side) {
                                         : fmt::format("{:#x}", std::uint64_t(value));
 }
 
-/// What the table says behind a tensor.
+/// The table's remark after a tensor.
 const char* remark(const TensorComparison& comparison) {
     if (!comparison.same) return "  DIFFERS";
     if (comparison.never_written > 0) return "  NEVER WRITTEN";

@@ -39,7 +39,7 @@ struct Part {
     int rank; ///< the part with the highest rank is dropped first
 };
 
-/// As many of the parts as fit, in this order.
+/// Joins as many of the parts as fit, in this order.
 std::string fit(std::vector<Part> parts, std::size_t width) {
     std::string line;
     do {

@@ -41,7 +41,7 @@ int check(const RecipeFlags& flags) {
     const Recipe recipe = recipe_with(flags.name, flags.set);
     std::size_t parameters = 0;
     for (const LayerDescription& layer : describe_layers(recipe.model)) parameters += layer.parameters;
-    memory_of_step(recipe, recipe.batch); // its pipeline and its batch must fit
+    memory_of_step(recipe, recipe.batch); // checks its pipeline and batch
     fmt::print("{} is sound: {} layers, {} parameters\n", recipe.source, recipe.model.nodes.size(),
                parameters);
     return 0;

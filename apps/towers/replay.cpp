@@ -52,8 +52,8 @@ void print_step(const DivergedStep& diverged) {
     if (diverged.found) fmt::print("when it diverged: {}\n\n", describe(*diverged.found));
 }
 
-/// Does the step on each device, and prints a line for each as soon as it is known. Throws DeviceError when
-/// the only one fails; else returns how many have failed.
+/// Runs the step on each device and prints each result at once. Throws DeviceError if the only device fails;
+/// otherwise returns how many failed.
 std::size_t print_table(const DivergedStep& diverged, const ReplayFlags& flags,
                         const std::vector<std::string>& devices) {
     const auto print = [](const auto&... cells) {

@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The settings that somebody gives.
+/// The settings given in one place.
 TrainSettings merge(const TrainFlags& flags, const Sources& sources) {
     TrainSettings settings = sources.past ? settings_to_go_on_with(*sources.past) : TrainSettings();
     replace(settings, sources.config);
@@ -36,7 +36,7 @@ void check(const TrainSettings& s) {
     if (s.micro_batch && *s.micro_batch == 0) complain("--micro-batch 0: give at least 1 example");
     if (s.batch && s.global_batch)
         complain("--batch and --global-batch both say how many examples a step takes; give one of them");
-    if (s.lr && !(*s.lr >= 0 && std::isfinite(float(*s.lr)))) // the kernels take a float
+    if (s.lr && !(*s.lr >= 0 && std::isfinite(float(*s.lr)))) // the kernels use a float
         complain(fmt::format("--lr {}: give a number of at least 0, within a float's range", *s.lr));
     if (s.epochs && !(*s.epochs > 0 && std::isfinite(*s.epochs)))
         complain(fmt::format("--epochs {}: give a number above 0", *s.epochs));
@@ -49,7 +49,7 @@ void check(const TrainSettings& s) {
     check_threads(s.threads);
 }
 
-/// A resumed run goes on with the recipe that it keeps, unless the user asks for another.
+/// A resumed run uses its own copy of the recipe, unless the user asks for another.
 Recipe recipe_of(const TrainSettings& settings, const std::string& run, const std::optional<Past>& past) {
     if (past) {
         const TrainSettings& latest = past->latest.settings;
@@ -62,7 +62,7 @@ Recipe recipe_of(const TrainSettings& settings, const std::string& run, const st
 
 std::string absolute(const std::string& path) { return fs::absolute(path).lexically_normal().string(); }
 
-/// The absolute path of the metrics that --shares names, or whose run's folder it names.
+/// The absolute path of the metrics that --shares names, directly or by their run's folder.
 std::string recorded_path(const std::string& shares, const std::string& run) {
     const auto complain = [&](const char* what) {
         throw UsageError(fmt::format("--shares '{}': {}", shares, what));
@@ -78,7 +78,7 @@ std::string recorded_path(const std::string& shares, const std::string& run) {
     return absolute(path.string());
 }
 
-/// The --shares of so many towers, as config.toml keeps them.
+/// The value of --shares for this many towers, as in config.toml.
 std::string shares_to_keep(const std::string& shares, std::size_t towers, const std::string& run) {
     if (shares.starts_with('@')) return '@' + recorded_path(shares, run);
     if (shares.empty() && towers > 1) return "auto";
@@ -86,7 +86,7 @@ std::string shares_to_keep(const std::string& shares, std::size_t towers, const 
     return shares;
 }
 
-/// The shares in the file after the @.
+/// The shares recorded in the file after the @.
 std::vector<SharesFrom> read_recorded(const std::string& shares) {
     std::vector<SharesFrom> recorded;
     try {
@@ -101,7 +101,7 @@ std::vector<SharesFrom> read_recorded(const std::string& shares) {
     return recorded;
 }
 
-/// What --shares says.
+/// Reads --shares.
 SharePolicy read_policy(const std::string& shares) {
     if (shares == "auto") return {.automatic = true, .weights = {}, .recorded = {}};
     if (shares.empty() || shares == "even") return {};
@@ -113,7 +113,7 @@ SharePolicy read_policy(const std::string& shares) {
     return {.automatic = false, .weights = {}, .recorded = read_recorded(shares)};
 }
 
-/// Refuses what --batch cannot ask for: less than an example, or a group, for each tower.
+/// Refuses a batch with less than one example, or group, per tower.
 void check_global_batch(unsigned global, std::size_t towers, unsigned group) {
     const auto complain = [&](const std::string& what) {
         throw UsageError(fmt::format("--global-batch {}: {}", global, what));
@@ -126,7 +126,7 @@ void check_global_batch(unsigned global, std::size_t towers, unsigned group) {
                          group, least, group));
 }
 
-/// A resumed run of the same towers begins with the shares that it has found.
+/// A resumed run with the same towers begins with its last shares.
 void begin_as_before(ResolvedRun& run, const Past& past) {
     const fs::path metrics = metrics_path_in(run.folder);
     const std::uint64_t step = checkpoint_step(past.checkpoint.file, past.checkpoint.path);

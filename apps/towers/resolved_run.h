@@ -1,5 +1,5 @@
-// What a run will do, decided from its flags, its configuration file and what it did before: the flags come
-// first, then the file, then the earlier run, then the recipe and the machine.
+// Resolves what a run will do. Each setting comes from the first of these that has it: flags, configuration
+// file, earlier run, recipe, machine.
 #pragma once
 
 #include "apps/towers/resume.h"
@@ -14,18 +14,17 @@
 
 namespace towers {
 
-/// What decides a run besides its flags.
+/// The inputs that decide a run besides its flags.
 struct Sources {
-    std::optional<Past> past; ///< of a run that is resumed
-    GivenSettings config;     ///< those of the file that --config names
+    std::optional<Past> past; ///< set if the run is resumed
+    GivenSettings config;     ///< from the file that --config names
 };
 
-/// Reads what the flags name. Throws InputError, and UsageError when a run to resume has no name.
+/// Reads the files that the flags name. Throws InputError, and UsageError for --resume without --run.
 Sources read_sources(const TrainFlags& flags, const SelectTowers& select);
 
 struct ResolvedRun {
-    TrainSettings
-        settings; ///< all that are not optional are set, and `steps` or `epochs`; paths are absolute
+    TrainSettings settings; ///< complete, with `steps` or `epochs`; paths are absolute
     Recipe recipe;
     Quirks quirks;
     std::vector<std::string> towers; ///< device ids
@@ -37,8 +36,8 @@ struct ResolvedRun {
 };
 
 /// Decides everything that can be decided before a device is opened. Reads recipes and metrics, changes
-/// nothing, and asks only `select` about the machine's devices. Throws UsageError and InputError for what is
-/// wrong or does not fit together.
+/// nothing, and asks only `select` about the machine's devices. Throws UsageError and InputError if something
+/// is wrong or does not fit together.
 ResolvedRun resolve(const TrainFlags& flags, const Sources& sources, const SelectTowers& select);
 
 } // namespace towers

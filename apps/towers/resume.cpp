@@ -11,9 +11,9 @@ namespace towers {
 namespace {
 
 Course course_of(TrainSettings settings, const OpenOptions& open, const SelectTowers& select) {
-    std::vector<std::string> towers = split_towers(settings.towers); // they need not be there any more
+    std::vector<std::string> towers = split_towers(settings.towers); // they need not exist any more
     if (towers.empty()) towers = select(settings.backend, "", open);
-    // Before shares could follow the towers' speed, runs did not say that theirs were equal.
+    // Runs from before automatic shares did not record that their shares were equal.
     if (settings.shares.empty() && towers.size() > 1) settings.shares = "even";
     const unsigned global =
         settings.global_batch ? *settings.global_batch : global_batch(settings.batch.value(), towers.size());

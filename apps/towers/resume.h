@@ -1,4 +1,4 @@
-// How a run that was stopped goes on: from which checkpoint, with which settings.
+// How a stopped run is resumed: from which checkpoint, with which settings.
 #pragma once
 
 #include "apps/towers/settings.h"
@@ -13,18 +13,18 @@
 
 namespace towers {
 
-/// Settings of a run with what follows from them.
+/// A run's settings and what follows from them.
 struct Course {
     TrainSettings settings;
     std::vector<std::string> towers;
     unsigned global_batch;
 };
 
-/// What a resumed run starts from.
+/// The start of a resumed run.
 struct Past {
     FoundCheckpoint checkpoint;
-    Course trained; ///< how the checkpoint came about
-    Course latest;  ///< what its config.toml says since; else the same
+    Course trained; ///< settings with which the checkpoint was trained
+    Course latest;  ///< settings of the run's later config.toml; otherwise the same
 };
 
 /// select_towers(), or what a test has in its place.
@@ -32,8 +32,8 @@ using SelectTowers = std::function<std::vector<std::string>(
     const std::string& backend, const std::string& towers, const OpenOptions& options)>;
 
 /// Finds the checkpoint of step `from`, else the latest one, in the folder `run`, and the settings of the
-/// run. `config`, which may be empty, names a file with settings in case that neither checkpoint nor run has
-/// them. Throws InputError.
+/// run. `config`, which may be empty, names a file with settings for the case that neither checkpoint nor run
+/// has them. Throws InputError.
 Past find_past(const std::string& run, std::optional<std::uint64_t> from, const std::string& config,
                const OpenOptions& open, const SelectTowers& select);
 

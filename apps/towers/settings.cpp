@@ -97,7 +97,7 @@ bool is_utf8(const std::string& text) {
     }
 }
 
-/// A file whose shares a run repeats stands behind an @.
+/// `@` before a file's path means that the run repeats its shares.
 bool is_marked(const std::string& path) { return path.starts_with('@'); }
 
 std::string to_uri(const std::string& path) {
@@ -111,7 +111,7 @@ std::string to_uri(const std::string& path) {
     return uri;
 }
 
-/// Leaves text that is not a URI as it is.
+/// Returns text that is not a URI unchanged.
 std::string from_uri(const std::string& text) {
     if (is_marked(text)) return '@' + from_uri(text.substr(1));
     if (!text.starts_with(std::string(uri_scheme) + '/')) return text;
@@ -249,7 +249,7 @@ GivenSettings read_settings(const std::filesystem::path& file) {
 
 namespace {
 
-/// The flags of train that are no settings: each is about one start of the program.
+/// The flags of train that are not settings, because they concern one start of the program.
 constexpr std::string_view other_flags[] = {"run",   "resume",      "resume-from", "config",
                                             "trace", "trace-steps", "progress",    "validate"};
 
@@ -281,7 +281,7 @@ GivenSettings parse_settings(const std::string& text, const std::string& source)
         table.erase(name);
         given.names.insert(name);
     });
-    for (const auto& [key, node] : table) { // what is left is not a setting
+    for (const auto& [key, node] : table) { // the rest are not settings
         const std::string_view name = key;
         const auto complain = [&, line = node.source().begin.line](const std::string& what) {
             throw InputError(fmt::format("{}:{}: {}", source, line, what));
@@ -303,13 +303,13 @@ std::string write_settings(const TrainSettings& settings, Settings which) {
 
 namespace {
 
-/// Whether a setting says how many examples a step takes, of which there are two ways.
+/// Whether a setting is one of the two ways to set the examples in a step.
 bool says_batch(const std::string& name) { return name == "batch" || name == "global-batch"; }
 
 } // namespace
 
 std::vector<std::string> changes_of_training(const TrainSettings& before, const TrainSettings& after) {
-    // Each setting's value as config.toml has it after `name = `.
+    // Each setting's value as config.toml shows it after `name = `.
     const auto values_of = [](const TrainSettings& settings) {
         std::map<std::string, std::string> values;
         for_each_setting([&](const std::string& name, auto member, Settings which, const char*) {

@@ -74,7 +74,7 @@ enum class Settings {
 /// The settings as text that parse_settings() reads: `name = value` for each setting that is set.
 std::string write_settings(const TrainSettings& settings, Settings which);
 
-/// `NAME from VALUE to VALUE` for each setting of training that differs, except those of the batch.
+/// `NAME from VALUE to VALUE` for each training setting that differs, except those of the batch.
 std::vector<std::string> changes_of_training(const TrainSettings& before, const TrainSettings& after);
 
 /// The stream for what people read: standard output, or standard error if one of these files, which the

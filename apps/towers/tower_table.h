@@ -1,4 +1,4 @@
-// What the towers of a run have done, as a table.
+// A table of what a run's towers have done.
 #pragma once
 
 #include "engine/train/trainer.h"
@@ -7,7 +7,7 @@
 
 namespace towers {
 
-/// Of several towers; a line each, and one for all together.
+/// The table for several towers: a line for each, and one for all together.
 std::string tower_table(const Trainer& trainer);
 
 } // namespace towers

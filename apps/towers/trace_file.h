@@ -1,4 +1,4 @@
-// The file that --trace names.
+// Writes the file that --trace names.
 #pragma once
 
 #include "engine/trace/trace.h"
@@ -10,22 +10,22 @@ namespace towers {
 
 struct TrainFlags;
 
-/// A run's trace and where it goes.
+/// A run's trace and its file.
 struct TraceFile {
     std::string path;
     std::shared_ptr<Trace> trace; ///< null without --trace
 };
 
-/// Throws UsageError when the file cannot be written or is one of the run's own: found only after the run,
-/// that would cost the run.
+/// Throws UsageError before the run if the file cannot be written or belongs to the run, since an error after
+/// the run would waste it.
 TraceFile make_trace(const TrainFlags& flags);
 
-/// Returns what the user should know of it, in whole lines. Throws InputError. Every device must be closed,
-/// since only then the trace has all that it did.
+/// Returns whole lines for the user. Throws InputError. All devices must be closed, since the trace is
+/// complete only then.
 std::string write_trace(const TraceFile& file);
 
-/// The same for a run that fails, where a trace is wanted above all: prints the lines, and only warns when
-/// the trace cannot be written, because the run's own failure is what counts. Does nothing without --trace.
+/// The same for a run that fails, when a trace is most useful: prints the lines, and only warns if the trace
+/// cannot be written, because the run's own failure matters more. Does nothing without --trace.
 void write_trace_of_failed(const TraceFile& file);
 
 } // namespace towers

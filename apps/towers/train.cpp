@@ -30,8 +30,8 @@ namespace {
 
 std::atomic<bool> stop_requested = false;
 
-/// The first signal asks for a clean end; the second one of a user ends the program at once. A terminal that
-/// closes may send several, and a closed pipe sends one for each line.
+/// The first signal requests a clean end; a user's second one ends the program at once. A closing terminal
+/// may send several signals, and a closed pipe one per line.
 void request_stop(int signal) {
     stop_requested = true;
     if (signal == SIGINT || signal == SIGTERM) std::signal(signal, SIG_DFL);
@@ -40,13 +40,13 @@ void request_stop(int signal) {
 void end_on_signals() {
     for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) {
         struct sigaction before {};
-        // What is ignored stays so: nohup does that with SIGHUP, a shell with SIGINT of a background job.
+        // Ignored signals stay ignored: nohup ignores SIGHUP, and a shell SIGINT of background jobs.
         if (sigaction(signal, nullptr, &before) == 0 && before.sa_handler != SIG_IGN)
             std::signal(signal, request_stop);
     }
 }
 
-/// Throws when not all could be printed. `end`: what the user would else not see.
+/// Throws if some output was lost. `end`: text that the user would otherwise not see.
 void complain_of_output(const std::string& end) {
     if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return;
     throw InputError(fmt::format("cannot write to standard output; the output is incomplete; {}", end));
@@ -87,7 +87,7 @@ TrainerOptions options_of(const ResolvedRun& resolved, const std::shared_ptr<Tra
             .trace = trace};
 }
 
-/// Says so when the data cannot teach the network all its classes.
+/// Warns if the data lacks some of the network's classes.
 void compare_classes(const Recipe& recipe, const DataInfo& data) {
     const unsigned classes = recipe.model.classes - recipe.model.label_offset;
     if (data.classes.size() < classes)
@@ -95,7 +95,7 @@ void compare_classes(const Recipe& recipe, const DataInfo& data) {
                    data.classes.size());
 }
 
-/// Each tower's device and its part of the next step.
+/// Prints each tower's device and its share of the next step.
 void print_towers(const Trainer& trainer) {
     const std::vector<unsigned> examples = trainer.shares();
     for (std::size_t i = 0; i < examples.size(); ++i) {
@@ -185,7 +185,7 @@ void open_and_train(const ResolvedRun& resolved, const std::optional<Past>& past
                     const TraceFile& trace) {
     TrainSettings settings = resolved.settings;
     const Recipe& recipe = resolved.recipe;
-    const RunDirectory* begun = nullptr; // once it is
+    const RunDirectory* begun = nullptr; // set when the run has begun
     std::optional<Terminal> terminal;
     const auto give_up = [&](const DeviceError& error) {
         if (terminal) terminal->finish();
@@ -198,7 +198,7 @@ void open_and_train(const ResolvedRun& resolved, const std::optional<Past>& past
     check_test_data(settings);
     Trainer trainer(recipe, options_of(resolved, trace.trace, give_up), data);
     if (!settings.init.empty() && !past) trainer.load(read_initial(settings.init, trainer.layout()));
-    // Only now, when all that the run needs is known to be there, because this may delete an earlier run.
+    // Comes only after everything that the run needs has been found, because this may delete an earlier run.
     RunDirectory directory(resolved.folder.empty() ? make_run_directory(recipe.name)
                                                    : std::filesystem::path(resolved.folder),
                            resolved.existing);

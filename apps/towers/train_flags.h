@@ -21,7 +21,7 @@ struct TrainFlags {
     bool resumes() const { return resume || resume_from; }
 };
 
-/// Adds the flags; parsing fills `flags` except settings.names, which given_settings() tells afterwards.
+/// Adds the flags. Parsing fills `flags`, except settings.names, which given_settings() returns afterwards.
 void add_train_flags(CLI::App& command, TrainFlags& flags);
 
 } // namespace towers

@@ -12,8 +12,8 @@ namespace {
 using namespace dialect;
 #include "shaders/average_pool.h"
 
-/// Channels of one pixel are an item: their sums fit in the first cache, and a global mean over few images
-/// has work for all threads.
+/// An item is a range of channels of one pixel: their sums fit into the first-level cache, and even a global
+/// mean over few images has work for all threads.
 constexpr uint most = 256;
 
 struct Place {
@@ -44,7 +44,7 @@ void average_pool_forward(const AveragePoolForwardParams& p, Invocation invocati
         const AverageWindow window = average_window(s, place.row, place.column);
         float sums[most] = {};
         for (uint y = window.top; y < window.top + window.height; ++y) {
-            float part[most] = {}; // a row apart, so that rounding does not build up
+            float part[most] = {}; // per row, so that rounding errors do not accumulate
             for (uint x = window.left; x < window.left + window.width; ++x) {
                 const float* const in =
                     p.x.at + ((place.image * s.in_height + y) * s.in_width + x) * s.channels + place.first;

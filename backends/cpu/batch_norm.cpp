@@ -11,8 +11,8 @@ namespace towers {
 namespace {
 
 /// sums += x - shift, squares += (x - shift)^2 of `count` lines at once, so that the sums are loaded and
-/// stored less often. Indices are std::size_t because those of 32 bits may wrap around, which keeps the
-/// compiler from loading neighbours at once.
+/// stored less often. Indices are std::size_t: 32-bit ones may wrap around, which would keep the compiler
+/// from loading neighbours at once.
 template<uint count>
 [[gnu::always_inline]] inline void add_moments(const float* __restrict x, const float* __restrict shift,
                                                float* __restrict sums, float* __restrict squares,
@@ -32,7 +32,7 @@ template<uint count>
 
 } // namespace
 
-/// By differences from the chunk's first row: a mean far from zero costs no digits of M2.
+/// Uses differences from the chunk's first row, so that a mean far from zero does not cost M2 precision.
 FOR_EACH_PROCESSOR_LEVEL
 void batch_norm_moments(const BatchNormMomentsParams& p, Invocation invocation) {
     const Lines lines(p.channels);
@@ -66,7 +66,8 @@ void batch_norm_moments(const BatchNormMomentsParams& p, Invocation invocation) 
     }
 }
 
-/// First the chunks' common mean, then what each adds to M2 by its distance from it.
+/// First computes the chunks' common mean, then each chunk's contribution to M2 from its distance to that
+/// mean.
 FOR_EACH_PROCESSOR_LEVEL
 void batch_norm_merge_moments(const BatchNormMergeMomentsParams& p, Invocation invocation) {
     const uint chunks = BATCH_NORM_CHUNKS(p.rows, p.chunk_rows), runs = BATCH_NORM_CHUNKS(chunks, p.run);

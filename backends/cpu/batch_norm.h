@@ -1,4 +1,4 @@
-// What batch normalization forward and backward share.
+// Shared code of batch normalization forward and backward.
 #pragma once
 
 #include "backends/cpu/lines.h"
@@ -7,13 +7,13 @@
 
 namespace towers {
 
-/// The layer's output before a ReLU. Backward computes it again to see where the ReLU let it pass, so both
-/// must round it alike.
+/// The layer's output before a ReLU. Backward computes it again to see where the ReLU passed it, so both must
+/// round it alike.
 [[gnu::always_inline]] inline float batch_norm_output(float x, float mean, float factor, float beta) {
     return (x - mean) * factor + beta;
 }
 
-/// Fills the lines with a group's means, with what its distances from them are multiplied by, and with beta.
+/// Fills the lines with a group's means, with the factors of the distances from them, and with beta.
 template<class Params>
 [[gnu::always_inline]] inline void prepare_lines(const Params& p, const Lines& lines, uint group, float* mean,
                                                  float* factor, float* beta) {

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <cstring>
 
-// Kernels that treat each channel or tensor differently, in loops within which it is the same, so that the
-// compiler vectorizes them. It cannot vectorize the shared texts, which divide each element's index to find
-// its channel, or ask for each element which tensors there are.
+// Kernels that treat channels or tensors differently, written as loops over one channel or tensor so that the
+// compiler vectorizes them. It cannot vectorize the shared texts, which for each element divide its index to
+// find the channel, or check which tensors exist.
 
 namespace towers {
 
@@ -14,7 +14,7 @@ namespace {
 
 template<bool masked, bool relu>
 [[gnu::always_inline]] inline void add(const AddTensorsParams& p, Invocation invocation) {
-    constexpr uint most = 1024; // the sum of all but the last stays in the first cache
+    constexpr uint most = 1024; // the partial sum stays in the first-level cache
     float sums[most];
     const uint end = invocation.end(p.count);
     for (uint first = invocation.begin(p.count); first < end; first += most) {
@@ -69,8 +69,8 @@ void multiply_broadcast(const MultiplyParams& p, Invocation invocation) {
 
 FOR_EACH_PROCESSOR_LEVEL
 void multiply_backward_scale(const MultiplyBackwardScaleParams& p, Invocation invocation) {
-    constexpr uint most = 256; // channels of one image are an item: their sums fit in the first cache
-    constexpr uint run = 64;   // of pixels summed apart, so that rounding does not build up
+    constexpr uint most = 256; // channels of one image per item: their sums fit into the first-level cache
+    constexpr uint run = 64;   // pixels per partial sum, so that rounding errors do not accumulate
     const uint blocks = (p.channels + most - 1) / most;
     for (uint i = invocation.begin(p.batch * blocks); i < invocation.end(p.batch * blocks); ++i) {
         const uint first = i % blocks * most;

@@ -9,9 +9,9 @@
 #include <string_view>
 #include <vector>
 
-// Convolutions, and dense layers as oneDNN's inner products. Activations and weights keep the engine's
-// layouts outside; inside, oneDNN chooses its own for the weights, which saves several times the cost of the
-// reorder (conv2 of the CIFAR-10 tutorial at batch 128: 9.7 ms instead of 25.9).
+// Convolutions, and dense layers as oneDNN's inner products. Activations and weights have the engine's
+// layouts outside; inside, oneDNN chooses its own layout for the weights, which saves several times the cost
+// of the reorder (conv2 of the CIFAR-10 tutorial at batch 128: 9.7 ms instead of 25.9).
 
 namespace towers {
 namespace {
@@ -21,8 +21,8 @@ using dnnl::prop_kind;
 
 struct Described {
     bool dense;
-    memory::desc x, w_user, w_any, b, y;                 ///< b: zero where there is no bias
-    memory::dims strides, gaps, pads_before, pads_after; ///< gaps: as oneDNN counts dilation, from 0
+    memory::desc x, w_user, w_any, b, y;                 ///< b: zero if there is no bias
+    memory::dims strides, gaps, pads_before, pads_after; ///< gaps: dilation as oneDNN counts it, from 0
 };
 
 memory::dims gaps_of(const ConvShape& s) { return {s.dilation_y - 1, s.dilation_x - 1}; }
@@ -71,13 +71,13 @@ auto describe_dense_forward(const CpuContext& context, const Described& d) {
                                                  d.y);
 }
 
-/// Whether oneDNN's way of doing it is one of its convolutions as batches of small products
+/// Whether oneDNN would compute it as batches of small products
 template<class Description>
 bool is_brgemm(const Description& description) {
     return std::string_view(description.impl_info_str()).starts_with("brg");
 }
 
-/// Weights in a primitive's layout: the engine's own where the layouts agree, else a copy and its reorder.
+/// Weights in a primitive's layout: the engine's own if the layouts agree, else a reordered copy.
 class Weights {
 public:
     Weights(CpuContext& context, const memory::desc& user, const memory::desc& wanted, const float* data)
@@ -130,7 +130,7 @@ Work forward(CpuContext& context, const Described& d, const Description& descrip
     };
 }
 
-/// The work of a data gradient and of the ReLU that its launch may include.
+/// Computes a data gradient, and the mask of a ReLU if the launch includes one.
 Work masked(CpuContext& context, const Conv2dBackwardDataParams& p, Work product) {
     if (p.relu == 0) return product;
     const uint count = p.shape.batch * p.shape.in_height * p.shape.in_width * p.shape.in_channels;
@@ -156,8 +156,8 @@ Work backward_data(CpuContext& context, const Described& d, const Description& d
     });
 }
 
-/// The convolution of dy with the mirrored weights that gives the data gradient of one without stride. None
-/// where more than the kernel's reach is padded.
+/// The data gradient of a convolution without stride, as a convolution of dy with the mirrored weights. None
+/// if the padding exceeds the kernel's reach.
 std::optional<Described> mirrored(const ConvShape& s) {
     if (s.stride_y != 1 || s.stride_x != 1 || s.groups != 1) return std::nullopt;
     const memory::dim n = s.batch, i = s.in_channels, o = s.out_channels;
@@ -238,7 +238,7 @@ Work conv2d_backward_data(CpuContext& context, const Launch& launch, const Offer
         d.strides, d.gaps, d.pads_before, d.pads_after);
     if (const std::optional<Described> m = mirrored(p.shape)) {
         const auto forward = describe_conv_forward(context, *m);
-        // oneDNN 2 has its newest convolutions, up to a quarter faster, forward only.
+        // oneDNN 2 has its newest convolutions, up to a quarter faster, only for forward.
         if (is_brgemm(forward) && !is_brgemm(backward))
             return mirrored_backward_data(context, *m, forward, p);
     }

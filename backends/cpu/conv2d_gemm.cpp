@@ -17,20 +17,20 @@ namespace {
 
 using dnnl::memory;
 
-/// Elsewhere oneDNN multiplies matrices by plain loops.
+/// On other processors oneDNN multiplies matrices with plain loops.
 #if defined(__x86_64__)
 constexpr bool fast_products = true;
 #else
 constexpr bool fast_products = false;
 #endif
-/// From this many weights for each output pixel of the batch on, the products win or come out even; at a
-/// sixth of it they lose up to 15 %.
+/// With at least this many weights per output pixel of the batch, the products are as fast or faster; with a
+/// sixth of it they are up to 15 % slower.
 constexpr std::size_t weights_per_pixel = 550;
-/// Each tap is a product of its own, and one of fewer channels is too small: 64 to 64 channels, 5x5, lose a
-/// third.
+/// Each tap is a separate product, which is too small with fewer channels: 64 to 64 channels, 5x5, are a
+/// third slower.
 constexpr std::size_t least_channels = 128;
-/// Smaller dense layers would gain too, but less than a millisecond. The tutorial's are among them: its
-/// numbers stay those of runs that it is compared with.
+/// Smaller dense layers would gain too, but less than a millisecond. They include the tutorial's, whose
+/// numbers should stay comparable with earlier runs.
 constexpr std::size_t least_dense_weights = std::size_t(1) << 20;
 
 std::size_t weights(const ConvShape& s) {
@@ -45,15 +45,15 @@ bool few_pixels(const ConvShape& s) {
     return std::size_t(s.batch) * s.out_height * s.out_width * weights_per_pixel <= weights(s);
 }
 
-/// The `part`th of `parts` about equal ranges of [0, size).
+/// Range number `part` of `parts` about equal ranges of [0, size).
 std::size_t begin_of(std::size_t part, std::size_t parts, std::size_t size) { return size * part / parts; }
 
-/// Images that are worked on at once: about 512 pixels, so that what is gathered stays in the cache.
+/// How many images to process at once: about 512 pixels, so that the gathered data stays in the cache.
 std::size_t images_at_once(std::size_t pixels, std::size_t batch) {
     return std::clamp<std::size_t>(512 / pixels, 1, batch);
 }
 
-/// Forward, from input to output pixels, or the data gradient, the other way.
+/// Forward goes from input to output pixels, the data gradient the other way.
 struct Pass {
     ConvShape shape;
     bool forward;
@@ -61,7 +61,7 @@ struct Pass {
     float* target;
     const float* bias; ///< added to the target, or null
     const float* mask; ///< the target is zeroed where this is not above zero, or null
-    bool relu;         ///< of the target
+    bool relu;         ///< whether to apply ReLU to the target
     std::vector<Tap> taps = taps_of(shape);
 
     std::size_t from = forward ? shape.in_channels : shape.out_channels;
@@ -69,7 +69,7 @@ struct Pass {
     const Pixels& seen(const Tap& tap) const { return forward ? tap.in : tap.out; }
     const Pixels& reached(const Tap& tap) const { return forward ? tap.out : tap.in; }
 
-    /// How a target is shared out: ranges of channels, of images.
+    /// How threads divide a target: ranges of channels and of images.
     std::size_t ranges = 1, blocks = 1;
 
     std::size_t most_pixels() const {
@@ -78,7 +78,7 @@ struct Pass {
         return most;
     }
     std::size_t most_images() const { return (shape.batch + blocks - 1) / blocks; }
-    /// Floats a thread, for what is gathered and for products that are added to their places.
+    /// Scratch floats per thread, for gathered rows and for products that are scattered.
     std::size_t scratch() const {
         std::size_t most = 1;
         for (const Tap& tap : taps)
@@ -101,7 +101,7 @@ struct Pass {
         const std::size_t images = begin_of(block + 1, blocks, shape.batch) - image;
         const Matrix<float> out{target + channel, to};
         bool begun = false;
-        // Taps that reach every pixel first: the first of them saves the zeros.
+        // Starts with a tap that reaches every pixel, so that the target need not be zeroed.
         for (const bool everywhere : {true, false})
             for (const Tap& tap : taps) {
                 if (reached(tap).all() != everywhere || tap.in.count() == 0) continue;
@@ -150,7 +150,7 @@ private:
             float* row = target + at + channel;
             if (bias != nullptr)
                 for (std::size_t c = 0; c < channels; ++c) row[c] += bias[channel + c];
-            if (relu) // leaves a NaN in sight
+            if (relu) // keeps a NaN
                 for (std::size_t c = 0; c < channels; ++c) row[c] = row[c] < 0.0f ? 0.0f : row[c];
             if (mask != nullptr) {
                 const float* x = mask + at + channel;
@@ -207,7 +207,7 @@ void bias_gradient(const Conv2dBackwardWeightsParams& p, std::size_t first, std:
 Work ready(CpuContext& context, const Conv2dBackwardWeightsParams& p) {
     const std::vector<Tap> taps = taps_of(p.shape);
     const std::size_t in = p.shape.in_channels, out = p.shape.out_channels;
-    // Taps see more pixels or fewer: several parts a thread even that out.
+    // Taps see different numbers of pixels; several parts per thread balance that.
     const std::size_t parts = taps.size() == 1 ? context.threads : 8 * context.threads / taps.size();
     const std::size_t ranges = std::clamp<std::size_t>(parts, 1, std::max<std::size_t>(1, in / 64));
     std::size_t scratch = 1;

@@ -23,8 +23,8 @@
 namespace towers {
 namespace {
 
-/// Makes OpenMP start this many threads, no fewer, for the calling thread's parallel regions. oneDNN splits
-/// work among as many as it is told and waits forever for any that do not come.
+/// Makes OpenMP start exactly this many threads for the calling thread's parallel regions. oneDNN divides
+/// work among as many threads as it is told and would wait forever for missing ones.
 void use_threads(unsigned threads) {
     omp_set_dynamic(0);
     omp_set_num_threads(int(threads));
@@ -58,8 +58,8 @@ double seconds_now() {
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-/// Works on submissions, of all queues in the order of submission, while a thread waits for them, on that
-/// thread and its OpenMP team, so that the host learns of each submission as soon as it is done.
+/// While a thread waits, runs the submissions of all queues in the order of submission, on that thread and
+/// its OpenMP team. So the host learns of each submission as soon as it is done.
 class CpuDevice final : public Device {
 public:
     explicit CpuDevice(const OpenOptions& options) : limits_(options.limits) {
@@ -85,8 +85,8 @@ protected:
             throw OutOfMemory(fmt::format("{}: no memory for {} bytes", info_.id, bytes));
         allocation->host = static_cast<std::byte*>(memory);
 #ifdef MADV_HUGEPAGE
-        // Many kernels only stream through memory, and are a fifth faster without a translation per 4 KiB.
-        // Without huge pages all works as well.
+        // Asks for huge pages, which make kernels that stream through memory a fifth faster. Everything also
+        // works without them.
         if (large) madvise(memory, size, MADV_HUGEPAGE);
 #endif
         std::memset(allocation->host, 0, size);
@@ -98,7 +98,7 @@ protected:
     std::unique_ptr<RecordingState> do_record(std::span<const Command> commands) override {
         auto recording = std::make_unique<CpuRecording>();
         std::size_t timestamps = 0;
-        use_threads(context_.threads); // oneDNN plans for the threads that it sees
+        use_threads(context_.threads); // oneDNN plans for the number of threads that it sees
         for (const Command& command : commands) {
             if (const auto* launch = std::get_if<Launch>(&command))
                 recording->work.push_back(prepare(*launch));
@@ -123,7 +123,7 @@ protected:
     void do_finish() noexcept override {
         try {
             work_until(submitted_);
-        } catch (...) { // for whoever waits for it
+        } catch (...) { // kept for the thread that will wait
             lost_ = std::current_exception();
         }
     }
@@ -149,7 +149,7 @@ private:
                 queue_.pop_front();
             }
         } catch (const dnnl::error& error) {
-            queue_.clear(); // what comes after a failure relies on what did not happen
+            queue_.clear(); // later work depends on what failed
             throw DeviceError(fmt::format("{}: oneDNN: {}", info_.id, error.message));
         } catch (...) {
             queue_.clear();
@@ -158,8 +158,8 @@ private:
         if (crowding_.worked(seconds_now() - begin)) look_for_others();
     }
 
-    /// Tells the user when other threads take the processors of this device's. To use fewer threads is not
-    /// for the program to decide: it would change the last bits of the results.
+    /// Tells the user if other threads take this device's processors. The program does not use fewer threads
+    /// by itself, since that would change the last bits of the results.
     void look_for_others() {
         if (context_.threads == 1 || !waits_are_known_) return;
         if (const std::optional<double> part = crowding_.judge(waits_.longest(context_.threads)))
@@ -170,7 +170,7 @@ private:
     }
 
     Work prepare(const Launch& launch) {
-        constexpr std::size_t compiled = std::size_t(32) << 20; // by oneDNN, all of a large network
+        constexpr std::size_t compiled = std::size_t(32) << 20; // code from oneDNN for a large network
         require_headroom(info_.id, compiled + context_.threads * thread_stack);
         try {
             const auto [variant, offer] = choose(cpu_variants(), launch, facts());
@@ -199,7 +199,7 @@ private:
     DeviceInfo info_;
     std::deque<const CpuRecording*> queue_; ///< submitted, not yet done
     Ticket submitted_ = 0;
-    std::exception_ptr lost_; ///< what failed while nobody waited
+    std::exception_ptr lost_; ///< a failure that no thread has seen yet
     Crowding crowding_;
     ThreadWaits waits_;
     const bool waits_are_known_ = ThreadWaits::are_known();
@@ -221,7 +221,7 @@ public:
 } // namespace
 
 unsigned cpu_threads(unsigned wanted) {
-    // Read before anything changes it.
+    // Read before anything changes the setting.
     static const unsigned by_default = [] {
         const unsigned threads = std::min(unsigned(omp_get_max_threads()), most_cpu_threads);
         return std::getenv("OMP_NUM_THREADS") != nullptr ? threads

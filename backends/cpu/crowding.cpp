@@ -11,10 +11,9 @@
 namespace towers {
 namespace {
 
-constexpr double window = 0.5; // seconds of work to judge at once
-constexpr double much = 0.25;  // the part of them that a thread waits, from which it waits much
-constexpr double long_enough =
-    10; // seconds of that in a row: others that come and go are none of the user's concern
+constexpr double window = 0.5;     // seconds of work per judgement
+constexpr double much = 0.25;      // the part of them from which waiting counts as much
+constexpr double long_enough = 10; // seconds of that in a row: short disturbances do not concern the user
 
 } // namespace
 

@@ -8,7 +8,7 @@ namespace towers {
 /// Runs one thread's share of a launch.
 using HostKernel = void (*)(const ParameterBlock& parameters, Invocation invocation);
 
-/// Null where the text cannot be compiled for the host.
+/// Null if the text cannot be compiled for the host.
 HostKernel host_kernel(Kernel kernel);
 
 } // namespace towers

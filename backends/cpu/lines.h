@@ -1,5 +1,5 @@
-// Rows of few channels joined to lines that are worth a vectorized loop. What belongs to a channel stands in
-// a line once for each of its rows.
+// Joins rows of few channels into lines that are long enough for a vectorized loop. A line repeats each
+// channel's values once per row.
 #pragma once
 
 #include "shaders/kernel.h"
@@ -9,7 +9,7 @@
 
 namespace towers {
 
-constexpr uint least_width = 64; ///< of a line, so that its loop is worth its start
+constexpr uint least_width = 64; ///< of a line, so that starting its loop pays
 
 struct Lines {
     uint channels, rows; ///< of a line
@@ -24,14 +24,14 @@ struct Lines {
         for (uint c = 0; c < lines.channels; ++c) line[row * lines.channels + c] = line[c];
 }
 
-/// Adds up the rows of a line into its first.
+/// Adds the rows of a line into its first row.
 [[gnu::always_inline]] inline void join_rows(const Lines& lines, float* line) {
     for (uint row = 1; row < lines.rows; ++row)
         for (uint c = 0; c < lines.channels; ++c) line[c] += line[row * lines.channels + c];
 }
 
-/// Calls `add` with whole lines, four at a time while there are as many, then with the last rows:
-/// add(integral constant of the number of lines, offset, width).
+/// Calls add(integral constant of the number of lines, offset, width) with whole lines, four at a time as
+/// long as possible, and then with the last rows.
 template<class Add>
 [[gnu::always_inline]] inline void for_lines(const Lines& lines, uint rows, Add add) {
     const uint width = lines.width(), whole = rows / lines.rows;
@@ -43,8 +43,8 @@ template<class Add>
         add(std::integral_constant<uint, 1>(), std::size_t(whole) * width, rest * lines.channels);
 }
 
-/// Calls `prepare` with a group before the first of its lines in this thread's share of them all, and `write`
-/// with the place of each line and its width.
+/// For this thread's share of all lines: calls `prepare` with a group before the group's first line, and
+/// `write` with each line's place and width.
 template<class Prepare, class Write>
 [[gnu::always_inline]] inline void for_lines_of_groups(const Lines& lines, uint groups, uint rows,
                                                        Invocation invocation, Prepare prepare, Write write) {

@@ -12,7 +12,7 @@ namespace {
 
 /// sums[c] = sum of padded[c .. c + 2 radius]: `padded` has `radius` zeros before and after the channels.
 inline void window_sums(const float* __restrict padded, float* __restrict sums, uint channels, uint radius) {
-    if (radius == 4) { // the tutorial's: written out, the sum stays in a register
+    if (radius == 4) { // the tutorial's; unrolled, so that the sum stays in a register
 #pragma omp simd
         for (uint c = 0; c < channels; ++c) {
             const float* const w = padded + c;

@@ -5,8 +5,8 @@
 
 #include <vector>
 
-// oneDNN's pooling in the engine's layout. Its workspace has the engine's own form of argmax, one byte per
-// element; where it has another, the shared text runs.
+// oneDNN's pooling in the engine's layout. Its workspace usually has the form of the engine's argmax, one
+// byte per element; otherwise the shared text runs.
 
 namespace towers {
 namespace {
@@ -41,8 +41,8 @@ Described described_pool(const CpuContext& context, const PoolShape& s) {
 
 } // namespace
 
-/// The window's maximum in loops along the channels that the compiler vectorizes. oneDNN's own would lose a
-/// NaN and so hide a divergence.
+/// The window's maximum, in loops along the channels that the compiler vectorizes. oneDNN's would lose a NaN
+/// and so hide a divergence.
 FOR_EACH_PROCESSOR_LEVEL
 void max_pool_forward(const MaxPoolForwardParams& p, Invocation invocation) {
     const PoolShape& s = p.shape;

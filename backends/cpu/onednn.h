@@ -1,4 +1,4 @@
-// The one difference between oneDNN 2 and 3 that matters here: how primitives are described.
+// Hides the one difference between oneDNN 2 and 3 that matters here: how primitives are described.
 #pragma once
 
 #include "backends/cpu/overrides.h"
@@ -15,14 +15,15 @@ inline dnnl::memory::desc described(const dnnl::memory::dims& dims, Tag tag) {
     return {dims, dnnl::memory::data_type::f32, tag};
 }
 
-/// oneDNN's own scratchpad belongs to the thread that makes the primitive, but here another thread runs it.
+/// oneDNN's own scratchpad belongs to the thread that creates the primitive, but here another thread executes
+/// it.
 inline dnnl::primitive_attr with_scratchpad() {
     dnnl::primitive_attr attributes;
     attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
     return attributes;
 }
 
-/// The padding after an image along one axis, for windows of so many pixels, gaps included. Negative where no
+/// The padding after an image along one axis, for windows of so many pixels, gaps included. Negative if no
 /// window covers the last pixels.
 inline dnnl::memory::dim pad_after(unsigned out, unsigned stride, dnnl::memory::dim window, unsigned in,
                                    unsigned before) {
@@ -50,13 +51,13 @@ auto describe_backward(const CpuContext& context, const Hint& forward, Arguments
 #endif
 }
 
-/// Makes the context's scratchpad at least as large.
+/// Makes the context's scratchpad at least this large.
 inline void reserve_scratch(CpuContext& context, const dnnl::memory::desc& wanted) {
     if (!context.scratchpad || context.scratchpad.get_desc().get_size() < wanted.get_size())
         context.scratchpad = dnnl::memory(wanted, context.engine);
 }
 
-/// A primitive with its arguments except the scratchpad, which it takes from the context when it runs.
+/// A primitive and its arguments, except the scratchpad, which it takes from the context when it runs.
 class Execution {
 public:
     template<class Description>

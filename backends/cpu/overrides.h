@@ -11,13 +11,12 @@ namespace towers {
 /// A launch made ready to run.
 using Work = std::function<void()>;
 
-/// What overrides need: oneDNN's handles, the number of threads that a launch may use, and memory that they
-/// work in.
+/// The context of overrides: oneDNN's handles, the number of threads for a launch, and scratch memory.
 struct CpuContext {
     dnnl::engine engine{dnnl::engine::kind::cpu, 0};
     dnnl::stream stream{engine};
     unsigned threads = 1;
-    /// One for all launches, since a device runs one at a time; as large as the largest of them needs.
+    /// One for all launches, since a device runs one launch at a time; large enough for any of them.
     dnnl::memory scratchpad;
 };
 

@@ -10,7 +10,7 @@ namespace {
 
 using Code = std::pair<std::string_view, const char*>;
 
-// As Linux's arch/arm64/include/asm/cputype.h numbers them. The parts are ARM's own, of today's boards and
+// Numbers from Linux's arch/arm64/include/asm/cputype.h. The parts are ARM's own cores in today's boards and
 // servers.
 constexpr Code implementers[] = {{"0x41", "ARM"},      {"0x42", "Broadcom"},  {"0x43", "Cavium"},
                                  {"0x46", "Fujitsu"},  {"0x48", "HiSilicon"}, {"0x4e", "NVIDIA"},

@@ -1,4 +1,4 @@
-// What the processor is called.
+// The processor's name.
 #pragma once
 
 #include <istream>
@@ -10,7 +10,7 @@ struct Processor {
     std::string name, vendor;
 };
 
-/// From the text of /proc/cpuinfo: on x86 what the processor says of itself, on arm64 the kinds of its cores.
+/// The name from the text of /proc/cpuinfo: on x86 the model name, on arm64 the kinds of cores.
 Processor processor_of(std::istream& cpuinfo);
 
 } // namespace towers

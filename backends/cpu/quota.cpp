@@ -54,8 +54,8 @@ std::optional<double> processor_quota(const fs::path& root) {
             if (!has(controllers, "cpu")) continue;
             mounts = {root / "sys/fs/cgroup/cpu", root / "sys/fs/cgroup" / controllers};
         }
-        // Those around it limit it too. In a container the path may be the host's, of which only the root
-        // shows.
+        // Enclosing groups limit the process too. In a container the path may be the host's, of which only
+        // the root is visible.
         for (const fs::path& mount : mounts)
             for (fs::path group = fs::path(line.substr(second + 1)).lexically_normal();;
                  group = group.parent_path()) {

@@ -1,4 +1,4 @@
-// How much of the processors the process's control groups let it use.
+// How much processor time the process's control groups allow.
 #pragma once
 
 #include <filesystem>
@@ -6,8 +6,8 @@
 
 namespace towers {
 
-/// In processors, such as 1.5: the least that a control group of this process or one around it allows
-/// (`cpu.max` of version 2, `cpu.cfs_quota_us` of version 1). None where nothing is limited or nothing can be
+/// The smallest quota of this process's control group and the groups around it, in processors, such as 1.5
+/// (`cpu.max` of version 2, `cpu.cfs_quota_us` of version 1). None if there is no limit or nothing can be
 /// read. `root`: of the file system, in which /proc and /sys lie.
 std::optional<double> processor_quota(const std::filesystem::path& root);
 

@@ -6,14 +6,14 @@
 #include <bit>
 
 // Reductions over large tensors in the order of memory, with the partial results of all chunks that share a
-// block side by side. The shared text, one chunk after the other, would go over their memory once for each.
-// The bits are its.
+// block side by side. The shared text takes one chunk after the other and would read the same memory once per
+// chunk. The results are equal to the bit.
 
 namespace towers {
 namespace {
 
-/// Calls `begin()` before the blocks of each of this thread's sharers, `add(first, count)` with every
-/// REDUCTION_LANES vec4s of them, one for each chunk, and `end(chunk)` with the first of the chunks.
+/// For each of this thread's groups of chunks: calls `begin()`, then `add(first, count)` with every
+/// REDUCTION_LANES vec4s, one per chunk, then `end(chunk)` with the first chunk.
 template<class Begin, class Add, class End>
 [[gnu::always_inline]] inline void for_blocks(uint quads, Invocation invocation, Begin begin, Add add,
                                               End end) {

@@ -1,4 +1,4 @@
-// A convolution as products of matrices, one for each tap of its window.
+// A convolution as matrix products, one per tap of its window.
 #pragma once
 
 #include "shaders/params.h"
@@ -12,7 +12,7 @@
 
 namespace towers {
 
-/// The pixels of an image that a tap sees on one side, input or output.
+/// The pixels that a tap uses on one side, input or output.
 struct Pixels {
     std::size_t height, width; ///< of the image
     std::size_t top, left, step_y, step_x, rows, columns;
@@ -30,14 +30,14 @@ struct Pixels {
     }
 };
 
-/// A place in the window: which input pixels go to which output pixels through its weights.
+/// A tap: a place in the window, and the input and output pixels that its weights connect.
 struct Tap {
     Pixels in, out;
-    std::size_t weights; ///< where its matrix begins
+    std::size_t weights; ///< offset of its matrix
 };
 
-/// Along one axis: the outputs that see an input through the place of the window `k` pixels behind its first,
-/// and the first such input.
+/// Along one axis, for the tap `k` pixels after the window's first: the outputs that have an input there, and
+/// the first such input.
 struct Span {
     std::size_t out, in, count;
 };
@@ -64,17 +64,17 @@ inline std::vector<Tap> taps_of(const ConvShape& s) {
     return taps;
 }
 
-/// A row-major matrix, or a part of one, `stride` floats from row to row.
+/// A row-major matrix or a part of one; rows are `stride` floats apart.
 template<class T>
 struct Matrix {
     T* at;
     std::size_t stride;
 };
 
-/// TapProducts by one thread each, which oneDNN computes when it finds itself within a parallel region.
+/// TapProducts with one thread each: oneDNN uses a single thread inside a parallel region.
 class TapProducts {
 public:
-    /// c = (add ? c : 0) + a b, where c is [m, n]; a and b may stand transposed.
+    /// c = (add ? c : 0) + a b, where c is [m, n]; a and b may be transposed.
     void multiply(bool a_transposed, bool b_transposed, std::size_t m, std::size_t n, std::size_t k,
                   Matrix<const float> a, Matrix<const float> b, bool add, Matrix<float> c) {
         const dnnl_status_t status =
@@ -91,7 +91,8 @@ private:
     std::atomic<dnnl_status_t> status_ = dnnl_success;
 };
 
-/// `channels` of the pixels' rows, one after the other. `tensor` points to the first channel wanted.
+/// Copies `channels` channels of each pixel into consecutive rows. `tensor` points to the first wanted
+/// channel.
 inline Matrix<const float> gathered(const Pixels& pixels, std::size_t image, std::size_t images,
                                     Matrix<const float> tensor, std::size_t channels, float* scratch) {
     if (pixels.all()) return {tensor.at + image * pixels.in_image() * tensor.stride, tensor.stride};

@@ -1,4 +1,4 @@
-// For which cards a program holds CUDA kernels.
+// The cards for which a program contains CUDA kernels.
 #pragma once
 
 #include <charconv>

@@ -20,11 +20,11 @@ namespace {
 // The oldest architecture that cmake/Cuda.cmake builds for
 constexpr int least_major = 7, least_minor = 5;
 
-// The runtime tells the time between events as a float: close to one of them it is exact to less than a
-// microsecond.
+// The runtime returns the time between events as a float, which is exact to less than a microsecond only for
+// short times.
 constexpr double most_seconds_from_origin = 4;
 
-// A waiting thread sleeps: the processors are for CPU towers and the averaging.
+// Waiting threads sleep, to leave the processors to CPU towers and the averaging.
 constexpr unsigned wait_event = cudaEventDisableTiming | cudaEventBlockingSync;
 
 void* allocate_on_device(std::size_t bytes) {
@@ -144,7 +144,7 @@ public:
                 lane.stream.reset(stream);
             }
             move_origin();
-            // A program built for other architectures than this one fails here rather than in the first step.
+            // A program built for other architectures fails here and not in the first step.
             cudaFuncAttributes attributes;
             check(cudaFuncGetAttributes(&attributes, function_of(Kernel::sum_partials, {})));
         });
@@ -178,7 +178,7 @@ protected:
                 check(cudaHostGetDevicePointer(&pointer, pointer, 0));
             } else {
                 check(cudaMemsetAsync(pointer, 0, bytes, computing()));
-                check(cudaStreamSynchronize(computing())); // other queues may use it next
+                check(cudaStreamSynchronize(computing())); // other queues may use the memory next
             }
             allocation->address = reinterpret_cast<std::uint64_t>(pointer);
             return std::unique_ptr<Allocation>(std::move(allocation));
@@ -195,7 +195,7 @@ protected:
             if (const std::size_t bytes = scratch_bytes(commands, parts))
                 scratch = do_allocate(bytes, Memory::device);
             auto recording = build_graph(commands, known, std::move(scratch));
-            if (has_launches(commands)) // else it is small, and may run in any stream
+            if (has_launches(commands)) // without launches it is small and may run in any stream
                 check(cudaGraphUpload(recording->graph.get(), computing()));
             return std::unique_ptr<RecordingState>(std::move(recording));
         });
@@ -247,7 +247,7 @@ private:
     };
     struct Lane {
         Stream stream;
-        std::deque<Pending> pending; ///< submissions that are not known to have finished, in order
+        std::deque<Pending> pending; ///< submissions not known to have finished, in order
     };
 
     DeviceFacts facts() const {
@@ -282,8 +282,8 @@ private:
         return found != all.end() ? &*found : nullptr;
     }
 
-    /// That of the lane's first submission if it has finished, so that no more events are made than there are
-    /// submissions at a time. Streams that wait for its last record go on doing so.
+    /// Reuses the event of the lane's first submission if it has finished, so that there are no more events
+    /// than pending submissions. Streams that wait for the event's earlier record are not affected.
     static Event unused_event(Lane& lane) {
         if (lane.pending.empty() || cudaEventQuery(lane.pending.front().done.get()) != cudaSuccess)
             return make_event(wait_event);
@@ -292,8 +292,7 @@ private:
         return event;
     }
 
-    /// Makes the device current in this thread, and adds the device and the action to an error from the
-    /// runtime.
+    /// Makes the device current in this thread, and adds device and action to the runtime's errors.
     template<class Function>
     auto guard(const std::string& doing, Function function) const -> decltype(function()) {
         try {

@@ -5,7 +5,7 @@
 
 namespace towers::cuda {
 
-/// The __global__ function of the shared text. `tile`: of a tiled kernel.
+/// The __global__ function of a kernel's shared text. `tile`: for tiled kernels.
 const void* function_of(Kernel kernel, const std::optional<Tile>& tile);
 
 /// The shared text of each kernel.

@@ -56,7 +56,7 @@ public:
     }
 
 private:
-    /// A node that depends on the given ones.
+    /// Adds a node that depends on the given nodes.
     cudaGraphNode_t add(const Launch& launch, const Offer& offer, const std::vector<cudaGraphNode_t>& after) {
         ParameterBlock parameters = launch.parameters;
         void* arguments[] = {parameters.bytes.data()}; // the node keeps a copy
@@ -70,13 +70,13 @@ private:
         return *added;
     }
 
-    /// Where the next node goes.
+    /// The dependencies of the next node.
     cudaGraphNode_t* next() { return &current_.emplace_back(); }
 
     const DeviceFacts& facts_;
     Graph graph_;
     std::size_t scratch_used_ = 0;                  ///< since the last barrier
-    std::vector<cudaGraphNode_t> before_, current_; ///< the nodes between the last two barriers, and since
+    std::vector<cudaGraphNode_t> before_, current_; ///< nodes between the last two barriers, and since
     std::unique_ptr<CudaRecording> recording_ = std::make_unique<CudaRecording>();
 };
 

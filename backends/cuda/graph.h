@@ -1,4 +1,4 @@
-// A recording as a CUDA graph: what lies between two barriers becomes parallel branches, so that copies run
+// A recording as a CUDA graph: commands between two barriers become parallel branches, so that copies run
 // beside kernels.
 #pragma once
 
@@ -12,7 +12,7 @@
 namespace towers::cuda {
 
 struct CudaRecording : RecordingState {
-    std::unique_ptr<Allocation> scratch; ///< of sums that are split; may be null
+    std::unique_ptr<Allocation> scratch; ///< for sums that are split; may be null
     std::vector<Event> timestamps;       // outlive the graph that records them
     GraphExec graph;
 };

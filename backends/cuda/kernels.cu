@@ -1,4 +1,4 @@
-// The kernels that are not tiled; the others are made from tiled_kernel.cu.in.
+// The kernels that are not tiled; tiled_kernel.cu.in makes the others.
 #include "shaders/kernel.h"
 
 namespace towers::cuda_text {
@@ -6,7 +6,7 @@ namespace {
 #include "plain_kernel_texts.inc"
 } // namespace
 
-#define TOWERS_KERNEL(name, Params, size, items)                                                                    \
+#define TOWERS_KERNEL(name, Params, size, items)                                                             \
     extern const void* const name##_function;                                                                \
     const void* const name##_function = reinterpret_cast<const void*>(&name);
 #define TOWERS_TILED_KERNEL(name, Params, size)

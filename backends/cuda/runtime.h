@@ -22,7 +22,7 @@ private:
 
 inline void check(cudaError_t result) {
     if (result == cudaSuccess) return;
-    cudaGetLastError(); // what is reported here must not be reported again
+    cudaGetLastError(); // clears the error, so that it is reported only once
     throw RuntimeError(result);
 }
 

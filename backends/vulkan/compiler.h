@@ -1,4 +1,4 @@
-// What a driver's compiler makes of the kernels. Nothing runs, so the hardware need not be there.
+// Statistics of a driver's compiler about the kernels. Nothing runs, so the hardware need not be present.
 #pragma once
 
 #include "backends/device.h"
@@ -10,11 +10,11 @@
 
 namespace towers::vulkan {
 
-/// A program for the hardware; a pipeline may have several.
+/// A compiled program; a pipeline may have several.
 struct Executable {
     std::string name;
     unsigned subgroup_size = 0;
-    std::map<std::string, double> statistics; ///< by the driver's own names; empty when it tells nothing
+    std::map<std::string, double> statistics; ///< by the driver's own names; empty if it provides none
 };
 
 class Compiler {

@@ -38,7 +38,7 @@ std::span<const VulkanVariant> variants() { return all_variants; }
 
 DeviceFacts facts_of(const DeviceInfo& info, bool overrides, const SharingLimits& limits) {
     const bool software = info.kind == DeviceKind::software;
-    // Vulkan does not tell how many processors a card has; a few hundred workgroups fill today's cards.
+    // Vulkan does not report how many processors a card has; a few hundred workgroups fill today's cards.
     return {software ? 8u : 256u, info.subgroup_size, software && overrides, limits};
 }
 
@@ -56,7 +56,7 @@ std::vector<std::uint32_t> keeping_nan(std::span<const std::uint32_t> code) {
     changed.insert(changed.end(), {2u << 16 | op_capability, capability});
     for (std::size_t i = spirv_header; i < code.size(); i += words(code[i])) {
         changed.insert(changed.end(), &code[i], &code[i] + words(code[i]));
-        if (opcode(code[i]) == op_entry_point) // there is one, and the execution modes follow it
+        if (opcode(code[i]) == op_entry_point) // there is one; execution modes follow it
             changed.insert(changed.end(), {4u << 16 | op_execution_mode, code[i + 2], mode, bits});
     }
     return changed;

@@ -31,11 +31,11 @@ std::span<const VulkanVariant> variants();
 /// What the driver's word and ours tell of a device. `overrides`: whether it may use any.
 DeviceFacts facts_of(const DeviceInfo& info, bool overrides, const SharingLimits& limits);
 
-/// Whether a shader's invocations know of their subgroups.
+/// Whether a shader uses subgroup operations.
 bool uses_subgroups(std::span<const std::uint32_t> code);
 
-/// The shader with a promise asked for (SignedZeroInfNanPreserve): that the driver's compiler takes no
-/// float32 for finite or for other than -0, as some would, and that NaN stays unequal to itself.
+/// The shader with SignedZeroInfNanPreserve added, so that the driver's compiler does not assume that float32
+/// values are finite or not -0, as some do, and NaN stays unequal to itself.
 std::vector<std::uint32_t> keeping_nan(std::span<const std::uint32_t> code);
 
 /// One of each pipeline that a hardware device may be asked to run, by kernel and tile: `conv2d_forward

@@ -18,10 +18,10 @@
 namespace towers::vulkan {
 namespace {
 
-constexpr unsigned time_limit = 30; // seconds; a server with many cards needs some of them to wake these
+constexpr unsigned time_limit = 30; // seconds; a server with many cards needs some to wake them
 
-/// The loader's variables that replace all manifests by the ones that they name. Before version 1.3.207 it
-/// knows the second alone, later the first goes before the second.
+/// The loader uses only the manifests that these variables name. Loaders before 1.3.207 know only the second;
+/// later ones prefer the first.
 constexpr const char* chosen_drivers = "VK_DRIVER_FILES";
 constexpr const char* chosen_for_old_loaders = "VK_ICD_FILENAMES";
 
@@ -34,19 +34,19 @@ void choose(const std::vector<std::string>& manifests) {
     choose(fmt::format("{}", fmt::join(manifests, ":")));
 }
 
-/// What the child process says of a trial; what an exception says comes instead.
+/// The child's report on a trial; the message of an exception may take its place.
 constexpr std::string_view devices_found = "devices", no_device = "no device is found";
 
 struct Ended {
-    std::string text; ///< what it wrote, up to a pipe's size
+    std::string text; ///< its output, up to a pipe's size
     int status = 0;   ///< as waitpid() has it
 };
 
-/// Runs `task` in a child process. The task gets a pipe to write to, which never blocks it.
+/// Runs `task` in a child process with a pipe for its output, which never blocks.
 Ended run_apart(const std::function<void(int pipe)>& task) {
     Ended ended;
     int ends[2];
-    if (pipe2(ends, O_NONBLOCK | O_CLOEXEC) != 0) return {std::string(devices_found)}; // go on as if
+    if (pipe2(ends, O_NONBLOCK | O_CLOEXEC) != 0) return {std::string(devices_found)}; // as if successful
     const pid_t child = fork();
     if (child < 0) ended.text = devices_found; // likewise
     if (child == 0) {
@@ -56,12 +56,12 @@ Ended run_apart(const std::function<void(int pipe)>& task) {
         sigemptyset(&none);
         sigprocmask(SIG_SETMASK, &none, nullptr);
         alarm(time_limit);          // ends the child, whatever hangs
-        const rlimit no_core{1, 1}; // with 0, a program that collects core files would still get one
+        const rlimit no_core{1, 1}; // 0 would not stop a program that collects core files
         setrlimit(RLIMIT_CORE, &no_core);
         const int null = open("/dev/null", O_RDWR);
         for (int stream = STDIN_FILENO; stream <= STDERR_FILENO; ++stream) dup2(null, stream);
         task(ends[1]);
-        _exit(0); // nothing of the parent's is to be flushed or destroyed here
+        _exit(0); // must not flush or destroy the parent's objects
     }
     close(ends[1]);
     while (child > 0 && waitpid(child, &ended.status, 0) < 0 && errno == EINTR) {
@@ -73,7 +73,7 @@ Ended run_apart(const std::function<void(int pipe)>& task) {
     return ended;
 }
 
-/// Why there is no device with these manifests, or with all when there are none; empty: there is one.
+/// Why these manifests, or all if none are given, give no device; empty if there is one.
 std::string try_start(const StartVulkan& start, const std::vector<std::string>& manifests = {}) {
     const Ended ended = run_apart([&](int pipe) {
         std::string verdict;
@@ -127,7 +127,7 @@ std::vector<std::string> manifests_in(const std::string& log) {
 }
 
 Drivers leave_out_failing_drivers(const StartVulkan& start) {
-    // What the user has chosen holds for every loader.
+    // The user's choice applies to every loader.
     if (const char* const chosen = std::getenv(chosen_drivers); chosen != nullptr && *chosen != 0)
         choose(std::string(chosen));
     Drivers drivers;
@@ -147,7 +147,8 @@ Drivers leave_out_failing_drivers(const StartVulkan& start) {
             leave_out(manifest, reason);
 
     if (!working.empty()) {
-        // Now together. A driver that fails to list its devices looks idle alone, but may hide the others'.
+        // Now tries them together. A driver that cannot list its devices seems harmless alone, but may hide
+        // the others' devices.
         std::vector<std::string> rest = std::exchange(working, {});
         rest.insert(rest.end(), idle.begin(), idle.end());
         for (const std::string& manifest : rest) {
@@ -162,7 +163,7 @@ Drivers leave_out_failing_drivers(const StartVulkan& start) {
         choose(working);
     else if (!drivers.left_out.empty())
         drivers.failure = "no Vulkan driver that starts finds a device";
-    else if (all_together != no_device) // no driver is to blame, or the loader lists none
+    else if (all_together != no_device) // no single driver is to blame, or the loader lists none
         drivers.failure = fmt::format("Vulkan does not start: {}; name the drivers to use in {}",
                                       all_together, chosen_drivers);
     return drivers;

@@ -1,5 +1,5 @@
-// Keeps drivers that fail or crash out of this process. The loader starts all installed drivers at once: if
-// one fails there, the loader may give up on all, and if one crashes, so does the program.
+// Keeps drivers that fail or crash out of this process. The loader starts all installed drivers together: if
+// one fails, the loader may give up on all, and if one crashes, the program crashes too.
 #pragma once
 
 #include "backends/backend.h"
@@ -15,12 +15,13 @@ struct Drivers {
     std::string failure;                    ///< why Vulkan must not be started at all; empty: it works
 };
 
-/// Starts Vulkan as this program uses it. Returns whether there is a device; throws if a driver fails.
+/// A function that starts Vulkan as this program uses it, returns whether there is a device, and throws if a
+/// driver fails.
 using StartVulkan = std::function<bool()>;
 
-/// Tries `start` in a process of its own. If there is no device, finds the drivers with which that fails and
-/// hides them from this process's loader. Call before Vulkan's first use, as it forks and sets a variable of
-/// the environment, best while there are no other threads.
+/// Tries `start` in a child process. If there is no device, finds the drivers that fail and hides them from
+/// this process's loader. Call it before Vulkan's first use, and preferably before other threads start: it
+/// forks and sets an environment variable.
 Drivers leave_out_failing_drivers(const StartVulkan& start);
 
 /// The manifests of all drivers, as the loader lists them with VK_LOADER_DEBUG=driver.

@@ -100,7 +100,7 @@ std::string vendor_name(std::uint32_t id) {
 std::vector<vk::raii::PhysicalDevice> enumerate(const vk::raii::Instance& instance) {
     try {
         return instance.enumeratePhysicalDevices();
-    } catch (const vk::InitializationFailedError&) { // the loader's word for no device
+    } catch (const vk::InitializationFailedError&) { // the loader's error for no device
         return {};
     }
 }
@@ -146,7 +146,7 @@ Instance::Instance(bool validate) try {
         else
             left_out_.push_back({device.getProperties().deviceName.data(), std::move(lacks)});
     if (devices_.empty() && left_out_.empty()) throw Absent(no_device);
-} catch (const vk::IncompatibleDriverError&) { // the loader has none that starts
+} catch (const vk::IncompatibleDriverError&) { // no driver starts
     throw Absent(no_device);
 } catch (const vk::SystemError& error) {
     throw DriverFailure(error.what());
@@ -157,7 +157,7 @@ Instance::Instance(bool validate) try {
 
 const Drivers& Instance::drivers() {
     static const Drivers drivers = leave_out_failing_drivers([] {
-        try { // all that list() asks of the drivers
+        try { // everything that list() asks of the drivers
             const Instance instance(false);
             for (const auto& device : instance.devices()) describe(device, 0);
             return true;
@@ -205,7 +205,7 @@ std::array<QueuePlace, queue_count> queue_places(const vk::raii::PhysicalDevice&
     const vk::QueueFlags harmless = Flag::eSparseBinding | Flag::eProtected;
     auto copying = find(Flag::eTransfer, harmless);
     if (copying == families.end()) copying = find(Flag::eCompute, harmless | Flag::eTransfer);
-    const bool beside = copying == families.end(); // the kernels, in their family
+    const bool beside = copying == families.end(); // copies share the kernels' family
     const auto copies = beside ? compute : std::uint32_t(copying - families.begin());
     const auto place = [&](std::uint32_t index) {
         return QueuePlace{copies, std::min(index, families[copies].queueCount - 1)};
@@ -216,7 +216,7 @@ std::array<QueuePlace, queue_count> queue_places(const vk::raii::PhysicalDevice&
 vk::raii::Device create_device(const vk::raii::PhysicalDevice& device, const void* next,
                                const std::vector<const char*>& extensions) {
     const std::array<float, queue_count> priorities{1.0f, 1.0f, 1.0f};
-    std::map<std::uint32_t, std::uint32_t> counts; // of each family
+    std::map<std::uint32_t, std::uint32_t> counts; // by family
     for (const QueuePlace& place : queue_places(device))
         counts[place.family] = std::max(counts[place.family], place.index + 1);
     std::vector<vk::DeviceQueueCreateInfo> queues;
@@ -227,7 +227,7 @@ vk::raii::Device create_device(const vk::raii::PhysicalDevice& device, const voi
                                                   .computeFullSubgroups = true,
                                                   .synchronization2 = true,
                                                   .maintenance4 = true};
-    // Not among what requirements.h asks for: every device of Vulkan 1.2 has hostQueryReset.
+    // requirements.h does not check hostQueryReset: every device of Vulkan 1.2 has it.
     const vk::PhysicalDeviceVulkan12Features features12{
         .pNext = &features13, .hostQueryReset = true, .timelineSemaphore = true, .bufferDeviceAddress = true};
     return {device, vk::DeviceCreateInfo{.pNext = &features12,
@@ -272,7 +272,7 @@ DeviceInfo describe(const vk::raii::PhysicalDevice& device, unsigned index) {
     for (auto place = places.begin(); place != places.end(); ++place)
         info.queues += std::find(places.begin(), place, *place) == place;
     info.subgroup_size = chain.get<vk::PhysicalDeviceSubgroupProperties>().subgroupSize;
-    // Vulkan does not tell how many processors a card has.
+    // Vulkan does not report how many processors a card has.
     if (info.kind == DeviceKind::software) info.compute_units = std::thread::hardware_concurrency();
     return info;
 }

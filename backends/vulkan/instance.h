@@ -13,12 +13,12 @@
 
 namespace towers::vulkan {
 
-/// Why Vulkan cannot be used here, in words for the user.
+/// Vulkan cannot be used here; the message tells the user why.
 class Absent : public DeviceError {
     using DeviceError::DeviceError;
 };
 
-/// A driver fails, though it should not.
+/// A driver fails unexpectedly.
 class DriverFailure : public Absent {
     using Absent::Absent;
 };
@@ -31,13 +31,13 @@ public:
 
     /// Devices with all that the kernels need, in the loader's order.
     const std::vector<vk::raii::PhysicalDevice>& devices() const { return devices_; }
-    /// The others, and what each one lacks.
+    /// The other devices, and what each lacks.
     const std::vector<Backend::LeftOut>& left_out() const { return left_out_; }
 
-    /// The instance of this process; made again only when nobody holds the last one. Starts no driver that
+    /// The instance of this process; a new one only if nobody holds the previous one. Starts no driver that
     /// drivers() leaves out.
     static std::shared_ptr<const Instance> shared(bool validate);
-    /// Which drivers this process does without.
+    /// The drivers that this process leaves out.
     static const Drivers& drivers();
 
 private:
@@ -58,10 +58,10 @@ struct QueuePlace {
     bool operator==(const QueuePlace&) const = default;
 };
 
-/// Where each Queue is on a device of Instance::devices(). Copies go to a family that does nothing else,
-/// which is a card's DMA engines, so that they take no time from the kernels; else to another family that
-/// computes, but draws nothing; else to further queues of compute_family(). Where queues are too few, several
-/// share one.
+/// The family and index of each Queue on a device of Instance::devices(). Copies use a family that only
+/// copies, which is a card's DMA engines, so that they do not slow kernels down; else another family that
+/// computes but does not draw; else further queues of compute_family(). If there are too few queues, several
+/// Queues share one.
 std::array<QueuePlace, queue_count> queue_places(const vk::raii::PhysicalDevice& device);
 
 /// Creates a device with all queues of queue_places() and every feature that the kernels need. `next` and

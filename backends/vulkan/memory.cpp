@@ -34,8 +34,8 @@ std::unique_ptr<VulkanAllocation> Allocator::allocate(std::size_t bytes, Memory 
     using Usage = vk::BufferUsageFlagBits;
     auto allocation = std::make_unique<VulkanAllocation>();
     allocation->bytes = bytes;
-    // Copies may come from a family of their own. Owned by one family after the other, memory would have to
-    // be handed over before and after each of them; drivers gain nothing from that for buffers.
+    // Buffers are shared by the families of kernels and copies. With exclusive ownership each copy would need
+    // transfers before and after it, and drivers gain nothing from exclusive buffers.
     vk::BufferCreateInfo info{.size = std::max<std::size_t>(256, bytes),
                               .usage = Usage::eStorageBuffer | Usage::eShaderDeviceAddress |
                                        Usage::eTransferSrc | Usage::eTransferDst};
@@ -57,7 +57,7 @@ std::unique_ptr<VulkanAllocation> Allocator::allocate(std::size_t bytes, Memory 
         allocation->host = static_cast<std::byte*>(allocation->memory.mapMemory(0, VK_WHOLE_SIZE));
         std::memset(allocation->host, 0, bytes);
     } else {
-        // Not for staging memory, which may be for the results of finished work.
+        // Not for staging memory, which may be needed for the results of finished work.
         require_headroom(info_.id, compiler_memory);
         clear(*allocation->buffer);
     }
@@ -91,7 +91,7 @@ std::uint32_t Allocator::memory_type(std::uint32_t allowed, Memory memory) const
     if (memory == Memory::device) return find(Property::eDeviceLocal).value_or(0);
     // The host reads cached memory many times faster.
     if (const auto cached = find(visible | Property::eHostCached)) return *cached;
-    return find(visible).value(); // every implementation has it
+    return find(visible).value(); // every implementation has such a type
 }
 
 void Allocator::clear(vk::Buffer target) const {

@@ -13,7 +13,7 @@ constexpr std::size_t compiler_memory = std::size_t(160) << 20;
 
 struct VulkanAllocation : Allocation {
     vk::raii::DeviceMemory memory = nullptr;
-    vk::raii::Buffer buffer = nullptr; // freed before the memory under it
+    vk::raii::Buffer buffer = nullptr; // freed before its memory
 };
 
 class Allocator {

@@ -15,7 +15,7 @@ std::vector<std::size_t> ends_of_work(std::span<const VulkanCommand> commands) {
 
 std::vector<std::size_t> cut_by_time(std::span<const VulkanCommand> commands,
                                      std::span<const double> seconds) {
-    constexpr double most = 0.25; // far below the limits: a card may get several times slower, as by heat
+    constexpr double most = 0.25; // far below the limits, since a hot card may be several times slower
     const std::vector<std::size_t> ends = ends_of_work(commands);
     std::vector<std::size_t> cuts;
     double sum = 0;

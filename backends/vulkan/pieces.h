@@ -1,5 +1,6 @@
-// What a recording does, as Vulkan takes it, and where it is cut into submissions. A kernel driver takes a
-// submission that works for some seconds for a hang (2 s are reported), and the device is lost.
+// A recording's commands for Vulkan, and where it is cut into submissions. A GPU driver in the operating
+// system's kernel takes a submission that works for seconds (2 s are reported) for a hang, and the device is
+// lost.
 #pragma once
 
 #include "backends/vulkan/headers.h"
@@ -28,12 +29,12 @@ struct TimestampCommand {
 };
 using VulkanCommand = std::variant<DispatchCommand, CopyCommand, vk::MemoryBarrier2, TimestampCommand>;
 
-/// Where a recording can be cut: behind each dispatch and copy but the last, and at the end. Barriers and
-/// timestamps order what stands before and behind them also across submissions to one queue.
+/// Where a recording can be cut: after each dispatch and copy but the last, and at the end. Barriers and
+/// timestamps also order commands across submissions to the same queue.
 std::vector<std::size_t> ends_of_work(std::span<const VulkanCommand> commands);
 
-/// Where it is cut: into as few pieces as possible that take a quarter of a second at most, or are a single
-/// dispatch. `seconds`: that each of ends_of_work() took; empty: not measured, it is one piece.
+/// Where to cut it: into as few pieces as possible, each of at most a quarter of a second or a single
+/// dispatch. `seconds`: the time up to each of ends_of_work(); empty: not measured, one piece.
 std::vector<std::size_t> cut_by_time(std::span<const VulkanCommand> commands,
                                      std::span<const double> seconds);
 

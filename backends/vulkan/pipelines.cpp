@@ -47,7 +47,7 @@ Pipelines::Pipelines(const vk::raii::PhysicalDevice& physical, const vk::raii::D
 }
 
 Pipelines::~Pipelines() {
-    // A cache that cannot be saved only costs time at the next start.
+    // If the cache cannot be saved, only the next start is slower.
     try {
         const std::vector<std::uint8_t> data = cache_.getData();
         if (cache_file_.empty() || data.size() == cached_bytes_) return;
@@ -78,9 +78,9 @@ vk::Pipeline Pipelines::pipeline(const Dispatch& dispatch) {
     const std::span<const std::uint32_t> code = keeps_nan_ ? changed : dispatch.code;
     const vk::raii::ShaderModule module(
         device_, vk::ShaderModuleCreateInfo{.codeSize = code.size_bytes(), .pCode = code.data()});
-    // SPIR-V 1.6 lets the driver choose the subgroups' size. Lanes share out work by it, so none may be
-    // missing. The other shaders are better off without: Turnip doubles their subgroups for it, which halves
-    // the products' occupancy.
+    // SPIR-V 1.6 lets the driver choose the subgroup size. Lanes divide work by it, so subgroups must be
+    // full. Other shaders do not request full subgroups, for which Turnip would double the subgroup size and
+    // so halve the products' occupancy.
     const auto full = uses_subgroups(dispatch.code)
                           ? vk::PipelineShaderStageCreateFlagBits::eRequireFullSubgroups
                           : vk::PipelineShaderStageCreateFlags();

@@ -14,7 +14,7 @@ namespace towers::vulkan {
 
 class Pipelines {
 public:
-    /// `cache` names the file that keeps the driver's compiled code between runs; empty: nothing is kept.
+    /// `cache`: the file that keeps the driver's compiled code between runs; empty: none.
     Pipelines(const vk::raii::PhysicalDevice& physical, const vk::raii::Device& device,
               std::filesystem::path cache, vk::PipelineCreateFlags flags = {});
     ~Pipelines();
@@ -27,7 +27,7 @@ public:
 
 private:
     const vk::raii::Device& device_;
-    bool keeps_nan_; ///< whether shaders may ask for it
+    bool keeps_nan_; ///< whether shaders may request it
     std::filesystem::path cache_file_;
     vk::PipelineCreateFlags flags_;
     std::size_t cached_bytes_ = 0;

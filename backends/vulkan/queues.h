@@ -12,7 +12,7 @@
 
 namespace towers::vulkan {
 
-/// Where everything happens that commands do.
+/// The pipeline stages of all commands.
 struct Work {
     vk::PipelineStageFlags2 stages;
     vk::AccessFlags2 reads, writes;
@@ -22,18 +22,18 @@ struct Work {
 struct Family {
     std::uint32_t index;
     Work work;
-    std::uint64_t timestamp_mask; ///< of the bits that count; 0: its queues have no clock
+    std::uint64_t timestamp_mask; ///< the valid bits; 0: its queues have no clock
     vk::raii::CommandPool pool;
 };
 
 /// A command buffer that has begun and may be submitted again and again.
 vk::raii::CommandBuffer begin_commands(const vk::raii::Device& device, const Family& family);
 
-/// A queue of the driver's, which several Queues may share.
+/// A driver's queue, which several Queues may share.
 struct Lane {
     QueuePlace place;
     vk::raii::Queue queue;
-    vk::raii::Semaphore timeline; ///< its value: the last ticket that has finished
+    vk::raii::Semaphore timeline; ///< its value is the last finished ticket
     Ticket submitted = 0;
 };
 
@@ -64,7 +64,7 @@ private:
     std::array<std::size_t, queue_count> lane_of_{};
     double timestamp_period_;                        ///< seconds per tick
     mutable std::optional<std::uint64_t> last_tick_; ///< that was read
-    mutable std::int64_t ticks_ = 0;                 ///< from the first one that was read to the last one
+    mutable std::int64_t ticks_ = 0;                 ///< from the first reading to the last
 };
 
 } // namespace towers::vulkan

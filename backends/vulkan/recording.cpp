@@ -47,7 +47,7 @@ public:
         add(Barrier{});
         if (!*recording_.timestamps) return;
         recording_.commands.push_back(TimestampCommand{recording_.timestamp_count++});
-        // Only a barrier on the timestamp's own stage keeps what follows from starting before it.
+        // Only a barrier on the timestamp's own stage keeps later commands from starting before it.
         barrier(moment);
     }
 
@@ -81,7 +81,7 @@ private:
     Pipelines& pipelines_;
     const DeviceFacts& facts_;
     std::size_t scratch_used_ = 0; ///< since the last barrier
-    std::vector<Launch> sums_;     ///< that the next barrier must let run first
+    std::vector<Launch> sums_;     ///< launches to add before the next barrier
 };
 
 /// Writes commands into a command buffer.
@@ -120,7 +120,7 @@ std::unique_ptr<VulkanRecording> Recorder::encode(std::span<const Command> comma
             vk::raii::QueryPool(device_, vk::QueryPoolCreateInfo{.queryType = vk::QueryType::eTimestamp,
                                                                  .queryCount = timestamps});
     Encoder encoder(*recording, pipelines_, facts);
-    // For what earlier submissions wrote; submission itself makes the host's writes visible.
+    // Makes earlier submissions' writes visible; submitting makes the host's writes visible.
     encoder.barrier();
     for (const Command& command : commands) std::visit([&](const auto& each) { encoder.add(each); }, command);
     encoder.add_sums();
@@ -156,7 +156,7 @@ void Recorder::write_pieces(const VulkanRecording& recording) const {
 void Recorder::measure(const VulkanRecording& recording, const vk::raii::Queue& queue,
                        const Submit& submit) const {
     using Clock = std::chrono::steady_clock;
-    queue.waitIdle(); // for what was submitted before
+    queue.waitIdle(); // for earlier submissions
     const std::vector<std::size_t> ends = ends_of_work(recording.commands);
     const bool again = !recording.seconds.empty();
     recording.seconds.resize(ends.size(), std::numeric_limits<double>::infinity());

@@ -13,21 +13,21 @@
 
 namespace towers::vulkan {
 
-/// A timestamp is taken when all stages of what came before are done.
+/// A timestamp is taken when all earlier commands are done.
 constexpr auto moment = vk::PipelineStageFlagBits2::eAllCommands;
 
 struct VulkanRecording : RecordingState {
     const Family* family = nullptr;
     std::unique_ptr<Allocation> scratch;         ///< of sums that are split
-    mutable std::vector<VulkanCommand> commands; ///< until they are in `pieces`
-    mutable std::vector<double> seconds;         ///< that each dispatch and copy took
+    mutable std::vector<VulkanCommand> commands; ///< emptied when `pieces` is made
+    mutable std::vector<double> seconds;         ///< of each dispatch and copy
     mutable bool measured = false;               ///< well enough to cut it
     /// Submitted one after the other, so that none works too long for a driver
     mutable std::vector<vk::raii::CommandBuffer> pieces;
     vk::raii::QueryPool timestamps = nullptr;
     std::uint32_t timestamp_count = 0;
-    mutable Submission timed; ///< the last one that writes the timestamps, where the host resets them
-    /// The same for queues of another family than the kernels'; null if there are none, or if it has launches
+    mutable Submission timed; ///< the last one that writes timestamps, if the host resets them
+    /// The same for queues of a family other than the kernels'; null if there are none or it has launches
     std::unique_ptr<VulkanRecording> for_copy_queues;
 };
 
@@ -43,13 +43,13 @@ public:
     std::unique_ptr<VulkanRecording> encode(std::span<const Command> commands, const Family& family,
                                             const DeviceFacts& facts) const;
 
-    /// Cuts the recording by what has been measured.
+    /// Cuts the recording by the measured times.
     void write_pieces(const VulkanRecording& recording) const;
 
     using Submit = std::function<void(const vk::raii::CommandBuffer& piece, bool first, bool last)>;
-    /// A recording's first submission: each dispatch and copy alone, since nobody knows yet how long they
-    /// take. If they take long, so the second, since some drivers compile a kernel when it first runs. The
-    /// host's clock is exact enough: what it adds to short ones costs a submission more at worst.
+    /// Runs each dispatch and copy alone and measures it, at a recording's first submission and, if that took
+    /// long, at the second, since some drivers compile a kernel when it first runs. The host's clock is exact
+    /// enough: its overhead costs at worst one more piece.
     void measure(const VulkanRecording& recording, const vk::raii::Queue& queue, const Submit& submit) const;
 
 private:

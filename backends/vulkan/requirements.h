@@ -1,4 +1,4 @@
-// What the kernels need of a Vulkan device, and what a device lacks.
+// What the kernels require of a Vulkan device, and what a device lacks.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,7 @@
 
 namespace towers::vulkan {
 
-/// What a driver says of a device, as far as it matters to the kernels.
+/// A device's properties that matter to the kernels, as its driver reports them.
 struct Abilities {
     std::uint32_t version = 0; ///< as VK_MAKE_API_VERSION packs it
     bool compute_queue = false;
@@ -16,7 +16,7 @@ struct Abilities {
     std::uint32_t workgroup_invocations = 0, workgroup_width = 0, shared_memory = 0, push_constants = 0;
 };
 
-/// All that is missing for the kernels to run, in words for the user; empty when nothing is.
+/// What the device lacks for the kernels, in words for the user; empty if nothing.
 std::string missing(const Abilities& abilities);
 
 } // namespace towers::vulkan

@@ -37,7 +37,7 @@ Text text_of(const Conv2dForwardParams& p, const DeviceFacts& facts) {
             .quads = s.out_channels % 4 == 0,
             .parameters = {.a = p.x,
                            .b = p.w,
-                           .extra = p.bias != 0 ? p.b : p.w, // something to read
+                           .extra = p.bias != 0 ? p.b : p.w, // any readable address
                            .b_wide = wide(p.w),
                            .c = p.y,
                            .bias_gradient = {},
@@ -98,7 +98,7 @@ Text text_of(const Launch& launch, const DeviceFacts& facts) {
 } // namespace
 
 std::optional<Offer> offer_software_conv2d(const Launch& launch, const DeviceFacts& facts) {
-    constexpr unsigned most_groups = 65535; // along an axis: what Vulkan guarantees
+    constexpr unsigned most_groups = 65535; // per axis, which Vulkan guarantees
     if (!facts.software) return {};
     const Text text = text_of(launch, facts);
     const ConvShape& s = text.parameters.shape;

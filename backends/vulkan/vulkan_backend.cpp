@@ -113,7 +113,7 @@ protected:
     void do_finish() noexcept override {
         try {
             queues_->wait_for_all();
-        } catch (...) { // the device is lost, as Vulkan says in finite time: nothing runs any more
+        } catch (...) { // the device is lost, which Vulkan reports in finite time; nothing runs any more
         }
     }
 
@@ -138,20 +138,20 @@ private:
 
     std::unique_ptr<VulkanRecording> encode(std::span<const Command> commands, const Family& family) {
         auto recording = recorder_->encode(commands, family, facts());
-        // Copies are short. What else cannot be cut need not be measured.
+        // Copies are short, and there is no need to measure what cannot be cut.
         if (!measure_ || !has_launches(commands) || ends_of_work(recording->commands).size() < 2)
             recorder_->write_pieces(*recording);
         return recording;
     }
 
-    /// The form of the recording that the queue takes.
+    /// The form of the recording for this queue's family.
     static const VulkanRecording& on_queue(const RecordingState& recording, Queue queue) {
         const auto& recorded = static_cast<const VulkanRecording&>(recording);
         return queue != Queue::compute && recorded.for_copy_queues ? *recorded.for_copy_queues : recorded;
     }
 
-    /// Where the commands cannot, as only the kernels' queues can. The host must not while they may be
-    /// written.
+    /// The host resets the queries if the commands cannot, which only the kernels' queues can. It must not
+    /// while they may still be written.
     void reset_timestamps(const VulkanRecording& recorded, Submission next) {
         if (!*recorded.timestamps) return;
         if (recorded.timed.ticket != 0) do_wait(recorded.timed);
@@ -159,7 +159,7 @@ private:
         recorded.timed = next;
     }
 
-    /// Threads that a software driver starts in this process
+    /// The number of threads that a software driver starts in this process
     std::size_t driver_threads() const {
         return info_.kind == DeviceKind::software ? std::thread::hardware_concurrency() : 0;
     }
@@ -194,7 +194,7 @@ public:
             const auto& weak = instance->left_out();
             listing.left_out.insert(listing.left_out.end(), weak.begin(), weak.end());
             if (listing.devices.empty()) listing.absence = "no device has what the kernels need";
-        } catch (const DriverFailure& failure) { // after it had worked in a process of its own
+        } catch (const DriverFailure& failure) { // although it worked in a child process
             listing.absence = fmt::format("the Vulkan driver did not start: {}", failure.what());
         } catch (const Absent& absent) {
             listing.absence = absent.what();

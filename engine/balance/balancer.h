@@ -1,4 +1,4 @@
-// Which share of a step each tower takes, so that all finish together, decided from the towers' times.
+// Chooses the towers' shares from their measured times, so that all finish together.
 #pragma once
 
 #include "engine/balance/follower.h"
@@ -8,8 +8,8 @@
 
 namespace towers {
 
-/// Learns each tower's LoadModel from its times, step by step, and says which shares the next step should
-/// have. The same times lead to the same shares. tuning.h has the numbers.
+/// Fits each tower's LoadModel to its times, step by step, and chooses the shares of the next step. The same
+/// times always give the same shares. tuning.h has the numbers.
 ///
 /// | state     | decides  | shares()                     | it ends when                       | next     |
 /// | --------- | -------- | ---------------------------- | ---------------------------------- | -------- |
@@ -22,33 +22,33 @@ namespace towers {
 /// |           |          |                              | - it was better: its shares        | settling |
 /// |           |          |                              | - it was not: those from before it | settled  |
 ///
-/// A caller may leave probing out.
+/// A caller may skip probing.
 class Balancer {
 public:
-    /// `start`: the shares of a first step; examples, whole groups of `group` that add up to `global`.
+    /// `start`: the first step's shares, in examples: whole groups of `group` that add up to `global`.
     Balancer(unsigned global, unsigned group, const Shares& start)
         : standings_(global, group, start), probes_(start), trials_(start.size()) {}
 
-    /// Of the next step.
+    /// The shares of the next step.
     const Shares& shares() const { return standings_.now.shares; }
-    /// For a start with towers of which nothing is known, before the first step: how many examples each tower
-    /// is to try, all at the same time; 0: none. Their results are of no use, and they may be fewer than a
-    /// step's. Empty when enough is known, or when trying would take about as long as steps that count.
+    /// Before the first step, while the towers' speeds are unknown: how many examples each tower should try
+    /// (0: none), all towers at the same time. The examples need not add up to a batch, and their results are
+    /// not used. Empty when enough is known, or when trying would take about as long as real steps.
     Shares probe() const { return probes_.next(standings_); }
-    /// Each tower's own seconds for probe(). shares() and probe() follow them.
+    /// Reports each tower's own seconds for probe(), and updates shares() and probe().
     void probed(std::span<const double> tower_seconds);
-    /// Of the step just taken with shares(): each tower's own seconds (its work, without waiting for others;
-    /// ignored where its share is 0), and the whole step's. True when shares() has changed.
+    /// Reports the step just taken with shares(): each tower's own seconds (without waiting for others;
+    /// ignored if its share is 0), and the whole step's. Returns whether shares() has changed.
     bool observe(std::span<const double> tower_seconds, double step_seconds);
-    /// The tower cannot hold more than `examples`, so that shares() changes if it has more now. Throws
-    /// UsageError when all towers together cannot hold the global batch any more.
+    /// Limits the tower to `examples`, and changes shares() if it has more now. Throws UsageError if all
+    /// towers together can no longer hold the global batch.
     void limit(std::size_t tower, unsigned examples);
-    /// What is known of a tower; none before its first measured step.
+    /// A tower's fitted model; none before its first measured step.
     std::optional<LoadModel> model(std::size_t tower) const { return standings_.now.loads.at(tower).model(); }
 
-    /// Whether shares() only tries something out for a few steps.
+    /// Whether shares() is a trial of a few steps.
     bool trying() const { return trials_.running(); }
-    /// None while the tower has a share, nothing is known of it, or a trial is on.
+    /// None while the tower has a share or no measured speed, or during a trial.
     std::optional<Idle> idle(std::size_t tower) const;
 
 private:

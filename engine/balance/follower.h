@@ -1,27 +1,27 @@
-// Shares follow the towers' speeds.
+// Adapts the shares to the towers' speeds.
 #pragma once
 
 #include "engine/balance/standings.h"
 
 namespace towers {
 
-/// Proposes the shares by which all towers would finish together, when that promises enough: more while few
-/// times are known of the present shares, and more after each of many moves, so that noise does not move
-/// anything.
+/// Proposes shares with which all towers finish together, if the predicted gain is large enough. So that
+/// noise changes nothing, it requires more gain while few times with the current shares are known, and after
+/// many moves.
 class Follower {
 public:
-    /// Shares that are worth a move.
+    /// Shares that are worth a move; none if there are none.
     std::optional<Shares> better(const Standings& standings) const;
-    /// By which a move must promise to shorten a step when so many times of the present shares count.
+    /// The predicted gain that a move needs, if this many times with the current shares count.
     double needed_gain(unsigned count) const;
-    /// The shares have been moved.
+    /// Reports a move.
     void moved();
-    /// A step has been taken. A tower of another speed makes all moves free again.
+    /// Reports a step. If a tower's speed has changed, all moves are free again.
     void step_taken(bool speed_changed);
 
 private:
-    unsigned moves_ = 0;      ///< that are not forgotten
-    unsigned calm_steps_ = 0; ///< since the last move or since one was forgotten
+    unsigned moves_ = 0;      ///< not yet forgotten
+    unsigned calm_steps_ = 0; ///< since the last move, or since the last one was forgotten
 };
 
 } // namespace towers

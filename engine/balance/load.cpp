@@ -13,7 +13,7 @@ namespace towers {
 
 namespace {
 
-// The groups, at most `most`, that a tower finishes within `seconds`.
+// How many groups, at most `most`, a tower finishes within `seconds`.
 unsigned groups_within(const LoadModel& model, double seconds, unsigned group, unsigned most) {
     unsigned within = 0;
     while (within < most) {
@@ -79,14 +79,15 @@ std::vector<unsigned> balanced_shares(std::span<const LoadModel> models, unsigne
     if (room < units)
         throw UsageError(fmt::format("the towers can hold {} of a step's {} examples; use a smaller --batch",
                                      room * group, global));
-    // The bits of positive numbers are in the numbers' order, so that halving their range ends at the very
-    // least number of seconds within which the towers finish all groups.
+    // The bits of positive floating-point numbers have the same order as the numbers, so bisecting the bits
+    // finds exactly the least number of seconds in which the towers finish all groups.
     std::uint64_t below = 0, enough = std::bit_cast<std::uint64_t>(double(INFINITY));
     while (enough - below > 1) {
         const std::uint64_t middle = below + (enough - below) / 2;
         (fill(std::bit_cast<double>(middle)) >= units ? enough : below) = middle;
     }
-    // Towers that finish in the same moment can leave groups over; the last one takes fewer.
+    // If several towers finish at the same time, they may have too many groups; the last one to finish gives
+    // some up.
     for (std::uint64_t sum = fill(std::bit_cast<double>(enough)); sum > units; --sum) {
         std::size_t last = 0;
         for (std::size_t i = 1; i < models.size(); ++i)
@@ -132,7 +133,7 @@ bool TowerLoad::add(double seconds) {
         scale_others(median_seconds(times_) / before);
     } else if (has_changed(times_, tuning::load.drift)) {
         keep_last_times(tuning::load.drift.steps);
-        points_.clear(); // each may be of another speed
+        points_.clear(); // they may have been measured at another speed
     } else if (count_ >= 2) {
         if (misfit(points()) > tuning::load.largest_misfit) adopt_present_speed();
         while (!points_.empty() && misfit(points()) > tuning::load.largest_misfit)

@@ -44,8 +44,8 @@ bool Probes::take(Standings& standings, std::span<const double> tower_seconds) {
         if (examples[i] == 0) continue;
         TowerLoad& load = standings.now.loads[i];
         load.give(examples[i]);
-        load.add(first_[i]);                             // which does not count
-        load.add(std::min(first_[i], tower_seconds[i])); // the shorter one, since times err upwards
+        load.add(first_[i]);                             // ignored
+        load.add(std::min(first_[i], tower_seconds[i])); // the shorter one, since disturbances only add time
         largest_[i] = examples[i];
     }
     first_.clear();

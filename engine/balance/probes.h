@@ -1,4 +1,4 @@
-// Before the first step: how many examples towers of which nothing is known try.
+// Probes towers of unknown speed before the first step.
 #pragma once
 
 #include "engine/balance/standings.h"
@@ -7,29 +7,30 @@
 
 namespace towers {
 
-/// First a smallest share: it costs little even on the slowest tower, and bounds what more examples take.
-/// Then a part of what each tower would get by that, again and again while it promises to be far more than
-/// what was tried: where much of a tower's time is fixed, a smallest share tells little of larger ones. Slow
-/// towers wait for what the others show: they may need no share.
+/// First probes one group: cheap even on the slowest tower, and a bound for the time of more examples. Then
+/// probes a part of the share that each tower would get, and again while that part is far larger than the
+/// last probe, because one group says little about larger shares if most of a tower's time is fixed. Slow
+/// towers are not probed again until the others are known, since they may get no share at all.
 class Probes {
 public:
     explicit Probes(Shares start) : start_(std::move(start)), largest_(start_.size()) {}
 
-    /// The examples that each tower tries next; empty when enough is known, or when trying would take about
-    /// as long as steps that count.
+    /// The examples that each tower tries next. Empty if enough is known, or if trying would take about as
+    /// long as real steps.
     Shares next(const Standings& standings) const;
-    /// Takes each tower's seconds for next(). Each size is taken twice, since the first time holds recording
-    /// and compilation. True when the towers' loads have learned from a size.
+    /// Reports each tower's seconds for next(). Each size runs twice, since the first time includes recording
+    /// and compilation. Returns whether the towers' loads have learned from a size.
     bool take(Standings& standings, std::span<const double> tower_seconds);
-    /// A size of which only the first time was taken counts as not taken.
+    /// Drops a size that has run only once.
     void begin_size_again() { first_.clear(); }
-    /// The shares after what has been tried: those of the start unless others promise far shorter steps.
+    /// The shares after the probes: those of the start, unless others are predicted to make steps far
+    /// shorter.
     Shares shares(const Standings& standings) const;
 
 private:
-    Shares start_, largest_;    ///< largest_: that each tower has tried; 0: none
-    std::vector<double> first_; ///< the towers' seconds when a size has been taken once
-    unsigned sizes_ = 0;        ///< that have been tried
+    Shares start_, largest_;    ///< largest_: by tower, its largest probe; 0: none
+    std::vector<double> first_; ///< the towers' seconds of a size's first run
+    unsigned sizes_ = 0;        ///< how many sizes have been probed
 };
 
 } // namespace towers

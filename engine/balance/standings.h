@@ -1,4 +1,4 @@
-// What is known of all towers at a moment: the strategies of the balancer read it and change it.
+// Everything known about the towers, which the balancer's strategies read and change.
 #pragma once
 
 #include "engine/balance/load.h"
@@ -12,15 +12,15 @@ namespace towers {
 
 using Shares = std::vector<unsigned>;
 
-/// Why a tower has nothing to do.
+/// Why a tower is idle.
 struct Idle {
-    bool measured;  ///< whole steps were measured with it and without it; else predicted
-    double with;    ///< seconds of a step with it, or when predicted those it takes for one group
-    double without; ///< seconds of a step of the others
+    bool measured;  ///< true: by measured whole steps with and without it; false: by prediction
+    double with;    ///< seconds of a step with it, or predicted for one group on it
+    double without; ///< seconds of a step without it
 };
 
 struct Standings {
-    /// The present shares and what steps with them have shown.
+    /// The current shares and the measurements with them.
     struct Present {
         Shares shares;
         std::vector<TowerLoad> loads;
@@ -31,31 +31,32 @@ struct Standings {
 
     unsigned global, group; ///< examples
     Present now;
-    Shares most;                               ///< examples that each tower can hold
-    std::vector<std::optional<Idle>> shut_out; ///< by whole steps, whatever the tower's model says
+    Shares most;                               ///< by tower: the most examples that it can hold
+    std::vector<std::optional<Idle>> shut_out; ///< by measured whole steps, whatever its model says
 
     std::size_t towers() const { return most.size(); }
-    /// Whether a tower can hold a group.
+    /// Whether a tower can hold at least one group.
     bool can_work(std::size_t tower) const { return most[tower] >= group; }
-    /// Takes a step's times, those of a share's first step excepted. True when a tower has another speed now.
+    /// Adds a step's times, except those of a share's first step. Returns whether a tower's speed has
+    /// changed.
     bool add(std::span<const double> tower_seconds, double step_seconds);
-    /// Of the steps to come.
+    /// Sets the shares of the following steps.
     void give(const Shares& shares);
 
-    /// Each tower's; of unknown towers the others' speed.
+    /// The towers' models; unknown towers get the mean speed of the others.
     std::vector<LoadModel> models() const;
-    /// The largest share that each tower may have. Those that are unknown or shut out may have one only if
-    /// the others cannot hold a whole step.
+    /// The largest share that each tower may get. Towers that are unknown or shut out may get one only if the
+    /// others cannot hold a whole step.
     Shares room() const;
-    /// Whether these largest shares hold a step's examples together.
+    /// Whether these largest shares together hold a step's examples.
     bool hold_all(std::span<const unsigned> largest) const;
-    /// The shares by which all towers finish together. UsageError when they cannot hold a step.
+    /// The shares with which all towers finish together. Throws UsageError if they cannot hold a step.
     Shares best() const { return balanced_shares(models(), global, group, room()); }
-    /// Those of a step with these shares.
+    /// The predicted seconds of a step with these shares.
     double seconds(const Shares& shares) const { return slowest_seconds(models(), shares); }
-    /// The present step / that with other shares, less 1.
+    /// Current step / predicted step with other shares, minus 1.
     double gain(const Shares& shares) const { return seconds(now.shares) / seconds(shares) - 1; }
-    /// How many times count with the present shares, of the working tower that has the fewest.
+    /// The smallest number of times that any working tower has with the current shares.
     unsigned count() const;
 };
 

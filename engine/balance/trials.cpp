@@ -11,7 +11,7 @@ void Trials::start(Standings& standings) {
     if (standings.count() < tuning::trial.settled_steps || now.steps.size() < tuning::trial.settled_steps)
         return;
     const double step = median_seconds(now.steps);
-    for (std::size_t i = 0; i < rests_.size(); ++i) { // what was measured at another speed is no verdict
+    for (std::size_t i = 0; i < rests_.size(); ++i) { // measured at another speed, so no longer valid
         const std::optional<Idle>& shut_out = standings.shut_out[i];
         if (shut_out && step > tuning::trial.other_speed * shut_out->without) rests_[i].steps = 0;
     }
@@ -33,7 +33,7 @@ void Trials::try_idle(Standings& standings, std::size_t tower) {
         most[tower] = standings.most[tower];
         const Shares with = balanced_shares(known, standings.global, standings.group, most);
         if (with[tower] > 0) return begin(Kind::with, tower, standings, with);
-        standings.shut_out[tower].reset(); // its model is reason enough
+        standings.shut_out[tower].reset(); // its model already says so
     }
     Shares shares = standings.now.shares;
     std::size_t last = 0;
@@ -89,7 +89,7 @@ void Trials::judge_whole_steps(Standings& standings) {
         shut_out = Idle{true, before, after};
     else
         shut_out.reset();
-    // The times from before are of the speed that the others had beside this tower, or without it.
+    // The others' speed differs with and without this tower.
     for (TowerLoad& load : standings.now.loads) load.adopt_present_speed();
 }
 
@@ -114,7 +114,7 @@ std::optional<Shares> Trials::judge_one_group(Standings& standings, const Follow
             trial_.reset();
             return best;
         }
-        standings.now = std::move(tried); // it may be worth it: measure more
+        standings.now = std::move(tried); // it may pay: measure more
         return std::nullopt;
     }
     trial_.reset();

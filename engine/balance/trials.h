@@ -1,4 +1,4 @@
-// What the towers' models cannot tell is tried for a few steps.
+// Trials of a few steps, for what the towers' models cannot predict.
 #pragma once
 
 #include "engine/balance/follower.h"
@@ -15,23 +15,23 @@ namespace towers {
 /// | with      | had been left out   | are whole steps faster with it by now?       | 3                |
 /// | one group | seemed too slow     | does its own time promise a gain by now?     | 1 or more        |
 ///
-/// A tower that was tried rests before its next trial: after whole steps twice as long each time, after one
-/// group in proportion to what that cost.
+/// After a trial a tower rests: after whole steps twice as long each time, after one group in proportion to
+/// its cost.
 class Trials {
 public:
     explicit Trials(std::size_t towers) : rests_(towers) {}
 
     bool running() const { return trial_.has_value(); }
-    /// Begins the trial that is due, if any; `standings` has its shares then.
+    /// Begins the trial that is due, if any, and sets its shares in `standings`.
     void start(Standings& standings);
-    /// After each step of a trial: ends it as soon as it can be judged. Returns shares if a move to them is
-    /// worth it.
+    /// Call it after each step of a trial. Ends the trial when it can be judged. Returns shares if they are
+    /// worth a move.
     std::optional<Shares> judge(Standings& standings, const Follower& follower);
-    /// Ends a trial without a judgement.
+    /// Cancels a trial.
     void cancel(Standings& standings);
-    /// A tower without a share rests: the longer, the more a trial with one group would cost.
+    /// Makes a tower without a share rest, the longer the more a trial with one group would cost.
     void rest(const Standings& standings, std::size_t tower);
-    /// Any step has been taken.
+    /// Reports a step, in a trial or not.
     void step_taken();
 
 private:
@@ -43,8 +43,8 @@ private:
         unsigned steps = 0;
     };
     struct Rest {
-        unsigned steps = 0;                         ///< before the tower's next trial
-        unsigned pause = tuning::trial.first_pause; ///< steps of rest after its next trial of whole steps
+        unsigned steps = 0;                         ///< steps of rest left before its next trial
+        unsigned pause = tuning::trial.first_pause; ///< the rest after its next trial of whole steps
     };
 
     void begin(Kind kind, std::size_t tower, Standings& standings, const Shares& shares);

@@ -76,7 +76,7 @@ Rectangle centred(const ImageSize& stored, double height, double width) {
     return {(stored.height - h) / 2, (stored.width - w) / 2, h, w};
 }
 
-/// The box of every image, or the last resort of one that is drawn.
+/// The box of every image, or the fallback if boxes are random.
 Rectangle fixed_box(const Augmentation& a, const ImageSize& stored, const ImageSize& image) {
     switch (a.box) {
     case Box::centre: { // as tf.image.central_crop
@@ -108,7 +108,7 @@ Rectangle fixed_box(const Augmentation& a, const ImageSize& stored, const ImageS
 }
 
 void set_area_and_aspect(DrawAugmentationsParams& p, const Augmentation& a, const ImageSize& stored) {
-    // In units of which the whole image has 2^23 to 2^24, so that floats count them.
+    // In units of which the whole image has 2^23 to 2^24, so that floats can count them.
     const double pixels = double(stored.height) * stored.width;
     int exponent = 0;
     std::frexp(pixels, &exponent); // pixels < 2^exponent

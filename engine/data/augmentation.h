@@ -1,4 +1,4 @@
-// What happens to an image between the data set and the network, and the launches that do it on a device.
+// The augmentation of images between the data set and the network, and its launches.
 #pragma once
 
 #include "backends/kernels.h"
@@ -16,11 +16,11 @@ struct Range {
     bool operator==(const Range&) const = default;
 };
 
-/// All settings; by default an image is resized to the network's size if it differs, and nothing else. The
-/// parts act in the order in which they stand here.
+/// All settings, in the order in which they act. By default an image is only resized, if its size differs
+/// from the network's.
 struct Augmentation {
-    /// Which part of the stored image becomes the network's image; it is resized where the sizes differ
-    /// (bilinear between pixels' centres, without antialiasing).
+    /// The part of the stored image that becomes the network's image, resized if the sizes differ (bilinear
+    /// between pixels' centres, without antialiasing).
     enum class Box {
         whole,
         centre,      ///< the middle `fraction` of each side, whatever the aspect: Inception's evaluation
@@ -62,10 +62,10 @@ struct Augmentation {
     unsigned cutout = 0; ///< side in pixels of a square, anywhere within the image, that becomes 0
 };
 
-/// The data set on a device: the kernels find a record in less than so many bytes of images.
+/// The most bytes of a data set's images on a device, which the kernels' indices can address.
 constexpr std::uint64_t most_record_bytes = (std::uint64_t(1) << 33) - 1;
 
-/// A setting that cannot be, for whoever knows where it was written.
+/// An impossible setting; the caller knows where it was written.
 struct AugmentationProblem {
     std::string setting; ///< as the member is called; `image` for the sizes of data and network
     std::string what;    ///< what is wrong and what would be right, without a full stop
@@ -75,14 +75,14 @@ struct AugmentationProblem {
 std::optional<AugmentationProblem> find_problem(const Augmentation& augmentation, const ImageSize& stored,
                                                 const ImageSize& image);
 
-/// The three launches for a batch, in order with barriers between them, without their pointers. See
-/// shaders/params/augment.h for the tensors' shapes.
+/// The three launches for a batch, without their pointers, to run in this order with barriers between them.
+/// See shaders/params/augment.h for the tensors' shapes.
 struct AugmentationLaunches {
     DrawAugmentationsParams draw;
     GreySumsParams sums;
     AugmentImagesParams images;
-    bool needs_sums;                                     ///< else neither the launch nor its tensor
-    std::uint64_t draws_bytes, sums_bytes, images_bytes; ///< of what lies between them and of the batch
+    bool needs_sums;                                     ///< false: the launch and its tensor are not needed
+    std::uint64_t draws_bytes, sums_bytes, images_bytes; ///< sizes of draws, sums and images
 };
 
 /// std::invalid_argument where find_problem() finds one, or for a batch of 2^31 values or more.

@@ -72,7 +72,8 @@ std::size_t count_records(const fs::path& path, std::uint64_t bytes) {
     return records;
 }
 
-/// The official names if there is no such file. `tell`: says so if it has another number of them.
+/// Reads the class names, or returns the official ones if there is no such file. `tell`: report a wrong
+/// number of names.
 std::vector<std::string> read_classes(const fs::path& path, bool tell) {
     std::error_code error;
     if (!fs::exists(path, error)) return official_classes();

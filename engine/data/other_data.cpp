@@ -17,14 +17,14 @@ namespace {
 namespace fs = std::filesystem;
 
 std::string first_bytes(const fs::path& path) {
-    std::array<char, 262> bytes; // as far as the mark of a tar archive reaches
+    std::array<char, 262> bytes; // up to the end of a tar archive's magic number
     std::ifstream file(path, std::ios::binary);
     file.read(bytes.data(), bytes.size());
     return {bytes.data(), std::size_t(file.gcount())};
 }
 
 bool is_picture(std::string_view bytes) {
-    using namespace std::string_view_literals; // a mark of TIFF holds a zero
+    using namespace std::string_view_literals; // TIFF's magic number contains a zero
     constexpr std::array marks{"\xff\xd8\xff"sv, "\x89PNG"sv, "GIF8"sv, "BM"sv, "II*\0"sv, "MM\0*"sv};
     return std::ranges::any_of(marks, [&](std::string_view mark) { return bytes.starts_with(mark); }) ||
            (bytes.starts_with("RIFF") &&
@@ -58,8 +58,7 @@ bool has_picture_name(const std::string& name) {
     return std::ranges::any_of(ends, [&](std::string_view end) { return name.ends_with(end); });
 }
 
-/// The names of the first entries of a folder, in small letters: a folder of a million pictures is known by
-/// some.
+/// The first names in a folder, in lower case; a few suffice to recognize a folder of a million pictures.
 std::vector<std::string> names_in(const fs::path& folder, std::vector<fs::path>* folders) {
     constexpr std::size_t most = 1000;
     std::vector<std::string> names;

@@ -1,4 +1,4 @@
-// Data that is not what `towers` reads, so that a message can say what it is.
+// Recognizes data that `towers` does not read, for messages.
 #pragma once
 
 #include <filesystem>

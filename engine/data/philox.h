@@ -20,7 +20,8 @@ constexpr std::array<std::uint32_t, 4> philox4x32(std::array<std::uint32_t, 4> c
     return counter;
 }
 
-/// What a stream is for: streams of one seed must not share numbers. The distortion kernel takes 0.
+/// The purpose of a stream, so that streams with the same seed share no numbers. The distortion kernel uses
+/// 0.
 enum class RandomPurpose : std::uint32_t { sampling = 1, train_shapes = 2, test_shapes = 3 };
 
 /// The endless stream of words that belongs to (seed, purpose, index).

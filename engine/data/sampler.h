@@ -1,4 +1,4 @@
-// Which example comes at which position in training.
+// The order of the examples in training.
 #pragma once
 
 #include "engine/data/example.h"

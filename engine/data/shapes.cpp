@@ -16,18 +16,18 @@ namespace towers {
 
 namespace {
 
-constexpr unsigned usual_side = 32; // for which the lengths in pixels below are written
+constexpr unsigned usual_side = 32; // the lengths in pixels below are for this side
 
-// Only +, -, *, / and sqrt below, which IEEE 754 rounds alike everywhere: the sine differs between C
-// libraries.
+// The code below uses only +, -, *, / and sqrt, which IEEE 754 rounds alike everywhere; the sine differs
+// between C libraries.
 struct Point {
     float x, y;
 };
 
 float dot(Point a, Point b) { return a.x * b.x + a.y * b.y; }
 
-// A shape is its signed distance in pixels, negative inside, from a point relative to its centre and turned
-// by its rotation. `r` is its radius, or the width of a texture's stripes or squares.
+// A shape is a function: the signed distance in pixels, negative inside, of a point in the shape's own
+// coordinates. `r` is its radius, or the width of a texture's stripes or squares.
 using Shape = float (*)(Point p, float r);
 
 float square_of(Point p, float half) { return std::max(std::abs(p.x), std::abs(p.y)) - half; }
@@ -52,7 +52,7 @@ float cross(Point p, float r) {
     return std::min(std::max(x - r, y - arm), std::max(x - arm, y - r));
 }
 
-// A pentagram is what lies beyond at most one of a pentagon's five sides.
+// A pentagram is the set of points beyond at most one of a pentagon's five sides.
 float star(Point p, float r) {
     constexpr float cos72 = 0.30901699f, sin72 = 0.95105652f, cos144 = -0.80901699f, sin144 = 0.58778525f;
     std::array<float, 5> sides = {p.y, dot(p, {sin72, cos72}), dot(p, {-sin72, cos72}),
@@ -61,7 +61,7 @@ float star(Point p, float r) {
     return sides[3] - cos72 * 1.15f * r;
 }
 
-// The distance from stripes of width `w` that lie `w` apart, across x.
+// The distance from stripes of width `w` with gaps of `w`, along x.
 float stripes(float x, float w) {
     const float phase = x / (2.0f * w);
     return (std::abs(phase - std::floor(phase) - 0.5f) - 0.25f) * 2.0f * w;
@@ -79,7 +79,7 @@ float checkers(Point p, float r) {
 struct Class {
     const char* name;
     Shape shape;
-    bool turns; // any rotation, or only a few degrees
+    bool turns; // true: any rotation; false: a few degrees
 };
 
 constexpr std::array<Class, 10> classes = {{
@@ -95,7 +95,7 @@ constexpr std::array<Class, 10> classes = {{
     {"checkers", checkers, false},
 }};
 
-// The cosine and sine of a random angle: a random point in the disc, brought to its edge.
+// The cosine and sine of a random angle: a random point in the disc, projected to its edge.
 Point any_direction(PhiloxStream& random) {
     for (;;) {
         const Point p{random.between(-1.0f, 1.0f), random.between(-1.0f, 1.0f)};
@@ -121,7 +121,7 @@ Colour any_colour(PhiloxStream& random) {
 void draw(const Class& kind, PhiloxStream& random, const ImageSize& size, std::uint8_t* image) {
     const unsigned shorter = std::min(size.height, size.width);
     const float scale = float(shorter) / usual_side;
-    const auto anywhere = [&](unsigned side) { // of the place that the longer side leaves, too
+    const auto anywhere = [&](unsigned side) { // also along the longer side
         const float reach = 2.0f * scale + float(side - shorter) / 2.0f;
         return float(side - 1) / 2.0f + random.between(-reach, reach);
     };
@@ -143,7 +143,7 @@ void draw(const Class& kind, PhiloxStream& random, const ImageSize& size, std::u
     for (std::size_t i = 0; i < pixels; ++i) {
         const Point p{float(i % size.width) - centre.x, float(i / size.width) - centre.y};
         const float distance = kind.shape({dot(p, turn), turn.x * p.y - turn.y * p.x}, radius);
-        const float cover = std::clamp(0.5f - distance, 0.0f, 1.0f); // of a pixel that the edge cuts
+        const float cover = std::clamp(0.5f - distance, 0.0f, 1.0f); // of a pixel on the edge
         std::uint32_t word = random.next();
         for (unsigned channel = 0; channel < size.channels; ++channel, word >>= 10) {
             const float deviation = float(word & 1023u) * (2.0f * noise / 1023.0f) - noise;

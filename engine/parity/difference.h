@@ -1,4 +1,4 @@
-// How far apart two devices' values of one tensor are.
+// The difference between two devices' values of one tensor.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +9,8 @@ namespace towers {
 
 struct Difference {
     std::size_t elements = 0;
-    /// Elements that rounding does not explain: words whose bits differ, and numbers of which one is infinite
-    /// or NaN and the other is not the same.
+    /// Elements whose difference is not rounding: words with different bits, and numbers of which one is
+    /// infinite or NaN and the other is not the same.
     std::size_t unequal = 0;
     std::size_t both_nan = 0; ///< numbers that are NaN in both, which counts as equal
     /// ||a - b|| over the larger of ||a|| and ||b||, infinite when there are unequal numbers. Of words: the
@@ -20,10 +20,11 @@ struct Difference {
     std::size_t worst = 0; ///< the element with that difference, the first of several
 };
 
-/// Of float32. A NaN equals a NaN, since both devices computed the same. The spans have equal lengths.
+/// Compares float32 numbers. A NaN equals a NaN, since both devices computed the same. The spans must have
+/// equal lengths.
 Difference compare_numbers(std::span<const float> a, std::span<const float> b);
 
-/// Of uint32, such as labels and places, which must be equal.
+/// Compares uint32 words, such as labels and places, which must be equal.
 Difference compare_words(std::span<const std::uint32_t> a, std::span<const std::uint32_t> b);
 
 /// |a - b| over the larger of |a| and |b|; infinite when relative_norm would be.

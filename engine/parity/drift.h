@@ -1,4 +1,4 @@
-// How far two devices' trainings drift apart.
+// The drift between the trainings of two devices.
 #pragma once
 
 #include "engine/train/trainer.h"
@@ -11,12 +11,12 @@
 
 namespace towers {
 
-/// After one step of both trainings, which began alike.
+/// The drift after a step of both trainings, which started alike.
 struct DriftStep {
     std::uint64_t step;         ///< counted from 0
-    std::array<float, 2> loss;  ///< of the parameters before its update
+    std::array<float, 2> loss;  ///< of the parameters before the update
     double relative_loss;       ///< |a - b| over the larger of |a| and |b|
-    double relative_parameters; ///< ||a - b|| over the larger of ||a|| and ||b||, after its update
+    double relative_parameters; ///< ||a - b|| over the larger of ||a|| and ||b||, after the update
 };
 
 struct Drift {

@@ -35,18 +35,18 @@ TensorComparison compare(const ParitySide& a, const ParitySide& b, const Written
         if (a.words(written)[i] == unwritten && b.words(written)[i] == unwritten) ++neither;
     if (written.whole)
         found.never_written = neither;
-    else if (is_floating(written.type)) // another operation writes there yet
+    else if (is_floating(written.type)) // another operation will still write there
         found.difference.both_nan -= neither;
     return found;
 }
 
-/// Which tensors hold infinities or NaNs, as the levels write them.
+/// Tracks which tensors contain infinities or NaNs.
 class Overflows {
 public:
     explicit Overflows(const Plan& plan)
         : overlapping_(overlapping_tensors(plan)), overflowed_(overlapping_.size()) {}
 
-    /// Whether the operation reads one.
+    /// Whether the operation reads such a tensor.
     bool reaches(const Operation& operation) const {
         return std::ranges::any_of(Plan::uses(operation), [&](const Plan::Use& use) {
             return use.reads && std::ranges::any_of(overlapping_[use.tensor.index()],

@@ -20,11 +20,11 @@ struct LockstepOptions {
     double tolerance;    ///< the largest relative norm that counts as equal; words have no tolerance
 };
 
-/// What a kernel or a copy left in one tensor on the two devices, given the same inputs.
+/// What a kernel or a copy wrote into one tensor on two devices, given the same inputs.
 struct TensorComparison {
     std::string operation;          ///< layer and role, as the plan names it: `norm2 backward`
     std::string kernel;             ///< or `copy`
-    std::string tensor;             ///< as the plan names it: `d conv2`, `conv2/weights gradient`
+    std::string tensor;             ///< the plan's name: `d conv2`, `conv2/weights gradient`
     std::vector<std::size_t> shape; ///< [batch, height, width, channels] of an activation
     ElementType type;
     Difference difference;
@@ -32,17 +32,18 @@ struct TensorComparison {
     std::array<bool, 2> worst_written; ///< false: the device wrote nothing there, and the value means nothing
     bool same;                         ///< within the tolerance
     std::size_t never_written = 0;     ///< elements that no operation wrote on either device
-    bool overflowed = false; ///< what the operation read holds an infinity or NaN, so that a NaN may follow
+    bool overflowed = false; ///< an input of the operation has an infinity or NaN, so a NaN may follow
 
-    /// NaN from finite numbers (too large for float32, or a fault of the kernel), or nothing, on both
-    /// devices: being the same proves nothing.
+    /// Both devices have a NaN from finite numbers (an overflow of float32, or a fault of the kernel) or
+    /// wrote nothing, so that their agreement proves nothing.
     bool unexplained() const { return never_written > 0 || (difference.both_nan > 0 && !overflowed); }
     std::vector<std::size_t> worst_index() const; ///< difference.worst in terms of `shape`
 };
 
 /// Runs the first step of a single tower's training level by level on both devices. After each level it
 /// compares what the level wrote and continues with a's values on both, so that each kernel is judged alone
-/// and its errors are not blamed on later ones. The result is in the order of the plan. Throws DeviceError.
+/// and no later kernel is blamed for its errors. The results are in the order of the plan. Throws
+/// DeviceError.
 std::vector<TensorComparison> compare_step(Device& a, Device& b, const Recipe& recipe, const DataSource& data,
                                            const LockstepOptions& options);
 

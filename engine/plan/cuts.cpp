@@ -9,8 +9,9 @@ namespace {
 
 /// The levels that use a bucket.
 struct Use {
-    std::size_t first_read = SIZE_MAX; ///< of its parameters
-    /// The last to write its gradients or to read its parameters: from then on the host may send new ones.
+    std::size_t first_read = SIZE_MAX; ///< the first level that reads its parameters
+    /// The last level that writes its gradients or reads its parameters; afterwards the host may send new
+    /// ones.
     std::size_t complete = 0;
 };
 

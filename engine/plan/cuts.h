@@ -1,4 +1,4 @@
-// Where a step is cut into recordings: where the host must act.
+// Cuts a step into recordings at the points where the host must act.
 #pragma once
 
 #include "engine/plan/plan.h"

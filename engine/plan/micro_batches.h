@@ -1,4 +1,4 @@
-// How a share that is too large to be computed at once is split into micro-batches.
+// Divides a share that is too large to compute at once into micro-batches.
 #pragma once
 
 #include <functional>
@@ -6,14 +6,14 @@
 
 namespace towers {
 
-/// Splits a share into as few micro-batches of at most `most` examples as possible, the larger ones first.
-/// They are whole groups, and their sizes differ by one group at most. `share` and `most` hold a group at
-/// least; `share` is a whole number of them.
+/// Divides a share into as few micro-batches of at most `most` examples as possible, the larger ones first.
+/// They are whole groups, and their sizes differ by at most one group. `share` and `most` are at least one
+/// group, and `share` is whole groups.
 std::vector<unsigned> micro_batches(unsigned share, unsigned group, unsigned most);
 
-/// The size of the largest micro-batch when a share is split into as few as fit: the share when it fits as a
-/// whole, and a group when nothing fits. `fits(most)`: whether a step in micro-batches of at most that many
-/// examples does; then it does with fewer.
+/// The size of the largest micro-batch if a share is divided into as few as fit: the whole share if it fits,
+/// one group if nothing fits. `fits(most)`: whether a step with micro-batches of at most `most` examples
+/// fits; it must then also fit with fewer.
 unsigned largest_that_fits(unsigned share, unsigned group, const std::function<bool(unsigned most)>& fits);
 
 } // namespace towers

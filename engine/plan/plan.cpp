@@ -126,14 +126,15 @@ void Plan::place(std::uint64_t largest) {
 }
 
 void Plan::make_levels() {
-    // For each tensor, the first level that may read it and the first that may write it again. Slices of a
-    // fixed arena may overlap, so each of those asks the others of its arena.
+    // By tensor: the first level that may read it, and the first that may write it again. Slices of a fixed
+    // arena may overlap, so each slice is checked against the others in its arena.
     struct Free {
         std::size_t read = 0, write = 0;
     };
     std::vector<Free> free(tensors_.size());
     std::array<std::vector<std::size_t>, arena_count> used;
-    // Exchanges keep their order: towers whose plans have other levels must not wait for each other's.
+    // Exchanges keep their order: otherwise towers with different levels could wait for each other's
+    // exchanges forever.
     std::size_t last_exchange = 0;
     const auto for_each_overlapping = [&](std::size_t index, const auto& visit) {
         const PlannedTensor& tensor = tensors_[index];
@@ -180,7 +181,8 @@ void Plan::place_activations(std::uint64_t largest) {
                 life.last = level;
             }
 
-    // The largest first, each at the lowest place of the first arena that is free while it is alive.
+    // Places the largest first, each at the lowest free offset of the first arena with room during its
+    // lifetime.
     std::vector<std::size_t> order(tensors_.size());
     std::iota(order.begin(), order.end(), std::size_t(0));
     std::stable_sort(order.begin(), order.end(),
@@ -195,7 +197,7 @@ void Plan::place_activations(std::uint64_t largest) {
                 neighbours.push_back(&tensors_[other]);
         std::ranges::sort(neighbours, {},
                           [](const PlannedTensor* each) { return std::pair(each->arena, each->offset); });
-        // The end of those in the present arena, where the tensor may lie if nothing is in its way
+        // The end of the conflicting tensors so far, a candidate for the tensor's offset
         std::size_t offset = 0;
         const auto pass_arena = [&] {
             if (offset + aligned(tensor.bytes) <= largest) return false;

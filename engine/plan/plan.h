@@ -1,5 +1,5 @@
-// A step as data: which tensors there are, where each lies in memory, and which launches and copies make the
-// step, in levels. Nothing here touches a device.
+// A step as data: its tensors, their places in memory, and its launches and copies, in levels. Nothing here
+// touches a device.
 #pragma once
 
 #include "backends/arithmetic.h"
@@ -14,10 +14,10 @@
 
 namespace towers {
 
-/// The flat allocations that tensors are slices of.
+/// Flat allocations; tensors are slices of them.
 enum class Arena {
-    state,       ///< all that outlives a step, laid out as StateLayout says
-    gradients,   ///< of the trained variables, and the step's values of the statistics, laid out alike
+    state,       ///< everything that outlives a step, laid out as StateLayout says
+    gradients,   ///< of the trained variables, and the step's statistics, in the same layout
     micro_batch, ///< of a step in micro-batches: the present one's gradients, laid out alike, examples,
                  ///< losses
     results,
@@ -30,7 +30,7 @@ enum class Arena {
     staged_results,    ///< staging: what the host reads after a step
     staged_gradients,  ///< staging
     staged_parameters, ///< staging
-    staged_exchanges,  ///< staging: what towers give each other within a step
+    staged_exchanges,  ///< staging: what towers exchange within a step
     count
 };
 constexpr std::size_t arena_count = std::size_t(Arena::count);
@@ -56,7 +56,8 @@ struct PlannedTensor {
     std::size_t bytes;
 };
 
-/// Names a tensor of a plan, also in the pointers of a parameter block until the plan is bound to memory.
+/// Identifies a tensor of a plan. Until the plan is bound to memory, it also stands in a parameter block's
+/// pointers.
 class TensorId {
 public:
     TensorId() = default; ///< no tensor: a null pointer
@@ -91,17 +92,17 @@ struct PlannedCopy {
     TensorId source, target;
 };
 
-/// Two lists of one length that belong together, such as each channel's mean and M2.
+/// Two lists of equal length that belong together, such as the channels' means and M2s.
 using TensorPair = std::array<TensorId, 2>;
 
-/// What the host makes of the lists that the towers hand over at an exchange.
+/// How the host merges the lists that the towers hand over at an exchange.
 enum class Merge : std::uint8_t {
     sum,     ///< adds them up
     moments, ///< the mean and M2 of all values from those of the towers' (Chan et al. 1979)
 };
 
-/// A point of the step at which all towers hand over lists in staging memory, and each gets the merged ones
-/// there. It is the host's work and lies between two recordings.
+/// A point within the step at which all towers hand over lists in staging memory, and each gets back the
+/// merged lists. The host does this between two recordings.
 struct PlannedExchange {
     TensorPair given, merged; ///< float32, in Arena::staged_exchanges
     Merge merge;
@@ -136,10 +137,10 @@ public:
     TensorId joined(std::string name, std::span<const TensorId> lists);
     /// The slice of a fixed arena that is a tensor of another plan.
     TensorId shared(const Plan& other, TensorId tensor);
-    /// An activation; place() decides where it lies. UsageError when a share is too large for it.
+    /// A new activation, which place() gives its place. Throws UsageError if the share makes it too large.
     TensorId activation(std::string name, TensorShape shape, ElementType type = ElementType::float32);
 
-    /// The name says which part of the step this is, for measurements and comparisons.
+    /// The name tells measurements and comparisons which part of the step this is.
     template<class Params>
     void add(std::string name, KernelHandle<Params> kernel, const std::type_identity_t<Params>& params) {
         operations_.push_back({std::move(name), launch(kernel, params)});
@@ -147,7 +148,7 @@ public:
     void copy(std::string name, TensorId source, TensorId target) {
         operations_.push_back({std::move(name), PlannedCopy{source, target}});
     }
-    /// Hands over two of the tower's lists and returns what comes back. Every tower's plan has the same
+    /// Hands over two of the tower's lists and returns the merged ones. All towers' plans must have the same
     /// exchanges in the same order.
     TensorPair exchange(const std::string& name, const TensorPair& given, Merge merge, double values);
 
@@ -160,10 +161,10 @@ public:
     };
     static std::vector<Use> uses(const Operation& operation);
 
-    /// Puts each operation into the earliest level after all that it depends on, then gives activations that
-    /// are not alive at the same time the same memory. Call once, after the last operation. `largest`: bytes
-    /// of an arena of activations, unless one of them needs more.
-    /// Throws std::logic_error when a kernel does not take the element type of a tensor that it is given.
+    /// Puts each operation into the earliest level after its dependencies, then lets activations that are not
+    /// alive at the same time share memory. Call it once, after the last operation. `largest`: the most bytes
+    /// of an activations' arena, unless a single activation needs more. Throws std::logic_error if a tensor's
+    /// element type does not fit its kernel.
     void place(std::uint64_t largest = UINT64_MAX);
 
     const std::vector<PlannedTensor>& tensors() const { return tensors_; }
@@ -177,8 +178,8 @@ public:
     /// The tensor of that name; throws std::logic_error when there is none.
     const PlannedTensor& find(const std::string& name) const;
 
-    /// The commands of levels [first, last) with real addresses, a barrier between one level and the next.
-    /// Exchanges are none. They are labelled with the operations' names, which the plan keeps.
+    /// The commands of levels [first, last) with real addresses, and a barrier between consecutive levels;
+    /// exchanges are left out. The labels are the operations' names, whose memory the plan owns.
     std::vector<Command> bind(std::span<const Buffer* const, arena_count> arenas, std::size_t first,
                               std::size_t last) const;
 

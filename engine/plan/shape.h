@@ -5,7 +5,7 @@
 
 namespace towers {
 
-/// Of a tensor: kernels count in 32 bits, some of them with a sign.
+/// The most elements of a tensor: kernels count in 32 bits, some of them signed.
 constexpr std::size_t most_elements = INT32_MAX;
 
 /// One example's activation: [height, width, channels].

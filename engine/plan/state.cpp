@@ -120,7 +120,7 @@ std::vector<ArenaRange> make_buckets(const StateLayout& layout, const BucketByte
         const ArenaRange& range = layout.variables[i].range;
         const std::size_t end = range.offset + aligned(range.bytes);
         const bool last = i + 1 == layout.variables.size();
-        // A layer's variables are done together, so they stay together.
+        // Backward finishes a layer's variables together, so they stay in one bucket.
         const bool layer_goes_on =
             !last && layout.variables[i + 1].variable.node == layout.variables[i].variable.node;
         if (last || (!layer_goes_on && end - begin >= bytes.least)) add(end);

@@ -1,4 +1,4 @@
-// Where everything that outlives a step lies in one flat arena.
+// The layout of everything that outlives a step, in one flat arena.
 #pragma once
 
 #include "engine/plan/variable.h"
@@ -17,19 +17,19 @@ struct ArenaRange {
     bool operator==(const ArenaRange&) const = default;
 };
 
-/// A variable and its place in the first section of the state; its gradient, or a statistic's value in this
-/// step, lies at the same place of the gradient arena.
+/// A variable and its place in the first section of the state. Its gradient, or for a statistic its value in
+/// the step, has the same place in the gradient arena.
 struct VariableSlot {
     Variable variable;
     ArenaRange range;
-    float weight_decay; ///< its own or the recipe's
+    float weight_decay; ///< the variable's own or the recipe's
 };
 
-/// A part of the state: one piece for each variable, or for each trained one, laid out as the variables are.
+/// A section of the state: one piece per variable, or per trained variable, in the variables' layout.
 struct StateSection {
-    Role role;          ///< trained: the variables themselves, the statistics included
+    Role role;          ///< trained: the variables themselves, including statistics
     std::string suffix; ///< of the pieces' names: `/ExponentialMovingAverage`
-    float initial;      ///< of an optimizer's section; averages begin as their variables
+    float initial;      ///< for an optimizer's section; averages begin equal to their variables
     ArenaRange range;
 };
 
@@ -42,12 +42,12 @@ struct StateSlot {
 };
 
 /// Trained variables come in the order in which backward finishes their gradients, last layer first; the
-/// statistics follow. Slices begin at multiples of slice_alignment, and what lies between them is zero.
+/// statistics follow. Slices begin at multiples of slice_alignment, with zeros between them.
 struct StateLayout {
     std::vector<VariableSlot> variables;
     std::size_t trained_bytes = 0;      ///< the trained variables'
     std::size_t variable_bytes = 0;     ///< with the statistics
-    std::vector<StateSection> sections; ///< the variables, the optimizer's, perhaps the averages
+    std::vector<StateSection> sections; ///< variables, optimizer's state, averages if there are any
     std::size_t bytes = 0;
 
     ArenaRange trained() const { return {0, trained_bytes}; }
@@ -63,40 +63,40 @@ struct StateLayout {
 constexpr unsigned quads(std::size_t bytes) { return unsigned(bytes / 16); }
 constexpr unsigned quads(const ArenaRange& range) { return quads(range.bytes); }
 
-/// The part of a whole arena of floats that a range names.
+/// The part of an arena of floats in a range.
 template<class T>
 std::span<T> part(std::span<T> arena, const ArenaRange& range) {
     return arena.subspan(range.offset / sizeof(float), range.bytes / sizeof(float));
 }
 
-/// Whether an update does the same to every element of both.
+/// Whether an update treats the elements of both alike.
 bool are_updated_alike(const VariableSlot& a, const VariableSlot& b);
 
-/// The layout of a range of variables that are updated alike, as if it were one variable: what updates a
+/// A layout in which a range of variables that are updated alike is a single variable, so that a plan for a
 /// whole state can update a block.
 StateLayout layout_of_block(const StateLayout& whole, const ArenaRange& block);
 
-/// Cuts a range of variables into blocks of at most so many bytes, for layout_of_block().
+/// Divides a range of variables into blocks of at most this many bytes, for layout_of_block().
 std::vector<ArenaRange> make_blocks(const StateLayout& layout, const ArenaRange& range, std::size_t most);
 
-/// Appends a section with a piece for each variable of the layout, or for each trained one if the section is
-/// the optimizer's. Call it when the layout has all its variables.
+/// Appends a section with a piece for each variable, or for each trained variable if the section is the
+/// optimizer's. Call it after all variables are in the layout.
 void add_section(StateLayout& layout, Role role, std::string suffix, float initial);
 
-/// All that changes while training: what a checkpoint keeps.
+/// Everything that changes in training, which is what a checkpoint keeps.
 struct TrainingState {
     std::uint64_t step = 0;     ///< updates done
     std::uint64_t examples = 0; ///< examples seen
     std::vector<float> state;   ///< laid out as StateLayout says
 };
 
-/// A whole state as a training begins.
+/// The whole initial state of a training.
 std::vector<float> initial_state(const StateLayout& layout, std::uint64_t seed);
 
-/// The averages begin as the variables; call it when those have been set.
+/// Sets the averages to the variables. Call it after the variables have been set.
 void start_averages(const StateLayout& layout, std::span<float> state);
 
-/// How large buckets are.
+/// The sizes of buckets.
 struct BucketBytes {
     std::size_t least, most; ///< multiples of slice_alignment
 };

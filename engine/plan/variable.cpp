@@ -23,7 +23,7 @@ std::vector<float> initial_values(const Variable& variable, std::uint64_t seed) 
     // The standard fixes the words but not the distributions; Box and Muller's method makes these normal.
     const auto unit = [&] { return (double(words() >> 11) + 0.5) * 0x1p-53; };
     const auto normal = [&] {
-        // A statement of its own: within one, compilers may draw the two in either order.
+        // Separate statements, because in one statement compilers may draw the two numbers in either order.
         const double radius = std::sqrt(-2 * std::log(unit()));
         return radius * std::cos(2 * std::numbers::pi * unit());
     };

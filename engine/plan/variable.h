@@ -1,4 +1,4 @@
-// What a network learns or keeps.
+// The variables that a network learns or keeps.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace towers {
 
-/// What a piece of the training's state is for.
+/// The role of a piece of the training's state.
 enum class Role {
     trained,   ///< has a gradient
     statistic, ///< follows the activations, such as batch norm's moving mean
@@ -17,7 +17,7 @@ enum class Role {
     average,   ///< moving average of a variable
 };
 
-/// How a variable begins.
+/// A variable's initial values.
 struct Initial {
     enum class Kind { constant, truncated_normal, normal, uniform } kind = Kind::constant;
     float value = 0; ///< the constant
@@ -31,11 +31,11 @@ struct Variable {
     std::vector<std::size_t> shape;
     Role role = Role::trained;
     Initial initial;
-    bool decays = false;                    ///< whether the recipe's weight decay is for it
-    std::optional<float> weight_decay = {}; ///< the layer's own, in place of the recipe's
-    float blend = 0;                        ///< a statistic's: how far each step moves it towards its value
+    bool decays = false;                    ///< whether the recipe's weight decay applies
+    std::optional<float> weight_decay = {}; ///< the layer's own, instead of the recipe's
+    float blend = 0;                        ///< of a statistic: how far a step moves it to the step's value
     int node = 0;                           ///< index into Model::nodes; set by Model
-    std::string axes = {};                  ///< what the shape's numbers count, for people: "in, out"
+    std::string axes = {};                  ///< names of the shape's axes, for people: "in, out"
     std::size_t elements() const;
 };
 

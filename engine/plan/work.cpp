@@ -38,7 +38,7 @@ Cost cost_of(const Operation& operation, const Plan& plan) {
     Cost cost;
     for (const Plan::Use& use : Plan::uses(operation)) {
         const PlannedTensor& tensor = plan.at(use.tensor);
-        if (tensor.arena == Arena::records) continue; // it takes a few of them
+        if (tensor.arena == Arena::records) continue; // a step reads only a few of the records
         cost.bytes += double(tensor.bytes) * (int(use.reads) + int(use.writes));
     }
     if (const auto* launch = std::get_if<Launch>(&operation.work)) cost.flops = flops_of(*launch);

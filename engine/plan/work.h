@@ -5,13 +5,13 @@
 
 namespace towers {
 
-/// Of the products of convolutions and dense layers; a multiply-add counts as two.
+/// Floating-point operations of the products in convolutions and dense layers; a multiply-add counts as two.
 double flops_of(const Launch& launch);
 double flops_of(const Plan& plan);
 
 struct Cost {
     double flops = 0; ///< see flops_of()
-    double bytes = 0; ///< every tensor once, as often as it is read or written; not the data set's
+    double bytes = 0; ///< each tensor's size, once per read and once per write; without the data set
 };
 
 Cost cost_of(const Operation& operation, const Plan& plan);

@@ -14,7 +14,7 @@
 namespace towers {
 namespace {
 
-/// The numbers of a tensor that are not finite; in a part of a tensor, only where it has been written.
+/// Finds numbers in a tensor that are not finite; if only a part is written, looks only there.
 std::optional<NotFinite> find_in(std::span<const float> values, const TensorShape& shape, bool whole) {
     NotFinite found{.shape = shape};
     for (std::size_t i = 0; i < values.size(); ++i) {
@@ -28,7 +28,7 @@ std::optional<NotFinite> find_in(std::span<const float> values, const TensorShap
     return found;
 }
 
-/// The first trained variable, in the order of the layers, with which no step can stay finite.
+/// The first trained variable, in the order of the layers, that is not finite already.
 std::optional<NotFinite> find_in_state(const StateLayout& layout, std::span<const float> state) {
     std::optional<NotFinite> first;
     for (const VariableSlot& slot : layout.variables) { // last layer first
@@ -70,7 +70,7 @@ Plan plan_of(const Recipe& recipe, const StateLayout& layout, const LoneStep& st
     return alone ? plan_single_step(spec, update_spec(recipe, layout)).plan : plan_shared_step(spec).plan;
 }
 
-/// Whether a step with such numbers there has diverged.
+/// Whether numbers that are not finite in this tensor mean that the step has diverged.
 bool decides(const PlannedTensor& tensor) {
     return tensor.arena == Arena::gradients || tensor.arena == Arena::results;
 }

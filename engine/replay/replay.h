@@ -1,4 +1,4 @@
-// The step of one tower, done again alone to find the first tensor that is infinite or NaN.
+// Repeats one tower's step alone, to find the first tensor with an infinity or NaN.
 #pragma once
 
 #include "backends/device.h"
@@ -16,13 +16,13 @@
 
 namespace towers {
 
-/// What a tower did in a step, with all that it takes to do it again.
+/// A tower's part of a step, with everything needed to repeat it.
 struct LoneStep {
     TrainingState before;
     double learning_rate = 0;
     std::uint64_t seed = 0;
     bool distort = true;
-    unsigned global_batch = 0;        ///< when the examples are all of these, the step has an update
+    unsigned global_batch = 0;        ///< if `examples` are all of these, the step includes the update
     std::vector<Example> examples;    ///< each with the slot of its own place here
     ImageSize stored;                 ///< of the images
     std::vector<std::uint8_t> images; ///< of the examples, as a DataSource reads them
@@ -32,11 +32,11 @@ struct LoneStep {
 struct NotFinite {
     std::string tensor; ///< as the plan names it: `conv2`
     TensorShape shape;
-    std::string operation; ///< that wrote it, such as `conv2 forward`; empty: it came so with the state
+    std::string operation; ///< that wrote it, such as `conv2 forward`; empty: the state already had it
     std::string kernel;    ///< or `copy`
-    std::size_t count = 0; ///< of such numbers
-    std::vector<std::size_t> index; ///< of the first one
-    std::string value;              ///< of that: `inf`, `-inf` or `nan`
+    std::size_t count = 0; ///< how many numbers are not finite
+    std::vector<std::size_t> index; ///< of the first such number
+    std::string value;              ///< of the first: `inf`, `-inf` or `nan`
 };
 
 struct Replay {
@@ -44,8 +44,8 @@ struct Replay {
     bool diverges = false;          ///< the loss or a gradient is not finite
 };
 
-/// Does the step level by level, until it diverges or ends. Throws DeviceError, and UsageError when the step
-/// is too large for one tower.
+/// Runs the step level by level until it diverges or ends. Throws DeviceError, and UsageError if the step is
+/// too large for one tower.
 Replay replay(Device& device, const Recipe& recipe, const LoneStep& step);
 
 /// `tensor 'conv2' of conv2 forward, 3 of 4096 numbers, the first at [0, 1, 2, 3]: inf`

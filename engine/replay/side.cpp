@@ -35,7 +35,7 @@ std::vector<std::vector<std::size_t>> overlapping_tensors(const Plan& plan) {
     std::array<std::vector<std::size_t>, arena_count> slices; // of the fixed arenas
     for (std::size_t i = 0; i < tensors.size(); ++i) {
         overlapping[i].push_back(i);
-        if (is_of_activations(tensors[i].arena)) continue; // others are there at other times only
+        if (is_of_activations(tensors[i].arena)) continue; // other tensors use the memory at other times only
         std::vector<std::size_t>& others = slices[std::size_t(tensors[i].arena)];
         for (const std::size_t other : others) {
             if (tensors[other].offset >= tensors[i].offset + tensors[i].bytes ||
@@ -62,7 +62,7 @@ std::vector<std::vector<WrittenTensor>> written_in(const Plan& plan) {
                 has_values[each] = true;
             }
 
-    std::vector<bool> goes_on(plan.tensors().size()); // with a writer, seen from behind
+    std::vector<bool> goes_on(plan.tensors().size()); // has a later writer; filled from the end
     for (std::size_t level = levels.size(); level-- > 0;) {
         for (WrittenTensor& written : levels[level]) written.whole = !goes_on[written.tensor.index()];
         for (const bool reads : {false, true})

@@ -1,5 +1,5 @@
-// A device that runs a plan level by level, while the host looks at every tensor: one of two in lockstep, or
-// one alone.
+// A device that runs a plan level by level while the host inspects every tensor, alone or in lockstep with
+// another device.
 #pragma once
 
 #include "backends/device.h"
@@ -19,26 +19,26 @@ struct WrittenTensor {
     TensorId tensor;
     ElementType type;
     bool read; ///< the operation reads it as well
-    /// Several operations may write a tensor, a part each.
-    bool first; ///< nothing has been written there before
-    bool whole; ///< nothing more is written there before something reads it
+    /// Several operations may each write a part of a tensor.
+    bool first; ///< no earlier operation has written the tensor
+    bool whole; ///< no other operation writes the tensor before one reads it
     std::size_t window_offset, bytes;
 };
 
-/// Everything that each level of a plan writes, in the order of its operations, each with its own place in a
-/// window.
+/// The tensors that each level of a plan writes, in the order of its operations, each with its own place in
+/// the window.
 std::vector<std::vector<WrittenTensor>> written_in(const Plan& plan);
 
-/// For each tensor of a plan, those that lie in the same memory while it is in use, itself included.
+/// For each tensor of a plan, the tensors in the same memory while it is in use, including itself.
 std::vector<std::vector<std::size_t>> overlapping_tensors(const Plan& plan);
 
-/// The bytes of a window that is large enough for each of these levels.
+/// The bytes of a window for any of these levels.
 std::size_t window_bytes(std::span<const std::vector<WrittenTensor>> levels);
 
-/// An element's place in a tensor, one index an axis.
+/// An element's index along each axis of a tensor.
 std::vector<std::size_t> index_in(const TensorShape& shape, std::size_t element);
 
-/// Fills a tensor before it is written, so that an element left out shows: a NaN, and absurd as a word.
+/// Fills tensors before they are written, so that missing elements show: a NaN, and an absurd word.
 constexpr std::uint32_t unwritten = 0x7fc0dead;
 
 /// A plan in memory on a device, and a window through which the host sees what a level has written.
@@ -48,16 +48,16 @@ public:
     /// below.
     ParitySide(Device& device, const Plan& plan, Feed& feed, std::size_t window_bytes);
 
-    /// Sets what the step starts with. `state`: as StateLayout says; a step of one tower of several takes the
-    /// parameters of it.
+    /// Sets the inputs of the step. `state`: laid out as StateLayout says; if the plan is for one of several
+    /// towers, only the parameters are used.
     void prepare(std::span<const float> state, const StepNumbers& numbers, std::span<const Example> examples);
 
-    /// Starts a level; `written` is all that it writes. One at a time. What nothing has written yet is filled
-    /// with `unwritten` before.
+    /// Starts a level, one at a time. `written`: everything that it writes; tensors that nothing has written
+    /// yet are first filled with `unwritten`.
     void start(std::size_t level, std::span<const WrittenTensor> written);
-    /// Waits for it; numbers() and words() then give what it wrote.
+    /// Waits for the level; then numbers() and words() return what it wrote.
     void finish();
-    /// Replaces what this side's level wrote by the other side's values.
+    /// Replaces the values that this side's level wrote by the other side's.
     void adopt(const ParitySide& other, std::span<const WrittenTensor> written);
 
     std::span<const float> numbers(const WrittenTensor& written) const { return view<float>(written); }

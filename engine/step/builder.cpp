@@ -13,7 +13,7 @@ unsigned global_batch_of(const NetworkSpec& spec) {
     return spec.global_batch != 0 ? spec.global_batch : spec.batch;
 }
 
-/// How many layers read a node's output, or the images.
+/// The number of layers that read a node's output, or the images.
 std::ptrdiff_t readers_of(const Model& model, int node) {
     std::ptrdiff_t count = 0;
     for (const Node& each : model.nodes) count += std::ranges::count(each.inputs, node);
@@ -109,7 +109,7 @@ LayerPlan::Surroundings Builder::surroundings_of(std::size_t index, TensorId ima
     return around;
 }
 
-/// The sum of what the readers of a node's output return, in the order in which backward meets them.
+/// Adds up the gradients from the readers of a node's output, in the order in which backward meets them.
 TensorId Builder::sum_of_gradients(std::size_t index) {
     const std::vector<TensorId>& parts = gradients_[index];
     if (parts.size() == 1) return parts[0];

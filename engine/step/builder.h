@@ -1,4 +1,4 @@
-// Plans what a network does with a batch of examples.
+// Plans a network's work on a batch of examples.
 #pragma once
 
 #include "engine/layers/layer_plan.h"
@@ -11,26 +11,26 @@
 
 namespace towers {
 
-/// What the network's heads make of their logits, the first head's first.
+/// The results of the network's heads, in their order.
 struct HeadLosses {
-    std::vector<TensorId> losses;  ///< [batch], reserved one after the other
+    std::vector<TensorId> losses;  ///< [batch] each, reserved one after another
     std::vector<TensorId> dlogits; ///< [batch, classes]
-    TensorId correct;              ///< the first head's: uint32 [batch]
+    TensorId correct;              ///< of the first head: uint32 [batch]
 };
 
 /// Adds a network's operations to a plan, in this order: outputs(), which needs no labels; losses();
 /// backward().
 class Builder {
 public:
-    /// `gradients`: the arena where backward leaves the variables' gradients, and a step the statistics'
-    /// values. Throws std::logic_error when a batch to train on is no whole number of the model's groups.
+    /// `gradients`: the arena for the variables' gradients and the step's statistics. Throws std::logic_error
+    /// if a training batch is not whole groups of the model.
     Builder(Plan& plan, const NetworkSpec& spec, bool training, Arena gradients = Arena::gradients);
 
-    /// The logits of each head for these images. `examples` go to the layers that draw random numbers.
+    /// Returns each head's logits for these images. `examples` are for layers that draw random numbers.
     std::vector<TensorId> outputs(TensorId images, TensorId examples);
-    /// `labels`: uint32 [batch]. `arena`: where the losses' words lie.
+    /// `labels`: uint32 [batch]. `arena`: for the losses.
     HeadLosses losses(std::span<const TensorId> logits, TensorId labels, Arena arena = Arena::results);
-    /// From the heads' `dlogits` to the gradients of the variables.
+    /// Computes the variables' gradients from the heads' `dlogits`.
     void backward(std::span<const TensorId> dlogits);
 
 private:
@@ -45,22 +45,23 @@ private:
     bool training_;
     Arena gradient_arena_;
     std::vector<LayerPlan> layers_;
-    std::vector<TensorId> outputs_; ///< of each node
-    std::vector<bool> learns_;      ///< whether the node or one before it has trained variables
-    std::vector<std::vector<TensorId>> gradients_; ///< of each node's output, one from each reader
+    std::vector<TensorId> outputs_;                ///< by node
+    std::vector<bool> learns_;                     ///< by node: it or an earlier one has trained variables
+    std::vector<std::vector<TensorId>> gradients_; ///< by node: gradients of its output, one from each reader
 };
 
-/// The images and labels that the spec's data pipeline makes of examples.
+/// Makes images and labels from examples with the spec's data pipeline.
 BatchTensors plan_batch(Plan& plan, const NetworkSpec& spec, TensorId examples);
 
-/// Forward and backward for examples, with gradients and losses in these arenas. Returns each head's losses.
+/// Plans forward and backward for examples, with gradients and losses in these arenas. Returns each head's
+/// losses.
 std::vector<TensorId> plan_pass(Plan& plan, const NetworkSpec& spec, TensorId examples, Arena gradients,
                                 Arena losses);
 
-/// The mean over the global batch of the losses of all heads, as far as these are of this tower's examples.
+/// This tower's part of the mean of all heads' losses over the global batch.
 LossList loss_list(Plan& plan, const NetworkSpec& spec, std::span<const TensorId> losses);
 
-/// Fuses and places what has been planned: the last call for a plan.
+/// Fuses and places the operations; the last call for a plan.
 void finish(Plan& plan, const NetworkSpec& spec);
 
 } // namespace towers

@@ -7,7 +7,7 @@
 namespace towers {
 namespace {
 
-/// The parameter block of an operation that launches this kernel, else nothing.
+/// The parameter block of an operation if it launches this kernel; else null.
 template<class Params>
 std::optional<Params> launched(const Operation& operation, KernelHandle<Params> kernel) {
     const auto* launch = std::get_if<Launch>(&operation.work);
@@ -49,9 +49,9 @@ public:
     }
 
 private:
-    static void drop(Operation& operation) { operation = {{}, PlannedCopy{}}; } // matches nothing from now on
+    static void drop(Operation& operation) { operation = {{}, PlannedCopy{}}; } // never matches again
 
-    /// If the operation launches the kernel: makes `y`, the ReLU of what it made.
+    /// If the operation launches the kernel, makes it write `y`, the ReLU of its output.
     template<class Params>
     bool activate(Operation& operation, KernelHandle<Params> kernel, TensorId y) {
         auto p = launched(operation, kernel);
@@ -72,7 +72,7 @@ private:
             drop(relu);
     }
 
-    /// A sum of two, of which one is a batch norm's output that nothing else reads.
+    /// Fuses a sum of two tensors if one is a batch norm's output that nothing else reads.
     void fuse(Operation& sum, const AddTensorsParams& p) {
         if (p.tensors != 2 || p.masked != 0) return;
         for (const std::size_t own : {0, 1}) {
@@ -85,7 +85,7 @@ private:
             norm->addend_used = 1;
             norm->y = p.y;
             norm->relu = p.relu;
-            // It takes the sum's place, where the other tensor has been made.
+            // The batch norm takes the sum's place, after everything that makes the other tensor.
             sum.work = before->work;
             set(sum, *norm);
             sum.name = before->name;
@@ -93,8 +93,8 @@ private:
         }
     }
 
-    /// If the operation launches the kernel, and so makes the gradient of its own `x`, which is the ReLU's
-    /// output `y`: makes the masked gradient `dx` instead.
+    /// If the operation launches the kernel, its gradient is that of the ReLU's output `y`; makes it write
+    /// the masked gradient `dx` instead.
     template<class Params>
     bool mask(Operation& operation, KernelHandle<Params> kernel, TensorId y, TensorId dx) {
         auto p = launched(operation, kernel);
@@ -121,7 +121,7 @@ private:
         return true;
     }
 
-    /// Whether the operation launches the kernel, one of this batch norm's backward.
+    /// Whether the operation launches this kernel as part of this batch norm's backward pass.
     template<class Params>
     static bool belongs(const Operation& operation, KernelHandle<Params> kernel,
                         const BatchNormForwardParams& norm) {
@@ -129,7 +129,7 @@ private:
         return p && id_of(p->mean) == id_of(norm.mean);
     }
 
-    /// If the operation launches the kernel: reads `dy` and masks it itself.
+    /// If the operation launches the kernel, makes it read `dy` and apply the mask itself.
     template<class Params>
     void mask_itself(Operation& operation, KernelHandle<Params> kernel, const BatchNormForwardParams& norm,
                      TensorId dy) {

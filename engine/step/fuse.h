@@ -1,4 +1,4 @@
-// Lets operations do what their neighbours would do in a pass of their own over memory.
+// Fuses operations with their neighbours, which saves passes over memory.
 #pragma once
 
 #include "engine/plan/plan.h"

@@ -1,4 +1,4 @@
-// The data pipeline's part of a plan.
+// The part of a plan that makes a batch of images.
 #pragma once
 
 #include "engine/data/pipeline.h"
@@ -14,7 +14,7 @@ struct ImagesSpec {
     const Pipeline* pipeline;
     ImageSize stored;
     std::size_t slots; ///< records that the device has room for
-    Shape image;       ///< that the network takes
+    Shape image;       ///< the network's input
     unsigned batch;
     std::uint64_t seed;
     bool distort; ///< else the pipeline of evaluation

@@ -7,7 +7,7 @@ namespace towers {
 StateLayout layout_state(const Model& model, const Optimizer& optimizer, bool averages) {
     std::vector<Variable> variables = model.variables();
     std::stable_sort(variables.begin(), variables.end(), [](const Variable& a, const Variable& b) {
-        if (a.role != b.role) return a.role < b.role; // trained ones first
+        if (a.role != b.role) return a.role < b.role; // trained variables first
         return a.node > b.node;
     });
     StateLayout layout;

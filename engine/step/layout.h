@@ -1,4 +1,4 @@
-// The state that a training of a model keeps.
+// The layout of the state of a model's training.
 #pragma once
 
 #include "engine/model/model.h"

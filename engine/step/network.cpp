@@ -12,10 +12,11 @@ namespace towers {
 namespace {
 
 TensorId step_examples(Plan& plan, const NetworkSpec& spec) {
-    return plan.tensor("examples", Arena::step, step_examples_offset, {spec.batch, example_words}, ElementType::uint32);
+    return plan.tensor("examples", Arena::step, step_examples_offset, {spec.batch, example_words},
+                       ElementType::uint32);
 }
 
-/// Memory for what the tower and the host hand each other beside the plan.
+/// Reserves the memory in which tower and host hand things to each other outside the plan.
 void stage_variables(Plan& plan, const StateLayout& layout) {
     plan.tensor("staged parameters", Arena::staged_parameters, 0, {layout.trained_bytes / sizeof(float)});
     plan.tensor("staged gradients", Arena::staged_gradients, 0, {layout.variable_bytes / sizeof(float)});

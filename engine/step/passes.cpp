@@ -10,12 +10,12 @@
 namespace towers {
 namespace {
 
-/// Forward and backward of one micro-batch. What it hands on lies in Arena::micro_batch.
+/// Forward and backward of one micro-batch, with inputs and results in Arena::micro_batch.
 struct Pass {
     Plan plan;
     unsigned size;
     TensorId gradients, examples;
-    std::vector<TensorId> losses; ///< of each head
+    std::vector<TensorId> losses; ///< by head
 };
 
 Pass plan_pass_of(const NetworkSpec& whole, unsigned size) {
@@ -23,16 +23,17 @@ Pass plan_pass_of(const NetworkSpec& whole, unsigned size) {
     spec.batch = size;
     if (spec.global_batch == 0) spec.global_batch = whole.batch;
     Pass pass{.size = size};
-    // They lie first, as in Arena::gradients.
+    // The gradients come first, as in Arena::gradients.
     pass.gradients = pass.plan.reserve("micro-batch's gradients", Arena::micro_batch,
                                        {spec.layout->variable_bytes / sizeof(float)});
-    pass.examples = pass.plan.reserve("examples", Arena::micro_batch, {size, example_words}, ElementType::uint32);
+    pass.examples =
+        pass.plan.reserve("examples", Arena::micro_batch, {size, example_words}, ElementType::uint32);
     pass.losses = plan_pass(pass.plan, spec, pass.examples, Arena::micro_batch, Arena::micro_batch);
     finish(pass.plan, spec);
     return pass;
 }
 
-/// Each head's losses in Arena::results, in the order of the examples; at the same place in every plan.
+/// Each head's losses in Arena::results, in the order of the examples, at the same place in every plan.
 std::vector<TensorId> reserve_losses(Plan& plan, const NetworkSpec& spec) {
     std::vector<TensorId> lists;
     for (std::size_t head = 0; head < spec.model->heads.size(); ++head)
@@ -40,7 +41,7 @@ std::vector<TensorId> reserve_losses(Plan& plan, const NetworkSpec& spec) {
     return lists;
 }
 
-/// Brings examples of the share in, from the `first` on.
+/// Copies the share's examples from `first` on.
 void receive_examples(Plan& plan, const Pass& pass, std::size_t first) {
     plan.copy("examples in",
               plan.tensor("share's examples", Arena::step, step_examples_offset + first * sizeof(Example),
@@ -48,7 +49,7 @@ void receive_examples(Plan& plan, const Pass& pass, std::size_t first) {
               plan.shared(pass.plan, pass.examples));
 }
 
-/// Adds what a pass has made of the examples from the `first` on to what those before it have made.
+/// Adds the results of a pass, whose examples begin at `first`, to those of the passes before.
 void collect(Plan& plan, const Pass& pass, std::size_t first, const NetworkSpec& spec,
              std::span<const TensorId> losses) {
     const ArenaRange variables = spec.layout->all_variables();
@@ -73,7 +74,7 @@ LossList plan_passes(const NetworkSpec& spec, std::span<const unsigned> sizes, T
     for (const unsigned size : sizes)
         if (passes.empty() || passes.back().size != size) passes.push_back(plan_pass_of(spec, size));
     const Pass* last = nullptr;
-    std::size_t begin = 0; // of the last one's examples
+    std::size_t begin = 0; // of the last pass's examples
     std::vector<Plan> between;
     for (const unsigned size : sizes) {
         Plan& plan = between.emplace_back();

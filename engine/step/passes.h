@@ -7,10 +7,10 @@
 
 namespace towers {
 
-/// Plans a pass for each size of micro-batch and what comes between the passes, into `micro_plans` and
-/// `order`, and has `plan` begin with what joins the last pass to the rest: then Arena::gradients has the
-/// sum. `sizes`: those of the micro-batches, the larger ones first; two different ones at most. Returns the
-/// losses of all. Throws std::logic_error when the model's layers work on the whole global batch.
+/// Plans, into `micro_plans` and `order`, a pass for each size of micro-batch and what comes between passes.
+/// `plan` begins by adding the last pass's results, so that Arena::gradients has the sum. `sizes`: the
+/// micro-batches' sizes, the larger ones first; at most two different ones. Returns all losses. Throws
+/// std::logic_error if a layer needs the whole global batch.
 LossList plan_passes(const NetworkSpec& spec, std::span<const unsigned> sizes, TrainingPlan& training);
 
 } // namespace towers

@@ -5,7 +5,7 @@
 namespace towers {
 namespace {
 
-/// Adds up what a step reports; each list may be missing. Returns RESULT_FLOATS floats.
+/// Adds up the results of a step; each list may be missing. Returns RESULT_FLOATS floats.
 TensorId add_up(Plan& plan, const LossList& losses, TensorId decays, TensorId nonfinite) {
     const TensorId results = plan.reserve("results", Arena::results, {RESULT_FLOATS});
     plan.add("results", kernels::step_results,
@@ -107,14 +107,14 @@ public:
     TensorId results() const { return results_; }
 
 private:
-    /// Variables that lie one after another and have a value in common: one launch does for them all.
+    /// A run of adjacent variables with an equal value, so that one launch serves them all.
     struct Run {
         std::string name; ///< `conv1/weights`, or `conv1/weights and on`
-        ArenaRange range; ///< to the last one's end, in whole vec4s
+        ArenaRange range; ///< to the end of the last one, in whole vec4s
         float value;
     };
 
-    /// `value`: of a slot, or none where it is in no run
+    /// `value`: of a slot; none if the slot belongs to no run
     template<class Value>
     std::vector<Run> runs(Value value) const {
         std::vector<Run> all;
@@ -158,7 +158,7 @@ private:
     const UpdateSpec& spec_;
     const StateLayout& layout_;
     TensorId gradients_, parameters_, step_, results_;
-    std::vector<TensorId> decays_; ///< lists of what the runs' weight decay adds to the loss
+    std::vector<TensorId> decays_; ///< by run: what weight decay adds to the loss
 };
 
 } // namespace
@@ -166,7 +166,7 @@ private:
 void plan_update(Plan& plan, const UpdateSpec& spec, const LossList& losses) {
     UpdateBuilder builder(plan, spec);
     builder.decay();
-    // Before the check: a norm that is not finite makes all gradients so.
+    // Comes before the check, since a norm that is not finite makes all gradients not finite.
     if (spec.optimizer->clip_norm && builder.has_trained()) builder.clip(*spec.optimizer->clip_norm);
     builder.add_results(losses);
     if (spec.average_first) builder.average_variables();

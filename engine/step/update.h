@@ -14,17 +14,17 @@ struct UpdateSpec {
     bool average_first = false; ///< the moving averages take the parameters from before the update
 };
 
-/// The losses that a step adds up.
+/// The losses of a step.
 struct LossList {
     TensorId words;    ///< float32; or no tensor: then the losses count elsewhere
-    float divisor = 1; ///< of their sum: the examples of the global batch
+    float divisor = 1; ///< of the sum: examples in the global batch
 };
 
 /// Adds the operations. They take Arena::gradients as backward leaves it and Arena::step.
 /// Arena::staged_results receives RESULT_FLOATS floats.
 void plan_update(Plan& plan, const UpdateSpec& spec, const LossList& losses);
 
-/// The results of a tower that updates nothing: its part of the loss.
+/// Adds the results of a tower that does not update: its part of the loss.
 void plan_results(Plan& plan, const LossList& losses);
 
 } // namespace towers

@@ -10,7 +10,7 @@
 
 namespace towers {
 
-/// One tower's side of an exchange, in its staging memory. All towers' lists have one length.
+/// One tower's side of an exchange, in its staging memory. All towers' lists have the same length.
 struct Exchange {
     Merge merge;
     double values; ///< how many of the tower's values each element stands for

@@ -36,7 +36,7 @@ public:
     }
     ~TowerGroup() override {
         static auto& kept =
-            *new std::vector<std::unique_ptr<Seat>>(); // reachable, so that no tool sees a leak
+            *new std::vector<std::unique_ptr<Seat>>(); // reachable, so that no tool reports a leak
         for (auto& seat : seats_)
             if (seat->progress.is_abandoned()) kept.push_back(std::move(seat));
     }
@@ -84,7 +84,7 @@ private:
     GroupWatchdog watchdog_;
     HostStage stage_;
     SharedStep shared_{stage_};
-    std::size_t examples_ = 0;                 ///< of the last step, those beyond the shares included
+    std::size_t examples_ = 0;                 ///< in the last step, including those beyond the shares
     std::vector<std::unique_ptr<Seat>> seats_; // last: their threads use the others
 };
 
@@ -93,7 +93,7 @@ void TowerGroup::take(std::span<const unsigned> shares) {
     shared_.active.clear();
     for (const auto& seat : seats_) seat->share = shares[seat->index];
     for (const auto& seat : seats_) {
-        if (seat->progress.is_abandoned()) { // its thread is still inside: nothing of it may be touched
+        if (seat->progress.is_abandoned()) { // its thread is still inside the driver, so nothing may touch it
             if (seat->share > 0) throw no_answer(*seat);
             continue;
         }
@@ -124,7 +124,7 @@ StepResults TowerGroup::step(const StepNumbers& numbers, std::span<const Example
     return results;
 }
 
-/// All of a step but its end, which makes it count.
+/// A whole step except its end, which makes it count.
 void TowerGroup::work(const StepNumbers& numbers, std::span<const Example> examples) {
     const Clock::time_point begin = Clock::now();
     prepare(numbers, examples);
@@ -136,7 +136,7 @@ void TowerGroup::work(const StepNumbers& numbers, std::span<const Example> examp
     } catch (...) {
         stage_failed = std::current_exception();
     }
-    // Every tower ends its part before an exception leaves.
+    // Waits for all towers before an exception leaves.
     all_well = wait_for_all(&TowerProgress::end, 1) && all_well;
     if (!all_well) shared_.updated.fail();
     wait_for_all(&TowerProgress::renewal, 1);
@@ -166,7 +166,7 @@ void TowerGroup::prepare(const StepNumbers& numbers, std::span<const Example> ex
     shared_.updated.restart();
     for (const auto& seat : seats_) {
         seat->progress.restart();
-        if (seat->share == 0) seat->up_to_date = false; // nobody sends an idle tower the new parameters
+        if (seat->share == 0) seat->up_to_date = false; // idle towers do not get the new parameters
     }
 }
 
@@ -174,14 +174,14 @@ void TowerGroup::start_towers() {
     std::size_t started = 0;
     try {
         for (; started < shared_.active.size(); ++started) shared_.active[started]->start(shared_);
-    } catch (...) { // else the towers that have started would wait for the others
+    } catch (...) { // otherwise the towers that have started would wait for the others
         for (std::size_t k = started; k < shared_.active.size(); ++k) shared_.active[k]->progress.fail();
         for (std::size_t k = 0; k < started; ++k) shared_.active[k]->done.wait();
         throw;
     }
 }
 
-/// Updates each bucket when all towers have delivered it. False: a tower has failed.
+/// Updates each bucket when all towers have delivered it. Returns false if a tower has failed.
 bool TowerGroup::update_buckets() {
     for (std::size_t bucket = 0; bucket < seats_[0]->tower->buckets().size(); ++bucket) {
         if (!wait_for_all(&TowerProgress::buckets, bucket + 1)) return false;
@@ -192,7 +192,7 @@ bool TowerGroup::update_buckets() {
     return true;
 }
 
-/// Waits until each tower has passed so many milestones or has failed. False: one has failed.
+/// Waits until each tower has passed this many milestones or has failed. Returns false if one has failed.
 bool TowerGroup::wait_for_all(Milestones TowerProgress::*what, std::size_t count) {
     bool all_well = true;
     for (const Seat* seat : shared_.active) {
@@ -219,7 +219,7 @@ TowerFailed TowerGroup::no_answer(const Seat& seat) const {
     return {error, std::make_exception_ptr(error), seat.index};
 }
 
-/// A tower that has done its part waits for the others, then for the host. An idle one waits for the others
+/// After its own part, a tower waits for the others and then for the host. An idle one waits for the others
 /// from the beginning.
 void TowerGroup::share_out_times(Clock::time_point begin) {
     const Clock::time_point now = Clock::now();
@@ -258,7 +258,8 @@ Culprit TowerGroup::find_culprit(const StepResults& results) const {
         culprit.examples = seat->share;
         return culprit;
     };
-    // An exchange hands what is not finite to all: the tower that gave it first has made it.
+    // An exchange spreads values that are not finite to all towers; the first tower that gave such a value is
+    // the culprit.
     for (std::size_t k = 0; k < exchanges; ++k)
         for (const Seat* seat : shared_.active)
             if (!std::ranges::all_of(seat->exchanges[k]->given, all_finite))

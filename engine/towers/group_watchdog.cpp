@@ -23,7 +23,7 @@ void GroupWatchdog::begin(const ExpectedTime& expected, std::vector<TowerProgres
 
 bool GroupWatchdog::wait_for(const TowerProgress& tower, Milestones TowerProgress::*what, std::size_t count) {
     for (;;) {
-        // In slices, so that time in which this program was stopped hardly counts
+        // Waits in slices, so that time in which the program is stopped hardly counts
         const double slice = std::min(0.1, std::max(left_, 0.0));
         const Milestones::Outcome outcome =
             (tower.*what).wait_for(count, std::chrono::duration<double>(slice));
@@ -33,7 +33,7 @@ bool GroupWatchdog::wait_for(const TowerProgress& tower, Milestones TowerProgres
     }
 }
 
-/// Of the towers that are late, those hang that the others do not wait for at an exchange.
+/// Marks late towers as hanging, except those that wait for another tower at an exchange.
 void GroupWatchdog::abandon_hanging(Milestones TowerProgress::*awaited) {
     left_ = limit_.more;
     const bool failed = std::ranges::any_of(towers_, [](auto* tower) { return tower->end.has_failed(); });

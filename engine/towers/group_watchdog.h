@@ -1,4 +1,4 @@
-// Notices towers of a group that give no answer, while the calling thread waits for them.
+// Notices towers of a group that do not answer while the calling thread waits for them.
 #pragma once
 
 #include "engine/towers/patience.h"
@@ -14,14 +14,14 @@ public:
     /// `timeout`: see Patience.
     explicit GroupWatchdog(double timeout) : patience_(timeout) {}
 
-    /// A step of these towers begins, which should take so long.
+    /// Begins a step of these towers with this limit.
     void begin(const ExpectedTime& expected, std::vector<TowerProgress*> towers);
 
-    /// Waits until a tower of the step has passed `count` milestones. False: it has failed. When the step
-    /// takes too long, abandons the towers that hang, so that they have failed too.
+    /// Waits until a tower of the step has passed `count` milestones; returns false if it has failed. If the
+    /// step takes too long, abandons the towers that hang, which then count as failed.
     bool wait_for(const TowerProgress& tower, Milestones TowerProgress::*what, std::size_t count);
 
-    /// Of the last step.
+    /// The limit of the last step.
     const TimeLimit& limit() const { return limit_; }
 
 private:

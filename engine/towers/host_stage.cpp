@@ -14,7 +14,7 @@ namespace {
 /// little.
 constexpr std::size_t block_bytes = std::size_t(64) << 10;
 
-/// The update of a block, without losses: end() adds those.
+/// Plans the update of a block without losses, which end() adds.
 Plan plan_block(const UpdateSpec& spec, const StateLayout& layout) {
     Plan plan;
     const UpdateSpec of_block{
@@ -24,7 +24,7 @@ Plan plan_block(const UpdateSpec& spec, const StateLayout& layout) {
     return plan;
 }
 
-/// By the library's copy, which spares a large target the read before its first write.
+/// Uses the library's copy, which bypasses the cache for a large target.
 void copy(std::span<const float> source, std::span<float> target) {
     std::memcpy(target.data(), source.data(), source.size_bytes());
 }
@@ -41,7 +41,7 @@ HostStage::HostStage(const OpenOptions& host, const UpdateSpec& spec, std::vecto
     : layout_(*spec.layout), towers_(std::move(towers)), host_(open_host(host, 1)) {
     const unsigned threads = cpu_threads(host.threads);
     for (Buffer& state : states_) state = host_->allocate(layout_.bytes, Memory::staging);
-    if (spec.optimizer->clip_norm) { // one block, for all threads of one device
+    if (spec.optimizer->clip_norm) { // one block, with all threads on one device
         add_block(layout_.all_variables(), layout_);
         blocks_end_.resize(buckets.size());
         blocks_end_.back() = 1;
@@ -108,7 +108,7 @@ std::size_t HostStage::update(std::size_t bucket) {
         for_each_block(first, last, [&](Updater& updater, std::size_t i, std::size_t next) {
             const Block& block = blocks_[i];
             add_up(updater, block);
-            // Here processes on other machines exchange their sums, once there are any.
+            // In future, processes on other machines exchange their sums here.
             update(updater, block, state());
             const std::span<const float> results = updater.host(Arena::staged_results);
             sums_[i] = {results[RESULT_TOTAL_LOSS], results[RESULT_NONFINITE]};
@@ -142,7 +142,7 @@ void HostStage::save_gradients(std::span<float> gradients) {
     });
 }
 
-/// Sums the towers' gradients in the order of the towers, whatever the order in which they came.
+/// Sums the towers' gradients in the order of the towers, not in the order of their arrival.
 void HostStage::add_up(const Updater& updater, const Block& block) const {
     const std::span<float> sum = updater.gradients(block);
     const auto given = [&](std::size_t i) { return part(towers_[active_[i]].gradients, block.range); };
@@ -155,14 +155,14 @@ void HostStage::add_up(const Updater& updater, const Block& block) const {
     }
 }
 
-/// Updates a copy of the block's part of a whole state.
+/// Updates a copy of the block's part of the state.
 void HostStage::update(Updater& updater, const Block& block, std::span<const float> from) const {
     for (const Piece& piece : block.pieces)
         copy(part(from, piece.whole), part(updater.host(Arena::state), piece.own));
     updater.session.run(updater.updates[block.kind]);
 }
 
-/// Takes a block's new state to the second set, and its parameters to the towers.
+/// Copies a block's new state to the second state, and its parameters to the towers.
 void HostStage::hand_over(const Updater& updater, const Block& block, Prefetch& prefetch) {
     const std::span<const float> state = updater.host(Arena::state);
     for (const Piece& piece : block.pieces)
@@ -174,7 +174,7 @@ void HostStage::hand_over(const Updater& updater, const Block& block, Prefetch& 
                prefetch);
 }
 
-/// What a block's update will read, for prefetching.
+/// The memory that a block's update will read, for prefetching.
 std::vector<std::span<const float>> HostStage::inputs_of(const Block& block) const {
     std::vector<std::span<const float>> inputs;
     for (const std::size_t i : active_) inputs.push_back(part(towers_[i].gradients, block.range));
@@ -182,8 +182,8 @@ std::vector<std::span<const float>> HostStage::inputs_of(const Block& block) con
     return inputs;
 }
 
-/// Calls `work` for the blocks [first, last), each on the next thread that is free. `next`: the block that
-/// the thread does after it; `last`: none.
+/// Runs `work` for blocks [first, last), each on the next free thread. `next`: the block that the thread does
+/// afterwards, or `last`.
 void HostStage::for_each_block(
     std::size_t first, std::size_t last,
     const std::function<void(Updater&, std::size_t block, std::size_t next)>& work) {
@@ -205,7 +205,7 @@ void HostStage::for_each_block(
     } catch (...) {
         failed = std::current_exception();
     }
-    for (std::future<void>& other : others) other.wait(); // before an exception leaves: they use what is here
+    for (std::future<void>& other : others) other.wait(); // before an exception leaves: they use locals
     if (failed) std::rethrow_exception(failed);
     for (std::future<void>& other : others) other.get();
 }

@@ -1,5 +1,5 @@
-// The host's part of a step of several towers: adds up their staged gradients, checks them, updates the state
-// and hands the new parameters to the towers, in one pass over memory.
+// The host's part of a step with several towers: adds up their staged gradients, checks them, updates the
+// state and hands the new parameters to the towers, in one pass over memory.
 #pragma once
 
 #include "backends/backend.h"
@@ -23,49 +23,50 @@ struct StagedByTower {
     std::span<float> parameters;
 };
 
-/// Works through the state in blocks, each of which stays in a processor's cache from the sum of its
-/// gradients to its hand-over. Each thread runs, on a `cpu` device of its own, the plan of an update that a
-/// lone tower runs. The new state goes into a second set, which takes the first one's place at the end of a
-/// step that was finite: a step counts whole or not at all.
+/// Works in blocks that stay in a processor's cache from the sum of the gradients to the hand-over. Each
+/// thread has its own `cpu` device, on which it runs the same update plan as a lone tower. Writes the new
+/// state into a second buffer, and swaps the buffers at the end of a finite step: a step counts as a whole or
+/// not at all.
 class HostStage {
 public:
-    /// `host`: how its devices are opened; `host.threads` counts all threads of the stage, the caller's
-    /// included. `buckets`: the ranges of the gradients that the towers deliver one by one.
+    /// `host`: how to open the devices; `host.threads` includes the caller's. `buckets`: the ranges of the
+    /// gradients that the towers deliver one at a time.
     HostStage(const OpenOptions& host, const UpdateSpec& spec, std::vector<StagedByTower> towers,
               std::span<const ArenaRange> buckets);
 
     /// Begins a step in which these towers, in ascending order, deliver gradients.
     void begin(const StepNumbers& numbers, std::span<const std::size_t> towers);
 
-    /// Takes a bucket, which every tower of the step has delivered, to its new state and parameters. Buckets
-    /// come in order. Returns how many buckets are done: their new parameters lie in the towers' staging
-    /// memory, for use once the step has ended well. An optimizer that needs the norm of all gradients has
-    /// all buckets done by the last one.
+    /// Computes the new state and parameters of a bucket that every tower of the step has delivered. Buckets
+    /// come in order. Returns how many buckets are done: their new parameters are in the towers' staging
+    /// memory, and may be used if the step ends well. With an optimizer that needs the norm of all gradients,
+    /// all buckets are done together with the last one.
     std::size_t update(std::size_t bucket);
 
-    /// After the last bucket. The new state counts unless a gradient or a loss is infinite or NaN.
-    /// `cross_entropies`: each tower's part of the global batch's.
+    /// Ends the step after the last bucket. The new state replaces the old one unless a gradient or a loss is
+    /// infinite or NaN. `cross_entropies`: each tower's part of the global batch's cross entropy.
     StepResults end(std::span<const float> cross_entropies);
 
-    /// Hands a tower all trained parameters.
+    /// Copies all trained parameters to a tower's staging memory.
     void hand_over(std::size_t tower) const;
 
     std::span<const float> state() const { return states_[current_].host<float>(); }
     void load(std::span<const float> state);
-    /// Recomputes the last ended step's gradients of the global batch, weight decay and clipping included.
+    /// Computes again the global batch's gradients of the last ended step, with weight decay and clipping.
     void save_gradients(std::span<float> gradients);
 
 private:
-    /// The part of a section of the state that belongs to a block.
+    /// A block's part of a section of the state.
     struct Piece {
-        ArenaRange whole, own; ///< its place in the whole state, and in the block's
+        ArenaRange whole, own; ///< its place in the whole state, and in the block's own
     };
     struct Block {
         ArenaRange range; ///< of the variables
-        std::size_t kind; ///< blocks that are updated alike share a plan
+        std::size_t kind; ///< blocks of the same kind share an update plan
         std::vector<Piece> pieces;
     };
-    /// What a thread works with: a block's gradients and state, and a recording of each kind's update.
+    /// A thread's device, memory for a block's gradients and state, and one recorded update per kind of
+    /// block.
     struct Updater {
         std::unique_ptr<Device> device; // outlives what it made
         Session session{*device, Session::Place::host};
@@ -76,7 +77,7 @@ private:
             return host(Arena::gradients).first(block.range.bytes / sizeof(float));
         }
     };
-    /// What a block adds to the step's results.
+    /// A block's part of the step's results.
     struct Sum {
         float decay, nonfinite;
     };
@@ -95,12 +96,12 @@ private:
     const StateLayout& layout_;
     std::vector<StagedByTower> towers_;
     std::vector<std::size_t> active_; ///< the towers of the step
-    std::unique_ptr<Device> host_;    ///< gives the states, and outlives them
+    std::unique_ptr<Device> host_;    ///< allocates the states, so it outlives them
     std::array<Buffer, 2> states_;
     std::size_t current_ = 0;
-    bool replaced_ = false; ///< whether the last step's state counted
+    bool replaced_ = false; ///< whether the last step's state was kept
     std::vector<Block> blocks_;
-    std::vector<std::size_t> blocks_end_; ///< of each bucket: how many blocks can be done with it
+    std::vector<std::size_t> blocks_end_; ///< by bucket: how many blocks it completes
     std::vector<StateLayout> kinds_;
     std::vector<Sum> sums_; ///< of each block
     std::vector<Updater> updaters_;

@@ -14,7 +14,7 @@ class LoneTower final : public TowerSet {
 public:
     LoneTower(std::unique_ptr<Tower> tower, const TowerSetOptions& options)
         : tower_(std::move(tower)), caller_(options.caller), patience_(options.timeout) {
-        // A cpu device has no driver to hang in.
+        // A cpu device has no driver that could hang.
         if (options.give_up && std::isfinite(options.timeout) && tower_->info().kind != DeviceKind::cpu)
             watchdog_.emplace([this, give_up = options.give_up] {
                 give_up(DeviceError(no_answer(tower_->info(), limit_)));
@@ -62,10 +62,12 @@ public:
         const Watchdog::Watch watched = watch(patience_.limit_of_copies());
         tower_->session().download(Arena::state, state);
     }
-    void save_gradients(std::span<float> gradients) override { tower_->session().download(Arena::gradients, gradients); }
+    void save_gradients(std::span<float> gradients) override {
+        tower_->session().download(Arena::gradients, gradients);
+    }
 
 private:
-    /// What the tower does while the result lives must end within the limit.
+    /// The tower's work during the result's lifetime must end within the limit.
     Watchdog::Watch watch(const TimeLimit& limit) {
         limit_ = limit;
         return {watchdog_, limit.seconds()};
@@ -77,8 +79,8 @@ private:
     HostTimes host_times_;
     Patience patience_;
     StepTime step_time_;
-    TimeLimit limit_;                  ///< of what the tower does
-    std::optional<Watchdog> watchdog_; ///< where the tower may hang; last: its thread uses the others
+    TimeLimit limit_;                  ///< of the tower's current work
+    std::optional<Watchdog> watchdog_; ///< if the tower can hang; last, because its thread uses the others
 };
 
 } // namespace

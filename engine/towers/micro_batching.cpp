@@ -11,19 +11,19 @@
 namespace towers {
 namespace {
 
-/// Whether the host's memory is the device's too, staging memory included.
+/// Whether the device uses the host's memory, so that staging memory counts too.
 constexpr bool is_host(DeviceKind kind) {
     return kind == DeviceKind::cpu || kind == DeviceKind::integrated_gpu || kind == DeviceKind::software;
 }
 
-/// The bytes for a step, together with what the tower holds. A tenth of what is free remains, for recordings
-/// and for whoever else needs memory.
+/// The bytes available for a step, including what the tower holds. Leaves a tenth of the free memory for
+/// recordings and other programs.
 std::uint64_t room_in(const MemoryBudget& memory) {
     if (memory.free == Device::not_told) return memory.free;
     return memory.free - memory.free / 10 + counted_bytes(memory.held, memory.kind);
 }
 
-/// Why a step that needs so much does not fit, for the user; empty when it does.
+/// Why a step with this need does not fit, for the user; empty if it fits.
 std::string obstacle_to(const ArenaBytes& needed, const MemoryBudget& memory) {
     const auto too_much = [](std::uint64_t bytes, const char* what, std::uint64_t there) {
         constexpr double mib = 1 << 20;
@@ -34,7 +34,7 @@ std::string obstacle_to(const ArenaBytes& needed, const MemoryBudget& memory) {
     std::ranges::transform(needed, memory.held, with_held.begin(), std::ranges::max);
     const std::uint64_t all = counted_bytes(with_held, memory.kind), room = room_in(memory);
     if (all > room) return too_much(all, "of memory", room);
-    std::uint64_t largest = 0; // of the arenas that grow with the share
+    std::uint64_t largest = 0; // arena that grows with the share
     for (std::size_t i = 0; i < arena_count; ++i)
         if (is_of_activations(Arena(i))) largest = std::max<std::uint64_t>(largest, needed[i]);
     if (largest > memory.largest_allocation)
@@ -69,7 +69,7 @@ AtOnce MicroBatching::choose(unsigned share, const MemoryBudget& memory,
     const auto obstacle = [&](unsigned most) -> std::string {
         try {
             return obstacle_to(needed(most), memory);
-        } catch (const UsageError&) { // more examples than kernels can count
+        } catch (const UsageError&) { // too many examples for the kernels to count
             return "all at once are too large for a kernel";
         }
     };

@@ -6,8 +6,7 @@
 namespace towers {
 namespace {
 
-/// Floating-point operations per second of convolutions and products that every device makes, even beside
-/// other programs.
+/// A rate, in floating-point operations per second, that every device exceeds, even beside other programs.
 double least_rate(const DeviceInfo& device) {
     const bool is_host = device.kind == DeviceKind::cpu || device.kind == DeviceKind::software;
     return is_host ? 1e9 : 1e10;
@@ -33,7 +32,7 @@ void StepTime::observe(unsigned share, double seconds) {
 }
 
 TimeLimit Patience::limit(const ExpectedTime& expected) const {
-    // Another program may slow all steps down, long ones by more seconds than short ones.
+    // Another program may slow down all steps, long ones by more seconds than short ones.
     constexpr double much_slower = 9; // times the expected time, beyond it
     return {expected, expected.known ? std::max(timeout_, much_slower * expected.seconds) : 10 * timeout_};
 }

@@ -7,11 +7,11 @@
 
 namespace towers {
 
-/// The seconds that a step should take. Those of several towers add up, since batch norms over the whole
-/// batch may make the towers work one after another.
+/// The expected seconds of a step. With several towers their seconds add up, since batch norms over the whole
+/// batch may make them work one after another.
 struct ExpectedTime {
     double seconds = 0;
-    bool known = true; ///< by earlier steps; else by a rate of work that every device exceeds
+    bool known = true; ///< from earlier steps; false: from a rate that every device exceeds
 
     ExpectedTime& operator+=(const ExpectedTime& more) {
         seconds += more.seconds;
@@ -20,40 +20,40 @@ struct ExpectedTime {
     }
 };
 
-/// The seconds within which devices must answer.
+/// The time within which devices must answer.
 struct TimeLimit {
     ExpectedTime expected;
-    double more = 0; ///< beyond what is expected
+    double more = 0; ///< in addition
     double seconds() const { return expected.seconds + more; }
 };
 
 /// Learns how long one tower's steps take.
 class StepTime {
 public:
-    /// Of a step with this share, which takes so many floating-point operations.
+    /// The expected time of a step with this share and this many floating-point operations.
     ExpectedTime expect(unsigned share, double flops, const DeviceInfo& device) const;
-    /// The tower has taken a step.
+    /// Reports a step of the tower.
     void observe(unsigned share, double seconds);
-    /// The tower has new recordings. A driver may compile in its next step, whose time says little about
-    /// those that follow.
+    /// Reports that the tower has new recordings: in its next step a driver may compile, so its time is not
+    /// typical.
     void renew() { warm_ = false; }
 
 private:
-    /// The longest step with the present share, or with the last one that the tower had for two steps.
-    double seconds_ = 0; ///< 0: not known
+    /// The longest step with the current share, or with the last share that the tower had for at least two
+    /// steps.
+    double seconds_ = 0; ///< 0: unknown
     unsigned share_ = 0;
-    bool warm_ = false; ///< the tower has taken a step with its recordings
+    bool warm_ = false; ///< the tower has taken a step with its current recordings
 };
 
 class Patience {
 public:
-    /// `timeout`: the seconds that a step may take beyond what is expected; may be infinite. A step may take
-    /// more if it is then still less than ten times as long as expected, and ten times the timeout if nothing
-    /// is known of earlier steps.
+    /// `timeout`: how many seconds longer than expected a step may take; may be infinite. If ten times the
+    /// expected time is more, a step may take that; without earlier steps, ten times the timeout.
     explicit Patience(double timeout) : timeout_(timeout) {}
 
     TimeLimit limit(const ExpectedTime& expected) const;
-    /// Of copies, of which no time is known.
+    /// The limit for copies, whose times are unknown.
     TimeLimit limit_of_copies() const { return limit({0, false}); }
 
 private:

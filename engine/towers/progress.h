@@ -1,4 +1,4 @@
-// How far a tower has come in a step, for others to wait for.
+// A tower's progress in a step, for other threads to wait for.
 #pragma once
 
 #include "engine/clock.h"
@@ -12,18 +12,18 @@
 namespace towers {
 
 /// Counts what one thread has done in a step, so that others can wait for it. Any thread may make it fail,
-/// which wakes all who wait, now and later, until a restart.
+/// which wakes all waiting threads, now and later, until a restart.
 class Milestones {
 public:
     enum class Outcome { passed, failed, late };
 
-    /// Only while nobody waits.
+    /// Call it only while no thread waits.
     void restart() {
         const std::lock_guard lock(mutex_);
         count_ = 0;
         failed_ = false;
     }
-    /// `count`: no less than before. False: it has failed in the meantime, and stays so.
+    /// `count` must not decrease. Returns false if it has failed; it then stays failed.
     bool advance(std::size_t count) {
         const std::lock_guard lock(mutex_);
         if (failed_) return false;
@@ -37,7 +37,7 @@ public:
         changed_.notify_all();
     }
 
-    /// Those passed, perhaps before a failure.
+    /// The milestones passed, also before a failure.
     std::size_t count() const {
         const std::lock_guard lock(mutex_);
         return count_;
@@ -46,13 +46,13 @@ public:
         const std::lock_guard lock(mutex_);
         return failed_;
     }
-    /// Waits until `count` have been passed.
+    /// Waits until the count is at least `count`.
     Outcome wait_for(std::size_t count) const {
         std::unique_lock lock(mutex_);
         changed_.wait(lock, [&] { return outcome(count) != Outcome::late; });
         return outcome(count);
     }
-    /// At most for so long.
+    /// The same, but waits at most this long.
     Outcome wait_for(std::size_t count, std::chrono::duration<double> most) const {
         std::unique_lock lock(mutex_);
         changed_.wait_for(lock, most, [&] { return outcome(count) != Outcome::late; });
@@ -71,18 +71,18 @@ private:
     bool failed_ = false;
 };
 
-/// What a tower's thread has done in a step.
+/// The progress of a tower's thread in a step.
 struct TowerProgress {
-    Milestones buckets;   ///< of gradients, delivered
-    Milestones exchanges; ///< whose lists have been handed over
+    Milestones buckets;   ///< how many buckets of gradients are delivered
+    Milestones exchanges; ///< how many the tower has handed its lists over for
     Milestones end;       ///< 1: the tower has done its part of the step
-    Milestones renewal;   ///< 1: and has submitted the upload of the new parameters, unless the step failed
+    Milestones renewal;   ///< 1: it has also submitted all uploads of parameters, unless the step failed
 
-    /// For whoever has waited for `end`.
+    /// Valid for a thread that has waited for `end`.
     TowerTimes times;
     Clock::time_point ended; ///< when `end` was passed
 
-    /// Before a step; does nothing for an abandoned tower.
+    /// Call it before a step; does nothing for an abandoned tower.
     void restart() {
         if (abandoned_) return;
         for (Milestones* each : {&buckets, &exchanges, &end, &renewal}) each->restart();
@@ -91,7 +91,7 @@ struct TowerProgress {
         for (Milestones* each : {&buckets, &exchanges, &end, &renewal}) each->fail();
     }
 
-    /// For the tower's thread: does what touches memory that is not the tower's own. False, without doing it:
+    /// For the tower's thread: does work that touches memory of others. Returns false, without doing it, if
     /// the tower has failed or was abandoned.
     template<class Work>
     bool among_others(Work&& work) {
@@ -100,8 +100,8 @@ struct TowerProgress {
         work();
         return true;
     }
-    /// For the thread that waits for a tower that hangs: makes it fail for good, and waits until the tower's
-    /// thread touches its own memory only. Does not wait for its device.
+    /// For the thread that waits for a hung tower: makes it fail permanently, and waits until the tower's
+    /// thread touches only its own memory. Does not wait for its device.
     void abandon() {
         abandoned_ = true;
         fail();

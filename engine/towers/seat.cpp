@@ -8,16 +8,16 @@
 namespace towers {
 namespace {
 
-/// A tower's part of one step, on the tower's thread. When a tower that hung wakes up late, it finds its
-/// progress failed and must touch nothing of the others any more, since the group may be gone. So the
-/// progress is looked at after the device's verbs.
+/// A tower's part of one step, on its thread. After each call to the device it checks the tower's progress: a
+/// thread that hung and returns late finds it failed, and must not touch memory of others, since the group
+/// may be gone.
 class Turn {
 public:
     Turn(Seat& seat, SharedStep& step)
         : seat_(seat), step_(step), tower_(*seat.tower), progress_(seat.progress),
           buckets_(tower_.buckets().size()) {}
 
-    /// False: a tower has failed or was abandoned.
+    /// Returns false if a tower has failed or was abandoned.
     bool take(bool up_to_date) {
         if (!up_to_date && !receive_all()) return false;
         submit_from(0);
@@ -57,7 +57,7 @@ private:
         tower_.submit_from(part);
     }
 
-    /// Merges, for this tower, what all towers give at the exchanges after a part of its step.
+    /// Merges all towers' lists, for this tower, at the exchanges after one of its parts.
     bool exchange(std::span<const Exchange> own) {
         const Interval waiting = seat_.clock.time(times_.others, "wait for others");
         const std::size_t first = progress_.exchanges.count();
@@ -65,7 +65,7 @@ private:
         for (const Seat* other : step_.active)
             if (other->progress.exchanges.wait_for(first + own.size()) != Milestones::Outcome::passed)
                 return false;
-        // Another tower may have cut its step elsewhere, but all have the same exchanges in the same order.
+        // Towers may cut their steps at different places, but all have the same exchanges in the same order.
         return progress_.among_others([&] {
             std::vector<const Exchange*> given(step_.active.size());
             for (std::size_t k = 0; k < own.size(); ++k) {
@@ -76,7 +76,7 @@ private:
         });
     }
 
-    /// Delivers the buckets of gradients up to `count`, and uploads the parameters that are there by then.
+    /// Delivers the buckets of gradients up to `count`, and uploads the new parameters that are ready.
     bool deliver(std::size_t count) {
         for (; delivered_ < count; ++delivered_) {
             {
@@ -89,7 +89,7 @@ private:
         return true;
     }
 
-    /// Uploads the remaining parameters as they come, unless the step fails.
+    /// Uploads the remaining parameters as they become ready, unless the step fails.
     bool receive_rest() {
         while (uploaded_ < buckets_ && step_.updated.wait_for(uploaded_ + 1) == Milestones::Outcome::passed) {
             upload(step_.updated.count());

@@ -1,4 +1,4 @@
-// A tower of a group, with the thread that serves it.
+// A tower of a group and its thread.
 #pragma once
 
 #include "engine/towers/host_stage.h"
@@ -15,7 +15,7 @@ namespace towers {
 
 struct Seat;
 
-/// What the seats of a group share.
+/// The state of a step that all seats share.
 struct SharedStep {
     HostStage& stage;
     Milestones updated{};        ///< buckets whose new parameters the stage has handed to the towers
@@ -27,17 +27,17 @@ struct Seat {
         : tower(std::move(its)), index(number), clock(trace, tower_process(index, tower->info()), "thread"),
           share(tower->share()) {}
 
-    /// Starts the thread on the tower's part of a step, whose exceptions `done` gets. `step` must outlive it,
-    /// except for a tower that is abandoned.
+    /// Starts the tower's part of a step on its thread; `done` gets its exceptions. `step` must outlive it,
+    /// unless the tower is abandoned.
     void start(SharedStep& step);
 
     std::unique_ptr<Tower> tower;
     std::size_t index;
     PhaseClock clock;
-    unsigned share;                         ///< last assigned; a tower that hangs may not have received it
-    std::size_t first_example = 0;          ///< of its share, within the step's examples
+    unsigned share;                         ///< last assigned; a hung tower may not have received it
+    std::size_t first_example = 0;          ///< index of its share's first example in the step
     std::vector<const Exchange*> exchanges; ///< of a step with the share, in order
-    bool up_to_date = false; ///< whether it has the present parameters, or their upload is submitted
+    bool up_to_date = false;                ///< it has the current parameters, or their upload is submitted
     StepTime step_time;
     TowerTimes times; ///< of the last step
     TowerProgress progress;

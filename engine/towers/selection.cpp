@@ -40,7 +40,7 @@ Known list_all(const OpenOptions& options) {
     return known;
 }
 
-/// Devices of a backend, or of any, that nobody has named and that are left to whom they belong; or empty.
+/// A sentence about withheld devices of a backend, or of all backends; empty if there are none.
 std::string left_alone(const Known& known, const std::string& backend) {
     std::vector<std::string> ids;
     std::string reason;
@@ -53,7 +53,7 @@ std::string left_alone(const Known& known, const std::string& backend) {
     return fmt::format("{} is only taken when --towers names it: {}", fmt::join(ids, ", "), reason);
 }
 
-/// Says why nothing has this device's or backend's name.
+/// Explains why there is no device or backend with this name.
 [[noreturn]] void throw_unknown(const Known& known, const std::string& what, const std::string& name) {
     for (const auto& [backend, reason] : known.absent)
         if (name == backend || name.starts_with(backend + ":"))
@@ -112,10 +112,10 @@ std::vector<std::string> select_towers(const std::string& backend, const std::st
                 chosen.push_back(device.id);
     const std::string others = left_alone(known, backend);
     if (!chosen.empty()) {
-        // Where CUDA works, its cards are those that are meant.
+        // If CUDA works, the user means its cards.
         const bool cuda = std::ranges::any_of(known.ids, [](auto& id) { return id.starts_with("cuda:"); });
         if (!others.empty() && !cuda) spdlog::warn("{}", others);
-        // Who did not name the devices may miss one.
+        // A user who did not name devices may miss one.
         for (const std::string& each : known.left_out)
             if (backend.empty() || each.starts_with(backend + ":")) spdlog::warn("{}", each);
         return chosen;

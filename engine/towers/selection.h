@@ -1,4 +1,4 @@
-// Which devices a run uses.
+// Chooses the devices of a run.
 #pragma once
 
 #include "backends/backend.h"
@@ -9,18 +9,18 @@
 
 namespace towers {
 
-/// The devices of a run that names none. `devices` lists the preferred backend's first. Takes every discrete
-/// GPU, else one integrated GPU, else the CPU. Uses a card that several backends show once, through the
-/// first.
+/// The devices of a run that names none. `devices` lists those of the preferred backend first. Takes every
+/// discrete GPU, else one integrated GPU, else the CPU. Uses a card that several backends show once, through
+/// the first.
 std::vector<std::string> default_towers(std::span<const DeviceInfo> devices);
 
-/// The ids in a list such as `vulkan:0,vulkan:0,cpu`, whether or not such devices exist and without blanks
-/// around them; none for "".
+/// The ids in a list such as `vulkan:0,vulkan:0,cpu`, without surrounding blanks; the devices need not exist.
+/// No ids for "".
 std::vector<std::string> split_towers(const std::string& list);
 
-/// The towers' device ids. `towers`, when not empty, is a list such as `vulkan:0,vulkan:0,cpu`; else
-/// `backend`, when not empty, means all devices of that one; else default_towers(). Throws UsageError when
-/// both are given, and when there is no such device or backend.
+/// The towers' device ids: those listed in `towers`, such as `vulkan:0,vulkan:0,cpu`, if it is not empty;
+/// else all devices of `backend`, if that is not empty; else default_towers(). Throws UsageError if both are
+/// given, or a device or backend does not exist.
 std::vector<std::string> select_towers(const std::string& backend, const std::string& towers,
                                        const OpenOptions& options);
 

@@ -34,7 +34,7 @@ void Session::hold(const ArenaBytes& bytes) {
             const Memory memory = staging ? Memory::staging : Memory::device;
             arenas_[i] = std::make_shared<const Buffer>(device_->allocate(size, memory));
         };
-        arenas_[i].reset(); // now: the memory may not suffice for both
+        arenas_[i].reset(); // freed first: memory may not suffice for both
         try {
             allocate(bytes[i]);
         } catch (const OutOfMemory&) {

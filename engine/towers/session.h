@@ -1,4 +1,4 @@
-// Runs plans on a device: has memory for their arenas and binds them to it.
+// Runs plans on a device: owns the memory of their arenas and binds plans to it.
 #pragma once
 
 #include "backends/device.h"
@@ -14,32 +14,33 @@
 
 namespace towers {
 
-/// What a step reports.
+/// The results of a step.
 struct StepResults {
     float total_loss,
-        cross_entropy; ///< of one tower of several: its part of the global batch's mean, no decay
-    bool finite;       ///< the loss and, where they are checked, the gradients
+        cross_entropy; ///< without weight decay; with several towers, its part of the global mean
+    bool finite;       ///< whether the loss and, if checked, the gradients are finite
 };
 
-/// One thread at a time uses a session, and those that share its device or memory. Its calls throw
-/// DeviceError and, for want of memory, OutOfMemory.
+/// Only one thread at a time may use a session or others that share its device or memory. Calls throw
+/// DeviceError, or OutOfMemory.
 class Session {
 public:
     enum class Place {
         by_arena, ///< staging memory for the arenas that the host uses
-        host,     ///< staging memory for all: the device is the host's processor
+        host,     ///< staging memory for all arenas: the device is the host's processor
     };
-    /// Without memory yet. The device must outlive it.
+    /// Makes a session without memory. The device must outlive it.
     explicit Session(Device& device, Place place = Place::by_arena) : device_(&device), place_(place) {}
-    /// On the same device, and in the same memory for the arenas that `shares` names.
+    /// Makes a session on the same device, which uses the same memory for the arenas in `shares`.
     Session(const Session& other, bool (*shares)(Arena));
 
     Device& device() const { return *device_; }
-    /// The bytes of each arena; 0: it has no memory.
+    /// The bytes of each arena; 0: no memory.
     ArenaBytes bytes() const;
     bool holds(const ArenaBytes& bytes) const;
-    /// Gives zeroed memory to the arenas that are too small. They lose what they had, and what was recorded
-    /// with it must be gone. When memory is refused, each has at least the bytes of before.
+    /// Allocates zeroed memory for arenas that are too small. They lose their contents, and recordings that
+    /// used them must have been destroyed. If an allocation fails, each arena still has at least its earlier
+    /// size.
     void hold(const ArenaBytes& bytes);
     void release(Arena arena) { arenas_[std::size_t(arena)].reset(); }
 
@@ -55,10 +56,10 @@ public:
     /// Has the feed bring to Arena::records what stays there.
     void load(Feed& feed) const;
 
-    /// What a step reads from Arena::step.
+    /// Writes the inputs of a step into Arena::step.
     void write(const StepNumbers& numbers) const;
     void write(std::span<const Example> examples) const;
-    /// What a step of training has left in Arena::staged_results.
+    /// Reads a training step's results from Arena::staged_results.
     StepResults results() const;
 
     BufferSlice slice(Arena arena, std::size_t offset, std::size_t bytes) const;

@@ -1,9 +1,9 @@
 #include "engine/towers/shares.h"
 
+#include "engine/balance/load.h"
 #include "engine/error.h"
 #include "engine/plural.h"
 #include "engine/split.h"
-#include "engine/balance/load.h"
 
 #include <algorithm>
 #include <charconv>
@@ -38,12 +38,12 @@ std::vector<unsigned> share_out(unsigned global, unsigned towers, std::vector<do
                                      towers, global,
                                      group == 1 ? "" : fmt::format(" in groups of {}", group)));
     if (weights.empty()) weights.assign(towers, 1);
-    // Only ratios count. Scale the largest to between 1 and 2, so that sums and products stay within a
-    // double's range, and by a power of two, so that nothing is rounded.
+    // Only ratios matter. Scales the weights by a power of two, which rounds nothing, so that the largest is
+    // between 1 and 2 and sums and products stay within a double's range.
     const int exponent = std::ilogb(*std::ranges::max_element(weights));
     for (double& weight : weights) weight = std::scalbn(weight, -exponent);
     const double total = std::accumulate(weights.begin(), weights.end(), 0.0);
-    // First set aside one example each, so that no share is empty.
+    // Sets aside one unit for each tower first, so that no share is empty.
     std::vector<unsigned> shares(towers, 1);
     std::vector<double> wants(towers);
     for (unsigned i = 0; i < towers; ++i) {

@@ -12,7 +12,7 @@
 
 namespace towers {
 
-constexpr std::size_t line_floats = 16; ///< of a cache line, as most processors have them
+constexpr std::size_t line_floats = 16; ///< in a cache line of most processors
 
 /// Asks for memory that will be read soon, a cache line at a time, so that it arrives during other work.
 class Prefetch {
@@ -21,7 +21,7 @@ public:
 
     void next() {
         if (at_ == ranges_.size()) return;
-        __builtin_prefetch(&ranges_[at_][line_], 0, 2); // into the second cache: the first is small
+        __builtin_prefetch(&ranges_[at_][line_], 0, 2); // into the second-level cache: the first is small
         line_ += line_floats;
         if (line_ < ranges_[at_].size()) return;
         line_ = 0;
@@ -29,7 +29,7 @@ public:
     }
 
 private:
-    std::vector<std::span<const float>> ranges_; ///< none empty
+    std::vector<std::span<const float>> ranges_; ///< no empty ranges
     std::size_t at_ = 0, line_ = 0;
 };
 
@@ -46,7 +46,7 @@ inline void stream(std::span<const float> source, std::span<float> target, Prefe
 #endif
     }
 #ifdef __SSE__
-    _mm_sfence(); // before another thread is told of it
+    _mm_sfence(); // before another thread learns of it
 #endif
 }
 

@@ -12,7 +12,7 @@ namespace towers {
 
 namespace {
 
-/// Small arenas whose layout depends on the share, in which gaps must stay zero: each share has its own.
+/// Small arenas of which each share has its own: their layout depends on the share, and gaps must stay zero.
 constexpr bool is_of_share(Arena arena) {
     return arena == Arena::step || arena == Arena::results || arena == Arena::staged_results ||
            arena == Arena::staged_exchanges;
@@ -32,7 +32,7 @@ std::vector<Exchange> exchanges_before(std::size_t level, const Plan& plan, cons
     return exchanges;
 }
 
-/// A device's message without its name in front, for a line that has it already.
+/// A device's message without the leading device name, for a line that has it already.
 std::string without_name(std::string_view message, const DeviceInfo& info) {
     for (const std::string& name : {fmt::format("{} ({}): ", info.id, info.name), info.id + ": "})
         if (message.starts_with(name)) return std::string(message.substr(name.size()));
@@ -41,8 +41,7 @@ std::string without_name(std::string_view message, const DeviceInfo& info) {
 
 } // namespace
 
-Tower::Tower(std::unique_ptr<Device> device, Feed& feed, Planner plan, unsigned share,
-             Splitting splitting)
+Tower::Tower(std::unique_ptr<Device> device, Feed& feed, Planner plan, unsigned share, Splitting splitting)
     : device_(std::move(device)), plan_(std::move(plan)), micro_batching_(std::move(splitting)) {
     for (bool uploaded = false; !uploaded;) {
         take(share);
@@ -72,7 +71,7 @@ void Tower::take(unsigned share) {
     if (share == 0) return;
     auto found = programs_.find(share);
     if (found == programs_.end()) {
-        constexpr std::size_t most_programs = 4; // a backend may keep a copy of the weights in each
+        constexpr std::size_t most_programs = 4; // few: a backend may keep a copy of the weights in each
         if (programs_.size() == most_programs)
             programs_.erase(std::ranges::min_element(
                 programs_, {}, [](const auto& program) { return program.second.taken; }));
@@ -121,7 +120,7 @@ Tower::Program Tower::record(const TrainingPlan& training) {
     return program;
 }
 
-/// Makes the memory that shares have in common large enough for a step.
+/// Enlarges the arenas that all shares use, if a step needs it.
 void Tower::hold(ArenaBytes bytes) {
     for (std::size_t i = 0; i < arena_count; ++i)
         if (is_of_share(Arena(i))) bytes[i] = 0;
@@ -134,9 +133,9 @@ void Tower::hold(ArenaBytes bytes) {
     }
 }
 
-/// Makes the copies of one tower of several; the arenas that they use stay where they are.
+/// Makes the copies for one of several towers. The addresses of their arenas never change.
 void Tower::make_transfers(const TrainingPlan& training) {
-    std::vector<Transfer> uploads, downloads; // none, if one is refused
+    std::vector<Transfer> uploads, downloads; // kept only if all could be made
     const std::size_t trained = training.plan.bytes(Arena::staged_parameters);
     for (const ArenaRange& bucket : training.buckets) {
         const auto transfer = [&](Arena from, Arena to, std::size_t bytes) {
@@ -157,8 +156,8 @@ void Tower::make_transfers(const TrainingPlan& training) {
     downloads_ = std::move(downloads);
 }
 
-/// After a refusal: frees what a step alone needs, and computes fewer examples at once from now on. False:
-/// there are no fewer.
+/// After a failed allocation: frees the memory of steps, and computes fewer examples at once from now on.
+/// Returns false if it is one group already.
 bool Tower::make_do(const AtOnce& refused, const OutOfMemory& error) {
     if (!micro_batching_.make_do(refused, without_name(error.what(), info()))) return false;
     programs_.clear();
@@ -177,7 +176,7 @@ std::span<const Tower::Part> Tower::parts() const {
     return program_ ? std::span<const Part>(program_->parts) : std::span<const Part>();
 }
 
-/// Submits what comes before the parts of a share that is not computed at once: it reads all parameters.
+/// Submits the micro-batches, which come before the parts and read all parameters.
 void Tower::submit_micro_batches() {
     std::vector<Ticket> parameters;
     for (const Transfer& upload : uploads_)

@@ -5,7 +5,7 @@
 //   wait() for each part    after one that exchanges follow, the host merges their lists, then submit_from()
 //   results()               when the last part has finished
 //
-// Of several towers the gradients leave and the parameters come back meanwhile, bucket by bucket:
+// With several towers, gradients leave and parameters come back meanwhile, bucket by bucket:
 //
 //   wait_for_parameters()   after submit_from(0): until the parameters are there that the first part reads
 //   wait_for_bucket()       after wait() for the part that completes it: its gradients are in staging memory
@@ -26,8 +26,8 @@
 
 namespace towers {
 
-/// Plans a step for a share of this many examples, of which at most so many are computed at once. All its
-/// plans have the same variables and buckets.
+/// Plans a step with `share` examples that computes at most `most` at once. All plans of a Planner have the
+/// same variables and buckets.
 using Planner = std::function<TrainingPlan(unsigned share, unsigned most)>;
 
 /// One thread at a time uses a tower. A tower owns its device.
@@ -37,62 +37,63 @@ public:
     Tower(std::unique_ptr<Device> device, Feed& feed, Planner plan, unsigned share, Splitting splitting = {});
 
     const DeviceInfo& info() const { return device_->info(); }
-    /// What the tower holds for all shares: the data set, the gradients, and the state, which several towers have
-    /// on the host.
+    /// The memory that the tower holds for all shares: the data set, the gradients and, if it is a lone
+    /// tower, the state.
     const Session& session() const { return session_; }
-    /// Bytes that the tower takes of what its device calls its memory.
+    /// The bytes that the tower uses of its device's memory.
     std::uint64_t memory() const;
 
-    /// How many examples the next steps have: 0 for no part in them. Makes new recordings, unless it is one
-    /// of the last few shares; session() keeps its contents. A share that does not fit into memory is
-    /// computed in micro-batches. Throws OutOfMemory when the memory does not suffice for the smallest
-    /// either; the tower is then idle and can take another share.
+    /// Sets the share of the following steps, in examples; 0 makes the tower idle. Makes new recordings
+    /// unless the tower had this share recently; session() keeps its contents. Divides a share that does not
+    /// fit into memory into micro-batches. Throws OutOfMemory if not even the smallest micro-batch fits; the
+    /// tower is then idle and can take another share.
     void take(unsigned share);
     unsigned share() const { return share_; }
-    AtOnce at_once() const { return program_ ? program_->at_once : AtOnce{}; } ///< of the present share
+    AtOnce at_once() const { return program_ ? program_->at_once : AtOnce{}; } ///< for the current share
     double flops() const { return program_ ? program_->flops : 0; } ///< of a step with it; see flops_of()
 
-    /// `examples`: share() of them.
+    /// Sets the numbers and the examples of the next step, share() of them.
     void prepare(const StepNumbers& numbers, std::span<const Example> examples);
 
-    /// One recording of the step, and what the host may do when it has finished.
+    /// A recording of the step, and what the host may do after it.
     struct Part {
         Recording recording;
         Cut cut;
-        std::vector<Exchange> exchanges; ///< to be merged before the next part is submitted
+        std::vector<Exchange> exchanges; ///< to merge before the next part is submitted
         Ticket ticket = 0;               ///< of its latest submission
     };
-    /// An idle tower has none.
+    /// Empty for an idle tower.
     std::span<const Part> parts() const;
-    /// Submits the parts from `first` on, up to the first that exchanges follow or to the last. Each waits
-    /// for the parameters that it needs, and the gradients that it completes go to staging memory after it.
+    /// Submits the parts from `first` on, up to the next exchange or the end. Each part comes after the
+    /// uploads of the parameters that it needs; after it come the downloads of the gradients that it
+    /// completes.
     void submit_from(std::size_t first);
     void wait(std::size_t part);
-    /// Of the finished step; all zero from an idle tower.
+    /// The results of the finished step; all zero for an idle tower.
     StepResults results() const;
 
     // Of several towers
     std::span<const ArenaRange> buckets() const { return buckets_; }
-    /// Where a step leaves its gradients and finds its parameters, laid out as StateLayout's variables. They
-    /// stay where they are.
+    /// Staging memory in which a step leaves gradients and finds parameters, laid out as StateLayout's
+    /// variables. The addresses never change.
     std::span<float> staged_gradients() const { return session_.host<float>(Arena::staged_gradients); }
     std::span<float> staged_parameters() const { return session_.host<float>(Arena::staged_parameters); }
     void wait_for_parameters();
-    /// The step has also read the bucket's parameters then.
+    /// Afterwards the step no longer reads the bucket's parameters.
     void wait_for_bucket(std::size_t bucket);
-    /// Between steps or after wait_for_bucket(): nothing reads the old parameters any more.
+    /// Call it between steps or after wait_for_bucket(), when nothing reads the old parameters any more.
     void upload(std::size_t bucket);
 
 private:
-    /// A step for one share: its recordings, and the small arenas that they alone use.
+    /// A step for one share: its recordings and their own small arenas.
     struct Program {
         Session session;
         std::vector<Recording> micro_recordings; ///< see TrainingPlan::micro_plans
-        std::vector<std::size_t> order;          ///< of micro_recordings, before the first part
+        std::vector<std::size_t> order;          ///< of micro_recordings, submitted before the first part
         std::vector<Part> parts;
         AtOnce at_once;
         double flops = 0;
-        std::uint64_t taken = 0; ///< which take() was its latest
+        std::uint64_t taken = 0; ///< the number of the latest take() that chose it
     };
     /// A copy between staging memory and the device that each step repeats.
     struct Transfer {
@@ -111,7 +112,7 @@ private:
     Planner plan_;
     MicroBatching micro_batching_;
     std::vector<ArenaRange> buckets_;
-    std::vector<Transfer> uploads_, downloads_; ///< of each bucket: parameters, gradients
+    std::vector<Transfer> uploads_, downloads_; ///< by bucket: of parameters, of gradients
     std::map<unsigned, Program> programs_;      ///< by share
     Program* program_ = nullptr;                ///< null: idle
     unsigned share_ = 0;

@@ -58,7 +58,7 @@ private:
     std::function<void()> expired_;
     std::mutex mutex_;
     std::condition_variable_any stopped_;
-    std::optional<double> left_; ///< seconds; none: nothing is watched
+    std::optional<double> left_; ///< seconds; none: no work is watched
     std::jthread thread_;        // last: it uses the others
 };
 

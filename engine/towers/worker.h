@@ -12,13 +12,13 @@ namespace towers {
 class Worker {
 public:
     Worker() : thread_([this](const std::stop_token& stop) { work(stop); }) {}
-    /// A task that has been started is done first.
+    /// Finishes a task that has been started.
     ~Worker() {
         thread_.request_stop();
         wake_.notify_all();
     }
 
-    /// Starts a task, after the one before it has ended. The future carries what it throws.
+    /// Starts a task after the previous one has ended. The future carries its exception.
     std::future<void> run(std::function<void()> task) {
         std::packaged_task<void()> packaged(std::move(task));
         std::future<void> done = packaged.get_future();

@@ -54,7 +54,7 @@ std::string Assignment::observe(std::uint64_t step, std::span<const SeenTower> t
         if (!repeated) balancer_->observe(work, seconds);
         if (balancer_->trying()) return "";
         if (balancer_->shares() != announced_) {
-            // By a step that had to be repeated
+            // Set by a step that had to be repeated
             const bool taken = std::ranges::equal(balancer_->shares(), towers, {}, {}, &SeenTower::share);
             notice = fmt::format("shares are {} from step {} on, before {}{}", to_string(balancer_->shares()),
                                  taken ? step : step + 1, to_string(announced_), idle_towers());
@@ -68,7 +68,7 @@ std::string Assignment::observe(std::uint64_t step, std::span<const SeenTower> t
 std::string Assignment::let_go(const TowerFailed& failed) {
     Standing& tower = towers_[failed.tower];
     if (balancer_ && failed.share > tower.held && tower.held > 0) {
-        // Halfway, so that a few tries find what fits
+        // Halves the distance, so that a few tries find what fits
         limit(failed.tower, (tower.held + failed.share) / 2 / group_ * group_, failed);
         return fmt::format("{} cannot take {} examples: {}", tower.name, failed.share, failed.what());
     }
@@ -80,11 +80,11 @@ std::string Assignment::let_go(const TowerFailed& failed) {
                        failed.lost ? "; if it is lost again, try a smaller --micro-batch" : "");
 }
 
-/// Holds a tower to a share because of what failed.
+/// Limits a tower's share after a failure.
 void Assignment::limit(std::size_t tower, unsigned share, const TowerFailed& failed) {
     try {
         balancer_->limit(tower, share);
-    } catch (const UsageError& error) { // the others cannot make up for it
+    } catch (const UsageError& error) { // the others cannot take its examples
         throw DeviceError(fmt::format("{}; without that, {}", failed.what(), error.what()));
     }
 }
@@ -99,7 +99,7 @@ std::vector<double> Assignment::take_note(std::span<const SeenTower> towers) {
     return seconds;
 }
 
-/// Why towers have nothing to do, each after a semicolon.
+/// Why towers are idle, each reason after a semicolon.
 std::string Assignment::idle_towers() const {
     std::string text;
     for (std::size_t i = 0; i < towers_.size(); ++i)
@@ -111,7 +111,7 @@ std::string Assignment::idle_towers() const {
     return text;
 }
 
-/// The towers whose memory has made them take their shares in other pieces than before.
+/// Reports towers whose number of micro-batches has changed because of their memory.
 std::string Assignment::tell_micro_batches(std::span<const SeenTower> towers) {
     std::string text;
     for (std::size_t i = 0; i < towers_.size(); ++i) {

@@ -1,4 +1,4 @@
-// Which share of each step every tower of a run has, and what the user is told when that changes.
+// The towers' shares of each step, and the notices to the user when they change.
 #pragma once
 
 #include "engine/balance/balancer.h"
@@ -13,51 +13,51 @@
 
 namespace towers {
 
-/// What is seen of a tower in a step.
+/// Observations of a tower in a step.
 struct SeenTower {
     unsigned share = 0;
     double seconds = 0; ///< its own, without waiting for others
     AtOnce at_once{};
 };
 
-/// Adds a part to a line for the user.
+/// Appends a part to a line for the user.
 void add_notice(std::string& notice, const std::string& more);
 
-/// Shares change by the towers' times, as another run had them, or because a tower is lost or cannot hold its
-/// share. What changes them returns a notice for the user, or nothing.
+/// Shares change by the towers' times, as in another run, or because a tower is lost or cannot hold its
+/// share. Functions that change them return a notice for the user, or nothing.
 class Assignment {
 public:
-    /// `towers`: their devices' ids. `group`: the examples that stay together. `outlive`: whether the others
-    /// go on without a tower whose device fails. Throws UsageError when the policy does not fit.
+    /// `towers`: the devices' ids. `group`: shares are multiples of this. `outlive`: whether the others
+    /// continue without a tower whose device fails. Throws UsageError if the policy does not fit.
     Assignment(const SharePolicy& policy, const std::vector<std::string>& towers, unsigned global,
                unsigned group, bool outlive);
 
-    /// Those to begin with, if nothing is tried before.
+    /// The first shares without probes.
     const std::vector<unsigned>& first_shares() const { return first_; }
     std::vector<unsigned> shares(std::uint64_t step) const;
 
-    /// What towers of automatic shares, of which nothing is known, are to try before the first step; empty:
-    /// nothing more.
+    /// With automatic shares and towers of unknown speed: the examples to try before the first step; empty:
+    /// no more.
     std::vector<unsigned> probe() const;
-    /// The towers have taken a step with those.
+    /// Reports a step with probe()'s examples.
     void probed(std::span<const SeenTower> towers);
-    /// The first step comes next.
+    /// Call it before the first step.
     std::string begin(std::span<const SeenTower> towers);
 
-    /// After a step, which took so many seconds. `repeated`: it had more than one attempt.
+    /// Reports a step and its seconds. `repeated`: it had more than one attempt.
     std::string observe(std::uint64_t step, std::span<const SeenTower> towers, double seconds, bool repeated);
 
-    /// After a failure: arranges that the step can be repeated without the tower, or with a share that it can
-    /// hold. Rethrows the device's error when no tower is left or the run is not to outlive one, and throws
-    /// DeviceError when the others cannot hold the batch.
+    /// After a failure: prepares to repeat the step without the tower, or with a share that fits on it.
+    /// Rethrows the device's error if no tower is left or the run must not continue without one; throws
+    /// DeviceError if the others cannot hold the batch.
     std::string let_go(const TowerFailed& failed);
 
 private:
-    /// What is known of a tower.
+    /// What the assignment knows of a tower.
     struct Standing {
         std::string name;           ///< `tower_0 (cpu)`
         unsigned held = 0;          ///< the largest share that it has had in a step
-        unsigned micro_batches = 1; ///< that the user knows of
+        unsigned micro_batches = 1; ///< last reported to the user
         bool lost = false;          ///< its device has failed
     };
     std::vector<double> take_note(std::span<const SeenTower> towers);
@@ -69,9 +69,9 @@ private:
     unsigned group_;
     bool outlive_;
     std::vector<unsigned> first_;
-    std::vector<unsigned> announced_; ///< the shares that the user knows of
+    std::vector<unsigned> announced_; ///< the shares last reported to the user
     std::vector<Standing> towers_;
-    std::optional<Balancer> balancer_; ///< of automatic shares
+    std::optional<Balancer> balancer_; ///< set if shares are automatic
 };
 
 } // namespace towers

@@ -85,7 +85,7 @@ void check_recipe(const TensorFile& file, const Recipe& recipe, const std::files
             fmt::format("{}: its metadata names no recipe; it is not a checkpoint of towers", path.string()));
     const bool bound = file.metadata.contains("recipe_checksum");
     if (bound && checkpoint_number(file, "recipe_checksum", path) == recipe.checksum)
-        return; // whatever it is called
+        return; // whatever its name
     if (found->second != recipe.name)
         throw InputError(fmt::format("{}: belongs to recipe '{}', not '{}'; give --recipe {}", path.string(),
                                      found->second, recipe.name, found->second));
@@ -152,7 +152,7 @@ void check_origin(const TensorFile& file, const CheckpointOrigin& origin, const 
     if (const std::uint64_t seed = checkpoint_seed(file, path); seed != origin.seed)
         throw UsageError(fmt::format("--seed {}: {} was trained with seed {}; give --seed {} to resume it",
                                      origin.seed, path.string(), seed, seed));
-    if (!file.metadata.contains("checksum")) return; // an early version's
+    if (!file.metadata.contains("checksum")) return; // written by an early version
     const std::uint64_t records = checkpoint_number(file, "records", path);
     if (records == origin.records && checkpoint_number(file, "checksum", path) == origin.checksum) return;
     throw InputError(

@@ -40,7 +40,7 @@ std::vector<VariableDescription> describe_variables(const Recipe& recipe) {
 }
 
 StepMemory memory_of_step(const Recipe& recipe, unsigned batch) {
-    share_out(batch, 1, {}, recipe.model.group()); // as train refuses what is no whole number of groups
+    share_out(batch, 1, {}, recipe.model.group()); // refuses, like train, what is not whole groups
     const StateLayout layout = layout_of(recipe);
     const NetworkSpec spec = network_spec(
         recipe, layout, {.batch = batch, .stored = shapes_size(recipe), .records = 1, .distort = true});

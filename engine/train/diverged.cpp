@@ -71,7 +71,7 @@ bool flag(const std::string& text, const std::filesystem::path& path) {
     return text == "true";
 }
 
-/// A tensor with a dimension for each of `axes`, the first of which counts the examples.
+/// Reads a tensor with one dimension per entry of `axes`; the first counts the examples.
 template<class T>
 const TensorOf<T>& tensor(const std::map<std::string, TensorOf<T>>& tensors, const char* name,
                           std::size_t axes, const std::filesystem::path& path) {
@@ -81,7 +81,7 @@ const TensorOf<T>& tensor(const std::map<std::string, TensorOf<T>>& tensors, con
     return found->second;
 }
 
-/// Throws when a device could not do the step.
+/// Throws if a device could not do the step.
 void check(const DivergedStep& diverged, const std::filesystem::path& path) {
     const auto& [recipe, tower, device, step, found] = diverged;
     const std::size_t examples = step.examples.size();
@@ -122,7 +122,7 @@ Finding examine(const DivergedStep& diverged, const TrainerOptions& options) {
     };
     try {
         return on(*options.open_device(diverged.device, options.open));
-    } catch (const DeviceError&) { // it may be lost, or too small for a second step beside the training's
+    } catch (const DeviceError&) { // it may be lost, or lack memory for a second step
         if (diverged.device == "cpu") throw;
     }
     return on(*open_device("cpu", options.open));

@@ -1,4 +1,4 @@
-// How well parameters do on a data set.
+// Evaluates parameters on a data set.
 #pragma once
 
 #include "engine/recipes/recipe.h"
@@ -13,7 +13,7 @@ namespace towers {
 
 struct Evaluation {
     std::uint64_t examples = 0, correct = 0;
-    double loss_sum = 0; ///< of the examples' cross entropies
+    double loss_sum = 0; ///< sum of the examples' cross entropies
 
     double precision() const { return double(correct) / double(examples); } ///< precision @ 1
     double cross_entropy() const { return loss_sum / double(examples); }
@@ -22,14 +22,14 @@ struct Evaluation {
 /// Evaluates on one device, which must outlive it.
 class Evaluator {
 public:
-    /// `on`: names the device. If it has records in memory, they are those of `data`, as those of a tower that
-    /// trains on it are, and that memory is shared; else the records are uploaded. One thread at a time uses
-    /// both sessions. `batch`: examples at once, if there are as many.
+    /// `on`: names the device. If it has records in memory, they are those of `data`, as those of a tower
+    /// that trains on it are, and that memory is shared; else the records are uploaded. One thread at a time
+    /// uses both sessions. `batch`: examples at once, if there are as many.
     Evaluator(const Session& on, const Recipe& recipe, const DataSource& data, unsigned batch);
 
-    /// Evaluates every `stride`-th batch, starting with batch `first`. `variables`: with the
-    /// statistics, laid out as StateLayout says. Each example counts once, unless `padded` asks for whole
-    /// batches, filled up with the first examples.
+    /// Evaluates every `stride`-th batch from batch `first` on. `variables`: including statistics, laid out
+    /// as StateLayout says. Each example counts once; with `padded`, the last batch is filled with the first
+    /// examples, which count again.
     Evaluation run(std::span<const float> variables, bool padded, std::size_t first, std::size_t stride);
 
 private:

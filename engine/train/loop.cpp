@@ -15,7 +15,7 @@
 namespace towers {
 namespace {
 
-/// None if the folder is gone: a message that names them must be given all the same.
+/// None if the folder is gone: the message that would name them must appear anyway.
 std::vector<std::uint64_t> checkpoints_if_there(const RunDirectory& run) {
     try {
         return run.checkpoints();
@@ -24,9 +24,9 @@ std::vector<std::uint64_t> checkpoints_if_there(const RunDirectory& run) {
     }
 }
 
-/// What to do when the loss of the parameters after `step` steps is not finite.
+/// Advice if the loss of the parameters after `step` steps is not finite.
 std::string way_back(const RunDirectory& run, std::uint64_t step) {
-    // A step with a finite loss followed every earlier checkpoint.
+    // After every earlier checkpoint came a step with a finite loss.
     std::vector<std::uint64_t> steps = checkpoints_if_there(run);
     std::erase_if(steps, [&](std::uint64_t each) { return each >= step; });
     if (steps.empty()) return "the run has no earlier checkpoint, so start another run";
@@ -34,13 +34,13 @@ std::string way_back(const RunDirectory& run, std::uint64_t step) {
                        run.checkpoint_path(steps.back()).string(), steps.back());
 }
 
-/// Keeps the step that diverged, and says where and what was found of it.
+/// Saves the step that diverged, and returns the file and the findings.
 std::string keep(const TowerStep& of, Trainer& trainer, const RunDirectory& run, const LoopOptions& options) {
     if (options.data == nullptr) return "";
     try {
         DivergedStep diverged = diverged_step(trainer, of, *options.data);
         const std::filesystem::path path = run.diverged_path(diverged.step.before.step);
-        write_safetensors(path, to_tensors(diverged, options.origin)); // first: to do it again needs memory
+        write_safetensors(path, to_tensors(diverged, options.origin)); // first: a replay needs memory
         std::string what;
         try {
             diverged.found = examine(diverged, trainer.options());
@@ -59,13 +59,13 @@ std::string keep(const TowerStep& of, Trainer& trainer, const RunDirectory& run,
 
 using Tell = std::function<void(const std::string&)>;
 
-/// What the run writes again and again. The training goes on while that fails.
+/// An output that the run writes repeatedly. The training continues if that fails.
 class Written {
 public:
     explicit Written(const Tell& tell) : tell_(tell) {}
 
-    /// Whether `write`, which returns whether it had anything to write, has worked; if not, failure() says
-    /// why. `place` is where it writes. Tells the user when a warning is over.
+    /// Calls `write`, which returns whether it had anything to write. Returns whether it succeeded; if not,
+    /// failure() says why. `place`: where it writes. Tells the user when writing works again.
     bool attempt(const std::string& place, const std::function<bool()>& write) {
         failure_.clear();
         bool wrote = false;
@@ -83,7 +83,7 @@ public:
         if (wrote && std::exchange(warned_, false)) tell_(fmt::format("saved again: {}", place));
         return failure_.empty();
     }
-    /// Tells the user of the failure, and that training goes on, unless that is known.
+    /// Tells the user once that writing fails and training continues.
     void warn() {
         if (!std::exchange(warned_, true))
             tell_(fmt::format("{}; training goes on and tries again at the next save", failure_));
@@ -96,7 +96,7 @@ private:
     bool warned_ = false;
 };
 
-/// The same error, with more words.
+/// The same error with a longer message.
 [[noreturn]] void rethrow(const DeviceError& error, const std::string& more) {
     if (dynamic_cast<const OutOfMemory*>(&error) != nullptr) throw OutOfMemory(error.what() + more);
     if (dynamic_cast<const DeviceLost*>(&error) != nullptr) throw DeviceLost(error.what() + more);
@@ -109,7 +109,7 @@ public:
          const std::vector<Observer*>& observers)
         : trainer_(trainer), run_(run), options_(options), observers_(observers),
           written_(observers.size(), Written(tell_)), step_(trainer.steps_done()), saved_(step_) {}
-    Loop(const Loop&) = delete; // what is written knows where it is
+    Loop(const Loop&) = delete; // written_ holds its address
     Loop& operator=(const Loop&) = delete;
 
     Ending run(const std::atomic<bool>& stop) {
@@ -135,7 +135,7 @@ private:
                                        keep(diverged.of, trainer_, run_, options_), way_back(run_, step_)),
                            diverged.of);
         } catch (const DeviceError& error) {
-            // Several towers keep their state on the host; a single tower's is lost with its device.
+            // With several towers the state is on the host; a single tower's is lost with its device.
             const bool synced = sync();
             if ((trainer_.tower_count() > 1 && !save()) || !synced) tell_(what_is_lost());
             rethrow(error, way_on(run_));
@@ -197,7 +197,7 @@ private:
         logged_ += Clock::now() - before; // the log leaves out the time spent on saving
     }
 
-    /// Of a run that ends now, after failures to write.
+    /// What a run that ends now has lost, after failures to write.
     std::string what_is_lost() const {
         if (checkpoint_.failure().empty()) {
             const auto failed =
@@ -206,7 +206,7 @@ private:
         }
         const std::vector<std::uint64_t> steps = checkpoints_if_there(run_);
         if (std::ranges::binary_search(steps, step_))
-            return checkpoint_.failure(); // only an earlier one is not deleted
+            return checkpoint_.failure(); // only deleting an earlier one has failed
         if (steps.empty())
             return fmt::format("{}; what was trained since the last checkpoint is lost",
                                checkpoint_.failure());
@@ -225,7 +225,7 @@ private:
     Written checkpoint_{tell_};
     std::uint64_t step_, saved_; ///< steps taken, and those of the last checkpoint
     Clock::time_point logged_ = Clock::now();
-    std::uint64_t logged_steps_ = 0; ///< since then
+    std::uint64_t logged_steps_ = 0; ///< logged steps since the last line
 };
 
 } // namespace

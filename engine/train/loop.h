@@ -1,4 +1,4 @@
-// Steps, checkpoints and what observers tell of them, until the training is done or told to stop.
+// The training loop: steps, checkpoints and observers, until the training is done or told to stop.
 #pragma once
 
 #include "engine/run/run_directory.h"
@@ -12,10 +12,10 @@
 namespace towers {
 
 struct LoopOptions {
-    std::uint64_t steps;      ///< updates in all, including an earlier part of the run
+    std::uint64_t steps;      ///< total number of updates, including earlier parts of the run
     std::uint64_t save_every; ///< steps between checkpoints; 0: only at the end
     unsigned keep;            ///< checkpoints; 0: all
-    std::uint64_t log_every;  ///< steps between those that are due for the log; 0: none is
+    std::uint64_t log_every;  ///< steps between logged ones; 0: none is logged
     CheckpointOrigin origin;
     unsigned global_batch;
     const DataSource* data = nullptr; ///< of the training, to keep a step that diverges with its examples;
@@ -24,11 +24,11 @@ struct LoopOptions {
 
 enum class Ending { finished, stopped };
 
-/// Saves the state of the training. A new run starts with this, so that it can go on even if it is killed
-/// before its first checkpoint is due.
+/// Saves the state of the training. A new run starts with this, so that it can be resumed even if it is
+/// killed before the first regular checkpoint.
 void save_checkpoint(Trainer& trainer, RunDirectory& run, const LoopOptions& options);
 
-/// Makes a run's checkpoint the trainer's state. Throws InputError when it is of another recipe, seed or data
+/// Loads a run's checkpoint into the trainer. Throws InputError if it belongs to another recipe, seed or data
 /// set. Changes no file.
 void resume(Trainer& trainer, const Recipe& recipe, const FoundCheckpoint& checkpoint,
             const CheckpointOrigin& origin);
@@ -37,8 +37,8 @@ void resume(Trainer& trainer, const Recipe& recipe, const FoundCheckpoint& check
 /// of later steps. Returns the folder that RunDirectory::set_aside_after() made.
 std::optional<std::filesystem::path> rewind(RunDirectory& run, const Trainer& trainer);
 
-/// How to go on with a run that a device has ended, to append to the message: names the last checkpoint;
-/// empty if there is none.
+/// How to continue a run that a device has ended, to append to the message: names the last checkpoint; empty
+/// if there is none.
 std::string way_on(const RunDirectory& run);
 
 /// Trainer::probe(). A DeviceError names the last checkpoint.

@@ -46,7 +46,7 @@ bool Metrics::observe(const Progress& progress) {
 std::vector<SharesFrom> read_shares(const std::filesystem::path& metrics) {
     std::vector<SharesFrom> found;
     std::string all = read_file(metrics);
-    all.resize(all.rfind('\n') + 1); // what a crash cut off, or another program is writing
+    all.resize(all.rfind('\n') + 1); // drops a line that a crash cut off or another program is still writing
     std::istringstream lines(all);
     std::string text;
     for (int number = 1; std::getline(lines, text); ++number) {

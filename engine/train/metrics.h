@@ -1,4 +1,4 @@
-// metrics.jsonl: what a run says of its steps, for programs.
+// metrics.jsonl, a machine-readable log of a run's steps.
 #pragma once
 
 #include "engine/run/run_directory.h"
@@ -31,9 +31,9 @@ private:
     std::vector<unsigned> shares_; ///< those that the last line with shares has
 };
 
-/// The shares that a run had, from its metrics: an entry for each step from which on they were others. Empty
-/// when it had one tower. Leaves out a last line that is not complete. Throws InputError when the file cannot
-/// be read or is no such file.
+/// Reads a run's shares from its metrics: one entry for each step at which they changed. Empty for a run with
+/// one tower. Ignores an incomplete last line. Throws InputError if the file cannot be read or is not such a
+/// file.
 std::vector<SharesFrom> read_shares(const std::filesystem::path& metrics);
 
 } // namespace towers

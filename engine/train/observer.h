@@ -1,4 +1,4 @@
-// What follows a training: lines on a terminal, metrics.jsonl, and whatever else a run tells the world.
+// Observers of a training: lines on a terminal, metrics.jsonl, and other outputs of a run.
 #pragma once
 
 #include "engine/train/trainer.h"
@@ -14,27 +14,27 @@ struct Progress {
     double seconds_per_step;
 };
 
-/// Follows a training; train() calls every member on its own thread. observe() and sync() may fail to write:
-/// they throw InputError, std::system_error, std::bad_alloc or OutOfMemory, the training goes on, and they
-/// keep what they could not write for their next call.
+/// Observes a training. train() calls all members on the thread that called it. If observe() or sync() cannot
+/// write, they throw InputError, std::system_error, std::bad_alloc or OutOfMemory and keep the data for their
+/// next call; the training continues.
 class Observer {
 public:
     virtual ~Observer() = default;
 
-    /// What messages call the place that it writes to, such as a file's path.
+    /// The name of the output in messages, such as a file's path.
     virtual std::string place() const = 0;
 
     /// After each step. Returns whether it had anything to write.
     virtual bool observe(const Progress& progress) = 0;
 
-    /// Before each checkpoint and at the end of the run, also of one that fails: brings to the disk what it
-    /// has written.
+    /// Syncs the output to the disk. Called before each checkpoint and at the end of the run, even if it
+    /// fails.
     virtual void sync() {}
 
-    /// One line for the user.
+    /// Shows one line to the user.
     virtual void warn([[maybe_unused]] const std::string& line) {}
 
-    /// The run has ended or failed; nothing follows.
+    /// Called last, when the run has ended or failed.
     virtual void end() {}
 };
 

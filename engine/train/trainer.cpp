@@ -53,14 +53,13 @@ std::unique_ptr<TowerSet> Trainer::open_towers(const DataSource& data) {
     for (std::size_t i = 0; i < count; ++i) {
         auto device = options_.open_device(options_.towers[i], options_.open);
         if (options_.trace) device = std::make_unique<TracedDevice>(std::move(device), options_.trace, i);
-        const NetworkSpec any_share =
-            network_spec(recipe_, layout_,
-                         {.global_batch = options_.global_batch,
-                          .stored = data.image_size(),
-                          .records = feed_.slots(),
-                          .seed = options_.seed,
-                          .distort = options_.distort,
-                          .largest_allocation = device->info().largest_allocation});
+        const NetworkSpec any_share = network_spec(recipe_, layout_,
+                                                   {.global_batch = options_.global_batch,
+                                                    .stored = data.image_size(),
+                                                    .records = feed_.slots(),
+                                                    .seed = options_.seed,
+                                                    .distort = options_.distort,
+                                                    .largest_allocation = device->info().largest_allocation});
         const Planner plan = [=](unsigned share, unsigned most) {
             NetworkSpec spec = any_share;
             spec.batch = share;
@@ -198,7 +197,7 @@ void Trainer::take_step(StepReport& report) {
             results = towers_->step(numbers, examples);
             taken = true;
         } catch (const TowerFailed& failed) {
-            for (TowerUse& use : use_) use.times.others += seconds_since(begin); // for the one that failed
+            for (TowerUse& use : use_) use.times.others += seconds_since(begin); // for the failed attempt
             add_notice(report.notice, assignment_.let_go(failed));
         }
     }

@@ -27,19 +27,20 @@ struct TrainerOptions {
     std::vector<std::string> towers; ///< device ids, one per tower; a device may appear more than once
     unsigned global_batch;           ///< examples per step, all towers together
     SharePolicy shares;
-    unsigned micro_batch = 0; ///< the most examples that a tower computes at once; 0: as its memory allows
-    /// Whether several towers go on without one whose device fails, as long as one is left.
+    unsigned micro_batch = 0; ///< the most examples that a tower computes at once; 0: as many as fit
+    /// Whether the other towers continue when a device fails.
     bool outlive_devices = false;
-    /// Seconds, beyond what a step should take, until a tower that gives no answer has failed; see Patience.
+    /// Seconds beyond the expected time of a step after which a tower that does not answer has failed; see
+    /// Patience.
     double device_timeout = std::numeric_limits<double>::infinity();
-    /// Called when the only tower gives no answer; see TowerSetOptions.
+    /// Called if a lone tower does not answer; see TowerSetOptions.
     std::function<void(const DeviceError&)> give_up = {};
     double learning_rate;
     std::uint64_t seed;
     bool distort, shuffle;
     Quirks quirks;
     OpenOptions open;
-    std::shared_ptr<Trace> trace = {}; ///< null, or gets what towers and host do in each step
+    std::shared_ptr<Trace> trace = {}; ///< may be null; records what towers and host do in each step
     /// Opens the towers' devices by their ids; a test may supply its own.
     std::function<std::unique_ptr<Device>(std::string_view, const OpenOptions&)> open_device =
         towers::open_device;
@@ -50,26 +51,26 @@ struct StepReport {
     std::uint64_t step;     ///< counted from 0
     std::uint64_t examples; ///< seen before it
     double learning_rate;
-    float loss;                      ///< mean over the global batch, weight decay included
-    float cross_entropy;             ///< likewise, without it
+    float loss;                      ///< mean over the global batch, with weight decay
+    float cross_entropy;             ///< the same without weight decay
     std::vector<unsigned> shares;    ///< each tower's examples
-    std::vector<float> tower_losses; ///< each tower's own, over its share, weight decay included; NaN if idle
-    double host_seconds; ///< of the step's time, what the calling thread spent without waiting for towers
-    std::string notice;  ///< what has changed about the towers, for the user in one line; or empty
+    std::vector<float> tower_losses; ///< each tower's own over its share, with weight decay; NaN if idle
+    double host_seconds;             ///< of the calling thread, without waiting for towers
+    std::string notice; ///< one line for the user if something about the towers has changed; or empty
 };
 
-/// What a tower has done.
+/// A tower's work since the start.
 struct TowerUse {
     unsigned share = 0; ///< of the last step
     std::uint64_t examples = 0;
-    TowerTimes times; ///< of all steps; what is left of the steps' seconds is waiting for the host
+    TowerTimes times; ///< of all steps; the rest of the steps' seconds the tower waited for the host
 };
 
-/// What a step had one tower do.
+/// One tower's part of a step.
 struct TowerStep {
     std::size_t tower;
     double learning_rate;
-    std::vector<Example> examples; ///< its share; all of the global batch where it needs those of the others
+    std::vector<Example> examples; ///< its share, or the global batch if it depends on the others' examples
 };
 
 /// A loss or gradient is infinite or NaN. The parameters are those from before the step.
@@ -84,7 +85,7 @@ public:
     /// InputError when the data does not fit the recipe's model, and UsageError when the model cannot be
     /// split as the options ask.
     Trainer(const Recipe& recipe, const TrainerOptions& options, const DataSource& data);
-    Trainer(const Trainer&) = delete; // its towers know where it is
+    Trainer(const Trainer&) = delete; // its towers hold its address
     Trainer& operator=(const Trainer&) = delete;
 
     const Recipe& recipe() const { return recipe_; }
@@ -97,7 +98,7 @@ public:
     /// Of the last step.
     std::vector<unsigned> last_shares() const { return towers_->shares(); }
 
-    /// Of all steps since the start: each tower's, the host's, and the seconds in all.
+    /// The work of each tower and of the host since the start, and the seconds of all steps.
     const std::vector<TowerUse>& use() const { return use_; }
     const HostTimes& host_use() const { return host_use_; }
     double seconds() const { return seconds_; }
@@ -108,20 +109,21 @@ public:
     TrainingState save();
 
     std::uint64_t steps_done() const { return step_; }
-    /// Steps in all, including those done, until `epochs` passes over the data are complete.
+    /// The total number of steps, including those done, that complete `epochs` passes over the data.
     std::uint64_t steps_until(double epochs) const;
 
-    /// When shares are automatic and nothing is known of the towers, lets each try a few examples, whose
-    /// results nobody uses, and chooses the shares to begin with. Changes no state. Returns what the user
-    /// should know of it in one line, or nothing. step() does this first if it has not been done. When `stop`
-    /// becomes true, tries no more; null: nothing stops it. Throws DeviceError.
+    /// With automatic shares and towers of unknown speed: has each tower compute a few examples, whose
+    /// results are not used, and chooses the first shares. Changes no state. Returns a line for the user, or
+    /// nothing. step() calls this first if nobody has. Stops trying when `stop`, which may be null, becomes
+    /// true. Throws DeviceError.
     std::string probe(const std::atomic<bool>* stop = nullptr);
 
-    /// Throws Diverged, DeviceError. Of several towers the state is then that from before the step.
+    /// Takes a step. Throws Diverged and DeviceError; with several towers the state is then the one from
+    /// before the step.
     StepReport step();
 
-    /// The last step's gradients of the mean loss over the global batch, laid out as layout()'s variables; a
-    /// statistic's is its value in that step.
+    /// The last step's gradients of the mean loss over the global batch, laid out as layout()'s variables.
+    /// For a statistic, its value in that step.
     std::vector<float> gradients();
 
 private:

@@ -45,7 +45,7 @@ struct In {
     } at;
 };
 
-// One element that is written, and read if T is also an input
+// One element that is written, and read if T is an input too
 template<class T>
 struct Element {
     typename Whole<T>::type* element;
@@ -103,7 +103,7 @@ __device__ T subgroupAdd(T x) { // every lane gets the same bits: a + b is b + a
     for (uint i = (blockIdx.x * blockDim.x + threadIdx.x) / SUBGROUP_SIZE; i < (count);                      \
          i += gridDim.x * blockDim.x / SUBGROUP_SIZE)
 #define UNROLL _Pragma("unroll")
-// nvcc chooses the part well: "unroll 4" costs registers.
+// nvcc chooses the unrolling well; "unroll 4" costs registers.
 #define FOR_PARTLY_UNROLLED(i, count) for (uint i = 0u; i < (count); ++i)
 #define FUNCTION inline __device__
 // The including file defines CONSTANT_0, CONSTANT_1, ...

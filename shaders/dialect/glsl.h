@@ -32,8 +32,8 @@ BUFFER(restrict, InOut_f32x4, vec4);
     for (uint i = gl_WorkGroupID.x * gl_NumSubgroups + gl_SubgroupID; i < (count);                           \
          i += gl_NumWorkGroups.x * gl_NumSubgroups)
 #define UNROLL [[unroll]]
-// Drivers unroll a loop as a whole or not at all; this one by four. `count` is a multiple of 4.
-#define FOR_PARTLY_UNROLLED(i, count)                                                                          \
+// Drivers unroll a loop fully or not at all; this one is unrolled by four. `count` is a multiple of 4.
+#define FOR_PARTLY_UNROLLED(i, count)                                                                        \
     [[dont_unroll]] for (uint first_##i = 0u; first_##i < (count); first_##i += 4u)                          \
         [[unroll]] for (uint i = first_##i; i < first_##i + 4u; ++i)
 #define FUNCTION
@@ -48,5 +48,5 @@ uint mul_high(uint a, uint b) {
 
 float as_float(uint bits) { return uintBitsToFloat(bits); }
 
-// Not isnan() and isinf(): without float controls a driver may assume that neither ever happens.
+// Not isnan() and isinf(), which a driver without float controls may assume to be always false.
 bool is_finite(float x) { return (floatBitsToUint(x) & 0x7f800000u) != 0x7f800000u; }

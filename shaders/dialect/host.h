@@ -61,8 +61,8 @@ inline bool is_finite(float x) { return (std::bit_cast<uint>(x) & 0x7f800000u) !
 #define KERNEL(name, Params, size) void name(const Params& p, Invocation invocation)
 #define SUBGROUP_LANE 0u
 #define SUBGROUP_SIZE 1u
-// Items are independent, but GCC cannot see that through the pointers. Clang looks at run time whether they
-// overlap, as fast; what it has in the way of a promise also lets it reorder sums.
+// Tells GCC that items are independent, which it cannot see through the pointers. Clang checks at run time
+// whether they overlap, which is as fast; its own pragma would also let it reorder sums.
 #ifdef __clang__
 #define INDEPENDENT
 #else

@@ -3,10 +3,10 @@
 #define TOWERS_SHADERS_PARAMS_CONV2D_H
 
 // A convolution, or a dense layer as a 1x1 convolution of 1x1 images. Channels fall into `groups`: output
-// channels of one group see its in_channels / groups input channels only, so weights are
-// [KH, KW, in_channels / groups, out_channels], one group's output channels after the other's. A window's
-// places are `dilation` pixels apart, at least 1. What lies below and right of the image follows from the
-// output's size: padding, or pixels that no window covers.
+// channels of one group see its in_channels / groups input channels only, so weights are [KH, KW, in_channels
+// / groups, out_channels], one group's output channels after the other's. A window's places are `dilation`
+// pixels apart, at least 1. The output's size implies what is below and right of the image: padding, or
+// pixels that no window covers.
 struct ConvShape {
     uint batch, in_height, in_width, in_channels;
     uint out_height, out_width, out_channels;

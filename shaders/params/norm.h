@@ -25,38 +25,38 @@ struct LrnBackwardParams {
     uint relu;
 };
 
-// Batch normalization. x is [groups, rows, channels]: a group is consecutive examples, rows its examples * height *
-// width. Every group has statistics of its own, [groups, channels]: the mean and M2 = sum of (x - mean)^2.
-// Sums over rows are made in chunks of `chunk_rows` rows, of which a group's last may have fewer:
-// [groups, chunks, channels]. Then the merging kernels make one of every `run` chunks, until one is left.
-#define BATCH_NORM_CHUNKS(rows, chunk_rows) (((rows) + (chunk_rows) - 1u) / (chunk_rows))
-// A good `chunk_rows` for a tensor of that many elements: chunks enough to fill a wide device, and no more.
+// Batch normalization. x is [groups, rows, channels]: a group is consecutive examples, rows its examples *
+// height * width. Every group has statistics of its own, [groups, channels]: the mean and M2 = sum of (x -
+// mean)^2. Sums over rows are made in chunks of `chunk_rows` rows, of which a group's last may have fewer:
+// [groups, chunks, channels]. Then the merging kernels turn every `run` chunks into one, until one remains.
+#define BATCH_NORM_CHUNKS(rows, chunk_rows) (((rows) + (chunk_rows)-1u) / (chunk_rows))
+// A good `chunk_rows` for a tensor with this many elements: just enough chunks to fill a wide device.
 #define BATCH_NORM_CHUNK_ROWS(elements)                                                                      \
     ((elements) / 32768u < 32u ? 32u : (elements) / 32768u > 512u ? 512u : (elements) / 32768u)
 // A good `run`
 #define BATCH_NORM_RUN 64u
-// An item of the kernels that write [groups, rows, channels] is a channel of so many rows.
+// An item of the kernels that write [groups, rows, channels] is one channel of this many rows.
 #define BATCH_NORM_STRIP 8u
 #define BATCH_NORM_STRIPS(rows) BATCH_NORM_CHUNKS(rows, BATCH_NORM_STRIP)
 
-// means, m2s: of each chunk.
+// means, m2s: one per chunk.
 struct BatchNormMomentsParams {
     In_f32 x;
     Out_f32 means, m2s;
     uint groups, rows, channels, chunk_rows;
 };
 
-// mean, m2: [groups, runs, channels] of BATCH_NORM_CHUNKS(chunks, run) runs of chunks, so of chunks of
-// chunk_rows * run rows.
+// mean, m2: [groups, runs, channels], one for each of BATCH_NORM_CHUNKS(chunks, run) runs, which are chunks
+// of chunk_rows * run rows.
 struct BatchNormMergeMomentsParams {
     In_f32 means, m2s;
     Out_f32 mean, m2;
     uint groups, rows, channels, chunk_rows, run;
 };
 
-// y = relu?((x - mean) / sqrt(m2 / count + epsilon) * gamma + beta + addend). `count`: of the values behind m2, which
-// are more than `rows` where the statistics are those of several towers. Evaluation: groups = 1, count = 1, the moving
-// mean and variance. gamma, beta [channels] and addend, of y's shape: not read unless used.
+// y = relu?((x - mean) / sqrt(m2 / count + epsilon) * gamma + beta + addend). `count`: the number of values
+// in m2, which is above `rows` if the statistics are those of several towers. Evaluation: groups = 1, count =
+// 1, the moving mean and variance. gamma, beta [channels] and addend, of y's shape, are only read if used.
 struct BatchNormForwardParams {
     In_f32 x, mean, m2, gamma, beta, addend;
     Out_f32 y;
@@ -65,9 +65,10 @@ struct BatchNormForwardParams {
     uint gamma_used, beta_used, addend_used, relu;
 };
 
-// Of each chunk: dy_sums = sum of dy, xhat_sums = sum of dy * xhat, xhat = (x - mean) / sqrt(m2 / count + epsilon).
-// `relu`: dy is the gradient of a ReLU's output, and counts where the layer's own output was above zero. The kernel
-// computes that again from x as forward did; only for it are gamma and beta used.
+// For each chunk: dy_sums = sum of dy, xhat_sums = sum of dy * xhat, xhat = (x - mean) / sqrt(m2 / count +
+// epsilon). `relu`: dy is the gradient of a ReLU's output, and counts only where the layer's own output was
+// above zero. The kernel computes that output again from x as forward did, for which alone it uses gamma and
+// beta.
 struct BatchNormBackwardSumsParams {
     In_f32 x, dy, mean, m2, gamma, beta;
     Out_f32 dy_sums, xhat_sums;
@@ -83,15 +84,15 @@ struct BatchNormMergeSumsParams {
     uint groups, chunks, channels, run;
 };
 
-// dgamma = sum of s2 over the groups, dbeta = sum of s1; not written unless used.
+// dgamma = sum of s2 over the groups, dbeta = sum of s1; only written if used.
 struct BatchNormParameterGradientsParams {
     In_f32 s1, s2;
     Out_f32 dgamma, dbeta;
     uint groups, channels, gamma_used, beta_used;
 };
 
-// dx = gamma / sqrt(m2 / count + epsilon) * (dy - s1 / count - xhat * s2 / count); count, mean, m2, s1 and s2 may be
-// those of several towers. `relu` as above, and beta only for it.
+// dx = gamma / sqrt(m2 / count + epsilon) * (dy - s1 / count - xhat * s2 / count); count, mean, m2, s1 and s2
+// may be those of several towers. `relu` as above; beta is only used for it.
 struct BatchNormBackwardParams {
     In_f32 x, dy, mean, m2, gamma, beta, s1, s2;
     Out_f32 dx;
@@ -100,7 +101,7 @@ struct BatchNormBackwardParams {
     uint gamma_used, beta_used, relu;
 };
 
-// What a tower adds to the moving statistics' next value: out_mean = scale * sum of mean over its groups,
+// A tower's part of the moving statistics' next value: out_mean = scale * sum of mean over its groups,
 // out_variance = scale * sum of m2 / divisor. scale = 1 / groups of the global batch; divisor = count for the
 // variance of the population, count - 1 for that of the sample.
 struct BatchNormStatisticsParams {
@@ -121,16 +122,16 @@ struct LayerNormForwardParams {
     uint gamma_used, beta_used;
 };
 
-// dx = rstd (g - mean of g - xhat mean of g xhat), with g = dy gamma, xhat = (x - mean) rstd and the means over the
-// row's channels.
+// dx = rstd (g - mean of g - xhat mean of g xhat), with g = dy gamma, xhat = (x - mean) rstd and the means
+// over the row's channels.
 struct LayerNormBackwardParams {
     In_f32 x, dy, mean, rstd, gamma;
     Out_f32 dx;
     uint rows, channels, gamma_used;
 };
 
-// Over chunks of `chunk_rows` rows, of which the last may have fewer: dy_sums = sum of dy, xhat_sums = sum of
-// dy xhat, [chunks, channels].
+// Sums over chunks of `chunk_rows` rows (the last may have fewer): dy_sums = sum of dy, xhat_sums = sum of dy
+// xhat, [chunks, channels].
 struct LayerNormParameterSumsParams {
     In_f32 x, dy, mean, rstd;
     Out_f32 dy_sums, xhat_sums;

@@ -2,16 +2,16 @@
 #ifndef TOWERS_SHADERS_PARAMS_POOL_H
 #define TOWERS_SHADERS_PARAMS_POOL_H
 
-// Windows over an image. What lies below and right of it follows from the output's size: padding, or pixels that no
-// window covers.
+// Windows over an image. The output's size implies what is below and right of the image: padding, or pixels
+// that no window covers.
 struct PoolShape {
     uint batch, in_height, in_width, channels;
     uint out_height, out_width, window_height, window_width, stride_y, stride_x, pad_top, pad_left;
 };
 
 // Window maximum, `argmax` the place in the window (row * window_width + column) for four channels per word:
-// [N, OH, OW, ceil(C / 4)]. A place takes a byte, so a window has at most 256. Padding never wins; every window must
-// hold a pixel of the image.
+// [N, OH, OW, ceil(C / 4)]. A place takes a byte, so a window has at most 256. Padding is never the maximum;
+// every window must contain a pixel of the image.
 
 struct MaxPoolForwardParams {
     In_f32 x;
@@ -27,9 +27,9 @@ struct MaxPoolBackwardParams {
     PoolShape shape;
 };
 
-// Window mean; the whole image as the window is global average pooling. The divisor is the number of pixels that
-// the window shares with the image, or with `padding_counts` all its places (PyTorch's count_include_pad). Every
-// window must hold at least one pixel of the image.
+// Window mean; the whole image as the window is global average pooling. The divisor is the number of the
+// window's pixels within the image, or with `padding_counts` all its places (PyTorch's count_include_pad).
+// Every window must contain at least one pixel of the image.
 struct AveragePoolShape {
     uint batch, in_height, in_width, channels;
     uint out_height, out_width, window_height, window_width;
@@ -44,7 +44,7 @@ struct AveragePoolForwardParams {
     AveragePoolShape shape;
 };
 
-// dx[N, H, W, C] = sum over the windows that hold the pixel of dy / divisor
+// dx[N, H, W, C] = sum of dy / divisor over the windows that contain the pixel
 struct AveragePoolBackwardParams {
     In_f32 dy;
     Out_f32 dx;

@@ -18,8 +18,8 @@ struct CountNonfiniteParams {
     uint quads;
 };
 
-// results[RESULT_*] from the parts: cross entropy = sum of `losses` / examples, total = that + sum of `decays`.
-// `examples`: those of the global batch. A list of count 0 is not read.
+// results[RESULT_*] from the parts: cross entropy = sum of `losses` / examples, total = that + sum of
+// `decays`. `examples`: those of the global batch. A list of count 0 is not read.
 struct StepResultsParams {
     In_f32 losses, decays;
     In_u32 nonfinite;
@@ -28,8 +28,8 @@ struct StepResultsParams {
     float examples;
 };
 
-// The kernels from here to Adam's do nothing if `results` tells of a non-finite gradient or loss, so that a diverged
-// step leaves the last good state. All take the learning rate from `step`.
+// The kernels from here to Adam's do nothing if `results` says that a gradient or loss is not finite, so that
+// a diverged step keeps the last good state. All take the learning rate from `step`.
 
 // w -= rate * g
 struct SgdParams {
@@ -58,9 +58,9 @@ struct MomentumParams {
     uint nesterov;
 };
 
-// s += blend * (g^2 - s). PyTorch's form: v = momentum * v + g / (sqrt(s) + epsilon), w -= rate * v; s starts as zero.
-// TensorFlow's, `epsilon_inside`: v = momentum * v + rate * g / sqrt(s + epsilon), w -= v; its s starts as one.
-// `blend` = 1 - decay, which is given because 1 - decay would lose digits in float32.
+// s += blend * (g^2 - s). PyTorch's form: v = momentum * v + g / (sqrt(s) + epsilon), w -= rate * v; s starts
+// as zero. TensorFlow's, `epsilon_inside`: v = momentum * v + rate * g / sqrt(s + epsilon), w -= v; its s
+// starts as one. `blend` = 1 - decay, which is given because 1 - decay would lose digits in float32.
 struct RmspropParams {
     In_f32x4 gradients;
     InOut_f32x4 parameters, mean_square, velocity;
@@ -70,8 +70,8 @@ struct RmspropParams {
     uint epsilon_inside;
 };
 
-// Kingma & Ba 2015: m += blend_1 * (g - m), v += blend_2 * (g^2 - v), blend_i = 1 - beta_i, both starting as zero;
-// w -= rate * (m / c_1) / (sqrt(v / c_2) + epsilon) with the corrections c_i from `step`
+// Kingma & Ba 2015: m += blend_1 * (g - m), v += blend_2 * (g^2 - v), blend_i = 1 - beta_i, both starting as
+// zero; w -= rate * (m / c_1) / (sqrt(v / c_2) + epsilon) with the corrections c_i from `step`
 struct AdamParams {
     In_f32x4 gradients;
     InOut_f32x4 parameters, first_moment, second_moment;
@@ -102,8 +102,8 @@ struct GradientNormParams {
     uint count;
 };
 
-// g *= min(1, most / (norm[0] + 1e-6)), as PyTorch's clip_grad_norm_; by a norm that is infinite or NaN, so that the
-// gradients are too
+// g *= min(1, most / (norm[0] + 1e-6)), as PyTorch's clip_grad_norm_; by a norm that is infinite or NaN, so
+// that the gradients are too
 struct ClipGradientsParams {
     InOut_f32x4 gradients;
     In_f32 norm;

@@ -11,7 +11,7 @@ void main() {
     const int rows = images * height * width, depth = kernel_height * kernel_width * channels;
     const int row = int(gl_WorkGroupID.x) * TILE_ROWS;
     const int column = int(gl_WorkGroupID.y) * 4 * int(gl_SubgroupSize) + 4 * lane;
-    // Where the lane's columns begin within a tap's weights
+    // The offset of the lane's columns within a tap's weights
     const int c0 = min(column, columns - 1) * channels, c1 = min(column + 1, columns - 1) * channels;
     const int c2 = min(column + 2, columns - 1) * channels, c3 = min(column + 3, columns - 1) * channels;
 
@@ -67,7 +67,7 @@ void main() {
             }
         }
     } else {
-        int weight_tap = 0, channel = 0; // of the next step, the same in all lanes
+        int weight_tap = 0, channel = 0; // of the next step, equal in all lanes
         for (int first = 0; first < depth; first += CHUNK) {
             const int k = min(first + lane, depth - 1);
             const int tap = k / channels;

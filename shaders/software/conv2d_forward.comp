@@ -16,8 +16,8 @@ void main() {
     int y = row / out_width / out_height, x = row % out_width;
     int image = y;
     y = row / out_width % out_height;
-    // For each row: its sum, its window's corner, and where that lies in x. Coordinates advance by steps: a division
-    // costs one per lane.
+    // For each row: its sum, its window's corner, and the corner's offset in x. Coordinates advance by steps,
+    // because a division is repeated for every lane.
 #define INIT(r)                                                                                                \
     vec4 sum##r = vec4(0.0f);                                                                                  \
     const int y##r = y - int(p.shape.pad_top), x##r = x - int(p.shape.pad_left);                               \
@@ -77,9 +77,9 @@ void main() {
     }
 
     vec4 bias = vec4(p.extra.at[c0], p.extra.at[c1], p.extra.at[c2], p.extra.at[c3]);
-    if (p.bias == 0u) bias = vec4(0.0f); // what was read is something else
+    if (p.bias == 0u) bias = vec4(0.0f); // without a bias, other memory was read
     const bool relu = p.relu != 0u;
-    // Written so that a NaN stays one.
+    // Written so that a NaN stays a NaN.
 #define STORE_ONE(lane_column, value)                                                                          \
     if (column + lane_column < columns) p.c.at[to + lane_column] = relu && (value) < 0.0f ? 0.0f : (value);
 #define STORE(r)                                                                                               \

@@ -1,5 +1,5 @@
-// A Vulkan driver that fails, crashes or hangs when it starts must not take the other drivers' devices away,
-// nor the CPU. towers must name it. The driver in tests/bad_vulkan fails as we ask.
+// A Vulkan driver that fails, crashes or hangs when it starts must not prevent the use of other drivers'
+// devices or of the CPU. towers must name it. The driver in tests/bad_vulkan fails as we ask.
 #include "tests/apps/helpers.h"
 #include "tests/support/files.h"
 
@@ -89,7 +89,7 @@ TEST_CASE("a Vulkan driver that does not start is left out, with the reason, and
         CHECK(reason_for(all, bad.first).starts_with(not_started));
         CHECK(reason_for(all, bad.first).ends_with(each.reason));
     }
-    // These the loader itself may leave out, without a word.
+    // The loader itself may silently leave out these.
     for (const char* const behaviour : {"vk_icdNegotiateLoaderICDInterfaceVersion=-3", "vkCreateInstance=-3",
                                         "vkCreateInstance=-9", "vkEnumeratePhysicalDevices=-3"}) {
         CAPTURE(behaviour);
@@ -143,7 +143,7 @@ TEST_CASE("if the only Vulkan driver does not start, Vulkan is absent and the CP
         const std::string reason = bad.first + " is left out: " + reason_for(all, bad.first);
         check_failed(run_towers({"train", "--towers", "vulkan:0"}, options), 2, reason);
     }
-    // Whoever does not choose the devices hears that one is missing.
+    // A user who does not choose devices learns that one is missing.
     const Arguments train{"train", "--data", "shapes", "--steps", "1", "--batch", "2", "--run", "run"};
     const Outcome outcome = run_towers(train, bad.alone(bad.first, "load=abort"));
     CHECK(outcome.code == 0);

@@ -1,4 +1,4 @@
-// Measuring: the report on the terminal, as JSON, as a page, and compared with an earlier one.
+// bench: the report on the terminal, as JSON, as a page, and compared with an earlier one.
 #include "tests/apps/helpers.h"
 #include "tests/support/files.h"
 
@@ -68,7 +68,7 @@ void check_device(const Json& device) {
     CHECK(share == doctest::Approx(1));
 }
 
-/// Of 16 examples.
+/// The figures for 16 examples.
 void check_subset(const Json& subset) {
     CAPTURE(subset.at("towers").dump());
     unsigned sum = 0;
@@ -132,12 +132,12 @@ TEST_CASE("bench measures every device alone and together, as text, JSON and a p
     }
 }
 
-TEST_CASE("what bench proposes can be typed") {
+TEST_CASE("the command that bench proposes works") {
     const TemporaryFolder folder;
     const Outcome outcome =
         run_towers(bench({"--towers", "cpu,cpu", "--threads", "1", "--together", "--shares", "even", "--json",
                           (folder / "report.json").string()}),
-                   {.environment = {{"OMP_NUM_THREADS", "2"}}}); // the default, which need not be typed
+                   {.environment = {{"OMP_NUM_THREADS", "2"}}}); // the default, so not in the command
     check_worked(outcome);
     CHECK(schema_errors(folder / "report.json") == "");
     CHECK_FALSE(contains(outcome.out, "Fastest"));

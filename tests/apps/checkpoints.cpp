@@ -1,4 +1,4 @@
-// towers must refuse a damaged or foreign checkpoint by name, and leave alone what lies around it.
+// towers must refuse a damaged or foreign checkpoint by name, and change nothing around it.
 #include "tests/apps/helpers.h"
 #include "tests/support/files.h"
 

@@ -65,7 +65,7 @@ void check_refused(const std::vector<Mistake>& mistakes) {
 
 } // namespace
 
-TEST_CASE("what does not exist is named") {
+TEST_CASE("an error names what does not exist") {
     check_refused({
         {{}, "subcommand"},
         {{"trian"}, "trian"},
@@ -127,7 +127,7 @@ TEST_CASE("a number that makes no sense is named") {
         {{"train", "--lr", "-0.1"}, "--lr"},
         {{"train", "--seed", "-1"}, "--seed"},
         {{"train", "--seed", "18446744073709551616"}, "--seed"},
-        {{"train", "--seed", "18446744073709551615"}, "--seed"}, // TOML, which keeps it, ends at 63 bits
+        {{"train", "--seed", "18446744073709551615"}, "--seed"}, // config.toml keeps it, and TOML has 63 bits
         {{"train", "--save-every", "-5"}, "--save-every"},
         {{"train", "--log-every", "x"}, "--log-every"},
         {{"train", "--distort", "maybe"}, "--distort"},
@@ -285,11 +285,11 @@ TEST_CASE("an unreadable configuration is named, with the line") {
     check("\nbarch = 4\n", "c.toml:2: there is no setting 'barch'");
     check("[train]\nbatch = 4\n", "train");
     check("trace = 't.json'\n", "c.toml:1: 'trace' is no setting of a run; give the flag --trace instead");
-    // Each flag is a setting or told to be none.
+    // Each flag is either a setting or refused as one.
     std::istringstream help(run_towers({"train", "--help"}).out);
     for (std::string word; help >> word;) {
         if (!word.starts_with("--") || word == "--help") continue;
-        write_text(folder / "c.toml", word.substr(2) + " = {}\n"); // no setting takes this
+        write_text(folder / "c.toml", word.substr(2) + " = {}\n"); // no setting accepts a table
         const Outcome outcome = run_towers({"train", "--config", "c.toml"}, {.folder = folder.path()});
         CHECK_FALSE(contains(outcome.err, "there is no setting"));
     }

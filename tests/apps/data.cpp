@@ -91,8 +91,7 @@ TEST_CASE("a folder that holds no data is named") {
     check_data_refused(folder / "file", (folder / "file").string());
 }
 
-TEST_CASE(
-    "class names that do not fit are said to be left out, and those that would act on a terminal are not") {
+TEST_CASE("wrong class names are reported as ignored, without control characters for the terminal") {
     const TemporaryFolder folder;
     write_records(folder.path(), 2);
     const fs::path file = folder / "batches.meta.txt";

@@ -1,4 +1,4 @@
-// The reported precision must be that of the whole test set, with each image counted once.
+// The reported precision must cover the whole test set and count each image once.
 #include "tests/apps/helpers.h"
 #include "tests/support/files.h"
 

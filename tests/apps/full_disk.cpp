@@ -14,7 +14,7 @@ TEST_CASE("a checkpoint that does not fit costs neither the earlier ones nor the
     train_small(run, {"--steps", "2", "--save-every", "1", "--batch", "2"});
     const auto before = contents(run);
 
-    // A limit on the file size stands in for a full disk, which not every machine can provide.
+    // A limit on the file size simulates a full disk, which not every machine can provide.
     const Outcome outcome =
         run_towers({"train", "--resume", "--run", run.string(), "--steps", "5"}, {.largest_file = 4 << 20});
     CAPTURE(outcome.err);
@@ -97,7 +97,7 @@ TEST_CASE("a run whose folder is moved away for a while loses nothing") {
     REQUIRE(program.wait_until([&] { return fs::exists(checkpoint(run, 5)); }));
     fs::rename(run, folder / "elsewhere");
     const auto lines = [&] { return lines_of(read_text(folder / "elsewhere/metrics.jsonl")).size(); };
-    const std::size_t before = lines(); // the run has the file open, wherever it is
+    const std::size_t before = lines(); // the run keeps the file open when it moves
     REQUIRE(program.wait_until([&] { return lines() > before + 5; }));
     fs::rename(folder / "elsewhere", run);
     program.send(SIGTERM);
@@ -108,7 +108,7 @@ TEST_CASE("a run whose folder is moved away for a while loses nothing") {
     const auto steps = unsigned(metrics(run).size());
     CHECK(contains(outcome.out, "stopped: saved " + checkpoint(run, steps).string()));
 
-    // When it stays away, the end says what is lost.
+    // If it does not come back, the last message says what is lost.
     Program lost(towers_command({"train", "--resume", "--run", run.string(), "--save-every", "0"}));
     REQUIRE(lost.wait_for_lines(": step ", 2));
     fs::rename(run, folder / "elsewhere");
@@ -131,7 +131,7 @@ TEST_CASE("a full disk under the log costs its lines and no training") {
     CHECK(fs::exists(checkpoint(folder / "run", 60)));
 }
 
-TEST_CASE("a terminal that is gone before the first line costs no training, and no trace") {
+TEST_CASE("a terminal that closes before the first line costs neither training nor trace") {
     const auto train_without_terminal = [](const TemporaryFolder& folder, const Arguments& flags) {
         // Nothing may be written before the terminal is gone, and its end is no signal to stop.
         Program program(Arguments{"sh", "-c",

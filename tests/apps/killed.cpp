@@ -1,4 +1,4 @@
-// A run that is killed again and again, at any moment of the program's life, ends as if nothing had happened.
+// A run that is killed repeatedly, at any moment of the program's life, must end as if nothing had happened.
 #include "tests/apps/helpers.h"
 #include "tests/support/files.h"
 
@@ -42,8 +42,8 @@ public:
                 "--save-every", "2"};
     }
 
-    /// Kills the run at random moments, from the program's start to its end, and lets it go on each time with
-    /// what `more` says, at last to its end. Returns the number of its steps.
+    /// Kills the run at random moments between the program's start and end, resumes it each time with the
+    /// flags that `more` returns, and at last lets it finish. Returns the number of its steps.
     unsigned kill(const fs::path& run, const std::function<Arguments()>& more) {
         std::mt19937 random(11);
         Duration life_time = std::chrono::milliseconds(25); // first of the start alone
@@ -66,7 +66,7 @@ private:
 
     using Duration = std::chrono::duration<double>;
 
-    /// Lets the run go on for some steps. Returns whether it was killed at that moment, or ended before.
+    /// Resumes the run for some steps. Returns true if it was killed, false if it ended first.
     bool live(const fs::path& run, const Arguments& more, std::optional<Duration> moment = {}) const {
         const std::optional<unsigned> before = latest(run);
         Arguments all = Arguments{"train", "--run", run.string(), "--steps",
@@ -75,7 +75,7 @@ private:
         if (before) all.push_back("--resume");
         Program program(towers_command(all));
         if (moment) {
-            // Not a wait for what it writes: the moments would be those after its lines.
+            // Does not wait for output, which would always kill the run just after a line.
             std::this_thread::sleep_for(*moment);
             program.send(SIGKILL);
         }
@@ -131,7 +131,7 @@ TEST_CASE("a run whose shares change, killed 50 times, is repeated to the bit fr
                                   fmt::format("@{}", (run / "metrics.jsonl").string())});
     check_same_tensors(checkpoint(repeated, steps), checkpoint(run, steps));
     CHECK(read_text(repeated / "metrics.jsonl") == read_text(run / "metrics.jsonl"));
-    // Shares did change, and the log has each third step and the changes once.
+    // Shares have changed, and the log has every third step and each change once.
     std::set<std::vector<unsigned>> shares;
     std::vector<unsigned> logged;
     for (const auto& line : metrics(run)) {

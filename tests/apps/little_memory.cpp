@@ -14,8 +14,8 @@ TEST_CASE("under a memory limit the program works or says that the limit is too 
     const TemporaryFolder folder;
     const nlohmann::json all = nlohmann::json::parse(run_towers({"devices", "--json"}).out);
     for (const nlohmann::json& device : all.at("devices")) {
-        // Only devices that run on the host take their memory from this process. A card's driver is its
-        // vendor's business.
+        // Only devices that run on the host use this process's memory. How a card's driver behaves is up to
+        // its vendor.
         const std::string id = device.at("id"), kind = device.at("kind");
         if (kind != "CPU" && kind != "software") continue;
         CAPTURE(id);

@@ -1,4 +1,4 @@
-// Comparing with the published system takes its defects, each one alone and exactly.
+// To compare with the published system, each of its defects must be reproducible exactly and alone.
 #include "tests/apps/helpers.h"
 #include "tests/support/files.h"
 

@@ -1,9 +1,8 @@
-// What the README shows must work. Its commands run here one after another in a new folder, on what every
-// machine has:
-// - each device but `cpu` becomes `cpu`, and CIFAR-10 a few random records;
-// - files that an hour of training would have made are made beforehand;
-// - runs are cut short and images made small (`shortened`), since what is tested is the command.
-// What installs, builds or needs PyTorch runs elsewhere: tests/os/, tests/tools/install.sh, tests/peers/.
+// The README's commands must work. Its commands run here one after another in a new folder, on what every
+// machine has: - each device but `cpu` becomes `cpu`, and CIFAR-10 a few random records; - files that an hour
+// of training would have made are made beforehand; - runs are cut short and images made small (`shortened`),
+// since what is tested is the command. Other tests run commands that install, build or need PyTorch:
+// tests/os/, tests/tools/install.sh, tests/peers/.
 #include "tests/apps/helpers.h"
 #include "tests/support/files.h"
 
@@ -16,8 +15,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// The README's commands in their order. Those of its blocks in TOML are written to mine.toml, as its text
-/// says.
+/// The README's commands in order. Its TOML blocks become mine.toml, as its text says.
 struct Readme {
     std::vector<std::string> commands;
     std::string recipe;
@@ -41,7 +39,7 @@ Readme read_readme() {
     return readme;
 }
 
-/// Commands that other tests run, or nobody can.
+/// Commands that other tests run, or that cannot run.
 bool runs_elsewhere(const std::string& command) {
     return command.starts_with("sh cmake/quickstart.sh ") || command.starts_with("cmake --install ") ||
            command.starts_with("git clone ");
@@ -95,7 +93,7 @@ TEST_CASE("the README's commands work") {
         const std::string to_run = shortened(command);
         CAPTURE(to_run);
         CHECK(to_run.starts_with("towers "));
-        // Stand-ins for what an earlier command of the reader's would have left.
+        // Stand-ins for files that the reader's earlier commands would have written.
         const fs::path first = checkpoint(folder / "runs/first", 2);
         if (contains(to_run, "model.ckpt-2000") && fs::exists(first))
             fs::copy_file(first, folder / "model.ckpt-2000.safetensors",

@@ -1,4 +1,4 @@
-// Recipes at the command line: what a user reads, and that a bad one makes nothing.
+// Recipes on the command line: the output, and that a bad recipe creates no files.
 #include "tests/apps/helpers.h"
 #include "tests/support/files.h"
 
@@ -75,7 +75,7 @@ TEST_CASE("a bad recipe is refused in one line with exit code 2, and nothing is 
         "cifar10-fast.toml with --set: [training]: 'batch' is 48, but batch norm takes groups of 32");
 }
 
-TEST_CASE("--set of a kind says what it takes out, and the run is evaluated with what is left") {
+TEST_CASE("--set of a kind says what it removes, and the run is evaluated with the rest") {
     const TemporaryFolder folder;
     std::string text = small;
     text.replace(text.find("learning_rate"), 0, "nesterov = true\n");
@@ -168,7 +168,7 @@ steps = 1
     CHECK(contains(row("fc/biases/ExponentialMovingAverage"), "average"));
 }
 
-TEST_CASE("a run goes on and is evaluated with its own recipe, whatever became of the file") {
+TEST_CASE("a run is resumed and evaluated with its own copy of the recipe, even if the file has changed") {
     const TemporaryFolder folder;
     write_text(folder / "mine.toml", small);
     const RunOptions here{.folder = folder.path()};

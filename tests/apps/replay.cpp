@@ -1,4 +1,4 @@
-// Whoever finds a training diverged in the morning has a file, and one command that says where it began.
+// After a training has diverged, the user has a file, and one command that shows where it began.
 #include "tests/apps/helpers.h"
 #include "tests/support/files.h"
 
@@ -37,7 +37,7 @@ std::string devices() { return quick_device().empty() ? "cpu" : "cpu," + quick_d
 
 } // namespace
 
-TEST_CASE("a run that diverges leaves a file that needs no data, and replay shows where it begins") {
+TEST_CASE("a run that diverges writes a file, from which replay shows without data where it began") {
     const TemporaryFolder folder;
     write_records(folder / "data", 10);
     for (const std::string towers : {"cpu", "cpu,cpu"}) {
@@ -79,7 +79,7 @@ TEST_CASE("with a batch norm over the whole batch, replay does all of it and agr
                    "4 of 4 examples: the whole batch; "));
 }
 
-TEST_CASE("replay refuses what is no diverged step, with one line") {
+TEST_CASE("replay refuses other files with one line") {
     const TemporaryFolder folder;
     train(folder / "run", {"--steps", "0", "--batch", "2"});
     const std::string sound = checkpoint(folder / "run", 0).string();

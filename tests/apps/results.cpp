@@ -66,7 +66,7 @@ TEST_CASE("writing a result to a device or a pipe does not replace it") {
 
 TEST_CASE("a result on standard output has nothing else beside it") {
     const TemporaryFolder folder;
-    // What /dev/stdout is: a program that replaced it would do so for the whole machine.
+    // The link /dev/stdout: a program that replaced it would do so for the whole machine.
     const std::string link = (folder / "stdout").string();
     fs::create_symlink("/proc/self/fd/1", link);
     for (const Arguments& command : {bench, parity}) {

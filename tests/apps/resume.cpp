@@ -1,4 +1,4 @@
-// An interrupted or repeated run must end with the same bits; otherwise no experiment can be trusted.
+// Interrupted and repeated runs must end with the same bits; otherwise no experiment can be trusted.
 #include "tests/apps/helpers.h"
 #include "tests/support/files.h"
 
@@ -49,7 +49,7 @@ TEST_CASE("a resumed run may use other devices") {
                             variables(checkpoint(folder / "one", 4))) < 1e-3);
 }
 
-TEST_CASE("a run whose shares follow its towers' speed goes on with its last ones, and can be repeated") {
+TEST_CASE("a run with automatic shares resumes with its last shares, and can be repeated") {
     const TemporaryFolder folder;
     const fs::path run = folder / "run", again = folder / "again";
     const Arguments flags{"--towers", "cpu,cpu", "--batch", "8"};
@@ -61,7 +61,7 @@ TEST_CASE("a run whose shares follow its towers' speed goes on with its last one
     CAPTURE(out);
     CHECK(contains(out, "changed: shares from '5:3' to 'auto'"));
     CHECK(contains(out, "), 10 examples a step"));
-    // Of other towers they say nothing.
+    // They do not apply to other towers.
     out = run_towers({"train", "--run", run.string(), "--resume", "--towers", "cpu,cpu,cpu", "--steps", "4"})
               .out;
     CHECK(contains(out, "changed: towers from 'cpu,cpu' to 'cpu,cpu,cpu'"));
@@ -85,7 +85,7 @@ TEST_CASE("a run whose shares follow its towers' speed goes on with its last one
                                   "--steps", "5"});
     CHECK(read_text(folder / "repeated" / "metrics.jsonl") == read_text(again / "metrics.jsonl"));
     CHECK(variables(checkpoint(folder / "repeated", 5)) == variables(checkpoint(again, 5)));
-    // A folder means its metrics, and behind their last step the shares stay.
+    // A folder stands for its metrics; after their last step the shares stay.
     const fs::path longer = folder / "longer";
     train_small(longer, flags + Arguments{"--shares", fmt::format("@{}", again.string()), "--steps", "7"});
     CHECK(contains(read_text(longer / "config.toml"), (again / "metrics.jsonl").string()));
@@ -97,7 +97,7 @@ TEST_CASE("a run whose shares follow its towers' speed goes on with its last one
                  2, "this run is going to change the file");
 }
 
-TEST_CASE("--config with a run's config.toml makes the same run again") {
+TEST_CASE("--config with a run's config.toml repeats the run") {
     const TemporaryFolder folder;
     const fs::path first = folder / "first", second = folder / "second", third = folder / "third";
     // A learning rate that prints as a whole number must still be read as one.
@@ -119,7 +119,7 @@ TEST_CASE("a run that was stopped before its first step and then killed logs eac
     const TemporaryFolder folder;
     const fs::path run = folder / "run";
     train_small(run, {"--steps", "0", "--batch", "2"});
-    // A kill leaves behind metrics of steps that no checkpoint contains.
+    // A killed run may have metrics of steps after its last checkpoint.
     write_text(run / "metrics.jsonl", "{\"step\":0}\n{\"step\":1}\n{\"st");
     train_small(run, {"--steps", "2", "--batch", "2", "--resume"});
     train_small(folder / "whole", {"--steps", "2", "--batch", "2"});

@@ -24,7 +24,7 @@ TEST_CASE("if the newest checkpoint is damaged, the error names it and the sound
     CHECK(fs::file_size(run / "replaced-1/model.ckpt-3.safetensors") == 1'000'000);
 }
 
-TEST_CASE("a run does not go on from numbers that are infinite or NaN") {
+TEST_CASE("a run does not resume from numbers that are infinite or NaN") {
     const TemporaryFolder folder;
     const fs::path run = folder / "run";
     train_small(run, {"--batch", "2", "--steps", "2", "--save-every", "1"});

@@ -116,7 +116,7 @@ TEST_CASE("a run resumed on other towers keeps its global batch, and says what c
     CHECK(contains(out, "), 2 examples a step"));
 }
 
-TEST_CASE("a run's shares, towers and rate are those of where it goes on, and what changed is said") {
+TEST_CASE("a resumed run has the shares, towers and rate of its checkpoint, and reports changes") {
     const TemporaryFolder folder;
     const fs::path run = folder / "run";
     train_small(
@@ -127,7 +127,7 @@ TEST_CASE("a run's shares, towers and rate are those of where it goes on, and wh
         return outcome.out;
     };
     resume({"--resume", "--towers", "cpu", "--lr", "0.01", "--steps", "6"});
-    // The checkpoint of step 4 was trained otherwise than config.toml says since.
+    // config.toml has changed since the checkpoint of step 4.
     const std::string out = resume({"--resume-from", "4"});
     CAPTURE(out);
     CHECK(contains(out, "changed: towers from 'cpu,cpu' to 'cpu'"));
@@ -139,7 +139,7 @@ TEST_CASE("a run's shares, towers and rate are those of where it goes on, and wh
     // A configuration's shares are of its own towers.
     write_text(folder / "c.toml", "towers = 'cpu,cpu'\nshares = '3:1'\nbatch = 4\nsteps = 1\n");
     train_small(folder / "other", {"--config", (folder / "c.toml").string(), "--towers", "cpu"});
-    // One that a user has edited is read as it is.
+    // A file that the user has edited is read as it is.
     std::string edited = read_text(run / "config.toml");
     edited.replace(edited.find("towers = 'cpu'"), 14, "backend = 'cpu'");
     write_text(run / "config.toml", edited);

@@ -1,5 +1,5 @@
-// Kernel drivers take work of some seconds for a hang and end it, and the device is lost. A slow card must
-// train all the same. The layer in tests/slow_vulkan makes such a card of an installed driver.
+// GPU drivers take work that lasts seconds for a hang and end it, and the device is lost. A slow card must
+// train nevertheless. The layer in tests/slow_vulkan simulates one with an installed driver.
 #include "tests/apps/helpers.h"
 #include "tests/support/files.h"
 
@@ -17,7 +17,7 @@ struct SlowCard {
 
     SlowCard() { write_text(recipe, tiny_recipe("4", "kind = \"momentum\"\nlearning_rate = 0.01")); }
 
-    /// `milliseconds`: that each dispatch takes
+    /// `milliseconds`: added to each dispatch
     Outcome train(const std::string& towers, const std::string& run, const std::string& milliseconds,
                   const Arguments& flags = {}) const {
         return work(Arguments{"train", "--data", "shapes", "--recipe", recipe.string(), "--towers", towers,
@@ -47,12 +47,12 @@ struct SlowCard {
 
 } // namespace
 
-TEST_CASE("no submission works long enough for a driver to end it, the first step's neither") {
+TEST_CASE("no submission is long enough for a driver to end it, not even in the first step") {
     const std::string id = quick_device();
     if (!id.starts_with("vulkan:")) return;
     const SlowCard card;
-    // Nothing is long: when the first step has been timed, or two where the driver compiles in the first, a
-    // step is one submission. A busy machine may need a few attempts.
+    // If nothing is slow, a step is one submission after one or two timed steps (two if the driver compiles
+    // in the first). A busy machine may need a few attempts.
     std::vector<unsigned> all;
     unsigned step = 0;
     const auto are_whole = [&](std::size_t steps) {
@@ -83,7 +83,7 @@ TEST_CASE("no submission works long enough for a driver to end it, the first ste
     CHECK(std::ranges::max(card.submissions()) <= 12);
 }
 
-TEST_CASE("bench measures what it has cut as in training, not the runs that show where to cut") {
+TEST_CASE("bench measures cut recordings, as in training, not the runs that show where to cut") {
     const std::string id = quick_device();
     if (!id.starts_with("vulkan:")) return;
     const SlowCard card;
@@ -96,7 +96,7 @@ TEST_CASE("bench measures what it has cut as in training, not the runs that show
     CHECK(std::ranges::max(all) <= 12);
 }
 
-TEST_CASE("where a single kernel is too long, the message says what may help") {
+TEST_CASE("if a single kernel is too long, the message says what may help") {
     const std::string id = quick_device();
     if (!id.starts_with("vulkan:")) return;
     const SlowCard card;

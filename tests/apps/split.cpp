@@ -1,4 +1,4 @@
-// The training must be the same however the devices share the work.
+// The training must not depend on how devices share the work.
 #include "tests/apps/helpers.h"
 #include "tests/support/files.h"
 
@@ -13,7 +13,7 @@ namespace {
 
 struct Split {
     const char* joined; ///< the batch of one tower
-    Arguments flags;    ///< of several towers that share it
+    Arguments flags;    ///< the flags of several towers that share it
 };
 
 /// Ten steps on one tower and on several that share its batch must end with the same parameters.
@@ -44,7 +44,7 @@ void check_splits(const std::vector<Split>& splits) {
 
 } // namespace
 
-TEST_CASE("any split of the global batch over CPU towers trains the same parameters") {
+TEST_CASE("CPU towers with any shares of the global batch train the same parameters") {
     check_splits({{"128", {"--batch", "64", "--shares", "even", "--towers", "cpu,cpu"}},
                   {"126", {"--batch", "42", "--towers", "cpu,cpu,cpu", "--shares", "3:2:1"}}});
 }
@@ -86,7 +86,7 @@ TEST_CASE("the loss of a step is the mean over all examples") {
     }
 }
 
-TEST_CASE("a step in micro-batches is the same step") {
+TEST_CASE("a step in micro-batches gives the same results") {
     const TemporaryFolder folder;
     train(folder / "whole", {"--steps", "2", "--batch", "10"});
     const std::string out = train(folder / "split", {"--steps", "2", "--batch", "10", "--micro-batch", "4"});
@@ -104,7 +104,7 @@ TEST_CASE("a step in micro-batches is the same step") {
 }
 
 TEST_SUITE("slow") {
-    TEST_CASE("any split over devices of several kinds trains the same parameters") {
+    TEST_CASE("different devices with any shares train the same parameters") {
         const std::string other = quick_device();
         if (other.empty()) return;
         check_splits({{"128", {"--batch", "64", "--shares", "even", "--towers", "cpu," + other}},

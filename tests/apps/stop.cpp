@@ -81,7 +81,7 @@ TEST_CASE("a closed terminal ends a run cleanly") {
     check_goes_on(folder);
 }
 
-TEST_CASE("a closed pipe behind a run ends it cleanly") {
+TEST_CASE("a closed output pipe ends a run cleanly") {
     const TemporaryFolder folder;
     const fs::path run = folder / "run";
     Program program(endless(run));
@@ -94,7 +94,7 @@ TEST_CASE("a closed pipe behind a run ends it cleanly") {
     check_goes_on(folder);
 }
 
-TEST_CASE("a signal that is ignored when the run starts stays so, as nohup asks") {
+TEST_CASE("a signal that is ignored when the run starts stays ignored, as nohup requires") {
     const TemporaryFolder folder;
     Program program(Arguments{"nohup"} + endless(folder / "run"));
     REQUIRE(program.wait_for_lines(": step ", 2));
@@ -110,7 +110,7 @@ TEST_CASE("a killed run resumes from its last checkpoint") {
     const TemporaryFolder folder;
     const fs::path run = folder / "run";
     kill_after_checkpoint(run, endless(run));
-    // Leave what a kill leaves while the run saves and while it writes a line.
+    // Simulates kills while the run saves and while it writes a line.
     write_text(run / "model.ckpt-99.safetensors.tmp-1", "half a file");
     write_text(run / "metrics.jsonl", read_text(run / "metrics.jsonl") + "{\"step\":");
     check_goes_on(folder);

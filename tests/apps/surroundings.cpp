@@ -31,7 +31,7 @@ TEST_CASE("towers on the CPU train on processors of every level") {
 
 // The thread sanitizer does not see OpenMP's forks and joins, so under it the CPU stays at one thread.
 #ifndef __SANITIZE_THREAD__
-TEST_CASE("the CPU uses as many threads as OpenMP gives") {
+TEST_CASE("the CPU backend uses as many threads as OpenMP gives") {
     const TemporaryFolder folder;
     train(folder / "plain", {"--batch", "8", "--steps", "3"});
     for (const auto& [variable, value] : {std::pair{"OMP_THREAD_LIMIT", "1"},

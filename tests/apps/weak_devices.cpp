@@ -1,6 +1,5 @@
 // If a card cannot run the kernels, towers must name it and what it lacks. Such a card must not hide another
-// card or stop the work halfway. The layer in tests/weak_vulkan takes abilities away from the installed
-// drivers.
+// card or stop the work halfway. The layer in tests/weak_vulkan removes abilities of the installed drivers.
 #include "tests/apps/helpers.h"
 #include "tests/support/files.h"
 

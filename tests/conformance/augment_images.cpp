@@ -31,7 +31,7 @@ struct Stored {
     Stored(std::uint32_t count, ImageSize image)
         : slots(count), size(image), bytes(std::size_t(count) * image.height * image.width * image.channels) {
         std::mt19937 random(3);
-        for (std::size_t i = 0; i < bytes.size(); ++i) // channels differ, and smooth parts do from noisy ones
+        for (std::size_t i = 0; i < bytes.size(); ++i) // different channels, smooth and noisy parts
             bytes[i] = std::uint8_t(random() % 90 + i / (size.height * size.width) % size.channels * 40 +
                                     i % (size.height * size.width) * 80 / (size.height * size.width));
     }
@@ -86,7 +86,7 @@ struct Batch {
     /// The images one after another. Also checks the labels.
     std::vector<float> images(Device& device) {
         const std::vector<float> drawn = draws(device);
-        Words summed(2); // what is there when there is nothing to add up
+        Words summed(2); // also exists if there is nothing to add up
         if (launches.needs_sums) summed = sums(device, drawn);
         Words expected;
         for (const Example& example : examples) expected.push_back(example.label());
@@ -134,7 +134,7 @@ void check_images(const Stored& stored, const Augmentation& a, ImageSize image, 
     });
 }
 
-/// Each option alone, then all that can go together, by what its failure would spoil.
+/// Each option alone, then all that can be combined.
 std::vector<Augmentation> every_option(bool crops) {
     const auto with = [](auto change) {
         Augmentation a;
@@ -196,7 +196,7 @@ std::vector<Augmentation> every_option(bool crops) {
 
 } // namespace
 
-KERNEL_TEST(augment_images, "every option of a recipe's pipeline does to the images what it says") {
+KERNEL_TEST(augment_images, "every option of a recipe's pipeline changes images as documented") {
     const Stored cifar(7, {32, 32, 3}), odd(5, {13, 11, 3}), grey(5, {9, 14, 1});
     for (const Augmentation& a : every_option(true)) {
         check_images(cifar, a, {32, 32, 3}, 5);
@@ -223,7 +223,7 @@ TEST_CASE("an image that is neither resized nor changed keeps its bytes") {
     });
 }
 
-TEST_CASE("what happens to an example does not depend on its batch, and changes with epoch and seed") {
+TEST_CASE("an example's augmentation does not depend on its batch, and changes with epoch and seed") {
     const Stored stored(6, {14, 12, 3});
     Augmentation a = every_option(true).back();
     const std::vector<Example> examples = some_examples(17, 6);

@@ -17,9 +17,9 @@ const AveragePoolShape shapes[] = {
     {3, 5, 7, 13, 5, 7, 3, 3, 1, 1, 1, 1, 1},      //
     {1, 12, 12, 64, 6, 6, 2, 2, 2, 2, 0, 0, 0},    // DenseNet's
     {2, 7, 7, 300, 1, 1, 7, 7, 1, 1, 0, 0, 0},     // global, small
-    {3, 17, 13, 127, 1, 1, 17, 13, 1, 1, 0, 0, 0}, // and large enough for subgroups
-    {1, 12, 5, 3, 3, 3, 1, 3, 5, 1, 0, 0, 0},      // rows that no window holds
-    {1, 12, 5, 8, 4, 2, 5, 4, 3, 2, 1, 0, 0},      // padding below that is not the padding above
+    {3, 17, 13, 127, 1, 1, 17, 13, 1, 1, 0, 0, 0}, // global, large enough for subgroups
+    {1, 12, 5, 3, 3, 3, 1, 3, 5, 1, 0, 0, 0},      // rows outside all windows
+    {1, 12, 5, 8, 4, 2, 5, 4, 3, 2, 1, 0, 0},      // more padding below than above
     {1, 12, 5, 8, 4, 2, 5, 4, 3, 2, 1, 0, 1},      //
     {1, 20, 19, 3, 3, 3, 11, 9, 7, 6, 3, 1, 0},    // large windows that leave the image
     {1, 20, 19, 3, 3, 3, 11, 9, 7, 6, 3, 1, 1},
@@ -69,7 +69,7 @@ KERNEL_TEST(average_pool_forward,
     }
 }
 
-KERNEL_TEST(average_pool_backward, "every pixel learns by its share of each mean that it is in") {
+KERNEL_TEST(average_pool_backward, "every pixel gets its part of the gradient of each mean") {
     for (const AveragePoolShape& s : shapes) {
         INFO(text(s));
         check_backward(s, random_floats(out_size(s), 2));

@@ -42,7 +42,7 @@ KERNEL_TEST(batch_norm_merge_moments, "the statistics of a group are those of al
     });
 }
 
-TEST_CASE("a mean of a thousand deviations costs the variance no digits") {
+TEST_CASE("a mean of a thousand deviations does not cost the variance precision") {
     const BatchNormShape s{2, 333, 13};
     std::vector<float> x = random_floats(s.size(), 1);
     for (float& value : x) value += 577; // the deviation is 1 / sqrt(3)
@@ -91,8 +91,7 @@ TEST_CASE("statistics of towers that share a batch 3:1 are those of the whole ba
     });
 }
 
-KERNEL_TEST(batch_norm_forward,
-            "every channel leaves with the mean and deviation that gamma and beta ask for") {
+KERNEL_TEST(batch_norm_forward, "every channel gets the mean beta and the deviation gamma") {
     for_all([&](const BatchNormShape& s, uint) {
         const std::vector<float> x = random_x(s);
         for (const bool gamma_used : {false, true})

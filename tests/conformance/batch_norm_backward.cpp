@@ -11,8 +11,8 @@ using namespace test;
 constexpr float nan = std::numeric_limits<float>::quiet_NaN();
 constexpr float infinity = std::numeric_limits<float>::infinity();
 
-/// What a ReLU behind the layer leaves of its output's gradient. The device's own output decides: near zero
-/// another's may have another sign, but backward must find the one that forward had, to the last bit.
+/// Masks the output's gradient as a ReLU after the layer does. Uses the device's own output: near zero
+/// another device's may have another sign, but backward must find exactly the sign that forward had.
 Values passed_of(Device& device, const BatchNorm& norm, const std::vector<float>& x,
                  const std::vector<float>& dy, bool gamma_used, bool relu) {
     if (!relu) return widen(dy);
@@ -32,7 +32,7 @@ KERNEL_TEST(batch_norm_backward_sums, "gamma and beta learn from every row of th
                 GradientSums expected;
                 for (std::size_t group = 0; group < s.groups; ++group)
                     for (uint row = 0; row < s.rows; row += chunk_rows) {
-                        Values of_chunk(passed.size()); // zero but for the chunk
+                        Values of_chunk(passed.size()); // zero except for the chunk
                         const auto first = std::ptrdiff_t((group * s.rows + row) * s.channels);
                         const auto count = std::ptrdiff_t(std::min(chunk_rows, s.rows - row) * s.channels);
                         std::copy_n(passed.begin() + first, count, of_chunk.begin() + first);
@@ -102,8 +102,7 @@ KERNEL_TEST(batch_norm_parameter_gradients, "gamma and beta learn from every gro
             }
 }
 
-KERNEL_TEST(batch_norm_backward,
-            "the layers below learn what the loss asks for, through the statistics too") {
+KERNEL_TEST(batch_norm_backward, "the input's gradient follows the loss, through the statistics too") {
     for_all([&](const BatchNormShape& s, uint) {
         const std::vector<float> x = random_x(s), dy = random_floats(s.size(), 4);
         for (const bool relu : {false, true})
@@ -113,7 +112,7 @@ KERNEL_TEST(batch_norm_backward,
                 BatchNorm norm = random_norm(s, widen(x));
                 if (!gamma_used) norm.gamma.assign(s.channels, 1);
                 if (global) norm.count *= 3;
-                if (s.rows == 1) continue; // then all is rounding
+                if (s.rows == 1) continue; // only rounding would remain
                 on_every_device([&](Device& device) {
                     const Values passed = passed_of(device, norm, x, dy, gamma_used, relu);
                     GradientSums sums = reference::gradient_sums(norm, widen(x), passed);
@@ -131,7 +130,7 @@ TEST_CASE("backward finds a ReLU off exactly where forward had it off, to the la
     const BatchNormShape s{1, 512, 13};
     const BatchNorm norm = random_norm(s, widen(random_x(s)));
     std::vector<float> x(s.size());
-    for (std::size_t c = 0; c < s.channels; ++c) { // float by float across the point where the output is zero
+    for (std::size_t c = 0; c < s.channels; ++c) { // every float around the point where the output is zero
         const double slope = norm.gamma[c] / std::sqrt(norm.moments.m2[c] / norm.count + norm.epsilon);
         auto value = float(norm.moments.mean[c] - norm.beta[c] / slope);
         for (uint row = 0; row < s.rows / 2; ++row) value = std::nextafter(value, -infinity);
@@ -191,7 +190,7 @@ TEST_CASE("the reference batch norm gradients are the gradients of its output") 
           1e-8);
 }
 
-TEST_CASE("a NaN or infinity in one channel stays in sight, and in that channel") {
+TEST_CASE("a NaN or infinity in one channel stays visible, and in that channel") {
     const BatchNormShape s{1, 40, 13};
     on_every_device([&](Device& device) {
         for (const float bad : {nan, infinity, -infinity})

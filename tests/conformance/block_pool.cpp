@@ -1,5 +1,5 @@
-// A driver's freeing waits for the card, so small blocks must come back without it, and no memory may be
-// lost.
+// When a driver frees memory it waits for the card, so small blocks must be reused without it, and no memory
+// may be lost.
 #include "backends/block_pool.h"
 
 #include <cstdlib>
@@ -14,7 +14,7 @@
 namespace towers {
 namespace {
 
-/// A driver with so many bytes.
+/// A driver with this many bytes.
 struct Driver {
     std::size_t memory;
     std::map<void*, std::size_t> given = {};
@@ -42,7 +42,7 @@ struct Driver {
 
 constexpr std::size_t mib = 1 << 20;
 
-/// While it lives, containers that are made with std::pmr get no memory.
+/// During its lifetime std::pmr containers get no memory.
 struct NoHostMemory {
     std::pmr::memory_resource* const before =
         std::pmr::set_default_resource(std::pmr::null_memory_resource());
@@ -51,7 +51,7 @@ struct NoHostMemory {
 
 } // namespace
 
-TEST_CASE("small blocks that were given back come again without the driver") {
+TEST_CASE("small freed blocks are reused without the driver") {
     Driver driver{100 * mib};
     {
         BlockPool pool = driver.pool();
@@ -73,7 +73,7 @@ TEST_CASE("small blocks that were given back come again without the driver") {
     CHECK(driver.memory == 100 * mib);
 }
 
-TEST_CASE("what a pool keeps has a limit, and goes back when memory is short") {
+TEST_CASE("a pool keeps a limited amount, and returns it when memory is short") {
     Driver driver{100 * mib};
     BlockPool pool = driver.pool();
     std::vector<void*> blocks;
@@ -88,7 +88,7 @@ TEST_CASE("what a pool keeps has a limit, and goes back when memory is short") {
     CHECK(driver.given.empty());
 }
 
-TEST_CASE("a block for whose note there is no memory goes back to the driver") {
+TEST_CASE("a block that cannot be noted down for want of memory goes back to the driver") {
     Driver driver{100 * mib};
     const NoHostMemory no_host_memory;
     BlockPool pool = driver.pool();

@@ -80,7 +80,7 @@ std::string text(const ConvShape& s) {
                        s.pad_left, s.dilation_y, s.dilation_x, s.groups);
 }
 
-/// Random tensors of a shape. `x` looks like the output of a ReLU: about half of it is zero.
+/// Random tensors for a shape. As after a ReLU, about half of `x` is zero.
 struct Tensors {
     std::vector<float> x, w, b, dy; // b: may be empty
     explicit Tensors(const ConvShape& s, bool bias = true)
@@ -100,7 +100,7 @@ std::size_t capacity(const Tensors& t) {
     return std::max(std::size_t(4) << 20, 2 * floats * sizeof(float) + (std::size_t(1) << 16));
 }
 
-/// The three passes' kernels: those of all convolutions, or those for one filter a channel.
+/// The kernels of the three passes: for all convolutions, or for depthwise ones.
 struct Kernels {
     KernelHandle<Conv2dForwardParams> forward;
     KernelHandle<Conv2dBackwardDataParams> data;
@@ -136,7 +136,7 @@ std::vector<float> data_gradient(Device& device, const Kernels& kernels, const C
 struct WeightGradients {
     std::vector<float> dw, db;
 };
-/// `splits`: of the sum over pixels; 0: as the device likes
+/// `splits`: parts of the sum over pixels; 0: the device's choice
 WeightGradients weight_gradients(Device& device, const Kernels& kernels, const ConvShape& s, const Tensors& t,
                                  unsigned splits) {
     Trial trial(device, capacity(t));
@@ -232,7 +232,7 @@ KERNEL_TEST(depthwise_conv2d_forward, "a channel passes through its own filter a
 }
 
 KERNEL_TEST(depthwise_conv2d_backward_data,
-            "layers below a filter for each channel learn from the right gradient") {
+            "layers below a depthwise convolution learn from the right gradient") {
     EveryText texts;
     for (const ConvShape& s : depthwise_shapes()) check_data_gradient(texts, depthwise, s);
 }

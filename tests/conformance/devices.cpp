@@ -21,7 +21,7 @@ TEST_CASE("every device opens, and memory copied to it and back is unchanged") {
     });
 }
 
-TEST_CASE("a submission still does its work if what it uses is destroyed first") {
+TEST_CASE("a submission still does its work if its buffers and recording are destroyed first") {
     on_every_device([](Device& device) {
         constexpr std::size_t bytes = std::size_t(8) << 20, copies = 20; // takes a while
         const unsigned messages = validation_messages();
@@ -76,7 +76,7 @@ TEST_CASE("timestamps grow with the work between them and fit the host's clock")
         const Command commands[] = {Timestamp{}, Timestamp{}, work,      Timestamp{}, work,
                                     Barrier{},   work,        Barrier{}, work,        Timestamp{}};
         const Recording recording = device.record(commands);
-        // Take the fastest of several runs, because other programs use the processors too.
+        // Takes the fastest of several runs, because other programs use the processors too.
         using Clock = std::chrono::steady_clock;
         double host = 1e9, nothing = 1e9, one = 1e9, three = 1e9;
         for (int run = 0; run < 5; ++run) {

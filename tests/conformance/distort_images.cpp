@@ -81,7 +81,7 @@ std::span<const float> slot(const DataSet& data, const std::vector<float>& image
     return std::span(images).subspan(i * data.image_size(), data.image_size());
 }
 
-/// Checks every image by itself, so that a bright one does not hide errors in a dull one.
+/// Checks every image by itself, so that bright images do not hide errors in dull ones.
 void check_images(DataSet& data, const std::vector<Example>& examples, bool distorted) {
     INFO(data.shape.height, "x", data.shape.width, ", crop ", data.shape.crop_height, "x",
          data.shape.crop_width, ", ", examples.size(), " examples, distorted: ", distorted);

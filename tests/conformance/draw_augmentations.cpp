@@ -56,7 +56,7 @@ private:
 
 } // namespace
 
-KERNEL_TEST(draw_augmentations, "every device cuts out the same boxes, those that torchvision's rule gives") {
+KERNEL_TEST(draw_augmentations, "every device chooses the boxes that torchvision's rule gives") {
     Augmentation area, rare, crop;
     area.box = rare.box = Box::random_area;
     rare.area = {0.7f, 1};
@@ -104,12 +104,12 @@ KERNEL_TEST(draw_augmentations, "every device cuts out the same boxes, those tha
 TEST_CASE("crops by area and aspect fill their ranges evenly, everywhere in the image") {
     Augmentation a;
     a.box = Box::random_area;
-    a.area = {0.05f, 0.4f}; // the first try always fits: nothing distorts the ranges
+    a.area = {0.05f, 0.4f}; // the first try always fits, so the ranges stay uniform
     a.aspect = {0.5f, 2};
     on_every_device([&](Device& device) {
         Tenths areas, aspects, tops, lefts;
         for (const Draw& d : draw(device, a, {1000, 1000, 3}, {224, 224, 3}, 4000)) {
-            // Within what rounding a side to whole pixels does
+            // Within the rounding of a side to whole pixels
             const double area = double(d.height) * d.width / 1e6, aspect = double(d.width) / d.height;
             areas.add(std::clamp((area - 0.05) / 0.35, 0.0, 0.99999));
             CHECK(std::abs(area - 0.225) < 0.1755);

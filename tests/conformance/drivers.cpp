@@ -25,7 +25,7 @@ std::string variable(const char* name) {
 TEST_CASE("loaders that know only VK_ICD_FILENAMES get the same drivers as later ones") {
     using towers::vulkan::leave_out_failing_drivers;
     towers::test::Environment environment;
-    // The user's choice holds for both. Where both are set, a later loader goes by the first.
+    // The user's choice applies to both. If both are set, later loaders use the first.
     for (const char* const old : {static_cast<const char*>(nullptr), "b.json"}) {
         environment.set("VK_DRIVER_FILES", "a.json");
         environment.set("VK_ICD_FILENAMES", old);
@@ -42,7 +42,7 @@ TEST_CASE("loaders that know only VK_ICD_FILENAMES get the same drivers as later
         CHECK(variable("VK_DRIVER_FILES") == (none == nullptr ? "not set" : none));
         CHECK(variable("VK_ICD_FILENAMES") == "b.json");
     }
-    // An old loader finds two drivers, the first of which fails wherever it is started.
+    // An old loader finds two drivers; the first fails whenever it is started.
     environment.set("VK_DRIVER_FILES", nullptr);
     environment.set("VK_ICD_FILENAMES", nullptr);
     const auto start = [] {
@@ -60,7 +60,7 @@ TEST_CASE("loaders that know only VK_ICD_FILENAMES get the same drivers as later
     CHECK(variable("VK_DRIVER_FILES") == "good.json");
 }
 
-TEST_CASE("the shaders that share out work by subgroups are known, so that none of their lanes is missing") {
+TEST_CASE("shaders that divide work by subgroups are recognized, so that they get full subgroups") {
     std::set<std::string> found, expected;
     for (const auto& [name, dispatch] : towers::vulkan::all_hardware_dispatches())
         if (towers::vulkan::uses_subgroups(dispatch.code)) found.insert(name);
@@ -69,7 +69,7 @@ TEST_CASE("the shaders that share out work by subgroups are known, so that none 
     CHECK(found == expected);
 }
 
-TEST_CASE("a shader that asks to keep NaN is as sound as before") {
+TEST_CASE("a shader that requests to keep NaN is still valid") {
     if (std::system("spirv-val --version > /dev/null 2>&1") != 0) {
         MESSAGE("SKIPPED: there is no spirv-val");
         return;
@@ -92,7 +92,7 @@ TEST_CASE("a shader that asks to keep NaN is as sound as before") {
     }
 }
 
-TEST_CASE("the loader's list of drivers is read, as old and new loaders write it") {
+TEST_CASE("the driver lists of old and new loaders are read") {
     const std::vector<std::string> expected = {"/tmp/a driver/a.json", "/usr/share/vulkan/icd.d/b.json"};
     CHECK(manifests_in(R"(INFO:             Vulkan Loader Version 1.3.239
 DRIVER:           Searching for driver manifest files

@@ -25,7 +25,7 @@ struct Case {
     std::uint32_t count() const { return elements * std::uint32_t(examples.size()); }
 };
 
-/// By the host's generator, which was written apart from the kernels'.
+/// Uses the host's generator, which is independent of the kernels'.
 bool kept(const Case& c, std::size_t i) {
     const Example& example = c.examples[i / c.elements];
     const auto element = std::uint32_t(i % c.elements);
@@ -47,8 +47,7 @@ std::vector<float> dropout(Device& device, const Case& c, const std::vector<floa
 
 } // namespace
 
-KERNEL_TEST(dropout,
-            "what is dropped depends on seed, record, epoch and layer only, the same on every device") {
+KERNEL_TEST(dropout, "the dropped elements depend only on seed, record, epoch and layer, on every device") {
     for (const std::uint32_t elements : {1u, 3u, 4u, 13u, 127u, 2048u})
         for (const float keep : {0.5f, 0.8f, 0.05f}) {
             const Case c{elements, keep};
@@ -70,7 +69,7 @@ TEST_CASE("dropout that keeps everything changes no bit") {
     });
 }
 
-TEST_CASE("dropout keeps as many as it should, and others in another epoch, layer or run") {
+TEST_CASE("dropout keeps the right fraction, and other elements in another epoch, layer or run") {
     const Case one{4096, 0.8f, 3, 1, {{5, 1}}};
     const std::vector<float> ones(4096, 1);
     on_every_device([&](Device& device) {

@@ -63,7 +63,7 @@ std::vector<float> backward(Device& device, const Kernels& k, const std::vector<
 
 const std::uint32_t counts[] = {1, 13, 127, 4099};
 
-/// Between -9 and 9, with zeros of both signs, relu6's other corner and hard_swish's two.
+/// Values between -9 and 9, with zeros of both signs and the kinks of relu6 and hard_swish.
 std::vector<float> inputs(std::uint32_t count) {
     std::vector<float> x = random_floats(count, count, -9, 9);
     const float corners[] = {0.0f, 6.0f, -0.0f, 3.0f, -3.0f};
@@ -103,7 +103,7 @@ KERNEL_TEST(sigmoid_backward, "gates learn as in other frameworks") { check_back
 KERNEL_TEST(silu_forward, "imported networks with SiLU compute what they were trained for") {
     check_forward(silu);
 }
-KERNEL_TEST(silu_backward, "networks with SiLU follow the gradient of their loss") { check_backward(silu); }
+KERNEL_TEST(silu_backward, "SiLU's gradient is right") { check_backward(silu); }
 KERNEL_TEST(gelu_forward, "imported networks with GELU compute what they were trained for") {
     check_forward(gelu);
 }
@@ -121,7 +121,7 @@ KERNEL_TEST(hard_swish_backward, "units with a hard gate follow the gradient of 
     check_backward(hard_swish);
 }
 
-TEST_CASE("smooth activations keep their digits where they are small, and stay sound where they saturate") {
+TEST_CASE("smooth activations are precise where they are small and correct where they saturate") {
     std::vector<float> x{-3e38f, -1e30f, -1e4f, -100, -88, 88, 100, 1e4f, 1e30f, 3e38f};
     for (int i = -600; i <= 600; ++i) x.push_back(float(i) / 100);
     for (const Kernels* k : {&sigmoid, &silu, &gelu, &gelu_tanh, &hard_swish}) {
@@ -139,7 +139,7 @@ TEST_CASE("smooth activations keep their digits where they are small, and stay s
     }
 }
 
-TEST_CASE("no activation makes a sound number of a NaN or of an infinity") {
+TEST_CASE("no activation turns a NaN or an infinity into a finite number") {
     std::vector<float> x = random_floats(127, 1);
     x[3] = nan;
     x[126] = -nan;
@@ -167,7 +167,7 @@ TEST_CASE("no activation makes a sound number of a NaN or of an infinity") {
     }
 }
 
-TEST_CASE("the references' derivatives of the activations are those of their functions") {
+TEST_CASE("the references' derivatives of the activations match their functions") {
     for (const Kernels* k : {&relu, &relu6, &sigmoid, &silu, &gelu, &gelu_tanh, &leaky_relu, &hard_swish}) {
         INFO(k->name);
         const std::vector<float> x = random_floats(127, 3, -9, 9);
@@ -181,7 +181,7 @@ TEST_CASE("the references' derivatives of the activations are those of their fun
     }
 }
 
-KERNEL_TEST(add_tensors, "a sum has all its branches, always in the same order, where its mask lets it") {
+KERNEL_TEST(add_tensors, "a sum adds all its branches in the same order, except where its mask is zero") {
     for (const std::uint32_t count : counts)
         for (std::uint32_t tensors = 1; tensors <= ADD_TENSORS; ++tensors)
             for (const uint extra : {0u, 1u, 2u}) {

@@ -79,9 +79,8 @@ KERNEL_TEST(layer_norm_forward, "each pixel's channels get the mean beta and the
         const reference::LayerNormalized expected = reference::layer_norm(norm, widen(x));
         on_every_device([&](Device& device) {
             const Measured measured = forward(device, norm, x);
-            // One channel is its own mean: what is left is rounding's.
-            if (norm.channels > 1)
-                check_near("y", measured.y, expected.y, 3e-6); // x lies ten times further out
+            // A single channel equals its mean, so only rounding remains.
+            if (norm.channels > 1) check_near("y", measured.y, expected.y, 3e-6); // x is ten times larger
             check_near("mean", measured.mean, expected.mean);
             check_near("rstd", measured.rstd, expected.rstd);
         });
@@ -90,7 +89,7 @@ KERNEL_TEST(layer_norm_forward, "each pixel's channels get the mean beta and the
 
 KERNEL_TEST(layer_norm_backward, "layers below a layer norm learn from the right gradient") {
     for_all([](const LayerNorm& norm) {
-        if (norm.channels == 1) return; // the gradient is zero, and what is measured rounding's
+        if (norm.channels == 1) return; // the gradient is zero, so only rounding is measured
         const std::vector<float> x = random_x(norm), dy = random_floats(x.size(), 2);
         const Values expected = reference::layer_norm_gradients(norm, widen(x), widen(dy)).x;
         on_every_device([&](Device& device) { check_near("dx", backward(device, norm, x, dy), expected); });

@@ -52,7 +52,7 @@ void check_softmax(const Scores& s) {
 /// with every kind of remainder.
 const std::uint32_t lengths[] = {1, 3, 13, 16, 17, 127, 512, 513, 1031, 2048};
 
-/// Above the most chunks that a reduction leaves, by blocks that they share unevenly and a part of one.
+/// Longer than the most chunks of a reduction can cover alone, with unevenly shared blocks and a partial one.
 constexpr std::uint32_t large = 512 * REDUCTION_BLOCK + 300001;
 constexpr std::size_t large_bytes = std::size_t(3) * large * 16;
 
@@ -73,7 +73,7 @@ std::vector<float> step_results(Device& device, const std::vector<float>& losses
     Trial trial(device);
     const Tensor in_losses = trial.input(losses), in_nonfinite = trial.input(nonfinite),
                  results = trial.output(3);
-    Tensor in_decays; // null where there are none
+    Tensor in_decays; // null if there are none
     if (!decays.empty()) in_decays = trial.input(decays);
     trial.run(
         launch(kernels::step_results,
@@ -159,8 +159,7 @@ TEST_CASE("the reference weight decay is the gradient of its loss") {
     CHECK(reference::relative_error(gradient, reference::finite_differences(w, loss)) < 1e-8);
 }
 
-KERNEL_TEST(count_nonfinite,
-            "no NaN or infinity in a gradient goes unseen, and nothing else is taken for one") {
+KERNEL_TEST(count_nonfinite, "every NaN or infinity in a gradient is counted, and nothing else") {
     for (const std::uint32_t quads : lengths) {
         INFO(quads, " vec4s");
         std::vector<float> values = random_floats(quads * 4, quads);

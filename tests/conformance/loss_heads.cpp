@@ -58,8 +58,7 @@ Words labels_below(std::uint32_t rows, std::uint32_t bound) {
 
 } // namespace
 
-TEST_CASE(
-    "softmax_cross_entropy: smoothing, temperature, weight and a background class mean what they should") {
+TEST_CASE("softmax_cross_entropy: smoothing, temperature, weight and a background class work as documented") {
     for (const Head& head : heads)
         for (const std::uint32_t rows : {13u, 127u})
             for (const std::uint32_t classes : {3u, 10u, 127u, 1001u})
@@ -82,7 +81,7 @@ TEST_CASE(
                 }
 }
 
-TEST_CASE("no temperature and no smoothing changes which class wins") {
+TEST_CASE("neither temperature nor smoothing changes the predicted class") {
     const float scale = 0.3f;
     float lower = 1; // becomes one that the temperature rounds to the same number as the next
     while (lower * scale != std::nextafter(lower, 2.0f) * scale) lower = std::nextafter(lower, 2.0f);

@@ -13,8 +13,8 @@ using namespace test;
 using reference::Lrn;
 using reference::Values;
 
-/// The tutorial's constants, then others: a power that needs pow(), a bias and a rate that make the window's
-/// share of `scale` the larger one, and radii of 0 and beyond the channels.
+/// The tutorial's constants, then a power that needs pow(), a bias and a rate with which the window dominates
+/// `scale`, and radii of 0 and beyond the channels.
 const Lrn cases[] = {
     {3 * 12 * 12, 64, 4, 1, 0.001 / 9, 0.75},
     {1, 1, 4, 1, 0.001 / 9, 0.75},
@@ -42,7 +42,7 @@ std::vector<float> activations(const Lrn& l) {
     return x;
 }
 
-/// Rounds the constants to float32, which is what the kernels get.
+/// Rounds the constants to float32, as the kernels get them.
 Lrn rounded(Lrn l) {
     l.bias = float(l.bias);
     l.alpha = float(l.alpha);
@@ -79,7 +79,7 @@ TEST_CASE("one strong response does not affect the normalization of channels bey
     check_forward(l, values);
 }
 
-TEST_CASE("responses so strong that rounding swallows their neighbours leave those finite") {
+TEST_CASE("very strong responses leave neighbours that vanish by rounding finite") {
     const Lrn l{7, 64, 4, 1, 0.001 / 9, 0.75};
     on_every_device([&](Device& device) {
         std::vector<float> values = random_floats(size(l), 4, 1e6f, 1e7f);

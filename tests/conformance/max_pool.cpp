@@ -36,7 +36,7 @@ const std::vector<PoolShape>& shapes() {
         valid_pool(1, 12, 7, 3, {{5, 2}, {4, 1}}),
         padded_pool(1, 5, 7, 8, {{3, 3}, {2, 2}}, {1, 1, 1, 1}), // as PyTorch places them
         padded_pool(3, 6, 5, 3, {{3, 2}, {2, 1}}, {0, 2, 1, 0}),
-        valid_pool(1, 20, 18, 4, {{16, 16}, {2, 1}}), // the most places that a byte can tell
+        valid_pool(1, 20, 18, 4, {{16, 16}, {2, 1}}), // the most places that a byte can hold
         valid_pool(1, 5, 130, 5, {{2, 128}, {1, 1}}),
     };
     return all;
@@ -99,7 +99,7 @@ KERNEL_TEST(max_pool_forward, "pooling keeps the strongest response, and the fir
     }
 }
 
-TEST_CASE("a NaN or an infinity wins its pooling windows, so that divergence shows") {
+TEST_CASE("a NaN or an infinity is the maximum of its windows, so that divergence shows") {
     for (const PoolShape& s : {same_pool(1, 5, 7, 13, 3, 2), same_pool(3, 12, 12, 64, 3, 2)}) {
         for (const float bad :
              {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {

@@ -23,7 +23,8 @@ constexpr Results sound{2.5f, 2.0f, 0.0f};
 const std::uint32_t lengths[] = {1, 127, 1031};
 constexpr std::size_t capacity = std::size_t(256) << 10; // of a trial; many steps make many
 
-/// What the host writes before step `number`, which counts from 1; every step has its own learning rate.
+/// The numbers that the host writes before step `number`, counted from 1; every step has another learning
+/// rate.
 Step step_block(unsigned number, double beta1 = 0, double beta2 = 0) {
     Step step{};
     step[STEP_LEARNING_RATE] = 0.01f / float(number);
@@ -67,7 +68,7 @@ State run_step(Device& device, const State& state, const std::vector<float>& gra
 using Maker = std::function<Launch(const Placed&)>;
 using Reference = std::function<void(OptimizerState&, const Values& gradients, double rate, unsigned step)>;
 
-/// 20 steps of the launches in turn, as training makes them, follow the reference.
+/// Runs 20 steps of the launches in turn, as training does, and compares them with the reference.
 void check_steps(const std::vector<Maker>& makers, const Reference& reference, const State& start,
                  double beta1 = 0, double beta2 = 0) {
     const std::size_t count = start.parameters.size();
@@ -275,7 +276,7 @@ KERNEL_TEST(gradient_norm, "the norm of the gradient counts every part") {
     });
 }
 
-KERNEL_TEST(clip_gradients, "a gradient that is too long is shortened as PyTorch does it, no other") {
+KERNEL_TEST(clip_gradients, "a gradient with too large a norm is scaled down as in PyTorch, and no other") {
     for (const std::uint32_t quads : lengths) {
         INFO(quads, " vec4s");
         const std::vector<float> values = random_floats(quads * 4, 1);
@@ -294,7 +295,7 @@ KERNEL_TEST(clip_gradients, "a gradient that is too long is shortened as PyTorch
     }
 }
 
-TEST_CASE("a gradient that is not finite, or too long for float32, is not clipped to a sound one") {
+TEST_CASE("a gradient that is not finite, or whose norm overflows, is not clipped to a finite one") {
     on_every_device([&](Device& device) {
         for (const float norm : {nan, infinity})
             for (const float value : clipped(device, {0, 1, -1e30f, 1e-30f}, norm, 1))

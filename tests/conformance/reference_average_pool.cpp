@@ -3,8 +3,8 @@
 namespace towers::reference {
 namespace {
 
-/// Calls `visit(x, y, share)` for each pair of elements of the input and the output where the input's counts
-/// by `share` in the output's mean.
+/// Calls `visit(x, y, share)` for each input element x that has weight `share` in the mean of output element
+/// y.
 template<class Visit>
 void for_each_share(const AveragePoolShape& s, Visit visit) {
     for (int n = 0; n < int(s.batch); ++n)

@@ -20,7 +20,7 @@ Moments moments(const BatchNormShape& shape, const Values& x);
 /// The moments of all values from those of parts of `counts` values each (Chan et al. 1979).
 Moments merged(const std::vector<double>& counts, const std::vector<Moments>& parts);
 
-/// What normalizes: count = values behind m2; gamma and beta are of the channels.
+/// The normalization. count: the number of values in m2; gamma, beta: [channels].
 struct BatchNorm {
     BatchNormShape shape;
     Moments moments;

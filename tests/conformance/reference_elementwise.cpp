@@ -8,7 +8,7 @@ namespace {
 double normal_density(double x) { return std::exp(-x * x / 2) / std::sqrt(2 * M_PI); }
 double normal_below(double x) { return std::erfc(-x / std::sqrt(2.0)) / 2; }
 double logistic(double x) { return 1 / (1 + std::exp(-x)); }
-/// What the tanh in gelu's approximation is of
+/// The argument of the tanh in gelu's approximation
 double inner(double x) { return std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x); }
 double inner_slope(double x) { return std::sqrt(2 / M_PI) * (1 + 3 * 0.044715 * x * x); }
 

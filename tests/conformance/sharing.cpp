@@ -1,5 +1,4 @@
-// How launches are shared out: a wide card must not idle, and parts of a sum must not get into each other's
-// way.
+// How launches are divided: a wide card must not idle, and parts of a sum must not overwrite each other.
 #include "backends/sharing.h"
 
 #include "tests/conformance/harness.h"
@@ -33,7 +32,7 @@ TEST_CASE("every item has an invocation, or a subgroup, until the device is full
     CHECK(groups_of(images(128)) == 16);
 }
 
-TEST_CASE("a product gets one workgroup for each of its tiles, tall ones where these fill the device") {
+TEST_CASE("a product gets one workgroup per tile, and tall tiles if these fill the device") {
     const auto forward = [](const ConvShape& s) {
         return *offer_shared_text(launch(kernels::conv2d_forward, {.shape = s}), card);
     };
@@ -53,7 +52,7 @@ TEST_CASE("a product gets one workgroup for each of its tiles, tall ones where t
     CHECK(grouped.groups.x == 4);
 }
 
-TEST_CASE("a sum over pixels is split where its product is too small for the device, and nowhere else") {
+TEST_CASE("a sum over pixels is split only if its product is too small for the device") {
     CHECK(parts(weights_gradient(same_conv(128, 24, 24, 3, 5, 5, 1, 64))) == 128); // two tiles
     CHECK(parts(weights_gradient(same_conv(128, 12, 12, 64, 5, 5, 1, 64))) == 9);  // 26
     CHECK(parts(weights_gradient(same_conv(128, 1, 1, 384, 1, 1, 1, 192))) == 1);  // too few pixels
@@ -66,7 +65,7 @@ TEST_CASE("a sum over pixels is split where its product is too small for the dev
     CHECK(whole.scratch_bytes == 0);
 }
 
-TEST_CASE("scratch memory is used again after each barrier, and shared by none between two") {
+TEST_CASE("scratch memory is reused after each barrier, and never shared between barriers") {
     const Launch launch = weights_gradient(same_conv(128, 24, 24, 3, 5, 5, 1, 64));
     const std::size_t one = split(launch, 128, 0).scratch_bytes;
     CHECK(one >= 128 * (75 * 64 + 64) * sizeof(float));

@@ -11,7 +11,7 @@ const std::uint32_t lengths[] = {1, 13, 127, 1031};
 
 } // namespace
 
-KERNEL_TEST(accumulate_gradients, "a further micro-batch's gradients are added to those of the first") {
+KERNEL_TEST(accumulate_gradients, "the gradients of further micro-batches are added to the first's") {
     for (const std::uint32_t quads : lengths) {
         INFO(quads, " vec4s");
         const std::vector<float> first = random_floats(quads * 4, 1), further = random_floats(quads * 4, 2);

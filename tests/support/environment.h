@@ -8,7 +8,7 @@
 
 namespace towers::test {
 
-/// Sets variables of the environment, back to what they were at the end.
+/// Sets environment variables, and restores them at the end.
 class Environment {
 public:
     void set(const char* name, const char* value) {

@@ -1,4 +1,4 @@
-// A device that passes everything on to another one, and does besides what a test tells it.
+// A device that passes everything on to another device and also follows a test's script.
 #pragma once
 
 #include "backends/wrapped_device.h"
@@ -12,11 +12,11 @@
 
 namespace towers::test {
 
-/// What happens at a device's verbs, before the other device gets them. An empty function does nothing; one
-/// that throws keeps the verb from the other device.
+/// What happens at each verb before the other device gets it. An empty function does nothing; if a function
+/// throws, the other device does not get the verb.
 struct Script {
     std::string id; ///< empty: the other device's
-    /// Bytes; `allocated`: of all buffers that there are.
+    /// In bytes; `allocated`: of all existing buffers.
     std::function<std::uint64_t(std::uint64_t allocated)> free_memory;
     std::function<void(std::size_t bytes, std::uint64_t allocated)> allocate;
     std::function<void(std::vector<Command>& commands)> record; ///< may change them
@@ -48,18 +48,18 @@ private:
     Script script_;
 };
 
-/// Which call of a verb fails; from then on all calls fail, as a lost device's do.
+/// Says which call of a verb fails; afterwards all calls fail, as with a lost device.
 struct Failure {
     enum class Verb { allocate, record, submit, wait } verb = Verb::submit;
     std::atomic<unsigned> calls_left =
         ~0u; ///< of the verb, before the one that fails; may change at any time
     std::atomic<bool> lost = false;
-    const std::atomic<bool>* silent = nullptr; ///< while this is true, a call that is to fail gives no answer
+    const std::atomic<bool>* silent = nullptr; ///< while this is true, a failing call does not answer
 };
 /// `failure` must outlive the device's last use, except a call that is silent.
 Script failing(Failure& failure);
 
-/// Every verb gives no answer while this is true.
+/// No verb answers while this is true.
 Script hanging(const std::atomic<bool>& hangs);
 
 } // namespace towers::test

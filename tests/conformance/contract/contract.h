@@ -28,7 +28,7 @@ inline Recording record(Device& device, const std::vector<Command>& commands) {
     return device.record(commands);
 }
 
-/// Long enough that it still runs when the call returns, on a device that works by itself.
+/// Work that is long enough to still run when the call returns, unless the device is the host.
 inline std::vector<Command> long_work(const Buffer& source, const Buffer& target) {
     std::vector<Command> commands;
     for (int i = 0; i < 20; ++i) {

@@ -6,7 +6,7 @@
 
 namespace towers::test {
 
-TEST_CASE("new memory is zero for every queue, also where other memory was before") {
+TEST_CASE("new memory is zero for every queue, even if it was used before") {
     on_every_device([](Device& device) {
         for (const std::size_t size : {std::size_t(4), std::size_t(4100), std::size_t(3) << 20})
             for (std::size_t round = 0; round < queue_count; ++round) {
@@ -75,7 +75,7 @@ TEST_CASE("buffers and recordings may be destroyed in any order while work is in
     });
 }
 
-TEST_CASE("a device tells what memory is free, no more than it has, or does not tell") {
+TEST_CASE("a device reports its free memory, at most what it has, or nothing") {
     on_every_device([](Device& device) {
         const std::uint64_t free = device.free_memory();
         if (free == Device::not_told) return;
@@ -84,9 +84,9 @@ TEST_CASE("a device tells what memory is free, no more than it has, or does not 
     });
 }
 
-TEST_CASE("a device that refuses memory is as good as before") {
+TEST_CASE("a device still works after it has refused memory") {
     on_every_device([](Device& device) {
-#ifdef __SANITIZE_ADDRESS__ // which ends the program instead
+#ifdef __SANITIZE_ADDRESS__ // the sanitizer ends the program instead
         if (device.info().id == "cpu") return;
 #endif
         const std::string message =

@@ -12,7 +12,7 @@
 namespace towers::test {
 namespace {
 
-/// Of total = total + increment: partials[2] = {total, increment}.
+/// A launch that computes total = total + increment: partials[2] = {total, increment}.
 std::vector<Command> add_once(const Buffer& partials, const Buffer& sum) {
     const Launch add =
         launch(kernels::sum_partials, {.partials = {reinterpret_cast<const float*>(partials.address())},
@@ -41,8 +41,8 @@ TEST_CASE("submissions to one queue run in the order in which they were made") {
     });
 }
 
-TEST_CASE("a submission sees what those of other queues wrote that it comes after") {
-    // total += what is uploaded, and the total is downloaded; large enough that copies take a while.
+TEST_CASE("a submission sees what submissions to other queues wrote if it comes after them") {
+    // Adds uploads to a total and downloads it; large enough that copies take a while.
     constexpr std::size_t count = std::size_t(1) << 18, size = count * sizeof(float);
     constexpr std::size_t rounds = 40;
     on_every_device([](Device& device) {
@@ -85,7 +85,7 @@ TEST_CASE("a submission sees what those of other queues wrote that it comes afte
     });
 }
 
-TEST_CASE("every queue tells when copies began and ended, or has no clock") {
+TEST_CASE("every queue reports when copies began and ended, or has no clock") {
     on_every_device([](Device& device) {
         const Buffer in = staged(device, 5), out = staged(device, 0);
         const Recording timed = record(device, {Timestamp{}, copy(in, out), Timestamp{}});
@@ -101,7 +101,7 @@ TEST_CASE("every queue tells when copies began and ended, or has no clock") {
     });
 }
 
-TEST_CASE("all timestamps of a device are of one clock, whatever is recorded and in which queue") {
+TEST_CASE("all timestamps of a device are from one clock, in all recordings and queues") {
     on_every_device([](Device& device) {
         const Buffer in = staged(device, 5), out = staged(device, 0);
         const Recording first = record(device, {copy(in, out), Timestamp{}});
@@ -182,7 +182,7 @@ TEST_CASE("one recording may be submitted several times before it is waited for"
     });
 }
 
-TEST_CASE("a recording may be empty, or hold nothing but barriers") {
+TEST_CASE("a recording may be empty or contain only barriers") {
     on_every_device([](Device& device) {
         device.run({});
         const Recording barriers = record(device, {Barrier{}, Barrier{}});
@@ -195,7 +195,7 @@ TEST_CASE("a recording may be empty, or hold nothing but barriers") {
     });
 }
 
-TEST_CASE("two devices on one card work at the same time and go in any order") {
+TEST_CASE("two devices on one card work at the same time and may be destroyed in any order") {
     on_every_device([](Device& first) {
         const Buffer in = staged(first, 5), out = staged(first, 0);
         const Recording recording = record(first, {copy(in, out)});
@@ -221,7 +221,7 @@ TEST_CASE("two devices on one card work at the same time and go in any order") {
 
 namespace {
 
-/// Does nothing, and tells what a backend is asked for.
+/// A device that does nothing and logs the calls to its backend.
 class SpyDevice final : public Device {
 public:
     std::string asked; ///< "2 upload after 1 compute; wait 2; "
@@ -251,7 +251,7 @@ private:
 
 } // namespace
 
-TEST_CASE("a backend waits for nothing that an order implies or that has been waited for") {
+TEST_CASE("a backend need not wait for submissions that are implied or already waited for") {
     SpyDevice device;
     const Recording recording = device.record({});
     const auto submit = [&](Queue queue, const std::vector<Ticket>& after) {
@@ -284,8 +284,8 @@ TEST_CASE("a backend waits for nothing that an order implies or that has been wa
     CHECK(submit(Queue::upload, {8, 10}) == "11 upload; ");
 }
 
-TEST_CASE("a device tells how many queues work side by side") {
-    const bool shown = std::getenv("TOWERS_MORE_QUEUES") != nullptr; // by the layer in tests/more_queues
+TEST_CASE("a device reports how many queues work side by side") {
+    const bool shown = std::getenv("TOWERS_MORE_QUEUES") != nullptr; // set for the layer in tests/more_queues
     for (const std::string& id : device_ids()) {
         CAPTURE(id);
         const unsigned queues = device(id).info().queues;

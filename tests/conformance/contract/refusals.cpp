@@ -6,7 +6,7 @@
 
 namespace towers::test {
 
-TEST_CASE("a call that breaks the contract is refused with its reason, and the device goes on") {
+TEST_CASE("a call that breaks the contract is refused with its reason, and the device still works") {
     on_every_device([](Device& device) {
         const Buffer in = staged(device, 5), out = staged(device, 0);
         const auto other = open_device(device.info().id, open_options());

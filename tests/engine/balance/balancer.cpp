@@ -49,8 +49,7 @@ TEST_CASE("shares follow a tower's speed, there and back") {
                     run.steps(20);
                     worst = std::min(worst, run.ratio());
                     run.steps(80);
-                    const bool idle =
-                        run.best_shares()[slowed] == 0; // comes back only when it is tried again
+                    const bool idle = run.best_shares()[slowed] == 0; // comes back only after a new trial
                     run.truth[slowed] = before;
                     run.steps(20);
                     if (!idle) worst_back = std::min(worst_back, run.ratio());
@@ -88,7 +87,7 @@ TEST_CASE("jitter and slow steps leave the shares alone") {
             }
 }
 
-TEST_CASE("a tower whose times go in stairs does not make the shares restless") {
+TEST_CASE("a tower whose times grow in steps does not make the shares fluctuate") {
     unsigned moves = 0;
     double lost = 0;
     for (unsigned seed = 1; seed <= 10; ++seed) {
@@ -108,7 +107,7 @@ TEST_CASE("a tower whose times go in stairs does not make the shares restless") 
     CHECK(lost <= 0.15);
 }
 
-TEST_CASE("a tower that is too slow gets nothing, is tried now and then, and comes back") {
+TEST_CASE("a tower that is too slow gets no share, is tried from time to time, and comes back") {
     for (const double fixed : {3.0, 20.0}) {
         double lost = 0;
         unsigned longest = 0;
@@ -134,7 +133,7 @@ TEST_CASE("a tower that is too slow gets nothing, is tried now and then, and com
     }
 }
 
-TEST_CASE("towers that try a few examples first lose no long steps to a slow one, and hardly any time else") {
+TEST_CASE("a trial before the first step avoids long steps with a slow tower, and is short otherwise") {
     const auto total = [](double ratio, double fixed, unsigned seed, bool probe, double& best) {
         Run run = even_start({1, 1 / ratio}, fixed, 0.02, seed);
         run.first_factor = 2, run.first_seconds = 0.1; // a step is about 1 s
@@ -162,7 +161,7 @@ TEST_CASE("towers that try a few examples first lose no long steps to a slow one
         }
 }
 
-TEST_CASE("towers whose time is mostly fixed try larger shares too, and alike towers stay even") {
+TEST_CASE("towers whose time is mostly fixed also try larger shares, and equal towers stay even") {
     const LoadModel card{0.05, 0.00005}, processor{0.001, 0.001};
     Run unlike_towers({card, processor}, 256, 1, 0, 1);
     unlike_towers.probe();
@@ -184,7 +183,7 @@ TEST_CASE("a tower that seems a little too slow gets a group, since one time is 
     }
 }
 
-TEST_CASE("nothing is tried where a smallest share is no small part of a step, or one tower is left") {
+TEST_CASE("there is no trial if one group is a large part of a step, or only one tower is left") {
     CHECK(Balancer(64, 32, {32, 32}).probe().empty());
     CHECK(Balancer(128, 32, {64, 64}).probe() == Shares{32, 32});
     Balancer three(96, 1, {32, 32, 32});
@@ -204,7 +203,7 @@ TEST_CASE("nothing is tried where a smallest share is no small part of a step, o
     CHECK(others.shares() == Shares{48, 0, 48});
 }
 
-TEST_CASE("a tower that gets nothing after trying is tried again only when that costs little") {
+TEST_CASE("a tower that gets no share after its probe is tried again only if that costs little") {
     Run run({{0, 0.01}, {20, 0.01}}, 256, 1, 0.02, 1);
     run.probe();
     CHECK(run.balancer.shares() == Shares{256, 0});

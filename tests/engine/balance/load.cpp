@@ -24,7 +24,7 @@ double brute_force(std::span<const LoadModel> models, unsigned units, unsigned g
     return best;
 }
 
-// After `count` steps of these seconds with the share.
+// The load after `count` steps of these seconds with the share.
 void work(TowerLoad& load, unsigned share, double seconds, int count) {
     load.give(share);
     for (int i = 0; i < count; ++i) load.add(seconds);
@@ -32,7 +32,7 @@ void work(TowerLoad& load, unsigned share, double seconds, int count) {
 
 } // namespace
 
-TEST_CASE("balanced shares are the best there are") {
+TEST_CASE("balanced shares are optimal") {
     std::mt19937 random(7);
     std::uniform_real_distribution<double> uniform(0, 1);
     for (int round = 0; round < 2000; ++round) {
@@ -60,7 +60,7 @@ TEST_CASE("balanced shares are the best there are") {
     }
 }
 
-TEST_CASE("the first time of a new share does not count, and a slow one among others does not matter") {
+TEST_CASE("the first time of a new share does not count, and a single slow step does not matter") {
     TowerLoad load(10);
     CHECK_FALSE(load.warm());
     load.add(50);
@@ -73,7 +73,7 @@ TEST_CASE("the first time of a new share does not count, and a slow one among ot
     CHECK(load.model()->fixed == 0); // as long as there is one share only
 }
 
-TEST_CASE("two shares tell the fixed part, and a change of speed scales all") {
+TEST_CASE("two shares determine the fixed part, and a change of speed scales all") {
     const LoadModel truth{1, 0.1};
     TowerLoad load(10);
     work(load, 10, truth.seconds(10), 5);

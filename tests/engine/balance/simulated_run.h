@@ -14,14 +14,14 @@
 
 namespace towers::test {
 
-// A run in virtual time: towers that take what their true models say, with a recording at each new share.
+// A run in virtual time: towers take the time that their true models say, plus a recording at each new share.
 struct SimulatedRun {
     std::vector<LoadModel> truth;
     unsigned global, group;
     double jitter, outliers = 0; // standard deviation; the part of the steps with a tower 3 times slower
     double first_factor = 5, first_seconds = 0.5; // of a share's first time, which records and compiles
     std::mt19937 random;
-    // The true seconds of all towers with these shares, where they depend on one another.
+    // The true seconds of all towers with these shares, if they depend on each other.
     std::function<std::vector<double>(const Shares&)> times{};
     Balancer balancer;
     std::vector<std::set<unsigned>> recorded;
@@ -47,7 +47,7 @@ struct SimulatedRun {
     // Best step / present step.
     double ratio() const { return best_step() / true_step(balancer.shares()); }
 
-    // What the towers are measured to take for these shares.
+    // The towers' measured seconds for these shares.
     std::vector<double> measure(const Shares& shares) {
         std::normal_distribution<double> normal(1, jitter);
         std::vector<double> measured = true_times(shares);
@@ -60,7 +60,7 @@ struct SimulatedRun {
         return measured;
     }
 
-    // The largest share that each tower has tried.
+    // By tower: the largest share in a probe.
     Shares probe() {
         Shares largest(truth.size());
         for (Shares tried; !(tried = balancer.probe()).empty();) {
@@ -85,7 +85,7 @@ struct SimulatedRun {
     }
 };
 
-// Towers of these relative speeds, whose fixed seconds are this part of a step with 128 examples.
+// Towers with these relative speeds; their fixed seconds are this fraction of a step with 128 examples.
 inline std::vector<LoadModel> speeds(const std::vector<double>& relative, double fixed) {
     std::vector<LoadModel> models;
     for (const double speed : relative) models.push_back({fixed / speed, (1 - fixed) / 128 / speed});

@@ -1,4 +1,4 @@
-// Shares that are computed in micro-batches: as asked for, or because a device has little memory.
+// Shares in micro-batches, because the user asks for them or a device has little memory.
 #include "engine/plan/micro_batches.h"
 
 #include "engine/error.h"
@@ -17,14 +17,14 @@
 namespace towers {
 namespace {
 
-/// Refuses what goes beyond its memory.
+/// Refuses allocations beyond its memory.
 class SmallDevice final : public WrappedDevice {
 public:
     struct Limits {
         std::uint64_t bytes = UINT64_MAX;
         bool told = true;
         unsigned refusals = 0;
-        std::uint64_t peak = 0; ///< bytes that were allocated at once
+        std::uint64_t peak = 0; ///< most bytes allocated at any time
     };
     SmallDevice(std::unique_ptr<Device> device, Limits& limits)
         : WrappedDevice(std::move(device)), limits_(limits) {}
@@ -47,7 +47,7 @@ private:
     Limits& limits_;
 };
 
-/// Says at random that it is almost full, so that shares are split at random.
+/// Reports at random that it is almost full, so that shares are divided at random.
 class FickleDevice final : public WrappedDevice {
 public:
     FickleDevice(std::unique_ptr<Device> device, unsigned seed)
@@ -59,7 +59,7 @@ private:
     mutable std::mt19937 random_;
 };
 
-/// Takes no recording, however much memory there is.
+/// Refuses every recording, however much memory there is.
 class RefusingDevice final : public WrappedDevice {
 public:
     RefusingDevice(std::unique_ptr<Device> device, unsigned& asked)
@@ -81,7 +81,7 @@ void wrap_in_small(TrainerOptions& options, std::size_t tower, SmallDevice::Limi
     });
 }
 
-/// The most memory that a step needs at once.
+/// The peak memory of a step.
 std::uint64_t peak_of(const Recipe& recipe, TrainerOptions options, const Dataset& data) {
     SmallDevice::Limits limits;
     wrap_in_small(options, 0, limits);
@@ -104,7 +104,7 @@ double gradient_distance(Trainer& trainer, Trainer& other) {
 
 } // namespace
 
-TEST_CASE("a share is split into as few micro-batches as possible, of whole groups and about equal") {
+TEST_CASE("a share is divided into as few micro-batches as possible, of whole groups and about equal") {
     using Sizes = std::vector<unsigned>;
     CHECK(micro_batches(100, 1, 60) == Sizes{50, 50});
     CHECK(micro_batches(100, 1, 100) == Sizes{100});
@@ -127,7 +127,7 @@ TEST_CASE("a share is split into as few micro-batches as possible, of whole grou
 }
 
 TEST_CASE("micro-batches are as large as memory allows, a group when nothing fits") {
-    // 1000 bytes, and 10 an example that is computed at once; nothing larger than 500 can be
+    // 1000 bytes plus 10 per example computed at once; 500 examples at most
     const auto needed = [](unsigned most) {
         return most > 500 ? std::nullopt : std::optional<std::uint64_t>(1000 + 10 * most);
     };
@@ -222,7 +222,7 @@ TEST_CASE("random shares in random micro-batches train as one tower does, and ag
     }
 }
 
-TEST_CASE("a tower that says how much memory it has is never refused any, and one that does not makes do") {
+TEST_CASE("a tower that reports its free memory never gets a refusal, and one that does not adapts") {
     const Dataset data = test::noise(12); // a small part of the memory
     const Recipe recipe = test::small_recipe();
     TrainerOptions options = test::options_for({"cpu"}, 24);
@@ -252,7 +252,7 @@ TEST_CASE("a tower that says how much memory it has is never refused any, and on
         }
 }
 
-TEST_CASE("a device that refuses for another reason than memory is not asked again") {
+TEST_CASE("a refusal for another reason than memory is not retried") {
     unsigned asked = 0;
     TrainerOptions options = test::options_for({"cpu"}, 24);
     test::wrap_tower(options, 0, [&](std::unique_ptr<Device> device) {
@@ -263,7 +263,7 @@ TEST_CASE("a device that refuses for another reason than memory is not asked aga
     CHECK(asked == 1);
 }
 
-TEST_CASE("a tower among several that gets more than fits takes it in micro-batches, and the run says so") {
+TEST_CASE("one of several towers computes a share that does not fit in micro-batches, and the run says so") {
     const Dataset data = test::noise(50);
     const Recipe recipe = test::small_recipe();
     TrainerOptions options = test::options_for({"cpu", "cpu"}, 24);
@@ -280,7 +280,7 @@ TEST_CASE("a tower among several that gets more than fits takes it in micro-batc
     CHECK(limits.refusals == 0);
 }
 
-TEST_CASE("a batch norm over the whole batch is not split: memory that does not suffice is an error") {
+TEST_CASE("with a batch norm over the whole batch, too little memory is an error") {
     const Dataset data = test::noise(50);
     const Recipe recipe = test::smooth_recipe("\"batch\"");
     TrainerOptions options = test::options_for({"cpu"}, 40);

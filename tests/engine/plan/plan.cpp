@@ -33,7 +33,7 @@ bool reads_parameters(const Plan& plan, std::size_t level, const ArenaRange& buc
     return false;
 }
 
-/// The level before which the part that completes a bucket ends.
+/// The level before which the part that completes the bucket ends.
 std::size_t end_of(std::size_t bucket, std::span<const Cut> cuts) {
     return std::ranges::upper_bound(cuts, bucket, {}, &Cut::buckets)->level;
 }
@@ -119,7 +119,7 @@ struct Life {
     std::size_t first = SIZE_MAX, last = 0;
 };
 
-/// The bytes of all activations, of which no two lie in one place while both are alive.
+/// The bytes of all activations; checks that no two overlap while both are alive.
 std::size_t check_places(const Plan& plan) {
     std::vector<Life> lives(plan.tensors().size());
     for (std::size_t level = 0; level < plan.levels().size(); ++level)
@@ -146,7 +146,7 @@ std::size_t check_places(const Plan& plan) {
     return sum;
 }
 
-/// Of each arena of activations, up to the last one that is used.
+/// The bytes of each arena of activations, up to the last used one.
 std::vector<std::size_t> activation_bytes(const Plan& plan) {
     std::vector<std::size_t> bytes;
     for (std::size_t i = 0; i < arena_count; ++i)
@@ -166,7 +166,7 @@ TEST_CASE("tensors alive at the same time never share memory; other tensors do")
     CHECK(activation_bytes(plan).size() == 1);
 }
 
-TEST_CASE("activations take several allocations where a device allows none of all, at the same price") {
+TEST_CASE("activations take several allocations, of the same total size, if a device limits allocations") {
     const Recipe recipe = find_recipe("cifar10-tutorial");
     const StateLayout layout = layout_of(recipe);
     NetworkSpec spec = test::spec_of(recipe, layout, 16, 100);
@@ -187,12 +187,12 @@ TEST_CASE("activations take several allocations where a device allows none of al
         CHECK(*std::ranges::max_element(pieces) <= most);
         CHECK(std::reduce(pieces.begin(), pieces.end()) < whole.bytes(Arena::activations) * 5 / 4);
     }
-    // What lies in the same place at another time is no neighbour for parity.
+    // Tensors in the same place at other times do not overlap for parity.
     const Plan plan = plan_for(aligned(largest));
     const std::vector<std::vector<std::size_t>> overlapping = overlapping_tensors(plan);
     for (std::size_t i = 0; i < overlapping.size(); ++i)
         if (is_of_activations(plan.tensors()[i].arena)) CHECK(overlapping[i] == std::vector{i});
-    // A tensor that is too large lies alone, and the device will refuse it.
+    // A tensor that is too large gets its own arena, which the device will refuse.
     const std::vector<std::size_t> pieces = activation_bytes(plan_for(largest / 2));
     CHECK(*std::ranges::max_element(pieces) == aligned(largest));
 }
@@ -232,7 +232,7 @@ TEST_CASE("an evaluation takes less memory than a training step") {
           plan_single_step(spec, test::update_of(recipe, layout)).plan.bytes(Arena::activations));
 }
 
-TEST_CASE("a shared step needs its parameters layer by layer and completes its gradients likewise") {
+TEST_CASE("a shared step needs its parameters, and completes its gradients, layer by layer") {
     const Recipe recipe = find_recipe("cifar10-tutorial");
     const StateLayout layout = layout_of(recipe);
     const TrainingPlan training = plan_shared_step(test::spec_of(recipe, layout, 16, 100));
@@ -256,7 +256,7 @@ TEST_CASE("a shared step needs its parameters layer by layer and completes its g
     CHECK(training.cuts.front().needs == std::vector<std::size_t>{}); // the images
 }
 
-TEST_CASE("behind the part that completes a bucket, a shared step reads none of its parameters") {
+TEST_CASE("after the part that completes a bucket, a shared step reads none of its parameters") {
     for (const char* name : {"cifar10-tutorial", "cifar10-resnet20"}) {
         CAPTURE(name);
         const Recipe recipe = find_recipe(name);
@@ -274,7 +274,7 @@ TEST_CASE("behind the part that completes a bucket, a shared step reads none of 
     }
 }
 
-TEST_CASE("a bucket whose parameters are read behind its last gradient is complete only then") {
+TEST_CASE("a bucket whose parameters are read after its last gradient is complete only after that read") {
     Plan plan;
     const TensorId parameters = plan.tensor("parameters", Arena::state, 0, {64}),
                    gradient = plan.tensor("gradient", Arena::gradients, 0, {64}),

@@ -1,4 +1,4 @@
-// Fusing operations of a plan must save work and change nothing else.
+// Fusing operations must save work and not change results.
 #include "backends/upload.h"
 #include "engine/step/network.h"
 #include "engine/towers/session.h"
@@ -135,7 +135,7 @@ TEST_CASE("fusing changes no bit of a training step or of an evaluation") {
     }
 }
 
-TEST_CASE("a ReLU behind a batch norm and a residual sum take no pass over memory of their own") {
+TEST_CASE("a ReLU after a batch norm, and a residual sum, need no pass over memory of their own") {
     const auto check = [](const std::string& layers, unsigned forward, unsigned backward, unsigned sums) {
         CAPTURE(layers);
         const Recipe recipe = recipe_of(layers);
@@ -152,9 +152,9 @@ TEST_CASE("a ReLU behind a batch norm and a residual sum take no pass over memor
         CHECK(evaluating["add_tensors"] == sums);
     };
     check(chain, 0, 0, 0);
-    check(residual, 0, 1, 0); // whose gradient a pool makes
+    check(residual, 0, 1, 0); // a pool makes its gradient
     check(forked, 1, 1, 1);
-    check(projected, 0, 0, 2); // of which a batch norm makes both tensors or none
+    check(projected, 0, 0, 2); // batch norms make both tensors or none
 }
 
 TEST_CASE("a batch norm's backward reads no output, with a ReLU or without") {

@@ -59,7 +59,8 @@ TrainingState after_steps(const Recipe& recipe, const TrainerOptions& options, c
     return trainer.save();
 }
 
-/// Of any tensor of the state after 10 steps with these towers, from one tower's on `cpu`.
+/// The largest distance of any tensor of the state after 10 steps with these towers from a single `cpu`
+/// tower's.
 double largest_difference(const Recipe& recipe, const Dataset& data, const std::vector<std::string>& towers,
                           const std::vector<double>& shares) {
     const TrainingState alone = after_steps(recipe, test::options_for({"cpu"}, 12), data, 10);
@@ -73,7 +74,7 @@ double largest_difference(const Recipe& recipe, const Dataset& data, const std::
     return most;
 }
 
-/// Its batch norms see NaN, as a card with faulty memory would let them.
+/// Its batch norms see NaN, as on a card with faulty memory.
 class FaultyDevice final : public WrappedDevice {
 public:
     explicit FaultyDevice(std::unique_ptr<Device> device) : WrappedDevice(std::move(device)) {
@@ -97,7 +98,7 @@ private:
 
 } // namespace
 
-TEST_CASE("batch norm by groups, dropout and branches: any split trains the single tower's network") {
+TEST_CASE("batch norm by groups, dropout and branches: any shares train the single tower's network") {
     const Recipe recipe = parse_recipe("residual", recipe_text(residual, sgd), "residual.toml");
     const Dataset data = test::noise(50);
     const auto difference = [&](const std::vector<std::string>& towers, const std::vector<double>& shares) {
@@ -129,7 +130,7 @@ TEST_CASE("layer norm learns from every pixel, of few or many in a tower's share
     }
 }
 
-TEST_CASE("with every optimizer a training goes on from its checkpoint to the bit") {
+TEST_CASE("with every optimizer a training resumes from its checkpoint to the bit") {
     const Dataset data = test::noise(50);
     const CheckpointOrigin origin{"residual", 3, 50, 0, ""};
     for (const std::string& optimizer : optimizers) {
@@ -193,7 +194,7 @@ TEST_CASE("a divergence names the tower that made it, though batch norm spreads 
     }
 }
 
-TEST_CASE("a ReLU over the logits lets no gradient through where it let no logit through") {
+TEST_CASE("a ReLU over the logits masks the gradient where it masked the logits") {
     const Recipe recipe = parse_recipe(
         "relu", recipe_text(R"({ name = "logits", kind = "dense", units = 10, activation = "relu" })", sgd),
         "relu.toml");
@@ -221,7 +222,7 @@ TEST_CASE("shares are whole groups of examples") {
     CHECK_THROWS_AS(share_out(8, 2, {}, 8), UsageError);
 }
 
-TEST_CASE("batch norm over the whole batch: any split trains the single tower's network") {
+TEST_CASE("batch norm over the whole batch: any shares train the single tower's network") {
     const Recipe recipe =
         parse_recipe("residual", recipe_text(residual_with("\"batch\""), sgd), "residual.toml");
     const Dataset data = test::noise(50);

@@ -1,4 +1,4 @@
-// Exchanges: what towers give each other in the middle of a step.
+// Exchanges: values that towers exchange in the middle of a step.
 #include "engine/towers/exchange.h"
 #include "engine/step/network.h"
 #include "tests/support/networks.h"
@@ -107,7 +107,7 @@ TEST_CASE("towers of unlike shares meet at the same exchanges in the same order"
         CHECK(other_names == names);
         unlike = unlike || other_levels != levels;
     }
-    CHECK(unlike); // else this test shows nothing
+    CHECK(unlike); // otherwise this test shows nothing
 }
 
 } // namespace towers

@@ -51,7 +51,7 @@ double gradient_distance(const std::vector<std::string>& towers, const std::vect
     return distances[distances.size() / 2];
 }
 
-/// Ways to split `global` examples in groups among `towers`, some with idle towers; another one each step.
+/// Different shares of `global` examples for each step, in whole groups, some with idle towers.
 std::vector<SharesFrom> random_shares(std::uint64_t steps, unsigned global, unsigned group, unsigned towers,
                                       unsigned seed) {
     std::mt19937 random(seed);
@@ -82,7 +82,7 @@ Recipe joined_recipe() { return test::smooth_recipe("\"batch\""); }
 
 } // namespace
 
-TEST_CASE("any number of towers and any split gives the single tower's gradient") {
+TEST_CASE("any number of towers with any shares gives the single tower's gradient") {
     const Dataset data = test::noise(50);
     const std::vector<TakenStep> steps = first_steps(data, 12, 5);
     const auto distance = [&](const std::vector<std::string>& towers, const std::vector<double>& shares) {
@@ -228,7 +228,7 @@ TEST_CASE("steps with shares that change give the single tower's gradients, and 
         }
 }
 
-TEST_CASE("a tower whose device fails is let go, and the run ends as if it had never been there") {
+TEST_CASE("a tower whose device fails is dropped, and the run ends as if it had never existed") {
     using Verb = test::FailingDevice::Verb;
     const Dataset data = test::noise(50);
     const Recipe recipe = joined_recipe();
@@ -291,8 +291,7 @@ TEST_CASE("a tower whose device fails is let go, and the run ends as if it had n
     CHECK(hung > 10);
 }
 
-TEST_CASE(
-    "devices that give no answer are let go too, also when others wait for their part of a batch norm") {
+TEST_CASE("devices that do not answer are dropped too, even if others wait for their part of a batch norm") {
     const Dataset data = test::noise(50);
     static std::atomic<bool> hang; // their towers live on
     for (const Recipe& recipe : {test::small_recipe(), joined_recipe()})
@@ -339,7 +338,7 @@ TEST_CASE(
             }
 }
 
-TEST_CASE("a device that gives no answer in the first step is let go too") {
+TEST_CASE("a device that does not answer in the first step is dropped too") {
     static std::atomic<bool> hang; // its tower lives on
     hang = false;
     TrainerOptions options = test::options_for({"cpu", "cpu"}, 12);
@@ -359,7 +358,7 @@ TEST_CASE("a device that gives no answer in the first step is let go too") {
     CHECK(trainer.step().notice.empty());
 }
 
-TEST_CASE("when the last tower fails, or when asked to, the run ends with its device's words") {
+TEST_CASE("if the last tower fails, or with --on-device-loss stop, the run ends with the device's message") {
     const Dataset data = test::noise(50);
     for (const bool outlive : {false, true}) {
         TrainerOptions options = test::options_for({"cpu", "cpu"}, 12);

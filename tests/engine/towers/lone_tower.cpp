@@ -9,7 +9,7 @@
 
 namespace towers {
 
-TEST_CASE("when the only device gives no answer, the trainer says so from another thread") {
+TEST_CASE("if the only device does not answer, the trainer says so from another thread") {
     enum class Time { first_step, later_step, save };
     for (const Time time : {Time::first_step, Time::later_step, Time::save}) {
         CAPTURE(int(time));
@@ -19,7 +19,7 @@ TEST_CASE("when the only device gives no answer, the trainer says so from anothe
         options.device_timeout = time == Time::save ? 0.2 : 0.1;
         options.give_up = [&](const DeviceError& error) {
             words = error.what();
-            hang = false; // else the test would hang too
+            hang = false; // otherwise the test would hang too
             hang.notify_all();
         };
         options.open_device = [&](std::string_view id, const OpenOptions&) -> std::unique_ptr<Device> {

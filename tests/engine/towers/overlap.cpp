@@ -1,4 +1,4 @@
-// Copies and the host's work beside the towers' computing, at the pace of GPUs: on simulated devices.
+// Copies and the host's work overlap the towers' computing at the speed of GPUs, on simulated devices.
 #include "tests/support/networks.h"
 #include "tests/support/simulated_device.h"
 
@@ -36,7 +36,7 @@ double step_seconds(double link_seconds) {
 
 } // namespace
 
-TEST_CASE("copies and averaging hide behind the towers' computing") {
+TEST_CASE("copies and averaging overlap the towers' computing") {
     const double without = step_seconds(0), with = step_seconds(8e-3);
     MESSAGE("a step takes ", without * 1e3, " ms without a link, ", with * 1e3,
             " ms with one: ", with / without);

@@ -61,7 +61,7 @@ TEST_CASE("several towers may work one after another, and one that is not known 
     CHECK_FALSE(expected.known);
 }
 
-TEST_CASE("what is said of a device that gives no answer has the seconds that it was given") {
+TEST_CASE("the message about a device that does not answer names the seconds that it had") {
     CHECK(no_answer(gpu, {{0.5, true}, 60}) == "gpu: no answer for 60 s more than a step should take");
     CHECK(no_answer(gpu, {{20.0 / 3, true}, 60.0 + 1e-3}) ==
           "gpu: no answer for 60 s more than a step should take");

@@ -24,7 +24,7 @@ DeviceInfo nvidia_card(const std::string& id, std::uint8_t card) {
     return info;
 }
 
-/// Has one device and writes down what it is asked for.
+/// A backend with one device that logs its calls.
 class FakeBackend final : public Backend {
 public:
     FakeBackend(std::string_view name, DeviceInfo device, std::string& asked)
@@ -77,7 +77,7 @@ TEST_CASE("a card of NVIDIA's that CUDA does not show is taken only when it is n
     // A slice of card 1, whose UUID is its own
     const Backend::Listing slice{{nvidia_card("cuda:0", 9)}};
     const Backend::Listing no_uuid{{nvidia_card("cuda:0", 0)}};
-    // Card 1 is too old for the cuda backend, and nobody hides it.
+    // Card 1 is too old for the cuda backend, and is not hidden.
     const Backend::Listing old{{nvidia_card("cuda:0", 8)}, "", {{"old", "it is old", own.uuid}}};
     struct Case {
         const Backend::Listing& cuda;

@@ -57,7 +57,7 @@ private:
     const std::function<void()>& before_;
 };
 
-/// Trains with a last tower that is lost after good_steps. Returns the steps that have a checkpoint.
+/// Trains until the last tower is lost after good_steps. Returns the steps that have a checkpoint.
 std::vector<std::uint64_t> train_and_lose(const std::vector<std::string>& towers,
                                           const std::filesystem::path& folder, const Dataset& data) {
     test::FailingDevice::Failure failure;
@@ -82,7 +82,7 @@ std::vector<std::uint64_t> train_and_lose(const std::vector<std::string>& towers
 
 } // namespace
 
-TEST_CASE("a run of several towers loses no step when it loses a device") {
+TEST_CASE("a run with several towers loses no step when it loses a device") {
     const Dataset data = test::noise(50);
     const test::TemporaryFolder folder;
     const std::vector<std::string> towers{"cpu", "cpu"};
@@ -105,7 +105,7 @@ TEST_CASE("a lost device is not asked for the state of a single tower") {
     CHECK(train_and_lose({"cpu"}, folder.path(), test::noise(50)) == std::vector<std::uint64_t>{0});
 }
 
-TEST_CASE("a save for which the device has no memory ends no run, and one that loses it names the last") {
+TEST_CASE("a save without memory ends no run; one that loses the device names the last checkpoint") {
     const Dataset data = test::noise(50);
     LoopOptions options = loop;
     options.save_every = 1;
@@ -169,8 +169,7 @@ TEST_CASE("a loop of links in place of the run's folder for a while ends no run"
     CHECK(warnings[1] == "saved again: " + run.checkpoint_path(3).string());
 }
 
-TEST_CASE(
-    "what towers try before the first step ends when told to, and names the last checkpoint if it fails") {
+TEST_CASE("the trial before the first step stops when told to, and names the last checkpoint if it fails") {
     const Dataset data = test::noise(200);
     TrainerOptions options = test::options_for({"one", "another"}, 100);
     options.shares.automatic = true;

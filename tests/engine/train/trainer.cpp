@@ -39,7 +39,7 @@ TEST_CASE("the towers' own times decide automatic shares: a slow one never gets 
     CHECK(largest < 50);
 }
 
-TEST_CASE("what towers try before the first step leaves no trace in the results") {
+TEST_CASE("the trial before the first step does not affect the results") {
     const Dataset data = test::noise(50);
     for (const Recipe& recipe :
          {test::small_recipe(), test::smooth_recipe("\"batch\""), test::smooth_recipe("4")})
@@ -59,7 +59,7 @@ TEST_CASE("what towers try before the first step leaves no trace in the results"
             Trainer repeated(recipe, options, data);
             for (int step = 0; step < 4; ++step) repeated.step();
             CHECK(repeated.save().state == automatic.save().state);
-            // A run that goes on with shares that it has found tries nothing.
+            // A run that resumes with known shares has no trial.
             options.shares = {.automatic = true, .weights = {}, .recorded = {{0, {28, 12}}}};
             Trainer again(recipe, options, data);
             CHECK(again.probe().empty());
