@@ -38,8 +38,8 @@ public:
           Splitting splitting = {});
 
     const DeviceInfo& info() const { return device_->info(); }
-    /// What the tower holds for all shares: the data set, the gradients, and the state, which several towers have
-    /// on the host.
+    /// What the tower holds for all shares, such as the data set, the gradients and the state (of several
+    /// towers: its parameters).
     const Session& session() const { return session_; }
     /// Bytes that the tower takes of what its device calls its memory.
     std::uint64_t memory() const;
