@@ -18,12 +18,6 @@ public:
     using WrappedDevice::WrappedDevice;
 };
 
-Evaluation evaluate_alone(const std::string& id, const Recipe& recipe, const Dataset& data, unsigned batch,
-                          std::span<const float> variables) {
-    const auto device = open_device(id, test::open_options());
-    return Evaluator(Session(*device), recipe, data, batch).run(variables, false, 0, 1);
-}
-
 } // namespace
 
 TEST_CASE("an evaluation borrows a tower's device and data between steps, and changes nothing there") {
@@ -31,20 +25,20 @@ TEST_CASE("an evaluation borrows a tower's device and data between steps, and ch
     const Dataset data = test::noise(50);
     for (const std::string& id : test::device_ids()) {
         CAPTURE(id);
-        const TrainerOptions options = test::options_for({id}, 10);
-        Trainer trainer(recipe, options, data), undisturbed(recipe, options, data);
-        const Tower& tower = trainer.tower(0);
-        Evaluator borrowing(tower.session(), recipe, data, 16);
-        for (int i = 0; i < 3; ++i) {
-            const TrainingState state = trainer.save();
-            const Evaluation found = borrowing.run(state.state, false, 0, 1);
-            const Evaluation alone = evaluate_alone(id, recipe, data, 16, state.state);
-            CHECK(found.examples == 50);
-            CHECK(found.correct == alone.correct);
-            CHECK(found.loss_sum == alone.loss_sum);
-            CHECK(trainer.step().loss == undisturbed.step().loss);
-        }
-        CHECK(trainer.save().state == undisturbed.save().state);
+        Trainer trainer(recipe, test::options_for({id}, 10), data);
+        const TrainingState before = trainer.save();
+        trainer.step();
+        const TrainingState undisturbed = trainer.save();
+        trainer.load(before);
+        const auto run = [&](const Session& on) {
+            return Evaluator(on, recipe, data, 16).run(before.state, false, 0, 1);
+        };
+        const Evaluation found = run(trainer.tower(0).session()), alone = run(Session(test::device(id)));
+        CHECK(found.examples == 50);
+        CHECK(found.correct == alone.correct);
+        CHECK(found.loss_sum == alone.loss_sum);
+        trainer.step();
+        CHECK(trainer.save().state == undisturbed.state);
     }
 }
 
@@ -80,7 +74,7 @@ TEST_CASE("evaluators share the batches, and only padding counts an example twic
         devices.push_back(open_device("cpu", test::open_options()));
         evaluators.emplace_back(Session(*devices.back()), recipe, data, 4);
     }
-    const Evaluation whole = evaluate_alone("cpu", recipe, data, 25, state);
+    const Evaluation whole = Evaluator(Session(*devices[0]), recipe, data, 25).run(state, false, 0, 1);
     const Evaluation shared = evaluate(evaluators, state, false), padded = evaluate(evaluators, state, true);
     CHECK(shared.examples == 25);
     CHECK(shared.correct == whole.correct);
