@@ -53,34 +53,6 @@ Device& device(const std::string& id) {
     return *slot;
 }
 
-void FailingDevice::count(Verb verb) {
-    if (verb == failure_.verb && failure_.calls_left-- == 0) failure_.lost = true;
-    if (!failure_.lost) return;
-    if (failure_.silent != nullptr) failure_.silent->wait(true); // the failure may be gone afterwards
-    throw DeviceError("refused");
-}
-
-std::unique_ptr<Allocation> FailingDevice::do_allocate(std::size_t bytes, Memory memory) {
-    count(Verb::allocate);
-    return WrappedDevice::do_allocate(bytes, memory);
-}
-
-std::unique_ptr<RecordingState> FailingDevice::do_record(std::span<const Command> commands) {
-    count(Verb::record);
-    return WrappedDevice::do_record(commands);
-}
-
-void FailingDevice::do_submit(const RecordingState& recording, Submission submission,
-                              std::span<const Submission> after) {
-    count(Verb::submit);
-    WrappedDevice::do_submit(recording, submission, after);
-}
-
-void FailingDevice::do_wait(Submission submission) {
-    count(Verb::wait);
-    WrappedDevice::do_wait(submission);
-}
-
 void expect_validation_messages(unsigned count) { expected_messages += count; }
 unsigned expected_validation_messages() { return expected_messages; }
 

@@ -49,25 +49,18 @@ Script failing(Failure& failure) {
         if (failure.silent != nullptr) failure.silent->wait(true); // after that `failure` may be gone
         throw DeviceError("refused");
     };
-    return {.id = {},
-            .free_memory = {},
-            .allocate = [=](std::size_t, std::uint64_t) { count(Failure::Verb::allocate); },
+    return {.allocate = [=](std::size_t, std::uint64_t) { count(Failure::Verb::allocate); },
             .record = [=](std::vector<Command>&) { count(Failure::Verb::record); },
             .submit = [=] { count(Failure::Verb::submit); },
-            .wait = [=] { count(Failure::Verb::wait); },
-            .waited = {},
-            .finish = {}};
+            .wait = [=] { count(Failure::Verb::wait); }};
 }
 
 Script hanging(const std::atomic<bool>& hangs) {
     const auto wait = [&hangs] { hangs.wait(true); };
-    return {.id = {},
-            .free_memory = {},
-            .allocate = [=](std::size_t, std::uint64_t) { wait(); },
+    return {.allocate = [=](std::size_t, std::uint64_t) { wait(); },
             .record = [=](std::vector<Command>&) { wait(); },
             .submit = wait,
             .wait = wait,
-            .waited = {},
             .finish = wait};
 }
 

@@ -15,25 +15,24 @@ namespace towers::test {
 /// What happens at each verb before the other device gets it. An empty function does nothing; if a function
 /// throws, the other device does not get the verb.
 struct Script {
-    std::string id; ///< empty: the other device's
+    std::string id = {}; ///< empty: the other device's
     /// In bytes; `allocated`: of all existing buffers.
-    std::function<std::uint64_t(std::uint64_t allocated)> free_memory;
-    std::function<void(std::size_t bytes, std::uint64_t allocated)> allocate;
-    std::function<void(std::vector<Command>& commands)> record; ///< may change them
-    std::function<void()> submit, wait;
-    std::function<void()> waited; ///< after the other device's wait
-    std::function<void()> finish; ///< must not throw
+    std::function<std::uint64_t(std::uint64_t allocated)> free_memory = {};
+    std::function<void(std::size_t bytes, std::uint64_t allocated)> allocate = {};
+    std::function<void(std::vector<Command>& commands)> record = {}; ///< may change them
+    std::function<void()> submit = {}, wait = {};
+    std::function<void()> waited = {}; ///< after the other device's wait
+    std::function<void()> finish = {}; ///< must not throw
 };
 
-class ScriptedDevice final : public WrappedDevice {
+class ScriptedDevice : public WrappedDevice {
 public:
     ScriptedDevice(std::unique_ptr<Device> device, Script script);
 
     const DeviceInfo& info() const override { return info_; }
     std::uint64_t free_memory() const override;
 
-    /// For record(): the memory at an address that a launch of this device's names.
-    using WrappedDevice::slice_at;
+    using WrappedDevice::allocated;
 
 protected:
     std::unique_ptr<Allocation> do_allocate(std::size_t bytes, Memory memory) override;

@@ -1,5 +1,6 @@
 // What every device refuses.
 #include "tests/conformance/contract/contract.h"
+#include "tests/support/scripted_device.h"
 
 #include <array>
 #include <fmt/format.h>
@@ -73,9 +74,8 @@ TEST_CASE("after a failure a device refuses everything in one line and can still
     for (const std::string& id : device_ids())
         for (const bool at_submission : {true, false}) {
             INFO("on ", id);
-            FailingDevice::Failure failure{.verb = at_submission ? FailingDevice::Verb::submit
-                                                                 : FailingDevice::Verb::wait};
-            FailingDevice device(open_device(id, open_options()), failure);
+            Failure failure{.verb = at_submission ? Failure::Verb::submit : Failure::Verb::wait};
+            ScriptedDevice device(open_device(id, open_options()), failing(failure));
             const Buffer in = staged(device, 5), out = staged(device, 0);
             const Recording recording = record(device, {copy(in, out)});
             device.wait(device.submit(recording));

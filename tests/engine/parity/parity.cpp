@@ -4,6 +4,7 @@
 #include "engine/parity/lockstep.h"
 #include "tests/support/devices.h"
 #include "tests/support/networks.h"
+#include "tests/support/scripted_device.h"
 
 #include <algorithm>
 #include <doctest/doctest.h>
@@ -18,42 +19,40 @@ constexpr float infinity = std::numeric_limits<float>::infinity();
 constexpr float nan = std::numeric_limits<float>::quiet_NaN();
 
 /// The CPU, with a fault in the launches of one kernel.
-class FaultyDevice final : public WrappedDevice {
+class FaultyDevice final : public test::ScriptedDevice {
 public:
     enum class Fault { none, wrong_element, nothing_done };
 
     FaultyDevice(Fault fault, Kernel kernel, std::size_t pointer = 0, std::size_t element = 0)
-        : WrappedDevice(open_device("cpu", {})), info_(WrappedDevice::info()), fault_(fault), kernel_(kernel),
-          pointer_(pointer), element_(element), bad_(allocate(sizeof(float), Memory::staging)) {
-        bad_.host<float>()[0] = value;
-        info_.id = "faulty";
+        : ScriptedDevice(open_device("cpu", {}), {.id = "faulty",
+                                                  .record =
+                                                      [=, this](auto& commands) {
+                                                          commands = with_fault(commands, fault, kernel,
+                                                                                pointer, element);
+                                                      }}),
+          bad_(allocate(sizeof(float), Memory::staging)) {
+        put(value);
     }
 
     static constexpr float value = 1e6f;
     void put(float bad) { bad_.host<float>()[0] = bad; } ///< in place of `value`
 
-    const DeviceInfo& info() const override { return info_; }
-
-protected:
-    std::unique_ptr<RecordingState> do_record(std::span<const Command> commands) override {
+private:
+    std::vector<Command> with_fault(const std::vector<Command>& commands, Fault fault, Kernel kernel,
+                                    std::size_t pointer, std::size_t element) const {
         std::vector<Command> changed;
         for (const Command& command : commands) {
             const auto* const launch = std::get_if<Launch>(&command);
-            const bool hit = launch != nullptr && launch->kernel == kernel_;
-            if (!hit || fault_ != Fault::nothing_done) changed.push_back(command);
-            if (!hit || fault_ != Fault::wrong_element) continue;
-            const std::uint64_t place = launch->parameters.pointer(pointer_) + element_ * sizeof(float);
+            const bool hit = launch != nullptr && launch->kernel == kernel;
+            if (!hit || fault != Fault::nothing_done) changed.push_back(command);
+            if (!hit || fault != Fault::wrong_element) continue;
+            const std::uint64_t place = launch->parameters.pointer(pointer) + element * sizeof(float);
             changed.push_back(Barrier{});
             changed.push_back(Copy{{&bad_, 0, sizeof(float)}, slice_at(place, sizeof(float))});
         }
-        return WrappedDevice::do_record(changed);
+        return changed;
     }
 
-private:
-    DeviceInfo info_;
-    Fault fault_;
-    Kernel kernel_;
-    std::size_t pointer_, element_;
     Buffer bad_;
 };
 

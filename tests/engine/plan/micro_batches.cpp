@@ -4,6 +4,7 @@
 #include "engine/error.h"
 #include "tests/support/devices.h"
 #include "tests/support/networks.h"
+#include "tests/support/scripted_device.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -17,73 +18,37 @@
 namespace towers {
 namespace {
 
-/// Refuses allocations beyond its memory.
-class SmallDevice final : public WrappedDevice {
-public:
-    struct Limits {
-        std::uint64_t bytes = UINT64_MAX;
-        bool told = true;
-        unsigned refusals = 0;
-        std::uint64_t peak = 0; ///< most bytes allocated at any time
-    };
-    SmallDevice(std::unique_ptr<Device> device, Limits& limits)
-        : WrappedDevice(std::move(device)), limits_(limits) {}
-
-    std::uint64_t free_memory() const override {
-        return limits_.told ? limits_.bytes - std::min(limits_.bytes, allocated()) : not_told;
-    }
-
-protected:
-    std::unique_ptr<Allocation> do_allocate(std::size_t bytes, Memory memory) override {
-        if (allocated() + bytes > limits_.bytes) {
-            ++limits_.refusals;
-            throw OutOfMemory(fmt::format("no memory for {} bytes", bytes));
-        }
-        limits_.peak = std::max(limits_.peak, allocated() + bytes);
-        return WrappedDevice::do_allocate(bytes, memory);
-    }
-
-private:
-    Limits& limits_;
+/// Memory of a device that refuses what goes beyond.
+struct Limits {
+    std::uint64_t bytes = UINT64_MAX;
+    bool told = true;
+    unsigned refusals = 0;
+    std::uint64_t peak = 0; ///< bytes that were allocated at once
 };
 
-/// Reports at random that it is almost full, so that shares are divided at random.
-class FickleDevice final : public WrappedDevice {
-public:
-    FickleDevice(std::unique_ptr<Device> device, unsigned seed)
-        : WrappedDevice(std::move(device)), random_(seed) {}
-
-    std::uint64_t free_memory() const override { return random_() % 3 * (random_() % 64) << 14; }
-
-private:
-    mutable std::mt19937 random_;
-};
-
-/// Refuses every recording, however much memory there is.
-class RefusingDevice final : public WrappedDevice {
-public:
-    RefusingDevice(std::unique_ptr<Device> device, unsigned& asked)
-        : WrappedDevice(std::move(device)), asked_(asked) {}
-
-protected:
-    std::unique_ptr<RecordingState> do_record(std::span<const Command>) override {
-        ++asked_;
-        throw DeviceError("no such kernel");
-    }
-
-private:
-    unsigned& asked_;
-};
-
-void wrap_in_small(TrainerOptions& options, std::size_t tower, SmallDevice::Limits& limits) {
+void wrap_in_small(TrainerOptions& options, std::size_t tower, Limits& limits) {
     test::wrap_tower(options, tower, [&](std::unique_ptr<Device> device) {
-        return std::make_unique<SmallDevice>(std::move(device), limits);
+        return std::make_unique<test::ScriptedDevice>(
+            std::move(device),
+            test::Script{.free_memory =
+                             [&](std::uint64_t allocated) {
+                                 return limits.told ? limits.bytes - std::min(limits.bytes, allocated)
+                                                    : Device::not_told;
+                             },
+                         .allocate =
+                             [&](std::size_t bytes, std::uint64_t allocated) {
+                                 if (allocated + bytes > limits.bytes) {
+                                     ++limits.refusals;
+                                     throw OutOfMemory(fmt::format("no memory for {} bytes", bytes));
+                                 }
+                                 limits.peak = std::max(limits.peak, allocated + bytes);
+                             }});
     });
 }
 
 /// The peak memory of a step.
 std::uint64_t peak_of(const Recipe& recipe, TrainerOptions options, const Dataset& data) {
-    SmallDevice::Limits limits;
+    Limits limits;
     wrap_in_small(options, 0, limits);
     Trainer(recipe, options, data).step();
     return limits.peak;
@@ -205,7 +170,12 @@ TEST_CASE("random shares in random micro-batches train as one tower does, and ag
         const auto options = [&] {
             TrainerOptions made = test::options_for({"cpu", id, "cpu"}, 24);
             made.open_device = [opened = 0u](std::string_view name, const OpenOptions& open) mutable {
-                return std::make_unique<FickleDevice>(open_device(name, open), opened++);
+                // It says at random that it is almost full, so that shares are split at random.
+                return std::make_unique<test::ScriptedDevice>(
+                    open_device(name, open),
+                    test::Script{.free_memory = [random = std::mt19937(opened++)](std::uint64_t) mutable {
+                        return std::uint64_t(random() % 3 * (random() % 64) << 14);
+                    }});
             };
             std::mt19937 random(11);
             for (std::uint64_t step = 0; step < steps; ++step) {
@@ -236,8 +206,7 @@ TEST_CASE("a tower that reports its free memory never gets a refusal, and one th
         for (const double part : {0.1, 0.3, 0.6, 1.2}) {
             CAPTURE(told);
             CAPTURE(part);
-            SmallDevice::Limits limits{.bytes = least + std::uint64_t(part * double(most - least)),
-                                       .told = told};
+            Limits limits{.bytes = least + std::uint64_t(part * double(most - least)), .told = told};
             wrap_in_small(options, 0, limits);
             Trainer trainer(recipe, options, data);
             const AtOnce at_once = trainer.tower(0).at_once();
@@ -256,7 +225,11 @@ TEST_CASE("a refusal for another reason than memory is not retried") {
     unsigned asked = 0;
     TrainerOptions options = test::options_for({"cpu"}, 24);
     test::wrap_tower(options, 0, [&](std::unique_ptr<Device> device) {
-        return std::make_unique<RefusingDevice>(std::move(device), asked);
+        return std::make_unique<test::ScriptedDevice>(std::move(device),
+                                                      test::Script{.record = [&](std::vector<Command>&) {
+                                                          ++asked;
+                                                          throw DeviceError("no such kernel");
+                                                      }});
     });
     CHECK_THROWS_WITH_AS(Trainer(test::small_recipe(), options, test::noise(12)), "no such kernel",
                          DeviceError);
@@ -268,7 +241,7 @@ TEST_CASE("one of several towers computes a share that does not fit in micro-bat
     const Recipe recipe = test::small_recipe();
     TrainerOptions options = test::options_for({"cpu", "cpu"}, 24);
     options.shares.recorded = {{0, {20, 4}}, {1, {4, 20}}, {2, {2, 22}}, {3, {20, 4}}};
-    SmallDevice::Limits limits{.bytes = peak_of(recipe, test::options_for({"cpu"}, 14), data)};
+    Limits limits{.bytes = peak_of(recipe, test::options_for({"cpu"}, 14), data)};
     wrap_in_small(options, 1, limits);
     Trainer trainer(recipe, options, data);
     CHECK(trainer.step().notice.empty());
@@ -284,7 +257,7 @@ TEST_CASE("with a batch norm over the whole batch, too little memory is an error
     const Dataset data = test::noise(50);
     const Recipe recipe = test::smooth_recipe("\"batch\"");
     TrainerOptions options = test::options_for({"cpu"}, 40);
-    SmallDevice::Limits limits{.bytes = peak_of(recipe, options, data) / 2};
+    Limits limits{.bytes = peak_of(recipe, options, data) / 2};
     wrap_in_small(options, 0, limits);
     CHECK_THROWS_WITH_AS(Trainer(recipe, options, data),
                          doctest::Contains("the batch norm of layer 'norm' takes the whole global batch"),

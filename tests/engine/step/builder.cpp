@@ -68,7 +68,7 @@ TEST_CASE("a network's outputs need images and no labels; an evaluation adds the
 
     Plan plan;
     const TensorId images = plan.activation("images", {8, model.input.height, model.input.width, 3});
-    const TensorId examples = plan.reserve("examples", Arena::step, {8, 2}, ElementType::uint32);
+    const TensorId examples = plan.reserve("examples", Arena::step, {8, example_words}, ElementType::uint32);
     const std::vector<TensorId> logits = Builder(plan, spec, false).outputs(images, examples);
     REQUIRE(logits.size() == 1);
     CHECK(plan.elements(logits[0]) == 8 * model.classes);
@@ -129,7 +129,7 @@ TEST_CASE("each pass gets its part of the examples, and what it leaves is collec
         begin += source.bytes;
         CHECK(plan.find("examples").offset == training.micro_plans[0].find("examples").offset);
     }
-    CHECK(begin == step_examples_offset + 9 * 2 * sizeof(std::uint32_t));
+    CHECK(begin == step_examples_offset + 9 * sizeof(Example));
     for (const Plan* plan : {&training.micro_plans[2], &training.micro_plans[3], &training.plan}) {
         for (const Level& level : plan->levels())
             for (const Operation& operation : level)

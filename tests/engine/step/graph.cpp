@@ -4,6 +4,7 @@
 #include "engine/train/checkpoint.h"
 #include "tests/support/devices.h"
 #include "tests/support/networks.h"
+#include "tests/support/scripted_device.h"
 
 #include <algorithm>
 #include <doctest/doctest.h>
@@ -73,28 +74,6 @@ double largest_difference(const Recipe& recipe, const Dataset& data, const std::
         most = std::max(most, test::relative_norm(part(a, slot.range), part(b, slot.range)));
     return most;
 }
-
-/// Its batch norms see NaN, as on a card with faulty memory.
-class FaultyDevice final : public WrappedDevice {
-public:
-    explicit FaultyDevice(std::unique_ptr<Device> device) : WrappedDevice(std::move(device)) {
-        faulty_ = allocate(std::size_t(1) << 20, Memory::staging);
-        std::ranges::fill(faulty_.host<float>(), std::numeric_limits<float>::quiet_NaN());
-    }
-
-protected:
-    std::unique_ptr<RecordingState> do_record(std::span<const Command> commands) override {
-        std::vector<Command> changed(commands.begin(), commands.end());
-        for (Command& command : changed)
-            if (auto* launch = std::get_if<Launch>(&command);
-                launch != nullptr && launch->kernel == Kernel::batch_norm_moments)
-                launch->parameters.set_pointer(0, faulty_.address());
-        return WrappedDevice::do_record(changed);
-    }
-
-private:
-    Buffer faulty_;
-};
 
 } // namespace
 
@@ -179,8 +158,18 @@ TEST_CASE("a divergence names the tower that made it, though batch norm spreads 
         const Recipe recipe =
             parse_recipe("residual", recipe_text(residual_with(group), sgd), "residual.toml");
         TrainerOptions options = test::options_for({"cpu", "cpu", "cpu"}, 12);
-        test::wrap_tower(options, 1, [](std::unique_ptr<Device> device) {
-            return std::make_unique<FaultyDevice>(std::move(device));
+        // Its batch norms see NaN, as a card with faulty memory would let them.
+        const auto device_of_nan = open_device("cpu", {});
+        const Buffer nan = device_of_nan->allocate(std::size_t(1) << 20, Memory::staging);
+        std::ranges::fill(nan.host<float>(), std::numeric_limits<float>::quiet_NaN());
+        test::wrap_tower(options, 1, [&](std::unique_ptr<Device> device) {
+            return std::make_unique<test::ScriptedDevice>(
+                std::move(device), test::Script{.record = [&](std::vector<Command>& commands) {
+                    for (Command& command : commands)
+                        if (auto* launch = std::get_if<Launch>(&command);
+                            launch != nullptr && launch->kernel == Kernel::batch_norm_moments)
+                            launch->parameters.set_pointer(0, nan.address());
+                }});
         });
         Trainer trainer(recipe, options, data);
         std::string message;

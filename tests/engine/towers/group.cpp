@@ -1,5 +1,6 @@
 #include "tests/support/devices.h"
 #include "tests/support/networks.h"
+#include "tests/support/scripted_device.h"
 
 #include "engine/error.h"
 
@@ -170,10 +171,10 @@ TEST_CASE("a tower whose device refuses a later part of a step ends safely while
         for (const std::string& id : test::device_ids()) {
             CAPTURE(recipe.name);
             CAPTURE(id);
-            test::FailingDevice::Failure failure;
+            test::Failure failure;
             TrainerOptions options = test::options_for({"cpu", id}, 4);
             test::wrap_tower(options, 1, [&](std::unique_ptr<Device> device) {
-                return std::make_unique<test::FailingDevice>(std::move(device), failure);
+                return std::make_unique<test::ScriptedDevice>(std::move(device), test::failing(failure));
             });
             Trainer trainer(recipe, options, data);
             REQUIRE(trainer.tower(1).parts().size() > 1);
@@ -229,7 +230,7 @@ TEST_CASE("steps with shares that change give the single tower's gradients, and 
 }
 
 TEST_CASE("a tower whose device fails is dropped, and the run ends as if it had never existed") {
-    using Verb = test::FailingDevice::Verb;
+    using Verb = test::Failure::Verb;
     const Dataset data = test::noise(50);
     const Recipe recipe = joined_recipe();
     constexpr std::uint64_t steps = 6;
@@ -256,7 +257,7 @@ TEST_CASE("a tower whose device fails is dropped, and the run ends as if it had 
             options.shares.recorded = random_shares(steps, 12, 1, towers, seed);
         else
             options.shares.automatic = random() % 2 == 0;
-        test::FailingDevice::Failure failure{.verb = Verb(random() % 4)};
+        test::Failure failure{.verb = Verb(random() % 4)};
         std::uint64_t failing_step = random() % steps;
         // Where the group waits for it, and knows how long a step takes
         const bool hangs = options.shares.recorded.empty() && random() % 4 == 0;
@@ -267,7 +268,7 @@ TEST_CASE("a tower whose device fails is dropped, and the run ends as if it had 
             options.device_timeout = 0.5;
         }
         test::wrap_tower(options, victim, [&](std::unique_ptr<Device> device) {
-            return std::make_unique<test::FailingDevice>(std::move(device), failure);
+            return std::make_unique<test::ScriptedDevice>(std::move(device), test::failing(failure));
         });
         Trainer trainer(recipe, options, data);
         std::string notices;
@@ -305,15 +306,17 @@ TEST_CASE("devices that do not answer are dropped too, even if others wait for t
                 options.open.threads = 1; // for short steps, and so a short wait for those that hang
                 options.outlive_devices = true;
                 options.device_timeout = 0.7;
-                test::FailingDevice::Failure failure{.verb = test::FailingDevice::Verb::wait};
+                test::Failure failure{.verb = test::Failure::Verb::wait};
                 std::size_t opened = 0;
                 options.open_device = [&](std::string_view id,
                                           const OpenOptions& open) -> std::unique_ptr<Device> {
                     const std::size_t i = opened++;
                     auto device = open_device(id, open);
                     if (std::ranges::find(victims, i) != victims.end())
-                        return std::make_unique<test::HangingDevice>(std::move(device), hang);
-                    if (i == 3) return std::make_unique<test::FailingDevice>(std::move(device), failure);
+                        return std::make_unique<test::ScriptedDevice>(std::move(device), test::hanging(hang));
+                    if (i == 3)
+                        return std::make_unique<test::ScriptedDevice>(std::move(device),
+                                                                      test::failing(failure));
                     return device;
                 };
                 Trainer trainer(recipe, options, data);
@@ -345,7 +348,7 @@ TEST_CASE("a device that does not answer in the first step is dropped too") {
     options.outlive_devices = true;
     options.device_timeout = 0.05;
     test::wrap_tower(options, 1, [&](std::unique_ptr<Device> device) {
-        return std::make_unique<test::HangingDevice>(std::move(device), hang);
+        return std::make_unique<test::ScriptedDevice>(std::move(device), test::hanging(hang));
     });
     Trainer trainer(test::small_recipe(), options, test::noise(50));
     hang = true;
@@ -363,9 +366,9 @@ TEST_CASE("if the last tower fails, or with --on-device-loss stop, the run ends 
     for (const bool outlive : {false, true}) {
         TrainerOptions options = test::options_for({"cpu", "cpu"}, 12);
         options.outlive_devices = outlive;
-        test::FailingDevice::Failure failure;
+        test::Failure failure;
         options.open_device = [&](std::string_view id, const OpenOptions& open) -> std::unique_ptr<Device> {
-            return std::make_unique<test::FailingDevice>(open_device(id, open), failure);
+            return std::make_unique<test::ScriptedDevice>(open_device(id, open), test::failing(failure));
         };
         Trainer trainer(test::small_recipe(), options, data);
         trainer.step();

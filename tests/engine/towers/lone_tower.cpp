@@ -1,5 +1,6 @@
 #include "tests/support/devices.h"
 #include "tests/support/networks.h"
+#include "tests/support/scripted_device.h"
 #include "tests/support/simulated_device.h"
 
 #include <atomic>
@@ -23,9 +24,9 @@ TEST_CASE("if the only device does not answer, the trainer says so from another 
             hang.notify_all();
         };
         options.open_device = [&](std::string_view id, const OpenOptions&) -> std::unique_ptr<Device> {
-            return std::make_unique<test::HangingDevice>(
+            return std::make_unique<test::ScriptedDevice>(
                 std::make_unique<test::SimulatedDevice>(std::string(id), [](unsigned) { return 0.15; }),
-                hang);
+                test::hanging(hang));
         };
         Trainer trainer(test::small_recipe(), options, test::noise(50));
         // The limits of load() and of the steps before are a second and more, also on a busy machine.

@@ -3,6 +3,7 @@
 #include "backends/wrapped_device.h"
 #include "tests/support/devices.h"
 #include "tests/support/networks.h"
+#include "tests/support/scripted_device.h"
 
 #include <algorithm>
 #include <doctest/doctest.h>
@@ -27,19 +28,6 @@ std::vector<float> contents(const Session& session, Arena arena) {
     return values;
 }
 
-/// Refuses allocations above a limit.
-class LimitedDevice final : public WrappedDevice {
-public:
-    explicit LimitedDevice(std::unique_ptr<Device> device) : WrappedDevice(std::move(device)) {}
-    std::size_t largest = SIZE_MAX;
-
-protected:
-    std::unique_ptr<Allocation> do_allocate(std::size_t bytes, Memory memory) override {
-        if (bytes > largest) throw OutOfMemory("too much");
-        return WrappedDevice::do_allocate(bytes, memory);
-    }
-};
-
 } // namespace
 
 TEST_CASE("a session's arenas grow, and those that are large enough keep what they have") {
@@ -63,10 +51,14 @@ TEST_CASE("a session's arenas grow, and those that are large enough keep what th
 }
 
 TEST_CASE("a session that is refused memory has as much as before") {
-    LimitedDevice device(open_device("cpu", test::open_options()));
+    std::size_t largest = SIZE_MAX;
+    test::ScriptedDevice device(open_device("cpu", test::open_options()),
+                                {.allocate = [&](std::size_t bytes, std::uint64_t) {
+                                    if (bytes > largest) throw OutOfMemory("too much");
+                                }});
     Session session(device);
     session.hold(bytes_of(256, 256));
-    device.largest = 300;
+    largest = 300;
     CHECK_THROWS_AS(session.hold(bytes_of(512, 256)), OutOfMemory);
     CHECK(session.bytes() == bytes_of(256, 256));
 }

@@ -5,6 +5,7 @@
 #include "tests/support/devices.h"
 #include "tests/support/files.h"
 #include "tests/support/networks.h"
+#include "tests/support/scripted_device.h"
 #include "tests/support/simulated_device.h"
 
 #include <doctest/doctest.h>
@@ -41,29 +42,13 @@ struct Watcher final : Observer {
     std::vector<std::string> warnings;
 };
 
-/// May refuse an allocation.
-class RefusingDevice final : public WrappedDevice {
-public:
-    RefusingDevice(std::unique_ptr<Device> device, const std::function<void()>& before)
-        : WrappedDevice(std::move(device)), before_(before) {}
-
-protected:
-    std::unique_ptr<Allocation> do_allocate(std::size_t bytes, Memory memory) override {
-        if (before_) before_();
-        return WrappedDevice::do_allocate(bytes, memory);
-    }
-
-private:
-    const std::function<void()>& before_;
-};
-
 /// Trains until the last tower is lost after good_steps. Returns the steps that have a checkpoint.
 std::vector<std::uint64_t> train_and_lose(const std::vector<std::string>& towers,
                                           const std::filesystem::path& folder, const Dataset& data) {
-    test::FailingDevice::Failure failure;
+    test::Failure failure;
     TrainerOptions options = test::options_for(towers, loop.global_batch);
     test::wrap_tower(options, towers.size() - 1, [&](std::unique_ptr<Device> device) {
-        return std::make_unique<test::FailingDevice>(std::move(device), failure);
+        return std::make_unique<test::ScriptedDevice>(std::move(device), test::failing(failure));
     });
     Trainer trainer(test::small_recipe(), options, data);
     RunDirectory run(folder, Existing::refuse);
@@ -115,7 +100,10 @@ TEST_CASE("a save without memory ends no run; one that loses the device names th
         std::function<void()> before;
         TrainerOptions of_trainer = test::options_for({"cpu"}, loop.global_batch);
         test::wrap_tower(of_trainer, 0, [&](std::unique_ptr<Device> device) {
-            return std::make_unique<RefusingDevice>(std::move(device), before);
+            return std::make_unique<test::ScriptedDevice>(
+                std::move(device), test::Script{.allocate = [&](std::size_t, std::uint64_t) {
+                    if (before) before();
+                }});
         });
         Trainer trainer(test::small_recipe(), of_trainer, data);
         RunDirectory run(folder.path(), Existing::refuse);
@@ -173,13 +161,13 @@ TEST_CASE("the trial before the first step stops when told to, and names the las
     const Dataset data = test::noise(200);
     TrainerOptions options = test::options_for({"one", "another"}, 100);
     options.shares.automatic = true;
-    test::FailingDevice::Failure failure;
+    test::Failure failure;
     options.open_device = [&](std::string_view id, const OpenOptions&) -> std::unique_ptr<Device> {
-        return std::make_unique<test::FailingDevice>(
+        return std::make_unique<test::ScriptedDevice>(
             std::make_unique<test::SimulatedDevice>(
                 std::string(id),
                 [id = std::string(id)](unsigned examples) { return (id == "one" ? 1e-5 : 1e-3) * examples; }),
-            failure);
+            test::failing(failure));
     };
     for (const bool fails : {false, true}) {
         CAPTURE(fails);
@@ -314,9 +302,9 @@ TEST_CASE("observers hear of each step in their order, of each save before it, a
                                                  "two: saved again: one.txt", "two: sync", "one: 2", "two: 2",
                                                  "one: sync", "two: sync", "one: end", "two: end"});
 
-    test::FailingDevice::Failure failure_of_device;
+    test::Failure failure_of_device;
     test::wrap_tower(options, 0, [&](std::unique_ptr<Device> device) {
-        return std::make_unique<test::FailingDevice>(std::move(device), failure_of_device);
+        return std::make_unique<test::ScriptedDevice>(std::move(device), test::failing(failure_of_device));
     });
     const auto lose = [&](Diary&) { failure_of_device.lost = true; };
     CHECK(read_diaries(lose, options) == Entries{"one: sync", "two: sync", "one: end", "two: end", "lost"});
