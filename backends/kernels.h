@@ -25,7 +25,7 @@ enum class Kernel : std::uint16_t {
 /// What a kernel does with the memory of a pointer in its parameter block.
 enum class Access : std::uint8_t { read, write, read_write };
 
-/// Whether an invocation or a subgroup works on one item of a launch.
+/// What works on one item of a launch: an invocation, a subgroup, or a tile of a tiled kernel.
 enum class Item : std::uint8_t { invocation, subgroup, tile };
 
 /// The bytes of a parameter block.

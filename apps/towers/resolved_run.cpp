@@ -150,6 +150,7 @@ Sources read_sources(const TrainFlags& flags, const SelectTowers& select) {
     if (flags.resumes())
         sources.past = find_past(flags.run, flags.resume_from, flags.config, flags.open, select);
     if (!flags.config.empty()) sources.config = read_settings(flags.config);
+    merge(flags, sources); // refuses what a resumed run cannot do, before the caller looks at --trace
     return sources;
 }
 

@@ -44,7 +44,7 @@ struct KernelFigures {
     std::string kernel; ///< as shaders/kernels.def calls it, or `copy`
     Spread time_us;
     double share = 0;             ///< of the sum over all kernels
-    double flops = 0, bytes = 0;  ///< needed by the algorithm, see work_of()
+    double flops = 0, bytes = 0;  ///< needed by the algorithm, see cost_of()
     std::optional<double> gflops; ///< per second; absent where flops do not count
     double gb_per_s = 0;
 };
@@ -104,7 +104,7 @@ struct TogetherFigures {
     std::optional<std::vector<SubsetFigures>> subsets; ///< if asked for, the fastest first
 };
 
-/// The averaging stage's part of a step, with the update, compared with memcpy() of as many bytes by as many
+/// The host stage's part of a step, with the update, compared with memcpy() of as many bytes by as many
 /// threads. Both are repeated, so a large cache may hold all of their memory.
 struct AveragingFigures {
     unsigned towers = 0;

@@ -1,5 +1,6 @@
 #include "engine/data/cifar10.h"
 
+#include "engine/data/dataset.h"
 #include "engine/data/formats.h"
 #include "engine/error.h"
 #include "engine/files/atomic_file.h"
@@ -7,9 +8,7 @@
 #include "engine/files/text.h"
 
 #include <algorithm>
-#include <cstring>
 #include <fmt/format.h>
-#include <iterator>
 #include <memory>
 #include <optional>
 #include <span>
@@ -94,79 +93,39 @@ std::vector<std::string> read_classes(const fs::path& path, bool tell) {
     return official_classes();
 }
 
-struct Part {
-    fs::path path;
-    InputFile file;
-    std::size_t first, records;
-};
-
-std::vector<Part> open_parts(const fs::path& folder, Split split) {
-    std::vector<Part> parts;
-    std::size_t first = 0;
-    for (const std::string& name : file_names(split)) {
-        const fs::path path = folder / name;
-        InputFile file(path);
-        const std::size_t records = count_records(path, file.size());
-        parts.push_back({path, std::move(file), first, records});
-        first += records;
+/// Appends the labels and images of a file's records.
+void read_records(const fs::path& path, std::vector<std::uint32_t>& labels,
+                  std::vector<std::uint8_t>& images) {
+    const InputFile file(path);
+    const std::size_t records = count_records(path, file.size());
+    std::vector<std::uint8_t> bytes(records * record_bytes);
+    file.read(0, std::as_writable_bytes(std::span(bytes)));
+    for (std::size_t i = 0; i < records; ++i) {
+        const auto record = bytes.begin() + std::ptrdiff_t(i * record_bytes);
+        if (*record >= class_count)
+            throw InputError(fmt::format("{} has label {} in record {} (of 0 to {}), but labels are 0 to 9; "
+                                         "replace it with a sound copy",
+                                         path.string(), *record, i, records - 1));
+        labels.push_back(*record);
+        images.insert(images.end(), record + 1, record + record_bytes);
     }
-    return parts;
 }
-
-std::vector<std::uint32_t> read_labels(const std::vector<Part>& parts) {
-    std::vector<std::uint32_t> labels;
-    for (const Part& part : parts) {
-        std::vector<std::uint8_t> bytes(part.records * record_bytes);
-        part.file.read(0, std::as_writable_bytes(std::span(bytes)));
-        for (std::size_t i = 0; i < part.records; ++i) {
-            const std::uint8_t label = bytes[i * record_bytes];
-            if (label >= class_count)
-                throw InputError(
-                    fmt::format("{} has label {} in record {} (of 0 to {}), but labels are 0 to 9; "
-                                "replace it with a sound copy",
-                                part.path.string(), label, i, part.records - 1));
-            labels.push_back(label);
-        }
-    }
-    return labels;
-}
-
-/// Keeps its files open and reads images when asked.
-class Cifar10 final : public DataSource {
-public:
-    Cifar10(DataInfo info, std::vector<Part> parts)
-        : DataSource(std::move(info), read_labels(parts)), parts_(std::move(parts)) {}
-
-    void read(std::span<const std::uint32_t> records, std::span<std::uint8_t> images) const override {
-        std::vector<std::uint8_t> bytes;
-        for (std::size_t i = 0, count; i < records.size(); i += count) {
-            const Part& part = *std::prev(std::ranges::upper_bound(parts_, records[i], {}, &Part::first));
-            const std::size_t first = records[i], end = part.first + part.records;
-            // Neighbours in a file are read at once: a read of each would take several times as long.
-            for (count = 1;
-                 i + count < records.size() && first + count < end && records[i + count] == first + count;)
-                ++count;
-            bytes.resize(count * record_bytes);
-            part.file.read((first - part.first) * record_bytes, std::as_writable_bytes(std::span(bytes)));
-            for (std::size_t k = 0; k < count; ++k)
-                std::memcpy(&images[(i + k) * image_bytes], &bytes[k * record_bytes + 1], image_bytes);
-        }
-    }
-
-private:
-    std::vector<Part> parts_;
-};
 
 } // namespace
 
 std::unique_ptr<DataSource> open_cifar10(const fs::path& folder, Split split) {
     const fs::path found = find_folder(folder, split).value_or(folder);
-    std::vector<Part> parts = open_parts(found, split);
+    const std::vector<std::string> files = file_names(split);
+    std::vector<std::uint32_t> labels;
+    std::vector<std::uint8_t> images;
+    labels.reserve(files.size() * records_per_file);
+    images.reserve(files.size() * records_per_file * image_bytes);
+    for (const std::string& name : files) read_records(found / name, labels, images);
     // Training and `data describe` open both splits, and one line is enough.
     const bool tell = split == Split::train;
-    return std::make_unique<Cifar10>(
+    return std::make_unique<Dataset>(
         DataInfo{"cifar10", read_classes(found / names_file, tell), {side, side, channels}},
-        std::move(parts));
+        std::move(images), std::move(labels));
 }
 
 const DataFormat& cifar10_format() {

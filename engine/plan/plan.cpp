@@ -37,9 +37,17 @@ TensorId Plan::part(std::string name, TensorId list, std::size_t first, std::siz
 
 TensorId Plan::joined(std::string name, std::span<const TensorId> lists) {
     if (lists.size() < 2) return lists.empty() ? TensorId() : lists[0];
-    const std::size_t begin = at(lists.front()).offset,
-                      end = at(lists.back()).offset + at(lists.back()).bytes;
-    return tensor(std::move(name), at(lists[0]).arena, begin, {(end - begin) / sizeof(float)});
+    const Arena arena = at(lists[0]).arena;
+    const std::size_t begin = at(lists[0]).offset;
+    std::size_t end = begin;
+    for (const TensorId list : lists) {
+        const PlannedTensor& next = at(list);
+        if (next.arena != arena || next.type != ElementType::float32 || next.offset != aligned(end))
+            throw std::logic_error("plan: to be joined, lists of float32 must follow each other: " +
+                                   next.name);
+        end = next.offset + next.bytes;
+    }
+    return tensor(std::move(name), arena, begin, {(end - begin) / sizeof(float)});
 }
 
 TensorId Plan::shared(const Plan& other, TensorId id) {

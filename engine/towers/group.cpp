@@ -176,6 +176,7 @@ void TowerGroup::start_towers() {
         for (; started < shared_.active.size(); ++started) shared_.active[started]->start(shared_);
     } catch (...) { // otherwise the towers that have started would wait for the others
         for (std::size_t k = started; k < shared_.active.size(); ++k) shared_.active[k]->progress.fail();
+        shared_.updated.fail();
         for (std::size_t k = 0; k < started; ++k) shared_.active[k]->done.wait();
         throw;
     }

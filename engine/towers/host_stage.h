@@ -6,7 +6,6 @@
 #include "engine/step/update.h"
 #include "engine/towers/session.h"
 #include "engine/towers/stream.h"
-#include "engine/towers/tower.h"
 #include "engine/towers/worker.h"
 
 #include <cstddef>

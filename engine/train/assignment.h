@@ -41,7 +41,7 @@ public:
     std::vector<unsigned> probe() const;
     /// Reports a step with probe()'s examples.
     void probed(std::span<const SeenTower> towers);
-    /// Call it before the first step.
+    /// Call it before probing and again before the first step. Returns what the user should know.
     std::string begin(std::span<const SeenTower> towers);
 
     /// Reports a step and its seconds. `repeated`: it had more than one attempt.

@@ -17,7 +17,7 @@ struct CheckpointOrigin {
     std::string recipe;
     std::uint64_t seed;
     std::uint64_t records;             ///< of the training data
-    std::uint64_t checksum;            ///< of the training data, see Dataset
+    std::uint64_t checksum;            ///< of the training data, see DataSource::checksum()
     std::string settings;              ///< TOML: the flags on which the training depends
     std::uint64_t recipe_checksum = 0; ///< see Recipe
 };

@@ -47,8 +47,7 @@ std::string probe(Trainer& trainer, const RunDirectory& run, const std::atomic<b
 /// Trains, and tells the observers, each time in their order. When `stop` becomes true, ends after the
 /// current step. Saves a checkpoint at the end. Throws
 /// - Diverged, which names the tensor in which it began, the file that keeps the step, and the last
-/// checkpoint
-///   with a finite loss;
+///   checkpoint with a finite loss;
 /// - DeviceError, which names the last checkpoint; of several towers the state from before the step is saved
 ///   first;
 /// - InputError, which says what is lost, when the last checkpoint or an observer's last lines cannot be

@@ -29,7 +29,7 @@ for cpu in cortex-a76 neoverse-n2; do
     log=build/arm64/$cpu.log
     qemu-aarch64 $file devices >"$log"
     grep '^cpu' "$log"
-    ctest --test-dir build/arm64 --no-tests=error -R '^(conformance|engine_.*)$' --output-on-failure >"$log" ||
+    ctest --test-dir build/arm64 --no-tests=error -R '^(conformance|backends|engine_.*)$' --output-on-failure >"$log" ||
         { cat "$log"; exit 1; }
     grep 'Test *#' "$log"
 done

@@ -104,15 +104,6 @@ TEST_CASE("CIFAR-10's records are read in any order and by any thread, across it
     for (const bool each : same) CHECK(each);
 }
 
-TEST_CASE("a file that is cut short after it was opened is told when it is read") {
-    const test::TemporaryFolder folder;
-    write_train(folder.path());
-    const auto data = open_cifar10(folder.path(), Split::train);
-    std::filesystem::resize_file(folder / "data_batch_5.bin", 3 * record_bytes);
-    std::vector<std::uint8_t> images(20 * 3072);
-    check_says(input_error([&] { data->read(0, 20, images); }), {"data_batch_5.bin"});
-}
-
 TEST_CASE("the folder above the unpacked archive works too") {
     const test::TemporaryFolder folder;
     write_train(folder / "cifar-10-batches-bin");
