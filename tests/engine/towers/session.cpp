@@ -94,11 +94,13 @@ TEST_CASE("a session runs a plan and reads its results") {
         const auto device = open_device("cpu", test::open_options());
         Session session(*device, place);
         session.hold(plan.bytes());
-        session.upload(data);
+        ResidentFeed feed(data);
+        session.load(feed);
         const std::vector<float> before = initial_state(layout, 5);
         session.upload(Arena::state, before);
         session.write(StepNumbers{.learning_rate = 0.1f});
-        const std::vector<Example> examples{{0, 0}, {1, 0}, {2, 0}, {3, 0}};
+        std::vector<Example> examples{{.record = 0}, {.record = 1}, {.record = 2}, {.record = 3}};
+        feed.bring(examples);
         session.write(examples);
         const Recording recording = session.record(plan);
         session.run(recording);
