@@ -51,7 +51,8 @@ TEST_CASE("every operation of a step moves bytes; the tutorial's match counts by
     const double conv1_map = 2.0 * 24 * 24 * 64, pool1_map = 2.0 * 12 * 12 * 64; // elements of a batch of 2
     std::size_t known = 0;
     const auto by_hand = [&](const std::string& name) -> double {
-        if (name == "images") return 2 * (24 * 24 * 3 * 4 + 12); // the records' own bytes are not counted
+        // The image, the example and its label; the records' own bytes are not counted.
+        if (name == "images") return 2 * (24 * 24 * 3 * 4 + 16 + 4);
         if (name == "conv1 forward") return 4 * (2.0 * 24 * 24 * 3 + 75 * 64 + 64 + conv1_map);
         if (name == "conv2 data gradient") return 4 * (pool1_map + 1600 * 64 + 2 * pool1_map);
         if (name == "conv2 weights gradient") return 4 * (pool1_map + pool1_map + 1600 * 64 + 64);
