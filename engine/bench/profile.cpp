@@ -15,7 +15,7 @@ StepProfile::StepProfile(Device& device, const Recipe& recipe, const DataSource&
     const NetworkSpec spec = network_spec(recipe, layout,
                                           {.batch = batch,
                                            .stored = data.image_size(),
-                                           .records = feed.slots(),
+                                           .slots = feed.slots(),
                                            .seed = 1,
                                            .distort = true,
                                            .largest_allocation = device.info().largest_allocation});

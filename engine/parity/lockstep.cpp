@@ -81,7 +81,7 @@ std::vector<TensorComparison> compare_step(Device& a, Device& b, const Recipe& r
     const NetworkSpec spec = network_spec(recipe, layout,
                                           {.batch = options.batch,
                                            .stored = data.image_size(),
-                                           .records = feed.slots(),
+                                           .slots = feed.slots(),
                                            .seed = options.seed,
                                            .distort = options.distort,
                                            .largest_allocation = largest});

@@ -62,7 +62,7 @@ Plan plan_of(const Recipe& recipe, const StateLayout& layout, const LoneStep& st
                                           {.batch = unsigned(step.examples.size()),
                                            .global_batch = step.global_batch,
                                            .stored = step.stored,
-                                           .records = step.examples.size(),
+                                           .slots = step.examples.size(),
                                            .seed = step.seed,
                                            .distort = step.distort,
                                            .largest_allocation = largest_allocation});

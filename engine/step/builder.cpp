@@ -143,7 +143,7 @@ BatchTensors plan_batch(Plan& plan, const NetworkSpec& spec, TensorId examples) 
     return plan_images(plan,
                        {.pipeline = spec.pipeline,
                         .stored = spec.stored,
-                        .slots = spec.records,
+                        .slots = spec.slots,
                         .image = spec.model->input,
                         .batch = spec.batch,
                         .seed = spec.seed,

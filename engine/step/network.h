@@ -18,7 +18,7 @@ struct NetworkSpec {
     unsigned batch = 0;        ///< examples of this tower's share
     unsigned global_batch = 0; ///< on all towers; 0: there is only this tower
     ImageSize stored = {};     ///< of the device's records, planes of bytes
-    std::size_t records = 0;   ///< that the device has room for: a feed's slots
+    std::size_t slots = 0;     ///< records that the device has room for; see Feed::slots()
     std::uint64_t seed = 0;    ///< for distortions and dropout
     bool distort = false;      ///< false: the evaluation pipeline
     bool fuse = true;          ///< false: no fused operations, for comparisons

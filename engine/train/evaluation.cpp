@@ -14,7 +14,7 @@ Plan plan_of(const Recipe& recipe, const DataSource& data, unsigned batch, const
     NetworkSpec spec = network_spec(recipe, layout,
                                     {.batch = batch,
                                      .stored = data.image_size(),
-                                     .records = data.size(),
+                                     .slots = data.size(),
                                      .largest_allocation = device.largest_allocation});
     spec.model = &model;
     return plan_evaluation(spec);
@@ -24,7 +24,8 @@ Plan plan_of(const Recipe& recipe, const DataSource& data, unsigned batch, const
 
 Evaluator::Evaluator(const Session& on, const Recipe& recipe, const DataSource& data, unsigned batch)
     : batch_(unsigned(std::min<std::uint64_t>(batch, data.size()))), records_(data.size()), feed_(data),
-      plan_(plan_of(recipe, data, batch_, on.device().info())), session_(on, [](Arena arena) { return arena == Arena::records; }) {
+      plan_(plan_of(recipe, data, batch_, on.device().info())),
+      session_(on, [](Arena arena) { return arena == Arena::records; }) {
     constexpr std::size_t records = std::size_t(Arena::records);
     const bool resident = session_.bytes()[records] >= plan_.bytes()[records];
     session_.hold(plan_.bytes());

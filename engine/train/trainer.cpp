@@ -56,7 +56,7 @@ std::unique_ptr<TowerSet> Trainer::open_towers(const DataSource& data) {
         const NetworkSpec any_share = network_spec(recipe_, layout_,
                                                    {.global_batch = options_.global_batch,
                                                     .stored = data.image_size(),
-                                                    .records = feed_.slots(),
+                                                    .slots = feed_.slots(),
                                                     .seed = options_.seed,
                                                     .distort = options_.distort,
                                                     .largest_allocation = device->info().largest_allocation});

@@ -57,13 +57,13 @@ steps = 10
                         "smooth.toml");
 }
 
-NetworkSpec spec_of(const Recipe& recipe, const StateLayout& layout, unsigned batch, std::size_t records) {
+NetworkSpec spec_of(const Recipe& recipe, const StateLayout& layout, unsigned batch, std::size_t slots) {
     return {.model = &recipe.model,
             .layout = &layout,
             .pipeline = &recipe.pipeline,
             .batch = batch,
             .stored = {32, 32, 3},
-            .records = records};
+            .slots = slots};
 }
 
 UpdateSpec update_of(const Recipe& recipe, const StateLayout& layout) {

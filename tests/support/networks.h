@@ -24,7 +24,7 @@ Recipe small_recipe(const Widths& widths = {});
 Recipe smooth_recipe(const std::string& group, const std::string& more = "");
 
 /// The spec for planning a recipe's step on noise() or similar data.
-NetworkSpec spec_of(const Recipe& recipe, const StateLayout& layout, unsigned batch, std::size_t records);
+NetworkSpec spec_of(const Recipe& recipe, const StateLayout& layout, unsigned batch, std::size_t slots);
 UpdateSpec update_of(const Recipe& recipe, const StateLayout& layout);
 
 /// `count` noise images with labels, the same every time.

@@ -34,7 +34,6 @@ void ScriptedDevice::do_submit(const RecordingState& recording, Submission submi
 void ScriptedDevice::do_wait(Submission submission) {
     if (script_.wait) script_.wait();
     WrappedDevice::do_wait(submission);
-    if (script_.waited) script_.waited();
 }
 
 void ScriptedDevice::do_finish() noexcept {

@@ -21,7 +21,6 @@ struct Script {
     std::function<void(std::size_t bytes, std::uint64_t allocated)> allocate = {};
     std::function<void(std::vector<Command>& commands)> record = {}; ///< may change them
     std::function<void()> submit = {}, wait = {};
-    std::function<void()> waited = {}; ///< after the other device's wait
     std::function<void()> finish = {}; ///< must not throw
 };
 
