@@ -45,8 +45,9 @@ std::string fast_and_slow(unsigned seed) {
 std::string probed(unsigned seed) {
     Run run = even_start({30, 10, 1}, 0.3, 0.02, seed);
     const Shares tried = run.probe();
-    return fmt::format("tried {}, {}; ", fmt::join(tried, ":"), fmt::join(run.balancer.shares(), ":")) +
-           decisions(run, 500);
+    const std::string all =
+        fmt::format("tried {}, {}; ", fmt::join(tried, ":"), fmt::join(run.balancer.shares(), ":"));
+    return all + decisions(run, 500);
 }
 
 std::string slow_steps_among_many(unsigned seed) {
@@ -124,7 +125,7 @@ std::string unusable_times(unsigned seed) {
 
 const std::vector<Case> cases = {
     {"fast and slow", fast_and_slow, "3 190:66; 6 221:35; 37 256:0?; 41 221:35; ", 0x0ee45fc30064788c},
-    {"probed", probed, "tried 69:24:1, 319:65:0; 31 384:0:0?; 35 319:65:0; ", 0xac3108e3bae02998},
+    {"probed", probed, "tried 69:24:1, 319:65:0; 31 384:0:0?; 35 319:65:0; ", 0x9e84cb4d68b50330},
     {"slow steps among many", slow_steps_among_many,
      "3 208:96:448:64:48:144:0:16; 6 224:112:464:0:48:176:0:0; 35 224:96:480:0:48:176:0:0; 66 "
      "240:112:496:0:0:176:0:0?; 70 224:96:480:0:48:176:0:0; 71 240:0:528:0:64:192:0:0?; 75 "
@@ -165,7 +166,7 @@ const std::vector<Case> cases = {
 
 TEST_CASE("the same times lead to the decisions that were recorded") {
     for (const Case& each : cases) {
-        CAPTURE(each.name);
+        CAPTURE(std::string(each.name));
         CHECK(each.decide(1) == each.first);
         Checksum sum;
         for (unsigned seed = 1; seed <= 10; ++seed) {

@@ -283,8 +283,11 @@ TEST_CASE("a tower whose device fails is dropped, and the run ends as if it had 
         silence.notify_all();
         lost += failure.lost;
         hung += failure.lost && hangs;
-        CHECK(failure.lost ==
-              (notices.find(fmt::format("tower_{} (cpu) failed", victim)) != std::string::npos));
+        const auto told = [&](const char* what) {
+            return notices.find(fmt::format("tower_{} (cpu) {}", victim, what)) != std::string::npos;
+        };
+        // A tower that refuses a new share may get none before it is tried again.
+        CHECK(failure.lost == (told("failed") || told("cannot take")));
         CHECK(trainer.steps_done() == steps);
         CHECK(test::relative_norm(trainer.save().state, alone.state) < 1e-4);
     }
