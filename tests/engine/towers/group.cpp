@@ -12,6 +12,7 @@
 #include <memory>
 #include <numeric>
 #include <random>
+#include <utility>
 
 namespace towers {
 namespace {
@@ -75,6 +76,12 @@ std::vector<TrainingState> states_of(const Recipe& recipe, const TrainerOptions&
         trainer.step();
     }
     return states;
+}
+
+/// Notes if the others repeat the step, for which they make recordings, before all seconds of the silence
+/// have passed: a tower was given up too early.
+test::Script noting_haste(const std::shared_ptr<test::Silence>& silence, bool& hasty) {
+    return {.record = [=, &hasty](std::vector<Command>&) { hasty = hasty || !silence->is_over(); }};
 }
 
 /// Its batch norm spans the global batch, so that towers wait for each other's sums within a step.
@@ -312,18 +319,16 @@ TEST_CASE("devices that do not answer are dropped too, even if others wait for t
                 const auto silence = std::make_shared<test::Silence>();
                 options.patience = Patience(timeout, test::time_of(silence));
                 test::Failure failure{.verb = test::Failure::Verb::wait};
+                bool hasty = false;
                 std::size_t opened = 0;
                 options.open_device = [&](std::string_view id,
                                           const OpenOptions& open) -> std::unique_ptr<Device> {
                     const std::size_t i = opened++;
-                    auto device = open_device(id, open);
-                    if (std::ranges::find(victims, i) != victims.end())
-                        return std::make_unique<test::ScriptedDevice>(std::move(device),
-                                                                      test::hanging(silence));
-                    if (i == 3)
-                        return std::make_unique<test::ScriptedDevice>(std::move(device),
-                                                                      test::failing(failure));
-                    return device;
+                    const bool hangs = std::ranges::find(victims, i) != victims.end();
+                    return std::make_unique<test::ScriptedDevice>(open_device(id, open),
+                                                                  hangs    ? test::hanging(silence)
+                                                                  : i == 3 ? test::failing(failure)
+                                                                           : noting_haste(silence, hasty));
                 };
                 Trainer trainer(recipe, options, data);
                 for (int i = 0; i < 3; ++i) CHECK(trainer.step().notice.empty());
@@ -333,6 +338,7 @@ TEST_CASE("devices that do not answer are dropped too, even if others wait for t
                 const StepReport report = trainer.step();
                 CAPTURE(report.notice);
                 CHECK(silence->is_over());
+                CHECK_FALSE(hasty);
                 std::vector<bool> gone(4);
                 for (const std::size_t victim : victims) gone[victim] = true;
                 if (another_fails) gone[3] = true;
@@ -353,9 +359,12 @@ TEST_CASE("a device that does not answer in the first step is dropped too") {
     TrainerOptions options = test::options_for({"cpu", "cpu"}, 12);
     options.outlive_devices = true;
     options.patience = Patience(60, test::time_of(silence));
-    test::wrap_tower(options, 1, [&](std::unique_ptr<Device> device) {
-        return std::make_unique<test::ScriptedDevice>(std::move(device), test::hanging(silence));
-    });
+    bool hasty = false;
+    options.open_device = [&, first = true](std::string_view id, const OpenOptions& open) mutable {
+        return std::make_unique<test::ScriptedDevice>(
+            open_device(id, open),
+            std::exchange(first, false) ? noting_haste(silence, hasty) : test::hanging(silence));
+    };
     Trainer trainer(test::small_recipe(), options, test::noise(50));
     // At the least rate of a processor
     const double expected = (trainer.tower(0).flops() + trainer.tower(1).flops()) / 1e9;
@@ -363,6 +372,7 @@ TEST_CASE("a device that does not answer in the first step is dropped too") {
     const StepReport report = trainer.step();
     CHECK(report.shares == std::vector{12u, 0u});
     CHECK(silence->is_over());
+    CHECK_FALSE(hasty);
     CHECK(report.notice.find("tower_1 (cpu) failed and is let go, and the others repeat the step: cpu: no "
                              "answer for 60") != std::string::npos);
     silence->end();

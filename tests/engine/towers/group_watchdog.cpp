@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 #include <functional>
 #include <limits>
+#include <stdexcept>
 #include <vector>
 
 namespace towers {
@@ -21,6 +22,8 @@ struct TimedStep {
                                              late.push_back(count);
                                              passed += 0.5;
                                              if (on_pause) on_pause();
+                                             if (passed > 1000)
+                                                 throw std::runtime_error("nobody is given up");
                                              return 0.5;
                                          }})};
 
