@@ -19,7 +19,6 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <functional>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <spdlog/spdlog.h>
@@ -75,8 +74,7 @@ TrainerOptions options_of(const ResolvedRun& resolved, const std::shared_ptr<Tra
             .shares = resolved.shares,
             .micro_batch = settings.micro_batch.value_or(0),
             .outlive_devices = settings.on_device_loss == "continue",
-            .device_timeout = settings.device_timeout > 0 ? settings.device_timeout
-                                                          : std::numeric_limits<double>::infinity(),
+            .patience = settings.device_timeout > 0 ? Patience(settings.device_timeout) : Patience(),
             .give_up = give_up,
             .learning_rate = *settings.lr,
             .seed = *settings.seed,

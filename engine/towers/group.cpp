@@ -28,7 +28,7 @@ class TowerGroup final : public TowerSet {
 public:
     TowerGroup(std::vector<std::unique_ptr<Tower>> towers, const UpdateSpec& update,
                const TowerSetOptions& options)
-        : caller_(options.caller), layout_(*update.layout), watchdog_(options.timeout),
+        : caller_(options.caller), layout_(*update.layout), watchdog_(options.patience),
           stage_(options.host, update, staged_by(towers), towers[0]->buckets()) {
         for (auto& tower : towers)
             seats_.push_back(std::make_unique<Seat>(std::move(tower), seats_.size(), options.trace));

@@ -23,22 +23,24 @@ void GroupWatchdog::begin(const ExpectedTime& expected, std::vector<TowerProgres
 
 bool GroupWatchdog::wait_for(const TowerProgress& tower, Milestones TowerProgress::*what, std::size_t count) {
     for (;;) {
-        // Waits in slices, so that time in which the program is stopped hardly counts
-        const double slice = std::min(0.1, std::max(left_, 0.0));
-        const Milestones::Outcome outcome =
-            (tower.*what).wait_for(count, std::chrono::duration<double>(slice));
+        const Milestones::Outcome outcome = (tower.*what).wait_for(count, patience_.pause().length);
         if (outcome != Milestones::Outcome::late) return outcome == Milestones::Outcome::passed;
-        left_ -= slice;
-        if (left_ <= 0) abandon_hanging(what);
+        const std::vector<TowerProgress*> late = hanging(what);
+        left_ -= patience_.pause().counts(late.size());
+        if (left_ > 0) continue;
+        left_ = limit_.more;
+        const bool failed = std::ranges::any_of(towers_, [](auto* each) { return each->end.has_failed(); });
+        // Towers that waited for the failed one at an exchange may need a moment.
+        if (failed && !std::exchange(waiters_woken_, true)) continue;
+        for (TowerProgress* each : late) {
+            a_tower_hangs = true;
+            each->abandon();
+        }
     }
 }
 
-/// Marks late towers as hanging, except those that wait for another tower at an exchange.
-void GroupWatchdog::abandon_hanging(Milestones TowerProgress::*awaited) {
-    left_ = limit_.more;
-    const bool failed = std::ranges::any_of(towers_, [](auto* tower) { return tower->end.has_failed(); });
-    // Towers that waited for the failed one at an exchange may need a moment.
-    if (failed && !std::exchange(waiters_woken_, true)) return;
+/// The late towers, except those that wait for another tower at an exchange.
+std::vector<TowerProgress*> GroupWatchdog::hanging(Milestones TowerProgress::*awaited) const {
     const auto due = awaited == &TowerProgress::renewal ? awaited : &TowerProgress::end;
     std::vector<TowerProgress*> late;
     std::ranges::copy_if(towers_, std::back_inserter(late), [&](auto* tower) {
@@ -46,11 +48,8 @@ void GroupWatchdog::abandon_hanging(Milestones TowerProgress::*awaited) {
     });
     std::size_t first = SIZE_MAX;
     for (const TowerProgress* tower : late) first = std::min(first, tower->exchanges.count());
-    for (TowerProgress* tower : late)
-        if (tower->exchanges.count() == first) {
-            a_tower_hangs = true;
-            tower->abandon();
-        }
+    std::erase_if(late, [&](auto* tower) { return tower->exchanges.count() > first; });
+    return late;
 }
 
 } // namespace towers

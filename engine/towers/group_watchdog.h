@@ -5,14 +5,14 @@
 #include "engine/towers/progress.h"
 
 #include <cstddef>
+#include <utility>
 #include <vector>
 
 namespace towers {
 
 class GroupWatchdog {
 public:
-    /// `timeout`: see Patience.
-    explicit GroupWatchdog(double timeout) : patience_(timeout) {}
+    explicit GroupWatchdog(Patience patience) : patience_(std::move(patience)) {}
 
     /// Begins a step of these towers with this limit.
     void begin(const ExpectedTime& expected, std::vector<TowerProgress*> towers);
@@ -25,7 +25,7 @@ public:
     const TimeLimit& limit() const { return limit_; }
 
 private:
-    void abandon_hanging(Milestones TowerProgress::*awaited);
+    std::vector<TowerProgress*> hanging(Milestones TowerProgress::*awaited) const;
 
     Patience patience_;
     TimeLimit limit_;

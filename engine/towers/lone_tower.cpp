@@ -3,7 +3,6 @@
 #include "engine/towers/tower_set.h"
 #include "engine/towers/watchdog.h"
 
-#include <cmath>
 #include <optional>
 #include <utility>
 
@@ -13,10 +12,10 @@ namespace {
 class LoneTower final : public TowerSet {
 public:
     LoneTower(std::unique_ptr<Tower> tower, const TowerSetOptions& options)
-        : tower_(std::move(tower)), caller_(options.caller), patience_(options.timeout) {
+        : tower_(std::move(tower)), caller_(options.caller), patience_(options.patience) {
         // A cpu device has no driver that could hang.
-        if (options.give_up && std::isfinite(options.timeout) && tower_->info().kind != DeviceKind::cpu)
-            watchdog_.emplace([this, give_up = options.give_up] {
+        if (options.give_up && tower_->info().kind != DeviceKind::cpu)
+            watchdog_.emplace(patience_.pause(), [this, give_up = options.give_up] {
                 give_up(DeviceError(no_answer(tower_->info(), limit_)));
             });
     }

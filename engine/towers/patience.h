@@ -3,7 +3,12 @@
 
 #include "backends/device.h"
 
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <limits>
 #include <string>
+#include <utility>
 
 namespace towers {
 
@@ -46,18 +51,29 @@ private:
     bool warm_ = false; ///< the tower has taken a step with its current recordings
 };
 
+/// What a watchdog does before it looks again. A test may have a time of its own.
+struct Pause {
+    /// Short, so that time in which this program is stopped hardly counts.
+    std::chrono::duration<double> length{0.1};
+    /// The seconds that count as passed after a pause in which so many towers were late.
+    std::function<double(std::size_t late)> counts = [](std::size_t) { return 0.1; };
+};
+
 class Patience {
 public:
-    /// `timeout`: how many seconds longer than expected a step may take; may be infinite. If ten times the
-    /// expected time is more, a step may take that; without earlier steps, ten times the timeout.
-    explicit Patience(double timeout) : timeout_(timeout) {}
+    /// `timeout`: how many seconds longer than expected a step may take. If ten times the expected time is
+    /// more, a step may take that; without earlier steps, ten times the timeout.
+    explicit Patience(double timeout = std::numeric_limits<double>::infinity(), Pause pause = {})
+        : timeout_(timeout), pause_(std::move(pause)) {}
 
     TimeLimit limit(const ExpectedTime& expected) const;
     /// The limit for copies, whose times are unknown.
     TimeLimit limit_of_copies() const { return limit({0, false}); }
+    const Pause& pause() const { return pause_; }
 
 private:
     double timeout_;
+    Pause pause_;
 };
 
 /// Why a device counts as failed: `vulkan:0: no answer for 60 s more than a step should take`.

@@ -3,12 +3,12 @@
 
 #include "backends/backend.h"
 #include "engine/step/update.h"
+#include "engine/towers/patience.h"
 #include "engine/towers/phases.h"
 #include "engine/towers/tower.h"
 
 #include <exception>
 #include <functional>
-#include <limits>
 #include <memory>
 #include <span>
 #include <string>
@@ -80,10 +80,8 @@ public:
 };
 
 struct TowerSetOptions {
-    OpenOptions host; ///< of the stage that several towers share; see HostStage
-    /// Seconds beyond the expected time of a step after which a tower that does not answer has failed; see
-    /// Patience.
-    double timeout = std::numeric_limits<double>::infinity();
+    OpenOptions host;  ///< of the stage that several towers share; see HostStage
+    Patience patience; ///< with towers that do not answer; then they have failed
     /// Called by another thread, with the failure, if a lone tower does not answer. The calling thread cannot
     /// be stopped, so this should end the program. Null: the set waits forever.
     std::function<void(const DeviceError&)> give_up;

@@ -2,8 +2,9 @@
 // nothing can stop it.
 #pragma once
 
-#include <chrono>
-#include <condition_variable>
+#include "engine/towers/patience.h"
+#include "engine/towers/progress.h"
+
 #include <functional>
 #include <mutex>
 #include <optional>
@@ -15,15 +16,16 @@ namespace towers {
 class Watchdog {
 public:
     /// Starts a thread that calls `expired` whenever watched work takes too long.
-    explicit Watchdog(std::function<void()> expired)
-        : expired_(std::move(expired)), thread_([this](const std::stop_token& stop) { watch(stop); }) {}
+    Watchdog(Pause pause, std::function<void()> expired)
+        : pause_(std::move(pause)), expired_(std::move(expired)), thread_([this] { watch(); }) {}
+    ~Watchdog() { stopped_.advance(1); }
 
     /// What is done while it lives must end within so many seconds; time in which this program was stopped
     /// hardly counts. One at a time. Without a dog it does nothing.
     class Watch {
     public:
         Watch(std::optional<Watchdog>& dog, double seconds) : dog_(dog) {
-            if (dog_) dog_->set(seconds + slice);
+            if (dog_) dog_->set(seconds + dog_->pause_.length.count()); // it begins within a pause
         }
         Watch(const Watch&) = delete;
         Watch& operator=(const Watch&) = delete;
@@ -36,30 +38,27 @@ public:
     };
 
 private:
-    static constexpr double slice = 0.1; // seconds between two looks, few enough to cost the work nothing
-
     void set(std::optional<double> left) {
         const std::lock_guard lock(mutex_);
         left_ = left;
     }
 
-    void watch(const std::stop_token& stop) {
-        std::unique_lock lock(mutex_);
-        while (!stop.stop_requested()) {
-            stopped_.wait_for(lock, stop, std::chrono::duration<double>(slice), [] { return false; });
-            if (!left_ || (*left_ -= slice) > 0) continue;
+    void watch() {
+        while (stopped_.wait_for(1, pause_.length) == Milestones::Outcome::late) {
+            std::unique_lock lock(mutex_);
+            if (!left_ || (*left_ -= pause_.counts(1)) > 0) continue;
             left_.reset();
             lock.unlock();
             expired_();
-            lock.lock();
         }
     }
 
+    Pause pause_;
     std::function<void()> expired_;
     std::mutex mutex_;
-    std::condition_variable_any stopped_;
     std::optional<double> left_; ///< seconds; none: no work is watched
-    std::jthread thread_;        // last: it uses the others
+    Milestones stopped_;
+    std::jthread thread_; // last: it uses the others
 };
 
 } // namespace towers

@@ -70,7 +70,7 @@ std::unique_ptr<TowerSet> Trainer::open_towers(const DataSource& data) {
         towers.push_back(std::make_unique<Tower>(std::move(device), feed_, plan, share, splitting));
     }
     const TowerSetOptions set{.host = options_.open,
-                              .timeout = options_.device_timeout,
+                              .patience = options_.patience,
                               .give_up = options_.give_up,
                               .trace = options_.trace,
                               .caller = clock_};

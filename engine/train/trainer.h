@@ -12,7 +12,6 @@
 
 #include <atomic>
 #include <functional>
-#include <limits>
 #include <memory>
 #include <span>
 #include <stdexcept>
@@ -30,9 +29,7 @@ struct TrainerOptions {
     unsigned micro_batch = 0; ///< the most examples that a tower computes at once; 0: as many as fit
     /// Whether the other towers continue when a device fails.
     bool outlive_devices = false;
-    /// Seconds beyond the expected time of a step after which a tower that does not answer has failed; see
-    /// Patience.
-    double device_timeout = std::numeric_limits<double>::infinity();
+    Patience patience = Patience(); ///< with towers that do not answer; then they have failed
     /// Called if a lone tower does not answer; see TowerSetOptions.
     std::function<void(const DeviceError&)> give_up = {};
     double learning_rate;

@@ -155,8 +155,7 @@ TEST_CASE("--interval ends with the last checkpoint of a finished run") {
     const TemporaryFolder folder;
     const fs::path run = folder / "run";
     train(run, {"--steps", "2", "--batch", "2"});
-    const Outcome outcome =
-        run_towers({"eval", "--towers", "cpu", "--run", run.string(), "--interval", "1"}, {.seconds = 20});
+    const Outcome outcome = run_towers({"eval", "--towers", "cpu", "--run", run.string(), "--interval", "1"});
     check_worked(outcome);
     CHECK(outcome.out.ends_with("the run has taken all its steps, 2: there will be no newer checkpoint\n"));
     check_failed(run_towers({"eval", "--checkpoint", checkpoint(run, 2).string(), "--interval", "1"}), 2,

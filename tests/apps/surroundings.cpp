@@ -40,7 +40,7 @@ TEST_CASE("the CPU backend uses as many threads as OpenMP gives") {
                                           {"OMP_NUM_THREADS", "3"}}) {
         const auto& name = variable; // clang 14 cannot CAPTURE a structured binding
         CAPTURE(name);
-        const RunOptions options{.environment = {{name, value}}, .seconds = 60};
+        const RunOptions options{.environment = {{name, value}}};
         const fs::path run = folder / name;
         check_worked(run_towers({"train", "--towers", "cpu", "--batch", "8", "--steps", "3", "--log-every",
                                  "1", "--run", run.string()},
@@ -65,7 +65,7 @@ TEST_CASE("asking for more threads than OpenMP gives is a warning") {
     const TemporaryFolder folder;
     const Outcome outcome = run_towers({"train", "--towers", "cpu", "--threads", "8", "--batch", "8",
                                         "--steps", "3", "--run", (folder / "run").string()},
-                                       {.environment = {{"OMP_THREAD_LIMIT", "2"}}, .seconds = 60});
+                                       {.environment = {{"OMP_THREAD_LIMIT", "2"}}});
     CHECK(outcome.code == 0);
     CHECK(lines_of(outcome.err).size() == 1);
     CHECK(contains(outcome.err, "--threads 8: OpenMP gives 2"));

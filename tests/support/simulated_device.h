@@ -21,6 +21,16 @@ struct Link {
 std::function<double(const Launch&)> seconds_by_work(const Recipe& recipe, unsigned share, double forward,
                                                      double backward);
 
+/// While it lives, each thread has a time of its own, which passes only while the thread waits for simulated
+/// devices: what it measures is exact on the busiest machine. Begin and end it while no tower works.
+class VirtualClock {
+public:
+    VirtualClock();
+    VirtualClock(const VirtualClock&) = delete;
+    VirtualClock& operator=(const VirtualClock&) = delete;
+    ~VirtualClock();
+};
+
 /// Its staging memory is real and stays zero, so that all results are finite; its work is a pause. A
 /// recording takes as long as the sum of its launches and copies; the device's queues work side by side.
 class SimulatedDevice final : public Device {
@@ -39,7 +49,7 @@ protected:
     std::unique_ptr<RecordingState> do_record(std::span<const Command> commands) override;
     void do_submit(const RecordingState& recording, Submission submission,
                    std::span<const Submission> after) override;
-    /// Returns within some 20 us of the modelled time if a processor is free.
+    /// Without a VirtualClock, returns within some 20 us of the modelled time if a processor is free.
     void do_wait(Submission submission) override;
     void do_finish() noexcept override {}
     /// Seconds since the device was made.

@@ -5,7 +5,6 @@
 #include "engine/error.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cstdint>
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -13,6 +12,7 @@
 #include <memory>
 #include <numeric>
 #include <random>
+#include <utility>
 
 namespace towers {
 namespace {
@@ -76,6 +76,12 @@ std::vector<TrainingState> states_of(const Recipe& recipe, const TrainerOptions&
         trainer.step();
     }
     return states;
+}
+
+/// Notes if the others repeat the step, for which they make recordings, before all seconds of the silence
+/// have passed: a tower was given up too early.
+test::Script noting_haste(const std::shared_ptr<test::Silence>& silence, bool& hasty) {
+    return {.record = [=, &hasty](std::vector<Command>&) { hasty = hasty || !silence->is_over(); }};
 }
 
 /// Its batch norm spans the global batch, so that towers wait for each other's sums within a step.
@@ -242,11 +248,9 @@ TEST_CASE("a tower whose device fails is dropped, and the run ends as if it had 
     std::string nothing;
     const TrainingState alone = train(test::options_for({"cpu"}, 12), nothing);
     unsigned lost = 0, hung = 0;
-    static std::atomic<bool> silence; // towers that hang live on
     for (unsigned seed = 0; seed < 200; ++seed) {
         CAPTURE(seed);
         std::mt19937 random(seed);
-        silence = true;
         const unsigned towers = 2 + random() % 3, victim = random() % towers;
         TrainerOptions options = test::options_for(std::vector<std::string>(towers, "cpu"), 12);
         options.open.threads = 1;
@@ -259,13 +263,13 @@ TEST_CASE("a tower whose device fails is dropped, and the run ends as if it had 
             options.shares.automatic = random() % 2 == 0;
         test::Failure failure{.verb = Verb(random() % 4)};
         std::uint64_t failing_step = random() % steps;
-        // Where the group waits for it, and knows how long a step takes
+        // Where the group waits for it, before the end of its part of a step
+        const auto silence = std::make_shared<test::Silence>();
         const bool hangs = options.shares.recorded.empty() && random() % 4 == 0;
         if (hangs) {
             failure.verb = random() % 2 == 0 ? Verb::submit : Verb::wait;
-            failure.silent = &silence;
-            failing_step = 2 + random() % (steps - 2);
-            options.device_timeout = 0.5;
+            failure.silence = silence;
+            options.patience = Patience(1e6, test::time_of(silence));
         }
         test::wrap_tower(options, victim, [&](std::unique_ptr<Device> device) {
             return std::make_unique<test::ScriptedDevice>(std::move(device), test::failing(failure));
@@ -273,14 +277,18 @@ TEST_CASE("a tower whose device fails is dropped, and the run ends as if it had 
         Trainer trainer(recipe, options, data);
         std::string notices;
         for (std::uint64_t i = 0; i < steps; ++i) {
-            if (i == failing_step) failure.calls_left = random() % 4;
+            if (i == failing_step) {
+                silence->begin({1e8});
+                // A tower's step has at least three submissions before its end: two parts, a download.
+                if (trainer.last_shares()[victim] > 0) CHECK(trainer.tower(victim).parts().size() >= 2);
+                failure.calls_left = random() % (hangs ? 3 : 4);
+            }
             const StepReport report = trainer.step();
             notices += report.notice;
             CHECK(std::accumulate(report.shares.begin(), report.shares.end(), 0u) == 12);
             if (failure.lost) CHECK(report.shares[victim] == 0);
         }
-        silence = false;
-        silence.notify_all();
+        silence->end();
         lost += failure.lost;
         hung += failure.lost && hangs;
         const auto told = [&](const char* what) {
@@ -297,7 +305,6 @@ TEST_CASE("a tower whose device fails is dropped, and the run ends as if it had 
 
 TEST_CASE("devices that do not answer are dropped too, even if others wait for their part of a batch norm") {
     const Dataset data = test::noise(50);
-    static std::atomic<bool> hang; // their towers live on
     for (const Recipe& recipe : {test::small_recipe(), joined_recipe()})
         for (const std::vector<std::size_t>& victims :
              std::vector<std::vector<std::size_t>>{{0}, {2}, {0, 1}})
@@ -306,28 +313,32 @@ TEST_CASE("devices that do not answer are dropped too, even if others wait for t
                 CAPTURE(victims);
                 CAPTURE(another_fails);
                 TrainerOptions options = test::options_for({"cpu", "cpu", "cpu", "cpu"}, 12);
-                options.open.threads = 1; // for short steps, and so a short wait for those that hang
+                options.open.threads = 1;
                 options.outlive_devices = true;
-                options.device_timeout = 0.7;
+                constexpr double timeout = 1e6; // much more than nine steps
+                const auto silence = std::make_shared<test::Silence>();
+                options.patience = Patience(timeout, test::time_of(silence));
                 test::Failure failure{.verb = test::Failure::Verb::wait};
+                bool hasty = false;
                 std::size_t opened = 0;
                 options.open_device = [&](std::string_view id,
                                           const OpenOptions& open) -> std::unique_ptr<Device> {
                     const std::size_t i = opened++;
-                    auto device = open_device(id, open);
-                    if (std::ranges::find(victims, i) != victims.end())
-                        return std::make_unique<test::ScriptedDevice>(std::move(device), test::hanging(hang));
-                    if (i == 3)
-                        return std::make_unique<test::ScriptedDevice>(std::move(device),
-                                                                      test::failing(failure));
-                    return device;
+                    const bool hangs = std::ranges::find(victims, i) != victims.end();
+                    return std::make_unique<test::ScriptedDevice>(open_device(id, open),
+                                                                  hangs    ? test::hanging(silence)
+                                                                  : i == 3 ? test::failing(failure)
+                                                                           : noting_haste(silence, hasty));
                 };
                 Trainer trainer(recipe, options, data);
                 for (int i = 0; i < 3; ++i) CHECK(trainer.step().notice.empty());
-                hang = true;
+                // The timeout alone is less than a step may take. After a failure, others get it once more.
+                silence->begin(std::vector<double>(another_fails ? 3 : 2, timeout));
                 if (another_fails) failure.calls_left = 0;
                 const StepReport report = trainer.step();
                 CAPTURE(report.notice);
+                CHECK(silence->is_over());
+                CHECK_FALSE(hasty);
                 std::vector<bool> gone(4);
                 for (const std::size_t victim : victims) gone[victim] = true;
                 if (another_fails) gone[3] = true;
@@ -336,31 +347,35 @@ TEST_CASE("devices that do not answer are dropped too, even if others wait for t
                     CHECK((report.notice.find(fmt::format("tower_{} (cpu) failed", i)) !=
                            std::string::npos) == gone[i]);
                 }
-                CHECK(report.notice.find("s more than a step should take") != std::string::npos);
-                hang = false; // their threads go on, and must not disturb
-                hang.notify_all();
+                CHECK(report.notice.find("1000000 s more than a step should take") != std::string::npos);
+                silence->end(); // their threads go on, and must not disturb
                 for (int i = 0; i < 3; ++i) CHECK(trainer.step().notice.empty());
                 CHECK(trainer.steps_done() == 7);
             }
 }
 
 TEST_CASE("a device that does not answer in the first step is dropped too") {
-    static std::atomic<bool> hang; // its tower lives on
-    hang = false;
+    const auto silence = std::make_shared<test::Silence>();
     TrainerOptions options = test::options_for({"cpu", "cpu"}, 12);
     options.outlive_devices = true;
-    options.device_timeout = 0.05;
-    test::wrap_tower(options, 1, [&](std::unique_ptr<Device> device) {
-        return std::make_unique<test::ScriptedDevice>(std::move(device), test::hanging(hang));
-    });
+    options.patience = Patience(60, test::time_of(silence));
+    bool hasty = false;
+    options.open_device = [&, first = true](std::string_view id, const OpenOptions& open) mutable {
+        return std::make_unique<test::ScriptedDevice>(
+            open_device(id, open),
+            std::exchange(first, false) ? noting_haste(silence, hasty) : test::hanging(silence));
+    };
     Trainer trainer(test::small_recipe(), options, test::noise(50));
-    hang = true;
+    // At the least rate of a processor
+    const double expected = (trainer.tower(0).flops() + trainer.tower(1).flops()) / 1e9;
+    silence->begin({expected + 600 - 1e-3, 2e-3});
     const StepReport report = trainer.step();
     CHECK(report.shares == std::vector{12u, 0u});
+    CHECK(silence->is_over());
+    CHECK_FALSE(hasty);
     CHECK(report.notice.find("tower_1 (cpu) failed and is let go, and the others repeat the step: cpu: no "
-                             "answer for 0.5") != std::string::npos);
-    hang = false;
-    hang.notify_all();
+                             "answer for 60") != std::string::npos);
+    silence->end();
     CHECK(trainer.step().notice.empty());
 }
 

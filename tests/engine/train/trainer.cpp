@@ -15,6 +15,7 @@
 namespace towers {
 
 TEST_CASE("the towers' own times decide automatic shares: a slow one never gets an even share") {
+    const test::VirtualClock clock;
     const Dataset data = test::noise(200);
     TrainerOptions options = test::options_for({"fast", "slow"}, 100);
     options.shares.automatic = true;
