@@ -54,8 +54,8 @@ public:
 
     TensorId forward(LayerPlan& plan) const override {
         const TensorId y = plan.make_output();
-        if (!plan.training()) {
-            const Extent whole{1, plan.batch() * pixels(plan), 1};
+        if (!plan.training) {
+            const Extent whole{1, plan.batch * pixels(plan), 1};
             normalize(plan, whole, plan.variable("moving_mean"), plan.variable("moving_variance"), y);
             return y;
         }
@@ -74,7 +74,7 @@ public:
                   .groups = extent.groups,
                   .channels = plan.in().channels,
                   .divisor = divisor,
-                  .scale = float(extent.rows) / float(double(plan.global_batch()) * pixels(plan))});
+                  .scale = float(extent.rows) / float(double(plan.global_batch) * pixels(plan))});
         return y;
     }
 
@@ -139,10 +139,10 @@ private:
     static unsigned pixels(const LayerPlan& plan) { return plan.in().height * plan.in().width; }
 
     Extent extent_of(const LayerPlan& plan) const {
-        const unsigned examples = group_ == 0 ? plan.batch() : group_;
+        const unsigned examples = group_ == 0 ? plan.batch : group_;
         const unsigned rows = examples * pixels(plan);
-        const double values = group_ == 0 ? double(plan.global_batch()) * pixels(plan) : rows;
-        return {plan.batch() / examples, rows, float(values)};
+        const double values = group_ == 0 ? double(plan.global_batch) * pixels(plan) : rows;
+        return {plan.batch / examples, rows, float(values)};
     }
 
     /// Statistics of the whole batch need every tower's part.

@@ -38,7 +38,7 @@ public:
 
     TensorId forward(LayerPlan& plan) const override {
         const TensorId y = plan.make_output();
-        const TensorShape of_pixels{plan.batch(), plan.in().height, plan.in().width};
+        const TensorShape of_pixels{plan.batch, plan.in().height, plan.in().width};
         const TensorId mean = plan.make("mean", of_pixels), rstd = plan.make("rstd", of_pixels);
         plan.keep("mean", mean);
         plan.keep("rstd", rstd);
@@ -49,7 +49,7 @@ public:
                   .y = y,
                   .mean = mean,
                   .rstd = rstd,
-                  .rows = rows_of(plan),
+                  .rows = plan.out_pixels(),
                   .channels = plan.in().channels,
                   .epsilon = epsilon_,
                   .gamma_used = gamma_ ? 1u : 0u,
@@ -68,21 +68,17 @@ public:
                   .rstd = plan.kept("rstd"),
                   .gamma = gamma_ ? plan.variable("gamma") : TensorId(),
                   .dx = dx,
-                  .rows = rows_of(plan),
+                  .rows = plan.out_pixels(),
                   .channels = plan.in().channels,
                   .gamma_used = gamma_ ? 1u : 0u});
         return {dx};
     }
 
 private:
-    static unsigned rows_of(const LayerPlan& plan) {
-        return plan.batch() * plan.in().height * plan.in().width;
-    }
-
     /// Adds up chunks of pixels, then runs of chunks while there are many, and then the rest as batch norm
     /// adds up groups.
     void parameter_gradients(LayerPlan& plan, TensorId dy) const {
-        const unsigned rows = rows_of(plan), channels = plan.in().channels;
+        const unsigned rows = plan.out_pixels(), channels = plan.in().channels;
         const unsigned chunk_rows = std::max(least_chunk_rows, (rows + most_chunks - 1) / most_chunks);
         unsigned parts = BATCH_NORM_CHUNKS(rows, chunk_rows);
         const TensorShape of_chunks{parts, channels};

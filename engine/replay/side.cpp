@@ -38,9 +38,7 @@ std::vector<std::vector<std::size_t>> overlapping_tensors(const Plan& plan) {
         if (is_of_activations(tensors[i].arena)) continue; // other tensors use the memory at other times only
         std::vector<std::size_t>& others = slices[std::size_t(tensors[i].arena)];
         for (const std::size_t other : others) {
-            if (tensors[other].offset >= tensors[i].offset + tensors[i].bytes ||
-                tensors[i].offset >= tensors[other].offset + tensors[other].bytes)
-                continue;
+            if (!overlap(tensors[i], tensors[other])) continue;
             overlapping[i].push_back(other);
             overlapping[other].push_back(i);
         }
