@@ -1,7 +1,7 @@
 // Layer normalization (Ba, Kiros and Hinton 2016): y = (x - mean) / sqrt(variance + epsilon) * gamma + beta,
 // with the statistics of each pixel's channels. Examples are independent, so there are neither groups nor
 // moving statistics.
-#include "engine/layers/layer.h"
+#include "engine/layers/affine.h"
 
 #include <algorithm>
 
@@ -15,25 +15,12 @@ constexpr unsigned most_chunks = 512, least_chunk_rows = 32;
 class LayerNorm final : public Layer {
 public:
     explicit LayerNorm(Attributes& attributes)
-        : epsilon_(float(attributes.number("epsilon", 1e-12, 1, 1e-5))),
-          gamma_(attributes.flag("gamma", true)), beta_(attributes.flag("beta", true)),
-          gamma_start_(float(attributes.number("gamma_start", -1e6, 1e6, 1))) {}
+        : epsilon_(float(attributes.number("epsilon", 1e-12, 1, 1e-5))), affine_(attributes) {}
 
     Shape output(std::span<const Shape> in) const override { return in[0]; }
 
     std::vector<Variable> variables(std::span<const Shape> in) const override {
-        std::vector<Variable> all;
-        if (gamma_)
-            all.push_back({.name = "gamma",
-                           .shape = {in[0].channels},
-                           .initial = Initial::constant(gamma_start_),
-                           .axes = "channels"});
-        if (beta_)
-            all.push_back({.name = "beta",
-                           .shape = {in[0].channels},
-                           .initial = Initial::constant(0),
-                           .axes = "channels"});
-        return all;
+        return affine_.variables(in[0].channels);
     }
 
     TensorId forward(LayerPlan& plan) const override {
@@ -44,21 +31,21 @@ public:
         plan.keep("rstd", rstd);
         plan.add("forward", kernels::layer_norm_forward,
                  {.x = plan.input(),
-                  .gamma = gamma_ ? plan.variable("gamma") : TensorId(),
-                  .beta = beta_ ? plan.variable("beta") : TensorId(),
+                  .gamma = affine_.gamma_of(plan),
+                  .beta = affine_.beta_of(plan),
                   .y = y,
                   .mean = mean,
                   .rstd = rstd,
                   .rows = plan.out_pixels(),
                   .channels = plan.in().channels,
                   .epsilon = epsilon_,
-                  .gamma_used = gamma_ ? 1u : 0u,
-                  .beta_used = beta_ ? 1u : 0u});
+                  .gamma_used = affine_.gamma ? 1u : 0u,
+                  .beta_used = affine_.beta ? 1u : 0u});
         return y;
     }
 
     std::vector<TensorId> backward(LayerPlan& plan, TensorId dy) const override {
-        if (gamma_ || beta_) parameter_gradients(plan, dy);
+        if (affine_.gamma || affine_.beta) parameter_gradients(plan, dy);
         if (!plan.wants()) return {TensorId()};
         const TensorId dx = plan.make_gradient();
         plan.add("backward", kernels::layer_norm_backward,
@@ -66,11 +53,11 @@ public:
                   .dy = dy,
                   .mean = plan.kept("mean"),
                   .rstd = plan.kept("rstd"),
-                  .gamma = gamma_ ? plan.variable("gamma") : TensorId(),
+                  .gamma = affine_.gamma_of(plan),
                   .dx = dx,
                   .rows = plan.out_pixels(),
                   .channels = plan.in().channels,
-                  .gamma_used = gamma_ ? 1u : 0u});
+                  .gamma_used = affine_.gamma ? 1u : 0u});
         return {dx};
     }
 
@@ -110,20 +97,11 @@ private:
             xhat_sums = s2;
             parts = runs;
         }
-        plan.add("parameters gradient", kernels::batch_norm_parameter_gradients,
-                 {.s1 = dy_sums,
-                  .s2 = xhat_sums,
-                  .dgamma = gamma_ ? plan.gradient("gamma") : TensorId(),
-                  .dbeta = beta_ ? plan.gradient("beta") : TensorId(),
-                  .groups = parts,
-                  .channels = channels,
-                  .gamma_used = gamma_ ? 1u : 0u,
-                  .beta_used = beta_ ? 1u : 0u});
+        affine_.add_gradients(plan, dy_sums, xhat_sums, parts);
     }
 
     float epsilon_;
-    bool gamma_, beta_;
-    float gamma_start_;
+    Affine affine_;
 };
 
 } // namespace

@@ -14,8 +14,8 @@ namespace {
 TensorComparison compare(const ParitySide& a, const ParitySide& b, const WrittenTensor& written,
                          double tolerance) {
     TensorComparison found{};
-    found.type = written.type;
-    const bool floating = is_floating(written.type);
+    found.type = written.planned->type;
+    const bool floating = is_floating(written.planned->type);
     found.difference = floating ? compare_numbers(a.numbers(written), b.numbers(written))
                                 : compare_words(a.words(written), b.words(written));
     found.same = floating ? found.difference.relative_norm <= tolerance : found.difference.unequal == 0;
@@ -50,7 +50,7 @@ public:
     }
 
     void look_at(const ParitySide& side, const WrittenTensor& written) {
-        if (!is_floating(written.type)) return;
+        if (!is_floating(written.planned->type)) return;
         const std::span<const float> numbers = side.numbers(written);
         const std::span<const std::uint32_t> words = side.words(written);
         bool found = false;
@@ -101,7 +101,7 @@ std::vector<TensorComparison> compare_step(Device& a, Device& b, const Recipe& r
             TensorComparison found = compare(side_a, side_b, written, options.tolerance);
             found.operation = written.operation->name;
             found.kernel = kernel_name(*written.operation);
-            const PlannedTensor& tensor = plan.tensors()[written.tensor.index()];
+            const PlannedTensor& tensor = *written.planned;
             found.tensor = tensor.name;
             found.shape = tensor.shape;
             found.overflowed = overflows.reaches(*written.operation);

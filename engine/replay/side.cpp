@@ -12,15 +12,14 @@ std::vector<WrittenTensor> written_in(const Plan& plan, const Level& level) {
     for (const Operation& operation : level) {
         for (const Plan::Use& use : Plan::uses(operation)) {
             if (!use.writes) continue;
-            const PlannedTensor& tensor = plan.tensors()[use.tensor.index()];
+            const PlannedTensor& tensor = plan.at(use.tensor);
             all.push_back({.operation = &operation,
                            .tensor = use.tensor,
-                           .type = tensor.type,
+                           .planned = &tensor,
                            .read = use.reads,
                            .first = true,
                            .whole = true,
-                           .window_offset = end,
-                           .bytes = tensor.bytes});
+                           .window_offset = end});
             end += aligned(tensor.bytes);
         }
     }
@@ -75,7 +74,7 @@ std::vector<std::vector<WrittenTensor>> written_in(const Plan& plan) {
 std::size_t window_bytes(std::span<const std::vector<WrittenTensor>> levels) {
     std::size_t bytes = 0;
     for (const std::vector<WrittenTensor>& level : levels)
-        bytes = std::max(bytes, level.back().window_offset + level.back().bytes);
+        bytes = std::max(bytes, level.back().window_offset + level.back().planned->bytes);
     return bytes;
 }
 
@@ -129,8 +128,7 @@ void ParitySide::adopt(const ParitySide& other, std::span<const WrittenTensor> w
 }
 
 Copy ParitySide::to_window(const WrittenTensor& written) const {
-    return {session_.slice(plan_.tensors()[written.tensor.index()]),
-            {&window_, written.window_offset, written.bytes}};
+    return {session_.slice(*written.planned), {&window_, written.window_offset, written.planned->bytes}};
 }
 
 Copy ParitySide::from_window(const WrittenTensor& written) const {
