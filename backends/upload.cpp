@@ -4,11 +4,6 @@
 #include <cstring>
 
 namespace towers {
-namespace {
-
-constexpr std::size_t staging_bytes = std::size_t(8) << 20;
-
-} // namespace
 
 void upload(Device& device, const Buffer& target, std::span<const std::byte> data) {
     const Buffer staging = device.allocate(std::min(staging_bytes, data.size()), Memory::staging);

@@ -13,21 +13,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The settings given in one place.
-TrainSettings merge(const TrainFlags& flags, const Sources& sources) {
-    TrainSettings settings = sources.past ? settings_to_go_on_with(*sources.past) : TrainSettings();
-    replace(settings, sources.config);
-    replace(settings, flags.settings);
-    if (!sources.past) return settings;
-    if (flags.settings.gives("init") || settings.init != sources.past->latest.settings.init)
-        throw UsageError("--init: a resumed run starts from its checkpoint's variables; leave out --init or "
-                         "start another run");
-    if (!settings.steps && !settings.epochs)
-        throw UsageError(fmt::format("--steps: {} does not say how long to train; give --steps or --epochs",
-                                     config_path_in(flags.run).string()));
-    return settings;
-}
-
 void check(const TrainSettings& s) {
     const auto complain = [](const std::string& what) { throw UsageError(what); };
     if (s.batch && *s.batch == 0) complain("--batch 0: give at least 1 example per tower");
@@ -129,7 +114,7 @@ void check_global_batch(unsigned global, std::size_t towers, unsigned group) {
 /// A resumed run with the same towers begins with its last shares.
 void begin_as_before(ResolvedRun& run, const Past& past) {
     const fs::path metrics = metrics_path_in(run.folder);
-    const std::uint64_t step = checkpoint_step(past.checkpoint.file, past.checkpoint.path);
+    const std::uint64_t step = checkpoint_number(past.checkpoint.file, "step", past.checkpoint.path);
     if (!run.shares.automatic || run.towers != past.trained.towers || step == 0 || !fs::exists(metrics))
         return;
     const std::vector<SharesFrom> recorded = read_shares(metrics);
@@ -147,10 +132,19 @@ void begin_as_before(ResolvedRun& run, const Past& past) {
 Sources read_sources(const TrainFlags& flags, const SelectTowers& select) {
     if (flags.resumes() && flags.run.empty()) throw UsageError("--resume: name the run with --run DIR");
     Sources sources;
-    if (flags.resumes())
-        sources.past = find_past(flags.run, flags.resume_from, flags.config, flags.open, select);
-    if (!flags.config.empty()) sources.config = read_settings(flags.config);
-    merge(flags, sources); // refuses what a resumed run cannot do, before the caller looks at --trace
+    auto& [past, settings] = sources;
+    if (flags.resumes()) {
+        past = find_past(flags.run, flags.resume_from, flags.config, flags.open, select);
+        settings = settings_to_go_on_with(*past);
+    }
+    if (!flags.config.empty()) replace(settings, read_settings(flags.config));
+    replace(settings, flags.settings);
+    if (past && (flags.settings.gives("init") || settings.init != past->latest.settings.init))
+        throw UsageError("--init: a resumed run starts from its checkpoint's variables; leave out --init or "
+                         "start another run");
+    if (past && !settings.steps && !settings.epochs)
+        throw UsageError(fmt::format("--steps: {} does not say how long to train; give --steps or --epochs",
+                                     config_path_in(flags.run).string()));
     return sources;
 }
 
@@ -159,7 +153,7 @@ ResolvedRun resolve(const TrainFlags& flags, const Sources& sources, const Selec
     ResolvedRun run;
     run.folder = flags.run;
     run.open = flags.open;
-    TrainSettings& settings = run.settings = merge(flags, sources);
+    TrainSettings& settings = run.settings = sources.settings;
     check(settings);
     run.recipe = recipe_of(settings, run.folder, past);
     run.quirks = parse_quirks(settings.quirks);

@@ -17,10 +17,11 @@ namespace towers {
 /// The inputs that decide a run besides its flags.
 struct Sources {
     std::optional<Past> past; ///< set if the run is resumed
-    GivenSettings config;     ///< from the file that --config names
+    TrainSettings settings;   ///< merged from the earlier run, the file that --config names, and the flags
 };
 
-/// Reads the files that the flags name. Throws InputError, and UsageError for --resume without --run.
+/// Reads the files that the flags name. Throws InputError, and UsageError for --resume without --run and for
+/// what a resumed run cannot do.
 Sources read_sources(const TrainFlags& flags, const SelectTowers& select);
 
 struct ResolvedRun {

@@ -39,7 +39,7 @@ Past find_past(const std::string& run, std::optional<std::uint64_t> from, const 
         throw InputError(fmt::format(
             "neither {} nor {} says which settings the run was trained with; give them with --config FILE",
             path.string(), config.string()));
-    if (!trained.seed) trained.seed = checkpoint_seed(file, path);
+    if (!trained.seed) trained.seed = checkpoint_number(file, "seed", path);
     TrainSettings latest = trained;
     if (has_config) replace(latest, read_settings(config));
     const Course before = course_of(trained, open, select);

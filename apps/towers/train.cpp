@@ -209,7 +209,7 @@ void open_and_train(const ResolvedRun& resolved, const std::optional<Past>& past
                                   recipe.checksum};
     if (past) {
         // The checkpoint was read before the folder was locked.
-        if (!flags.resume_from && directory.latest() != past->checkpoint.path)
+        if (!flags.resume_from && latest_checkpoint(directory.path()) != past->checkpoint.path)
             throw InputError(fmt::format("{}: another program continued this run in the meantime; try again",
                                          directory.path().string()));
         resume(trainer, recipe, past->checkpoint, origin);

@@ -55,8 +55,7 @@ Described descriptors(const ConvShape& s, bool bias) {
     d.gaps = gaps_of(s);
     d.pads_before = {s.pad_top, s.pad_left};
     const memory::dims reach = reach_of(s);
-    d.pads_after = {pad_after(s.out_height, s.stride_y, reach[0] + 1, s.in_height, s.pad_top),
-                    pad_after(s.out_width, s.stride_x, reach[1] + 1, s.in_width, s.pad_left)};
+    d.pads_after = pads_after_of(s, reach[0] + 1, reach[1] + 1);
     return d;
 }
 

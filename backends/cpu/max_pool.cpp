@@ -28,8 +28,7 @@ Described described_pool(const CpuContext& context, const PoolShape& s) {
     d.strides = {s.stride_y, s.stride_x};
     d.window = {s.window_height, s.window_width};
     d.pads_before = {s.pad_top, s.pad_left};
-    d.pads_after = {pad_after(s.out_height, s.stride_y, s.window_height, s.in_height, s.pad_top),
-                    pad_after(s.out_width, s.stride_x, s.window_width, s.in_width, s.pad_left)};
+    d.pads_after = pads_after_of(s, s.window_height, s.window_width);
     d.forward = describe<dnnl::pooling_forward>(context, dnnl::prop_kind::forward_training,
                                                 dnnl::algorithm::pooling_max, d.x, d.y, d.strides, d.window,
 #if DNNL_VERSION_MAJOR >= 3

@@ -23,11 +23,14 @@ inline dnnl::primitive_attr with_scratchpad() {
     return attributes;
 }
 
-/// The padding after an image along one axis, for windows of so many pixels, gaps included. Negative if no
-/// window covers the last pixels.
-inline dnnl::memory::dim pad_after(unsigned out, unsigned stride, dnnl::memory::dim window, unsigned in,
-                                   unsigned before) {
-    return dnnl::memory::dim(out - 1) * stride + window - in - before;
+/// The padding below and to the right of an image, for windows of so many pixels, gaps included. Negative if
+/// no window covers the last pixels.
+template<class Shape>
+dnnl::memory::dims pads_after_of(const Shape& s, dnnl::memory::dim window_height,
+                                 dnnl::memory::dim window_width) {
+    using dim = dnnl::memory::dim;
+    return {dim(s.out_height - 1) * s.stride_y + window_height - s.in_height - s.pad_top,
+            dim(s.out_width - 1) * s.stride_x + window_width - s.in_width - s.pad_left};
 }
 
 template<class Primitive, class... Arguments>

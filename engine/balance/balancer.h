@@ -43,9 +43,6 @@ public:
     /// Limits the tower to `examples`, and changes shares() if it has more now. Throws UsageError if all
     /// towers together can no longer hold the global batch.
     void limit(std::size_t tower, unsigned examples);
-    /// A tower's fitted model; none before its first measured step.
-    std::optional<LoadModel> model(std::size_t tower) const { return standings_.now.loads.at(tower).model(); }
-
     /// Whether shares() is a trial of a few steps.
     bool trying() const { return trials_.running(); }
     /// None while the tower has a share or no measured speed, or during a trial.

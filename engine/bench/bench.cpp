@@ -10,6 +10,7 @@
 #include "engine/towers/shares.h"
 
 #include <algorithm>
+#include <exception>
 #include <fmt/format.h>
 #include <functional>
 #include <iterator>
@@ -35,8 +36,7 @@ public:
                  data),
           second_batch_(second_batch(options.settings.batch, recipe.model.group())),
           second_({id}, {second_batch_}), device_(open_device(id, options.open)),
-          profile_(*device_, recipe, data, options.settings.batch),
-          empty_(*device_, 1), // a single tower's step is one recording
+          profile_(*device_, recipe, data, options.settings.batch), empty_(*device_),
           exchanged_bytes_(layout_of(recipe).variable_bytes), copies_(*device_, copy_sizes()) {}
 
     void warm_up() {
@@ -58,12 +58,13 @@ public:
         copies_.repeat();
     }
 
+    const std::string& id() const { return device_->info().id; }
     const StepBench& steps() const { return steps_; }
 
     /// What the proposal needs to know of the device, from the measurements so far.
     SoloTower solo(unsigned processors) const {
         const bool cpu = device_->info().kind == DeviceKind::cpu;
-        SoloTower tower{.device = device_->info().id,
+        SoloTower tower{.device = id(),
                         .part = cpu ? std::min(1.0, double(options_.settings.threads) / processors) : 1,
                         .step = load()};
         for (const CopyFigures& copy : copies_.figures())
@@ -130,8 +131,7 @@ std::vector<double> solo_sums(const std::vector<std::unique_ptr<DeviceBench>>& a
 }
 
 TogetherFigures together_figures(const StepBench& together, const std::vector<std::string>& towers,
-                                 const std::vector<std::unique_ptr<DeviceBench>>& alone,
-                                 const std::vector<std::string>& ids) {
+                                 const std::vector<std::unique_ptr<DeviceBench>>& alone) {
     TogetherFigures figures;
     figures.towers = towers;
     figures.shares = together.shares();
@@ -147,11 +147,11 @@ TogetherFigures together_figures(const StepBench& together, const std::vector<st
 
     double global = 0, slowest = 0; // examples in a step; seconds of a step
     for (const unsigned share : figures.shares) global += share;
-    for (std::size_t i = 0; i < ids.size(); ++i) {
+    for (const auto& device : alone) {
         double share = 0;
         for (std::size_t tower = 0; tower < towers.size(); ++tower)
-            if (towers[tower] == ids[i]) share += figures.shares[tower];
-        slowest = std::max(slowest, share / median_of(alone[i]->steps().examples_per_s()));
+            if (towers[tower] == device->id()) share += figures.shares[tower];
+        slowest = std::max(slowest, share / median_of(device->steps().examples_per_s()));
     }
     figures.split_limit_examples_per_s = global / slowest;
     return figures;
@@ -159,22 +159,14 @@ TogetherFigures together_figures(const StepBench& together, const std::vector<st
 
 /// The proposal's model, from the measurements so far.
 StepModel step_model(const BenchOptions& options, const Recipe& recipe, unsigned processors,
-                     const std::vector<std::unique_ptr<DeviceBench>>& alone,
-                     const std::vector<std::string>& ids, const StepBench& together) {
+                     const std::vector<std::unique_ptr<DeviceBench>>& alone, const StepBench& together) {
     StepModel model{.global = global_batch(options.settings.batch, options.towers.size()),
                     .group = recipe.model.group(),
                     .beyond_seconds = median_of(together.beyond_slowest_us()) * 1e-6};
     for (const std::string& tower : options.towers)
-        model.towers.push_back(
-            alone[std::size_t(std::ranges::find(ids, tower) - ids.begin())]->solo(processors));
+        for (const auto& device : alone)
+            if (device->id() == tower) model.towers.push_back(device->solo(processors));
     return model;
-}
-
-std::vector<std::string> each_once(const std::vector<std::string>& towers) {
-    std::vector<std::string> ids;
-    for (const std::string& id : towers)
-        if (std::ranges::find(ids, id) == ids.end()) ids.push_back(id);
-    return ids;
 }
 
 using Say = std::function<void(const std::string&)>;
@@ -184,9 +176,11 @@ using Say = std::function<void(const std::string&)>;
 std::vector<std::unique_ptr<DeviceBench>> open_alone(const BenchOptions& options, const Recipe& recipe,
                                                      const DataSource& data, const Say& say,
                                                      std::vector<LeftOut>& left_out) {
-    const std::vector<std::string> ids = each_once(options.towers);
     std::vector<std::unique_ptr<DeviceBench>> alone;
-    for (const std::string& id : ids) {
+    std::exception_ptr failed;
+    for (auto tower = options.towers.begin(); tower != options.towers.end(); ++tower) {
+        const std::string& id = *tower;
+        if (std::find(options.towers.begin(), tower, id) != tower) continue; // each device once
         say(fmt::format("{}: opening, warming up", id));
         try {
             auto device = std::make_unique<DeviceBench>(id, options, recipe, data);
@@ -194,9 +188,10 @@ std::vector<std::unique_ptr<DeviceBench>> open_alone(const BenchOptions& options
             alone.push_back(std::move(device));
         } catch (const DeviceError& error) {
             left_out.push_back({id, error.what()});
-            if (left_out.size() == ids.size()) throw;
+            failed = std::current_exception();
         }
     }
+    if (alone.empty()) std::rethrow_exception(failed);
     return alone;
 }
 
@@ -242,7 +237,6 @@ BenchReport run_bench(const BenchOptions& options) {
     std::vector<LeftOut> left_out;
     const auto alone = open_alone(options, recipe, data, say, left_out);
     const BenchOptions rest = without(left_out, options);
-    const std::vector<std::string> ids = each_once(rest.towers);
     std::unique_ptr<StepBench> together;
     if (options.together) {
         say("together: opening, warming up");
@@ -260,16 +254,14 @@ BenchReport run_bench(const BenchOptions& options) {
     }
 
     std::optional<ProposalBench> proposal;
-    const auto model = [&] {
-        return step_model(rest, recipe, report.machine.processors, alone, ids, *together);
-    };
+    const auto model = [&] { return step_model(rest, recipe, report.machine.processors, alone, *together); };
     for (unsigned r = 1; r <= options.settings.repetitions; ++r) {
         const auto announce = [&](const std::string& what) {
             say(fmt::format("repetition {} of {}: {}", r, options.settings.repetitions, what));
         };
-        for (std::size_t i = 0; i < ids.size(); ++i) {
-            announce(ids[i]);
-            alone[i]->repeat();
+        for (const auto& device : alone) {
+            announce(device->id());
+            device->repeat();
         }
         if (together) {
             announce("together");
@@ -286,7 +278,7 @@ BenchReport run_bench(const BenchOptions& options) {
 
     for (const auto& device : alone) report.devices.push_back(device->figures());
     if (together) {
-        report.together = together_figures(*together, rest.towers, alone, ids);
+        report.together = together_figures(*together, rest.towers, alone);
         proposal->report(model(), solo_sums(alone), *report.together);
     }
     for (const auto& each : averaging) report.averaging.push_back(each->figures());

@@ -16,7 +16,7 @@ unsigned runs_of(std::size_t bytes) {
 } // namespace
 
 CopyBench::CopyBench(Device& device, const std::vector<std::size_t>& sizes) : device_(device) {
-    const std::size_t largest = *std::max_element(sizes.begin(), sizes.end());
+    const std::size_t largest = std::ranges::max(sizes);
     staging_ = device.allocate(largest, Memory::staging);
     there_ = device.allocate(largest, Memory::device);
     const auto add = [&](const char* direction, const Buffer& source, const Buffer& target,
@@ -63,18 +63,12 @@ std::vector<CopyFigures> CopyBench::figures() const {
     return figures;
 }
 
-EmptyStepBench::EmptyStepBench(Device& device, std::size_t recordings) : device_(device) {
-    for (std::size_t i = 0; i < recordings; ++i) recordings_.push_back(device.record({}));
-}
-
 void EmptyStepBench::repeat() {
     constexpr unsigned runs = 100;
     std::vector<double> seconds;
     for (unsigned run = 0; run < runs; ++run) {
         const Clock::time_point begin = Clock::now();
-        Ticket last = 0;
-        for (const Recording& recording : recordings_) last = device_.submit(recording);
-        device_.wait(last);
+        device_.wait(device_.submit(recording_));
         seconds.push_back(seconds_since(begin));
     }
     us_.push_back(median_of(seconds) * 1e6);

@@ -32,10 +32,10 @@ private:
     std::vector<Case> cases_;
 };
 
-/// The cost of a step without its commands: submits this many empty recordings and waits for the last.
+/// The cost of a single tower's step without its commands: submits an empty recording and waits for it.
 class EmptyStepBench {
 public:
-    EmptyStepBench(Device& device, std::size_t recordings);
+    explicit EmptyStepBench(Device& device) : device_(device), recording_(device.record({})) {}
 
     void repeat();
     void reset() { us_.clear(); }
@@ -43,7 +43,7 @@ public:
 
 private:
     Device& device_;
-    std::vector<Recording> recordings_;
+    Recording recording_;
     std::vector<double> us_; ///< one per repetition
 };
 

@@ -15,118 +15,29 @@ using Json = nlohmann::ordered_json;
 template<class T, class Struct>
 concept Is = std::same_as<std::remove_const_t<T>, Struct>;
 
-// The one list of every structure's fields, for writing and reading: calls visit(name, field).
+// The one list of every structure's fields, for writing and reading: fields() calls visit(name, field).
+#define FIELD(name) visit(#name, structure.name);
+#define FIELDS(Struct, ...)                                                                                  \
+    void fields(Is<Struct> auto& structure, const auto& visit) {                                             \
+        NLOHMANN_JSON_EXPAND(NLOHMANN_JSON_PASTE(FIELD, __VA_ARGS__))                                        \
+    }
 
-void fields(Is<Spread> auto& s, const auto& visit) {
-    visit("median", s.median);
-    visit("min", s.min);
-    visit("max", s.max);
-}
-void fields(Is<BenchMachine> auto& m, const auto& visit) {
-    visit("processor", m.processor);
-    visit("processors", m.processors);
-    visit("memory_bytes", m.memory_bytes);
-    visit("system", m.system);
-    visit("kernel", m.kernel);
-    visit("load_average", m.load_average);
-}
-void fields(Is<BenchSettings> auto& s, const auto& visit) {
-    visit("recipe", s.recipe);
-    visit("batch", s.batch);
-    visit("repetitions", s.repetitions);
-    visit("steps", s.steps);
-    visit("seconds", s.seconds);
-    visit("warm_up", s.warm_up);
-    visit("threads", s.threads);
-    visit("validate", s.validate);
-}
-void fields(Is<KernelFigures> auto& k, const auto& visit) {
-    visit("name", k.name);
-    visit("kernel", k.kernel);
-    visit("time_us", k.time_us);
-    visit("share", k.share);
-    visit("flops", k.flops);
-    visit("bytes", k.bytes);
-    visit("gflops", k.gflops);
-    visit("gb_per_s", k.gb_per_s);
-}
-void fields(Is<CopyFigures> auto& c, const auto& visit) {
-    visit("direction", c.direction);
-    visit("bytes", c.bytes);
-    visit("gb_per_s", c.gb_per_s);
-    visit("device_gb_per_s", c.device_gb_per_s);
-}
-void fields(Is<LoadFigures> auto& l, const auto& visit) {
-    visit("batch", l.batch);
-    visit("step_us", l.step_us);
-    visit("fixed_us", l.fixed_us);
-    visit("per_example_us", l.per_example_us);
-}
-void fields(Is<DeviceFigures> auto& d, const auto& visit) {
-    visit("id", d.id);
-    visit("name", d.name);
-    visit("vendor", d.vendor);
-    visit("driver", d.driver);
-    visit("kind", d.kind);
-    visit("steps", d.steps);
-    visit("examples_per_s", d.examples_per_s);
-    visit("step_us", d.step_us);
-    visit("host_us", d.host_us);
-    visit("empty_step_us", d.empty_step_us);
-    visit("device_memory_bytes", d.device_memory_bytes);
-    visit("staging_memory_bytes", d.staging_memory_bytes);
-    visit("kernels", d.kernels);
-    visit("kernels_us", d.kernels_us);
-    visit("timestamp_us", d.timestamp_us);
-    visit("copies", d.copies);
-    visit("load", d.load);
-}
-void fields(Is<SubsetFigures> auto& s, const auto& visit) {
-    visit("towers", s.towers);
-    visit("shares", s.shares);
-    visit("predicted_step_us", s.predicted_step_us);
-    visit("predicted_examples_per_s", s.predicted_examples_per_s);
-    visit("predicted_share_of_sum", s.predicted_share_of_sum);
-    visit("examples_per_s", s.examples_per_s);
-    visit("step_us", s.step_us);
-    visit("share_of_sum", s.share_of_sum);
-    visit("refusal", s.refusal);
-}
-void fields(Is<TogetherFigures> auto& t, const auto& visit) {
-    visit("towers", t.towers);
-    visit("shares", t.shares);
-    visit("steps", t.steps);
-    visit("examples_per_s", t.examples_per_s);
-    visit("step_us", t.step_us);
-    visit("host_us", t.host_us);
-    visit("share_of_sum", t.share_of_sum);
-    visit("split_limit_examples_per_s", t.split_limit_examples_per_s);
-    visit("beyond_slowest_us", t.beyond_slowest_us);
-    visit("proposal", t.proposal);
-    visit("subsets", t.subsets);
-}
-void fields(Is<AveragingFigures> auto& a, const auto& visit) {
-    visit("towers", a.towers);
-    visit("bytes", a.bytes);
-    visit("gb_per_s", a.gb_per_s);
-    visit("memcpy_gb_per_s", a.memcpy_gb_per_s);
-    visit("ratio", a.ratio);
-}
-void fields(Is<LeftOut> auto& l, const auto& visit) {
-    visit("what", l.what);
-    visit("reason", l.reason);
-}
-void fields(Is<BenchReport> auto& r, const auto& visit) {
-    visit("towers_version", r.towers_version);
-    visit("date", r.date);
-    visit("machine", r.machine);
-    visit("settings", r.settings);
-    visit("devices", r.devices);
-    visit("together", r.together);
-    visit("left_out", r.left_out);
-    visit("averaging", r.averaging);
-    visit("peak_memory_bytes", r.peak_memory_bytes);
-}
+FIELDS(Spread, median, min, max)
+FIELDS(BenchMachine, processor, processors, memory_bytes, system, kernel, load_average)
+FIELDS(BenchSettings, recipe, batch, repetitions, steps, seconds, warm_up, threads, validate)
+FIELDS(KernelFigures, name, kernel, time_us, share, flops, bytes, gflops, gb_per_s)
+FIELDS(CopyFigures, direction, bytes, gb_per_s, device_gb_per_s)
+FIELDS(LoadFigures, batch, step_us, fixed_us, per_example_us)
+FIELDS(DeviceFigures, id, name, vendor, driver, kind, steps, examples_per_s, step_us, host_us, empty_step_us,
+       device_memory_bytes, staging_memory_bytes, kernels, kernels_us, timestamp_us, copies, load)
+FIELDS(SubsetFigures, towers, shares, predicted_step_us, predicted_examples_per_s, predicted_share_of_sum,
+       examples_per_s, step_us, share_of_sum, refusal)
+FIELDS(TogetherFigures, towers, shares, steps, examples_per_s, step_us, host_us, share_of_sum,
+       split_limit_examples_per_s, beyond_slowest_us, proposal, subsets)
+FIELDS(AveragingFigures, towers, bytes, gb_per_s, memcpy_gb_per_s, ratio)
+FIELDS(LeftOut, what, reason)
+FIELDS(BenchReport, towers_version, date, machine, settings, devices, together, left_out, averaging,
+       peak_memory_bytes)
 
 template<class T>
 concept Value = std::is_arithmetic_v<T> || std::same_as<T, std::string>;

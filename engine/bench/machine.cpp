@@ -25,13 +25,14 @@ std::string system_name() {
     return "unknown";
 }
 
-} // namespace
-
+/// Processors that this process may use.
 unsigned usable_processors() {
     cpu_set_t set;
     if (sched_getaffinity(0, sizeof set, &set) == 0) return unsigned(CPU_COUNT(&set));
     return std::max(1u, std::thread::hardware_concurrency());
 }
+
+} // namespace
 
 BenchMachine describe_machine() {
     BenchMachine machine;

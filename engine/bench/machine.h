@@ -5,9 +5,6 @@
 
 namespace towers {
 
-/// Processors that this process may use.
-unsigned usable_processors();
-
 BenchMachine describe_machine();
 
 /// The time in UTC: `2026-11-21T15:04:05Z`.

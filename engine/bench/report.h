@@ -70,7 +70,7 @@ struct DeviceFigures {
     std::uint64_t steps = 0; ///< per repetition
     Spread examples_per_s, step_us;
     Spread host_us;       ///< per step, without waiting for the device
-    Spread empty_step_us; ///< of as many empty recordings as a step has, from submission to completion
+    Spread empty_step_us; ///< of an empty recording, from submission to completion
     std::uint64_t device_memory_bytes = 0, staging_memory_bytes = 0; ///< of the tower's arenas
     std::vector<KernelFigures> kernels; ///< in the order of the step; empty if the device has no clock
     std::optional<Spread> kernels_us;   ///< sum over the kernels

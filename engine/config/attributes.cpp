@@ -17,10 +17,37 @@ std::string range(double least, double most) {
     return fmt::format(" from {} to {}", least, most);
 }
 
-std::optional<double> number_of(const Value& value) {
-    if (const auto* whole = value.as<std::int64_t>()) return double(*whole);
-    if (const auto* number = value.as<double>()) return *number;
-    return {};
+/// The value if it is a T that fits.
+template<class T>
+std::optional<T> as_if(const Value& value, const auto& fits) {
+    const T* const found = value.as<T>();
+    return found != nullptr && fits(*found) ? std::optional(*found) : std::nullopt;
+}
+
+std::optional<std::int64_t> whole_of(const Value& value, std::int64_t least, std::int64_t most) {
+    return as_if<std::int64_t>(value, [&](std::int64_t whole) { return whole >= least && whole <= most; });
+}
+
+std::optional<double> number_of(const Value& value, double least, double most) {
+    const auto fits = [&](auto number) {
+        return double(number) >= least && double(number) <= most && std::isfinite(double(number));
+    };
+    if (const auto whole = as_if<std::int64_t>(value, fits)) return double(*whole);
+    return as_if<double>(value, fits);
+}
+
+/// The elements of a list of `count`, each converted; none if it is no such list.
+template<class T, class Convert>
+std::optional<std::vector<T>> list_of(const Value& value, std::size_t count, const Convert& convert) {
+    const auto* const list = value.as<Value::Array>();
+    if (list == nullptr || list->size() != count) return {};
+    std::vector<T> found;
+    for (const Value& each : *list)
+        if (const auto element = convert(each))
+            found.push_back(T(*element));
+        else
+            return {};
+    return found;
 }
 
 /// A key's name in other programs, and how it differs from ours.
@@ -99,123 +126,91 @@ const Value* Attributes::find(const std::string& key) {
     return table_->find(key);
 }
 
-const Value* Attributes::need(const std::string& key, bool optional, const std::string& example) {
+template<class T, class Convert>
+T Attributes::read(const std::string& key, const std::string& right, const std::optional<T>& otherwise,
+                   const Convert& convert) {
     const Value* const value = find(key);
-    if (value != nullptr || optional) return value;
+    if (value == nullptr && otherwise) return *otherwise;
+    if (value != nullptr) {
+        if (const std::optional<T> found = convert(*value)) return *found;
+        fail(key, fmt::format("is {}; give {}", value->text(), right));
+    }
     for (const auto& [other, given] : *table_->as<Value::Table>())
         if (const Meant meant = find_meant(other, {key}); !read_.contains(other) && !meant.key.empty())
-            fail(fmt::format("needs '{}', not '{}'{}; give {}", key, other, meant.remark, example));
-    fail(fmt::format("needs '{}'; give {}", key, example));
+            fail(fmt::format("needs '{}', not '{}'{}; give {}", key, other, meant.remark, right));
+    fail(fmt::format("needs '{}'; give {}", key, right));
 }
 
 std::int64_t Attributes::whole(const std::string& key, std::int64_t least, std::int64_t most,
                                std::optional<std::int64_t> otherwise) {
-    const std::string right = "a whole number" + range(double(least), double(most));
-    const Value* const value = need(key, otherwise.has_value(), right);
-    if (value == nullptr) return *otherwise;
-    const auto* const found = value->as<std::int64_t>();
-    if (found == nullptr || *found < least || *found > most)
-        fail(key, fmt::format("is {}; give {}", value->text(), right));
-    return *found;
+    return read(key, "a whole number" + range(double(least), double(most)), otherwise,
+                [&](const Value& value) { return whole_of(value, least, most); });
 }
 
 double Attributes::number(const std::string& key, double least, double most,
                           std::optional<double> otherwise) {
-    const std::string right = "a number" + range(least, most);
-    const Value* const value = need(key, otherwise.has_value(), right);
-    if (value == nullptr) return *otherwise;
-    const std::optional<double> found = number_of(*value);
-    if (!found || !(*found >= least && *found <= most) || !std::isfinite(*found))
-        fail(key, fmt::format("is {}; give {}", value->text(), right));
-    return *found;
+    return read(key, "a number" + range(least, most), otherwise,
+                [&](const Value& value) { return number_of(value, least, most); });
 }
 
 bool Attributes::flag(const std::string& key, std::optional<bool> otherwise) {
-    const Value* const value = need(key, otherwise.has_value(), "true or false");
-    if (value == nullptr) return *otherwise;
-    if (value->as<bool>() == nullptr) fail(key, fmt::format("is {}; give true or false", value->text()));
-    return *value->as<bool>();
+    return read(key, "true or false", otherwise,
+                [](const Value& value) { return as_if<bool>(value, [](bool) { return true; }); });
 }
 
 std::string Attributes::text(const std::string& key, std::optional<std::string> otherwise) {
-    const Value* const value = need(key, otherwise.has_value(), "text in quotes");
-    if (value == nullptr) return *otherwise;
-    const auto* const found = value->as<std::string>();
-    if (found == nullptr || found->empty())
-        fail(key, fmt::format("is {}; give text in quotes", value->text()));
-    return *found;
+    const auto fits = [](const std::string& text) { return !text.empty(); };
+    return read(key, "text in quotes", otherwise,
+                [&](const Value& value) { return as_if<std::string>(value, fits); });
 }
 
 std::string Attributes::choice(const std::string& key, const std::vector<std::string>& choices,
                                std::optional<std::string> otherwise) {
-    const Value* const value =
-        need(key, otherwise.has_value(), fmt::format("one of {}", fmt::join(choices, ", ")));
-    if (value == nullptr) return *otherwise;
-    const auto* const found = value->as<std::string>();
-    if (found == nullptr || std::ranges::find(choices, *found) == choices.end())
-        fail(key, fmt::format("is {}; give one of {}", value->text(), fmt::join(choices, ", ")));
-    return *found;
+    const auto fits = [&](const std::string& text) {
+        return std::ranges::find(choices, text) != choices.end();
+    };
+    return read(key, fmt::format("one of {}", fmt::join(choices, ", ")), otherwise,
+                [&](const Value& value) { return as_if<std::string>(value, fits); });
 }
 
 std::array<unsigned, 2> Attributes::pair(const std::string& key, unsigned least, unsigned most,
                                          std::optional<std::array<unsigned, 2>> otherwise) {
-    const std::string right =
-        fmt::format("a whole number from {} to {}, or two of them: [height, width]", least, most);
-    const Value* const value = need(key, otherwise.has_value(), right);
-    if (value == nullptr) return *otherwise;
-    std::vector<std::int64_t> found;
-    if (const auto* one = value->as<std::int64_t>()) found = {*one, *one};
-    if (const auto* list = value->as<Value::Array>())
-        for (const Value& each : *list)
-            if (const auto* whole = each.as<std::int64_t>()) found.push_back(*whole);
-    const auto* const list = value->as<Value::Array>();
-    if (found.size() != 2 || (list != nullptr && list->size() != 2) ||
-        std::ranges::any_of(found, [&](std::int64_t each) { return each < least || each > most; }))
-        fail(key, fmt::format("is {}; give {}", value->text(), right));
-    return {unsigned(found[0]), unsigned(found[1])};
+    const auto whole = [&](const Value& value) { return whole_of(value, least, most); };
+    const auto both = [&](const Value& value) -> std::optional<std::array<unsigned, 2>> {
+        if (const auto one = whole(value)) return {{unsigned(*one), unsigned(*one)}};
+        const auto two = list_of<unsigned>(value, 2, whole);
+        return two ? std::optional(std::array{(*two)[0], (*two)[1]}) : std::nullopt;
+    };
+    return read(key,
+                fmt::format("a whole number from {} to {}, or two of them: [height, width]", least, most),
+                otherwise, both);
 }
 
 std::vector<double> Attributes::numbers(const std::string& key, std::size_t count, double least, double most,
                                         std::optional<std::vector<double>> otherwise) {
-    const std::string right = fmt::format("a list of {} numbers{}", count, range(least, most));
-    const Value* const value = need(key, otherwise.has_value(), right);
-    if (value == nullptr) return *otherwise;
-    std::vector<double> found;
-    if (const auto* list = value->as<Value::Array>())
-        for (const Value& each : *list)
-            if (const auto number = number_of(each); number && *number >= least && *number <= most)
-                found.push_back(*number);
-    if (found.size() != count || value->as<Value::Array>()->size() != count)
-        fail(key, fmt::format("is {}; give {}", value->text(), right));
-    return found;
+    const auto number = [&](const Value& value) { return number_of(value, least, most); };
+    return read(key, fmt::format("a list of {} numbers{}", count, range(least, most)), otherwise,
+                [&](const Value& value) { return list_of<double>(value, count, number); });
 }
 
 std::vector<unsigned> Attributes::wholes(const std::string& key, std::size_t count, unsigned least,
                                          unsigned most) {
-    const std::string right = fmt::format("a list of {} whole numbers from {} to {}", count, least, most);
-    const Value* const value = need(key, false, right);
-    std::vector<unsigned> found;
-    if (const auto* list = value->as<Value::Array>())
-        for (const Value& each : *list)
-            if (const auto* whole = each.as<std::int64_t>();
-                whole != nullptr && *whole >= least && *whole <= most)
-                found.push_back(unsigned(*whole));
-    if (found.size() != count || value->as<Value::Array>()->size() != count)
-        fail(key, fmt::format("is {}; give {}", value->text(), right));
-    return found;
+    const auto whole = [&](const Value& value) { return whole_of(value, least, most); };
+    return read(key, fmt::format("a list of {} whole numbers from {} to {}", count, least, most),
+                std::optional<std::vector<unsigned>>(),
+                [&](const Value& value) { return list_of<unsigned>(value, count, whole); });
 }
 
 std::vector<std::string> Attributes::texts(const std::string& key) {
-    const Value* const value = find(key);
-    if (value == nullptr) return {};
-    if (const auto* one = value->as<std::string>()) return {*one};
-    std::vector<std::string> found;
-    if (const auto* list = value->as<Value::Array>())
-        for (const Value& each : *list)
-            if (const auto* one = each.as<std::string>()) found.push_back(*one);
-    if (found.empty() || found.size() != value->as<Value::Array>()->size())
-        fail(key, fmt::format("is {}; give text in quotes, or a list of it", value->text()));
-    return found;
+    using Texts = std::vector<std::string>;
+    return read(key, "text in quotes, or a list of it", std::optional(Texts()),
+                [](const Value& value) -> std::optional<Texts> {
+                    if (const auto* one = value.as<std::string>()) return Texts{*one};
+                    const auto* const list = value.as<Value::Array>();
+                    if (list == nullptr || list->empty()) return {};
+                    return list_of<std::string>(value, list->size(),
+                                                [](const Value& each) { return each.as<std::string>(); });
+                });
 }
 
 Attributes Attributes::table(const std::string& key) {

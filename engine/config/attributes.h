@@ -3,10 +3,12 @@
 
 #include "engine/config/value.h"
 
+#include <algorithm>
 #include <array>
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace towers {
@@ -46,6 +48,15 @@ public:
     std::string text(const std::string& key, std::optional<std::string> otherwise = {});
     std::string choice(const std::string& key, const std::vector<std::string>& choices,
                        std::optional<std::string> otherwise = {});
+    /// The value that the chosen name stands for.
+    template<class T, std::size_t count>
+    T choice(const std::string& key, const std::pair<const char*, T> (&values)[count],
+             std::optional<std::string> otherwise = {}) {
+        std::vector<std::string> names;
+        for (const auto& [name, value] : values) names.emplace_back(name);
+        const std::string chosen = choice(key, names, std::move(otherwise));
+        return values[std::ranges::find(names, chosen) - names.begin()].second;
+    }
     /// A number for both axes, `3`, or `[3, 5]` (height, width).
     std::array<unsigned, 2> pair(const std::string& key, unsigned least, unsigned most,
                                  std::optional<std::array<unsigned, 2>> otherwise = {});
@@ -64,7 +75,10 @@ public:
     [[noreturn]] void fail(const std::string& key, const std::string& message) const;
 
 private:
-    const Value* need(const std::string& key, bool optional, const std::string& example);
+    /// Reads a value with `convert`, which returns nothing for a wrong one. `right`: what would be right.
+    template<class T, class Convert>
+    T read(const std::string& key, const std::string& right, const std::optional<T>& otherwise,
+           const Convert& convert);
     bool has_new_kind() const;
 
     const Value* table_;

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <ranges>
 #include <toml++/toml.h>
 
 namespace towers {
@@ -115,11 +117,6 @@ const Value* Value::find(std::string_view key) const {
 }
 
 std::string Value::text() const {
-    const auto list = [](const auto& elements, const auto& each) {
-        std::string joined;
-        for (const auto& element : elements) joined += (joined.empty() ? "" : ", ") + each(element);
-        return joined;
-    };
     if (const auto* flag = as<bool>()) return *flag ? "true" : "false";
     if (const auto* whole = as<std::int64_t>()) return std::to_string(*whole);
     if (const auto* number = as<double>()) {
@@ -128,11 +125,9 @@ std::string Value::text() const {
     }
     if (const auto* words = as<std::string>()) return quoted(*words);
     if (const auto* array = as<Array>())
-        return '[' + list(*array, [](const Value& each) { return each.text(); }) + ']';
-    return "{ " +
-           list(*as<Table>(),
-                [](const auto& each) { return key_text(each.first) + " = " + each.second.text(); }) +
-           " }";
+        return fmt::format("[{}]", fmt::join(*array | std::views::transform(&Value::text), ", "));
+    const auto entry = [](const Entry& each) { return key_text(each.first) + " = " + each.second.text(); };
+    return fmt::format("{{ {} }}", fmt::join(*as<Table>() | std::views::transform(entry), ", "));
 }
 
 Value parse_toml(std::string_view text, const std::string& source) {

@@ -17,12 +17,13 @@ std::string text(const ImageSize& size) {
     return fmt::format("{}x{}x{}", size.height, size.width, size.channels);
 }
 
-Problem check_range(const char* setting, const Range& range, double low, double high, bool low_included) {
-    const bool above = low_included ? range.low >= low : range.low > low;
-    if (above && range.low <= range.high && range.high <= high) return {};
+Problem check_factor(const char* setting, const Range& range) {
+    constexpr float most = 100;
+    if (range.low >= 0 && range.low <= range.high && range.high <= most) return {};
     return AugmentationProblem{
-        setting, fmt::format("is {} to {}; the lower value comes first and both lie {} {} and at most {}",
-                             range.low, range.high, low_included ? "at least at" : "above", low, high)};
+        setting, fmt::format("is {} to {}; the lower value comes first and both lie at least at 0 and at "
+                             "most {}",
+                             range.low, range.high, most)};
 }
 
 Problem check_sizes(const ImageSize& stored, const ImageSize& image) {
@@ -43,12 +44,6 @@ Problem check_sizes(const ImageSize& stored, const ImageSize& image) {
 }
 
 Problem check_box(const Augmentation& a, const ImageSize& stored, const ImageSize& image) {
-    if (!(a.fraction > 0 && a.fraction <= 1))
-        return AugmentationProblem{"fraction", fmt::format("is {}; it is above 0 and at most 1", a.fraction)};
-    if (Problem problem = check_range("area", a.area, 0, 1, false)) return problem;
-    if (Problem problem = check_range("aspect", a.aspect, 0.01f, 100, true)) return problem;
-    if (a.pad > largest_side)
-        return AugmentationProblem{"pad", fmt::format("is {}; it is at most {}", a.pad, largest_side)};
     const unsigned pad = a.box == Box::random_crop ? a.pad : 0;
     const unsigned shorter = std::min(stored.height, stored.width);
     if (a.padding == Augmentation::Padding::reflect && pad >= shorter)
@@ -128,16 +123,9 @@ void set_area_and_aspect(DrawAugmentationsParams& p, const Augmentation& a, cons
 Problem find_problem(const Augmentation& a, const ImageSize& stored, const ImageSize& image) {
     if (Problem problem = check_sizes(stored, image)) return problem;
     if (Problem problem = check_box(a, stored, image)) return problem;
-    constexpr double most = 100;
-    if (Problem problem = check_range("brightness", a.brightness, 0, most, true)) return problem;
-    if (Problem problem = check_range("contrast", a.contrast, 0, most, true)) return problem;
-    if (Problem problem = check_range("saturation", a.saturation, 0, most, true)) return problem;
-    if (Problem problem = check_range("hue", a.hue, -0.5, 0.5, true)) return problem;
-    for (const float mean : a.mean)
-        if (!std::isfinite(mean)) return AugmentationProblem{"mean", fmt::format("is {}", mean)};
-    for (const float deviation : a.deviation)
-        if (!(deviation > 0 && std::isfinite(deviation)))
-            return AugmentationProblem{"deviation", fmt::format("is {}; it is above 0", deviation)};
+    if (Problem problem = check_factor("brightness", a.brightness)) return problem;
+    if (Problem problem = check_factor("contrast", a.contrast)) return problem;
+    if (Problem problem = check_factor("saturation", a.saturation)) return problem;
     if (const unsigned shorter = std::min(image.height, image.width); a.cutout > shorter)
         return AugmentationProblem{"cutout", fmt::format("is {} pixels; images of {} take at most {}",
                                                          a.cutout, text(image), shorter)};
@@ -148,8 +136,7 @@ AugmentationLaunches augmentation_launches(const Augmentation& a, const ImageSiz
                                            const ImageSize& image, std::uint64_t seed, unsigned count) {
     if (const Problem problem = find_problem(a, stored, image))
         throw std::invalid_argument(fmt::format("augmentation: {} {}", problem->setting, problem->what));
-    const std::uint64_t pixels = std::uint64_t(image.height) * image.width;
-    if (count * pixels * image.channels >= std::uint64_t(1) << 31)
+    if (count * image.elements() >= std::uint64_t(1) << 31)
         throw std::invalid_argument(
             fmt::format("augmentation: a batch of {} images of {} is too large", count, text(image)));
 
@@ -211,9 +198,6 @@ AugmentationLaunches augmentation_launches(const Augmentation& a, const ImageSiz
     launches.sums.shape = images.shape;
     launches.sums.count = count;
     launches.needs_sums = (images.jitter & AUGMENT_CONTRAST) != 0;
-    launches.draws_bytes = std::uint64_t(count) * AUGMENT_DRAWS * sizeof(vec4);
-    launches.sums_bytes = std::uint64_t(count) * GREY_CHUNKS * 2 * sizeof(uint);
-    launches.images_bytes = count * pixels * image.channels * sizeof(float);
     return launches;
 }
 

@@ -71,7 +71,8 @@ struct AugmentationProblem {
     std::string what;    ///< what is wrong and what would be right, without a full stop
 };
 
-/// The first problem of making images of size `image` from stored ones of size `stored`, if any.
+/// The first problem of making images of size `image` from stored ones of size `stored`, if any, with
+/// settings in the ranges that read_pipeline() checks.
 std::optional<AugmentationProblem> find_problem(const Augmentation& augmentation, const ImageSize& stored,
                                                 const ImageSize& image);
 
@@ -81,8 +82,7 @@ struct AugmentationLaunches {
     DrawAugmentationsParams draw;
     GreySumsParams sums;
     AugmentImagesParams images;
-    bool needs_sums;                                     ///< false: the launch and its tensor are not needed
-    std::uint64_t draws_bytes, sums_bytes, images_bytes; ///< sizes of draws, sums and images
+    bool needs_sums; ///< false: the launch and its tensor are not needed
 };
 
 /// std::invalid_argument where find_problem() finds one, or for a batch of 2^31 values or more.

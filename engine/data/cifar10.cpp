@@ -1,7 +1,7 @@
 #include "engine/data/cifar10.h"
 
-#include "engine/data/dataset.h"
 #include "engine/data/formats.h"
+#include "engine/data/source.h"
 #include "engine/error.h"
 #include "engine/files/atomic_file.h"
 #include "engine/files/file.h"

@@ -10,10 +10,9 @@
 
 namespace towers {
 
-/// Opens a split in `folder` or in the folder cifar-10-batches-bin in it and reads its labels; images are
-/// read from the files when they are asked for. Class names are the ten lines of batches.meta.txt, else the
-/// official ones. InputError for a missing or empty file, one that is not whole records, more than 10,000
-/// records in a file, a label above 9.
+/// Reads a split in `folder` or in the folder cifar-10-batches-bin in it. Class names are the ten lines of
+/// batches.meta.txt, else the official ones. InputError for a missing or empty file, one that is not whole
+/// records, more than 10,000 records in a file, a label above 9.
 std::unique_ptr<DataSource> open_cifar10(const std::filesystem::path& folder, Split split);
 
 /// Stores a data set of 32x32 colour images and ten classes, such that open_cifar10() gives back the same

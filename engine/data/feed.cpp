@@ -8,7 +8,7 @@ ResidentFeed::ResidentFeed(const DataSource& source)
     : source_(source), labels_(source.labels().begin(), source.labels().end()) {}
 
 void ResidentFeed::load(Device& device, const Buffer& records) {
-    const std::size_t image = source_.image_size().bytes(), piece = std::min(source_.piece(), slots());
+    const std::size_t image = source_.image_size().elements(), piece = std::min(source_.piece(), slots());
     const Buffer staging = device.allocate(piece * image, Memory::staging);
     for (std::size_t first = 0; first < slots(); first += piece) {
         const std::size_t count = std::min(piece, slots() - first);

@@ -34,7 +34,7 @@ template<class Words>
 std::string alternatives(const Words& words) {
     std::vector<std::string> all;
     for (const DataFormat& format : all_formats())
-        if (std::string text(words(format)); !text.empty()) all.push_back(std::move(text));
+        if (std::string text(std::invoke(words, format)); !text.empty()) all.push_back(std::move(text));
     std::string joined;
     for (std::size_t i = 0; i < all.size(); ++i)
         joined += (i == 0 ? "" : i + 1 < all.size() ? ", " : ", or ") + all[i];
@@ -53,12 +53,12 @@ const DataFormat* format_of(const std::string& source, Split split) {
         throw InputError(fmt::format("{} {}", source, other));
     std::error_code error; // what cannot be examined counts as absent
     if (!std::filesystem::is_directory(source, error))
-        throw InputError(fmt::format("there is no data folder {}; name {}", source,
-                                     alternatives([](const DataFormat& format) { return format.name; })));
+        throw InputError(
+            fmt::format("there is no data folder {}; name {}", source, alternatives(&DataFormat::name)));
     throw InputError(fmt::format("{} holds no {}; {}", source, alternatives([&](const DataFormat& format) {
                                      return format.files[std::size_t(split)];
                                  }),
-                                 alternatives([](const DataFormat& format) { return format.remedy; })));
+                                 alternatives(&DataFormat::remedy)));
 }
 
 } // namespace
@@ -82,8 +82,6 @@ std::string data_help(bool with_more) {
     });
 }
 
-std::string what_to_give() {
-    return "give " + alternatives([](const DataFormat& format) { return format.give; });
-}
+std::string what_to_give() { return "give " + alternatives(&DataFormat::give); }
 
 } // namespace towers

@@ -32,12 +32,13 @@ constexpr std::pair<const char*, Augmentation::Box> boxes[] = {
     {"random_area", Augmentation::Box::random_area},
     {"random_crop", Augmentation::Box::random_crop}};
 
+constexpr std::pair<const char*, Augmentation::Values> value_names[] = {
+    {"bytes", Augmentation::Values::bytes},
+    {"signed_unit", Augmentation::Values::signed_unit},
+    {"normalized", Augmentation::Values::normalized}};
+
 Augmentation read_augmentation(Attributes attributes, Augmentation augmentation) {
-    std::vector<std::string> names;
-    for (const auto& [name, box] : boxes) names.emplace_back(name);
-    const std::string chosen = attributes.choice("box", names, "whole");
-    for (const auto& [name, box] : boxes)
-        if (chosen == name) augmentation.box = box;
+    augmentation.box = attributes.choice("box", boxes, "whole");
     augmentation.fraction = float(attributes.number("fraction", 1e-3, 1, 1));
     augmentation.area = read_range(attributes, "area", 1e-6, 1, augmentation.area);
     augmentation.aspect = read_range(attributes, "aspect", 0.01, 100, augmentation.aspect);
@@ -62,12 +63,8 @@ Pipeline read_pipeline(Attributes attributes) {
     pipeline.tutorial = attributes.choice("kind", {"augment", "tutorial"}, "augment") == "tutorial";
     if (!pipeline.tutorial) {
         Augmentation common;
-        const std::string values =
-            attributes.choice("values", {"bytes", "signed_unit", "normalized"}, "signed_unit");
-        common.values = values == "bytes"         ? Augmentation::Values::bytes
-                        : values == "signed_unit" ? Augmentation::Values::signed_unit
-                                                  : Augmentation::Values::normalized;
-        if (values == "normalized") {
+        common.values = attributes.choice("values", value_names, "signed_unit");
+        if (common.values == Augmentation::Values::normalized) {
             common.mean = read_channels(attributes, "mean", -1e6, common.mean);
             common.deviation = read_channels(attributes, "deviation", 1e-6, common.deviation);
         }

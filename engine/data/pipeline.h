@@ -1,8 +1,8 @@
 // A recipe's data pipeline: what happens to the examples on the device before the network sees them.
 #pragma once
 
-#include "engine/data/augmentation.h"
 #include "engine/config/attributes.h"
+#include "engine/data/augmentation.h"
 
 namespace towers {
 

@@ -157,7 +157,7 @@ void draw(const Class& kind, PhiloxStream& random, const ImageSize& size, std::u
 
 std::size_t shapes_count(Split split, const ImageSize& size) {
     constexpr std::size_t most_bytes = std::size_t(64) << 20, least = 500;
-    const std::size_t bytes = std::max<std::size_t>(size.bytes(), 1);
+    const std::size_t bytes = std::max<std::size_t>(size.elements(), 1);
     const std::size_t usual = split == Split::train ? 10'000 : 2'000;
     const std::size_t that_fit = most_bytes / bytes / classes.size() * classes.size();
     return std::min(usual, std::max(that_fit, least));
@@ -171,12 +171,12 @@ Dataset make_shapes(Split split, std::uint64_t seed, ImageSize size, std::size_t
         split == Split::train ? RandomPurpose::train_shapes : RandomPurpose::test_shapes;
     DataInfo info{.name = "shapes", .classes = {}, .image = size};
     for (const Class& kind : classes) info.classes.emplace_back(kind.name);
-    std::vector<std::uint8_t> images(count * size.bytes());
+    std::vector<std::uint8_t> images(count * size.elements());
     std::vector<std::uint32_t> labels(count);
     for (std::size_t i = 0; i < count; ++i) {
         PhiloxStream random(seed, purpose, std::uint32_t(i)); // its own: an image depends on no other
         labels[i] = std::uint32_t(i % classes.size());
-        draw(classes[labels[i]], random, size, images.data() + i * size.bytes());
+        draw(classes[labels[i]], random, size, images.data() + i * size.elements());
     }
     return {std::move(info), std::move(images), std::move(labels)};
 }

@@ -1,7 +1,7 @@
 // The built-in data set, for a machine with no data.
 #pragma once
 
-#include "engine/data/dataset.h"
+#include "engine/data/source.h"
 
 #include <cstdint>
 

@@ -1,9 +1,11 @@
 #include "engine/data/source.h"
 
+#include "backends/upload.h"
 #include "engine/files/checksum.h"
 
 #include <algorithm>
 #include <numeric>
+#include <stdexcept>
 #include <utility>
 
 namespace towers {
@@ -18,15 +20,15 @@ void DataSource::read(std::size_t first, std::size_t count, std::span<std::uint8
 }
 
 std::size_t DataSource::piece() const {
-    constexpr std::size_t bytes = std::size_t(8) << 20, step = 8;
-    const std::size_t records = bytes / std::max<std::size_t>(image_size().bytes(), 1);
+    constexpr std::size_t step = 8;
+    const std::size_t records = staging_bytes / std::max<std::size_t>(image_size().elements(), 1);
     return std::max(records / step * step, step);
 }
 
 std::uint64_t DataSource::checksum() const {
     Checksum sum;
     for (const std::uint32_t label : labels_) sum.add(label);
-    const std::size_t image = image_size().bytes();
+    const std::size_t image = image_size().elements();
     std::vector<std::uint8_t> images(std::min(piece(), size()) * image);
     for (std::size_t first = 0; first < size(); first += piece()) {
         const std::size_t count = std::min(piece(), size() - first);
@@ -35,6 +37,19 @@ std::uint64_t DataSource::checksum() const {
         sum.add(std::as_bytes(some));
     }
     return sum.value();
+}
+
+Dataset::Dataset(DataInfo info, std::vector<std::uint8_t> images, std::vector<std::uint32_t> labels)
+    : DataSource(std::move(info), std::move(labels)), images_(std::move(images)) {
+    if (images_.size() != size() * image_size().elements())
+        throw std::invalid_argument("a data set with other images than its labels");
+}
+
+void Dataset::read(std::span<const std::uint32_t> records, std::span<std::uint8_t> images) const {
+    const std::size_t bytes = image_size().elements();
+    for (std::size_t i = 0; i < records.size(); ++i)
+        std::ranges::copy(this->images().subspan(records[i] * bytes, bytes),
+                          images.subspan(i * bytes).begin());
 }
 
 } // namespace towers

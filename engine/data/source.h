@@ -1,5 +1,7 @@
-// What a data set is.
+// What a data set is, and one whose images lie in memory.
 #pragma once
+
+#include "engine/plan/shape.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -11,13 +13,8 @@ namespace towers {
 
 enum class Split { train, test };
 
-struct ImageSize {
-    unsigned height = 0, width = 0; ///< pixels
-    unsigned channels = 0;          ///< values per pixel: 1 grey, 3 red, green, blue
-    bool operator==(const ImageSize&) const = default;
-
-    std::size_t bytes() const { return std::size_t(height) * width * channels; }
-};
+/// Of a stored image, whose elements are bytes. Channels: 1 grey, or 3: red, green, blue.
+using ImageSize = Shape;
 
 struct DataInfo {
     std::string name;
@@ -44,8 +41,8 @@ public:
     /// Likewise of `count` records from `first` on.
     void read(std::size_t first, std::size_t count, std::span<std::uint8_t> images) const;
 
-    /// How many records to read at once when all are read: about 8 MiB. A multiple of 8, so that the next
-    /// ones begin at a whole word.
+    /// How many records to read at once when all are read: about staging_bytes. A multiple of 8, so that the
+    /// next ones begin at a whole word.
     std::size_t piece() const;
 
     /// Of all labels and images, which it reads: tells data sets apart, wherever they lie.
@@ -57,6 +54,20 @@ protected:
 private:
     DataInfo info_;
     std::vector<std::uint32_t> labels_;
+};
+
+class Dataset final : public DataSource {
+public:
+    /// `images`: as read() gives them, of all records.
+    Dataset(DataInfo info, std::vector<std::uint8_t> images, std::vector<std::uint32_t> labels);
+
+    std::span<const std::uint8_t> images() const { return images_; }
+
+    using DataSource::read;
+    void read(std::span<const std::uint32_t> records, std::span<std::uint8_t> images) const override;
+
+private:
+    std::vector<std::uint8_t> images_;
 };
 
 } // namespace towers

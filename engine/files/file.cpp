@@ -46,18 +46,6 @@ void throw_file_error(std::string_view verb, const std::filesystem::path& path, 
                                  std::generic_category().message(error), remedy(error)));
 }
 
-FileDescriptor::FileDescriptor(FileDescriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
-
-FileDescriptor& FileDescriptor::operator=(FileDescriptor&& other) noexcept {
-    if (this != &other) {
-        close();
-        number_ = std::exchange(other.number_, -1);
-    }
-    return *this;
-}
-
-FileDescriptor::~FileDescriptor() { close(); }
-
 int FileDescriptor::close() {
     if (number_ < 0) return 0;
     // On Linux, an interrupted close() has freed the descriptor already; closing it again could hit another

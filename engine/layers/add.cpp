@@ -13,9 +13,8 @@ public:
     Shape output(std::span<const Shape> in) const override {
         for (const Shape& each : in)
             if (each != in[0])
-                throw LayerError(fmt::format(
-                    "adds [{}, {}, {}] and [{}, {}, {}]; its inputs must have one shape", in[0].height,
-                    in[0].width, in[0].channels, each.height, each.width, each.channels));
+                throw LayerError(fmt::format("adds {} and {}; its inputs must have one shape",
+                                             to_string(in[0]), to_string(each)));
         return in[0];
     }
 

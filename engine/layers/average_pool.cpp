@@ -15,7 +15,7 @@ AveragePoolShape AveragePool::shape(const LayerPlan& plan) const {
     Window window =
         window_.value_or(Window{.size = {in.height, in.width}, .padding = Window::Padding::valid});
     const auto [rows, columns] = window.place(in);
-    return {.batch = plan.batch(),
+    return {.batch = plan.batch,
             .in_height = in.height,
             .in_width = in.width,
             .channels = in.channels,

@@ -1,7 +1,7 @@
 // Batch normalization (Ioffe and Szegedy 2015): y = (x - mean) / sqrt(variance + epsilon) * gamma + beta,
 // with the statistics of a group of consecutive examples, or of the whole global batch. Evaluation uses
 // moving statistics, which follow each step's mean over all groups.
-#include "engine/layers/layer.h"
+#include "engine/layers/affine.h"
 
 #include <algorithm>
 #include <fmt/format.h>
@@ -13,9 +13,7 @@ class BatchNorm final : public Layer {
 public:
     explicit BatchNorm(Attributes& attributes)
         : epsilon_(float(attributes.number("epsilon", 1e-12, 1, 1e-5))),
-          blend_(float(1 - attributes.number("decay", 0, below_one, 0.9))),
-          gamma_(attributes.flag("gamma", true)), beta_(attributes.flag("beta", true)),
-          gamma_start_(float(attributes.number("gamma_start", -1e6, 1e6, 1))),
+          blend_(float(1 - attributes.number("decay", 0, below_one, 0.9))), affine_(attributes),
           sample_variance_(attributes.choice("variance", {"sample", "population"}, "sample") == "sample") {
         const Value* const group = attributes.find("group");
         if (group != nullptr && group->as<std::string>() != nullptr) {
@@ -30,23 +28,13 @@ public:
     Shape output(std::span<const Shape> in) const override { return in[0]; }
 
     std::vector<Variable> variables(std::span<const Shape> in) const override {
-        const std::vector<std::size_t> shape{in[0].channels};
-        std::vector<Variable> all;
-        if (gamma_)
-            all.push_back({.name = "gamma",
-                           .shape = shape,
-                           .initial = Initial::constant(gamma_start_),
-                           .axes = "channels"});
-        if (beta_)
-            all.push_back(
-                {.name = "beta", .shape = shape, .initial = Initial::constant(0), .axes = "channels"});
-        for (const bool variance : {false, true})
-            all.push_back({.name = variance ? "moving_variance" : "moving_mean",
-                           .shape = shape,
-                           .role = Role::statistic,
-                           .initial = Initial::constant(variance ? 1.0f : 0.0f),
-                           .blend = blend_,
-                           .axes = "channels"});
+        std::vector<Variable> all = affine_.variables(in[0].channels);
+        for (const bool variance : {false, true}) {
+            all.push_back(Affine::variable(variance ? "moving_variance" : "moving_mean", in[0].channels,
+                                           variance ? 1.0f : 0.0f));
+            all.back().role = Role::statistic;
+            all.back().blend = blend_;
+        }
         return all;
     }
 
@@ -54,8 +42,8 @@ public:
 
     TensorId forward(LayerPlan& plan) const override {
         const TensorId y = plan.make_output();
-        if (!plan.training()) {
-            const Extent whole{1, plan.batch() * pixels(plan), 1};
+        if (!plan.training) {
+            const Extent whole{1, plan.batch * pixels(plan), 1};
             normalize(plan, whole, plan.variable("moving_mean"), plan.variable("moving_variance"), y);
             return y;
         }
@@ -74,7 +62,7 @@ public:
                   .groups = extent.groups,
                   .channels = plan.in().channels,
                   .divisor = divisor,
-                  .scale = float(extent.rows) / float(double(plan.global_batch()) * pixels(plan))});
+                  .scale = float(extent.rows) / float(double(plan.global_batch) * pixels(plan))});
         return y;
     }
 
@@ -82,16 +70,7 @@ public:
         const Extent extent = extent_of(plan);
         const TensorPair own = sums(plan, extent, dy);
         const unsigned channels = plan.in().channels;
-        if (gamma_ || beta_)
-            plan.add("parameters gradient", kernels::batch_norm_parameter_gradients,
-                     {.s1 = own[0],
-                      .s2 = own[1],
-                      .dgamma = gamma_ ? plan.gradient("gamma") : TensorId(),
-                      .dbeta = beta_ ? plan.gradient("beta") : TensorId(),
-                      .groups = extent.groups,
-                      .channels = channels,
-                      .gamma_used = gamma_ ? 1u : 0u,
-                      .beta_used = beta_ ? 1u : 0u});
+        if (affine_.gamma || affine_.beta) affine_.add_gradients(plan, own[0], own[1], extent.groups);
         if (!plan.wants()) return {TensorId()};
         const auto [s1, s2] = across_towers(plan, "sums of all", own, Merge::sum, extent);
         const TensorId dx = plan.make_gradient();
@@ -100,7 +79,7 @@ public:
                   .dy = dy,
                   .mean = plan.kept("mean"),
                   .m2 = plan.kept("m2"),
-                  .gamma = gamma_ ? plan.variable("gamma") : TensorId(),
+                  .gamma = affine_.gamma_of(plan),
                   .s1 = s1,
                   .s2 = s2,
                   .dx = dx,
@@ -109,7 +88,7 @@ public:
                   .channels = channels,
                   .count = extent.count,
                   .epsilon = epsilon_,
-                  .gamma_used = gamma_ ? 1u : 0u,
+                  .gamma_used = affine_.gamma ? 1u : 0u,
                   .relu = 0});
         return {dx};
     }
@@ -139,10 +118,10 @@ private:
     static unsigned pixels(const LayerPlan& plan) { return plan.in().height * plan.in().width; }
 
     Extent extent_of(const LayerPlan& plan) const {
-        const unsigned examples = group_ == 0 ? plan.batch() : group_;
+        const unsigned examples = group_ == 0 ? plan.batch : group_;
         const unsigned rows = examples * pixels(plan);
-        const double values = group_ == 0 ? double(plan.global_batch()) * pixels(plan) : rows;
-        return {plan.batch() / examples, rows, float(values)};
+        const double values = group_ == 0 ? double(plan.global_batch) * pixels(plan) : rows;
+        return {plan.batch / examples, rows, float(values)};
     }
 
     /// Statistics of the whole batch need every tower's part.
@@ -156,8 +135,8 @@ private:
                  {.x = plan.input(),
                   .mean = mean,
                   .m2 = m2,
-                  .gamma = gamma_ ? plan.variable("gamma") : TensorId(),
-                  .beta = beta_ ? plan.variable("beta") : TensorId(),
+                  .gamma = affine_.gamma_of(plan),
+                  .beta = affine_.beta_of(plan),
                   .addend = {},
                   .y = y,
                   .groups = extent.groups,
@@ -165,8 +144,8 @@ private:
                   .channels = plan.in().channels,
                   .count = extent.count,
                   .epsilon = epsilon_,
-                  .gamma_used = gamma_ ? 1u : 0u,
-                  .beta_used = beta_ ? 1u : 0u,
+                  .gamma_used = affine_.gamma ? 1u : 0u,
+                  .beta_used = affine_.beta ? 1u : 0u,
                   .addend_used = 0,
                   .relu = 0});
     }
@@ -251,8 +230,7 @@ private:
     }
 
     float epsilon_, blend_;
-    bool gamma_, beta_;
-    float gamma_start_;
+    Affine affine_;
     bool sample_variance_;
     unsigned group_ = 0; ///< examples; 0: the whole batch
 };

@@ -14,10 +14,8 @@ public:
         std::uint64_t channels = 0;
         for (const Shape& each : in) {
             if (each.height != in[0].height || each.width != in[0].width)
-                throw LayerError(fmt::format("joins [{}, {}, {}] and [{}, {}, {}]; its inputs must have one "
-                                             "height and width",
-                                             in[0].height, in[0].width, in[0].channels, each.height,
-                                             each.width, each.channels));
+                throw LayerError(fmt::format("joins {} and {}; its inputs must have one height and width",
+                                             to_string(in[0]), to_string(each)));
             channels += each.channels;
         }
         return {in[0].height, in[0].width, checked_channels(channels)};
@@ -28,15 +26,15 @@ public:
         unsigned first = 0;
         for (std::size_t i = 0; i < plan.inputs(); ++i) {
             const unsigned channels = plan.in(i).channels;
-            copy(plan, fmt::format("forward {}", i + 1),
-                 {.x = plan.input(i),
-                  .y = y,
-                  .pixels = pixels(plan),
-                  .channels = channels,
-                  .source_stride = channels,
-                  .source_first = 0,
-                  .target_stride = plan.out().channels,
-                  .target_first = first});
+            plan.add(fmt::format("forward {}", i + 1), kernels::copy_channels,
+                     {.x = plan.input(i),
+                      .y = y,
+                      .pixels = plan.out_pixels(),
+                      .channels = channels,
+                      .source_stride = channels,
+                      .source_first = 0,
+                      .target_stride = plan.out.channels,
+                      .target_first = first});
             first += channels;
         }
         return y;
@@ -49,27 +47,19 @@ public:
             const unsigned channels = plan.in(i).channels;
             if (plan.wants(i)) {
                 gradients[i] = plan.make_gradient(i);
-                copy(plan, fmt::format("backward {}", i + 1),
-                     {.x = dy,
-                      .y = gradients[i],
-                      .pixels = pixels(plan),
-                      .channels = channels,
-                      .source_stride = plan.out().channels,
-                      .source_first = first,
-                      .target_stride = channels,
-                      .target_first = 0});
+                plan.add(fmt::format("backward {}", i + 1), kernels::copy_channels,
+                         {.x = dy,
+                          .y = gradients[i],
+                          .pixels = plan.out_pixels(),
+                          .channels = channels,
+                          .source_stride = plan.out.channels,
+                          .source_first = first,
+                          .target_stride = channels,
+                          .target_first = 0});
             }
             first += channels;
         }
         return gradients;
-    }
-
-private:
-    static unsigned pixels(const LayerPlan& plan) {
-        return plan.batch() * plan.out().height * plan.out().width;
-    }
-    static void copy(LayerPlan& plan, const std::string& role, const CopyChannelsParams& p) {
-        plan.add(role, kernels::copy_channels, p);
     }
 };
 

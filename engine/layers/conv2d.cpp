@@ -66,13 +66,13 @@ private:
 
     ConvShape shape(const LayerPlan& plan) const {
         const auto [rows, columns] = window_.place(plan.in());
-        return {.batch = plan.batch(),
+        return {.batch = plan.batch,
                 .in_height = plan.in().height,
                 .in_width = plan.in().width,
                 .in_channels = plan.in().channels,
-                .out_height = plan.out().height,
-                .out_width = plan.out().width,
-                .out_channels = plan.out().channels,
+                .out_height = plan.out.height,
+                .out_width = plan.out.width,
+                .out_channels = plan.out.channels,
                 .kernel_height = window_.size[0],
                 .kernel_width = window_.size[1],
                 .stride_y = window_.stride[0],

@@ -27,7 +27,7 @@ public:
 private:
     /// As a 1x1 convolution of 1x1 images.
     ConvShape shape(const LayerPlan& plan) const {
-        return {.batch = plan.batch(),
+        return {.batch = plan.batch,
                 .in_height = 1,
                 .in_width = 1,
                 .in_channels = unsigned(plan.in().elements()),

@@ -13,7 +13,7 @@ public:
     Shape output(std::span<const Shape> in) const override { return in[0]; }
 
     TensorId forward(LayerPlan& plan) const override {
-        if (!plan.training()) return plan.input();
+        if (!plan.training) return plan.input();
         const TensorId y = plan.make_output();
         drop(plan, "forward", plan.input(), y);
         return y;
@@ -30,12 +30,12 @@ private:
     void drop(LayerPlan& plan, const char* role, TensorId from, TensorId to) const {
         plan.add(role, kernels::dropout,
                  {.x = from,
-                  .examples = plan.examples(),
+                  .examples = plan.examples,
                   .y = to,
-                  .seed_low = uint(plan.seed()),
-                  .seed_high = uint(plan.seed() >> 32),
-                  .layer = plan.node(),
-                  .elements = unsigned(plan.out().elements()),
+                  .seed_low = uint(plan.seed),
+                  .seed_high = uint(plan.seed >> 32),
+                  .layer = plan.node,
+                  .elements = unsigned(plan.out.elements()),
                   .count = unsigned(plan.out_elements()),
                   .keep = keep_});
     }

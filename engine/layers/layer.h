@@ -2,8 +2,8 @@
 // lists the kinds.
 #pragma once
 
-#include "engine/layers/layer_plan.h"
 #include "engine/config/attributes.h"
+#include "engine/layers/layer_plan.h"
 #include "engine/plan/shape.h"
 #include "engine/plan/variable.h"
 

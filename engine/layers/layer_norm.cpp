@@ -1,7 +1,7 @@
 // Layer normalization (Ba, Kiros and Hinton 2016): y = (x - mean) / sqrt(variance + epsilon) * gamma + beta,
 // with the statistics of each pixel's channels. Examples are independent, so there are neither groups nor
 // moving statistics.
-#include "engine/layers/layer.h"
+#include "engine/layers/affine.h"
 
 #include <algorithm>
 
@@ -15,50 +15,37 @@ constexpr unsigned most_chunks = 512, least_chunk_rows = 32;
 class LayerNorm final : public Layer {
 public:
     explicit LayerNorm(Attributes& attributes)
-        : epsilon_(float(attributes.number("epsilon", 1e-12, 1, 1e-5))),
-          gamma_(attributes.flag("gamma", true)), beta_(attributes.flag("beta", true)),
-          gamma_start_(float(attributes.number("gamma_start", -1e6, 1e6, 1))) {}
+        : epsilon_(float(attributes.number("epsilon", 1e-12, 1, 1e-5))), affine_(attributes) {}
 
     Shape output(std::span<const Shape> in) const override { return in[0]; }
 
     std::vector<Variable> variables(std::span<const Shape> in) const override {
-        std::vector<Variable> all;
-        if (gamma_)
-            all.push_back({.name = "gamma",
-                           .shape = {in[0].channels},
-                           .initial = Initial::constant(gamma_start_),
-                           .axes = "channels"});
-        if (beta_)
-            all.push_back({.name = "beta",
-                           .shape = {in[0].channels},
-                           .initial = Initial::constant(0),
-                           .axes = "channels"});
-        return all;
+        return affine_.variables(in[0].channels);
     }
 
     TensorId forward(LayerPlan& plan) const override {
         const TensorId y = plan.make_output();
-        const TensorShape of_pixels{plan.batch(), plan.in().height, plan.in().width};
+        const TensorShape of_pixels{plan.batch, plan.in().height, plan.in().width};
         const TensorId mean = plan.make("mean", of_pixels), rstd = plan.make("rstd", of_pixels);
         plan.keep("mean", mean);
         plan.keep("rstd", rstd);
         plan.add("forward", kernels::layer_norm_forward,
                  {.x = plan.input(),
-                  .gamma = gamma_ ? plan.variable("gamma") : TensorId(),
-                  .beta = beta_ ? plan.variable("beta") : TensorId(),
+                  .gamma = affine_.gamma_of(plan),
+                  .beta = affine_.beta_of(plan),
                   .y = y,
                   .mean = mean,
                   .rstd = rstd,
-                  .rows = rows_of(plan),
+                  .rows = plan.out_pixels(),
                   .channels = plan.in().channels,
                   .epsilon = epsilon_,
-                  .gamma_used = gamma_ ? 1u : 0u,
-                  .beta_used = beta_ ? 1u : 0u});
+                  .gamma_used = affine_.gamma ? 1u : 0u,
+                  .beta_used = affine_.beta ? 1u : 0u});
         return y;
     }
 
     std::vector<TensorId> backward(LayerPlan& plan, TensorId dy) const override {
-        if (gamma_ || beta_) parameter_gradients(plan, dy);
+        if (affine_.gamma || affine_.beta) parameter_gradients(plan, dy);
         if (!plan.wants()) return {TensorId()};
         const TensorId dx = plan.make_gradient();
         plan.add("backward", kernels::layer_norm_backward,
@@ -66,23 +53,19 @@ public:
                   .dy = dy,
                   .mean = plan.kept("mean"),
                   .rstd = plan.kept("rstd"),
-                  .gamma = gamma_ ? plan.variable("gamma") : TensorId(),
+                  .gamma = affine_.gamma_of(plan),
                   .dx = dx,
-                  .rows = rows_of(plan),
+                  .rows = plan.out_pixels(),
                   .channels = plan.in().channels,
-                  .gamma_used = gamma_ ? 1u : 0u});
+                  .gamma_used = affine_.gamma ? 1u : 0u});
         return {dx};
     }
 
 private:
-    static unsigned rows_of(const LayerPlan& plan) {
-        return plan.batch() * plan.in().height * plan.in().width;
-    }
-
     /// Adds up chunks of pixels, then runs of chunks while there are many, and then the rest as batch norm
     /// adds up groups.
     void parameter_gradients(LayerPlan& plan, TensorId dy) const {
-        const unsigned rows = rows_of(plan), channels = plan.in().channels;
+        const unsigned rows = plan.out_pixels(), channels = plan.in().channels;
         const unsigned chunk_rows = std::max(least_chunk_rows, (rows + most_chunks - 1) / most_chunks);
         unsigned parts = BATCH_NORM_CHUNKS(rows, chunk_rows);
         const TensorShape of_chunks{parts, channels};
@@ -114,20 +97,11 @@ private:
             xhat_sums = s2;
             parts = runs;
         }
-        plan.add("parameters gradient", kernels::batch_norm_parameter_gradients,
-                 {.s1 = dy_sums,
-                  .s2 = xhat_sums,
-                  .dgamma = gamma_ ? plan.gradient("gamma") : TensorId(),
-                  .dbeta = beta_ ? plan.gradient("beta") : TensorId(),
-                  .groups = parts,
-                  .channels = channels,
-                  .gamma_used = gamma_ ? 1u : 0u,
-                  .beta_used = beta_ ? 1u : 0u});
+        affine_.add_gradients(plan, dy_sums, xhat_sums, parts);
     }
 
     float epsilon_;
-    bool gamma_, beta_;
-    float gamma_start_;
+    Affine affine_;
 };
 
 } // namespace

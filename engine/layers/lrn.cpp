@@ -17,14 +17,14 @@ public:
 
     TensorId forward(LayerPlan& plan) const override {
         const TensorId y = plan.make_output();
-        const TensorId scale = plan.make("scale", plan.shape_of(plan.out()));
+        const TensorId scale = plan.make("scale", plan.shape_of(plan.out));
         plan.keep("output", y);
         plan.keep("scale", scale);
         plan.add("forward", kernels::lrn_forward,
                  {.x = plan.input(),
                   .y = y,
                   .scale = scale,
-                  .pixels = pixels(plan),
+                  .pixels = plan.out_pixels(),
                   .channels = plan.in().channels,
                   .radius = radius_,
                   .bias = bias_,
@@ -42,7 +42,7 @@ public:
                   .scale = plan.kept("scale"),
                   .dy = dy,
                   .dx = dx,
-                  .pixels = pixels(plan),
+                  .pixels = plan.out_pixels(),
                   .channels = plan.in().channels,
                   .radius = radius_,
                   .alpha = alpha_,
@@ -52,10 +52,6 @@ public:
     }
 
 private:
-    static unsigned pixels(const LayerPlan& plan) {
-        return plan.batch() * plan.in().height * plan.in().width;
-    }
-
     unsigned radius_;
     float bias_, alpha_, beta_;
 };

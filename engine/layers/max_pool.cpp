@@ -21,7 +21,7 @@ public:
     TensorId forward(LayerPlan& plan) const override {
         const TensorId y = plan.make_output();
         // Four channels share a word.
-        const Shape words{plan.out().height, plan.out().width, (plan.out().channels + 3) / 4};
+        const Shape words{plan.out.height, plan.out.width, (plan.out.channels + 3) / 4};
         const TensorId argmax = plan.make("argmax", plan.shape_of(words), ElementType::uint32);
         plan.keep("argmax", argmax);
         plan.add("forward", kernels::max_pool_forward,
@@ -40,12 +40,12 @@ public:
 private:
     PoolShape shape(const LayerPlan& plan) const {
         const auto [rows, columns] = window_.place(plan.in());
-        return {.batch = plan.batch(),
+        return {.batch = plan.batch,
                 .in_height = plan.in().height,
                 .in_width = plan.in().width,
                 .channels = plan.in().channels,
-                .out_height = plan.out().height,
-                .out_width = plan.out().width,
+                .out_height = plan.out.height,
+                .out_width = plan.out.width,
                 .window_height = window_.size[0],
                 .window_width = window_.size[1],
                 .stride_y = window_.stride[0],

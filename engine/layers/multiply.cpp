@@ -12,10 +12,9 @@ public:
 
     Shape output(std::span<const Shape> in) const override {
         if (in[1] != in[0] && in[1] != Shape{1, 1, in[0].channels})
-            throw LayerError(fmt::format("multiplies [{}, {}, {}] by [{}, {}, {}]; the second must have the "
-                                         "first's shape, or be [1, 1, {}]",
-                                         in[0].height, in[0].width, in[0].channels, in[1].height, in[1].width,
-                                         in[1].channels, in[0].channels));
+            throw LayerError(fmt::format("multiplies {} by {}; the second must have the first's shape, or be "
+                                         "[1, 1, {}]",
+                                         to_string(in[0]), to_string(in[1]), in[0].channels));
         return in[0];
     }
 
@@ -35,12 +34,12 @@ public:
         if (plan.wants(1)) {
             db = plan.make_gradient(1);
             if (broadcasts(plan)) {
-                const Shape& out = plan.out();
+                const Shape& out = plan.out;
                 plan.add("scale backward", kernels::multiply_backward_scale,
                          {.a = plan.input(0),
                           .dy = dy,
                           .db = db,
-                          .batch = plan.batch(),
+                          .batch = plan.batch,
                           .pixels = out.height * out.width,
                           .channels = out.channels});
             } else {
@@ -57,9 +56,9 @@ private:
         return {.a = a,
                 .b = b,
                 .y = y,
-                .batch = plan.batch(),
-                .pixels = plan.out().height * plan.out().width,
-                .channels = plan.out().channels,
+                .batch = plan.batch,
+                .pixels = plan.out.height * plan.out.width,
+                .channels = plan.out.channels,
                 .broadcast = broadcast ? 1u : 0u};
     }
 };

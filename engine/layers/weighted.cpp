@@ -7,12 +7,17 @@
 namespace towers {
 namespace {
 
-constexpr std::pair<const char*, Weighted::Start> starts[] = {
-    {"he_normal", Weighted::Start::he_normal},
-    {"he_fan_out", Weighted::Start::he_fan_out},
-    {"glorot_uniform", Weighted::Start::glorot_uniform},
-    {"uniform_fan_in", Weighted::Start::uniform_fan_in},
-    {"uniform_fan_out", Weighted::Start::uniform_fan_out}};
+constexpr auto normal = Initial::Kind::normal, uniform = Initial::Kind::uniform;
+constexpr std::pair<const char*, Start> starts[] = {
+    // He et al. 2015; `he_fan_out` as in torchvision's ResNets
+    {"he_normal", {normal, [](double in, double) { return std::sqrt(2.0 / in); }}},
+    {"he_fan_out", {normal, [](double, double out) { return std::sqrt(2.0 / out); }}},
+    // Glorot and Bengio 2010
+    {"glorot_uniform", {uniform, [](double in, double out) { return std::sqrt(6.0 / (in + out)); }}},
+    // PyTorch's default
+    {"uniform_fan_in", {uniform, [](double in, double) { return 1 / std::sqrt(in); }}},
+    // As in torchvision's EfficientNets
+    {"uniform_fan_out", {uniform, [](double, double out) { return 1 / std::sqrt(out); }}}};
 
 bool is_depthwise(const ConvShape& shape) {
     return shape.groups > 1 && shape.groups == shape.in_channels && shape.groups == shape.out_channels;
@@ -22,27 +27,9 @@ bool is_depthwise(const ConvShape& shape) {
 
 std::vector<Variable> Weighted::variables(std::vector<std::size_t> shape, std::string axes, double fan_in,
                                           double fan_out) const {
-    Initial initial{.kind = Initial::Kind::normal};
-    switch (start) {
-    case Start::stddev:
-        initial = {.kind = Initial::Kind::truncated_normal, .scale = stddev};
-        break;
-    case Start::he_normal:
-        initial.scale = float(std::sqrt(2.0 / fan_in));
-        break;
-    case Start::he_fan_out:
-        initial.scale = float(std::sqrt(2.0 / fan_out));
-        break;
-    case Start::glorot_uniform:
-        initial = {.kind = Initial::Kind::uniform, .scale = float(std::sqrt(6.0 / (fan_in + fan_out)))};
-        break;
-    case Start::uniform_fan_in:
-        initial = {.kind = Initial::Kind::uniform, .scale = float(1 / std::sqrt(fan_in))};
-        break;
-    case Start::uniform_fan_out:
-        initial = {.kind = Initial::Kind::uniform, .scale = float(1 / std::sqrt(fan_out))};
-        break;
-    }
+    const Initial initial = stddev
+                                ? Initial{.kind = Initial::Kind::truncated_normal, .scale = *stddev}
+                                : Initial{.kind = start.kind, .scale = float(start.scale(fan_in, fan_out))};
     const std::size_t outputs = shape.back();
     std::vector<Variable> all{{.name = "weights",
                                .shape = std::move(shape),
@@ -92,16 +79,10 @@ Weighted read_weighted(Attributes& attributes) {
     Weighted weighted;
     if (attributes.has("stddev") && attributes.has("init"))
         attributes.fail("stddev", "and 'init' both say how the weights begin; give one of them");
-    if (attributes.has("stddev")) {
-        weighted.start = Weighted::Start::stddev;
+    if (attributes.has("stddev"))
         weighted.stddev = float(attributes.number("stddev", 0, 1e6));
-    } else {
-        std::vector<std::string> names;
-        for (const auto& [name, start] : starts) names.emplace_back(name);
-        const std::string init = attributes.choice("init", names, "he_normal");
-        for (const auto& [name, start] : starts)
-            if (init == name) weighted.start = start;
-    }
+    else
+        weighted.start = attributes.choice("init", starts, "he_normal");
     const Value* const bias = attributes.find("bias");
     if (bias != nullptr && bias->as<bool>() != nullptr)
         weighted.bias = *bias->as<bool>() ? std::optional(0.0f) : std::nullopt;

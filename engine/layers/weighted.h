@@ -1,8 +1,8 @@
 // Shared code of convolutions and dense layers: weights and optional biases.
 #pragma once
 
-#include "engine/layers/layer_plan.h"
 #include "engine/config/attributes.h"
+#include "engine/layers/layer_plan.h"
 #include "engine/plan/variable.h"
 
 #include <optional>
@@ -11,17 +11,16 @@
 
 namespace towers {
 
+/// How weights begin: with a scale that depends on the numbers of inputs and outputs of a unit.
+struct Start {
+    Initial::Kind kind;
+    double (*scale)(double fan_in, double fan_out);
+};
+
 /// The weights' initializer and decay, and the optional biases.
 struct Weighted {
-    enum class Start {
-        stddev,         ///< normal, truncated at two of the given standard deviations
-        he_normal,      ///< normal, standard deviation sqrt(2 / fan_in) (He et al. 2015)
-        he_fan_out,     ///< the same with fan_out, as in torchvision's ResNets
-        glorot_uniform, ///< uniform within sqrt(6 / (fan_in + fan_out)) (Glorot and Bengio 2010)
-        uniform_fan_in, ///< uniform within 1 / sqrt(fan_in), PyTorch's default
-        uniform_fan_out ///< uniform within 1 / sqrt(fan_out), as in torchvision's EfficientNets
-    } start = Start::he_normal;
-    float stddev = 0;
+    Start start{};
+    std::optional<float> stddev;       ///< instead of `start`: normal, truncated at two of these
     std::optional<float> bias = 0.0f;  ///< initial value; none: no biases
     std::optional<float> weight_decay; ///< absent: the recipe's
 

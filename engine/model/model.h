@@ -29,7 +29,6 @@ struct LossHead {
 };
 
 struct Model {
-    std::string name;
     Shape input;
     unsigned classes = 0;        ///< number of logits
     unsigned label_offset = 0;   ///< class of the data's first label: 1 leaves class 0 for the background

@@ -2,6 +2,7 @@
 
 #include "engine/error.h"
 #include "engine/model/expand.h"
+#include "engine/plural.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -23,9 +24,9 @@ void check_sizes(const Node& node, const std::vector<Shape>& in, const Attribute
     const Shape& out = node.output;
     if (double(out.height) * out.width * out.channels > double(most_elements))
         table.fail(
-            fmt::format("makes [{}, {}, {}] of each example, too many for a device; use a smaller input "
-                        "or fewer channels",
-                        out.height, out.width, out.channels));
+            fmt::format("makes {} of each example, too many for a device; use a smaller input or fewer "
+                        "channels",
+                        to_string(out)));
     for (const Variable& variable : node.layer->variables(in))
         if (elements_of(variable.shape) > double(most_elements))
             table.fail(fmt::format("has {:.0f} {}, more than a device can count; make it smaller",
@@ -33,15 +34,15 @@ void check_sizes(const Node& node, const std::vector<Shape>& in, const Attribute
 }
 
 Node read_node(const LayerEntry& entry, const Model& model, const std::string& file) {
-    Attributes table(*entry.table, file, fmt::format("layer '{}'", entry.name));
+    Attributes table(entry.table, file, fmt::format("layer '{}'", entry.name));
     Node node{.name = entry.name, .kind = entry.kind, .inputs = entry.inputs, .layer = {}, .output = {}};
-    LayerList::skip_common_keys(table);
+    skip_common_keys(table);
     node.layer = make_layer(entry.kind, table);
     table.done();
     const auto [least, most] = node.layer->arity();
     if (node.inputs.size() < least || node.inputs.size() > most)
-        table.fail(fmt::format("has {} input{}; a layer of kind {} takes {}", node.inputs.size(),
-                               node.inputs.size() == 1 ? "" : "s", entry.kind,
+        table.fail(fmt::format("has {}; a layer of kind {} takes {}", count_of(node.inputs.size(), "input"),
+                               entry.kind,
                                least == most ? std::to_string(least) : fmt::format("{} to {}", least, most)));
     const std::vector<Shape> in = model.input_shapes(node);
     try {
@@ -67,10 +68,9 @@ LossHead read_head(Attributes loss, const LayerList& layers, const Model& model)
     if (node.output != Shape{1, 1, model.classes})
         loss.fail(
             "logits",
-            fmt::format("is \"{}\", which makes [{}, {}, {}], but {} classes need [1, 1, {}]; end with a "
-                        "dense layer of {} units",
-                        logits, node.output.height, node.output.width, node.output.channels, model.classes,
-                        model.classes, model.classes));
+            fmt::format("is \"{}\", which makes {}, but {} classes need [1, 1, {}]; end with a dense layer "
+                        "of {} units",
+                        logits, to_string(node.output), model.classes, model.classes, model.classes));
     return head;
 }
 
@@ -83,8 +83,8 @@ void check_used(const Model& model, const LayerList& layers, const std::string& 
             if (from >= 0) used[std::size_t(from)] = true;
     const auto unused = std::ranges::find(used, false);
     if (unused == used.end()) return;
-    const LayerEntry& entry = layers.entries()[std::size_t(unused - used.begin())];
-    Attributes(*entry.table, file, fmt::format("layer '{}'", entry.name))
+    const LayerEntry& entry = layers.entries[std::size_t(unused - used.begin())];
+    Attributes(entry.table, file, fmt::format("layer '{}'", entry.name))
         .fail(
             "makes what no layer takes and no loss is computed from; name it among a layer's inputs, or take "
             "it out");
@@ -97,7 +97,7 @@ void check_groups(const Model& model, const LayerList& layers, const std::string
         const Node& node = model.nodes[i];
         group = std::lcm(group, std::uint64_t(std::max(1u, node.layer->group())));
         if (group > most_batch)
-            Attributes(*layers.entries()[i].table, file, fmt::format("layer '{}'", node.name))
+            Attributes(layers.entries[i].table, file, fmt::format("layer '{}'", node.name))
                 .fail(fmt::format(
                     "makes batch norm's groups of {} examples together with the layers before it, "
                     "more than the {} of the largest batch; give these layers one group size",
@@ -138,15 +138,15 @@ Model read_model(Attributes& recipe) {
     model.label_offset = unsigned(input.whole("label_offset", 0, model.classes - 1, 0));
     input.done();
 
-    const LayerList layers(recipe);
-    for (const LayerEntry& entry : layers.entries())
+    const LayerList layers = expand(recipe);
+    for (const LayerEntry& entry : layers.entries)
         model.nodes.push_back(read_node(entry, model, recipe.file()));
     std::vector<Attributes> losses = recipe.tables("loss");
     if (losses.size() > most_losses)
         recipe.fail("loss", fmt::format("has {} tables; give at most {}", losses.size(), most_losses));
     if (losses.empty()) {
-        const unsigned line = layers.entries().back().table->line;
-        const Value last{Value::Table{{"logits", Value{layers.entries().back().name, line}}}, line};
+        const unsigned line = layers.entries.back().table.line;
+        const Value last{Value::Table{{"logits", Value{layers.entries.back().name, line}}}, line};
         model.heads.push_back(read_head({last, recipe.file(), "the last layer"}, layers, model));
     }
     for (Attributes& loss : losses) model.heads.push_back(read_head(std::move(loss), layers, model));

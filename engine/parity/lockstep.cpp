@@ -4,6 +4,7 @@
 #include "engine/replay/side.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <span>
 
@@ -13,29 +14,23 @@ namespace {
 TensorComparison compare(const ParitySide& a, const ParitySide& b, const WrittenTensor& written,
                          double tolerance) {
     TensorComparison found{};
-    found.type = written.type;
+    found.type = written.planned->type;
+    const bool floating = is_floating(written.planned->type);
+    found.difference = floating ? compare_numbers(a.numbers(written), b.numbers(written))
+                                : compare_words(a.words(written), b.words(written));
+    found.same = floating ? found.difference.relative_norm <= tolerance : found.difference.unequal == 0;
     const std::array<const ParitySide*, 2> sides{&a, &b};
-    if (!is_floating(written.type)) {
-        found.difference = compare_words(a.words(written), b.words(written));
-        found.same = found.difference.unequal == 0;
-        for (const std::size_t side : {0, 1})
-            found.worst_values[side] = sides[side]->words(written)[found.difference.worst];
-    } else {
-        const std::array numbers{a.numbers(written), b.numbers(written)};
-        found.difference = compare_numbers(numbers[0], numbers[1]);
-        found.same = found.difference.relative_norm <= tolerance;
-        for (const std::size_t side : {0, 1})
-            found.worst_values[side] = double(numbers[side][found.difference.worst]);
-    }
     for (const std::size_t side : {0, 1}) {
-        found.worst_written[side] = sides[side]->words(written)[found.difference.worst] != unwritten;
+        const std::uint32_t worst = sides[side]->words(written)[found.difference.worst];
+        found.worst_values[side] = floating ? double(std::bit_cast<float>(worst)) : double(worst);
+        found.worst_written[side] = worst != unwritten;
     }
     std::size_t neither = 0;
     for (std::size_t i = 0; i < found.difference.elements; ++i)
         if (a.words(written)[i] == unwritten && b.words(written)[i] == unwritten) ++neither;
     if (written.whole)
         found.never_written = neither;
-    else if (is_floating(written.type)) // another operation will still write there
+    else if (floating) // another operation will still write there
         found.difference.both_nan -= neither;
     return found;
 }
@@ -55,7 +50,7 @@ public:
     }
 
     void look_at(const ParitySide& side, const WrittenTensor& written) {
-        if (!is_floating(written.type)) return;
+        if (!is_floating(written.planned->type)) return;
         const std::span<const float> numbers = side.numbers(written);
         const std::span<const std::uint32_t> words = side.words(written);
         bool found = false;
@@ -106,7 +101,7 @@ std::vector<TensorComparison> compare_step(Device& a, Device& b, const Recipe& r
             TensorComparison found = compare(side_a, side_b, written, options.tolerance);
             found.operation = written.operation->name;
             found.kernel = kernel_name(*written.operation);
-            const PlannedTensor& tensor = plan.tensors()[written.tensor.index()];
+            const PlannedTensor& tensor = *written.planned;
             found.tensor = tensor.name;
             found.shape = tensor.shape;
             found.overflowed = overflows.reaches(*written.operation);

@@ -15,10 +15,6 @@ struct Use {
     std::size_t complete = 0;
 };
 
-bool overlap(const PlannedTensor& tensor, const ArenaRange& range) {
-    return tensor.offset < range.offset + range.bytes && range.offset < tensor.offset + tensor.bytes;
-}
-
 bool is_exchange(const Operation& operation) {
     return std::holds_alternative<PlannedExchange>(operation.work);
 }

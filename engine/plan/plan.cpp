@@ -5,16 +5,11 @@
 
 #include <algorithm>
 #include <fmt/format.h>
-#include <functional>
 #include <numeric>
 #include <stdexcept>
 #include <utility>
 
 namespace towers {
-
-std::size_t elements_of(const TensorShape& shape) {
-    return std::accumulate(shape.begin(), shape.end(), std::size_t(1), std::multiplies<>());
-}
 
 TensorId Plan::tensor(std::string name, Arena arena, std::size_t offset, TensorShape shape,
                       ElementType type) {
@@ -148,9 +143,7 @@ void Plan::make_levels() {
         const PlannedTensor& tensor = tensors_[index];
         if (tensor.arena == Arena::activations) return visit(free[index]);
         for (const std::size_t other : used[std::size_t(tensor.arena)])
-            if (tensors_[other].offset < tensor.offset + tensor.bytes &&
-                tensor.offset < tensors_[other].offset + tensors_[other].bytes)
-                visit(free[other]);
+            if (overlap(tensors_[other], tensor)) visit(free[other]);
     };
     for (const Operation& operation : operations_) {
         const std::vector<Use> uses_of_it = uses(operation);

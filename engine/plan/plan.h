@@ -4,6 +4,7 @@
 
 #include "backends/arithmetic.h"
 #include "backends/device.h"
+#include "engine/plan/shape.h"
 
 #include <array>
 #include <cstddef>
@@ -41,11 +42,6 @@ constexpr bool is_staging(Arena arena) { return arena >= Arena::step; }
 constexpr bool is_of_activations(Arena arena) {
     return arena >= Arena::activations && arena <= Arena::last_activations;
 }
-
-/// The outermost axis first; activations are [batch, height, width, channels].
-using TensorShape = std::vector<std::size_t>;
-
-std::size_t elements_of(const TensorShape& shape);
 
 struct PlannedTensor {
     std::string name;
@@ -87,6 +83,11 @@ public:
 private:
     std::uint64_t value_ = 0;
 };
+
+/// Whether two slices of an arena overlap.
+constexpr bool overlap(const auto& a, const auto& b) {
+    return a.offset < b.offset + b.bytes && b.offset < a.offset + a.bytes;
+}
 
 struct PlannedCopy {
     TensorId source, target;

@@ -8,12 +8,6 @@
 
 namespace towers {
 
-std::size_t Variable::elements() const {
-    std::size_t product = 1;
-    for (const std::size_t size : shape) product *= size;
-    return product;
-}
-
 std::vector<float> initial_values(const Variable& variable, std::uint64_t seed) {
     const Initial& initial = variable.initial;
     std::vector<float> values(variable.elements(), initial.value);

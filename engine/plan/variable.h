@@ -1,6 +1,8 @@
 // The variables that a network learns or keeps.
 #pragma once
 
+#include "engine/plan/shape.h"
+
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -28,7 +30,7 @@ struct Initial {
 
 struct Variable {
     std::string name; ///< `conv1/weights`, `conv1/biases`
-    std::vector<std::size_t> shape;
+    TensorShape shape;
     Role role = Role::trained;
     Initial initial;
     bool decays = false;                    ///< whether the recipe's weight decay applies
@@ -36,7 +38,7 @@ struct Variable {
     float blend = 0;                        ///< of a statistic: how far a step moves it to the step's value
     int node = 0;                           ///< index into Model::nodes; set by Model
     std::string axes = {};                  ///< names of the shape's axes, for people: "in, out"
-    std::size_t elements() const;
+    std::size_t elements() const { return elements_of(shape); }
 };
 
 /// A variable's initial values; they depend only on the seed and the variable's name.

@@ -6,13 +6,14 @@
 #include "engine/files/text.h"
 #include "engine/model/read_model.h"
 #include "engine/recipes/recipes.h"
-#include "engine/step/layout.h"
 
 #include <algorithm>
 #include <cctype>
 #include <filesystem>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <map>
+#include <ranges>
 #include <sstream>
 #include <utility>
 
@@ -24,12 +25,6 @@ constexpr std::pair<const char*, bool Quirks::*> quirk_names[] = {
     {"unordered-average", &Quirks::unordered_average}, {"delete-run", &Quirks::delete_run},
     {"padded-evaluation", &Quirks::padded_evaluation}, {"divided-batch-time", &Quirks::divided_batch_time},
 };
-
-std::string all_quirk_names() {
-    std::string names;
-    for (const auto& [name, member] : quirk_names) names += std::string(names.empty() ? "" : ", ") + name;
-    return names;
-}
 
 } // namespace
 
@@ -43,16 +38,9 @@ Quirks parse_quirks(const std::string& text) {
             if (word == name || word == "all") quirks.*member = known = true;
         if (!known)
             throw UsageError(fmt::format("--quirks '{}': there is no '{}'; choose from {}, all, none", text,
-                                         word, all_quirk_names()));
+                                         word, fmt::join(quirk_names | std::views::keys, ", ")));
     }
     return quirks;
-}
-
-std::string format_quirks(const Quirks& quirks) {
-    std::string text;
-    for (const auto& [name, member] : quirk_names)
-        if (quirks.*member) text += std::string(text.empty() ? "" : ",") + name;
-    return text.empty() ? "none" : text;
 }
 
 bool is_recipe_file(const std::string& name) {
@@ -74,12 +62,10 @@ RecipeFile find_recipe_file(const std::string& name) {
     const auto& all = builtin_recipes();
     const auto found = std::ranges::find(all, name, &BuiltinRecipe::name);
     if (found != all.end()) return {found->text, name + ".toml"};
-    std::string names;
-    for (const BuiltinRecipe& each : all) names += std::string(names.empty() ? "" : ", ") + each.name;
     throw UsageError(
         fmt::format("recipe '{}': there is no such recipe; choose from {}, or name a file that ends in "
                     ".toml",
-                    name, names));
+                    name, fmt::join(all | std::views::transform(&BuiltinRecipe::name), ", ")));
 }
 
 Recipe find_recipe(const std::string& name, const std::vector<std::string>& changes) {
@@ -132,26 +118,22 @@ std::string with_quotes(const std::string& change, std::size_t equals) {
     return change.substr(0, equals + 1) + '"' + value + '"';
 }
 
-std::string keys_of(const Value::Table& table) {
-    std::string keys;
-    for (const auto& [key, value] : table) keys += (keys.empty() ? "" : ", ") + key;
-    return keys;
-}
-
 /// Removes the key that `path` names: nested tables with one key each.
 void take_out(Value& recipe, const Value& path, const std::string& change) {
     const Value::Entry& step = path.as<Value::Table>()->front();
-    auto* const table = recipe.as<Value::Table>();
-    const auto entry = table != nullptr ? std::ranges::find(*table, step.first, &Value::Entry::first)
-                                        : Value::Table::iterator();
-    if (table == nullptr || entry == table->end())
+    Value::Table none;
+    Value::Table& table = recipe.as<Value::Table>() != nullptr ? *recipe.as<Value::Table>() : none;
+    const auto entry = std::ranges::find(table, step.first, &Value::Entry::first);
+    if (entry == table.end()) {
+        const std::string keys =
+            fmt::format("{}", fmt::join(table | std::views::transform(&Value::Entry::first), ", "));
         throw UsageError(fmt::format("--set '{}': there is no '{}' to take out; there is {}", change,
-                                     step.first,
-                                     table == nullptr || table->empty() ? "nothing" : keys_of(*table)));
+                                     step.first, keys.empty() ? "nothing" : keys));
+    }
     if (step.second.as<Value::Table>() != nullptr)
         take_out(entry->second, step.second, change);
     else
-        table->erase(entry);
+        table.erase(entry);
 }
 
 /// Applies `change`, table.key=value: sets the key, or removes it if there is no value.
@@ -204,10 +186,9 @@ std::vector<std::string> drop(Value& recipe, const std::vector<DroppedKey>& drop
 /// Refuses what not even images of the network's own size would fit.
 void check_pipeline(Attributes pipeline, const Recipe& recipe) {
     const ImageSize stored = shapes_size(recipe);
-    const ImageSize image{recipe.model.input.height, recipe.model.input.width, recipe.model.input.channels};
     for (const auto& [name, augmentation] :
          {std::pair("train", &recipe.pipeline.training), {"evaluate", &recipe.pipeline.evaluation}})
-        if (const auto problem = find_problem(*augmentation, stored, image))
+        if (const auto problem = find_problem(*augmentation, stored, recipe.model.input))
             pipeline.table(name).fail(problem->setting, problem->what);
 }
 
@@ -226,7 +207,6 @@ Recipe parse_recipe(const std::string& name, const std::string& text, const std:
         file.find(key);
     file.done();
     recipe.model = read_model(file);
-    recipe.model.name = name;
     recipe.pipeline = read_pipeline(file.table("pipeline"));
     check_pipeline(file.table("pipeline"), recipe);
     recipe.optimizer = read_optimizer(file.table("optimizer"));
@@ -253,7 +233,27 @@ Recipe parse_recipe(const std::string& name, const std::string& text, const std:
 }
 
 StateLayout layout_of(const Recipe& recipe) {
-    return layout_state(recipe.model, *recipe.optimizer, recipe.average_decay.has_value());
+    const Optimizer& optimizer = *recipe.optimizer;
+    std::vector<Variable> variables = recipe.model.variables();
+    std::ranges::stable_sort(variables, [](const Variable& a, const Variable& b) {
+        if (a.role != b.role) return a.role < b.role; // trained variables first
+        return a.node > b.node;
+    });
+    StateLayout layout;
+    for (Variable& variable : variables) {
+        const std::size_t bytes = variable.elements() * sizeof(float);
+        const bool trained = variable.role == Role::trained;
+        const float decay = variable.weight_decay.value_or(
+            trained && (variable.decays || optimizer.decays_all) ? optimizer.weight_decay : 0.0f);
+        layout.variables.push_back({std::move(variable), {layout.variable_bytes, bytes}, decay});
+        layout.variable_bytes += aligned(bytes);
+        if (trained) layout.trained_bytes = layout.variable_bytes;
+    }
+    add_section(layout, Role::trained, "", 0);
+    for (const Optimizer::State& state : optimizer.state())
+        add_section(layout, Role::optimizer, '/' + state.name, state.initial);
+    if (recipe.average_decay) add_section(layout, Role::average, "/ExponentialMovingAverage", 0);
+    return layout;
 }
 
 void check_data(const Recipe& recipe, const DataInfo& data) {
@@ -269,7 +269,7 @@ void check_data(const Recipe& recipe, const DataInfo& data) {
             "the data set {} has {} values per pixel, but recipe {} takes {}; choose other --data or "
             "another recipe",
             data.name, data.image.channels, recipe.name, model.input.channels));
-    const ImageSize image{model.input.height, model.input.width, model.input.channels};
+    const Shape& image = model.input;
     const bool crops = recipe.pipeline.tutorial;
     if (crops && (data.image.height < image.height || data.image.width < image.width))
         throw InputError(fmt::format(

@@ -32,8 +32,6 @@ struct Quirks {
 /// Reads a list such as `last-tower-loss,step-schedule`, `all` or `none`. Throws UsageError, which lists the
 /// names.
 Quirks parse_quirks(const std::string& text);
-/// Returns text that parse_quirks() reads.
-std::string format_quirks(const Quirks& quirks);
 
 struct Recipe {
     std::string name, description;

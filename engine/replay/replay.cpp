@@ -91,8 +91,8 @@ Replay replay(Device& device, const Recipe& recipe, const LoneStep& step) {
         side.start(level, levels[level]);
         side.finish();
         for (const WrittenTensor& written : levels[level]) {
-            if (!is_floating(written.type)) continue;
-            const PlannedTensor& tensor = plan.tensors()[written.tensor.index()];
+            if (!is_floating(written.planned->type)) continue;
+            const PlannedTensor& tensor = *written.planned;
             std::optional<NotFinite> found = find_in(side.numbers(written), tensor.shape, written.whole);
             if (!found) continue;
             result.diverges = result.diverges || decides(tensor);

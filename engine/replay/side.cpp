@@ -12,15 +12,14 @@ std::vector<WrittenTensor> written_in(const Plan& plan, const Level& level) {
     for (const Operation& operation : level) {
         for (const Plan::Use& use : Plan::uses(operation)) {
             if (!use.writes) continue;
-            const PlannedTensor& tensor = plan.tensors()[use.tensor.index()];
+            const PlannedTensor& tensor = plan.at(use.tensor);
             all.push_back({.operation = &operation,
                            .tensor = use.tensor,
-                           .type = tensor.type,
+                           .planned = &tensor,
                            .read = use.reads,
                            .first = true,
                            .whole = true,
-                           .window_offset = end,
-                           .bytes = tensor.bytes});
+                           .window_offset = end});
             end += aligned(tensor.bytes);
         }
     }
@@ -38,9 +37,7 @@ std::vector<std::vector<std::size_t>> overlapping_tensors(const Plan& plan) {
         if (is_of_activations(tensors[i].arena)) continue; // other tensors use the memory at other times only
         std::vector<std::size_t>& others = slices[std::size_t(tensors[i].arena)];
         for (const std::size_t other : others) {
-            if (tensors[other].offset >= tensors[i].offset + tensors[i].bytes ||
-                tensors[i].offset >= tensors[other].offset + tensors[other].bytes)
-                continue;
+            if (!overlap(tensors[i], tensors[other])) continue;
             overlapping[i].push_back(other);
             overlapping[other].push_back(i);
         }
@@ -77,7 +74,7 @@ std::vector<std::vector<WrittenTensor>> written_in(const Plan& plan) {
 std::size_t window_bytes(std::span<const std::vector<WrittenTensor>> levels) {
     std::size_t bytes = 0;
     for (const std::vector<WrittenTensor>& level : levels)
-        bytes = std::max(bytes, level.back().window_offset + level.back().bytes);
+        bytes = std::max(bytes, level.back().window_offset + level.back().planned->bytes);
     return bytes;
 }
 
@@ -131,8 +128,7 @@ void ParitySide::adopt(const ParitySide& other, std::span<const WrittenTensor> w
 }
 
 Copy ParitySide::to_window(const WrittenTensor& written) const {
-    return {session_.slice(plan_.tensors()[written.tensor.index()]),
-            {&window_, written.window_offset, written.bytes}};
+    return {session_.slice(*written.planned), {&window_, written.window_offset, written.planned->bytes}};
 }
 
 Copy ParitySide::from_window(const WrittenTensor& written) const {

@@ -17,12 +17,12 @@ namespace towers {
 struct WrittenTensor {
     const Operation* operation;
     TensorId tensor;
-    ElementType type;
-    bool read; ///< the operation reads it as well
+    const PlannedTensor* planned; ///< the tensor
+    bool read;                    ///< the operation reads it as well
     /// Several operations may each write a part of a tensor.
     bool first; ///< no earlier operation has written the tensor
     bool whole; ///< no other operation writes the tensor before one reads it
-    std::size_t window_offset, bytes;
+    std::size_t window_offset;
 };
 
 /// The tensors that each level of a plan writes, in the order of its operations, each with its own place in
@@ -70,8 +70,9 @@ private:
     Copy from_window(const WrittenTensor& written) const;
     template<class T>
     std::span<T> view(const WrittenTensor& written) const {
-        if (size_of(written.type) != sizeof(T)) throw std::logic_error("a tensor of another type");
-        return window_.host<T>().subspan(written.window_offset / sizeof(T), written.bytes / sizeof(T));
+        if (size_of(written.planned->type) != sizeof(T)) throw std::logic_error("a tensor of another type");
+        return window_.host<T>().subspan(written.window_offset / sizeof(T),
+                                         written.planned->bytes / sizeof(T));
     }
 
     const Plan& plan_;

@@ -117,26 +117,16 @@ RunDirectory::RunDirectory(const fs::path& path, Existing existing) : path_(path
     delete_if(path_, [](std::string_view name) { return is_run_file(name_behind_temporary(name)); });
 }
 
-fs::path RunDirectory::config_path() const { return config_path_in(path_); }
-fs::path RunDirectory::recipe_path() const { return recipe_path_in(path_); }
 fs::path RunDirectory::metrics_path() const { return metrics_path_in(path_); }
 fs::path RunDirectory::checkpoint_path(std::uint64_t step) const { return path_ / checkpoint_name(step); }
 fs::path RunDirectory::diverged_path(std::uint64_t step) const {
     return path_ / name_of_step(diverged_prefix, step);
 }
 
-std::vector<std::uint64_t> RunDirectory::checkpoints() const { return checkpoint_steps(path_); }
-
-std::optional<fs::path> RunDirectory::latest() const {
-    const std::vector<std::uint64_t> steps = checkpoints();
-    if (steps.empty()) return std::nullopt;
-    return checkpoint_path(steps.back());
-}
-
 void RunDirectory::save_checkpoint(std::uint64_t step, const TensorFile& file, unsigned keep) {
     write_safetensors(checkpoint_path(step), file);
     if (keep == 0) return;
-    std::vector<std::uint64_t> steps = checkpoints();
+    std::vector<std::uint64_t> steps = checkpoint_steps(path_);
     steps.erase(std::upper_bound(steps.begin(), steps.end(), step), steps.end());
     const std::size_t kept = std::max(keep, 2u);
     if (steps.size() <= kept) return;
@@ -208,7 +198,7 @@ void RunDirectory::truncate_metrics(std::uint64_t step) {
 }
 
 std::optional<fs::path> RunDirectory::set_aside_after(std::uint64_t step) {
-    std::vector<std::uint64_t> later = checkpoints();
+    std::vector<std::uint64_t> later = checkpoint_steps(path_);
     later.erase(later.begin(), std::upper_bound(later.begin(), later.end(), step));
     if (later.empty()) return std::nullopt;
     fs::path folder;
@@ -226,9 +216,13 @@ std::optional<fs::path> RunDirectory::set_aside_after(std::uint64_t step) {
     return folder;
 }
 
-void RunDirectory::write_config(const std::string& toml) { write_file_atomically(config_path(), toml); }
+void RunDirectory::write_config(const std::string& toml) {
+    write_file_atomically(config_path_in(path_), toml);
+}
 
-void RunDirectory::write_recipe(const std::string& toml) { write_file_atomically(recipe_path(), toml); }
+void RunDirectory::write_recipe(const std::string& toml) {
+    write_file_atomically(recipe_path_in(path_), toml);
+}
 
 bool is_taken_by_run(std::string_view name) { return is_run_file(name) || name == lock_name; }
 

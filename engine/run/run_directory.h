@@ -37,17 +37,9 @@ public:
     RunDirectory(const std::filesystem::path& path, Existing existing);
 
     const std::filesystem::path& path() const { return path_; }
-    std::filesystem::path config_path() const;
-    std::filesystem::path recipe_path() const;
     std::filesystem::path metrics_path() const;
     std::filesystem::path checkpoint_path(std::uint64_t step) const;
     std::filesystem::path diverged_path(std::uint64_t step) const;
-
-    /// See checkpoint_steps().
-    std::vector<std::uint64_t> checkpoints() const;
-
-    /// The checkpoint of the latest step.
-    std::optional<std::filesystem::path> latest() const;
 
     /// Writes the checkpoint to the disk. Then deletes all but the latest `keep` - 1 of the earlier
     /// checkpoints; 0 keeps all. The one before this always remains, since only the next step shows whether

@@ -36,7 +36,7 @@ Builder::Builder(Plan& plan, const NetworkSpec& spec, bool training, Arena gradi
 
 std::vector<TensorId> Builder::outputs(TensorId images, TensorId examples) {
     for (std::size_t i = 0; i < model_.nodes.size(); ++i) {
-        layers_.emplace_back(surroundings_of(i, images, examples));
+        layers_.push_back(layer_plan(i, images, examples));
         outputs_[i] = model_.nodes[i].layer->forward(layers_.back());
     }
     std::vector<TensorId> logits;
@@ -83,13 +83,13 @@ void Builder::backward(std::span<const TensorId> dlogits) {
     }
 }
 
-LayerPlan::Surroundings Builder::surroundings_of(std::size_t index, TensorId images, TensorId examples) {
+LayerPlan Builder::layer_plan(std::size_t index, TensorId images, TensorId examples) {
     const Node& node = model_.nodes[index];
-    LayerPlan::Surroundings around{
+    LayerPlan layer{
         .plan = &plan_,
         .name = node.name,
         .gradients = {},
-        .in = model_.input_shapes(node),
+        .shapes = model_.input_shapes(node),
         .out = node.output,
         .batch = spec_.batch,
         .global_batch = global_batch_of(spec_),
@@ -98,15 +98,15 @@ LayerPlan::Surroundings Builder::surroundings_of(std::size_t index, TensorId ima
         .seed = spec_.seed,
         .examples = examples,
         .from = {},
-        .wants = {},
-        .variable = [this](const std::string& name, Arena arena) { return variable(name, arena); }};
+        .wanted = {},
+        .slice_of = [this](const std::string& name, Arena arena) { return variable(name, arena); }};
     for (const int from : node.inputs) {
-        around.from.push_back(from < 0 ? images : outputs_[std::size_t(from)]);
-        around.wants.push_back(learns(from));
+        layer.from.push_back(from < 0 ? images : outputs_[std::size_t(from)]);
+        layer.wanted.push_back(learns(from));
         const std::string gradient = "d " + (from < 0 ? "images" : model_.nodes[std::size_t(from)].name);
-        around.gradients.push_back(readers_of(model_, from) > 1 ? gradient + " from " + node.name : gradient);
+        layer.gradients.push_back(readers_of(model_, from) > 1 ? gradient + " from " + node.name : gradient);
     }
-    return around;
+    return layer;
 }
 
 /// Adds up the gradients from the readers of a node's output, in the order in which backward meets them.
@@ -137,18 +137,6 @@ TensorId Builder::variable(const std::string& name, Arena arena) {
     const bool gradient = arena == Arena::gradients;
     return plan_.tensor(gradient ? name + " gradient" : name, gradient ? gradient_arena_ : arena,
                         slot.range.offset, slot.variable.shape);
-}
-
-BatchTensors plan_batch(Plan& plan, const NetworkSpec& spec, TensorId examples) {
-    return plan_images(plan,
-                       {.pipeline = spec.pipeline,
-                        .stored = spec.stored,
-                        .slots = spec.slots,
-                        .image = spec.model->input,
-                        .batch = spec.batch,
-                        .seed = spec.seed,
-                        .distort = spec.distort},
-                       examples);
 }
 
 std::vector<TensorId> plan_pass(Plan& plan, const NetworkSpec& spec, TensorId examples, Arena gradients,

@@ -3,7 +3,6 @@
 
 #include "engine/layers/layer_plan.h"
 #include "engine/step/images.h"
-#include "engine/step/network.h"
 
 #include <span>
 #include <string>
@@ -35,7 +34,7 @@ public:
 
 private:
     bool learns(int node) const { return node >= 0 && learns_[std::size_t(node)]; }
-    LayerPlan::Surroundings surroundings_of(std::size_t index, TensorId images, TensorId examples);
+    LayerPlan layer_plan(std::size_t index, TensorId images, TensorId examples);
     TensorId sum_of_gradients(std::size_t index);
     TensorId variable(const std::string& name, Arena arena);
 
@@ -49,9 +48,6 @@ private:
     std::vector<bool> learns_;                     ///< by node: it or an earlier one has trained variables
     std::vector<std::vector<TensorId>> gradients_; ///< by node: gradients of its output, one from each reader
 };
-
-/// Makes images and labels from examples with the spec's data pipeline.
-BatchTensors plan_batch(Plan& plan, const NetworkSpec& spec, TensorId examples);
 
 /// Plans forward and backward for examples, with gradients and losses in these arenas. Returns each head's
 /// losses.

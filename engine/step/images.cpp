@@ -7,8 +7,8 @@
 namespace towers {
 namespace {
 
-void distort(Plan& plan, const ImagesSpec& spec, TensorId records, TensorId examples,
-             const BatchTensors& batch) {
+void plan_tutorial(Plan& plan, const NetworkSpec& spec, TensorId records, TensorId examples,
+                   const BatchTensors& batch) {
     plan.add("images", kernels::distort_images,
              {.records = records,
               .examples = examples,
@@ -19,15 +19,15 @@ void distort(Plan& plan, const ImagesSpec& spec, TensorId records, TensorId exam
               .count = spec.batch,
               .height = spec.stored.height,
               .width = spec.stored.width,
-              .crop_height = spec.image.height,
-              .crop_width = spec.image.width,
+              .crop_height = spec.model->input.height,
+              .crop_width = spec.model->input.width,
               .distort = spec.distort ? 1u : 0u});
 }
 
-void augment(Plan& plan, const ImagesSpec& spec, TensorId records, TensorId examples,
-             const BatchTensors& batch) {
+void plan_augmentation(Plan& plan, const NetworkSpec& spec, TensorId records, TensorId examples,
+                       const BatchTensors& batch) {
     const Augmentation& augmentation = spec.distort ? spec.pipeline->training : spec.pipeline->evaluation;
-    const ImageSize image{spec.image.height, spec.image.width, spec.image.channels};
+    const Shape& image = spec.model->input;
     if (const auto problem = find_problem(augmentation, spec.stored, image))
         throw UsageError(fmt::format("the recipe's pipeline: '{}' {}", problem->setting, problem->what));
     AugmentationLaunches launches =
@@ -57,20 +57,20 @@ void augment(Plan& plan, const ImagesSpec& spec, TensorId records, TensorId exam
 
 } // namespace
 
-BatchTensors plan_images(Plan& plan, const ImagesSpec& spec, TensorId examples) {
-    const std::size_t bytes = spec.slots * spec.stored.bytes();
+BatchTensors plan_batch(Plan& plan, const NetworkSpec& spec, TensorId examples) {
+    const std::size_t bytes = spec.slots * spec.stored.elements();
     if (bytes > most_record_bytes)
         throw UsageError(
             fmt::format("the data set has {} bytes of images, but a device takes at most {}; use fewer "
                         "or smaller images",
                         bytes, most_record_bytes));
     const TensorId records = plan.tensor("records", Arena::records, 0, {bytes}, ElementType::uint8);
-    const Shape& image = spec.image;
+    const Shape& image = spec.model->input;
     const BatchTensors batch{
         plan.activation("images", {spec.batch, image.height, image.width, image.channels}),
         plan.activation("labels", {spec.batch}, ElementType::uint32)};
-    spec.pipeline->tutorial ? distort(plan, spec, records, examples, batch)
-                            : augment(plan, spec, records, examples, batch);
+    spec.pipeline->tutorial ? plan_tutorial(plan, spec, records, examples, batch)
+                            : plan_augmentation(plan, spec, records, examples, batch);
     return batch;
 }
 

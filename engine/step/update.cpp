@@ -32,6 +32,20 @@ public:
           parameters_(slice("parameters", Arena::state, layout_.trained())),
           step_(plan.tensor("step", Arena::step, 0, {STEP_FLOATS})) {}
 
+    void build(const LossList& losses) {
+        const bool trains = layout_.trained_bytes > 0;
+        decay();
+        // Comes before the check, since a norm that is not finite makes all gradients not finite.
+        if (spec_.optimizer->clip_norm && trains) clip(*spec_.optimizer->clip_norm);
+        add_results(losses);
+        if (spec_.average_first) average_variables();
+        if (trains) optimize();
+        follow_statistics();
+        if (!spec_.average_first) average_variables();
+        report(plan_, results_);
+    }
+
+private:
     void decay() {
         if (spec_.optimizer->decouples_decay()) return;
         for (const Run& run : decaying_runs()) {
@@ -54,8 +68,6 @@ public:
                   {.x = values, .counts = nonfinite, .quads = quads(layout_.all_variables())});
         results_ = add_up(plan_, losses, plan_.joined("decays", decays_), nonfinite);
     }
-
-    bool has_trained() const { return layout_.trained_bytes > 0; }
 
     void clip(float most) {
         const unsigned count = quads(layout_.trained());
@@ -104,9 +116,6 @@ public:
                     slice("averages", Arena::state, averages->range), averages->range, -1);
     }
 
-    TensorId results() const { return results_; }
-
-private:
     /// A run of adjacent variables with an equal value, so that one launch serves them all.
     struct Run {
         std::string name; ///< `conv1/weights`, or `conv1/weights and on`
@@ -164,16 +173,7 @@ private:
 } // namespace
 
 void plan_update(Plan& plan, const UpdateSpec& spec, const LossList& losses) {
-    UpdateBuilder builder(plan, spec);
-    builder.decay();
-    // Comes before the check, since a norm that is not finite makes all gradients not finite.
-    if (spec.optimizer->clip_norm && builder.has_trained()) builder.clip(*spec.optimizer->clip_norm);
-    builder.add_results(losses);
-    if (spec.average_first) builder.average_variables();
-    if (builder.has_trained()) builder.optimize();
-    builder.follow_statistics();
-    if (!spec.average_first) builder.average_variables();
-    report(plan, builder.results());
+    UpdateBuilder(plan, spec).build(losses);
 }
 
 void plan_results(Plan& plan, const LossList& losses) { report(plan, add_up(plan, losses, {}, {})); }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <ranges>
 #include <spdlog/spdlog.h>
 
 namespace towers {
@@ -13,9 +14,13 @@ namespace {
 
 struct Known {
     std::vector<DeviceInfo> devices;
-    std::vector<std::string> ids;
     std::vector<std::pair<std::string, std::string>> absent; ///< backend, and why it or a card is absent
     std::vector<std::string> left_out;                       ///< cards and drivers, with the reason
+
+    std::string all() const {
+        return fmt::format("this machine has {}",
+                           fmt::join(devices | std::views::transform(&DeviceInfo::id), ", "));
+    }
 };
 
 Known list_all(const OpenOptions& options) {
@@ -24,10 +29,7 @@ Known list_all(const OpenOptions& options) {
     for (std::size_t i = 0; i < listings.size(); ++i) {
         const Backend* const backend = all_backends()[i];
         const Backend::Listing& listing = listings[i];
-        for (const DeviceInfo& device : listing.devices) {
-            known.devices.push_back(device);
-            known.ids.push_back(device.id);
-        }
+        known.devices.insert(known.devices.end(), listing.devices.begin(), listing.devices.end());
         std::vector<std::string> reasons;
         if (listing.devices.empty()) reasons.push_back(listing.absence);
         for (const Backend::LeftOut& device : listing.left_out) {
@@ -53,14 +55,12 @@ std::string left_alone(const Known& known, const std::string& backend) {
     return fmt::format("{} is only taken when --towers names it: {}", fmt::join(ids, ", "), reason);
 }
 
-/// Explains why there is no device or backend with this name.
-[[noreturn]] void throw_unknown(const Known& known, const std::string& what, const std::string& name) {
+/// Explains why there is no device with this name.
+[[noreturn]] void throw_unknown(const Known& known, const std::string& name) {
     for (const auto& [backend, reason] : known.absent)
         if (name == backend || name.starts_with(backend + ":"))
-            throw UsageError(fmt::format("{} '{}': {}; this machine has {}", what, name, reason,
-                                         fmt::join(known.ids, ", ")));
-    throw UsageError(fmt::format("{} '{}': there is no such {}; this machine has {}", what, name, what,
-                                 fmt::join(known.ids, ", ")));
+            throw UsageError(fmt::format("device '{}': {}; {}", name, reason, known.all()));
+    throw UsageError(fmt::format("device '{}': there is no such device; {}", name, known.all()));
 }
 
 } // namespace
@@ -97,11 +97,10 @@ std::vector<std::string> select_towers(const std::string& backend, const std::st
         chosen = split_towers(towers);
         if (std::ranges::find(chosen, "") != chosen.end())
             throw UsageError(
-                fmt::format("--towers '{}': a name is missing beside a comma; this machine has {}", towers,
-                            fmt::join(known.ids, ", ")));
+                fmt::format("--towers '{}': a name is missing beside a comma; {}", towers, known.all()));
         for (const std::string& id : chosen)
-            if (std::find(known.ids.begin(), known.ids.end(), id) == known.ids.end())
-                throw_unknown(known, "device", id);
+            if (std::ranges::find(known.devices, id, &DeviceInfo::id) == known.devices.end())
+                throw_unknown(known, id);
         return chosen;
     }
     if (backend.empty())
@@ -113,7 +112,8 @@ std::vector<std::string> select_towers(const std::string& backend, const std::st
     const std::string others = left_alone(known, backend);
     if (!chosen.empty()) {
         // If CUDA works, the user means its cards.
-        const bool cuda = std::ranges::any_of(known.ids, [](auto& id) { return id.starts_with("cuda:"); });
+        const bool cuda = std::ranges::any_of(
+            known.devices, [](const DeviceInfo& device) { return device.id.starts_with("cuda:"); });
         if (!others.empty() && !cuda) spdlog::warn("{}", others);
         // A user who did not name devices may miss one.
         for (const std::string& each : known.left_out)
@@ -124,12 +124,9 @@ std::vector<std::string> select_towers(const std::string& backend, const std::st
         throw UsageError(fmt::format("--backend {}: {}", backend, others));
     for (const auto& [absent, reason] : known.absent)
         if (backend == absent)
-            throw UsageError(fmt::format("--backend {}: {}; this machine has {}", backend, reason,
-                                         fmt::join(known.ids, ", ")));
-    std::vector<std::string_view> names;
-    for (const Backend* each : all_backends()) names.push_back(each->name());
+            throw UsageError(fmt::format("--backend {}: {}; {}", backend, reason, known.all()));
     throw UsageError(fmt::format("--backend '{}': there is no such backend; choose from {}", backend,
-                                 fmt::join(names, ", ")));
+                                 fmt::join(all_backends() | std::views::transform(&Backend::name), ", ")));
 }
 
 } // namespace towers

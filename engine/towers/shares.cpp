@@ -24,9 +24,8 @@ unsigned global_batch(unsigned batch, std::size_t towers) {
 std::vector<unsigned> share_out(unsigned global, unsigned towers, std::vector<double> weights,
                                 unsigned group) {
     if (!weights.empty() && weights.size() != towers)
-        throw UsageError(fmt::format("--shares names {} share{} for {} tower{}; give one for each",
-                                     weights.size(), weights.size() == 1 ? "" : "s", towers,
-                                     towers == 1 ? "" : "s"));
+        throw UsageError(fmt::format("--shares names {} for {}; give one for each",
+                                     count_of(weights.size(), "share"), count_of(towers, "tower")));
     if (global % group != 0)
         throw UsageError(
             fmt::format("a global batch of {} is no whole number of the groups of {} examples that the "

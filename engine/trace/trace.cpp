@@ -14,12 +14,9 @@ namespace {
 std::int64_t nanoseconds(double seconds) { return std::llround(seconds * 1e9); }
 double microseconds(std::int64_t nanoseconds) { return double(nanoseconds) / 1e3; }
 
-nlohmann::json name_of(const char* what, std::size_t pid, std::size_t tid, const std::string& name) {
-    return {{"ph", "M"}, {"name", what}, {"pid", pid}, {"tid", tid}, {"args", {{"name", name}}}};
-}
-
-nlohmann::json place_of(const char* what, std::size_t pid, std::size_t tid, std::size_t place) {
-    return {{"ph", "M"}, {"name", what}, {"pid", pid}, {"tid", tid}, {"args", {{"sort_index", place}}}};
+/// An event that names or orders a process or a thread.
+nlohmann::json metadata(const char* what, std::size_t pid, std::size_t tid, const nlohmann::json& arguments) {
+    return {{"ph", "M"}, {"name", what}, {"pid", pid}, {"tid", tid}, {"args", arguments}};
 }
 
 } // namespace
@@ -123,21 +120,17 @@ void Trace::write(const std::filesystem::path& path) const {
     };
     // Numbers begin at 1, since viewers take 0 for an idle processor.
     for (std::size_t i = 0; i < processes_.size(); ++i) {
-        write(name_of("process_name", i + 1, 0, processes_[i]));
-        write(place_of("process_sort_index", i + 1, 0, i));
+        write(metadata("process_name", i + 1, 0, {{"name", processes_[i]}}));
+        write(metadata("process_sort_index", i + 1, 0, {{"sort_index", i}}));
     }
     for (std::size_t i = 0; i < rows_.size(); ++i) {
-        write(name_of("thread_name", rows_[i].process + 1, i + 1, rows_[i].name));
-        write(place_of("thread_sort_index", rows_[i].process + 1, i + 1, i));
+        write(metadata("thread_name", rows_[i].process + 1, i + 1, {{"name", rows_[i].name}}));
+        write(metadata("thread_sort_index", rows_[i].process + 1, i + 1, {{"sort_index", i}}));
     }
     for (const DeviceClock& clock : clocks_)
         if (const double uncertainty = clock.offset.uncertainty(); std::isfinite(uncertainty))
-            write(
-                {{"ph", "M"},
-                 {"name", "process_labels"},
-                 {"pid", clock.process + 1},
-                 {"tid", 0},
-                 {"args", {{"labels", fmt::format("device's clock within {:.0f} us", uncertainty * 1e6)}}}});
+            write(metadata("process_labels", clock.process + 1, 0,
+                           {{"labels", fmt::format("device's clock within {:.0f} us", uncertainty * 1e6)}}));
     const auto on_host = [&](const Slice& slice, double moment) {
         return moment +
                (slice.clock.index == on_host_clock ? 0 : clocks_[slice.clock.index].offset.seconds());

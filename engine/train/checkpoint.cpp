@@ -110,14 +110,6 @@ TrainingState from_checkpoint(const TensorFile& file, const StateLayout& layout,
     return state;
 }
 
-std::uint64_t checkpoint_seed(const TensorFile& file, const std::filesystem::path& path) {
-    return checkpoint_number(file, "seed", path);
-}
-
-std::uint64_t checkpoint_step(const TensorFile& file, const std::filesystem::path& path) {
-    return checkpoint_number(file, "step", path);
-}
-
 std::optional<std::string> checkpoint_settings(const TensorFile& file) {
     const auto found = file.metadata.find("settings");
     if (found == file.metadata.end()) return std::nullopt;
@@ -149,7 +141,7 @@ FoundCheckpoint find_checkpoint(const std::filesystem::path& folder, std::option
 }
 
 void check_origin(const TensorFile& file, const CheckpointOrigin& origin, const std::filesystem::path& path) {
-    if (const std::uint64_t seed = checkpoint_seed(file, path); seed != origin.seed)
+    if (const std::uint64_t seed = checkpoint_number(file, "seed", path); seed != origin.seed)
         throw UsageError(fmt::format("--seed {}: {} was trained with seed {}; give --seed {} to resume it",
                                      origin.seed, path.string(), seed, seed));
     if (!file.metadata.contains("checksum")) return; // written by an early version

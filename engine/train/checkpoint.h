@@ -41,11 +41,9 @@ TrainingState from_checkpoint(const TensorFile& file, const StateLayout& layout,
 /// of their data, fit any data.
 void check_origin(const TensorFile& file, const CheckpointOrigin& origin, const std::filesystem::path& path);
 
-/// Read a number, or the named numbers, of a checkpoint's metadata. Throw InputError.
+/// Reads a number of a checkpoint's metadata, such as `seed`. Throws InputError.
 std::uint64_t checkpoint_number(const TensorFile& file, const std::string& key,
                                 const std::filesystem::path& path);
-std::uint64_t checkpoint_seed(const TensorFile& file, const std::filesystem::path& path);
-std::uint64_t checkpoint_step(const TensorFile& file, const std::filesystem::path& path);
 
 /// The settings in a checkpoint's metadata; none if an early version wrote it.
 std::optional<std::string> checkpoint_settings(const TensorFile& file);

@@ -13,38 +13,37 @@
 #include <vector>
 
 namespace towers {
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(NotFinite, tensor, shape, operation, kernel, count, index, value)
+
 namespace {
 
 using nlohmann::json;
+
+/// The tensors of the examples' words.
+constexpr std::pair<const char*, std::uint32_t Example::*> word_names[] = {
+    {"examples/records", &Example::record},
+    {"examples/epochs", &Example::epoch},
+    {"examples/labels", &Example::label}};
 
 [[noreturn]] void refuse(const std::filesystem::path& path, const std::string& what) {
     throw InputError(fmt::format("{}: {}; it is damaged, use another copy of it", path.string(), what));
 }
 
-std::string to_json(const std::optional<Finding>& found) {
+std::string text_of(const std::optional<Finding>& found) {
     if (!found) return "null";
-    const Finding& finding = *found;
-    json all{{"device", finding.device}, {"diverges", finding.replay.diverges}, {"first", nullptr}};
-    if (const auto& first = finding.replay.first)
-        all["first"] = {{"tensor", first->tensor}, {"shape", first->shape}, {"operation", first->operation},
-                        {"kernel", first->kernel}, {"count", first->count}, {"index", first->index},
-                        {"value", first->value}};
+    json all{{"device", found->device}, {"diverges", found->replay.diverges}, {"first", nullptr}};
+    if (const auto& first = found->replay.first) all["first"] = *first;
     return all.dump();
 }
 
-std::optional<Finding> from_json(const std::string& text, const std::filesystem::path& path) {
+std::optional<Finding> read_finding(const std::string& text, const std::filesystem::path& path) {
     try {
         const json all = json::parse(text);
         if (all.is_null()) return std::nullopt;
         Finding finding{all.at("device"), {std::nullopt, all.at("diverges")}};
         if (const json& first = all.at("first"); !first.is_null())
-            finding.replay.first = {.tensor = first.at("tensor"),
-                                    .shape = first.at("shape").get<TensorShape>(),
-                                    .operation = first.at("operation"),
-                                    .kernel = first.at("kernel"),
-                                    .count = first.at("count"),
-                                    .index = first.at("index").get<TensorShape>(),
-                                    .value = first.at("value")};
+            finding.replay.first = first.get<NotFinite>();
         return finding;
     } catch (const json::exception&) {
         refuse(path, "its metadata 'found' cannot be read");
@@ -95,14 +94,13 @@ void check(const DivergedStep& diverged, const std::filesystem::path& path) {
 
 void read_examples(const TensorFile& file, LoneStep& step, const std::filesystem::path& path) {
     const auto& images = tensor(file.bytes, "examples/images", 4, path);
-    const auto& records = tensor(file.words, "examples/records", 1, path).values;
-    const auto& epochs = tensor(file.words, "examples/epochs", 1, path).values;
-    const auto& labels = tensor(file.words, "examples/labels", 1, path).values;
-    const std::size_t count = records.size();
-    if (epochs.size() != count || labels.size() != count || images.shape[0] != count)
-        refuse(path, "its examples do not fit together");
-    for (std::size_t i = 0; i < count; ++i)
-        step.examples.push_back({std::uint32_t(i), records[i], epochs[i], labels[i]});
+    step.examples.resize(images.shape[0]);
+    for (std::size_t i = 0; i < step.examples.size(); ++i) step.examples[i].slot = std::uint32_t(i);
+    for (const auto& [name, word] : word_names) {
+        const std::vector<std::uint32_t>& values = tensor(file.words, name, 1, path).values;
+        if (values.size() != step.examples.size()) refuse(path, "its examples do not fit together");
+        for (std::size_t i = 0; i < values.size(); ++i) step.examples[i].*word = values[i];
+    }
     step.stored = {unsigned(images.shape[2]), unsigned(images.shape[3]), unsigned(images.shape[1])};
     step.images = images.values;
 }
@@ -148,7 +146,7 @@ DivergedStep diverged_step(Trainer& trainer, const TowerStep& of, const DataSour
         example.label = data.labels()[example.record];
         records.push_back(example.record);
     }
-    diverged.step.images.resize(records.size() * data.image_size().bytes());
+    diverged.step.images.resize(records.size() * data.image_size().elements());
     data.read(records, diverged.step.images);
     return diverged;
 }
@@ -157,15 +155,10 @@ TensorFile to_tensors(const DivergedStep& diverged, const CheckpointOrigin& orig
     const LoneStep& step = diverged.step;
     TensorFile file = to_checkpoint(step.before, layout_of(diverged.recipe), origin);
     const std::size_t examples = step.examples.size();
-    std::vector<std::uint32_t> records, epochs, labels;
-    for (const Example& example : step.examples) {
-        records.push_back(example.record);
-        epochs.push_back(example.epoch);
-        labels.push_back(example.label);
+    for (const auto& [name, word] : word_names) {
+        file.words[name].shape = {examples};
+        for (const Example& example : step.examples) file.words[name].values.push_back(example.*word);
     }
-    file.words = {{"examples/records", {{examples}, std::move(records)}},
-                  {"examples/epochs", {{examples}, std::move(epochs)}},
-                  {"examples/labels", {{examples}, std::move(labels)}}};
     const ImageSize& stored = step.stored;
     file.bytes["examples/images"] = {{examples, stored.channels, stored.height, stored.width}, step.images};
     file.metadata.insert({{"recipe_text", diverged.recipe.text},
@@ -174,7 +167,7 @@ TensorFile to_tensors(const DivergedStep& diverged, const CheckpointOrigin& orig
                           {"global_batch", std::to_string(step.global_batch)},
                           {"learning_rate", fmt::to_string(step.learning_rate)},
                           {"distort", step.distort ? "true" : "false"},
-                          {"found", to_json(diverged.found)}});
+                          {"found", text_of(diverged.found)}});
     return file;
 }
 
@@ -191,12 +184,12 @@ DivergedStep read_diverged(const std::filesystem::path& path) {
                           .tower = checkpoint_number(file, "tower", path),
                           .device = metadata(file, "device", path),
                           .step = {},
-                          .found = from_json(metadata(file, "found", path), path)};
+                          .found = read_finding(metadata(file, "found", path), path)};
     check_recipe(file, diverged.recipe, path);
     LoneStep& step = diverged.step;
     step.before = from_checkpoint(file, layout_of(diverged.recipe), path);
     step.learning_rate = number(metadata(file, "learning_rate", path), path);
-    step.seed = checkpoint_seed(file, path);
+    step.seed = checkpoint_number(file, "seed", path);
     step.distort = flag(metadata(file, "distort", path), path);
     step.global_batch = unsigned(checkpoint_number(file, "global_batch", path));
     read_examples(file, step, path);

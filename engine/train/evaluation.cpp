@@ -1,7 +1,5 @@
 #include "engine/train/evaluation.h"
 
-#include "engine/step/layout.h"
-
 #include <algorithm>
 #include <future>
 
@@ -10,7 +8,7 @@ namespace {
 
 Plan plan_of(const Recipe& recipe, const DataSource& data, unsigned batch, const DeviceInfo& device) {
     const Model model = recipe.model.for_evaluation();
-    const StateLayout layout = layout_state(recipe.model, *recipe.optimizer, false);
+    const StateLayout layout = layout_of(recipe);
     NetworkSpec spec = network_spec(recipe, layout,
                                     {.batch = batch,
                                      .stored = data.image_size(),
@@ -22,14 +20,11 @@ Plan plan_of(const Recipe& recipe, const DataSource& data, unsigned batch, const
 
 } // namespace
 
-Evaluator::Evaluator(const Session& on, const Recipe& recipe, const DataSource& data, unsigned batch)
+Evaluator::Evaluator(const Session& loaded, const Recipe& recipe, const DataSource& data, unsigned batch)
     : batch_(unsigned(std::min<std::uint64_t>(batch, data.size()))), records_(data.size()), feed_(data),
-      plan_(plan_of(recipe, data, batch_, on.device().info())),
-      session_(on, [](Arena arena) { return arena == Arena::records; }) {
-    constexpr std::size_t records = std::size_t(Arena::records);
-    const bool resident = session_.bytes()[records] >= plan_.bytes()[records];
+      plan_(plan_of(recipe, data, batch_, loaded.device().info())),
+      session_(loaded, [](Arena arena) { return arena == Arena::records; }) {
     session_.hold(plan_.bytes());
-    if (!resident) session_.load(feed_);
     recording_ = session_.record(plan_);
 }
 

@@ -22,10 +22,14 @@ struct Evaluation {
 /// Evaluates on one device, which must outlive it.
 class Evaluator {
 public:
-    /// `on`: names the device. If it has records in memory, they are those of `data`, as those of a tower
-    /// that trains on it are, and that memory is shared; else the records are uploaded. One thread at a time
-    /// uses both sessions. `batch`: examples at once, if there are as many.
-    Evaluator(const Session& on, const Recipe& recipe, const DataSource& data, unsigned batch);
+    /// Has the device load the data. `batch`: examples at once, if there are as many.
+    Evaluator(Device& device, const Recipe& recipe, const DataSource& data, unsigned batch)
+        : Evaluator(Session(device), recipe, data, batch) {
+        session_.load(feed_);
+    }
+    /// Shares the records of a session whose feed has loaded `data`, such as that of a tower that trains on
+    /// it. One thread at a time uses both.
+    Evaluator(const Session& loaded, const Recipe& recipe, const DataSource& data, unsigned batch);
 
     /// Evaluates every `stride`-th batch from batch `first` on. `variables`: including statistics, laid out
     /// as StateLayout says. Each example counts once; with `padded`, the last batch is filled with the first

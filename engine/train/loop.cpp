@@ -18,7 +18,7 @@ namespace {
 /// None if the folder is gone: the message that would name them must appear anyway.
 std::vector<std::uint64_t> checkpoints_if_there(const RunDirectory& run) {
     try {
-        return run.checkpoints();
+        return checkpoint_steps(run.path());
     } catch (const InputError&) {
         return {};
     }
@@ -111,6 +111,9 @@ public:
           written_(observers.size(), Written(tell_)), step_(trainer.steps_done()), saved_(step_) {}
     Loop(const Loop&) = delete; // written_ holds its address
     Loop& operator=(const Loop&) = delete;
+    ~Loop() {
+        for (Observer* const each : observers_) each->end();
+    }
 
     Ending run(const std::atomic<bool>& stop) {
         while (step_ < options_.steps && !stop) {
@@ -267,18 +270,7 @@ std::optional<std::filesystem::path> rewind(RunDirectory& run, const Trainer& tr
 
 Ending train(Trainer& trainer, RunDirectory& run, const LoopOptions& options, const std::atomic<bool>& stop,
              const std::vector<Observer*>& observers) {
-    const auto end = [&] {
-        for (Observer* const each : observers) each->end();
-    };
-    Ending ending{};
-    try {
-        ending = Loop(trainer, run, options, observers).run(stop);
-    } catch (...) {
-        end();
-        throw;
-    }
-    end();
-    return ending;
+    return Loop(trainer, run, options, observers).run(stop);
 }
 
 } // namespace towers

@@ -34,7 +34,7 @@ public:
     /// Shows one line to the user.
     virtual void warn([[maybe_unused]] const std::string& line) {}
 
-    /// Called last, when the run has ended or failed.
+    /// Called last, when the run has ended or failed. Must not throw.
     virtual void end() {}
 };
 

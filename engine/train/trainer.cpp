@@ -42,7 +42,7 @@ Trainer::Trainer(const Recipe& recipe, const TrainerOptions& options, const Data
     towers_ = open_towers(data);
     if (!to_probe_) towers_->take(assignment_.first_shares());
     assignment_.begin(seen());
-    load(initial_state());
+    load({.state = initial_state(layout_, options_.seed)});
 }
 
 std::unique_ptr<TowerSet> Trainer::open_towers(const DataSource& data) {
@@ -76,10 +76,6 @@ std::unique_ptr<TowerSet> Trainer::open_towers(const DataSource& data) {
                               .caller = clock_};
     if (count == 1) return make_lone_tower(std::move(towers[0]), set);
     return make_tower_group(std::move(towers), update, set);
-}
-
-TrainingState Trainer::initial_state() const {
-    return {.state = towers::initial_state(layout_, options_.seed)};
 }
 
 void Trainer::load(const TrainingState& state) {

@@ -78,9 +78,9 @@ struct Diverged : std::runtime_error {
 
 class Trainer {
 public:
-    /// Opens the devices, brings the data to them, and starts from initial_state(). Throws DeviceError,
-    /// InputError when the data does not fit the recipe's model, and UsageError when the model cannot be
-    /// split as the options ask.
+    /// Opens the devices, brings the data to them, and starts from the recipe's initial values for the seed.
+    /// Throws DeviceError, InputError when the data does not fit the recipe's model, and UsageError when the
+    /// model cannot be split as the options ask.
     Trainer(const Recipe& recipe, const TrainerOptions& options, const DataSource& data);
     Trainer(const Trainer&) = delete; // its towers hold its address
     Trainer& operator=(const Trainer&) = delete;
@@ -100,8 +100,6 @@ public:
     const HostTimes& host_use() const { return host_use_; }
     double seconds() const { return seconds_; }
 
-    /// The recipe's initial values for the seed.
-    TrainingState initial_state() const;
     void load(const TrainingState& state);
     TrainingState save();
 

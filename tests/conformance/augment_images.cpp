@@ -66,7 +66,7 @@ struct Batch {
     std::vector<float> draws(Device& device) {
         Trial trial(device);
         launches.draw.examples = trial.input(numbers_of(examples));
-        const Tensor draws = trial.output(launches.draws_bytes / 4);
+        const Tensor draws = trial.output(examples.size() * AUGMENT_DRAWS * 4);
         launches.draw.draws = draws;
         trial.run(launch(kernels::draw_augmentations, launches.draw));
         return trial.floats(draws);
@@ -77,7 +77,7 @@ struct Batch {
         launches.sums.records = trial.input(stored.words());
         launches.sums.examples = trial.input(numbers_of(examples));
         launches.sums.draws = trial.input(draws);
-        const Tensor sums = trial.output(launches.sums_bytes / 4);
+        const Tensor sums = trial.output(examples.size() * GREY_CHUNKS * 2);
         launches.sums.sums = sums;
         trial.run(launch(kernels::grey_sums, launches.sums));
         return trial.words(sums);
@@ -96,7 +96,8 @@ struct Batch {
         p.examples = trial.input(numbers_of(examples));
         p.draws = trial.input(drawn);
         p.grey_sums = trial.input(summed);
-        const Tensor images = trial.output(launches.images_bytes / 4), labels = trial.output(examples.size());
+        const std::size_t values = std::size_t(p.shape.out_height) * p.shape.out_width * p.shape.channels;
+        const Tensor images = trial.output(examples.size() * values), labels = trial.output(examples.size());
         p.images = images;
         p.batch_labels = labels;
         trial.run(launch(kernels::augment_images, p));

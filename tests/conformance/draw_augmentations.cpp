@@ -22,7 +22,7 @@ std::vector<Draw> draw(Device& device, const Augmentation& a, ImageSize stored, 
     Trial trial(device);
     AugmentationLaunches launches = augmentation_launches(a, stored, image, seed, count);
     launches.draw.examples = trial.input(examples);
-    const Tensor out = trial.output(launches.draws_bytes / 4);
+    const Tensor out = trial.output(count * AUGMENT_DRAWS * 4);
     launches.draw.draws = out;
     trial.run(launch(kernels::draw_augmentations, launches.draw));
     const std::vector<float> v = trial.floats(out);

@@ -256,8 +256,7 @@ const towers::test::Functions instance_functions{
     {"vkGetPhysicalDeviceQueueFamilyProperties2", plain(get_families2)}};
 
 PFN_vkVoidFunction get_device_function(VkDevice of, const char* name) {
-    const PFN_vkVoidFunction own = towers::test::find(device_functions, name);
-    return own != nullptr ? own : next_of(of).function(of, name);
+    return towers::test::find_for_device(device_functions, of, name, next_of);
 }
 
 PFN_vkVoidFunction get_instance_function(VkInstance of, const char* name) {

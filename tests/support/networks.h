@@ -1,7 +1,7 @@
 // Small networks and data for the engine's tests.
 #pragma once
 
-#include "engine/data/dataset.h"
+#include "engine/data/source.h"
 #include "engine/run/safetensors.h"
 #include "engine/train/trainer.h"
 

@@ -46,6 +46,15 @@ inline PFN_vkVoidFunction find(const Functions& functions, const char* name) {
     return found != functions.end() ? found->second : nullptr;
 }
 
+/// What a layer's vkGetDeviceProcAddr returns. `next_of`: finds what the layer knows of the layer below a
+/// device, of which `function` finds the functions.
+template<class NextOf>
+PFN_vkVoidFunction find_for_device(const Functions& of_devices, VkDevice device, const char* name,
+                                   NextOf&& next_of) {
+    const PFN_vkVoidFunction own = find(of_devices, name);
+    return own != nullptr ? own : next_of(device).function(device, name);
+}
+
 /// What a layer's vkGetInstanceProcAddr returns, which is asked for functions of both kinds. `next`: that of
 /// the layer below; null while there is none.
 inline PFN_vkVoidFunction find_for_instance(const Functions& of_instances, const Functions& of_devices,

@@ -15,7 +15,7 @@
 // Exit codes: 0, 1.
 
 #include "backends/backend.h"
-#include "engine/data/dataset.h"
+#include "engine/data/source.h"
 #include "engine/error.h"
 #include "engine/run/safetensors.h"
 #include "engine/towers/selection.h"

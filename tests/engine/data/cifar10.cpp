@@ -1,6 +1,6 @@
 #include "engine/data/cifar10.h"
-#include "engine/data/dataset.h"
 #include "engine/data/formats.h"
+#include "engine/data/source.h"
 #include "tests/support/files.h"
 
 #include <doctest/doctest.h>
@@ -220,7 +220,7 @@ TEST_CASE("a data set that CIFAR-10's format cannot hold is not written") {
     };
     const auto data_of = [](std::size_t count, std::size_t classes, const ImageSize& size) {
         return Dataset({"any", std::vector<std::string>(classes, "any"), size},
-                       std::vector<std::uint8_t>(count * size.bytes()), std::vector<std::uint32_t>(count));
+                       std::vector<std::uint8_t>(count * size.elements()), std::vector<std::uint32_t>(count));
     };
     check_says(refused(data_of(4, 10, {32, 32, 3})), {"4 examples", "5 to 50000"});
     check_says(refused(data_of(20, 9, {32, 32, 3})), {"9 classes"});

@@ -1,7 +1,7 @@
 #include "engine/data/feed.h"
 #include "backends/upload.h"
-#include "engine/data/dataset.h"
 #include "engine/data/sampler.h"
+#include "engine/data/source.h"
 #include "engine/step/network.h"
 #include "tests/support/devices.h"
 #include "tests/support/networks.h"
@@ -23,7 +23,7 @@ public:
 
     std::size_t slots() const override { return 2 * data_.size() + 1; }
     void load(Device& device, const Buffer& records) override {
-        const std::size_t image = data_.image_size().bytes();
+        const std::size_t image = data_.image_size().elements();
         std::vector<std::uint8_t> all(slots() * image, 99);
         for (std::uint32_t record = 0; record < data_.size(); ++record)
             data_.read(record, 1, std::span(all).subspan(slot_of(record) * image, image));

@@ -78,7 +78,7 @@ TEST_CASE("shapes are drawn at the size and in the colours that a network takes"
         const Dataset data = make_shapes(Split::test, 1, size);
         CHECK(data.image_size() == size);
         CHECK(data.size() == 2000);
-        CHECK(data.images().size() == 2000 * size.bytes());
+        CHECK(data.images().size() == 2000 * size.elements());
         CHECK(data.labels()[13] == 3);
     }
     CHECK_THROWS_AS(make_shapes(Split::test, 1, {32, 32, 2}), std::invalid_argument);

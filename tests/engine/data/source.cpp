@@ -1,4 +1,4 @@
-#include "engine/data/dataset.h"
+#include "engine/data/source.h"
 #include "engine/files/checksum.h"
 
 #include <doctest/doctest.h>
@@ -12,7 +12,7 @@ namespace {
 
 /// Bytes and labels that tell records and places in them apart.
 Dataset data_of(const ImageSize& size, std::size_t count) {
-    std::vector<std::uint8_t> images(count * size.bytes());
+    std::vector<std::uint8_t> images(count * size.elements());
     for (std::size_t i = 0; i < images.size(); ++i) images[i] = std::uint8_t(i * 7 + i / 251);
     std::vector<std::uint32_t> labels(count);
     for (std::size_t i = 0; i < count; ++i) labels[i] = std::uint32_t(i * 3 % 10);

@@ -163,9 +163,9 @@ TEST_CASE("the recipe that a run keeps is the one that it was trained with, what
 TEST_CASE("each published defect can be brought back by its name") {
     CHECK(parse_quirks("none") == Quirks{});
     CHECK(parse_quirks("step-schedule,delete-run") == Quirks{.step_schedule = true, .delete_run = true});
-    CHECK(format_quirks(parse_quirks("all")) == "last-tower-loss,step-schedule,unordered-average,delete-run,"
-                                                "padded-evaluation,divided-batch-time");
-    CHECK(parse_quirks(format_quirks(parse_quirks("all"))) == parse_quirks("all"));
+    CHECK(parse_quirks("last-tower-loss,step-schedule,unordered-average,delete-run,padded-evaluation,"
+                       "divided-batch-time") == Quirks{true, true, true, true, true, true});
+    CHECK(parse_quirks("all") == Quirks{true, true, true, true, true, true});
     CHECK_THROWS_AS(parse_quirks("all,nonsense"), UsageError);
     CHECK_THROWS_AS(find_recipe("nonsense"), UsageError);
 }

@@ -167,7 +167,7 @@ TEST_CASE("a replay does what the tower did, random distortions included") {
         float finite = 1, diverging = 1e6f;
         for (int i = 0; i < 20; ++i) {
             const float scale = std::sqrt(finite * diverging);
-            TrainingState state = trainer.initial_state();
+            TrainingState state{.state = initial_state(trainer.layout(), trainer.options().seed)};
             const auto multiply = [&](const std::string& variable, float factor) {
                 for (float& each : part(std::span(state.state), trainer.layout().find(variable).range))
                     each *= factor;
@@ -210,7 +210,7 @@ TEST_CASE("a tensor that several operations write hides no divergence") {
         "4", "{ name = \"join\", kind = \"concatenate\", inputs = [\"norm\", \"norm\", \"norm\"] },");
     const Dataset data = labelled({0, 1, 2, 3});
     Trainer trainer(recipe, in_order({"cpu"}), data);
-    TrainingState state = trainer.initial_state();
+    TrainingState state{.state = initial_state(trainer.layout(), trainer.options().seed)};
     const auto multiply = [&](const char* variable, float factor) {
         for (float& each : part(std::span(state.state), trainer.layout().find(variable).range))
             each *= factor;

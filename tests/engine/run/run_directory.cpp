@@ -43,7 +43,7 @@ TEST_CASE("a run makes its folder, with parents, and all its files in it") {
     run.append_metrics(R"({"step":10})");
     run.save_checkpoint(10, weights(1), 0);
     CHECK(names_in(run.path()) == Names{"config.toml", "lock", "metrics.jsonl", "model.ckpt-10.safetensors"});
-    CHECK(read_text(run.config_path()) == "batch = 128\n");
+    CHECK(read_text(config_path_in(run.path())) == "batch = 128\n");
     CHECK(read_text(run.metrics_path()) == "{\"step\":10}\n");
     CHECK(read_safetensors(run.checkpoint_path(10)).tensors.at("w").values[0] == 1.0f);
 }
@@ -93,13 +93,11 @@ TEST_CASE("resuming finds the latest step by number, not by name") {
     const test::TemporaryFolder folder;
     {
         RunDirectory run(folder.path(), Existing::refuse);
-        CHECK_FALSE(run.latest());
         for (const std::uint64_t step : {900, 1000, 20, 0})
             run.save_checkpoint(step, weights(float(step)), 0);
     }
     RunDirectory run(folder.path(), Existing::resume);
-    CHECK(run.checkpoints() == Steps{0, 20, 900, 1000});
-    CHECK(run.latest() == folder / "model.ckpt-1000.safetensors");
+    CHECK(checkpoint_steps(run.path()) == Steps{0, 20, 900, 1000});
     CHECK(latest_checkpoint(folder.path()) ==
           folder / "model.ckpt-1000.safetensors"); // even while a run is open
 }
@@ -131,7 +129,7 @@ TEST_CASE("two runs never share a folder") {
         for (const Existing existing : {Existing::refuse, Existing::resume, Existing::erase})
             CHECK(says(opening_error(folder.path(), existing),
                        folder.path().string() + " is in use by another run"));
-        CHECK(run.checkpoints() == Steps{1});
+        CHECK(checkpoint_steps(run.path()) == Steps{1});
     }
     RunDirectory next(folder.path(), Existing::resume);
 }
@@ -157,15 +155,15 @@ TEST_CASE("the newest checkpoints are kept") {
     const test::TemporaryFolder folder;
     RunDirectory run(folder.path(), Existing::refuse);
     for (std::uint64_t step = 8; step <= 12; ++step) run.save_checkpoint(step, weights(1), 3);
-    CHECK(run.checkpoints() == Steps{10, 11, 12});
+    CHECK(checkpoint_steps(run.path()) == Steps{10, 11, 12});
     run.save_checkpoint(13, weights(1), 0);
-    CHECK(run.checkpoints() == Steps{10, 11, 12, 13});
+    CHECK(checkpoint_steps(run.path()) == Steps{10, 11, 12, 13});
     // The newest checkpoint may have diverged; the one before it has not.
     run.save_checkpoint(13, weights(2), 1);
-    CHECK(run.checkpoints() == Steps{12, 13});
+    CHECK(checkpoint_steps(run.path()) == Steps{12, 13});
     CHECK(read_safetensors(run.checkpoint_path(13)).tensors.at("w").values[0] == 2.0f);
     run.save_checkpoint(4, weights(1), 1); // never deletes the one just written
-    CHECK(run.checkpoints() == Steps{4, 12, 13});
+    CHECK(checkpoint_steps(run.path()) == Steps{4, 12, 13});
 }
 
 TEST_CASE("resuming sets aside later checkpoints instead of deleting them") {
@@ -182,7 +180,7 @@ TEST_CASE("resuming sets aside later checkpoints instead of deleting them") {
     CHECK(names_in(*first) == Names{"metrics.jsonl", "model.ckpt-3.safetensors"});
     CHECK(read_text(*first / "metrics.jsonl") == metrics);
     CHECK(run.set_aside_after(1) == folder.path() / "replaced-2");
-    CHECK(run.checkpoints() == Steps{1});
+    CHECK(checkpoint_steps(run.path()) == Steps{1});
     CHECK(read_safetensors(*first / "model.ckpt-3.safetensors").tensors.at("w").values[0] == 3.0f);
 }
 
@@ -200,7 +198,7 @@ TEST_CASE("a full disk loses the new checkpoint and no earlier one") {
         CHECK(says(input_error([&] { run.write_config(std::string(5000, '#')); }), "config.toml"));
     }
     CHECK(names_in(folder.path()) == Names{"config.toml", "lock", "model.ckpt-1.safetensors"});
-    CHECK(read_text(run.config_path()) == "a = 1\n");
+    CHECK(read_text(config_path_in(run.path())) == "a = 1\n");
     CHECK(read_safetensors(run.checkpoint_path(1)).tensors.at("w").values[0] == 1.0f);
 }
 

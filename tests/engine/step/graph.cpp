@@ -191,7 +191,7 @@ TEST_CASE("a ReLU over the logits masks the gradient where it masked the logits"
     for (const std::string& id : test::device_ids()) {
         CAPTURE(id);
         Trainer trainer(recipe, test::options_for({id}, 12), data);
-        TrainingState state = trainer.initial_state();
+        TrainingState state{.state = initial_state(trainer.layout(), trainer.options().seed)};
         const StateLayout& layout = trainer.layout();
         const auto biases = part(std::span(state.state), layout.find("logits/biases").range);
         biases[3] = -1e4f;

@@ -125,7 +125,7 @@ TEST_CASE("a diverged step names its tower and leaves the last good parameters")
     for (const std::vector<std::string>& towers :
          {std::vector<std::string>{"cpu"}, std::vector<std::string>{"cpu", "cpu"}}) {
         Trainer trainer(test::small_recipe(), test::options_for(towers, 4), data);
-        TrainingState state = trainer.initial_state();
+        TrainingState state{.state = initial_state(trainer.layout(), trainer.options().seed)};
         // One NaN weight poisons every loss.
         state.state[0] = std::numeric_limits<float>::quiet_NaN();
         trainer.load(state);
@@ -150,7 +150,7 @@ TEST_CASE("an infinite gradient stops the training though the loss is finite") {
     for (const std::vector<std::string>& towers :
          {std::vector<std::string>{"cpu"}, std::vector<std::string>{"cpu", "cpu"}}) {
         Trainer trainer(test::small_recipe(), test::options_for(towers, 4), data);
-        TrainingState state = trainer.initial_state();
+        TrainingState state{.state = initial_state(trainer.layout(), trainer.options().seed)};
         std::ranges::fill(state.state, 0.0f);
         for (const VariableSlot& slot : trainer.layout().variables) {
             float* const values = state.state.data() + slot.range.offset / sizeof(float);

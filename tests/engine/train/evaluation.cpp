@@ -20,10 +20,10 @@ TEST_CASE("an evaluation borrows a tower's device and data between steps, and ch
         trainer.step();
         const TrainingState undisturbed = trainer.save();
         trainer.load(before);
-        const auto run = [&](const Session& on) {
+        const auto run = [&](auto& on) {
             return Evaluator(on, recipe, data, 16).run(before.state, false, 0, 1);
         };
-        const Evaluation found = run(trainer.tower(0).session()), alone = run(Session(test::device(id)));
+        const Evaluation found = run(trainer.tower(0).session()), alone = run(test::device(id));
         CHECK(found.examples == 50);
         CHECK(found.correct == alone.correct);
         CHECK(found.loss_sum == alone.loss_sum);
@@ -43,13 +43,13 @@ TEST_CASE("an evaluation on a tower has no second copy of the data set") {
         return wrapped;
     });
     const Trainer trainer(recipe, options, data);
-    const auto taken_by = [&](const Session& on) {
+    const auto taken_by = [&](auto& on) {
         const std::size_t before = device->allocated();
         const Evaluator evaluator(on, recipe, data, 1);
         return device->allocated() - before;
     };
     const Session& of_tower = trainer.tower(0).session();
-    const std::size_t borrowing = taken_by(of_tower), own = taken_by(Session(of_tower.device()));
+    const std::size_t borrowing = taken_by(of_tower), own = taken_by(of_tower.device());
     CHECK(own - borrowing == of_tower.bytes()[std::size_t(Arena::records)]);
 }
 
@@ -61,9 +61,9 @@ TEST_CASE("evaluators share the batches, and only padding counts an example twic
     std::vector<Evaluator> evaluators;
     for (int i = 0; i < 3; ++i) {
         devices.push_back(open_device("cpu", test::open_options()));
-        evaluators.emplace_back(Session(*devices.back()), recipe, data, 4);
+        evaluators.emplace_back(*devices.back(), recipe, data, 4);
     }
-    const Evaluation whole = Evaluator(Session(*devices[0]), recipe, data, 25).run(state, false, 0, 1);
+    const Evaluation whole = Evaluator(*devices[0], recipe, data, 25).run(state, false, 0, 1);
     const Evaluation shared = evaluate(evaluators, state, false), padded = evaluate(evaluators, state, true);
     CHECK(shared.examples == 25);
     CHECK(shared.correct == whole.correct);

@@ -58,11 +58,11 @@ std::vector<std::uint64_t> train_and_lose(const std::vector<std::string>& towers
         train(trainer, run, loop, false, {&watcher});
         FAIL_CHECK("the device was not lost");
     } catch (const DeviceError& error) {
-        CHECK(error.what() == "refused; the last checkpoint is " + run.latest().value().string() +
+        CHECK(error.what() == "refused; the last checkpoint is " + latest_checkpoint(run.path()).string() +
                                   ": go on from it with --resume");
     }
     CHECK(watcher.warnings.empty());
-    return run.checkpoints();
+    return checkpoint_steps(run.path());
 }
 
 } // namespace
@@ -127,7 +127,7 @@ TEST_CASE("a save without memory ends no run; one that loses the device names th
               "cannot write " + run.checkpoint_path(2).string() +
                   ": there is not enough memory; training goes on and tries again at the next save");
         CHECK(warnings[1] == "saved again: " + run.checkpoint_path(3).string());
-        CHECK(run.checkpoints() == std::vector<std::uint64_t>{0, 1, 3, 4, 5});
+        CHECK(checkpoint_steps(run.path()) == std::vector<std::uint64_t>{0, 1, 3, 4, 5});
     }
 }
 
@@ -184,7 +184,7 @@ TEST_CASE("the trial before the first step stops when told to, and names the las
         }
         CHECK(probe(trainer, run, true).empty());
         CHECK(trainer.shares() == std::vector{50u, 50u});
-        CHECK(trainer.save().state == trainer.initial_state().state);
+        CHECK(trainer.save().state == initial_state(trainer.layout(), trainer.options().seed));
     }
 }
 
