@@ -129,8 +129,7 @@ int run_eval(EvalFlags& flags) {
                 // Uses the training's seed, to draw the same shapes.
                 const Split split = flags.split == "test" ? Split::test : Split::train;
                 const std::unique_ptr<DataSource> data =
-                    open_data({settings.data, split, checkpoint_seed(*file, path), shapes_size(recipe)});
-                check_data(recipe, data->info());
+                    open_data_for(recipe, settings.data, split, checkpoint_seed(*file, path));
                 for (const std::string& id : towers) {
                     devices.push_back(open_device(id, flags.open));
                     evaluators.emplace_back(Session(*devices.back()), recipe, *data, flags.batch);

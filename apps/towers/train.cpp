@@ -193,7 +193,7 @@ void open_and_train(const ResolvedRun& resolved, const std::optional<Past>& past
         end_at_once(report(work_failed, error.what() + (begun != nullptr ? way_on(*begun) : "")));
     };
     const std::unique_ptr<DataSource> opened =
-        open_data({settings.data, Split::train, *settings.seed, shapes_size(recipe)});
+        open_data_for(recipe, settings.data, Split::train, *settings.seed);
     const DataSource& data = *opened;
     check_test_data(settings);
     Trainer trainer(recipe, options_of(resolved, trace.trace, give_up), data);

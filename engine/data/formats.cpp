@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <filesystem>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <functional>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 namespace towers {
@@ -29,17 +31,19 @@ const FormatList& all_formats() {
     return formats;
 }
 
-/// `a, b, or c` of what `words` says of each format; of some it may say nothing.
-template<class Words>
-std::string alternatives(const Words& words) {
+/// `a, b or c` of a member of the formats that are words, or of those that are not.
+template<class Member>
+std::string alternatives(bool words, const Member& member) {
     std::vector<std::string> all;
     for (const DataFormat& format : all_formats())
-        if (std::string text(words(format)); !text.empty()) all.push_back(std::move(text));
-    std::string joined;
-    for (std::size_t i = 0; i < all.size(); ++i)
-        joined += (i == 0 ? "" : i + 1 < all.size() ? ", " : ", or ") + all[i];
-    return joined;
+        if (format.is_word() == words) all.emplace_back(std::invoke(member, format));
+    const std::string last = std::move(all.back());
+    all.pop_back();
+    return all.empty() ? last : fmt::format("{} or {}", fmt::join(all, ", "), last);
 }
+
+std::string quoted(const DataFormat& word) { return fmt::format("'{}'", word.name); }
+std::string explained(const DataFormat& word) { return fmt::format("'{}' ({})", word.name, word.more); }
 
 const DataFormat* format_of(const std::string& source, Split split) {
     for (const bool is_word : {true, false})
@@ -51,14 +55,15 @@ const DataFormat* format_of(const std::string& source, Split split) {
 [[noreturn]] void refuse(const std::string& source, Split split) {
     if (const std::string other = describe_other_data(source); !other.empty())
         throw InputError(fmt::format("{} {}", source, other));
+    const std::string names = alternatives(false, &DataFormat::name);
+    const std::string words = alternatives(true, &DataFormat::name) + ", which needs no files";
     std::error_code error; // what cannot be examined counts as absent
     if (!std::filesystem::is_directory(source, error))
-        throw InputError(fmt::format("there is no data folder {}; name {}", source,
-                                     alternatives([](const DataFormat& format) { return format.name; })));
-    throw InputError(fmt::format("{} holds no {}; {}", source, alternatives([&](const DataFormat& format) {
-                                     return format.files[std::size_t(split)];
-                                 }),
-                                 alternatives([](const DataFormat& format) { return format.remedy; })));
+        throw InputError(fmt::format("there is no data folder {}; name one with {}, or use --data {}", source,
+                                     names, words));
+    const auto file = [&](const DataFormat& format) { return format.files[std::size_t(split)]; };
+    throw InputError(fmt::format("{} holds no {}; unpack {} there, or use --data {}", source,
+                                 alternatives(false, file), names, words));
 }
 
 } // namespace
@@ -76,14 +81,10 @@ bool is_path(const std::string& source) {
 }
 
 std::string data_help(bool with_more) {
-    return alternatives([&](const DataFormat& format) {
-        return with_more && !format.more.empty() ? fmt::format("{} ({})", format.what, format.more)
-                                                 : std::string(format.what);
-    });
+    return fmt::format("a folder with {}, or {}", alternatives(false, &DataFormat::name),
+                       alternatives(true, with_more ? explained : quoted));
 }
 
-std::string what_to_give() {
-    return "give " + alternatives([](const DataFormat& format) { return format.give; });
-}
+std::string what_to_give() { return fmt::format("give {}, which needs no files", data_help(false)); }
 
 } // namespace towers

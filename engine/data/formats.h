@@ -20,12 +20,10 @@ struct DataRequest {
 
 /// Each format is a line in formats.def.
 struct DataFormat {
-    std::string_view what; ///< what --data takes, for help: `a folder with CIFAR-10's binary files`
-    std::string_view more; ///< about it, where help has room: `ten classes of drawn shapes`; or empty
-    std::string_view give; ///< the same for messages, after "give": `a folder of CIFAR-10's binary files`
-    std::string_view name; ///< and after "name", shorter: `CIFAR-10's`
-    std::array<std::string_view, 2> files; ///< the file that a folder has, by split; empty: a word, no path
-    std::string_view remedy;               ///< for a folder without it: `unpack cifar-10-binary.tar.gz there`
+    std::string_view
+        name; ///< of a folder's files: `MNIST's`, after "a folder with"; or the word that --data takes
+    std::string_view more;                 ///< about a word: `ten classes of drawn shapes`
+    std::array<std::string_view, 2> files; ///< one that a folder has, by split; empty: a word
     /// Whether a request's source is of this format. Never throws.
     bool (*recognizes)(const std::string& source, Split split);
     /// Of a source that it recognizes. InputError for what is damaged.
@@ -41,11 +39,11 @@ std::unique_ptr<DataSource> open_data(const DataRequest& request);
 /// Whether a source is a path, not a word such as `shapes`.
 bool is_path(const std::string& source);
 
-/// `a folder with CIFAR-10's binary files, or 'shapes' (ten classes of drawn shapes)`, for help texts; with
-/// or without what stands in brackets.
+/// `a folder with CIFAR-10's binary files or MNIST's, or 'shapes' (ten classes of drawn shapes)`, for help
+/// texts; with or without what stands in brackets.
 std::string data_help(bool with_more);
 
-/// `give a folder of CIFAR-10's binary files, or 'shapes', which needs no files`, for messages.
+/// `give a folder with CIFAR-10's binary files or MNIST's, or 'shapes', which needs no files`, for messages.
 std::string what_to_give();
 
 } // namespace towers

@@ -16,7 +16,7 @@ struct ImageSize {
     unsigned channels = 0;          ///< values per pixel: 1 grey, 3 red, green, blue
     bool operator==(const ImageSize&) const = default;
 
-    std::size_t bytes() const { return std::size_t(height) * width * channels; }
+    constexpr std::size_t bytes() const { return std::size_t(height) * width * channels; }
 };
 
 struct DataInfo {
