@@ -66,9 +66,10 @@ const DataFormat& cifar10_format() {
         .name = "CIFAR-10's binary files",
         .more = {},
         .files = {"data_batch_1.bin", "test_batch.bin"},
+        .wishes = {},
         .recognizes =
-            [](const std::string& source, Split split) {
-                return !find_cifar(source, archive_folder, file_names(split)).empty();
+            [](const DataRequest& request) {
+                return !find_cifar(request.source, archive_folder, file_names(request.split)).empty();
             },
         .open = [](const DataRequest& request) { return open_cifar10(request.source, request.split); }};
     return format;

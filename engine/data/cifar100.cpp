@@ -2,11 +2,15 @@
 // 100 fine classes, and the classes' names in coarse_label_names.txt and fine_label_names.txt.
 #include "engine/data/cifar_files.h"
 #include "engine/data/formats.h"
+#include "engine/error.h"
 
+#include <algorithm>
 #include <array>
-#include <optional>
+#include <fmt/format.h>
+#include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace towers {
@@ -15,29 +19,37 @@ namespace {
 namespace fs = std::filesystem;
 
 struct Labels {
-    std::string_view wish; ///< after the folder
-    std::string_view names_file;
+    std::string_view name, names_file;
     unsigned classes;
 };
-/// By the place of the label in a record. Without a wish the fine labels are read.
-constexpr std::array<Labels, 2> kinds = {
-    {{"?labels=coarse", "coarse_label_names.txt", 20}, {"?labels=fine", "fine_label_names.txt", 100}}};
+/// By the place of the label in a record.
+constexpr std::array<Labels, 2> all_labels = {
+    {{"coarse", "coarse_label_names.txt", 20}, {"fine", "fine_label_names.txt", 100}}};
 
-struct Found {
-    fs::path folder; ///< empty: none
-    unsigned kind;
-};
+/// CIFAR-10 has no such file, while any data set may have a train.bin.
+fs::path find_folder(const std::string& source) {
+    return find_cifar(source, "cifar-100-binary", {std::string(all_labels[1].names_file)});
+}
 
-Found find(std::string source) {
-    unsigned kind = 1;
-    for (unsigned i = 0; i < kinds.size(); ++i)
-        if (source.ends_with(kinds[i].wish)) {
-            source.resize(source.size() - kinds[i].wish.size());
-            kind = i;
-        }
-    // CIFAR-10 has other names; any data set may have a train.bin.
-    fs::path folder = find_cifar(source, "cifar-100-binary", {std::string(kinds[kind].names_file)});
-    return {std::move(folder), kind};
+std::unique_ptr<DataSource> open_cifar100(const DataRequest& request) {
+    const auto wish = request.wishes.find("labels");
+    const std::string_view wanted = wish == request.wishes.end() ? "fine" : std::string_view(wish->second);
+    const auto labels = std::ranges::find(all_labels, wanted, &Labels::name);
+    if (labels == all_labels.end())
+        throw InputError(
+            fmt::format("{}?labels={}: CIFAR-100's labels are fine or coarse", request.source, wanted));
+    const fs::path folder = find_folder(request.source);
+    const bool training = request.split == Split::train;
+    // Training and `data describe` open both splits, and one line is enough.
+    std::vector<std::string> classes =
+        read_class_names(folder / labels->names_file, labels->classes, training);
+    for (auto i = unsigned(classes.size()); i < labels->classes; ++i) classes.push_back(std::to_string(i));
+    return open_cifar({.name = "cifar100",
+                       .files = {folder / (training ? "train.bin" : "test.bin")},
+                       .most = training ? 50'000u : 10'000u,
+                       .label_bytes = 2,
+                       .label = unsigned(labels - all_labels.begin()),
+                       .classes = std::move(classes)});
 }
 
 } // namespace
@@ -47,24 +59,9 @@ const DataFormat& cifar100_format() {
         .name = "CIFAR-100's",
         .more = {},
         .files = {"train.bin", "test.bin"},
-        .recognizes = [](const std::string& source, Split) { return !find(source).folder.empty(); },
-        .open =
-            [](const DataRequest& request) {
-                const auto [folder, kind] = find(request.source);
-                const Labels& labels = kinds[kind];
-                // Training and `data describe` open both splits, and one line is enough.
-                std::vector<std::string> classes = read_class_names(
-                    folder / labels.names_file, labels.classes, request.split == Split::train);
-                for (unsigned i = unsigned(classes.size()); i < labels.classes; ++i)
-                    classes.push_back(std::to_string(i));
-                return open_cifar(
-                    {.name = "cifar100",
-                     .files = {folder / (request.split == Split::train ? "train.bin" : "test.bin")},
-                     .most = request.split == Split::train ? 50'000u : 10'000u,
-                     .label_bytes = 2,
-                     .label = kind,
-                     .classes = std::move(classes)});
-            }};
+        .wishes = {"labels"},
+        .recognizes = [](const DataRequest& request) { return !find_folder(request.source).empty(); },
+        .open = open_cifar100};
     return format;
 }
 

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <functional>
+#include <ranges>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -42,17 +43,45 @@ std::string alternatives(bool words, const Member& member) {
     return all.empty() ? last : fmt::format("{} or {}", fmt::join(all, ", "), last);
 }
 
+/// `?labels=`, or `?image= and ?label=`
+std::string known(const DataFormat& format) {
+    return format.wishes[1].empty() ? fmt::format("?{}=", format.wishes[0])
+                                    : fmt::format("?{}", fmt::join(format.wishes, "= and ?")) + "=";
+}
+
 std::string quoted(const DataFormat& word) { return fmt::format("'{}'", word.name); }
 std::string explained(const DataFormat& word) { return fmt::format("'{}' ({})", word.name, word.more); }
 
-const DataFormat* format_of(const std::string& source, Split split) {
+const DataFormat* format_of(const DataRequest& request) {
     for (const bool is_word : {true, false})
         for (const DataFormat& format : all_formats())
-            if (format.is_word() == is_word && format.recognizes(source, split)) return &format;
+            if (format.is_word() == is_word && format.recognizes(request)) return &format;
     return nullptr;
 }
 
-[[noreturn]] void refuse(const std::string& source, Split split) {
+/// Moves `?NAME=VALUE&NAME=VALUE` from a source into the wishes, unless it is part of a path.
+void split_off_wishes(DataRequest& request) {
+    std::error_code error;
+    const std::size_t begin = request.source.rfind('?');
+    if (begin == std::string::npos || request.source.find('=', begin) == std::string::npos ||
+        std::filesystem::exists(request.source, error))
+        return;
+    for (const auto each : std::views::split(std::string_view(request.source).substr(begin + 1), '&')) {
+        const std::string_view wish(each.begin(), each.end());
+        const std::size_t equals = std::min(wish.find('='), wish.size());
+        request.wishes[std::string(wish.substr(0, equals))] = wish.substr(std::min(equals + 1, wish.size()));
+    }
+    request.source.resize(begin);
+}
+
+[[noreturn]] void refuse(const DataRequest& request) {
+    const auto& [source, split, seed, image, whole, wishes] = request;
+    DataRequest training = request;
+    training.split = Split::train;
+    if (const DataFormat* const format = format_of(training); format != nullptr)
+        throw InputError(fmt::format("{} has no test examples, no {}; give some with --test-data of train, or --data "
+                                     "of eval",
+                                     source, format->files[std::size_t(Split::test)]));
     if (const std::string other = describe_other_data(source); !other.empty())
         throw InputError(fmt::format("{} {}", source, other));
     const std::string names = alternatives(false, &DataFormat::name);
@@ -68,15 +97,21 @@ const DataFormat* format_of(const std::string& source, Split split) {
 
 } // namespace
 
-std::unique_ptr<DataSource> open_data(const DataRequest& request) {
-    const DataFormat* const format = format_of(request.source, request.split);
-    if (format == nullptr) refuse(request.source, request.split);
+std::unique_ptr<DataSource> open_data(DataRequest request) {
+    split_off_wishes(request);
+    const DataFormat* const format = format_of(request);
+    if (format == nullptr) refuse(request);
+    for (const auto& [name, value] : request.wishes)
+        if (name.empty() || std::ranges::find(format->wishes, name) == format->wishes.end())
+            throw InputError(
+                fmt::format("{}?{}={}: {} take no '{}'{}", request.source, name, value, format->name, name,
+                            format->wishes[0].empty() ? "" : fmt::format(", only {}", known(*format))));
     return format->open(request);
 }
 
 bool is_path(const std::string& source) {
     return std::ranges::none_of(all_formats(), [&](const DataFormat& format) {
-        return format.is_word() && format.recognizes(source, Split::train);
+        return format.is_word() && format.recognizes({source, Split::train});
     });
 }
 

@@ -130,8 +130,9 @@ const DataFormat& idx_format() {
         .name = "MNIST's",
         .more = {},
         .files = {"train-images-idx3-ubyte", "t10k-images-idx3-ubyte"},
-        .recognizes = [](const std::string& source,
-                         Split split) { return !find_images(source, split).empty(); },
+        .wishes = {},
+        .recognizes =
+            [](const DataRequest& request) { return !find_images(request.source, request.split).empty(); },
         .open = [](const DataRequest& request) { return open_idx(request.source, request.split); }};
     return format;
 }

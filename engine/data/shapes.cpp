@@ -186,7 +186,8 @@ const DataFormat& shapes_format() {
         .name = "shapes",
         .more = "ten classes of drawn shapes",
         .files = {},
-        .recognizes = [](const std::string& source, Split) { return source == "shapes"; },
+        .wishes = {},
+        .recognizes = [](const DataRequest& request) { return request.source == "shapes"; },
         .open = [](const DataRequest& request) -> std::unique_ptr<DataSource> {
             return std::make_unique<Dataset>(make_shapes(request.split, request.seed, request.image));
         }};

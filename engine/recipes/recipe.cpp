@@ -289,14 +289,14 @@ void check_data(const Recipe& recipe, const DataInfo& data) {
             fmt::format("the data set {} {}; choose other --data or another recipe", data.name, problem));
 }
 
-std::unique_ptr<DataSource> open_data_for(const Recipe& recipe, const std::string& source, Split split,
-                                          std::uint64_t seed) {
-    std::unique_ptr<DataSource> data = open_data({source, split, seed, stored_size(recipe)});
+std::unique_ptr<DataSource> open_data_for(const Recipe& recipe, DataRequest request) {
+    request.image = stored_size(recipe);
+    std::unique_ptr<DataSource> data = open_data(request);
     const ImageSize stored = data->image_size();
     ImageSize wanted{stored.height, stored.width, recipe.model.input.channels};
     if (!find_problem(recipe, wanted).empty()) wanted = stored_size(recipe);
     if (wanted != stored) {
-        spdlog::info("{}: images of {}x{}x{} are converted to {}x{}x{} for {}", source, stored.height,
+        spdlog::info("{}: images of {}x{}x{} are converted to {}x{}x{} for {}", request.source, stored.height,
                      stored.width, stored.channels, wanted.height, wanted.width, wanted.channels,
                      recipe.name);
         data = std::make_unique<ConvertedSource>(std::move(data), wanted);
