@@ -4,13 +4,18 @@
 #include "engine/data/cifar10.h"
 #include "engine/data/formats.h"
 #include "engine/data/shapes.h"
+#include "engine/data/tfrecord.h"
 #include "engine/error.h"
+#include "engine/files/file.h"
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <memory>
+#include <system_error>
+#include <utility>
 
 namespace towers {
 namespace {
@@ -47,6 +52,26 @@ int make(const DataFlags& flags) {
     return 0;
 }
 
+int import(const DataFlags& flags) {
+    const std::filesystem::path folder = flags.folder;
+    constexpr std::array<std::pair<Split, const char*>, 2> files = {
+        {{Split::train, "train.tfrecord"}, {Split::test, "test.tfrecord"}}};
+    for (const auto& [split, name] : files)
+        if (std::filesystem::exists(folder / name))
+            throw InputError(
+                fmt::format("{} already holds a data set ({}); choose another folder", flags.folder, name));
+    std::array<std::unique_ptr<DataSource>, 2> sources; // both are sound before anything is written
+    for (const auto& [split, name] : files)
+        sources[std::size_t(split)] = open_data({flags.source, split, flags.seed});
+    std::error_code error;
+    std::filesystem::create_directories(folder, error);
+    if (error) throw_file_error("create", folder, error.value());
+    for (const auto& [split, name] : files) write_tfrecord(*sources[std::size_t(split)], folder / name);
+    fmt::print("wrote {} training and {} test examples to {}; train on them with: {}\n", sources[0]->size(),
+               sources[1]->size(), flags.folder, hint({"train", "--data", path_argument(flags.folder)}));
+    return 0;
+}
+
 void add_seed(CLI::App& command, DataFlags& flags) {
     // The same range as train's, so that train can use the same shapes.
     add_number(command, "--seed", flags.seed, "Seed for the drawn shapes")->capture_default_str();
@@ -69,6 +94,12 @@ void add_data(CLI::App& app, Action& chosen) {
     shapes->add_option("folder", flags->folder, "Folder to write to")->required();
     add_seed(*shapes, *flags);
     shapes->callback([flags, &chosen] { chosen = [flags] { return make(*flags); }; });
+
+    CLI::App* const importing = command->add_subcommand("import", "Write a data set as TFRecord files");
+    importing->add_option("source", flags->source, "Data set: " + data_help(false))->required();
+    importing->add_option("folder", flags->folder, "Folder to write to")->required();
+    add_seed(*importing, *flags);
+    importing->callback([flags, &chosen] { chosen = [flags] { return import(*flags); }; });
 }
 
 } // namespace towers

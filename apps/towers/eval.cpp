@@ -53,7 +53,10 @@ TrainSettings settings_of(const TensorFile& file, const std::filesystem::path& p
         settings.set.clear();
     }
     if (!flags.set.empty()) settings.set = flags.set;
-    if (!flags.data.empty()) settings.data = flags.data;
+    if (!flags.data.empty()) {
+        settings.data = flags.data;
+        settings.test_data.clear();
+    }
     if (!flags.quirks.empty()) settings.quirks = flags.quirks;
     if (settings.data.empty())
         throw UsageError(fmt::format("--data: {} does not say what it was trained on; give the data to "
@@ -128,9 +131,9 @@ int run_eval(EvalFlags& flags) {
             if (evaluators.empty()) {
                 // Uses the training's seed, to draw the same shapes.
                 const Split split = flags.split == "test" ? Split::test : Split::train;
-                const std::unique_ptr<DataSource> data = open_data(
-                    {settings.data, split, checkpoint_number(*file, "seed", path), shapes_size(recipe)});
-                check_data(recipe, data->info());
+                DataRequest request = data_request(settings, split, checkpoint_number(*file, "seed", path));
+                request.whole = request.whole || !flags.data.empty();
+                const std::unique_ptr<DataSource> data = open_data_for(recipe, request);
                 for (const std::string& id : towers) {
                     devices.push_back(open_device(id, flags.open));
                     evaluators.emplace_back(*devices.back(), recipe, *data, flags.batch);

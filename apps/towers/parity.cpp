@@ -151,10 +151,8 @@ int run_parity(ParityFlags& flags) {
     const unsigned group = recipe.model.group();
     if (flags.batch == 0) flags.batch = (default_batch + group - 1) / group * group;
     share_out(flags.batch, 1, {}, group); // throws before anything is opened
-    const std::unique_ptr<DataSource> opened =
-        open_data({flags.data, Split::train, flags.seed, shapes_size(recipe)});
+    const std::unique_ptr<DataSource> opened = open_data_for(recipe, {flags.data, Split::train, flags.seed});
     const DataSource& data = *opened;
-    check_data(recipe, data.info());
     if (!flags.json.empty()) check_output(flags.json);
     flags.text = text_stream({flags.json});
 

@@ -183,6 +183,8 @@ ResolvedRun resolve(const TrainFlags& flags, const Sources& sources, const Selec
     if (!settings.epochs) settings.steps = settings.steps.value_or(run.recipe.steps);
     if (is_recipe_file(settings.recipe)) settings.recipe = absolute(settings.recipe);
     if (is_path(settings.data)) settings.data = absolute(settings.data);
+    if (!settings.test_data.empty() && is_path(settings.test_data))
+        settings.test_data = absolute(settings.test_data);
     if (!settings.init.empty()) settings.init = absolute(settings.init);
     return run;
 }

@@ -1,7 +1,6 @@
 #include "apps/towers/settings.h"
 
 #include "apps/towers/flags.h"
-#include "engine/data/formats.h"
 #include "engine/error.h"
 #include "engine/files/file.h"
 #include "engine/files/output.h"
@@ -39,6 +38,7 @@ void for_each_setting(const Visitor& visitor) {
     visitor("recipe", &S::recipe, training, recipe_help);
     visitor("set", &S::set, training, set_help);
     visitor("data", &S::data, training, ("Training data: " + data_help(true)).c_str());
+    visitor("test-data", &S::test_data, training, "Test data, if they are not where --data is");
     visitor("backend", &S::backend, other, "Train on all devices of this backend: cuda, vulkan or cpu");
     visitor("towers", &S::towers, training,
             "Train one tower on each of these devices, such as cuda:0,vulkan:1,cpu ('towers devices' lists "
@@ -227,6 +227,11 @@ std::set<std::string> given_settings(const CLI::App& command) {
         if (command.get_option("--" + name)->count() > 0) names.insert(name);
     });
     return names;
+}
+
+DataRequest data_request(const TrainSettings& settings, Split split, std::uint64_t seed) {
+    const bool apart = split == Split::test && !settings.test_data.empty();
+    return {.source = apart ? settings.test_data : settings.data, .split = split, .seed = seed, .whole = apart};
 }
 
 void replace(TrainSettings& settings, const GivenSettings& given) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "backends/backend.h"
+#include "engine/data/formats.h"
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
@@ -22,7 +23,7 @@ struct Recipe;
 struct TrainSettings {
     std::string recipe = "cifar10-tutorial";
     std::vector<std::string> set; ///< changes to the recipe, each TABLE.KEY=VALUE
-    std::string data = "shapes";
+    std::string data = "shapes", test_data; ///< the latter empty: in `data`
     std::string backend, towers, shares;
     std::optional<unsigned> batch, global_batch; ///< at most one of them is set
     std::optional<unsigned> micro_batch;
@@ -53,6 +54,9 @@ struct GivenSettings {
 /// Lets what is given replace the settings' own values. Clears what no longer holds then: the other way to
 /// say the same, the shares of other towers, and the changes to another recipe.
 void replace(TrainSettings& settings, const GivenSettings& given);
+
+/// The split's data set that the settings name.
+DataRequest data_request(const TrainSettings& settings, Split split, std::uint64_t seed);
 
 /// Adds a flag for each setting.
 void add_settings(CLI::App& command, TrainSettings& settings);

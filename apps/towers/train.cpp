@@ -60,7 +60,8 @@ std::filesystem::path make_run_directory(const std::string& recipe) {
 /// Warns now about bad test examples: evaluation needs them, but may be hours away.
 void check_test_data(const TrainSettings& settings) {
     try {
-        if (is_path(settings.data)) open_data({settings.data, Split::test});
+        const DataRequest request = data_request(settings, Split::test, *settings.seed);
+        if (is_path(request.source)) open_data(request);
     } catch (const InputError& error) {
         spdlog::warn("{}; training continues, but eval needs the test examples", error.what());
     }
@@ -191,7 +192,7 @@ void open_and_train(const ResolvedRun& resolved, const std::optional<Past>& past
         end_at_once(report(work_failed, error.what() + (begun != nullptr ? way_on(*begun) : "")));
     };
     const std::unique_ptr<DataSource> opened =
-        open_data({settings.data, Split::train, *settings.seed, shapes_size(recipe)});
+        open_data_for(recipe, data_request(settings, Split::train, *settings.seed));
     const DataSource& data = *opened;
     check_test_data(settings);
     Trainer trainer(recipe, options_of(resolved, trace.trace, give_up), data);

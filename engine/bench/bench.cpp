@@ -233,7 +233,7 @@ BenchReport run_bench(const BenchOptions& options) {
     const Recipe recipe = find_recipe(options.settings.recipe, options.set);
 
     say("drawing the shapes");
-    const Dataset data = make_shapes(Split::train, bench_seed, shapes_size(recipe));
+    const Dataset data = make_shapes(Split::train, bench_seed, stored_size(recipe));
     std::vector<LeftOut> left_out;
     const auto alone = open_alone(options, recipe, data, say, left_out);
     const BenchOptions rest = without(left_out, options);

@@ -80,21 +80,14 @@ std::string describe_folder(const fs::path& folder) {
         const auto found = std::ranges::find_if(names, fits);
         return found == names.end() ? std::string() : *found;
     };
-    if (const std::string name = find([](const std::string& n) { return n.find("idx3-ubyte") != n.npos; });
-        !name.empty())
-        return fmt::format(
-            "holds files of MNIST's format ({}), which is not read; 'shapes' draws images for the "
-            "mnist recipes too",
-            name);
     if (const std::string name =
             find([](const std::string& n) { return n.starts_with("cifar-10") && n.find(".tar") != n.npos; });
         !name.empty())
         return fmt::format("holds {}, which is still packed; unpack it there (tar -xzf)", name);
     if (std::ranges::binary_search(names, "data_batch_1"))
         return "holds CIFAR-10 for Python; get its binary version";
-    if (std::ranges::binary_search(names, "train.bin") &&
-        std::ranges::binary_search(names, "fine_label_names.txt"))
-        return "holds CIFAR-100, which is not read; get CIFAR-10's binary version";
+    if (std::ranges::binary_search(names, "meta") && std::ranges::binary_search(names, "train"))
+        return "holds CIFAR-100 for Python; get its binary version";
     std::string picture = find(has_picture_name);
     for (std::size_t i = 0; picture.empty() && i < std::min<std::size_t>(folders.size(), 20); ++i) {
         const std::vector<std::string> below = names_in(folders[i], nullptr);

@@ -183,13 +183,11 @@ Dataset make_shapes(Split split, std::uint64_t seed, ImageSize size, std::size_t
 
 const DataFormat& shapes_format() {
     static constexpr DataFormat format{
-        .what = "'shapes'",
+        .name = "shapes",
         .more = "ten classes of drawn shapes",
-        .give = "'shapes', which needs no files",
-        .name = "'shapes', which needs no files",
         .files = {},
-        .remedy = "use --data shapes, which needs no files",
-        .recognizes = [](const std::string& source, Split) { return source == "shapes"; },
+        .wishes = {},
+        .recognizes = [](const DataRequest& request) { return request.source == "shapes"; },
         .open = [](const DataRequest& request) -> std::unique_ptr<DataSource> {
             return std::make_unique<Dataset>(make_shapes(request.split, request.seed, request.image));
         }};

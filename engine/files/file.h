@@ -29,6 +29,9 @@ public:
     /// Closes and returns the error number, or 0. Some file systems report a full disk only here.
     int close();
 
+    /// Gives the file away without closing it.
+    int release() { return std::exchange(number_, -1); }
+
 private:
     int number_ = -1;
 };
@@ -45,6 +48,9 @@ public:
     /// Fills `target` with the bytes from `offset` on. Throws InputError if the file is too short or the disk
     /// fails.
     void read(std::uint64_t offset, std::span<std::byte> target) const;
+
+    /// The open file, for others to read it from its beginning.
+    FileDescriptor release() && { return std::move(file_); }
 
 private:
     std::filesystem::path path_;

@@ -23,7 +23,7 @@ inline std::size_t elements_of(const TensorShape& shape) {
 /// One example's activation: [height, width, channels].
 struct Shape {
     unsigned height = 1, width = 1, channels = 1;
-    std::size_t elements() const { return std::size_t(height) * width * channels; }
+    constexpr std::size_t elements() const { return std::size_t(height) * width * channels; }
     bool operator==(const Shape&) const = default;
 };
 

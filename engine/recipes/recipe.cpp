@@ -1,5 +1,7 @@
 #include "engine/recipes/recipe.h"
 
+#include "engine/data/converted.h"
+#include "engine/data/formats.h"
 #include "engine/error.h"
 #include "engine/files/checksum.h"
 #include "engine/files/file.h"
@@ -14,6 +16,7 @@
 #include <fmt/ranges.h>
 #include <map>
 #include <ranges>
+#include <spdlog/spdlog.h>
 #include <sstream>
 #include <utility>
 
@@ -185,11 +188,29 @@ std::vector<std::string> drop(Value& recipe, const std::vector<DroppedKey>& drop
 
 /// Refuses what not even images of the network's own size would fit.
 void check_pipeline(Attributes pipeline, const Recipe& recipe) {
-    const ImageSize stored = shapes_size(recipe);
+    const ImageSize stored = stored_size(recipe);
     for (const auto& [name, augmentation] :
          {std::pair("train", &recipe.pipeline.training), {"evaluate", &recipe.pipeline.evaluation}})
         if (const auto problem = find_problem(*augmentation, stored, recipe.model.input))
             pipeline.table(name).fail(problem->setting, problem->what);
+}
+
+/// Why images stored like this do not fit the recipe; or nothing.
+std::string find_problem(const Recipe& recipe, const ImageSize& stored) {
+    const Shape& input = recipe.model.input;
+    if (stored.channels != input.channels)
+        return fmt::format("has {} values per pixel, but recipe {} takes {}", stored.channels, recipe.name,
+                           input.channels);
+    if (recipe.pipeline.tutorial)
+        return stored.height >= input.height && stored.width >= input.width
+                   ? ""
+                   : fmt::format("has images of {}x{}, but recipe {} crops them to {}x{}", stored.height,
+                                 stored.width, recipe.name, input.height, input.width);
+    for (const Augmentation* each : {&recipe.pipeline.training, &recipe.pipeline.evaluation})
+        if (const auto problem = find_problem(*each, stored, input))
+            return fmt::format("does not fit the pipeline of recipe {}: '{}' {}", recipe.name,
+                               problem->setting, problem->what);
+    return "";
 }
 
 } // namespace
@@ -257,32 +278,34 @@ StateLayout layout_of(const Recipe& recipe) {
 }
 
 void check_data(const Recipe& recipe, const DataInfo& data) {
-    const Model& model = recipe.model;
-    const unsigned classes = model.classes - model.label_offset;
+    const unsigned classes = recipe.model.classes - recipe.model.label_offset;
     if (data.classes.size() > classes)
         throw InputError(fmt::format(
             "the data set {} has {} classes, but recipe {} tells only {} apart; choose other --data or "
             "another recipe",
             data.name, data.classes.size(), recipe.name, classes));
-    if (data.image.channels != model.input.channels)
-        throw InputError(fmt::format(
-            "the data set {} has {} values per pixel, but recipe {} takes {}; choose other --data or "
-            "another recipe",
-            data.name, data.image.channels, recipe.name, model.input.channels));
-    const Shape& image = model.input;
-    const bool crops = recipe.pipeline.tutorial;
-    if (crops && (data.image.height < image.height || data.image.width < image.width))
-        throw InputError(fmt::format(
-            "the data set {} has images of {}x{}, but recipe {} crops them to {}x{}; choose other --data "
-            "or another recipe",
-            data.name, data.image.height, data.image.width, recipe.name, image.height, image.width));
-    for (const Augmentation* each : {&recipe.pipeline.training, &recipe.pipeline.evaluation})
-        if (const auto problem = find_problem(*each, data.image, image); problem && !crops)
-            throw InputError(fmt::format("the data set {} does not fit the pipeline of recipe {}: '{}' {}",
-                                         data.name, recipe.name, problem->setting, problem->what));
+    if (const std::string problem = find_problem(recipe, data.image); !problem.empty())
+        throw InputError(
+            fmt::format("the data set {} {}; choose other --data or another recipe", data.name, problem));
 }
 
-ImageSize shapes_size(const Recipe& recipe) {
+std::unique_ptr<DataSource> open_data_for(const Recipe& recipe, DataRequest request) {
+    request.image = stored_size(recipe);
+    std::unique_ptr<DataSource> data = open_data(request);
+    const ImageSize stored = data->image_size();
+    ImageSize wanted{stored.height, stored.width, recipe.model.input.channels};
+    if (!find_problem(recipe, wanted).empty()) wanted = stored_size(recipe);
+    if (wanted != stored) {
+        spdlog::info("{}: images of {}x{}x{} are converted to {}x{}x{} for {}", request.source, stored.height,
+                     stored.width, stored.channels, wanted.height, wanted.width, wanted.channels,
+                     recipe.name);
+        data = std::make_unique<ConvertedSource>(std::move(data), wanted);
+    }
+    check_data(recipe, data->info());
+    return data;
+}
+
+ImageSize stored_size(const Recipe& recipe) {
     const Shape& image = recipe.model.input;
     // The tutorial's pipeline crops 24 of 32 pixels.
     const auto side = [&](unsigned length) { return recipe.pipeline.tutorial ? length * 4 / 3 : length; };

@@ -1,6 +1,7 @@
 // A recipe: model, data pipeline, optimizer and schedule under one name.
 #pragma once
 
+#include "engine/data/formats.h"
 #include "engine/data/pipeline.h"
 #include "engine/data/source.h"
 #include "engine/model/model.h"
@@ -87,8 +88,13 @@ UpdateSpec update_spec(const Recipe& recipe, const StateLayout& layout, const Qu
 /// images.
 void check_data(const Recipe& recipe, const DataInfo& data);
 
-/// The image size of the built-in shapes for this recipe.
-ImageSize shapes_size(const Recipe& recipe);
+/// Opens a data set as the recipe takes it. Shapes are drawn at the recipe's size; a file's images are
+/// converted if the recipe takes other colours, or if its pipeline takes no images of their size, and the log
+/// says so. InputError as open_data() and check_data().
+std::unique_ptr<DataSource> open_data_for(const Recipe& recipe, DataRequest request);
+
+/// The size at which images are stored for this recipe if there is a choice.
+ImageSize stored_size(const Recipe& recipe);
 
 /// The moving averages' decay at update `n`, counted from 1.
 double average_decay_at(const Recipe& recipe, std::uint64_t n);

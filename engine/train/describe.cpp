@@ -43,7 +43,7 @@ StepMemory memory_of_step(const Recipe& recipe, unsigned batch) {
     share_out(batch, 1, {}, recipe.model.group()); // refuses, like train, what is not whole groups
     const StateLayout layout = layout_of(recipe);
     const NetworkSpec spec = network_spec(
-        recipe, layout, {.batch = batch, .stored = shapes_size(recipe), .slots = 1, .distort = true});
+        recipe, layout, {.batch = batch, .stored = stored_size(recipe), .slots = 1, .distort = true});
     const Plan plan = plan_single_step(spec, update_spec(recipe, layout)).plan;
     return {.state = plan.bytes(Arena::state),
             .gradients = plan.bytes(Arena::gradients),

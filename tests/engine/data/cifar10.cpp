@@ -143,16 +143,13 @@ TEST_CASE("other data is named for what it is") {
     check_says(file("list", "II* of them"), {"list is a file; give a folder"});
     check_says(file("empty", ""), {"empty is a file; give a folder"});
 
-    file("mnist/train-images-idx3-ubyte.gz", "\x1f\x8b\x08");
-    check_says(load_error(folder / "mnist"),
-               {"mnist holds files of MNIST's format (train-images-idx3-ubyte.gz)"});
     file("packed/cifar-10-binary.tar.gz", "\x1f\x8b\x08");
     check_says(load_error(folder / "packed"), {"packed holds cifar-10-binary.tar.gz, which is still packed"});
     file("python/data_batch_1", "");
     check_says(load_error(folder / "python"), {"python holds CIFAR-10 for Python; get its binary version"});
-    file("hundred/train.bin", "");
-    file("hundred/fine_label_names.txt", "");
-    check_says(load_error(folder / "hundred"), {"hundred holds CIFAR-100"});
+    file("hundred/train", "");
+    file("hundred/meta", "");
+    check_says(load_error(folder / "hundred"), {"hundred holds CIFAR-100 for Python"});
     file("photos/cats/A.JPG", "");
     check_says(load_error(folder / "photos"), {"photos holds pictures (cats/a.jpg), which are not read"});
     check_says(load_error(folder / "photos" / "cats"), {"cats holds pictures (a.jpg)"});

@@ -1,0 +1,25 @@
+// A data set with images of another size or other colours than it is stored with.
+#pragma once
+
+#include "engine/data/resize.h"
+#include "engine/data/source.h"
+
+#include <memory>
+
+namespace towers {
+
+class ConvertedSource final : public DataSource {
+public:
+    /// `image`: 1 or 3 channels, as the source's. Grey becomes colour by repetition, colour grey by the
+    /// brightness that Pillow computes; sizes change as Resizer says.
+    ConvertedSource(std::unique_ptr<DataSource> source, ImageSize image);
+
+    using DataSource::read;
+    void read(std::span<const std::uint32_t> records, std::span<std::uint8_t> images) const override;
+
+private:
+    std::unique_ptr<DataSource> source_;
+    Resizer resizer_;
+};
+
+} // namespace towers

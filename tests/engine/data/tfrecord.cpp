@@ -1,0 +1,160 @@
+#include "engine/data/tfrecord.h"
+#include "engine/data/formats.h"
+#include "engine/data/record_file.h"
+#include "engine/data/shapes.h"
+#include "engine/data/tf_example.h"
+#include "tests/support/files.h"
+
+#include <doctest/doctest.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace towers {
+namespace {
+
+using namespace std::string_literals;
+namespace fs = std::filesystem;
+
+std::string example(std::string_view image, std::int64_t label,
+                    std::map<std::string, std::int64_t> more = {}) {
+    more["label"] = label;
+    return framed(write_tf_example({{"image_raw", image}}, more));
+}
+
+std::string images_of(const DataSource& data) {
+    std::vector<std::uint8_t> images(data.size() * data.image_size().elements());
+    data.read(0, data.size(), images);
+    return {images.begin(), images.end()};
+}
+
+struct Folder : test::TemporaryFolder {
+    std::string source(const char* name = "") const { return (*this / name).string(); }
+    std::unique_ptr<DataSource> open(const char* name = "", Split split = Split::train,
+                                     bool whole = false) const {
+        return open_data({.source = source(name), .split = split, .whole = whole});
+    }
+    /// The error for a file with these bytes, without the file's path.
+    std::string error_of(const std::string& bytes, const char* wishes = "") const {
+        test::write_text(*this / "x.tfrecord", bytes);
+        const std::string file = source("x.tfrecord");
+        const std::string message = test::input_error([&] { open_data({file + wishes, Split::train}); });
+        return message.starts_with(file) ? message.substr(file.size()) : message;
+    }
+};
+
+} // namespace
+
+TEST_CASE("a record has TensorFlow's bytes") {
+    // Written by TensorFlow 2.21: tf.io.TFRecordWriter(path).write(b"towers")
+    CHECK(framed("towers") == "\x06\0\0\0\0\0\0\0\x73\x69\xd5\x37"s + "towers" + "\x65\xf3\xd9\xe2");
+}
+
+TEST_CASE("TFRecord files are read: a file, a pattern, a folder; plain or compressed") {
+    const Folder folder;
+    test::write_text(folder / "train-1.tfrecord", example("abcd", 3) + example("efgh", 1));
+    test::write_text(folder / "train-2.tfrecord", example("ijkl", 0));
+    test::write_text(folder / "test.tfrecord", example("mnop", 2));
+    test::write_text(folder / "notes", "of no concern");
+    const auto train = folder.open();
+    CHECK(train->info().name == "tfrecord");
+    CHECK(train->image_size() == ImageSize{2, 2, 1});
+    CHECK(train->info().classes == std::vector<std::string>{"0", "1", "2", "3"});
+    CHECK(std::ranges::equal(train->labels(), std::vector<std::uint32_t>{3, 1, 0}));
+    CHECK(images_of(*train) == "abcdefghijkl");
+    CHECK(images_of(*folder.open("", Split::test)) == "mnop");
+    CHECK(images_of(*folder.open("train-2.tfrecord")) == "ijkl");
+    CHECK(images_of(*folder.open("train-?.tfrecord")) == "abcdefghijkl");
+    CHECK(images_of(*folder.open("t*.tfrecord", Split::test)) == "mnop");
+    CHECK(images_of(*folder.open("train-2.tfrecord", Split::test, true)) == "ijkl");
+    CHECK(test::input_error([&] { folder.open("train-2.tfrecord", Split::test); }) ==
+          folder.source("train-2.tfrecord") + " has no test examples, no *test*.tfrecord; give some with "
+                                              "--test-data of train, or --data of eval");
+
+    // Another name, compressed as tf.io.TFRecordOptions(compression_type="GZIP") does
+    const gzFile file = gzopen((folder / "digits").c_str(), "wb");
+    const std::string record = example("qrst", 1);
+    REQUIRE(gzwrite(file, record.data(), unsigned(record.size())) == int(record.size()));
+    REQUIRE(gzclose(file) == Z_OK);
+    CHECK(images_of(*folder.open("digits")) == "qrst");
+}
+
+TEST_CASE("pictures in colour become planes, and their size is told or a square's") {
+    const Folder folder;
+    test::write_text(folder / "a.tfrecord",
+                     example("rgbRGB", 0, {{"height", 1}, {"width", 2}, {"depth", 3}}));
+    CHECK(folder.open("a.tfrecord")->image_size() == ImageSize{1, 2, 3});
+    CHECK(images_of(*folder.open("a.tfrecord")) == "rRgGbB");
+    test::write_text(folder / "b.tfrecord", example("rgbRGBrgbRGB", 0));
+    CHECK(folder.open("b.tfrecord")->image_size() == ImageSize{2, 2, 3});
+    CHECK(images_of(*folder.open("b.tfrecord")) == "rRrRgGgGbBbB");
+    test::write_text(folder / "c.tfrecord", example("abcdef", 0, {{"height", 3}, {"width", 2}}));
+    CHECK(folder.open("c.tfrecord")->image_size() == ImageSize{3, 2, 1});
+}
+
+TEST_CASE("features of other names are named after the source") {
+    const Folder folder;
+    const std::string record = framed(write_tf_example({{"pixels", "abcd"}}, {{"digit", 4}}));
+    CHECK(folder.error_of(record) == ", record 0 has no image under a known name (image_raw, image/encoded, "
+                                     "image); its features are digit, "
+                                     "pixels: name one with '" +
+                                         folder.source("x.tfrecord") + "?image=NAME'");
+    CHECK(folder.error_of(record, "?image=nope") ==
+          ", record 0 has no feature 'nope', which ?image= names; it has digit, pixels");
+    CHECK(folder.error_of(record, "?colour=red") ==
+          "?colour=red: TFRecord files take no 'colour', only ?image= and ?label=");
+    const auto data = folder.open("x.tfrecord?image=pixels&label=digit");
+    CHECK(images_of(*data) == "abcd");
+    CHECK(data->labels()[0] == 4);
+}
+
+TEST_CASE("a data set written as TFRecord files is read back the same") {
+    const Folder folder;
+    for (const ImageSize size : {ImageSize{32, 32, 3}, ImageSize{7, 9, 1}}) {
+        const auto shapes = make_shapes(Split::train, 3, size, 40);
+        write_tfrecord(shapes, folder / "shapes.tfrecord");
+        const auto data = folder.open("shapes.tfrecord");
+        CHECK(data->image_size() == size);
+        CHECK(data->checksum() == shapes.checksum());
+    }
+}
+
+TEST_CASE("damaged TFRecord files and examples that do not fit are refused") {
+    const Folder folder;
+    const std::string sound = example("abcd", 3), file = folder.source("x.tfrecord");
+    for (std::size_t length = 1; length < sound.size(); ++length) {
+        CAPTURE(length);
+        const std::string message = folder.error_of(sound + sound.substr(0, length));
+        CHECK(message.find("replace it with a ") != std::string::npos);
+    }
+    for (std::size_t i = 0; i < sound.size(); ++i) {
+        CAPTURE(i);
+        std::string damaged = sound;
+        damaged[i] ^= 4;
+        const std::string message = folder.error_of(sound + damaged);
+        CHECK(message.find("has another checksum; replace it with a sound copy") != std::string::npos);
+    }
+    CHECK(folder.error_of("<html><body>not found</body></html>") ==
+          " is no TFRecord file: its first length has another checksum; name one, or replace it with a sound "
+          "copy");
+    CHECK(folder.error_of("") == " holds no records; give files that do");
+    CHECK(folder.error_of(framed("\xff\xff\xff")) ==
+          ", record 0 is no tf.train.Example; give files of these");
+    CHECK(folder.error_of(sound + example("abcdefghi", 3)) ==
+          ", record 1 has a picture of 3x3x1, but those before have 2x2x1; give pictures of one size");
+    CHECK(folder.error_of(example("abc", 3, {{"height", 2}, {"width", 2}})) ==
+          ", record 0 has 3 bytes of pixels, which are no picture of 2x2 in grey or colours");
+    CHECK(folder.error_of(example("abcde", 3)) ==
+          ", record 0 has 5 bytes of pixels, which are no picture that is square, in grey or colours");
+    CHECK(folder.error_of(example("", 3)).find("has 0 bytes of pixels") != std::string::npos);
+    CHECK(folder.error_of(example("\xff\xd8\xff\xe0", 3)) ==
+          ", record 0 has an encoded picture, and these are not read; store its pixels");
+    for (const std::int64_t label : {std::int64_t(-1), std::int64_t(1) << 20, INT64_MAX})
+        CHECK(folder.error_of(example("abcd", label)) == ", record 0 has no label from 0 to 1048575");
+}
+
+} // namespace towers
