@@ -164,14 +164,18 @@ TEST_CASE("--interval ends with the last checkpoint of a finished run") {
 
 TEST_CASE("data that does not fit the recipe is refused as train refuses it") {
     const TemporaryFolder folder;
-    write_records(folder / "data", 10);
+    fs::create_directories(folder / "data"); // CIFAR-100
+    write_text(folder / "data" / "fine_label_names.txt", "");
+    for (const char* name : {"train.bin", "test.bin"})
+        write_text(folder / "data" / name, std::string(3074, 7));
     const fs::path run = folder / "run";
     train(run, {"--recipe", "mnist-lenet", "--steps", "1", "--batch", "2"});
-    const char* const reason = "has 3 values per pixel, but recipe mnist-lenet takes 1";
+    const char* const reason = "has 100 classes, but recipe mnist-lenet tells only 10 apart";
     const std::string data = (folder / "data").string();
     check_failed(run_towers({"eval", "--towers", "cpu", "--run", run.string(), "--data", data}), 1, reason);
-    check_failed(run_towers({"train", "--towers", "cpu", "--recipe", "mnist-lenet", "--data", data}), 1,
-                 reason);
+    check_failed(
+        run_towers({"train", "--towers", "cpu", "--recipe", "mnist-lenet", "--steps", "1", "--data", data}),
+        1, reason);
 }
 
 TEST_CASE("a trained model does better than chance") {
