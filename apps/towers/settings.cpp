@@ -235,6 +235,7 @@ DataRequest data_request(const TrainSettings& settings, Split split, std::uint64
 }
 
 void replace(TrainSettings& settings, const GivenSettings& given) {
+    if (given.gives("data")) settings.test_data.clear();
     if (given.gives("recipe")) settings.set.clear();
     if (given.gives("epochs")) settings.steps.reset();
     if (given.gives("steps")) settings.epochs.reset();

@@ -7,6 +7,7 @@
 #include "apps/towers/train_flags.h"
 #include "engine/data/formats.h"
 #include "engine/error.h"
+#include "engine/files/text.h"
 #include "engine/plural.h"
 #include "engine/towers/selection.h"
 #include "engine/train/loop.h"
@@ -57,13 +58,15 @@ std::filesystem::path make_run_directory(const std::string& recipe) {
         fmt::format("runs/{}-{:%Y%m%d-%H%M%S}", recipe, fmt::localtime(std::time(nullptr))));
 }
 
-/// Warns now about bad test examples: evaluation needs them, but may be hours away.
-void check_test_data(const TrainSettings& settings) {
+/// Warns now about bad test examples: evaluation needs them, but may be hours away. Refuses those that
+/// --test-data names.
+void check_test_data(const TrainSettings& settings, const Recipe& recipe) {
     try {
         const DataRequest request = data_request(settings, Split::test, *settings.seed);
-        if (is_path(request.source)) open_data(request);
+        if (is_path(request.source)) check_classes(recipe, open_data(request)->info());
     } catch (const InputError& error) {
-        spdlog::warn("{}; training continues, but eval needs the test examples", error.what());
+        if (!settings.test_data.empty()) throw;
+        spdlog::warn("{}; training continues, but eval needs the test examples", as_printable(error.what()));
     }
 }
 
@@ -194,7 +197,7 @@ void open_and_train(const ResolvedRun& resolved, const std::optional<Past>& past
     const std::unique_ptr<DataSource> opened =
         open_data_for(recipe, data_request(settings, Split::train, *settings.seed));
     const DataSource& data = *opened;
-    check_test_data(settings);
+    check_test_data(settings, recipe);
     Trainer trainer(recipe, options_of(resolved, trace.trace, give_up), data);
     if (!settings.init.empty() && !past) trainer.load(read_initial(settings.init, trainer.layout()));
     // Comes only after everything that the run needs has been found, because this may delete an earlier run.

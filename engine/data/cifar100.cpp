@@ -3,9 +3,11 @@
 #include "engine/data/cifar_files.h"
 #include "engine/data/formats.h"
 #include "engine/error.h"
+#include "engine/files/file.h"
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <fmt/format.h>
 #include <memory>
 #include <string>
@@ -39,6 +41,7 @@ std::unique_ptr<DataSource> open_cifar100(const DataRequest& request) {
         throw InputError(
             fmt::format("{}?labels={}: CIFAR-100's labels are fine or coarse", request.source, wanted));
     const fs::path folder = find_folder(request.source);
+    if (folder.empty()) throw_file_error("read", request.source, ENOENT); // deleted since it was recognized
     const bool training = request.split == Split::train;
     // Training and `data describe` open both splits, and one line is enough.
     std::vector<std::string> classes =

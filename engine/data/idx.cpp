@@ -4,9 +4,11 @@
 // bytes, the highest first.
 #include "engine/data/formats.h"
 #include "engine/error.h"
+#include "engine/files/file.h"
 #include "engine/files/gzip_file.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <string>
@@ -19,14 +21,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t most_bytes = std::size_t(4) << 30; // of a split's images, which lie in memory
-
 /// Whether it is the name of a split's images: `train-images-idx3-ubyte`, `t10k-images-idx3-ubyte`, with a
 /// prefix as EMNIST's, with a dot in place of a hyphen, with `.gz`.
 bool is_images(const std::string& name, Split split) {
     const auto has = [&](const char* part) { return name.find(part) != name.npos; };
     return has("images") && has("idx3-ubyte") &&
-           (split == Split::train ? has("train") : has("t10k") || has("test"));
+           (split == Split::train ? has("train") : !has("train") && (has("t10k") || has("test")));
 }
 
 /// The files of a split's images in a folder, sorted.
@@ -38,15 +38,18 @@ std::vector<fs::path> find_images(const fs::path& folder, Split split) {
         if (is_images(entry->path().filename().string(), split) && !entry->is_directory(unknown))
             found.push_back(entry->path());
     }
-    std::ranges::sort(found); // a plain file comes before its compressed copy
+    std::ranges::sort(found); // a plain file comes before its compressed copy, which is left out
+    const auto copies = std::ranges::unique(
+        found, [](const fs::path& plain, const fs::path& other) { return other == plain.string() + ".gz"; });
+    found.erase(copies.begin(), copies.end());
     return found;
 }
 
 /// The labels' file beside a file of images: itself or its compressed or unpacked copy.
 fs::path labels_of(const fs::path& images) {
     std::string name = images.filename().string();
-    name.replace(name.find("images"), 6, "labels");
-    name.replace(name.find("idx3"), 4, "idx1");
+    name.replace(name.rfind("images"), 6, "labels");
+    name.replace(name.rfind("idx3"), 4, "idx1");
     const std::string plain = name.ends_with(".gz") ? name.substr(0, name.size() - 3) : name;
     std::error_code error;
     for (const std::string& each : {name, plain, plain + ".gz"})
@@ -77,10 +80,11 @@ Idx read_idx(const fs::path& path, unsigned dimensions) {
         std::size_t size = 0;
         for (std::size_t k = i; k < i + 4; ++k) size = size << 8 | header[k];
         idx.sizes.push_back(size);
-        if (size > 0 && elements > most_bytes / size)
+        if (size > 0 && elements > most_bytes_in_memory / size)
             throw InputError(fmt::format("{} has {} bytes of elements, more than {} GiB, which this format's "
                                          "data sets may have; give a part of them",
-                                         path.string(), fmt::join(idx.sizes, " x "), most_bytes >> 30));
+                                         path.string(), fmt::join(idx.sizes, " x "),
+                                         most_bytes_in_memory >> 30));
         elements *= size;
     }
     if (elements == 0) refuse(path, "is empty");
@@ -98,13 +102,17 @@ unsigned classes_in(const Idx& labels) { return std::ranges::max(labels.elements
 
 std::unique_ptr<DataSource> open_idx(const fs::path& folder, Split split) {
     const std::vector<fs::path> found = find_images(folder, split);
+    if (found.empty()) throw_file_error("read", folder, ENOENT); // deleted since it was recognized
     const fs::path& path = found[0];
-    if (found.size() > 1 && found[1] != path.string() + ".gz")
+    if (found.size() > 1)
         throw InputError(fmt::format("{} holds several data sets, such as {} and {}; give each a folder of "
                                      "its own",
                                      folder.string(), path.filename().string(),
                                      found[1].filename().string()));
     Idx images = read_idx(path, 3);
+    if (constexpr std::size_t most = 1 << 15; images.sizes[1] > most || images.sizes[2] > most)
+        throw InputError(fmt::format("{} has images of {}x{}, more than {} pixels a side; give smaller ones",
+                                     path.string(), images.sizes[1], images.sizes[2], most));
     const fs::path labels_path = labels_of(path);
     const Idx labels = read_idx(labels_path, 1);
     if (labels.sizes[0] != images.sizes[0])
@@ -113,8 +121,12 @@ std::unique_ptr<DataSource> open_idx(const fs::path& folder, Split split) {
                         labels_path.string(), labels.sizes[0], path.string(), images.sizes[0]));
     unsigned classes = classes_in(labels);
     const Split other = split == Split::train ? Split::test : Split::train;
-    if (const std::vector<fs::path> others = find_images(folder, other); !others.empty())
-        classes = std::max(classes, classes_in(read_idx(labels_of(others[0]), 1)));
+    try {
+        if (const std::vector<fs::path> others = find_images(folder, other); !others.empty())
+            classes = std::max(classes, classes_in(read_idx(labels_of(others[0]), 1)));
+    } catch (const InputError&) {
+        // Whoever opens that split learns it.
+    }
     DataInfo info{"idx", {}, {unsigned(images.sizes[1]), unsigned(images.sizes[2]), 1}};
     for (unsigned i = 0; i < classes; ++i) info.classes.push_back(std::to_string(i));
     return std::make_unique<Dataset>(

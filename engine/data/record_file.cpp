@@ -32,17 +32,19 @@ std::string RecordReader::place() const {
     return fmt::format("{}, record {}", file_.path().string(), records_ - 1);
 }
 
-bool RecordReader::read(std::vector<std::uint8_t>& record) {
-    const auto take = [&](std::uint64_t count) {
-        std::vector<std::uint8_t> bytes = file_.read_up_to(count);
-        if (bytes.size() < count)
-            throw InputError(fmt::format("{} is cut short in record {}; replace it with a complete copy",
-                                         file_.path().string(), records_));
-        return bytes;
-    };
-    std::vector<std::uint8_t> length = file_.read_up_to(8);
-    if (length.empty()) return false;
-    if (length.size() < 8 || number_of(take(4)) != masked_checksum(length.data(), length.size()))
+std::vector<std::uint8_t> RecordReader::take(std::uint64_t count) {
+    std::vector<std::uint8_t> bytes = file_.read_up_to(count);
+    if (bytes.size() < count)
+        throw InputError(fmt::format("{} is cut short in record {}; replace it with a complete copy",
+                                     file_.path().string(), records_));
+    return bytes;
+}
+
+std::optional<std::uint64_t> RecordReader::read_length() {
+    constexpr std::uint64_t most = std::uint64_t(256) << 20;
+    const std::vector<std::uint8_t> bytes = file_.read_up_to(8);
+    if (bytes.empty()) return std::nullopt;
+    if (bytes.size() < 8 || number_of(take(4)) != masked_checksum(bytes.data(), bytes.size()))
         throw InputError(
             records_ == 0
                 ? fmt::format("{} is no TFRecord file: its first length has another checksum; name "
@@ -51,7 +53,17 @@ bool RecordReader::read(std::vector<std::uint8_t>& record) {
                 : fmt::format("{} is damaged: the length of record {} has another checksum; replace "
                               "it with a sound copy",
                               file_.path().string(), records_));
-    record = take(number_of(length));
+    const std::uint64_t length = number_of(bytes);
+    if (length > most)
+        throw InputError(fmt::format("{} has {} bytes in record {}, more than {} MiB; give smaller records",
+                                     file_.path().string(), length, records_, most >> 20));
+    return length;
+}
+
+bool RecordReader::read(std::vector<std::uint8_t>& record) {
+    const std::optional<std::uint64_t> length = read_length();
+    if (!length) return false;
+    record = take(*length);
     if (number_of(take(4)) != masked_checksum(record.data(), record.size()))
         throw InputError(
             fmt::format("{} is damaged: record {} has another checksum; replace it with a sound copy",

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,13 +21,19 @@ public:
     explicit RecordReader(const std::filesystem::path& path) : file_(path) {}
 
     /// Reads the next record; returns false at the end of the file. Throws InputError for a file that is none
-    /// of records, is cut short or has a wrong checksum.
+    /// of records, is cut short or has a wrong checksum, and for a
+    /// record above 256 MiB.
     bool read(std::vector<std::uint8_t>& record);
+
+    /// Reads only the next record's length; nothing at the end of the file. read() does so itself.
+    std::optional<std::uint64_t> read_length();
 
     /// `FILE, record 7`, the last one read, for messages.
     std::string place() const;
 
 private:
+    std::vector<std::uint8_t> take(std::uint64_t count);
+
     GzipFile file_;
     std::uint64_t records_ = 0; ///< read so far
 };

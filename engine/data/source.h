@@ -22,6 +22,9 @@ struct DataInfo {
     ImageSize image;                  ///< of every record
 };
 
+/// The most bytes of images in a file's data set that lies in memory.
+constexpr std::size_t most_bytes_in_memory = std::size_t(4) << 30;
+
 /// Labelled images, by the numbers of their records. Labels are in memory, images need not be.
 class DataSource {
 public:

@@ -17,7 +17,9 @@
 #include <fmt/ranges.h>
 #include <glob.h>
 #include <initializer_list>
+#include <iterator>
 #include <optional>
+#include <protozero/exception.hpp>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -54,22 +56,25 @@ std::vector<fs::path> all_files(const std::string& source) {
     return files;
 }
 
+/// The source's files of the request's split, by their names; all files if the source is for this split alone
+/// and no name tells them apart, or if it is a single file to train on.
 std::vector<fs::path> find_files(const DataRequest& request) {
-    std::vector<fs::path> files = all_files(request.source);
-    if (request.whole) return files;
-    const auto is_of = [](Split split, const fs::path& file) {
+    const std::vector<fs::path> files = all_files(request.source);
+    const bool training = request.split == Split::train;
+    if (training && files.size() == 1 && files[0] == request.source) return files;
+    const auto is_of_split = [&](const fs::path& file) {
         const std::string name = file.filename().string();
         const bool test = has_any(name, {"test", "val", "t10k", "eval"}), train = has_any(name, {"train"});
-        return split == Split::test ? test && !train : !test || train;
+        return training ? !test || train : test && !train;
     };
-    std::erase_if(files, [&](const fs::path& file) { return !is_of(request.split, file); });
-    return files;
+    std::vector<fs::path> of_split;
+    std::ranges::copy_if(files, std::back_inserter(of_split), is_of_split);
+    return request.whole && of_split.empty() ? files : of_split;
 }
 
 bool begins_with_a_record(const fs::path& file) {
     try {
-        std::vector<std::uint8_t> record;
-        return RecordReader(file).read(record);
+        return RecordReader(file).read_length().has_value();
     } catch (const InputError&) {
         return false;
     }
@@ -149,9 +154,11 @@ private:
             const auto length = unsigned(std::lround(std::sqrt(double(bytes.size()) / channels)));
             size = {length, length, channels};
         }
-        if (bytes.starts_with("\xff\xd8\xff") || bytes.starts_with("\x89PNG"))
+        // Pixels may begin like a JPEG, but then they fill the picture.
+        const bool fills = size.elements() == bytes.size();
+        if (!fills && (bytes.starts_with("\xff\xd8\xff") || bytes.starts_with("\x89PNG")))
             refuse(place, "has an encoded picture, and these are not read; store its pixels");
-        if ((size.channels != 1 && size.channels != 3) || size.elements() != bytes.size() || bytes.empty())
+        if ((size.channels != 1 && size.channels != 3) || !fills || bytes.empty())
             refuse(place,
                    fmt::format("has {} bytes of pixels, which are no picture {}", bytes.size(),
                                told ? fmt::format("of {}x{} in grey or colours", size.height, size.width)
@@ -176,7 +183,7 @@ std::unique_ptr<DataSource> open_tfrecord(const DataRequest& request) {
                 picture = columns.read(read_tf_example(record), place);
             } catch (const InputError&) {
                 throw;
-            } catch (const std::exception&) { // protozero's
+            } catch (const protozero::exception&) {
                 refuse(place, "is no tf.train.Example; give files of these");
             }
             if (size && *size != picture.size)
@@ -185,6 +192,11 @@ std::unique_ptr<DataSource> open_tfrecord(const DataRequest& request) {
                                           picture.size.height, picture.size.width, picture.size.channels,
                                           size->height, size->width, size->channels));
             size = picture.size;
+            if (images.size() + picture.bytes.size() > most_bytes_in_memory)
+                refuse(place,
+                       fmt::format("goes beyond {} GiB of pixels, the most that these files may have; give "
+                                   "a part of them",
+                                   most_bytes_in_memory >> 30));
             labels.push_back(picture.label);
             for (unsigned c = 0; c < size->channels; ++c) // into planes
                 for (std::size_t i = c; i < picture.bytes.size(); i += size->channels)

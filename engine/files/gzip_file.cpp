@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <fmt/format.h>
+#include <new>
+#include <string_view>
 #include <unistd.h>
 #include <zlib.h>
 
@@ -38,8 +40,11 @@ std::size_t GzipFile::read(std::span<std::byte> target) {
         int error = Z_OK;
         const char* const words = gzerror(file_.get(), &error);
         if (error == Z_ERRNO) throw_file_error("read", path_, errno);
+        if (error == Z_MEM_ERROR) throw std::bad_alloc();
+        const std::string_view reason = words; // after the file's number
         throw InputError(fmt::format("{} is damaged: gzip says '{}'; replace it with a complete copy",
-                                     path_.string(), words));
+                                     path_.string(),
+                                     reason.substr(std::min(reason.find(": ") + 2, reason.size()))));
     }
     int error = Z_OK;
     gzerror(file_.get(), &error);

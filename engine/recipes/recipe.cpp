@@ -277,13 +277,17 @@ StateLayout layout_of(const Recipe& recipe) {
     return layout;
 }
 
-void check_data(const Recipe& recipe, const DataInfo& data) {
+void check_classes(const Recipe& recipe, const DataInfo& data) {
     const unsigned classes = recipe.model.classes - recipe.model.label_offset;
     if (data.classes.size() > classes)
         throw InputError(fmt::format(
             "the data set {} has {} classes, but recipe {} tells only {} apart; choose other --data or "
             "another recipe",
             data.name, data.classes.size(), recipe.name, classes));
+}
+
+void check_data(const Recipe& recipe, const DataInfo& data) {
+    check_classes(recipe, data);
     if (const std::string problem = find_problem(recipe, data.image); !problem.empty())
         throw InputError(
             fmt::format("the data set {} {}; choose other --data or another recipe", data.name, problem));
@@ -296,9 +300,9 @@ std::unique_ptr<DataSource> open_data_for(const Recipe& recipe, DataRequest requ
     ImageSize wanted{stored.height, stored.width, recipe.model.input.channels};
     if (!find_problem(recipe, wanted).empty()) wanted = stored_size(recipe);
     if (wanted != stored) {
-        spdlog::info("{}: images of {}x{}x{} are converted to {}x{}x{} for {}", request.source, stored.height,
-                     stored.width, stored.channels, wanted.height, wanted.width, wanted.channels,
-                     recipe.name);
+        spdlog::info("{}: images of {}x{}x{} are converted to {}x{}x{} for {}", as_printable(request.source),
+                     stored.height, stored.width, stored.channels, wanted.height, wanted.width,
+                     wanted.channels, recipe.name);
         data = std::make_unique<ConvertedSource>(std::move(data), wanted);
     }
     check_data(recipe, data->info());

@@ -118,7 +118,14 @@ TEST_CASE("damaged files of MNIST's format are refused by name") {
                                                        (folder / train_images).string() +
                                                        " has 1 images; give files that belong together");
 
+    CHECK(with_images(idx({2, 1, 40000}, std::string(80000, 'x'))) ==
+          "has images of 1x40000, more than 32768 pixels a side; give smaller ones");
+
     with_images(idx({2, 2, 3}, "abcdefghijkl"));
+    const std::string test_labels = test::read_text(folder / "t10k-labels-idx1-ubyte");
+    fs::remove(folder / "t10k-labels-idx1-ubyte");
+    CHECK(folder.open()->info().classes.size() == 4); // those of the training alone
+    test::write_text(folder / "t10k-labels-idx1-ubyte", test_labels);
     CHECK(folder.error_with(train_labels, idx({2, 1}, "ab")) ==
           "does not begin as MNIST's labels do (bytes 0, 0, 8, 1)"s + copy);
     fs::remove(folder / train_labels);

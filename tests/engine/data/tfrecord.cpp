@@ -71,6 +71,8 @@ TEST_CASE("TFRecord files are read: a file, a pattern, a folder; plain or compre
     CHECK(images_of(*folder.open("train-?.tfrecord")) == "abcdefghijkl");
     CHECK(images_of(*folder.open("t*.tfrecord", Split::test)) == "mnop");
     CHECK(images_of(*folder.open("train-2.tfrecord", Split::test, true)) == "ijkl");
+    CHECK(images_of(*folder.open("", Split::test, true)) == "mnop");
+    CHECK(images_of(*folder.open("test.tfrecord")) == "mnop"); // to train on
     CHECK(test::input_error([&] { folder.open("train-2.tfrecord", Split::test); }) ==
           folder.source("train-2.tfrecord") + " has no test examples, no *test*.tfrecord; give some with "
                                               "--test-data of train, or --data of eval");
@@ -89,6 +91,9 @@ TEST_CASE("pictures in colour become planes, and their size is told or a square'
                      example("rgbRGB", 0, {{"height", 1}, {"width", 2}, {"depth", 3}}));
     CHECK(folder.open("a.tfrecord")->image_size() == ImageSize{1, 2, 3});
     CHECK(images_of(*folder.open("a.tfrecord")) == "rRgGbB");
+    const std::string like_jpeg = "\xff\xd8\xff\xe0\1\2"; // but they fill the picture
+    test::write_text(folder / "d.tfrecord", example(like_jpeg, 0, {{"height", 1}, {"width", 2}}));
+    CHECK(images_of(*folder.open("d.tfrecord")) == "\xff\xe0\xd8\1\xff\2");
     test::write_text(folder / "b.tfrecord", example("rgbRGBrgbRGB", 0));
     CHECK(folder.open("b.tfrecord")->image_size() == ImageSize{2, 2, 3});
     CHECK(images_of(*folder.open("b.tfrecord")) == "rRrRgGgGbBbB");
@@ -151,7 +156,7 @@ TEST_CASE("damaged TFRecord files and examples that do not fit are refused") {
     CHECK(folder.error_of(example("abcde", 3)) ==
           ", record 0 has 5 bytes of pixels, which are no picture that is square, in grey or colours");
     CHECK(folder.error_of(example("", 3)).find("has 0 bytes of pixels") != std::string::npos);
-    CHECK(folder.error_of(example("\xff\xd8\xff\xe0", 3)) ==
+    CHECK(folder.error_of(example("\xff\xd8\xff\xe0...", 3)) ==
           ", record 0 has an encoded picture, and these are not read; store its pixels");
     for (const std::int64_t label : {std::int64_t(-1), std::int64_t(1) << 20, INT64_MAX})
         CHECK(folder.error_of(example("abcd", label)) == ", record 0 has no label from 0 to 1048575");
