@@ -1,11 +1,11 @@
 #include "engine/config/value.h"
 
 #include "engine/error.h"
+#include "engine/files/text.h"
 
 #include <algorithm>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <ranges>
 #include <toml++/toml.h>
 
 namespace towers {
@@ -124,10 +124,9 @@ std::string Value::text() const {
         return shortest.find_first_of(".en") == std::string::npos ? shortest + ".0" : shortest;
     }
     if (const auto* words = as<std::string>()) return quoted(*words);
-    if (const auto* array = as<Array>())
-        return fmt::format("[{}]", fmt::join(*array | std::views::transform(&Value::text), ", "));
+    if (const auto* array = as<Array>()) return fmt::format("[{}]", listed(*array, &Value::text));
     const auto entry = [](const Entry& each) { return key_text(each.first) + " = " + each.second.text(); };
-    return fmt::format("{{ {} }}", fmt::join(*as<Table>() | std::views::transform(entry), ", "));
+    return fmt::format("{{ {} }}", listed(*as<Table>(), entry));
 }
 
 Value parse_toml(std::string_view text, const std::string& source) {

@@ -8,7 +8,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <functional>
-#include <ranges>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -66,8 +65,9 @@ void split_off_wishes(DataRequest& request) {
     if (begin == std::string::npos || request.source.find('=', begin) == std::string::npos ||
         std::filesystem::exists(request.source, error))
         return;
-    for (const auto each : std::views::split(std::string_view(request.source).substr(begin + 1), '&')) {
-        const std::string_view wish(each.begin(), each.end());
+    for (std::size_t at = begin + 1, end; at <= request.source.size(); at = end + 1) {
+        end = std::min(request.source.find('&', at), request.source.size());
+        const std::string_view wish = std::string_view(request.source).substr(at, end - at);
         const std::size_t equals = std::min(wish.find('='), wish.size());
         request.wishes[std::string(wish.substr(0, equals))] = wish.substr(std::min(equals + 1, wish.size()));
     }
@@ -91,7 +91,7 @@ void split_off_wishes(DataRequest& request) {
     if (!std::filesystem::is_directory(source, error))
         throw InputError(fmt::format("there is no data folder {}; name one with {}, or use --data {}", source,
                                      names, words));
-    const auto file = [&](const DataFormat& format) { return format.files[std::size_t(split)]; };
+    const auto file = [&](const DataFormat& format) { return format.files[std::size_t(request.split)]; };
     throw InputError(fmt::format("{} holds no {}; unpack {} there, or use --data {}", source,
                                  alternatives(false, file), names, words));
 }

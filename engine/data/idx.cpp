@@ -39,9 +39,10 @@ std::vector<fs::path> find_images(const fs::path& folder, Split split) {
             found.push_back(entry->path());
     }
     std::ranges::sort(found); // a plain file comes before its compressed copy, which is left out
-    const auto copies = std::ranges::unique(
-        found, [](const fs::path& plain, const fs::path& other) { return other == plain.string() + ".gz"; });
-    found.erase(copies.begin(), copies.end());
+    const auto is_copy = [](const fs::path& plain, const fs::path& other) {
+        return other == plain.string() + ".gz";
+    };
+    found.erase(std::unique(found.begin(), found.end(), is_copy), found.end());
     return found;
 }
 

@@ -88,9 +88,11 @@ std::string write_tf_example(const std::map<std::string, std::string_view>& byte
         writer.add_message(feature, entry);
     };
     for (const auto& [name, each] : bytes)
-        add(name, bytes_list, [&](pbf_writer& list) { list.add_bytes(values, each.data(), each.size()); });
+        add(name, bytes_list,
+            [&view = each](pbf_writer& list) { list.add_bytes(values, view.data(), view.size()); });
     for (const auto& [name, each] : whole)
-        add(name, int64_list, [&](pbf_writer& list) { list.add_packed_int64(values, &each, &each + 1); });
+        add(name, int64_list,
+            [&number = each](pbf_writer& list) { list.add_packed_int64(values, &number, &number + 1); });
     std::string message;
     pbf_writer(message).add_message(features, map);
     return message;

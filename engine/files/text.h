@@ -1,6 +1,8 @@
 // Text from outside the program.
 #pragma once
 
+#include <fmt/format.h>
+#include <functional>
 #include <string>
 
 namespace towers {
@@ -12,5 +14,14 @@ std::string as_utf8(const std::string& text);
 /// as_utf8() with `?` in place of each control character, so that a terminal shows the text and obeys nothing
 /// in it.
 std::string as_printable(const std::string& text);
+
+/// `a, b, c`: what `text` says of each element. (Views of the standard library do not compile with clang 14.)
+template<class Range, class Text>
+std::string listed(const Range& range, const Text& text) {
+    std::string list;
+    for (const auto& each : range)
+        list += fmt::format("{}{}", list.empty() ? "" : ", ", std::invoke(text, each));
+    return list;
+}
 
 } // namespace towers

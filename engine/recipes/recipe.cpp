@@ -15,7 +15,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <map>
-#include <ranges>
 #include <spdlog/spdlog.h>
 #include <sstream>
 #include <utility>
@@ -41,7 +40,8 @@ Quirks parse_quirks(const std::string& text) {
             if (word == name || word == "all") quirks.*member = known = true;
         if (!known)
             throw UsageError(fmt::format("--quirks '{}': there is no '{}'; choose from {}, all, none", text,
-                                         word, fmt::join(quirk_names | std::views::keys, ", ")));
+                                         word,
+                                         listed(quirk_names, [](const auto& each) { return each.first; })));
     }
     return quirks;
 }
@@ -68,7 +68,7 @@ RecipeFile find_recipe_file(const std::string& name) {
     throw UsageError(
         fmt::format("recipe '{}': there is no such recipe; choose from {}, or name a file that ends in "
                     ".toml",
-                    name, fmt::join(all | std::views::transform(&BuiltinRecipe::name), ", ")));
+                    name, listed(all, &BuiltinRecipe::name)));
 }
 
 Recipe find_recipe(const std::string& name, const std::vector<std::string>& changes) {
@@ -128,8 +128,7 @@ void take_out(Value& recipe, const Value& path, const std::string& change) {
     Value::Table& table = recipe.as<Value::Table>() != nullptr ? *recipe.as<Value::Table>() : none;
     const auto entry = std::ranges::find(table, step.first, &Value::Entry::first);
     if (entry == table.end()) {
-        const std::string keys =
-            fmt::format("{}", fmt::join(table | std::views::transform(&Value::Entry::first), ", "));
+        const std::string keys = listed(table, &Value::Entry::first);
         throw UsageError(fmt::format("--set '{}': there is no '{}' to take out; there is {}", change,
                                      step.first, keys.empty() ? "nothing" : keys));
     }

@@ -1,12 +1,12 @@
 #include "engine/towers/selection.h"
 
 #include "engine/error.h"
+#include "engine/files/text.h"
 #include "engine/split.h"
 
 #include <algorithm>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <ranges>
 #include <spdlog/spdlog.h>
 
 namespace towers {
@@ -17,10 +17,7 @@ struct Known {
     std::vector<std::pair<std::string, std::string>> absent; ///< backend, and why it or a card is absent
     std::vector<std::string> left_out;                       ///< cards and drivers, with the reason
 
-    std::string all() const {
-        return fmt::format("this machine has {}",
-                           fmt::join(devices | std::views::transform(&DeviceInfo::id), ", "));
-    }
+    std::string all() const { return fmt::format("this machine has {}", listed(devices, &DeviceInfo::id)); }
 };
 
 Known list_all(const OpenOptions& options) {
@@ -125,8 +122,9 @@ std::vector<std::string> select_towers(const std::string& backend, const std::st
     for (const auto& [absent, reason] : known.absent)
         if (backend == absent)
             throw UsageError(fmt::format("--backend {}: {}; {}", backend, reason, known.all()));
-    throw UsageError(fmt::format("--backend '{}': there is no such backend; choose from {}", backend,
-                                 fmt::join(all_backends() | std::views::transform(&Backend::name), ", ")));
+    throw UsageError(fmt::format(
+        "--backend '{}': there is no such backend; choose from {}", backend,
+        listed(all_backends(), [](const auto& each) { return std::invoke(&Backend::name, each); })));
 }
 
 } // namespace towers
