@@ -295,6 +295,7 @@ void check_data(const Recipe& recipe, const DataInfo& data) {
 std::unique_ptr<DataSource> open_data_for(const Recipe& recipe, DataRequest request) {
     request.image = stored_size(recipe);
     std::unique_ptr<DataSource> data = open_data(request);
+    check_classes(recipe, data->info());
     const ImageSize stored = data->image_size();
     ImageSize wanted{stored.height, stored.width, recipe.model.input.channels};
     if (!find_problem(recipe, wanted).empty()) wanted = stored_size(recipe);

@@ -165,7 +165,9 @@ TEST_CASE("--interval ends with the last checkpoint of a finished run") {
 TEST_CASE("data that does not fit the recipe is refused as train refuses it") {
     const TemporaryFolder folder;
     fs::create_directories(folder / "data"); // CIFAR-100
-    write_text(folder / "data" / "fine_label_names.txt", "");
+    std::string names;
+    for (int i = 0; i < 100; ++i) names += "class\n";
+    write_text(folder / "data" / "fine_label_names.txt", names);
     for (const char* name : {"train.bin", "test.bin"})
         write_text(folder / "data" / name, std::string(3074, 7));
     const fs::path run = folder / "run";
