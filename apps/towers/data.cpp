@@ -3,41 +3,56 @@
 #include "apps/towers/hint.h"
 #include "engine/data/cifar10.h"
 #include "engine/data/formats.h"
+#include "engine/data/picture_files.h"
 #include "engine/data/shapes.h"
+#include "engine/data/statistics.h"
 #include "engine/data/tfrecord.h"
 #include "engine/error.h"
 #include "engine/files/file.h"
+#include "engine/files/text.h"
 
 #include <algorithm>
 #include <array>
 #include <filesystem>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <memory>
+#include <span>
+#include <string>
 #include <system_error>
-#include <utility>
+#include <vector>
 
 namespace towers {
 namespace {
 
 struct DataFlags {
-    std::string source, folder;
+    std::string source, folder, as = "tfrecord";
     std::uint64_t seed = 1;
 };
 
-void describe(const char* split, const DataSource& data) {
+std::string joined(const std::vector<double>& values) {
+    return listed(values, [](double value) { return fmt::format("{:.4f}", value); });
+}
+
+/// Returns whether all records are sound.
+bool describe(const char* split, const DataSource& data) {
     const auto& [name, classes, image] = data.info();
-    std::vector<std::size_t> counts(classes.size(), 0);
-    for (const std::uint32_t label : data.labels()) ++counts[label];
+    const DataStatistics statistics = statistics_of(data);
     fmt::print("{}: {} images of {}x{}x{}\n", split, data.size(), image.height, image.width, image.channels);
-    for (std::size_t i = 0; i < counts.size(); ++i)
-        fmt::print("  {} {:<12} {:>6}\n", i, classes[i], counts[i]);
+    for (std::size_t i = 0; i < classes.size(); ++i)
+        fmt::print("  {} {:<12} {:>6}\n", i, classes[i], statistics.counts[i]);
+    fmt::print("  mean = [{}], deviation = [{}]\n", joined(statistics.mean), joined(statistics.deviation));
+    constexpr std::size_t most = 10;
+    for (const std::string& problem :
+         std::span(statistics.broken).first(std::min(most, statistics.broken.size())))
+        fmt::print("  broken: {}\n", problem);
+    if (statistics.broken.size() > most) fmt::print("  and {} more\n", statistics.broken.size() - most);
+    return statistics.broken.empty();
 }
 
 int describe_source(const DataFlags& flags) {
-    describe("train", *open_data({flags.source, Split::train, flags.seed}));
-    describe("test", *open_data({flags.source, Split::test, flags.seed}));
-    return 0;
+    const bool train = describe("train", *open_data({flags.source, Split::train, flags.seed}));
+    const bool test = describe("test", *open_data({flags.source, Split::test, flags.seed}));
+    return train && test ? 0 : 1;
 }
 
 int make(const DataFlags& flags) {
@@ -52,21 +67,41 @@ int make(const DataFlags& flags) {
     return 0;
 }
 
+/// A format that `import` writes.
+struct Written {
+    const char* name;
+    std::array<const char*, 2> files; ///< one that a folder then has, by split
+    void (*write)(const DataSource& data, Split split, const std::filesystem::path& folder);
+};
+
+constexpr std::array<Written, 3> written = {
+    {{"tfrecord",
+      {"train.tfrecord", "test.tfrecord"},
+      [](const DataSource& data, Split split, const std::filesystem::path& folder) {
+          write_tfrecord(data, folder / (split == Split::train ? "train.tfrecord" : "test.tfrecord"));
+      }},
+     {"cifar10", {"data_batch_1.bin", "test_batch.bin"}, write_cifar10},
+     {"folder",
+      {"train", "test"},
+      [](const DataSource& data, Split split, const std::filesystem::path& folder) {
+          write_picture_files(data, folder / (split == Split::train ? "train" : "test"));
+      }}}};
+
 int import(const DataFlags& flags) {
     const std::filesystem::path folder = flags.folder;
-    constexpr std::array<std::pair<Split, const char*>, 2> files = {
-        {{Split::train, "train.tfrecord"}, {Split::test, "test.tfrecord"}}};
-    for (const auto& [split, name] : files)
-        if (std::filesystem::exists(folder / name))
+    const Written& as = *std::ranges::find(written, flags.as, &Written::name);
+    std::error_code error; // what cannot be examined fails when it is written
+    for (const char* name : as.files)
+        if (std::filesystem::exists(folder / name, error))
             throw InputError(
                 fmt::format("{} already holds a data set ({}); choose another folder", flags.folder, name));
     std::array<std::unique_ptr<DataSource>, 2> sources; // both are sound before anything is written
-    for (const auto& [split, name] : files)
+    for (const Split split : {Split::train, Split::test})
         sources[std::size_t(split)] = open_data({flags.source, split, flags.seed});
-    std::error_code error;
     std::filesystem::create_directories(folder, error);
     if (error) throw_file_error("create", folder, error.value());
-    for (const auto& [split, name] : files) write_tfrecord(*sources[std::size_t(split)], folder / name);
+    for (const Split split : {Split::train, Split::test})
+        as.write(*sources[std::size_t(split)], split, folder);
     fmt::print("wrote {} training and {} test examples to {}; train on them with: {}\n", sources[0]->size(),
                sources[1]->size(), flags.folder, hint({"train", "--data", path_argument(flags.folder)}));
     return 0;
@@ -95,11 +130,20 @@ void add_data(CLI::App& app, Action& chosen) {
     add_seed(*shapes, *flags);
     shapes->callback([flags, &chosen] { chosen = [flags] { return make(*flags); }; });
 
-    CLI::App* const importing = command->add_subcommand("import", "Write a data set as TFRecord files");
+    CLI::App* const importing = command->add_subcommand("import", "Write a data set in another format");
     importing->add_option("source", flags->source, "Data set: " + data_help(false))->required();
     importing->add_option("folder", flags->folder, "Folder to write to")->required();
+    importing
+        ->add_option(
+            "--as", flags->as,
+            "Format to write: tfrecord (train.tfrecord and test.tfrecord), cifar10 (its binary files), or "
+            "folder (train/CLASS/*.png and test/CLASS/*.png)")
+        ->check(one_of({"tfrecord", "cifar10", "folder"}))
+        ->type_name("tfrecord|cifar10|folder")
+        ->capture_default_str();
     add_seed(*importing, *flags);
     importing->callback([flags, &chosen] { chosen = [flags] { return import(*flags); }; });
+    add_data_show(*command, chosen);
 }
 
 } // namespace towers

@@ -82,6 +82,29 @@ TEST_CASE(
     CHECK(contains(evaluated.out, " of 2 examples"));
 }
 
+TEST_CASE("a data set is written in other formats and shown as pictures") {
+    const TemporaryFolder folder;
+    write_records(folder / "cifar", 2);
+    const RunOptions here{.folder = folder.path()};
+    check_worked(run_towers({"data", "import", "cifar", "copy", "--as", "cifar10"}, here));
+    for (const char* file : {"data_batch_1.bin", "data_batch_5.bin", "test_batch.bin"})
+        CHECK(read_text(folder / "copy" / file) == read_text(folder / "cifar" / file));
+    check_worked(run_towers({"data", "import", "cifar", "pictures", "--as", "folder"}, here));
+    CHECK(names_in(folder / "pictures") == std::vector<std::string>{"test", "train"});
+    CHECK(names_in(folder / "pictures/train").size() == 10); // classes
+    check_failed(run_towers({"data", "import", "cifar", "pictures", "--as", "folder"}, here), 1,
+                 "pictures already holds a data set");
+
+    const Outcome shown =
+        run_towers({"data", "show", "cifar", "sheet.png", "--recipe", "cifar10-fast", "--epoch", "3"}, here);
+    check_worked(shown);
+    CHECK(shown.out == "wrote 10 of 10 images with their records and classes to sheet.png: as stored, and as "
+                       "cifar10-fast sees them in epoch 3\n");
+    CHECK(read_text(folder / "sheet.png").starts_with("\x89PNG"));
+    check_failed(run_towers({"data", "show", "cifar", "none/sheet.png"}, here), 1, "none/sheet.png");
+    check_failed(run_towers({"data", "show", "cifar", "sheet.png", "--recipe", "none"}, here), 2, "none");
+}
+
 TEST_CASE("a bad data file is named") {
     const TemporaryFolder folder;
     const fs::path file = folder / "data_batch_3.bin";
@@ -165,6 +188,7 @@ TEST_CASE("the shapes train the same from files") {
     check_worked(description);
     CHECK(contains(description.out, "train: 10000 images of 32x32x3"));
     CHECK(contains(description.out, "test: 2000 images of 32x32x3"));
+    CHECK(contains(description.out, "  mean = [0."));
     CHECK(run_towers({"data", "describe", "shapes", "--seed", "5"}).out == description.out);
 
     const Arguments flags{"--steps", "3", "--batch", "4", "--seed", "5"};

@@ -1,0 +1,94 @@
+#include "apps/towers/commands.h"
+#include "apps/towers/flags.h"
+#include "apps/towers/settings.h"
+#include "engine/data/contact_sheet.h"
+#include "engine/data/formats.h"
+#include "engine/data/sampler.h"
+#include "engine/error.h"
+#include "engine/train/preview.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <fmt/format.h>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace towers {
+namespace {
+
+struct ShowFlags {
+    std::string source, file, recipe, split = "train";
+    std::vector<std::string> set;
+    std::uint64_t seed = 1;
+    std::uint32_t epoch = 0;
+    unsigned count = 40, columns = 8;
+};
+
+SheetImage image_of(std::span<const std::uint8_t> images, const ImageSize& size, std::size_t index) {
+    const auto image = images.subspan(index * size.elements(), size.elements());
+    return {size, {image.begin(), image.end()}};
+}
+
+int show(const ShowFlags& flags) {
+    const Split split = flags.split == "train" ? Split::train : Split::test;
+    std::optional<Recipe> recipe;
+    if (!flags.recipe.empty()) recipe = find_recipe(flags.recipe, flags.set);
+    const DataRequest request{.source = flags.source, .split = split, .seed = flags.seed};
+    const std::unique_ptr<DataSource> data = recipe ? open_data_for(*recipe, request) : open_data(request);
+
+    // The first examples of the epoch, as training with this seed takes them.
+    std::vector<Example> examples(std::min<std::size_t>(flags.count, data->size()));
+    Sampler(std::uint32_t(data->size()), flags.seed, true)
+        .fill(std::uint64_t(flags.epoch) * data->size(), examples);
+    std::vector<std::uint32_t> records;
+    for (const Example& example : examples) records.push_back(example.record);
+    std::vector<std::uint8_t> stored(records.size() * data->image_size().elements()), made;
+    data->read(records, stored);
+    if (recipe)
+        made = preview(*recipe, *data, records,
+                       {.seed = flags.seed, .epoch = flags.epoch, .distort = split == Split::train});
+
+    std::vector<SheetCell> cells;
+    for (std::size_t i = 0; i < records.size(); ++i) {
+        const std::uint32_t label = data->labels()[records[i]];
+        SheetCell cell{fmt::format("{} {}", records[i], data->info().classes[label]), {}};
+        cell.images.push_back(image_of(stored, data->image_size(), i));
+        if (recipe) cell.images.push_back(image_of(made, recipe->model.input, i));
+        cells.push_back(std::move(cell));
+    }
+    write_contact_sheet(flags.file, cells, flags.columns);
+    fmt::print("wrote {} of {} images with their records and classes to {}{}\n", cells.size(), data->size(),
+               flags.file,
+               recipe ? fmt::format(": as stored, and as {} sees them in epoch {}", recipe->name, flags.epoch)
+                      : "");
+    return 0;
+}
+
+} // namespace
+
+void add_data_show(CLI::App& data, Action& chosen) {
+    CLI::App* const command = data.add_subcommand("show", "Draw some images of a data set with their labels");
+    const auto flags = std::make_shared<ShowFlags>();
+    command->add_option("source", flags->source, "Data set: " + data_help(false))->required();
+    command->add_option("file", flags->file, "PNG file to write")->required();
+    command->add_option("--recipe", flags->recipe,
+                        "Show also what this recipe's network sees: a TOML file, or a built-in one's name");
+    add_set(*command, flags->set);
+    add_number(*command, "--epoch", flags->epoch,
+               "Pass over the data, from 0, whose first images and distortions to show")
+        ->capture_default_str();
+    command->add_option("--split", flags->split, "Examples to show: train or test")
+        ->check(one_of({"train", "test"}))
+        ->type_name("train|test")
+        ->capture_default_str();
+    add_number(*command, "--count", flags->count, "Number of images", 1)->capture_default_str();
+    add_number(*command, "--columns", flags->columns, "Number of images in a row", 1)->capture_default_str();
+    add_number(*command, "--seed", flags->seed,
+               "Seed for the order of the examples, the distortions and the drawn shapes")
+        ->capture_default_str();
+    command->callback([flags, &chosen] { chosen = [flags] { return show(*flags); }; });
+}
+
+} // namespace towers

@@ -1,0 +1,26 @@
+// The images that a recipe's data pipeline makes, as pictures to look at.
+#pragma once
+
+#include "engine/data/source.h"
+#include "engine/recipes/recipe.h"
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace towers {
+
+struct PreviewOptions {
+    std::uint64_t seed = 1;
+    std::uint32_t epoch = 0; ///< pass over the data
+    bool distort = true;     ///< false: the evaluation pipeline
+};
+
+/// The network's images of these records, as training with the seed sees them in that epoch: bytes
+/// [records.size()][channels][height][width]. What the pipeline has normalized is turned back into 0 to 255;
+/// what the tutorial's has standardized becomes grey 128 for 0 and 0 or 255 for 2.5 deviations. Throws
+/// InputError, UsageError.
+std::vector<std::uint8_t> preview(const Recipe& recipe, const DataSource& data,
+                                  std::span<const std::uint32_t> records, const PreviewOptions& options);
+
+} // namespace towers
