@@ -1,0 +1,97 @@
+// A fuzzer for a format of data sets: writes what libFuzzer gives as the files of a set, opens it and reads all of its
+// records. The macro FUZZED names the format. Only an InputError with one line may come of it.
+#include "engine/data/converted.h"
+#include "engine/data/formats.h"
+#include "engine/data/record_file.h"
+#include "engine/error.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unistd.h>
+#include <utility>
+#include <vector>
+
+using namespace towers;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+const fs::path folder = fs::path("/dev/shm") / ("towers-fuzz-" + std::to_string(getpid()));
+
+void write(const char* name, std::string_view bytes) {
+    std::ofstream(folder / name, std::ios::binary).write(bytes.data(), std::streamsize(bytes.size()));
+}
+
+/// Takes the first bytes, as many as the first one says, in 16ths of all.
+std::string_view take_part(std::string_view& input) {
+    if (input.empty()) return {};
+    const std::size_t size = std::size_t(std::uint8_t(input[0]) % 16) * (input.size() - 1) / 16;
+    const std::string_view part = input.substr(1, size);
+    input.remove_prefix(1 + size);
+    return part;
+}
+
+std::string idx(std::string_view input) {
+    write("train-labels-idx1-ubyte", take_part(input));
+    write("train-images-idx3-ubyte", input);
+    return folder;
+}
+
+std::string idx_gz(std::string_view input) {
+    write("train-labels-idx1-ubyte.gz", take_part(input));
+    write("train-images-idx3-ubyte.gz", input);
+    return folder;
+}
+
+std::string cifar(std::string_view input) {
+    write("batches.meta.txt", take_part(input));
+    write("data_batch_1.bin", input);
+    return folder;
+}
+
+std::string cifar100(std::string_view input) {
+    write("fine_label_names.txt", take_part(input));
+    write("train.bin", input);
+    return folder;
+}
+
+std::string tfrecord(std::string_view input) {
+    write("train.tfrecord", input);
+    return folder;
+}
+
+/// Records with sound checksums, which fuzzing would hardly find.
+std::string tf_example(std::string_view input) {
+    std::string text;
+    while (!input.empty()) text += framed(take_part(input));
+    write("train.tfrecord", text);
+    return folder;
+}
+
+void read_all(const DataSource& source) {
+    std::vector<std::uint8_t> image(source.image_size().elements());
+    for (std::uint32_t i = 0; i < source.size() && i < 64; ++i) source.read(std::size_t(i), 1, image);
+}
+
+} // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+    fs::create_directory(folder);
+    try {
+        const std::string source = FUZZED({reinterpret_cast<const char*>(data), size});
+        std::unique_ptr<DataSource> opened = open_data({.source = source, .split = Split::train});
+        read_all(*opened);
+        read_all(ConvertedSource(std::move(opened), {5, 7, 3}));
+    } catch (const InputError& error) {
+        if (std::string_view(error.what()).find('\n') != std::string_view::npos) std::abort();
+    }
+    fs::remove_all(folder);
+    return 0;
+}
