@@ -3,6 +3,7 @@
 #include "apps/towers/hint.h"
 #include "engine/data/cifar10.h"
 #include "engine/data/formats.h"
+#include "engine/data/packed.h"
 #include "engine/data/picture_files.h"
 #include "engine/data/shapes.h"
 #include "engine/data/statistics.h"
@@ -10,6 +11,7 @@
 #include "engine/error.h"
 #include "engine/files/file.h"
 #include "engine/files/text.h"
+#include "engine/recipes/recipe.h"
 
 #include <algorithm>
 #include <array>
@@ -17,6 +19,7 @@
 #include <fmt/format.h>
 #include <memory>
 #include <span>
+#include <spdlog/spdlog.h>
 #include <string>
 #include <system_error>
 #include <vector>
@@ -25,7 +28,7 @@ namespace towers {
 namespace {
 
 struct DataFlags {
-    std::string source, folder, as = "tfrecord";
+    std::string source, folder, recipe, as = "tfrecord";
     std::uint64_t seed = 1;
 };
 
@@ -107,6 +110,31 @@ int import(const DataFlags& flags) {
     return 0;
 }
 
+int pack(const DataFlags& flags) {
+    if (std::error_code error; std::filesystem::exists(flags.folder, error))
+        throw InputError(fmt::format("{} is there already; choose another file", flags.folder));
+    const auto open = [&](Split split) {
+        const DataRequest request{flags.source, split, flags.seed};
+        return flags.recipe.empty() ? open_data(request) : open_data_for(find_recipe(flags.recipe), request);
+    };
+    const std::unique_ptr<DataSource> train = open(Split::train);
+    std::unique_ptr<DataSource> test;
+    try {
+        test = open(Split::test);
+    } catch (const InputError& error) {
+        spdlog::warn("{}; the file gets the training examples alone", as_printable(error.what()));
+    }
+    if (test && (test->image_size() != train->image_size() || test->info().classes != train->info().classes))
+        throw InputError(
+            fmt::format("{}: the test images have another size or other classes than the training "
+                        "images; choose the size with --recipe, or mend the data",
+                        flags.source));
+    write_packed(*train, test.get(), flags.folder);
+    fmt::print("wrote {} training and {} test examples to {}; train on them with: {}\n", train->size(),
+               test ? test->size() : 0, flags.folder, hint({"train", "--data", path_argument(flags.folder)}));
+    return 0;
+}
+
 void add_seed(CLI::App& command, DataFlags& flags) {
     // The same range as train's, so that train can use the same shapes.
     add_number(command, "--seed", flags.seed, "Seed for the drawn shapes")->capture_default_str();
@@ -144,6 +172,15 @@ void add_data(CLI::App& app, Action& chosen) {
     add_seed(*importing, *flags);
     importing->callback([flags, &chosen] { chosen = [flags] { return import(*flags); }; });
     add_data_show(*command, chosen);
+
+    CLI::App* const packing =
+        command->add_subcommand("pack", "Write a data set as one file that is read as fast as possible");
+    packing->add_option("source", flags->source, "Data set: " + data_help(false))->required();
+    packing->add_option("file", flags->folder, "File to write")->required();
+    packing->add_option("--recipe", flags->recipe,
+                        "Store the images as this recipe takes them (default: as they are)");
+    add_seed(*packing, *flags);
+    packing->callback([flags, &chosen] { chosen = [flags] { return pack(*flags); }; });
 }
 
 } // namespace towers

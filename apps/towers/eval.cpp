@@ -94,6 +94,7 @@ int run_eval(EvalFlags& flags) {
     // Before reading or waiting for anything
     const std::vector<std::string> towers = select_towers(flags.backend, flags.towers, flags.open);
 
+    std::unique_ptr<DataSource> data;
     std::vector<std::unique_ptr<Device>> devices;
     std::vector<Evaluator> evaluators; // one on each of the devices, which outlive them
     bool waiting = false;
@@ -133,7 +134,7 @@ int run_eval(EvalFlags& flags) {
                 const Split split = flags.split == "test" ? Split::test : Split::train;
                 DataRequest request = data_request(settings, split, checkpoint_number(*file, "seed", path));
                 request.whole = request.whole || !flags.data.empty();
-                const std::unique_ptr<DataSource> data = open_data_for(recipe, request);
+                data = open_data_for(recipe, request);
                 for (const std::string& id : towers) {
                     devices.push_back(open_device(id, flags.open));
                     evaluators.emplace_back(*devices.back(), recipe, *data, flags.batch);

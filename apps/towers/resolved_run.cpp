@@ -32,6 +32,9 @@ void check(const TrainSettings& s) {
         complain(
             fmt::format("--device-timeout {}: give a number of seconds of at least 0", s.device_timeout));
     check_threads(s.threads);
+    parse_feeding(s.feed);
+    if (s.readers && (*s.readers == 0 || *s.readers > most_readers))
+        complain(fmt::format("--readers {}: give 1 to {}", *s.readers, most_readers));
 }
 
 /// A resumed run uses its own copy of the recipe, unless the user asks for another.

@@ -80,6 +80,12 @@ void for_each_setting(const Visitor& visitor) {
         "waits for ever");
     visitor("threads", &S::threads, other, threads_help);
     visitor(
+        "feed", &S::feed, other,
+        "Where the training images are: resident (all on every device), streamed (read ahead of the steps "
+        "that take them), or auto (resident if they take at most half of each device's free memory)");
+    visitor("readers", &S::readers, other,
+            "Number of threads that read streamed images (default: as suits the processors)");
+    visitor(
         "quirks", &S::quirks, training,
         "Reproduce defects of the published system: none, all, or some of last-tower-loss, step-schedule, "
         "unordered-average, delete-run, padded-evaluation, divided-batch-time, separated by commas");
@@ -231,7 +237,8 @@ std::set<std::string> given_settings(const CLI::App& command) {
 
 DataRequest data_request(const TrainSettings& settings, Split split, std::uint64_t seed) {
     const bool apart = split == Split::test && !settings.test_data.empty();
-    return {.source = apart ? settings.test_data : settings.data, .split = split, .seed = seed, .whole = apart};
+    return {
+        .source = apart ? settings.test_data : settings.data, .split = split, .seed = seed, .whole = apart};
 }
 
 void replace(TrainSettings& settings, const GivenSettings& given) {

@@ -22,7 +22,7 @@ struct Recipe;
 /// is not set; a resumed run supplies the seed.
 struct TrainSettings {
     std::string recipe = "cifar10-tutorial";
-    std::vector<std::string> set; ///< changes to the recipe, each TABLE.KEY=VALUE
+    std::vector<std::string> set;           ///< changes to the recipe, each TABLE.KEY=VALUE
     std::string data = "shapes", test_data; ///< the latter empty: in `data`
     std::string backend, towers, shares;
     std::optional<unsigned> batch, global_batch; ///< at most one of them is set
@@ -40,6 +40,8 @@ struct TrainSettings {
     std::string on_device_loss = "continue";
     double device_timeout = 60;
     unsigned threads = 0;
+    std::string feed = "auto";
+    std::optional<unsigned> readers;
     std::string quirks = "none";
 };
 

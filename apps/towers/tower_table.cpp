@@ -14,6 +14,13 @@ std::string mebibytes(std::uint64_t bytes) {
     return fmt::format("{:.0f} MiB", std::max(1.0, double(bytes) / (1 << 20)));
 }
 
+/// `, waiting for data 1.2 %`, if it is not nothing.
+std::string data_part(const Trainer& trainer) {
+    const double waited = trainer.host_use().data;
+    if (waited < 0.0005 * trainer.seconds()) return "";
+    return fmt::format(", waiting for data {}", percent(waited, trainer.seconds()));
+}
+
 } // namespace
 
 std::string tower_table(const Trainer& trainer) {
@@ -21,9 +28,10 @@ std::string tower_table(const Trainer& trainer) {
     if (seconds == 0) return "";
     const std::vector<TowerUse>& uses = trainer.use();
     if (uses.size() == 1)
-        return fmt::format("tower_0 ({}): step {}, {:.1f} examples/s of {}, {}\n", trainer.tower(0).info().id,
-                           trainer.steps_done() - 1, double(uses[0].examples) / seconds,
-                           count_of(uses[0].examples, "example"), mebibytes(trainer.tower(0).memory()));
+        return fmt::format("tower_0 ({}): step {}, {:.1f} examples/s of {}, {}{}\n",
+                           trainer.tower(0).info().id, trainer.steps_done() - 1,
+                           double(uses[0].examples) / seconds, count_of(uses[0].examples, "example"),
+                           mebibytes(trainer.tower(0).memory()), data_part(trainer));
     std::size_t width = 6;
     for (std::size_t i = 0; i < uses.size(); ++i) width = std::max(width, trainer.tower(i).info().id.size());
     const auto line = [&](const std::string& tower, const std::string& device, const auto&... columns) {
@@ -46,12 +54,13 @@ std::string tower_table(const Trainer& trainer) {
                       mebibytes(trainer.tower(i).memory()));
     }
     const double together = double(examples) / seconds;
-    const auto& [averaging, waiting] = trainer.host_use();
+    const auto& [averaging, waiting, data] = trainer.host_use();
     return table + fmt::format("together, {:.1f} examples/s: {} of the sum of their rates while at work\n"
-                               "the host: averaging {}, waiting for towers {}, other work {}\n",
+                               "the host: averaging {}, waiting for towers {}, other work {}{}\n",
                                together, percent(together, sum), percent(averaging, seconds),
                                percent(waiting, seconds),
-                               percent(std::max(0.0, seconds - averaging - waiting), seconds));
+                               percent(std::max(0.0, seconds - averaging - waiting - data), seconds),
+                               data_part(trainer));
 }
 
 } // namespace towers

@@ -84,6 +84,7 @@ TrainerOptions options_of(const ResolvedRun& resolved, const std::shared_ptr<Tra
             .seed = *settings.seed,
             .distort = settings.distort,
             .shuffle = settings.shuffle,
+            .feed = {parse_feeding(settings.feed), settings.readers.value_or(0)},
             .quirks = resolved.quirks,
             .open = resolved.open,
             .trace = trace};

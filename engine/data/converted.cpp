@@ -1,5 +1,7 @@
 #include "engine/data/converted.h"
 
+#include "engine/files/checksum.h"
+
 #include <algorithm>
 
 namespace towers {
@@ -45,6 +47,16 @@ void ConvertedSource::read(std::span<const std::uint32_t> records, std::span<std
         for (unsigned c = planes; c < to.channels; ++c)
             std::ranges::copy(target.first(new_plane), target.subspan(c * new_plane).begin());
     }
+}
+
+std::optional<std::uint64_t> ConvertedSource::fingerprint() const {
+    const std::optional<std::uint64_t> stored = source_->fingerprint();
+    if (!stored) return std::nullopt;
+    Checksum sum;
+    for (const std::uint64_t part : {*stored, std::uint64_t(image_size().height),
+                                     std::uint64_t(image_size().width), std::uint64_t(image_size().channels)})
+        sum.add(part);
+    return sum.value();
 }
 
 } // namespace towers

@@ -5,6 +5,7 @@
 #include "engine/data/source.h"
 
 #include <memory>
+#include <optional>
 
 namespace towers {
 
@@ -16,6 +17,7 @@ public:
 
     using DataSource::read;
     void read(std::span<const std::uint32_t> records, std::span<std::uint8_t> images) const override;
+    std::optional<std::uint64_t> fingerprint() const override;
 
 private:
     std::unique_ptr<DataSource> source_;

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -48,8 +49,14 @@ public:
     /// next ones begin at a whole word.
     std::size_t piece() const;
 
-    /// Of all labels and images, which it reads: tells data sets apart, wherever they lie.
+    /// Tells data sets apart, wherever they lie: the fingerprint, else of all labels and images, which it
+    /// reads.
     std::uint64_t checksum() const;
+
+    /// Of a source whose images are not in memory: of its index, such as labels and the names, sizes and
+    /// times of files, so that nobody reads all images only to tell data sets apart. None: they are in
+    /// memory.
+    virtual std::optional<std::uint64_t> fingerprint() const { return std::nullopt; }
 
 protected:
     DataSource(DataInfo info, std::vector<std::uint32_t> labels);

@@ -22,12 +22,13 @@ enum class Arena {
     micro_batch, ///< of a step in micro-batches: the present one's gradients, laid out alike, examples,
                  ///< losses
     results,
-    records,     ///< images of the data set, as a Feed brings them
+    records,     ///< images of the data set: all, as a Feed brings them, or those of a step
     activations, ///< everything that lives within a step; the plan lets tensors share it over time
     /// There are further arenas of activations, for a device that has more memory than one allocation may
     /// take.
     last_activations = activations + 63,
     step,              ///< staging: what the host writes before a step
+    staged_records,    ///< staging: images of a step on their way to `records`
     staged_results,    ///< staging: what the host reads after a step
     staged_gradients,  ///< staging
     staged_parameters, ///< staging

@@ -61,8 +61,8 @@ BatchTensors plan_batch(Plan& plan, const NetworkSpec& spec, TensorId examples) 
     const std::size_t bytes = spec.slots * spec.stored.elements();
     if (bytes > most_record_bytes)
         throw UsageError(
-            fmt::format("the data set has {} bytes of images, but a device takes at most {}; use fewer "
-                        "or smaller images",
+            fmt::format("there are {} bytes of images for a device, and kernels address at most {}; use "
+                        "fewer or smaller images, or train with --feed streamed",
                         bytes, most_record_bytes));
     const TensorId records = plan.tensor("records", Arena::records, 0, {bytes}, ElementType::uint8);
     const Shape& image = spec.model->input;

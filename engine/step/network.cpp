@@ -22,6 +22,13 @@ void stage_variables(Plan& plan, const StateLayout& layout) {
     plan.tensor("staged gradients", Arena::staged_gradients, 0, {layout.variable_bytes / sizeof(float)});
 }
 
+void finish_step(Plan& plan, const NetworkSpec& spec) {
+    if (spec.staged)
+        plan.tensor(staged_records, Arena::staged_records, 0, {spec.slots * spec.stored.elements()},
+                    ElementType::uint8);
+    finish(plan, spec);
+}
+
 /// Forward and backward, at once or in micro-batches, and then what `end` adds.
 TrainingPlan plan_step(const NetworkSpec& spec, std::vector<ArenaRange> buckets,
                        const std::function<void(Plan&, const LossList&)>& end) {
@@ -33,7 +40,7 @@ TrainingPlan plan_step(const NetworkSpec& spec, std::vector<ArenaRange> buckets,
                       plan_pass(plan, spec, step_examples(plan, spec), Arena::gradients, Arena::results)));
     else
         end(plan, plan_passes(spec, micro_batches(spec.batch, spec.model->group(), spec.most), training));
-    finish(plan, spec);
+    finish_step(plan, spec);
     training.cuts = cut(plan, training.buckets);
     return training;
 }
@@ -71,7 +78,7 @@ Plan plan_evaluation(const NetworkSpec& spec) {
               plan.reserve("staged_losses", Arena::staged_results, {spec.batch}));
     plan.copy("correct out", made.correct,
               plan.reserve("staged_correct", Arena::staged_results, {spec.batch}, ElementType::uint32));
-    finish(plan, spec);
+    finish_step(plan, spec);
     return plan;
 }
 

@@ -19,6 +19,7 @@ struct NetworkSpec {
     unsigned global_batch = 0; ///< on all towers; 0: there is only this tower
     ImageSize stored = {};     ///< of the device's records, planes of bytes
     std::size_t slots = 0;     ///< records that the device has room for; see Feed::slots()
+    bool staged = false;       ///< whether images come with each step; then see StagedImages::slots()
     std::uint64_t seed = 0;    ///< for distortions and dropout
     bool distort = false;      ///< false: the evaluation pipeline
     bool fuse = true;          ///< false: no fused operations, for comparisons
@@ -51,6 +52,9 @@ TrainingPlan plan_single_step(const NetworkSpec& spec, const UpdateSpec& update)
 /// Arena::staged_parameters and of gradients to Arena::staged_gradients, which happen bucket by bucket
 /// between its recordings. The towers' gradients add up to the global batch's.
 TrainingPlan plan_shared_step(const NetworkSpec& spec);
+
+/// In a plan with NetworkSpec::staged: the staging memory for the images of Arena::records.
+constexpr const char* staged_records = "staged records";
 
 /// Plans a forward pass with the variables in Arena::state. Arena::staged_results receives `losses` and
 /// `correct`, one word per example each (find() tells where). `spec.model` is a Model::for_evaluation().

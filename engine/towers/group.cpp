@@ -29,7 +29,8 @@ public:
     TowerGroup(std::vector<std::unique_ptr<Tower>> towers, const UpdateSpec& update,
                const TowerSetOptions& options)
         : caller_(options.caller), layout_(*update.layout), watchdog_(options.patience),
-          stage_(options.host, update, staged_by(towers), towers[0]->buckets()) {
+          stage_(options.host, update, staged_by(towers), towers[0]->buckets()), shared_{stage_,
+                                                                                         options.next_batch} {
         for (auto& tower : towers)
             seats_.push_back(std::make_unique<Seat>(std::move(tower), seats_.size(), options.trace));
         take(shares());
@@ -51,10 +52,8 @@ public:
         return shares;
     }
 
-    StepResults step(const StepNumbers& numbers, std::span<const Example> examples) override;
-    void rehearse(const StepNumbers& numbers, std::span<const Example> examples) override {
-        work(numbers, examples);
-    }
+    StepResults step(const StepNumbers& numbers, const Batch& batch) override;
+    void rehearse(const StepNumbers& numbers, const Batch& batch) override { work(numbers, batch); }
 
     const TowerTimes& times(std::size_t tower) const override { return seats_[tower]->times; }
     const HostTimes& host_times() const override { return host_times_; }
@@ -69,8 +68,8 @@ public:
     void save_gradients(std::span<float> gradients) override { stage_.save_gradients(gradients); }
 
 private:
-    void work(const StepNumbers& numbers, std::span<const Example> examples);
-    void prepare(const StepNumbers& numbers, std::span<const Example> examples);
+    void work(const StepNumbers& numbers, const Batch& batch);
+    void prepare(const StepNumbers& numbers, const Batch& batch);
     void start_towers();
     bool update_buckets();
     bool wait_for_all(Milestones TowerProgress::*what, std::size_t count);
@@ -83,7 +82,7 @@ private:
     const StateLayout& layout_;
     GroupWatchdog watchdog_;
     HostStage stage_;
-    SharedStep shared_{stage_};
+    SharedStep shared_;
     std::size_t examples_ = 0;                 ///< in the last step, including those beyond the shares
     std::vector<std::unique_ptr<Seat>> seats_; // last: their threads use the others
 };
@@ -114,8 +113,8 @@ void TowerGroup::take(std::span<const unsigned> shares) {
     }
 }
 
-StepResults TowerGroup::step(const StepNumbers& numbers, std::span<const Example> examples) {
-    work(numbers, examples);
+StepResults TowerGroup::step(const StepNumbers& numbers, const Batch& batch) {
+    work(numbers, batch);
     std::vector<float> cross_entropies(seats_.size());
     for (const Seat* seat : shared_.active)
         cross_entropies[seat->index] = seat->tower->results().cross_entropy;
@@ -125,9 +124,9 @@ StepResults TowerGroup::step(const StepNumbers& numbers, std::span<const Example
 }
 
 /// A whole step except its end, which makes it count.
-void TowerGroup::work(const StepNumbers& numbers, std::span<const Example> examples) {
+void TowerGroup::work(const StepNumbers& numbers, const Batch& batch) {
     const Clock::time_point begin = Clock::now();
-    prepare(numbers, examples);
+    prepare(numbers, batch);
     start_towers();
     bool all_well = false;
     std::exception_ptr stage_failed;
@@ -146,8 +145,9 @@ void TowerGroup::work(const StepNumbers& numbers, std::span<const Example> examp
     for (Seat* seat : shared_.active) seat->step_time.observe(seat->share, seat->times.work);
 }
 
-void TowerGroup::prepare(const StepNumbers& numbers, std::span<const Example> examples) {
-    examples_ = examples.size();
+void TowerGroup::prepare(const StepNumbers& numbers, const Batch& batch) {
+    examples_ = batch.examples.size();
+    shared_.batch = batch;
     ExpectedTime expected;
     std::vector<TowerProgress*> progress;
     std::vector<std::size_t> active;
@@ -155,7 +155,7 @@ void TowerGroup::prepare(const StepNumbers& numbers, std::span<const Example> ex
     for (Seat* seat : shared_.active) {
         Tower& tower = *seat->tower;
         seat->first_example = first;
-        tower.prepare(numbers, examples.subspan(first, seat->share));
+        tower.prepare(numbers, batch.part(first, seat->share));
         first += seat->share;
         expected += seat->step_time.expect(seat->share, tower.flops(), tower.info());
         progress.push_back(&seat->progress);

@@ -3,6 +3,7 @@
 #include "engine/towers/tower_set.h"
 #include "engine/towers/watchdog.h"
 
+#include <functional>
 #include <optional>
 #include <utility>
 
@@ -12,7 +13,8 @@ namespace {
 class LoneTower final : public TowerSet {
 public:
     LoneTower(std::unique_ptr<Tower> tower, const TowerSetOptions& options)
-        : tower_(std::move(tower)), caller_(options.caller), patience_(options.patience) {
+        : tower_(std::move(tower)), next_batch_(options.next_batch), caller_(options.caller),
+          patience_(options.patience) {
         // A cpu device has no driver that could hang.
         if (options.give_up && tower_->info().kind != DeviceKind::cpu)
             watchdog_.emplace(patience_.pause(), [this, give_up = options.give_up] {
@@ -30,13 +32,18 @@ public:
     }
     std::vector<unsigned> shares() const override { return {tower_->share()}; }
 
-    StepResults step(const StepNumbers& numbers, std::span<const Example> examples) override {
-        tower_->prepare(numbers, examples);
+    StepResults step(const StepNumbers& numbers, const Batch& batch) override {
+        tower_->prepare(numbers, batch);
+        tower_->stage(batch);
         const Clock::time_point begin = Clock::now();
         {
             const Watchdog::Watch watched =
                 watch(patience_.limit(step_time_.expect(tower_->share(), tower_->flops(), tower_->info())));
             tower_->submit_from(0);
+            if (tower_->can_stage_ahead()) {
+                tower_->stage_ahead(next_batch_());
+                tower_->upload_ahead();
+            }
             const Interval waiting = caller_.time(host_times_.waiting, "wait for tower_0");
             tower_->wait(tower_->parts().size() - 1);
         }
@@ -44,7 +51,7 @@ public:
         step_time_.observe(tower_->share(), times_.work);
         return tower_->results();
     }
-    void rehearse(const StepNumbers&, std::span<const Example>) override {}
+    void rehearse(const StepNumbers&, const Batch&) override {}
 
     const TowerTimes& times(std::size_t) const override { return times_; }
     const HostTimes& host_times() const override { return host_times_; }
@@ -73,6 +80,7 @@ private:
     }
 
     std::unique_ptr<Tower> tower_;
+    std::function<Batch()> next_batch_;
     PhaseClock caller_;
     TowerTimes times_;
     HostTimes host_times_;

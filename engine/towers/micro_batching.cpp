@@ -11,11 +11,6 @@
 namespace towers {
 namespace {
 
-/// Whether the device uses the host's memory, so that staging memory counts too.
-constexpr bool is_host(DeviceKind kind) {
-    return kind == DeviceKind::cpu || kind == DeviceKind::integrated_gpu || kind == DeviceKind::software;
-}
-
 /// The bytes available for a step, including what the tower holds. Leaves a tenth of the free memory for
 /// recordings and other programs.
 std::uint64_t room_in(const MemoryBudget& memory) {
@@ -54,7 +49,7 @@ std::string to_string(const AtOnce& at_once) {
 std::uint64_t counted_bytes(const ArenaBytes& bytes, DeviceKind kind) {
     std::uint64_t sum = 0;
     for (std::size_t i = 0; i < arena_count; ++i)
-        if (is_host(kind) || !is_staging(Arena(i))) sum += bytes[i];
+        if (uses_host_memory(kind) || !is_staging(Arena(i))) sum += bytes[i];
     return sum;
 }
 

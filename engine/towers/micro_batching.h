@@ -30,6 +30,11 @@ struct AtOnce {
 /// `2 micro-batches of up to 64 examples, because ...`; empty for one.
 std::string to_string(const AtOnce& at_once);
 
+/// Whether a device's memory is the host's, so that staging memory counts too.
+constexpr bool uses_host_memory(DeviceKind kind) {
+    return kind == DeviceKind::cpu || kind == DeviceKind::integrated_gpu || kind == DeviceKind::software;
+}
+
 /// The bytes of the arenas that use the memory that Device::free_memory() reports.
 std::uint64_t counted_bytes(const ArenaBytes& bytes, DeviceKind kind);
 

@@ -30,6 +30,7 @@ struct TowerTimes {
 struct HostTimes {
     double averaging = 0; ///< adding up gradients and updating the state
     double waiting = 0;   ///< for towers
+    double data = 0;      ///< waiting for images that are read while the towers compute
 };
 
 /// Times the phases of one thread's work.

@@ -20,7 +20,9 @@ public:
     /// Returns false if a tower has failed or was abandoned.
     bool take(bool up_to_date) {
         if (!up_to_date && !receive_all()) return false;
+        if (!progress_.among_others([&] { tower_.stage(share_of(step_.batch)); })) return false;
         submit_from(0);
+        if (!stage_ahead()) return false;
         {
             const Interval waiting = seat_.clock.time(times_.copies, "wait for parameters");
             tower_.wait_for_parameters();
@@ -49,6 +51,20 @@ private:
         if (!progress_.among_others([&] { step_.stage.hand_over(seat_.index); })) return false;
         upload(buckets_);
         uploaded_ = 0;
+        return true;
+    }
+
+    Batch share_of(const Batch& batch) const { return batch.part(seat_.first_example, seat_.share); }
+
+    /// Brings the next step's images, which it takes if the shares stay.
+    bool stage_ahead() {
+        if (!tower_.can_stage_ahead()) return true;
+        const auto stage = [&] {
+            if (const Batch next = step_.next_batch(); !next.examples.empty())
+                tower_.stage_ahead(share_of(next));
+        };
+        if (!progress_.among_others(stage)) return false;
+        tower_.upload_ahead();
         return true;
     }
 

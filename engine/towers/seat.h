@@ -7,6 +7,7 @@
 #include "engine/towers/tower.h"
 #include "engine/towers/worker.h"
 
+#include <functional>
 #include <future>
 #include <memory>
 #include <vector>
@@ -18,6 +19,8 @@ struct Seat;
 /// The state of a step that all seats share.
 struct SharedStep {
     HostStage& stage;
+    std::function<Batch()> next_batch; ///< see TowerSetOptions
+    Batch batch{};
     Milestones updated{};        ///< buckets whose new parameters the stage has handed to the towers
     std::vector<Seat*> active{}; ///< those with a share, in the order of the towers
 };

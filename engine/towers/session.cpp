@@ -73,6 +73,12 @@ void Session::write(std::span<const Example> examples) const {
     std::ranges::copy(examples, host<Example>(Arena::step).begin() + step_examples_offset / sizeof(Example));
 }
 
+void Session::write(std::span<const Example> examples, std::uint32_t first_slot) const {
+    std::vector<Example> placed(examples.begin(), examples.end());
+    for (Example& example : placed) example.slot = first_slot++;
+    write(placed);
+}
+
 StepResults Session::results() const {
     const std::span<const float> values = host<float>(Arena::staged_results);
     return {values[RESULT_TOTAL_LOSS], values[RESULT_CROSS_ENTROPY],

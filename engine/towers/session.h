@@ -59,6 +59,8 @@ public:
     /// Writes the inputs of a step into Arena::step.
     void write(const StepNumbers& numbers) const;
     void write(std::span<const Example> examples) const;
+    /// The same with the examples' images in the slots from `first_slot` on.
+    void write(std::span<const Example> examples, std::uint32_t first_slot) const;
     /// Reads a training step's results from Arena::staged_results.
     StepResults results() const;
 

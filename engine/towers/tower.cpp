@@ -41,12 +41,12 @@ std::string without_name(std::string_view message, const DeviceInfo& info) {
 
 } // namespace
 
-Tower::Tower(std::unique_ptr<Device> device, Feed& feed, Planner plan, unsigned share, Splitting splitting)
+Tower::Tower(std::unique_ptr<Device> device, Feed* feed, Planner plan, unsigned share, Splitting splitting)
     : device_(std::move(device)), plan_(std::move(plan)), micro_batching_(std::move(splitting)) {
     for (bool uploaded = false; !uploaded;) {
         take(share);
         try {
-            session_.load(feed);
+            if (feed != nullptr) session_.load(*feed);
             uploaded = true;
         } catch (const OutOfMemory& error) {
             if (!make_do(at_once(), error)) throw;
@@ -80,6 +80,7 @@ void Tower::take(unsigned share) {
     }
     program_ = &found->second;
     program_->taken = ++takes_;
+    if (program_->images) program_->images->forget();
     share_ = share;
 }
 
@@ -111,6 +112,8 @@ Tower::Program Tower::record(const TrainingPlan& training) {
     for (const std::size_t i : training.order) program.flops += flops_of(training.micro_plans[i]);
     for (const Plan& plan : training.micro_plans) program.micro_recordings.push_back(session.record(plan));
     program.order = training.order;
+    if (training.plan.bytes(Arena::staged_records) > 0)
+        program.images.emplace(session, training.plan.find(staged_records).bytes);
     std::size_t first = 0;
     for (const Cut& cut : training.cuts) {
         program.parts.push_back({device_->record(session.bind(training.plan, first, cut.level)), cut,
@@ -166,34 +169,50 @@ bool Tower::make_do(const AtOnce& refused, const OutOfMemory& error) {
     return true;
 }
 
-void Tower::prepare(const StepNumbers& numbers, std::span<const Example> examples) {
+void Tower::prepare(const StepNumbers& numbers, const Batch& examples) {
     if (!program_) return;
     program_->session.write(numbers);
-    program_->session.write(examples);
+    if (program_->images)
+        program_->session.write(examples.examples, program_->images->choose(examples));
+    else
+        program_->session.write(examples.examples);
 }
+
+void Tower::stage(const Batch& examples) {
+    if (program_ && program_->images) program_->images->stage(examples);
+}
+
+void Tower::stage_ahead(const Batch& examples) {
+    if (!examples.examples.empty()) program_->images->stage_ahead(examples);
+}
+
+void Tower::upload_ahead() { program_->images->upload_ahead(); }
 
 std::span<const Tower::Part> Tower::parts() const {
     return program_ ? std::span<const Part>(program_->parts) : std::span<const Part>();
 }
 
 /// Submits the micro-batches, which come before the parts and read all parameters.
-void Tower::submit_micro_batches() {
-    std::vector<Ticket> parameters;
+void Tower::submit_micro_batches(std::vector<Ticket> after) {
     for (const Transfer& upload : uploads_)
-        if (upload.ticket != 0) parameters.push_back(upload.ticket);
+        if (upload.ticket != 0) after.push_back(upload.ticket);
     for (const std::size_t i : program_->order)
-        device_->submit(program_->micro_recordings[i], Queue::compute, std::exchange(parameters, {}));
+        device_->submit(program_->micro_recordings[i], Queue::compute, std::exchange(after, {}));
 }
 
 void Tower::submit_from(std::size_t first) {
-    if (first == 0 && program_) submit_micro_batches();
+    std::vector<Ticket> images; // what comes first reads them
+    if (first == 0 && program_) {
+        if (program_->images) images.push_back(program_->images->upload());
+        submit_micro_batches(images);
+    }
     std::size_t complete = first == 0 ? 0 : program_->parts[first - 1].cut.buckets;
     for (std::size_t i = first; i < parts().size(); ++i) {
         Part& part = program_->parts[i];
-        std::vector<Ticket> parameters;
+        std::vector<Ticket> after = std::exchange(images, {});
         for (const std::size_t bucket : part.cut.needs)
-            if (const Ticket ticket = uploads_[bucket].ticket) parameters.push_back(ticket);
-        part.ticket = device_->submit(part.recording, Queue::compute, parameters);
+            if (const Ticket ticket = uploads_[bucket].ticket) after.push_back(ticket);
+        part.ticket = device_->submit(part.recording, Queue::compute, after);
         for (; complete < part.cut.buckets; ++complete)
             downloads_[complete].ticket =
                 device_->submit(downloads_[complete].recording, Queue::download, std::span(&part.ticket, 1));

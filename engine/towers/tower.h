@@ -1,9 +1,12 @@
 // One replica of the model on one device. A step of it, after take() has given it a share of the examples:
 //
 //   prepare()               writes the numbers and the examples for the device
+//   stage()                 copies the examples' images to staging memory, if the device does not hold them
 //   submit_from(0)          submits the parts, up to one that exchanges follow
 //   wait() for each part    after one that exchanges follow, the host merges their lists, then submit_from()
 //   results()               when the last part has finished
+//
+// While the device computes, stage_ahead() may bring the next step's images.
 //
 // With several towers, gradients leave and parameters come back meanwhile, bucket by bucket:
 //
@@ -16,11 +19,13 @@
 #include "engine/towers/exchange.h"
 #include "engine/towers/micro_batching.h"
 #include "engine/towers/session.h"
+#include "engine/towers/staged_images.h"
 
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -33,8 +38,9 @@ using Planner = std::function<TrainingPlan(unsigned share, unsigned most)>;
 /// One thread at a time uses a tower. A tower owns its device.
 class Tower {
 public:
-    /// Takes a first share, which is not 0, and has the feed load the device.
-    Tower(std::unique_ptr<Device> device, Feed& feed, Planner plan, unsigned share, Splitting splitting = {});
+    /// Takes a first share, which is not 0, and has the feed load the device. `feed`: null if images come
+    /// with each step, as NetworkSpec::staged says.
+    Tower(std::unique_ptr<Device> device, Feed* feed, Planner plan, unsigned share, Splitting splitting = {});
 
     const DeviceInfo& info() const { return device_->info(); }
     /// The memory that the tower holds for all shares: the data set, the gradients and, if it is a lone
@@ -53,7 +59,16 @@ public:
     double flops() const { return program_ ? program_->flops : 0; } ///< of a step with it; see flops_of()
 
     /// Sets the numbers and the examples of the next step, share() of them.
-    void prepare(const StepNumbers& numbers, std::span<const Example> examples);
+    void prepare(const StepNumbers& numbers, const Batch& examples);
+    /// Copies the images that come with these examples to staging memory; submit_from(0) uploads them. Does
+    /// nothing with those that are there already.
+    void stage(const Batch& examples);
+    /// Whether copies of the next step's images overlap with this step's kernels.
+    bool can_stage_ahead() const { return program_ && program_->images && info().queues > 1; }
+    /// Copies the next step's images, if there are any, to staging memory.
+    void stage_ahead(const Batch& examples);
+    /// Submits the upload of what stage_ahead() has copied.
+    void upload_ahead();
 
     /// A recording of the step, and what the host may do after it.
     struct Part {
@@ -91,6 +106,7 @@ private:
         std::vector<Recording> micro_recordings; ///< see TrainingPlan::micro_plans
         std::vector<std::size_t> order;          ///< of micro_recordings, submitted before the first part
         std::vector<Part> parts;
+        std::optional<StagedImages> images; ///< if images come with each step
         AtOnce at_once;
         double flops = 0;
         std::uint64_t taken = 0; ///< the number of the latest take() that chose it
@@ -105,7 +121,7 @@ private:
     void hold(ArenaBytes bytes);
     void make_transfers(const TrainingPlan& training);
     bool make_do(const AtOnce& refused, const OutOfMemory& error);
-    void submit_micro_batches();
+    void submit_micro_batches(std::vector<Ticket> after);
 
     std::unique_ptr<Device> device_; // outlives what it made
     Session session_{*device_};

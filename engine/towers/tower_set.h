@@ -55,13 +55,13 @@ public:
     /// The towers' shares as last given.
     virtual std::vector<unsigned> shares() const = 0;
 
-    /// Takes a step with these examples, the first tower's share first. Waits for all towers before it
+    /// Takes a step with this batch, the first tower's share first. Waits for all towers before it
     /// throws, for example TowerFailed. The state stays as before the step if the results are not finite and,
     /// with several towers, after an exception.
-    virtual StepResults step(const StepNumbers& numbers, std::span<const Example> examples) = 0;
+    virtual StepResults step(const StepNumbers& numbers, const Batch& batch) = 0;
     /// Does the work of a step to measure its times, and does not change the state. The shares need not add
     /// up to a batch, and there may be more examples. Does nothing for a lone tower, which needs no times.
-    virtual void rehearse(const StepNumbers& numbers, std::span<const Example> examples) = 0;
+    virtual void rehearse(const StepNumbers& numbers, const Batch& batch) = 0;
 
     /// A tower's times in the last step.
     virtual const TowerTimes& times(std::size_t tower) const = 0;
@@ -85,6 +85,9 @@ struct TowerSetOptions {
     /// Called by another thread, with the failure, if a lone tower does not answer. The calling thread cannot
     /// be stopped, so this should end the program. Null: the set waits forever.
     std::function<void(const DeviceError&)> give_up;
+    /// The batch after the current one if its images are there already; else without examples. The towers'
+    /// threads call it. Null: devices hold all images.
+    std::function<Batch()> next_batch;
     std::shared_ptr<Trace> trace; ///< may be null; records what the threads do and wait for
     PhaseClock caller;            ///< of the thread that calls step()
 };

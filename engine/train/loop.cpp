@@ -103,6 +103,11 @@ private:
     throw DeviceError(error.what() + more);
 }
 
+[[noreturn]] void rethrow(const InputError& error, const std::string& more) {
+    if (dynamic_cast<const UsageError*>(&error) != nullptr) throw UsageError(error.what() + more);
+    throw InputError(error.what() + more);
+}
+
 class Loop {
 public:
     Loop(Trainer& trainer, RunDirectory& run, const LoopOptions& options,
@@ -141,6 +146,10 @@ private:
             // With several towers the state is on the host; a single tower's is lost with its device.
             const bool synced = sync();
             if ((trainer_.tower_count() > 1 && !save()) || !synced) tell_(what_is_lost());
+            rethrow(error, way_on(run_));
+        } catch (const InputError& error) { // data that cannot be read; the last step's state is sound
+            const bool synced = sync();
+            if (!save() || !synced) tell_(what_is_lost());
             rethrow(error, way_on(run_));
         }
     }
@@ -244,6 +253,8 @@ std::string probe(Trainer& trainer, const RunDirectory& run, const std::atomic<b
     try {
         return trainer.probe(&stop);
     } catch (const DeviceError& error) {
+        rethrow(error, way_on(run));
+    } catch (const InputError& error) {
         rethrow(error, way_on(run));
     }
 }

@@ -37,11 +37,11 @@ void resume(Trainer& trainer, const Recipe& recipe, const FoundCheckpoint& check
 /// of later steps. Returns the folder that RunDirectory::set_aside_after() made.
 std::optional<std::filesystem::path> rewind(RunDirectory& run, const Trainer& trainer);
 
-/// How to continue a run that a device has ended, to append to the message: names the last checkpoint; empty
-/// if there is none.
+/// How to continue a run that a device or unreadable data has ended, to append to the message: names the last
+/// checkpoint; empty if there is none.
 std::string way_on(const RunDirectory& run);
 
-/// Trainer::probe(). A DeviceError names the last checkpoint.
+/// Trainer::probe(). A DeviceError or InputError names the last checkpoint.
 std::string probe(Trainer& trainer, const RunDirectory& run, const std::atomic<bool>& stop);
 
 /// Trains, and tells the observers, each time in their order. When `stop` becomes true, ends after the
@@ -50,6 +50,7 @@ std::string probe(Trainer& trainer, const RunDirectory& run, const std::atomic<b
 ///   checkpoint with a finite loss;
 /// - DeviceError, which names the last checkpoint; of several towers the state from before the step is saved
 ///   first;
+/// - InputError when data cannot be read; it names the last checkpoint, which has the last step's state;
 /// - InputError, which says what is lost, when the last checkpoint or an observer's last lines cannot be
 ///   written. An earlier failure to write, also for want of memory, ends no run: the loop warns, tries again
 ///   at the next save and says when that has worked.

@@ -49,33 +49,57 @@ std::unique_ptr<TowerSet> Trainer::open_towers(const DataSource& data) {
     const Splitting splitting = splitting_of(recipe_.model, options_.micro_batch);
     const UpdateSpec update = update_spec(recipe_, layout_, options_.quirks);
     const std::size_t count = options_.towers.size();
+    std::vector<std::unique_ptr<Device>> devices;
+    for (std::size_t i = 0; i < count; ++i) {
+        devices.push_back(options_.open_device(options_.towers[i], options_.open));
+        if (options_.trace)
+            devices[i] = std::make_unique<TracedDevice>(std::move(devices[i]), options_.trace, i);
+    }
+    std::vector<Device*> opened;
+    for (const auto& device : devices) opened.push_back(device.get());
+    if (streams(options_.feed.feeding, data, opened)) open_reader(data, opened);
     std::vector<std::unique_ptr<Tower>> towers;
     for (std::size_t i = 0; i < count; ++i) {
-        auto device = options_.open_device(options_.towers[i], options_.open);
-        if (options_.trace) device = std::make_unique<TracedDevice>(std::move(device), options_.trace, i);
-        const NetworkSpec any_share = network_spec(recipe_, layout_,
-                                                   {.global_batch = options_.global_batch,
-                                                    .stored = data.image_size(),
-                                                    .slots = feed_.slots(),
-                                                    .seed = options_.seed,
-                                                    .distort = options_.distort,
-                                                    .largest_allocation = device->info().largest_allocation});
+        const NetworkSpec any_share =
+            network_spec(recipe_, layout_,
+                         {.global_batch = options_.global_batch,
+                          .stored = data.image_size(),
+                          .slots = feed_.slots(),
+                          .staged = reader_.has_value(),
+                          .seed = options_.seed,
+                          .distort = options_.distort,
+                          .largest_allocation = devices[i]->info().largest_allocation});
         const Planner plan = [=](unsigned share, unsigned most) {
             NetworkSpec spec = any_share;
             spec.batch = share;
+            if (spec.staged) spec.slots = StagedImages::slots(share);
             spec.most = most;
             return count == 1 ? plan_single_step(spec, update) : plan_shared_step(spec);
         };
         const unsigned share = std::max(to_probe_ ? 0 : assignment_.first_shares()[i], recipe_.model.group());
-        towers.push_back(std::make_unique<Tower>(std::move(device), feed_, plan, share, splitting));
+        towers.push_back(std::make_unique<Tower>(std::move(devices[i]), reader_ ? nullptr : &feed_, plan,
+                                                 share, splitting));
     }
-    const TowerSetOptions set{.host = options_.open,
-                              .patience = options_.patience,
-                              .give_up = options_.give_up,
-                              .trace = options_.trace,
-                              .caller = clock_};
+    TowerSetOptions set{.host = options_.open,
+                        .patience = options_.patience,
+                        .give_up = options_.give_up,
+                        .next_batch = {},
+                        .trace = options_.trace,
+                        .caller = clock_};
+    if (reader_) set.next_batch = [this] { return reader_->next(); };
     if (count == 1) return make_lone_tower(std::move(towers[0]), set);
     return make_tower_group(std::move(towers), update, set);
+}
+
+void Trainer::open_reader(const DataSource& data, Devices devices) {
+    const unsigned readers = options_.feed.readers;
+    reader_.emplace(
+        data,
+        [sampler = Sampler(std::uint32_t(data.size()), options_.seed, options_.shuffle)](
+            std::uint64_t first, std::span<Example> examples) mutable { sampler.fill(first, examples); },
+        ReadAhead{.batch = options_.global_batch,
+                  .readers = readers > 0 ? readers : default_readers(devices)});
+    data_watch_ = DataWatch(reader_->readers());
 }
 
 void Trainer::load(const TrainingState& state) {
@@ -113,17 +137,21 @@ double Trainer::learning_rate() const {
                                        .by_steps = options_.quirks.step_schedule});
 }
 
-std::vector<Example> Trainer::next_examples() {
-    std::vector<Example> examples(options_.global_batch);
-    sampler_.fill(examples_, examples);
-    feed_.bring(examples);
-    return examples;
+Batch Trainer::next_batch() {
+    if (reader_) {
+        const Interval waiting = clock_.time(host_use_.data, "wait for data");
+        return reader_->at(examples_);
+    }
+    examples_of_step_.resize(options_.global_batch);
+    sampler_.fill(examples_, examples_of_step_);
+    feed_.bring(examples_of_step_);
+    return {examples_, examples_of_step_, {}};
 }
 
 std::string Trainer::probe(const std::atomic<bool>* stop) {
     if (!std::exchange(to_probe_, false)) return "";
     const StepNumbers numbers = numbers_of_update(recipe_, learning_rate(), step_ + 1);
-    const std::vector<Example> examples = next_examples();
+    const Batch batch = next_batch();
     std::string notice;
     for (bool over = false; !over;) {
         const std::vector<unsigned> tried = assignment_.probe();
@@ -131,7 +159,7 @@ std::string Trainer::probe(const std::atomic<bool>* stop) {
         try {
             towers_->take(over ? shares() : tried);
             if (over) continue;
-            towers_->rehearse(numbers, examples);
+            towers_->rehearse(numbers, batch);
             assignment_.probed(seen());
         } catch (const TowerFailed& failed) {
             add_notice(notice, assignment_.let_go(failed));
@@ -154,6 +182,7 @@ std::vector<SeenTower> Trainer::seen() const {
 StepReport Trainer::step() {
     std::string notice = probe();
     const HostTimes before = towers_->host_times();
+    const double data_before = host_use_.data;
     double seconds = 0;
     StepReport report{};
     {
@@ -163,7 +192,8 @@ StepReport Trainer::step() {
         take_step(report);
     }
     const double waited = towers_->host_times().waiting - before.waiting;
-    report.host_seconds = seconds - waited;
+    const double for_data = host_use_.data - data_before;
+    report.host_seconds = seconds - waited - for_data;
     seconds_ += seconds;
     host_use_.averaging += towers_->host_times().averaging - before.averaging;
     host_use_.waiting += waited;
@@ -174,7 +204,8 @@ StepReport Trainer::step() {
     }
     const bool repeated = !report.notice.empty();
     add_notice(notice, report.notice);
-    add_notice(notice, assignment_.observe(report.step, seen(), seconds, repeated));
+    add_notice(notice, assignment_.observe(report.step, seen(), seconds - for_data, repeated));
+    if (reader_) add_notice(notice, data_watch_.observe(seconds, for_data, options_.global_batch));
     report.notice = notice;
     return report;
 }
@@ -184,20 +215,20 @@ void Trainer::take_step(StepReport& report) {
     report.examples = examples_;
     report.learning_rate = learning_rate();
     const StepNumbers numbers = numbers_of_update(recipe_, report.learning_rate, step_ + 1);
-    const std::vector<Example> examples = next_examples();
+    const Batch batch = next_batch();
     StepResults results{};
     for (bool taken = false; !taken;) {
         const Clock::time_point begin = Clock::now();
         try {
             towers_->take(shares());
-            results = towers_->step(numbers, examples);
+            results = towers_->step(numbers, batch);
             taken = true;
         } catch (const TowerFailed& failed) {
             for (TowerUse& use : use_) use.times.others += seconds_since(begin); // for the failed attempt
             add_notice(report.notice, assignment_.let_go(failed));
         }
     }
-    if (!results.finite) throw_diverged(towers_->find_culprit(results), report.learning_rate, examples);
+    if (!results.finite) throw_diverged(towers_->find_culprit(results), report.learning_rate, batch.examples);
     ++step_;
     examples_ += options_.global_batch;
     report.shares = towers_->shares();

@@ -2,17 +2,21 @@
 #pragma once
 
 #include "backends/backend.h"
+#include "engine/data/batch_reader.h"
 #include "engine/data/feed.h"
 #include "engine/data/sampler.h"
 #include "engine/recipes/recipe.h"
+#include "engine/towers/feeding.h"
 #include "engine/towers/shares.h"
 #include "engine/towers/tower_set.h"
 #include "engine/trace/trace.h"
 #include "engine/train/assignment.h"
+#include "engine/train/data_watch.h"
 
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -35,6 +39,7 @@ struct TrainerOptions {
     double learning_rate;
     std::uint64_t seed;
     bool distort, shuffle;
+    FeedOptions feed = {};
     Quirks quirks;
     OpenOptions open;
     std::shared_ptr<Trace> trace = {}; ///< may be null; records what towers and host do in each step
@@ -52,8 +57,8 @@ struct StepReport {
     float cross_entropy;             ///< the same without weight decay
     std::vector<unsigned> shares;    ///< each tower's examples
     std::vector<float> tower_losses; ///< each tower's own over its share, with weight decay; NaN if idle
-    double host_seconds;             ///< of the calling thread, without waiting for towers
-    std::string notice; ///< one line for the user if something about the towers has changed; or empty
+    double host_seconds;             ///< of the calling thread, without waiting for towers or data
+    std::string notice; ///< one line for the user about a change of the towers or about data; or empty
 };
 
 /// A tower's work since the start.
@@ -78,9 +83,10 @@ struct Diverged : std::runtime_error {
 
 class Trainer {
 public:
-    /// Opens the devices, brings the data to them, and starts from the recipe's initial values for the seed.
-    /// Throws DeviceError, InputError when the data does not fit the recipe's model, and UsageError when the
-    /// model cannot be split as the options ask.
+    /// Opens the devices, brings the data to them unless it is streamed, and starts from the recipe's initial
+    /// values for the seed. Streamed data must outlive the trainer. Throws DeviceError, InputError when the
+    /// data does not fit the recipe's model or cannot be read, and UsageError when model or data cannot be
+    /// used as the options ask.
     Trainer(const Recipe& recipe, const TrainerOptions& options, const DataSource& data);
     Trainer(const Trainer&) = delete; // its towers hold its address
     Trainer& operator=(const Trainer&) = delete;
@@ -90,6 +96,8 @@ public:
     const StateLayout& layout() const { return layout_; }
     std::size_t tower_count() const { return towers_->size(); }
     const Tower& tower(std::size_t index) const { return towers_->tower(index); }
+    /// The threads that read streamed data; 0: the devices hold it.
+    unsigned readers() const { return reader_ ? reader_->readers() : 0; }
     /// Of the next step.
     std::vector<unsigned> shares() const { return assignment_.shares(step_); }
     /// Of the last step.
@@ -110,11 +118,11 @@ public:
     /// With automatic shares and towers of unknown speed: has each tower compute a few examples, whose
     /// results are not used, and chooses the first shares. Changes no state. Returns a line for the user, or
     /// nothing. step() calls this first if nobody has. Stops trying when `stop`, which may be null, becomes
-    /// true. Throws DeviceError.
+    /// true. Throws DeviceError, and InputError when data cannot be read.
     std::string probe(const std::atomic<bool>* stop = nullptr);
 
-    /// Takes a step. Throws Diverged and DeviceError; with several towers the state is then the one from
-    /// before the step.
+    /// Takes a step. Throws Diverged and DeviceError, with several towers with the state from before the
+    /// step; and InputError, with that state, when data cannot be read.
     StepReport step();
 
     /// The last step's gradients of the mean loss over the global batch, laid out as layout()'s variables.
@@ -123,8 +131,9 @@ public:
 
 private:
     std::unique_ptr<TowerSet> open_towers(const DataSource& data);
+    void open_reader(const DataSource& data, Devices devices);
     double learning_rate() const;
-    std::vector<Example> next_examples();
+    Batch next_batch();
     std::vector<SeenTower> seen() const;
     void take_step(StepReport& report);
     [[noreturn]] void throw_diverged(const Culprit& culprit, double learning_rate,
@@ -136,10 +145,13 @@ private:
     StateLayout layout_;
     Sampler sampler_;
     ResidentFeed feed_;
+    std::vector<Example> examples_of_step_; ///< if the devices hold the data
+    std::optional<BatchReader> reader_;     ///< if the data is streamed
+    DataWatch data_watch_{0};
     PhaseClock clock_;
     Assignment assignment_;
-    bool to_probe_; ///< before the first step
-    std::unique_ptr<TowerSet> towers_;
+    bool to_probe_;                    ///< before the first step
+    std::unique_ptr<TowerSet> towers_; ///< its threads use the reader
     std::uint64_t step_ = 0, examples_ = 0;
     std::vector<TowerUse> use_;
     HostTimes host_use_;

@@ -87,6 +87,7 @@ SimulatedDevice::SimulatedDevice(std::string id, LaunchSeconds seconds, Link lin
     info_.id = std::move(id);
     info_.name = "simulated";
     info_.kind = DeviceKind::discrete_gpu;
+    info_.queues = queue_count;
 }
 
 std::unique_ptr<Allocation> SimulatedDevice::do_allocate(std::size_t bytes, Memory memory) {

@@ -10,11 +10,11 @@
 namespace towers {
 
 TEST_CASE("help and messages name every format, once and in one order") {
-    CHECK(data_help(true) ==
-          "a folder with CIFAR-10's binary files, CIFAR-100's, MNIST's or TFRecord files, or 'shapes' (ten "
-          "classes of drawn shapes)");
-    CHECK(data_help(false) ==
-          "a folder with CIFAR-10's binary files, CIFAR-100's, MNIST's or TFRecord files, or 'shapes'");
+    CHECK(data_help(true) == "a folder with CIFAR-10's binary files, CIFAR-100's, MNIST's, TFRecord files or "
+                             "a packed file, or 'shapes' (ten "
+                             "classes of drawn shapes)");
+    CHECK(data_help(false) == "a folder with CIFAR-10's binary files, CIFAR-100's, MNIST's, TFRecord files "
+                              "or a packed file, or 'shapes'");
     CHECK(what_to_give() == "give " + data_help(false) + ", which needs no files");
 }
 
@@ -41,18 +41,23 @@ TEST_CASE("what no format recognizes is refused with what each format would take
         return test::input_error([&] { open_data({path.string(), split}); });
     };
     const std::string nowhere = (folder / "nowhere").string(), empty = folder.path().string();
-    CHECK(refusal(nowhere, Split::train) ==
-          "there is no data folder " + nowhere +
-              "; name one with CIFAR-10's binary files, CIFAR-100's, MNIST's or TFRecord files, "
-              "or use --data shapes, which needs no files");
-    const char* const remedy = "; unpack CIFAR-10's binary files, CIFAR-100's, MNIST's or TFRecord files "
-                               "there, or use --data shapes, "
-                               "which needs no files";
-    CHECK(refusal(empty, Split::train) ==
-          empty + " holds no data_batch_1.bin, train.bin, train-images-idx3-ubyte or *train*.tfrecord" +
-              remedy);
+    CHECK(
+        refusal(nowhere, Split::train) ==
+        "there is no data folder " + nowhere +
+            "; name one with CIFAR-10's binary files, CIFAR-100's, MNIST's, TFRecord files or a packed file, "
+            "or use --data shapes, which needs no files");
+    const char* const remedy =
+        "; unpack CIFAR-10's binary files, CIFAR-100's, MNIST's, TFRecord files or a packed file "
+        "there, or use --data shapes, "
+        "which needs no files";
+    CHECK(refusal(empty, Split::train) == empty +
+                                              " holds no data_batch_1.bin, train.bin, "
+                                              "train-images-idx3-ubyte, *train*.tfrecord or packed file" +
+                                              remedy);
     CHECK(refusal(empty, Split::test) ==
-          empty + " holds no test_batch.bin, test.bin, t10k-images-idx3-ubyte or *test*.tfrecord" + remedy);
+          empty +
+              " holds no test_batch.bin, test.bin, t10k-images-idx3-ubyte, *test*.tfrecord or packed file" +
+              remedy);
     test::write_text(folder / "cat.png", "\x89PNG");
     CHECK(refusal(folder / "cat.png", Split::train) ==
           (folder / "cat.png").string() + " is a picture, and pictures are not read; " + what_to_give());

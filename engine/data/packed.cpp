@@ -1,0 +1,253 @@
+// The file begins with a mark. For each split, training first, follow the images, [records][channels][height]
+// [width] bytes, and the labels, 4 bytes each, both at multiples of 4096 bytes. The file ends with a table of
+// contents (JSON: name, classes, image, and records and checksum of each split), its length in 8 bytes, and
+// the mark. All numbers begin with their lowest byte.
+#include "engine/data/packed.h"
+
+#include "engine/data/formats.h"
+#include "engine/error.h"
+#include "engine/files/atomic_file.h"
+#include "engine/files/checksum.h"
+#include "engine/files/file.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace towers {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+static_assert(std::endian::native == std::endian::little);
+
+constexpr std::string_view mark = "towers packed 1\n";
+constexpr std::array<const char*, 2> split_names = {"train", "test"};
+constexpr std::uint64_t alignment = 4096, most_contents = std::uint64_t(256) << 20;
+constexpr std::size_t tail_bytes = sizeof(std::uint64_t) + mark.size();
+
+constexpr std::uint64_t aligned_up(std::uint64_t bytes) {
+    return (bytes + alignment - 1) / alignment * alignment;
+}
+
+[[noreturn]] void refuse(const fs::path& path, const char* what) {
+    throw InputError(fmt::format("{} {}; make it anew with 'towers data pack'", path.string(), what));
+}
+
+/// A split's place in the file.
+struct PackedSplit {
+    std::uint64_t records = 0, checksum = 0, images = 0, labels = 0; ///< the latter two: offsets
+};
+
+struct Contents {
+    DataInfo info;
+    std::array<std::optional<PackedSplit>, 2> splits;
+};
+
+/// Finds the splits' places. Returns the end of the last one.
+std::uint64_t place(Contents& contents) {
+    std::uint64_t end = alignment;
+    for (std::optional<PackedSplit>& split : contents.splits) {
+        if (!split) continue;
+        split->images = end;
+        split->labels = aligned_up(end + split->records * contents.info.image.elements());
+        end = aligned_up(split->labels + split->records * sizeof(std::uint32_t));
+    }
+    return end;
+}
+
+std::string to_json(const Contents& contents) {
+    const auto& [name, classes, image] = contents.info;
+    Json json{{"name", name}, {"classes", classes}, {"image", {image.channels, image.height, image.width}}};
+    for (std::size_t i = 0; i < split_names.size(); ++i)
+        if (const auto& split = contents.splits[i])
+            json[split_names[i]] = {{"records", split->records}, {"checksum", split->checksum}};
+    return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+/// Throws exceptions of Json for what is missing or of another type.
+Contents from_json(const std::string& text) {
+    const Json json = Json::parse(text);
+    const auto image = json.at("image").get<std::array<unsigned, 3>>();
+    Contents contents{.info = {.name = json.at("name").get<std::string>(),
+                               .classes = json.at("classes").get<std::vector<std::string>>(),
+                               .image = {.height = image[1], .width = image[2], .channels = image[0]}},
+                      .splits = {}};
+    for (std::size_t i = 0; i < split_names.size(); ++i)
+        if (json.contains(split_names[i])) {
+            const Json& split = json.at(split_names[i]);
+            contents.splits[i] = PackedSplit{.records = split.at("records").get<std::uint64_t>(),
+                                             .checksum = split.at("checksum").get<std::uint64_t>()};
+        }
+    return contents;
+}
+
+bool is_plausible(const Contents& contents, std::uint64_t file_bytes) {
+    constexpr unsigned most_side = 1 << 15;
+    const ImageSize& image = contents.info.image;
+    if (image.height == 0 || image.height > most_side || image.width == 0 || image.width > most_side ||
+        (image.channels != 1 && image.channels != 3) || !contents.splits[0])
+        return false;
+    const std::uint64_t most = std::min<std::uint64_t>(file_bytes / image.elements(), UINT32_MAX);
+    return std::ranges::all_of(contents.splits, [most](const auto& split) {
+        return !split || (split->records > 0 && split->records <= most);
+    });
+}
+
+std::string read_text(const InputFile& file, std::uint64_t offset, std::size_t bytes) {
+    std::string text(bytes, '\0');
+    file.read(offset, std::as_writable_bytes(std::span(text)));
+    return text;
+}
+
+bool begins_with_mark(const fs::path& path) {
+    try {
+        const InputFile file(path);
+        return file.size() >= mark.size() && read_text(file, 0, mark.size()) == mark;
+    } catch (const InputError&) {
+        return false;
+    }
+}
+
+Contents read_contents(const InputFile& file, const fs::path& path) {
+    if (file.size() < alignment + tail_bytes) refuse(path, "is cut short");
+    const std::uint64_t tail = file.size() - tail_bytes;
+    std::uint64_t length = 0;
+    file.read(tail, std::as_writable_bytes(std::span(&length, 1)));
+    if (read_text(file, tail + sizeof length, mark.size()) != mark)
+        refuse(path, "is cut short: its end is missing");
+    if (length > most_contents || length > tail)
+        refuse(path, "is damaged: its table of contents is too long");
+    Contents contents;
+    try {
+        contents = from_json(read_text(file, tail - length, length));
+    } catch (const Json::exception&) {
+        refuse(path, "is damaged: its table of contents cannot be read");
+    }
+    if (!is_plausible(contents, file.size()))
+        refuse(path, "is damaged: its table of contents makes no sense");
+    if (place(contents) != tail - length)
+        refuse(path, "is damaged: it has another size than its table of contents says");
+    return contents;
+}
+
+class PackedSource final : public DataSource {
+public:
+    PackedSource(InputFile file, DataInfo info, std::vector<std::uint32_t> labels, const PackedSplit& split)
+        : DataSource(std::move(info), std::move(labels)), file_(std::move(file)), split_(split) {}
+
+    // Not mapped: a file that vanishes would then end the program, not the run.
+    using DataSource::read;
+    void read(std::span<const std::uint32_t> records, std::span<std::uint8_t> images) const override {
+        const std::size_t image = image_size().elements();
+        for (std::size_t i = 0, count = 1; i < records.size(); i += count) {
+            for (count = 1; i + count < records.size() && records[i + count] == records[i] + count;) ++count;
+            file_.read(split_.images + records[i] * std::uint64_t(image),
+                       std::as_writable_bytes(images.subspan(i * image, count * image)));
+        }
+    }
+    /// What checksum() of the packed source was, so that a run can go on with either.
+    std::optional<std::uint64_t> fingerprint() const override { return split_.checksum; }
+
+private:
+    InputFile file_;
+    PackedSplit split_;
+};
+
+/// The split that a request finds in a file; null: none.
+const PackedSplit* find_split(const Contents& contents, const DataRequest& request) {
+    const auto& asked = contents.splits[std::size_t(request.split)];
+    if (asked) return &*asked;
+    return request.whole ? &*contents.splits[0] : nullptr;
+}
+
+bool recognizes(const DataRequest& request) {
+    const fs::path path = request.source;
+    if (!begins_with_mark(path)) return false;
+    try {
+        return find_split(read_contents(InputFile(path), path), request) != nullptr;
+    } catch (const InputError&) {
+        return true; // open() says what is wrong
+    }
+}
+
+std::unique_ptr<DataSource> open(const DataRequest& request) {
+    const fs::path path = request.source;
+    InputFile file(path);
+    const Contents contents = read_contents(file, path);
+    const PackedSplit* const split = find_split(contents, request);
+    if (split == nullptr) refuse(path, "has no such examples");
+    std::vector<std::uint32_t> labels(split->records);
+    file.read(split->labels, std::as_writable_bytes(std::span(labels)));
+    if (std::ranges::max(labels) >= contents.info.classes.size())
+        refuse(path, "is damaged: it has a label without a class");
+    return std::make_unique<PackedSource>(std::move(file), contents.info, std::move(labels), *split);
+}
+
+/// Writes to the next multiple of `alignment`. `offset`: of the file's end.
+void pad(AtomicFile& file, std::uint64_t& offset) {
+    const std::string zeros(aligned_up(offset) - offset, '\0');
+    file.write(zeros);
+    offset += zeros.size();
+}
+
+/// Appends a split at this offset.
+PackedSplit write_split(AtomicFile& file, std::uint64_t& offset, const DataSource& data) {
+    PackedSplit split{.records = data.size()};
+    Checksum sum; // as DataSource::checksum() adds it up
+    for (const std::uint32_t label : data.labels()) sum.add(label);
+    const std::size_t image = data.image_size().elements();
+    std::vector<std::uint8_t> images(std::min(data.piece(), data.size()) * image);
+    for (std::size_t first = 0; first < data.size(); first += data.piece()) {
+        const std::size_t count = std::min(data.piece(), data.size() - first);
+        const auto some = std::span(images).first(count * image);
+        data.read(first, count, some);
+        sum.add(std::as_bytes(some));
+        file.write(std::as_bytes(some));
+    }
+    offset += data.size() * image;
+    pad(file, offset);
+    file.write(std::as_bytes(data.labels()));
+    offset += data.labels().size_bytes();
+    pad(file, offset);
+    split.checksum = sum.value();
+    return split;
+}
+
+} // namespace
+
+void write_packed(const DataSource& train, const DataSource* test, const fs::path& path) {
+    Contents contents{.info = train.info(), .splits = {}};
+    AtomicFile file(path);
+    file.write(mark);
+    std::uint64_t offset = mark.size();
+    pad(file, offset);
+    contents.splits[0] = write_split(file, offset, train);
+    if (test != nullptr) contents.splits[1] = write_split(file, offset, *test);
+    const std::string json = to_json(contents);
+    const std::uint64_t length = json.size();
+    file.write(json);
+    file.write(std::as_bytes(std::span(&length, 1)));
+    file.write(mark);
+    file.commit();
+}
+
+const DataFormat& packed_format() {
+    static constexpr DataFormat format{.name = "a packed file",
+                                       .more = {},
+                                       .files = {"packed file", "packed file"},
+                                       .wishes = {},
+                                       .recognizes = recognizes,
+                                       .open = open};
+    return format;
+}
+
+} // namespace towers
