@@ -22,7 +22,7 @@ struct Recipe;
 /// is not set; a resumed run supplies the seed.
 struct TrainSettings {
     std::string recipe = "cifar10-tutorial";
-    std::vector<std::string> set; ///< changes to the recipe, each TABLE.KEY=VALUE
+    std::vector<std::string> set;           ///< changes to the recipe, each TABLE.KEY=VALUE
     std::string data = "shapes", test_data; ///< the latter empty: in `data`
     std::string backend, towers, shares;
     std::optional<unsigned> batch, global_batch; ///< at most one of them is set
@@ -35,6 +35,9 @@ struct TrainSettings {
     std::string init;
     std::uint64_t save_every = 1000;
     unsigned keep = 5;
+    std::uint64_t eval_every = 0;
+    bool eval_raw = false, keep_best = false;
+    std::uint64_t stop_early = 0;
     std::uint64_t log_every = 10;
     bool log_towers = false;
     std::string on_device_loss = "continue";

@@ -52,8 +52,9 @@ TrainingPlan plan_single_step(const NetworkSpec& spec, const UpdateSpec& update)
 /// between its recordings. The towers' gradients add up to the global batch's.
 TrainingPlan plan_shared_step(const NetworkSpec& spec);
 
-/// Plans a forward pass with the variables in Arena::state. Arena::staged_results receives `losses` and
-/// `correct`, one word per example each (find() tells where). `spec.model` is a Model::for_evaluation().
+/// Plans a forward pass with the variables in Arena::state. Arena::staged_results receives `staged_losses`,
+/// [batch], and `staged_logits` of the first head, [batch, classes] (find() tells where). `spec.model` is a
+/// Model::for_evaluation().
 Plan plan_evaluation(const NetworkSpec& spec);
 
 } // namespace towers

@@ -6,66 +6,65 @@
 namespace towers {
 namespace {
 
-Plan plan_of(const Recipe& recipe, const DataSource& data, unsigned batch, const DeviceInfo& device) {
-    const Model model = recipe.model.for_evaluation();
-    const StateLayout layout = layout_of(recipe);
-    NetworkSpec spec = network_spec(recipe, layout,
-                                    {.batch = batch,
-                                     .stored = data.image_size(),
-                                     .slots = data.size(),
-                                     .largest_allocation = device.largest_allocation});
-    spec.model = &model;
-    return plan_evaluation(spec);
+Session loaded(Device& device, const Plan& plan, Feed& feed) {
+    Session session(device);
+    session.hold(plan.bytes());
+    session.load(feed);
+    return session;
 }
 
 } // namespace
 
-Evaluator::Evaluator(const Session& loaded, const Recipe& recipe, const DataSource& data, unsigned batch)
-    : batch_(unsigned(std::min<std::uint64_t>(batch, data.size()))), records_(data.size()), feed_(data),
-      plan_(plan_of(recipe, data, batch_, loaded.device().info())),
-      session_(loaded, [](Arena arena) { return arena == Arena::records; }) {
-    session_.hold(plan_.bytes());
-    recording_ = session_.record(plan_);
+Evaluation sum_up(std::span<const Prediction> predictions, std::uint64_t count) {
+    Evaluation sum{.examples = count};
+    for (std::uint64_t i = 0; i < count; ++i) {
+        const Prediction& each = predictions[i % predictions.size()];
+        sum.correct += each.is_among(1);
+        sum.correct_in_few += each.is_among(few_classes);
+        sum.loss_sum += double(each.loss);
+    }
+    return sum;
 }
 
-Evaluation Evaluator::run(std::span<const float> variables, bool padded, std::size_t first_batch,
-                          std::size_t stride) {
-    session_.upload(Arena::state, variables.first(plan_.bytes(Arena::state) / sizeof(float)));
-    const auto losses = session_.host<float>(plan_.find("staged_losses"));
-    const auto correct = session_.host<std::uint32_t>(plan_.find("staged_correct"));
-    std::vector<Example> examples(batch_);
+Plan evaluation_plan(const Recipe& recipe, const ImageSize& stored, std::size_t slots, unsigned batch,
+                     const DeviceInfo& device) {
+    const Model model = recipe.model.for_evaluation();
+    const StateLayout layout = layout_of(recipe);
+    NetworkSpec spec = network_spec(
+        recipe, layout,
+        {.batch = batch, .stored = stored, .slots = slots, .largest_allocation = device.largest_allocation});
+    spec.model = &model;
+    return plan_evaluation(spec);
+}
 
-    Evaluation evaluation;
-    for (std::uint64_t first = first_batch * batch_; first < records_; first += stride * batch_) {
-        for (std::uint64_t i = 0; i < batch_; ++i)
-            examples[i] = {.record = std::uint32_t((first + i) % records_)};
+Evaluator::Evaluator(Device& device, const Recipe& recipe, const DataSource& data, unsigned batch)
+    : records_(data.size()), feed_(data), pass_([&] {
+          const auto at_once = unsigned(std::min<std::uint64_t>(batch, records_));
+          const Plan plan = evaluation_plan(recipe, data.image_size(), feed_.slots(), at_once, device.info());
+          return ForwardPass(loaded(device, plan, feed_), plan, recipe.model.label_offset);
+      }()) {}
+
+void Evaluator::run(std::span<const float> variables, std::size_t first_batch, std::size_t stride,
+                    std::span<Prediction> predictions) {
+    pass_.load(variables);
+    std::vector<Example> examples;
+    for (std::uint64_t first = first_batch * batch(); first < records_; first += stride * batch()) {
+        examples.clear();
+        for (std::uint64_t i = first; i < std::min(first + batch(), records_); ++i)
+            examples.push_back({.record = std::uint32_t(i)});
         feed_.bring(examples);
-        session_.write(examples);
-        session_.run(recording_);
-        const std::uint64_t counted = padded ? batch_ : std::min<std::uint64_t>(batch_, records_ - first);
-        for (std::uint64_t i = 0; i < counted; ++i) {
-            evaluation.correct += correct[i];
-            evaluation.loss_sum += double(losses[i]);
-        }
-        evaluation.examples += counted;
+        pass_.run(examples, predictions.subspan(first, examples.size()));
     }
-    return evaluation;
 }
 
-Evaluation evaluate(std::span<Evaluator> evaluators, std::span<const float> variables, bool padded) {
-    std::vector<std::future<Evaluation>> parts;
+std::vector<Prediction> evaluate(std::span<Evaluator> evaluators, std::span<const float> variables) {
+    std::vector<Prediction> predictions(evaluators[0].records());
+    std::vector<std::future<void>> parts;
     for (std::size_t i = 0; i < evaluators.size(); ++i)
-        parts.push_back(std::async(std::launch::async, [&, i] {
-            return evaluators[i].run(variables, padded, i, evaluators.size());
-        }));
-    Evaluation all;
-    for (std::future<Evaluation>& each : parts) {
-        const Evaluation part = each.get();
-        all.examples += part.examples;
-        all.correct += part.correct;
-        all.loss_sum += part.loss_sum;
-    }
-    return all;
+        parts.push_back(std::async(
+            std::launch::async, [&, i] { evaluators[i].run(variables, i, evaluators.size(), predictions); }));
+    for (std::future<void>& each : parts) each.get();
+    return predictions;
 }
 
 } // namespace towers

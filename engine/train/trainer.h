@@ -9,10 +9,12 @@
 #include "engine/towers/tower_set.h"
 #include "engine/trace/trace.h"
 #include "engine/train/assignment.h"
+#include "engine/train/evaluation.h"
 
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -56,6 +58,15 @@ struct StepReport {
     std::string notice; ///< one line for the user if something about the towers has changed; or empty
 };
 
+/// The result of a test pass.
+struct TestReport {
+    std::uint64_t step;     ///< updates done: the parameters are those of the step with this number
+    std::uint64_t examples; ///< of the training, seen before it
+    unsigned classes;       ///< that the network tells apart
+    Evaluation evaluation;
+    std::string notice; ///< one line for the user if something about the towers has changed; or empty
+};
+
 /// A tower's work since the start.
 struct TowerUse {
     unsigned share = 0; ///< of the last step
@@ -80,8 +91,10 @@ class Trainer {
 public:
     /// Opens the devices, brings the data to them, and starts from the recipe's initial values for the seed.
     /// Throws DeviceError, InputError when the data does not fit the recipe's model, and UsageError when the
-    /// model cannot be split as the options ask.
-    Trainer(const Recipe& recipe, const TrainerOptions& options, const DataSource& data);
+    /// model cannot be split as the options ask. `tests`: for test(), brought to the devices too; may be
+    /// null.
+    Trainer(const Recipe& recipe, const TrainerOptions& options, const DataSource& data,
+            const DataSource* tests = nullptr);
     Trainer(const Trainer&) = delete; // its towers hold its address
     Trainer& operator=(const Trainer&) = delete;
 
@@ -117,12 +130,19 @@ public:
     /// before the step.
     StepReport step();
 
+    /// Evaluates the moving averages, or with `raw` or without averages the variables, on all test examples.
+    /// The towers divide them by the last step's shares. Changes nothing that a step depends on, and no
+    /// times. If a device fails, the others repeat the pass, as in step(). Returns nothing if `stop`, which
+    /// may be null, becomes true. Throws DeviceError.
+    std::optional<TestReport> test(bool raw, const std::atomic<bool>* stop = nullptr);
+
     /// The last step's gradients of the mean loss over the global batch, laid out as layout()'s variables.
-    /// For a statistic, its value in that step.
+    /// For a statistic, its value in that step. Lost in a test pass.
     std::vector<float> gradients();
 
 private:
-    std::unique_ptr<TowerSet> open_towers(const DataSource& data);
+    std::unique_ptr<TowerSet> open_towers(const DataSource& data, const DataSource* tests);
+    std::vector<Example> test_examples();
     double learning_rate() const;
     std::vector<Example> next_examples();
     std::vector<SeenTower> seen() const;
@@ -136,6 +156,7 @@ private:
     StateLayout layout_;
     Sampler sampler_;
     ResidentFeed feed_;
+    std::optional<ResidentFeed> tests_;
     PhaseClock clock_;
     Assignment assignment_;
     bool to_probe_; ///< before the first step

@@ -1,0 +1,47 @@
+// Runs a network forward over examples on a device, for evaluations.
+#pragma once
+
+#include "engine/towers/session.h"
+
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <vector>
+
+namespace towers {
+
+/// What a network makes of an example.
+struct Prediction {
+    float loss; ///< cross entropy; infinite or NaN if a score is
+    /// The class with the highest score: the label's if none is higher, else the first of them.
+    std::uint32_t predicted;
+    std::uint32_t rank; ///< how many classes score higher than the label's; no_rank if the loss is not finite
+    static constexpr std::uint32_t no_rank = std::numeric_limits<std::uint32_t>::max();
+
+    /// Whether the label's class is among the `k` with the highest scores (in_top_k).
+    bool is_among(std::uint32_t k) const { return rank < k; }
+};
+
+/// One thread at a time uses it.
+class ForwardPass {
+public:
+    /// `plan`: plan_evaluation()'s. `session`: has the records that the examples' slots name. Arenas that it
+    /// lacks are allocated. Label 0 is the network's class `label_offset`.
+    ForwardPass(Session session, const Plan& plan, unsigned label_offset);
+
+    unsigned batch() const { return unsigned(batch_.size()); }
+    /// `variables`: including statistics, laid out as StateLayout says.
+    void load(std::span<const float> variables) const;
+    /// Fills each example's prediction. At most batch() examples, at least one; fewer take as long.
+    void run(std::span<const Example> examples, std::span<Prediction> predictions);
+
+private:
+    Session session_;
+    unsigned label_offset_;
+    std::size_t variables_; ///< floats of Arena::state
+    Recording recording_;
+    std::span<const float> losses_, logits_; ///< [batch], [batch, classes]
+    std::vector<Example> batch_;
+};
+
+} // namespace towers
