@@ -1,4 +1,5 @@
 #include "apps/towers/commands.h"
+#include "apps/towers/eval_report.h"
 #include "apps/towers/flags.h"
 #include "apps/towers/progress.h"
 #include "apps/towers/settings.h"
@@ -13,8 +14,11 @@
 #include <cmath>
 #include <cstdio>
 #include <fmt/format.h>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <span>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -24,9 +28,9 @@ namespace {
 
 struct EvalFlags {
     std::vector<std::string> set;
-    std::string run, checkpoint, recipe, data, backend, towers, split = "test", quirks;
+    std::string run, checkpoint, recipe, data, backend, towers, split = "test", quirks, confusion;
     unsigned batch = 128, interval = 0;
-    bool raw = false;
+    bool raw = false, per_class = false;
     OpenOptions open;
 };
 
@@ -37,6 +41,7 @@ void check(const EvalFlags& flags) {
         throw UsageError(
             "--interval: a file gets no newer checkpoint; give --run DIR in place of --checkpoint");
     check_threads(flags.open.threads);
+    if (!flags.confusion.empty()) check_confusion_file(flags.confusion);
 }
 
 /// The training settings that evaluation needs, from the flags, else from the checkpoint, else from its run.
@@ -87,6 +92,89 @@ bool has_checkpoint(const std::string& run) {
     return std::filesystem::exists(run, error) && !checkpoint_steps(run).empty();
 }
 
+/// The data set on the devices.
+struct LoadedData {
+    std::unique_ptr<DataSource> data; ///< which evaluators may stream
+    std::vector<std::unique_ptr<Device>> devices;
+    std::vector<Evaluator> evaluators; ///< one on each of the devices, which outlive them
+    std::vector<std::uint32_t> labels; ///< as classes of the network, by record
+    std::vector<std::string> names;    ///< of the network's classes
+};
+
+/// The names of the network's classes: the data may have fewer.
+std::vector<std::string> class_names(const Model& model, const DataInfo& data) {
+    std::vector<std::string> names(model.label_offset, "background");
+    for (std::size_t i = 0; i + model.label_offset < model.classes; ++i)
+        names.push_back(i < data.classes.size() ? data.classes[i] : fmt::format("class {}", i));
+    return names;
+}
+
+LoadedData load_data(const Recipe& recipe, const DataRequest& request, const std::vector<std::string>& towers,
+                     const EvalFlags& flags) {
+    LoadedData loaded{.data = open_data_for(recipe, request)};
+    const DataSource& data = *loaded.data;
+    for (const std::string& id : towers) {
+        loaded.devices.push_back(open_device(id, flags.open));
+        loaded.evaluators.emplace_back(*loaded.devices.back(), recipe, data, flags.batch);
+    }
+    for (const std::uint32_t label : data.labels())
+        loaded.labels.push_back(label + recipe.model.label_offset);
+    loaded.names = class_names(recipe.model, data.info());
+    return loaded;
+}
+
+/// Uses the training's seed, to draw the same shapes.
+DataRequest request_of(const TrainSettings& settings, std::uint64_t seed, const EvalFlags& flags) {
+    const Split split = flags.split == "test" ? Split::test : Split::train;
+    DataRequest request = data_request(settings, split, seed);
+    request.whole = request.whole || !flags.data.empty();
+    return request;
+}
+
+/// What is shown of the checkpoint.
+struct Parameters {
+    std::filesystem::path path;
+    std::uint64_t step;
+    bool averaged;
+};
+
+void show(const LoadedData& loaded, std::span<const Prediction> predictions, const Parameters& of,
+          bool padded, const EvalFlags& flags) {
+    const std::uint64_t batch = loaded.evaluators[0].batch(), records = predictions.size();
+    const Evaluation result = sum_up(predictions, padded ? (records + batch - 1) / batch * batch : records);
+    if (!std::isfinite(result.cross_entropy()))
+        throw InputError(
+            fmt::format("{}: its cross entropy is {} because the model has diverged; evaluate an "
+                        "earlier checkpoint",
+                        of.path.string(), std::isnan(result.cross_entropy()) ? "NaN" : "infinite"));
+    std::FILE* const text = text_stream({flags.confusion});
+    fmt::print(text, "{}: precision @ 1 = {:.3f}\n", timestamp(), result.precision());
+    fmt::print(text, "{} of {} examples, cross entropy {:.3f}, step {}, {}\n", result.correct,
+               result.examples, result.cross_entropy(), of.step,
+               of.averaged ? "moving averages of the variables" : "the variables themselves");
+    if (loaded.names.size() > few_classes)
+        fmt::print(text, "precision @ {} = {:.3f}, {} of {} examples\n", few_classes,
+                   result.precision_in_few(), result.correct_in_few, result.examples);
+    if (flags.per_class || !flags.confusion.empty()) {
+        const Confusion confusion(loaded.labels, predictions, unsigned(loaded.names.size()));
+        if (flags.per_class) fmt::print(text, "{}", class_table(confusion, loaded.names));
+        if (!flags.confusion.empty()) write_confusion(flags.confusion, confusion, loaded.names);
+    }
+    std::fflush(text);
+}
+
+/// Reads the latest checkpoint; a message names a sound one if it is damaged.
+void read_latest(const std::string& run, const std::function<void(const std::filesystem::path&)>& read) {
+    try {
+        read_latest_checkpoint(run, read);
+    } catch (const InputError& error) {
+        const auto sound = newest_sound_checkpoint(run);
+        if (!sound) throw;
+        throw InputError(fmt::format("{}; evaluate {} with --checkpoint, which is sound", error.what(),
+                                     checkpoint_of(run, *sound).string()));
+    }
+}
+
 int run_eval(EvalFlags& flags) {
     check(flags);
     if (!flags.recipe.empty()) find_recipe(flags.recipe, flags.set);
@@ -94,9 +182,7 @@ int run_eval(EvalFlags& flags) {
     // Before reading or waiting for anything
     const std::vector<std::string> towers = select_towers(flags.backend, flags.towers, flags.open);
 
-    std::unique_ptr<DataSource> data;
-    std::vector<std::unique_ptr<Device>> devices;
-    std::vector<Evaluator> evaluators; // one on each of the devices, which outlive them
+    std::optional<LoadedData> loaded;
     bool waiting = false;
     for (std::filesystem::path path;;) {
         std::optional<TensorFile> file; // set if it is not evaluated yet
@@ -107,14 +193,7 @@ int run_eval(EvalFlags& flags) {
         if (flags.run.empty()) {
             read(flags.checkpoint);
         } else if (flags.interval == 0 || has_checkpoint(flags.run)) {
-            try {
-                read_latest_checkpoint(flags.run, read);
-            } catch (const InputError& error) {
-                const auto sound = newest_sound_checkpoint(flags.run);
-                if (!sound) throw;
-                throw InputError(fmt::format("{}; evaluate {} with --checkpoint, which is sound",
-                                             error.what(), checkpoint_of(flags.run, *sound).string()));
-            }
+            read_latest(flags.run, read);
         } else {
             std::error_code error;
             if (!std::exchange(waiting, true))
@@ -129,31 +208,15 @@ int run_eval(EvalFlags& flags) {
             const StateLayout layout = layout_of(recipe);
             const TrainingState state = from_checkpoint(*file, layout, path);
             const bool averaged = !flags.raw && layout.averages() != nullptr;
-            if (evaluators.empty()) {
-                // Uses the training's seed, to draw the same shapes.
-                const Split split = flags.split == "test" ? Split::test : Split::train;
-                DataRequest request = data_request(settings, split, checkpoint_number(*file, "seed", path));
-                request.whole = request.whole || !flags.data.empty();
-                data = open_data_for(recipe, request);
-                for (const std::string& id : towers) {
-                    devices.push_back(open_device(id, flags.open));
-                    evaluators.emplace_back(*devices.back(), recipe, *data, flags.batch);
-                }
-            }
-            const Evaluation result = evaluate(
-                evaluators,
-                part(std::span(state.state), averaged ? layout.averages()->range : layout.all_variables()),
-                parse_quirks(settings.quirks).padded_evaluation);
-            if (!std::isfinite(result.cross_entropy()))
-                throw InputError(
-                    fmt::format("{}: its cross entropy is {} because the model has diverged; evaluate an "
-                                "earlier checkpoint",
-                                path.string(), std::isnan(result.cross_entropy()) ? "NaN" : "infinite"));
-            fmt::print("{}: precision @ 1 = {:.3f}\n", timestamp(), result.precision());
-            fmt::print("{} of {} examples, cross entropy {:.3f}, step {}, {}\n", result.correct,
-                       result.examples, result.cross_entropy(), state.step,
-                       averaged ? "moving averages of the variables" : "the variables themselves");
-            std::fflush(stdout);
+            if (!loaded)
+                loaded =
+                    load_data(recipe, request_of(settings, checkpoint_number(*file, "seed", path), flags),
+                              towers, flags);
+            const std::vector<Prediction> predictions =
+                evaluate(loaded->evaluators, part(std::span(state.state), averaged ? layout.averages()->range
+                                                                                   : layout.all_variables()));
+            show(*loaded, predictions, {path, state.step, averaged},
+                 parse_quirks(settings.quirks).padded_evaluation, flags);
             const auto steps = flags.interval > 0 ? steps_of(flags.run) : std::nullopt;
             if (steps && state.step >= *steps) {
                 fmt::print("the run has taken all its steps, {}: there will be no newer checkpoint\n",
@@ -169,7 +232,7 @@ int run_eval(EvalFlags& flags) {
 } // namespace
 
 void add_eval(CLI::App& app, Action& chosen) {
-    CLI::App* const command = app.add_subcommand("eval", "Measure the precision @ 1 of a checkpoint");
+    CLI::App* const command = app.add_subcommand("eval", "Measure the precision of a checkpoint");
     const auto flags = std::make_shared<EvalFlags>();
     command->add_option("--run", flags->run,
                         "Evaluate this run's latest checkpoint, on the data that it was trained on");
@@ -187,6 +250,11 @@ void add_eval(CLI::App& app, Action& chosen) {
         ->capture_default_str();
     command->add_flag("--raw", flags->raw,
                       "Evaluate the variables themselves instead of their moving averages");
+    command->add_flag("--per-class", flags->per_class,
+                      "Also print precision and recall of each class, and what it is most often taken for");
+    command->add_option("--confusion", flags->confusion,
+                        "Write the confusion matrix to this file: CSV if its name ends in .csv, a picture if "
+                        "it ends in .png; - is CSV on standard output");
     command->add_option("--backend", flags->backend,
                         "Evaluate on all devices of this backend: cuda, vulkan or cpu");
     command->add_option("--towers", flags->towers,

@@ -74,9 +74,22 @@ Terminal::Terminal(const Trainer& trainer, const ProgressOptions& options)
 }
 
 bool Terminal::observe(const Progress& progress) {
+    last_ = progress;
     try_to([&] {
         show(progress);
         if (table_requested.exchange(false)) show_table();
+    });
+    return true;
+}
+
+bool Terminal::tested(const TestReport& report) {
+    test_precision_ = report.evaluation.precision();
+    try_to([&] {
+        if (!options_.live)
+            show_test(report);
+        else if (last_)
+            draw(*last_);
+        show_notice(report.step, report.notice);
     });
     return true;
 }
@@ -101,9 +114,21 @@ void Terminal::show(const Progress& progress) {
         show_live(progress);
     else if (progress.log)
         show_log(progress);
-    if (progress.report.notice.empty()) return;
+    show_notice(progress.report.step, progress.report.notice);
+}
+
+void Terminal::show_notice(std::uint64_t step, const std::string& notice) {
+    if (notice.empty()) return;
     finish();
-    fmt::print("{}: step {}, {}\n", timestamp(), progress.report.step, progress.report.notice);
+    fmt::print("{}: step {}, {}\n", timestamp(), step, notice);
+    std::fflush(stdout);
+}
+
+void Terminal::show_test(const TestReport& report) {
+    const Evaluation& test = report.evaluation;
+    fmt::print("{}: step {}, test precision @ 1 = {:.3f}, cross entropy {:.3f}{}\n", timestamp(), report.step,
+               test.precision(), test.cross_entropy(),
+               last_ ? fmt::format(" (train loss {:.2f})", last_->report.loss) : "");
     std::fflush(stdout);
 }
 
@@ -120,14 +145,19 @@ void Terminal::show_log(const Progress& progress) {
 void Terminal::show_live(const Progress& progress) {
     const auto now = std::chrono::steady_clock::now();
     const bool last_step = progress.report.step + 1 == options_.steps;
-    if (now - last_ < std::chrono::milliseconds(100) && !last_step) return;
-    last_ = now;
+    if (now - drawn_ < std::chrono::milliseconds(100) && !last_step) return;
+    drawn_ = now;
+    draw(progress);
+}
+
+void Terminal::draw(const Progress& progress) {
     const double left = double(options_.steps - progress.report.step - 1) * progress.seconds_per_step;
     std::vector<Part> parts{{fmt::format("step {}/{}", progress.report.step + 1, options_.steps), 0},
                             {fmt::format("{:.1f} examples/s", progress.examples_per_second), 3},
                             {fmt::format("loss {:.3f}", progress.report.loss), 1},
                             {fmt::format("lr {:g}", progress.report.learning_rate), 4},
                             {fmt::format("{} left", duration(left)), 2}};
+    if (test_precision_) parts.insert(parts.begin() + 3, {fmt::format("test {:.3f}", *test_precision_), 1});
     if (options_.log_towers) parts.push_back({tower_losses(progress.report), 5});
     const std::size_t most = line_width();
     const std::string line = fit(std::move(parts), most);

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <system_error>
 
@@ -42,6 +43,7 @@ public:
 
     std::string place() const override { return "standard output"; }
     bool observe(const Progress& progress) override;
+    bool tested(const TestReport& report) override;
     void warn(const std::string& line) override;
     void end() override;
 
@@ -51,13 +53,18 @@ public:
 private:
     void show(const Progress& progress);
     void show_live(const Progress& progress);
+    void draw(const Progress& progress); ///< the live line
     void show_log(const Progress& progress);
+    void show_test(const TestReport& report);
+    void show_notice(std::uint64_t step, const std::string& notice);
     void show_table();
 
     const Trainer& trainer_;
     ProgressOptions options_;
-    std::chrono::steady_clock::time_point last_{};
-    std::size_t width_ = 0; ///< of the live line on the terminal
+    std::chrono::steady_clock::time_point drawn_{}; ///< the live line
+    std::size_t width_ = 0;                         ///< of the live line on the terminal
+    std::optional<Progress> last_;                  ///< that it was told of
+    std::optional<double> test_precision_;          ///< of the last test pass
 };
 
 } // namespace towers

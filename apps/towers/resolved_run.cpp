@@ -31,6 +31,11 @@ void check(const TrainSettings& s) {
     if (!(s.device_timeout >= 0 && std::isfinite(s.device_timeout)))
         complain(
             fmt::format("--device-timeout {}: give a number of seconds of at least 0", s.device_timeout));
+    const std::pair<const char*, bool> of_tests[] = {
+        {"--eval-raw", s.eval_raw}, {"--keep-best", s.keep_best}, {"--stop-early", s.stop_early != 0}};
+    for (const auto& [flag, given] : of_tests)
+        if (given && s.eval_every == 0)
+            complain(fmt::format("{}: this run makes no test passes; give --eval-every N too", flag));
     check_threads(s.threads);
     parse_feeding(s.feed);
     if (s.readers && (*s.readers == 0 || *s.readers > most_readers))

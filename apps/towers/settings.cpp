@@ -70,6 +70,15 @@ void for_each_setting(const Visitor& visitor) {
     visitor("save-every", &S::save_every, other,
             "Number of steps between checkpoints; 0 saves only at the start and at the end");
     visitor("keep", &S::keep, other, "Number of checkpoints to keep, at least 2; 0 keeps all");
+    visitor("eval-every", &S::eval_every, other,
+            "Number of steps between passes over the test examples, on all towers; there is one at the end "
+            "too; 0 makes none");
+    visitor("eval-raw", &S::eval_raw, other,
+            "Test the variables themselves instead of their moving averages (default: off)");
+    visitor("keep-best", &S::keep_best, other,
+            "Keep the parameters with the best test precision in RUN/best.safetensors (default: off)");
+    visitor("stop-early", &S::stop_early, other,
+            "End the run after this many test passes without a better precision; 0: never");
     visitor("log-every", &S::log_every, other, "Number of steps between log lines; 0 writes none");
     visitor("log-towers", &S::log_towers, other, "Also log each tower's own loss (default: off)");
     visitor("on-device-loss", &S::on_device_loss, other,
@@ -205,7 +214,7 @@ void add_settings(CLI::App& command, TrainSettings& settings) {
                 .add_option(
                     "--" + name,
                     [&field](const CLI::results_t& words) {
-                        field = words[0] != "off"; // also true for --log-towers without a value
+                        field = words[0] != "off"; // also true for a flag without a value
                         return true;
                     },
                     help)
@@ -224,7 +233,8 @@ void add_settings(CLI::App& command, TrainSettings& settings) {
         }
     };
     for_each_setting(add);
-    command.get_option("--log-towers")->expected(0, 1)->default_str("");
+    for (const char* const name : {"--log-towers", "--eval-raw", "--keep-best"})
+        command.get_option(name)->expected(0, 1)->default_str("");
 }
 
 std::set<std::string> given_settings(const CLI::App& command) {

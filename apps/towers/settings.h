@@ -35,6 +35,9 @@ struct TrainSettings {
     std::string init;
     std::uint64_t save_every = 1000;
     unsigned keep = 5;
+    std::uint64_t eval_every = 0;
+    bool eval_raw = false, keep_best = false;
+    std::uint64_t stop_early = 0;
     std::uint64_t log_every = 10;
     bool log_towers = false;
     std::string on_device_loss = "continue";

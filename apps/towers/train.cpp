@@ -58,6 +58,16 @@ std::filesystem::path make_run_directory(const std::string& recipe) {
         fmt::format("runs/{}-{:%Y%m%d-%H%M%S}", recipe, fmt::localtime(std::time(nullptr))));
 }
 
+/// The examples for the run's test passes.
+std::unique_ptr<DataSource> open_tests(const TrainSettings& settings, const Recipe& recipe) {
+    try {
+        return open_data_for(recipe, data_request(settings, Split::test, *settings.seed));
+    } catch (const InputError& error) {
+        throw InputError(
+            fmt::format("{}; --eval-every needs test examples, and --test-data names others", error.what()));
+    }
+}
+
 /// Warns now about bad test examples: evaluation needs them, but may be hours away. Refuses those that
 /// --test-data names.
 void check_test_data(const TrainSettings& settings, const Recipe& recipe) {
@@ -109,6 +119,13 @@ void print_towers(const Trainer& trainer) {
     }
 }
 
+/// Why test passes have ended the run.
+std::string why_early(const TestRecord& record) {
+    const std::uint64_t passes = record.since_best();
+    return fmt::format("{} test {} without a better precision than {:.3f}, that after step {}", passes,
+                       passes == 1 ? "pass" : "passes", record.best()->precision, record.best()->step);
+}
+
 /// The last lines: where the state is and what to do with it.
 void report_end(const std::string& saved, Ending ending, const std::string& folder) {
     const std::string then =
@@ -129,11 +146,19 @@ struct OpenRun {
     RunDirectory& directory;
 };
 
-/// Whether the checkpoint has as many steps as are asked for; says so.
+/// Whether the checkpoint has as many steps as are asked for, or test passes have ended the run; says so.
 bool is_done(const OpenRun& run) {
-    if (!run.past || run.trainer.steps_done() < run.loop.steps) return false;
-    fmt::print("nothing to do: {} steps are asked for, and {} has {}; ask for more with --steps\n",
-               run.loop.steps, run.past->checkpoint.path.string(), run.trainer.steps_done());
+    if (!run.past) return false;
+    const std::uint64_t steps = run.trainer.steps_done();
+    const TestRecord record = TestRecord::read(run.directory.metrics_path(), steps);
+    if (steps >= run.loop.steps)
+        fmt::print("nothing to do: {} steps are asked for, and {} has {}; ask for more with --steps\n",
+                   run.loop.steps, run.past->checkpoint.path.string(), steps);
+    else if (run.loop.tests.are_enough(record))
+        fmt::print("nothing to do: {}; go on with --stop-early {} or more, or 0\n", why_early(record),
+                   record.since_best() + 1);
+    else
+        return false;
     fmt::print("evaluate with: {}\n", hint({"eval", "--run", path_argument(run.directory.path().string())}));
     return true;
 }
@@ -170,6 +195,11 @@ void train_and_report(const OpenRun& run, const std::string& progress, std::opti
     Metrics metrics(directory, loop.origin.records, trainer.tower_count() > 1);
     const Ending ending = train(trainer, directory, loop, stop_requested, {&metrics, &*terminal});
 
+    if (ending == Ending::early)
+        try_to([&] {
+            const TestRecord record = TestRecord::read(directory.metrics_path(), trainer.steps_done());
+            fmt::print("stopped early: {}\n", why_early(record));
+        });
     const std::string saved = fmt::format("{}: saved {}", ending == Ending::stopped ? "stopped" : "done",
                                           directory.checkpoint_path(trainer.steps_done()).string());
     if (settings.shares == "auto") {
@@ -198,8 +228,13 @@ void open_and_train(const ResolvedRun& resolved, const std::optional<Past>& past
     const std::unique_ptr<DataSource> opened =
         open_data_for(recipe, data_request(settings, Split::train, *settings.seed));
     const DataSource& data = *opened;
-    check_test_data(settings, recipe);
-    Trainer trainer(recipe, options_of(resolved, trace.trace, give_up), data);
+    std::unique_ptr<DataSource> tests;
+    if (settings.eval_every > 0)
+        tests = open_tests(settings, recipe);
+    else
+        check_test_data(settings, recipe);
+    Trainer trainer(recipe, options_of(resolved, trace.trace, give_up), data, tests.get());
+    tests.reset(); // the devices have them
     if (!settings.init.empty() && !past) trainer.load(read_initial(settings.init, trainer.layout()));
     // Comes only after everything that the run needs has been found, because this may delete an earlier run.
     RunDirectory directory(resolved.folder.empty() ? make_run_directory(recipe.name)
@@ -230,7 +265,11 @@ void open_and_train(const ResolvedRun& resolved, const std::optional<Past>& past
                                .log_every = settings.log_every,
                                .origin = origin,
                                .global_batch = resolved.global_batch,
-                               .data = &data},
+                               .data = &data,
+                               .tests = {.every = settings.eval_every,
+                                         .raw = settings.eval_raw,
+                                         .keep_best = settings.keep_best,
+                                         .stop_early = settings.stop_early}},
                       .trainer = trainer,
                       .directory = directory};
     if (!is_done(run)) train_and_report(run, flags.progress, terminal);

@@ -58,7 +58,7 @@ public:
         }
     }
 
-    void save(const std::filesystem::path& path) const { write_png(path, width_, height_, 3, pixels_); }
+    void save(const std::filesystem::path& path) const { write_png(path, {width_, height_, 3}, pixels_); }
 
 private:
     void set(unsigned x, unsigned y, const std::array<std::uint8_t, 3>& colour) {

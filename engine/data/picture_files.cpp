@@ -32,8 +32,8 @@ void write_picture_files(const DataSource& data, const fs::path& folder) {
         data.read(i, 1, planes);
         for (std::size_t k = 0; k < pixels.size(); ++k)
             pixels[k] = planes[k % size.channels * plane + k / size.channels];
-        write_png(folders[data.labels()[i]] / fmt::format("{:06}.png", i), size.width, size.height,
-                  size.channels, pixels);
+        write_png(folders[data.labels()[i]] / fmt::format("{:06}.png", i),
+                  {size.width, size.height, size.channels}, pixels);
     }
 }
 

@@ -1,3 +1,4 @@
+// Writes PNG files.
 #pragma once
 
 #include <cstdint>
@@ -6,9 +7,12 @@
 
 namespace towers {
 
-/// Writes an image atomically. `pixels`: bytes [height][width][channels]; channels: 1 grey, or 3: red, green,
-/// blue. Throws InputError if the file cannot be written.
-void write_png(const std::filesystem::path& path, unsigned width, unsigned height, unsigned channels,
-               std::span<const std::uint8_t> pixels);
+struct PngSize {
+    std::uint32_t width, height;
+    unsigned channels; ///< 1 grey, 3 red, green, blue; 8 bits each
+};
+
+/// `pixels`: [height][width][channels]. Writes as write_output() does. Throws InputError if that fails.
+void write_png(const std::filesystem::path& path, const PngSize& size, std::span<const std::uint8_t> pixels);
 
 } // namespace towers

@@ -27,6 +27,7 @@ constexpr std::string_view config_name = "config.toml";
 constexpr std::string_view recipe_name = "recipe.toml";
 constexpr std::string_view metrics_name = "metrics.jsonl";
 constexpr std::string_view lock_name = "lock";
+constexpr std::string_view best_name = "best.safetensors";
 constexpr std::string_view checkpoint_prefix = "model.ckpt-";
 constexpr std::string_view diverged_prefix = "diverged-";
 constexpr std::string_view step_suffix = ".safetensors";
@@ -49,8 +50,8 @@ std::optional<std::uint64_t> step_of(std::string_view name, std::string_view pre
 
 /// Whether a file of this name belongs to what a run has made.
 bool is_run_file(std::string_view name) {
-    return name == config_name || name == recipe_name || name == metrics_name || step_of(name) ||
-           step_of(name, diverged_prefix);
+    return name == config_name || name == recipe_name || name == metrics_name || name == best_name ||
+           step_of(name) || step_of(name, diverged_prefix);
 }
 
 std::vector<std::string> names_in(const fs::path& folder) {
@@ -90,12 +91,14 @@ FileDescriptor take_lock(const fs::path& folder) {
     throw_file_error("lock", path, errno);
 }
 
-// Whether a line belongs to `step` or a later one, or was cut off by a crash.
+// Whether a line belongs to `step` or a later one, or was cut off by a crash. A test pass before `step`, with
+// its number, came before the checkpoint.
 bool is_stale(std::string_view line, std::uint64_t step) {
     const nlohmann::json parsed = nlohmann::json::parse(line, nullptr, false);
     if (!parsed.is_object()) return true;
     const auto found = parsed.find("step");
-    return found != parsed.end() && found->is_number_unsigned() && found->get<std::uint64_t>() >= step;
+    const std::uint64_t first = parsed.contains("test_precision") ? step + 1 : step;
+    return found != parsed.end() && found->is_number_unsigned() && found->get<std::uint64_t>() >= first;
 }
 
 } // namespace
@@ -121,6 +124,21 @@ fs::path RunDirectory::metrics_path() const { return metrics_path_in(path_); }
 fs::path RunDirectory::checkpoint_path(std::uint64_t step) const { return path_ / checkpoint_name(step); }
 fs::path RunDirectory::diverged_path(std::uint64_t step) const {
     return path_ / name_of_step(diverged_prefix, step);
+}
+
+fs::path RunDirectory::best_path() const { return path_ / best_name; }
+
+void RunDirectory::save_best(const TensorFile& file) { write_safetensors(best_path(), file); }
+
+std::optional<std::uint64_t> RunDirectory::best_step() const {
+    std::error_code error;
+    if (!fs::exists(best_path(), error)) return std::nullopt;
+    try {
+        const auto no_tensor = [](const std::string&) { return false; };
+        return std::stoull(read_safetensors(best_path(), no_tensor).metadata.at("step"));
+    } catch (const std::exception&) {
+        return std::nullopt;
+    }
 }
 
 void RunDirectory::save_checkpoint(std::uint64_t step, const TensorFile& file, unsigned keep) {
@@ -213,6 +231,9 @@ std::optional<fs::path> RunDirectory::set_aside_after(std::uint64_t step) {
     for (const std::uint64_t each : later)
         if (::rename(checkpoint_path(each).c_str(), (folder / checkpoint_name(each)).c_str()) != 0)
             throw_file_error("move", checkpoint_path(each), errno);
+    if (const auto best = best_step(); best && *best > step)
+        if (::rename(best_path().c_str(), (folder / best_name).c_str()) != 0)
+            throw_file_error("move", best_path(), errno);
     return folder;
 }
 

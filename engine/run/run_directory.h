@@ -2,6 +2,7 @@
 //   config.toml                      the effective configuration
 //   recipe.toml                      the recipe, with the changes made to it
 //   model.ckpt-<step>.safetensors    checkpoints
+//   best.safetensors                 the checkpoint with the best test precision
 //   diverged-<step>.safetensors      a step whose loss or gradient was not finite
 //   metrics.jsonl                    one JSON object per line
 //   replaced-<n>/                    checkpoints and metrics that were set aside (set_aside_after)
@@ -40,11 +41,17 @@ public:
     std::filesystem::path metrics_path() const;
     std::filesystem::path checkpoint_path(std::uint64_t step) const;
     std::filesystem::path diverged_path(std::uint64_t step) const;
+    std::filesystem::path best_path() const;
 
     /// Writes the checkpoint to the disk. Then deletes all but the latest `keep` - 1 of the earlier
     /// checkpoints; 0 keeps all. The one before this always remains, since only the next step shows whether
     /// the new one's loss is finite. After an InputError all earlier ones remain.
     void save_checkpoint(std::uint64_t step, const TensorFile& file, unsigned keep);
+
+    /// Writes best_path() to the disk. After an InputError the earlier one remains.
+    void save_best(const TensorFile& file);
+    /// The step of the checkpoint there; none if there is no sound one.
+    std::optional<std::uint64_t> best_step() const;
 
     /// Appends one line, given without its line end. After an InputError the file is unchanged, and the next
     /// call of this or of sync_metrics() writes the line.
@@ -55,12 +62,13 @@ public:
     /// append_metrics() does.
     void sync_metrics();
 
-    /// For a run that continues with `step`: deletes the lines of this and later steps (by their "step") and
-    /// lines that a crash cut off.
+    /// For a run that continues with `step`: deletes the lines of this and later steps (by their "step"), of
+    /// test passes after later ones, and lines that a crash cut off.
     void truncate_metrics(std::uint64_t step);
 
-    /// For a run that continues from an earlier step: moves later checkpoints and copies the metrics into a
-    /// new folder in path(), whose path it returns. Does nothing if there are no later checkpoints.
+    /// For a run that continues from an earlier step: moves later checkpoints, best_path() if it is later
+    /// too, and copies the metrics into a new folder in path(), whose path it returns. Does nothing if there
+    /// are no later checkpoints.
     std::optional<std::filesystem::path> set_aside_after(std::uint64_t step);
 
     void write_config(const std::string& toml);

@@ -52,7 +52,6 @@ HeadLosses Builder::losses(std::span<const TensorId> logits, TensorId labels, Ar
         made.dlogits.push_back(plan_.activation(name + "dlogits", {spec_.batch, model_.classes}));
         made.losses.push_back(plan_.reserve(name + "losses", arena, {spec_.batch}));
         const TensorId correct = plan_.activation(name + "correct", {spec_.batch}, ElementType::uint32);
-        if (i == 0) made.correct = correct;
         plan_.add(name + "loss", kernels::softmax_cross_entropy,
                   {.logits = logits[i],
                    .labels = labels,

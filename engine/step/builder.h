@@ -14,7 +14,6 @@ namespace towers {
 struct HeadLosses {
     std::vector<TensorId> losses;  ///< [batch] each, reserved one after another
     std::vector<TensorId> dlogits; ///< [batch, classes]
-    TensorId correct;              ///< of the first head: uint32 [batch]
 };
 
 /// Adds a network's operations to a plan, in this order: outputs(), which needs no labels; losses();

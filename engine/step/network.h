@@ -56,8 +56,9 @@ TrainingPlan plan_shared_step(const NetworkSpec& spec);
 /// In a plan with NetworkSpec::staged: the staging memory for the images of Arena::records.
 constexpr const char* staged_records = "staged records";
 
-/// Plans a forward pass with the variables in Arena::state. Arena::staged_results receives `losses` and
-/// `correct`, one word per example each (find() tells where). `spec.model` is a Model::for_evaluation().
+/// Plans a forward pass with the variables in Arena::state. Arena::staged_results receives `staged_losses`,
+/// [batch], and `staged_logits` of the first head, [batch, classes] (find() tells where). `spec.model` is a
+/// Model::for_evaluation().
 Plan plan_evaluation(const NetworkSpec& spec);
 
 } // namespace towers

@@ -54,6 +54,7 @@ public:
 
     StepResults step(const StepNumbers& numbers, const Batch& batch) override;
     void rehearse(const StepNumbers& numbers, const Batch& batch) override { work(numbers, batch); }
+    bool test(const std::shared_ptr<TestPass>& pass) override;
 
     const TowerTimes& times(std::size_t tower) const override { return seats_[tower]->times; }
     const HostTimes& host_times() const override { return host_times_; }
@@ -218,6 +219,31 @@ void TowerGroup::throw_failures() {
 TowerFailed TowerGroup::no_answer(const Seat& seat) const {
     const DeviceError error(towers::no_answer(seat.tower->info(), watchdog_.limit()));
     return {error, std::make_exception_ptr(error), seat.index};
+}
+
+bool TowerGroup::test(const std::shared_ptr<TestPass>& pass) {
+    const std::size_t examples = pass->examples.size();
+    ExpectedTime expected;
+    std::vector<TowerProgress*> progress;
+    unsigned whole = 0;
+    for (Seat* seat : shared_.active) {
+        whole += seat->share;
+        expected += seat->step_time.expect_test(unsigned(examples), seat->share, seat->tower->flops(),
+                                                seat->tower->info());
+        seat->progress.restart();
+        progress.push_back(&seat->progress);
+    }
+    watchdog_.begin(expected, std::move(progress));
+    std::size_t first = 0, shares = 0;
+    for (Seat* seat : shared_.active) {
+        shares += seat->share;
+        const std::size_t end = examples * shares / whole;
+        seat->test(pass, first, end - first);
+        first = end;
+    }
+    wait_for_all(&TowerProgress::end, 1);
+    throw_failures();
+    return !pass->over;
 }
 
 /// After its own part, a tower waits for the others and then for the host. An idle one waits for the others

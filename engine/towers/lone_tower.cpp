@@ -52,6 +52,13 @@ public:
         return tower_->results();
     }
     void rehearse(const StepNumbers&, const Batch&) override {}
+    bool test(const std::shared_ptr<TestPass>& pass) override {
+        const auto examples = unsigned(pass->examples.size());
+        const Watchdog::Watch watched = watch(patience_.limit(
+            step_time_.expect_test(examples, tower_->share(), tower_->flops(), tower_->info())));
+        return tower_->test(pass->variables, pass->examples, pass->predictions,
+                            [&pass] { return pass->is_over(); });
+    }
 
     const TowerTimes& times(std::size_t) const override { return times_; }
     const HostTimes& host_times() const override { return host_times_; }

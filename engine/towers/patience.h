@@ -37,6 +37,11 @@ class StepTime {
 public:
     /// The expected time of a step with this share and this many floating-point operations.
     ExpectedTime expect(unsigned share, double flops, const DeviceInfo& device) const;
+    /// Of a test pass over so many examples, which takes no longer than steps with as many.
+    ExpectedTime expect_test(unsigned examples, unsigned share, double flops,
+                             const DeviceInfo& device) const {
+        return expect(examples, flops * examples / share, device);
+    }
     /// Reports a step of the tower.
     void observe(unsigned share, double seconds);
     /// Reports that the tower has new recordings: in its next step a driver may compile, so its time is not

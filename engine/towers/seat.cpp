@@ -1,6 +1,7 @@
 #include "engine/towers/seat.h"
 
 #include "engine/clock.h"
+#include "engine/towers/tower_set.h"
 
 #include <algorithm>
 #include <utility>
@@ -135,6 +136,24 @@ void Seat::start(SharedStep& step) {
         try {
             if (!Turn(*this, step).take(was_up_to_date)) progress.fail();
         } catch (...) {
+            progress.fail();
+            throw;
+        }
+    });
+}
+
+void Seat::test(const std::shared_ptr<TestPass>& pass, std::size_t first, std::size_t count) {
+    done = worker.run([this, pass, first, count] {
+        const auto stop = [&] { // the pass's `stop` is another's memory
+            bool over = false;
+            return !progress.among_others([&] { over = pass->is_over(); }) || over;
+        };
+        try {
+            tower->test(pass->variables, std::span(pass->examples).subspan(first, count),
+                        std::span(pass->predictions).subspan(first, count), stop);
+            progress.end.advance(1);
+        } catch (...) {
+            pass->over = true;
             progress.fail();
             throw;
         }

@@ -15,6 +15,7 @@
 namespace towers {
 
 struct Seat;
+struct TestPass;
 
 /// The state of a step that all seats share.
 struct SharedStep {
@@ -33,6 +34,8 @@ struct Seat {
     /// Starts the tower's part of a step on its thread; `done` gets its exceptions. `step` must outlive it,
     /// unless the tower is abandoned.
     void start(SharedStep& step);
+    /// Likewise its part of a test pass, so many examples from `first` on.
+    void test(const std::shared_ptr<TestPass>& pass, std::size_t first, std::size_t count);
 
     std::unique_ptr<Tower> tower;
     std::size_t index;

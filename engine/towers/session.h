@@ -33,6 +33,10 @@ public:
     explicit Session(Device& device, Place place = Place::by_arena) : device_(&device), place_(place) {}
     /// Makes a session on the same device, which uses the same memory for the arenas in `shares`.
     Session(const Session& other, bool (*shares)(Arena));
+    /// Uses the memory of another session's arena on the same device as this one's arena `as`.
+    void borrow(const Session& other, Arena arena, Arena as) {
+        arenas_[std::size_t(as)] = other.arenas_[std::size_t(arena)];
+    }
 
     Device& device() const { return *device_; }
     /// The bytes of each arena; 0: no memory.

@@ -62,7 +62,7 @@ std::uint64_t Tower::memory() const {
             if (!is_of_share(Arena(i))) own[i] = 0;
         bytes += counted_bytes(own, info().kind);
     }
-    return bytes;
+    return bytes + (tests_ ? counted_bytes(tests_->records.bytes(), info().kind) : 0);
 }
 
 void Tower::take(unsigned share) {
@@ -242,6 +242,49 @@ void Tower::wait_for_bucket(std::size_t bucket) { device_->wait(downloads_[bucke
 void Tower::upload(std::size_t bucket) {
     Transfer& upload = uploads_[bucket];
     if (upload.recording) upload.ticket = device_->submit(upload.recording, Queue::upload);
+}
+
+void Tower::load_tests(TestData data) {
+    ArenaBytes bytes{};
+    if (data.feed != nullptr) bytes[std::size_t(Arena::records)] = data.plan(1).bytes(Arena::records);
+    tests_.emplace(Tests{std::move(data), Session(*device_)});
+    for (bool loaded = tests_->data.feed == nullptr; !loaded;) {
+        try {
+            tests_->records.hold(bytes);
+            tests_->records.load(*tests_->data.feed);
+            loaded = true;
+        } catch (const OutOfMemory& error) {
+            const unsigned share = share_;
+            if (!make_do(at_once(), error))
+                throw OutOfMemory(fmt::format("{}; the test examples take {:.1f} MiB", error.what(),
+                                              double(bytes[std::size_t(Arena::records)]) / (1 << 20)));
+            take(share);
+        }
+    }
+}
+
+ForwardPass Tower::forward_pass(unsigned batch) const {
+    Session session(session_, is_of_activations);
+    session.borrow(session_, Arena::gradients, Arena::state);
+    session.borrow(tests_->records, Arena::records, Arena::records);
+    return {std::move(session), tests_->data.plan(batch), tests_->data.label_offset};
+}
+
+bool Tower::test(std::span<const float> variables, std::span<const Example> examples,
+                 std::span<Prediction> predictions, const std::function<bool()>& stop) {
+    std::size_t batch = std::min<std::size_t>(at_once().most, examples.size());
+    std::optional<ForwardPass> pass;
+    while (batch > 0 && !pass) {
+        try {
+            pass.emplace(forward_pass(unsigned(batch)));
+        } catch (const OutOfMemory&) {
+            if (batch == 1) throw;
+            batch /= 2;
+        }
+    }
+    if (pass) pass->load(variables);
+    return !pass || pass->run(examples, tests_->data.feed != nullptr ? nullptr : &tests_->data.source,
+                              predictions, stop);
 }
 
 } // namespace towers

@@ -17,6 +17,7 @@
 
 #include "engine/step/network.h"
 #include "engine/towers/exchange.h"
+#include "engine/towers/forward_pass.h"
 #include "engine/towers/micro_batching.h"
 #include "engine/towers/session.h"
 #include "engine/towers/staged_images.h"
@@ -34,6 +35,17 @@ namespace towers {
 /// Plans a step with `share` examples that computes at most `most` at once. All plans of a Planner have the
 /// same variables and buckets.
 using Planner = std::function<TrainingPlan(unsigned share, unsigned most)>;
+
+/// Plans a forward pass over this many test examples at once; see plan_evaluation().
+using TestPlanner = std::function<Plan(unsigned batch)>;
+
+/// The examples of test passes.
+struct TestData {
+    Feed* feed;               ///< loads them; null: they are streamed
+    const DataSource& source; ///< of what is streamed; then it must outlive the tower
+    TestPlanner plan;
+    unsigned label_offset; ///< see ForwardPass
+};
 
 /// One thread at a time uses a tower. A tower owns its device.
 class Tower {
@@ -99,6 +111,17 @@ public:
     /// Call it between steps or after wait_for_bucket(), when nothing reads the old parameters any more.
     void upload(std::size_t bucket);
 
+    // Test passes, between steps
+    /// Has the feed, if any, load the test examples, which stay on the device beside those of the training.
+    /// Call it once, while the tower has a share; computes fewer examples at once if memory does not suffice
+    /// otherwise.
+    void load_tests(TestData data);
+    /// Fills each test example's prediction with these variables, as many at once as in a step. It works in
+    /// the memory of the steps' activations and gradients, and changes nothing that a later step reads.
+    /// Returns false when `stop`, which it asks before each batch, has ended it early.
+    bool test(std::span<const float> variables, std::span<const Example> examples,
+              std::span<Prediction> predictions, const std::function<bool()>& stop);
+
 private:
     /// A step for one share: its recordings and their own small arenas.
     struct Program {
@@ -116,11 +139,16 @@ private:
         Recording recording; ///< null: nothing to copy
         Ticket ticket = 0;   ///< of its latest submission
     };
+    struct Tests {
+        TestData data;
+        Session records; ///< if they stay on the device
+    };
     Program make_program(unsigned share);
     Program record(const TrainingPlan& training);
     void hold(ArenaBytes bytes);
     void make_transfers(const TrainingPlan& training);
     bool make_do(const AtOnce& refused, const OutOfMemory& error);
+    ForwardPass forward_pass(unsigned batch) const;
     void submit_micro_batches(std::vector<Ticket> after);
 
     std::unique_ptr<Device> device_; // outlives what it made
@@ -133,6 +161,7 @@ private:
     Program* program_ = nullptr;                ///< null: idle
     unsigned share_ = 0;
     std::uint64_t takes_ = 0;
+    std::optional<Tests> tests_;
 };
 
 } // namespace towers

@@ -7,6 +7,7 @@
 #include "engine/towers/phases.h"
 #include "engine/towers/tower.h"
 
+#include <atomic>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -39,6 +40,21 @@ struct Culprit {
     std::size_t first_example = 0, examples = 0;
 };
 
+/// A forward pass over test examples. A tower that hangs keeps its own reference.
+struct TestPass {
+    std::vector<float> variables;        ///< including statistics, laid out as StateLayout says
+    std::vector<Example> examples;       ///< with slots and labels
+    std::vector<Prediction> predictions; ///< of each example
+    const std::atomic<bool>* stop;       ///< ends the pass early; may be null
+    std::atomic<bool> over = false;      ///< a tower has failed, or was told to stop: the others stop too
+
+    /// Whether a tower should stop before its next batch.
+    bool is_over() {
+        if (stop != nullptr && *stop) over = true;
+        return over;
+    }
+};
+
 class TowerSet {
 public:
     TowerSet() = default;
@@ -62,6 +78,11 @@ public:
     /// Does the work of a step to measure its times, and does not change the state. The shares need not add
     /// up to a batch, and there may be more examples. Does nothing for a lone tower, which needs no times.
     virtual void rehearse(const StepNumbers& numbers, const Batch& batch) = 0;
+
+    /// Fills the predictions: the towers, which have loaded the test examples, divide them by their shares
+    /// and work at the same time. So the shares alone decide the bits. Changes nothing that a step reads, and
+    /// no times. Returns false if it was stopped. Throws as step().
+    virtual bool test(const std::shared_ptr<TestPass>& pass) = 0;
 
     /// A tower's times in the last step.
     virtual const TowerTimes& times(std::size_t tower) const = 0;

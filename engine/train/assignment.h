@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace towers {
@@ -47,10 +48,10 @@ public:
     /// Reports a step and its seconds. `repeated`: it had more than one attempt.
     std::string observe(std::uint64_t step, std::span<const SeenTower> towers, double seconds, bool repeated);
 
-    /// After a failure: prepares to repeat the step without the tower, or with a share that fits on it.
-    /// Rethrows the device's error if no tower is left or the run must not continue without one; throws
-    /// DeviceError if the others cannot hold the batch.
-    std::string let_go(const TowerFailed& failed);
+    /// After a failure: prepares to repeat the step, or what `repeated` names, without the tower, or with a
+    /// share that fits on it. Rethrows the device's error if no tower is left or the run must not continue
+    /// without one; throws DeviceError if the others cannot hold the batch.
+    std::string let_go(const TowerFailed& failed, std::string_view repeated = "the step");
 
 private:
     /// What the assignment knows of a tower.

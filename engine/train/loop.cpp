@@ -9,7 +9,9 @@
 #include <fmt/format.h>
 #include <functional>
 #include <new>
+#include <optional>
 #include <system_error>
+#include <type_traits>
 #include <utility>
 
 namespace towers {
@@ -113,7 +115,12 @@ public:
     Loop(Trainer& trainer, RunDirectory& run, const LoopOptions& options,
          const std::vector<Observer*>& observers)
         : trainer_(trainer), run_(run), options_(options), observers_(observers),
-          written_(observers.size(), Written(tell_)), step_(trainer.steps_done()), saved_(step_) {}
+          written_(observers.size(), Written(tell_)), step_(trainer.steps_done()), saved_(step_) {
+        if (options.tests.every == 0) return;
+        tests_ = TestRecord::read(run.metrics_path(), step_);
+        if (const auto kept = options.tests.keep_best ? run.best_step() : std::nullopt)
+            if (const TestedStep* const pass = tests_.find(*kept)) kept_ = pass->precision;
+    }
     Loop(const Loop&) = delete; // written_ holds its address
     Loop& operator=(const Loop&) = delete;
     ~Loop() {
@@ -121,22 +128,29 @@ public:
     }
 
     Ending run(const std::atomic<bool>& stop) {
-        while (step_ < options_.steps && !stop) {
-            StepReport report = take_step();
+        if (step_ > 0) test_if_due(stop);
+        while (step_ < options_.steps && !stop && !has_tested_enough()) {
+            StepReport report = watch_devices([this] { return trainer_.step(); });
             ++step_;
             observe(std::move(report));
-            const bool ends = step_ == options_.steps || stop;
+            test_if_due(stop);
+            const bool ends = step_ == options_.steps || stop || has_tested_enough();
             if (options_.save_every != 0 && step_ % options_.save_every == 0 && !ends) save_on_the_way();
         }
         const bool synced = sync();
-        if (!save() || !synced) throw InputError(what_is_lost());
-        return step_ < options_.steps ? Ending::stopped : Ending::finished;
+        const bool best_saved = save_best();
+        if (!save() || !synced || !best_saved) throw InputError(what_is_lost());
+        return step_ == options_.steps ? Ending::finished
+               : has_tested_enough()   ? Ending::early
+                                       : Ending::stopped;
     }
 
 private:
-    StepReport take_step() {
+    /// Work of the towers, a step or a test pass.
+    template<class Work>
+    std::invoke_result_t<Work> watch_devices(const Work& work) {
         try {
-            return trainer_.step();
+            return work();
         } catch (const Diverged& diverged) {
             if (!sync()) tell_(what_is_lost());
             throw Diverged(fmt::format("{}; {}{}", diverged.what(),
@@ -154,6 +168,14 @@ private:
         }
     }
 
+    /// Calls `what` with each observer. The training continues if one cannot write.
+    template<class What>
+    void tell_observers(const What& what) {
+        for (std::size_t i = 0; i < observers_.size(); ++i)
+            if (!written_[i].attempt(observers_[i]->place(), [&] { return what(*observers_[i]); }))
+                written_[i].warn();
+    }
+
     void observe(StepReport report) {
         ++logged_steps_;
         const double seconds = seconds_since(logged_) / double(logged_steps_);
@@ -162,13 +184,47 @@ private:
                                 .log = log,
                                 .examples_per_second = options_.global_batch / seconds,
                                 .seconds_per_step = seconds};
-        for (std::size_t i = 0; i < observers_.size(); ++i)
-            if (!written_[i].attempt(observers_[i]->place(),
-                                     [&] { return observers_[i]->observe(progress); }))
-                written_[i].warn();
+        tell_observers([&](Observer& each) { return each.observe(progress); });
         if (!log) return;
         logged_ = Clock::now();
         logged_steps_ = 0;
+    }
+
+    bool has_tested_enough() const { return options_.tests.are_enough(tests_); }
+
+    void test_if_due(const std::atomic<bool>& stop) {
+        const TestPasses& tests = options_.tests;
+        if (tests.every == 0 || stop || tests_.find(step_) != nullptr) return;
+        if (step_ % tests.every != 0 && step_ != options_.steps) return;
+        const Clock::time_point before = Clock::now();
+        const auto report = watch_devices([&] { return trainer_.test(tests.raw, &stop); });
+        if (report) {
+            tests_.add({step_, report->evaluation.precision()});
+            tell_observers([&](Observer& each) { return each.tested(*report); });
+            if (tests.keep_best) keep_if_best(report->evaluation.precision());
+        }
+        logged_ += Clock::now() - before; // the log's rate is the training's
+    }
+
+    void keep_if_best(double precision) {
+        if (kept_ && precision <= *kept_) return;
+        save_best([&] {
+            unsaved_best_ = to_checkpoint(trainer_.save(), trainer_.layout(), options_.origin);
+            kept_ = precision;
+        });
+        if (!best_.failure().empty()) best_.warn();
+    }
+
+    /// Whether the best parameters are on the disk. Until they are, they are kept in memory.
+    bool save_best(const std::function<void()>& prepare = [] {}) {
+        const auto write = [&] {
+            prepare();
+            if (!unsaved_best_) return false;
+            run_.save_best(*unsaved_best_);
+            unsaved_best_.reset();
+            return true;
+        };
+        return best_.attempt(run_.best_path().string(), write);
     }
 
     /// Whether all observers' lines are on the disk.
@@ -205,12 +261,16 @@ private:
         sync();
         for (Written& each : written_)
             if (!each.failure().empty()) each.warn();
+        if (!save_best()) best_.warn();
         if (!save()) checkpoint_.warn();
         logged_ += Clock::now() - before; // the log leaves out the time spent on saving
     }
 
     /// What a run that ends now has lost, after failures to write.
     std::string what_is_lost() const {
+        if (checkpoint_.failure().empty() && !best_.failure().empty())
+            return fmt::format("{}; the parameters after step {}, the best in the test, are lost",
+                               best_.failure(), tests_.best()->step);
         if (checkpoint_.failure().empty()) {
             const auto failed =
                 std::ranges::find_if(written_, [](const Written& each) { return !each.failure().empty(); });
@@ -234,8 +294,11 @@ private:
         for (Observer* const each : observers_) each->warn(line);
     };
     std::vector<Written> written_; ///< by observer
-    Written checkpoint_{tell_};
-    std::uint64_t step_, saved_; ///< steps taken, and those of the last checkpoint
+    Written checkpoint_{tell_}, best_{tell_};
+    TestRecord tests_;
+    std::optional<double> kept_; ///< the precision of the parameters at RunDirectory::best_path(), or of
+    std::optional<TensorFile> unsaved_best_; ///< those that could not be written there
+    std::uint64_t step_, saved_;             ///< steps taken, and those of the last checkpoint
     Clock::time_point logged_ = Clock::now();
     std::uint64_t logged_steps_ = 0; ///< logged steps since the last line
 };

@@ -4,12 +4,26 @@
 #include "engine/run/run_directory.h"
 #include "engine/train/checkpoint.h"
 #include "engine/train/observer.h"
+#include "engine/train/test_record.h"
 #include "engine/train/trainer.h"
 
 #include <atomic>
 #include <vector>
 
 namespace towers {
+
+/// Test passes within the training.
+struct TestPasses {
+    std::uint64_t every = 0; ///< steps between them; there is one at the end too; 0: none
+    bool raw = false;        ///< of the variables themselves, not of their moving averages
+    bool keep_best = false;  ///< keeps the parameters with the best precision; see RunDirectory::best_path()
+    std::uint64_t stop_early = 0; ///< ends the run after so many in a row that are not the best; 0: never
+
+    /// Whether the run ends after these.
+    bool are_enough(const TestRecord& record) const {
+        return stop_early != 0 && record.since_best() >= stop_early;
+    }
+};
 
 struct LoopOptions {
     std::uint64_t steps;      ///< total number of updates, including earlier parts of the run
@@ -20,9 +34,10 @@ struct LoopOptions {
     unsigned global_batch;
     const DataSource* data = nullptr; ///< of the training, to keep a step that diverges with its examples;
                                       ///< null: it is not kept
+    TestPasses tests = {};            ///< the trainer has the test examples
 };
 
-enum class Ending { finished, stopped };
+enum class Ending { finished, stopped, early /**< as TestPasses say */ };
 
 /// Saves the state of the training. A new run starts with this, so that it can be resumed even if it is
 /// killed before the first regular checkpoint.
@@ -44,8 +59,10 @@ std::string way_on(const RunDirectory& run);
 /// Trainer::probe(). A DeviceError or InputError names the last checkpoint.
 std::string probe(Trainer& trainer, const RunDirectory& run, const std::atomic<bool>& stop);
 
-/// Trains, and tells the observers, each time in their order. When `stop` becomes true, ends after the
-/// current step. Saves a checkpoint at the end. Throws
+/// Trains and tests, and tells the observers, each time in their order. A test pass comes before the save
+/// after the same step, and one that is due at the beginning, because the run was stopped within it, comes
+/// first. When `stop` becomes true, ends after the current step, without its test pass. Saves a checkpoint at
+/// the end. Throws
 /// - Diverged, which names the tensor in which it began, the file that keeps the step, and the last
 ///   checkpoint with a finite loss;
 /// - DeviceError, which names the last checkpoint; of several towers the state from before the step is saved

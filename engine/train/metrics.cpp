@@ -25,6 +25,37 @@ std::string metrics_line(const StepReport& report, std::uint64_t records) {
     return line.dump();
 }
 
+std::string metrics_line(const TestReport& report, std::uint64_t records) {
+    const Evaluation& test = report.evaluation;
+    nlohmann::json line{{"step", report.step},
+                        {"epoch", report.examples / records},
+                        {"examples", report.examples},
+                        {"test_examples", test.examples},
+                        {"test_correct", test.correct},
+                        {"test_precision", test.precision()},
+                        {"test_cross_entropy", test.cross_entropy()}};
+    if (report.classes > few_classes) line["test_precision_5"] = test.precision_in_few();
+    return line.dump();
+}
+
+/// Calls `read` with each line of a run's metrics, and with a function that refuses the line.
+template<class Read>
+void for_each_line(const std::filesystem::path& metrics, const Read& read) {
+    std::string all = read_file(metrics);
+    all.resize(all.rfind('\n') + 1); // drops a line that a crash cut off or another program is still writing
+    std::istringstream lines(all);
+    std::string text;
+    for (int number = 1; std::getline(lines, text); ++number) {
+        const auto complain = [&] {
+            throw InputError(
+                fmt::format("{}:{}: is no line of a run's metrics.jsonl", metrics.string(), number));
+        };
+        const nlohmann::json line = nlohmann::json::parse(text, nullptr, false);
+        if (!line.is_object()) complain();
+        read(line, complain);
+    }
+}
+
 } // namespace
 
 Metrics::Metrics(RunDirectory& run, std::uint64_t records, bool several_towers)
@@ -43,20 +74,15 @@ bool Metrics::observe(const Progress& progress) {
     return true;
 }
 
+bool Metrics::tested(const TestReport& report) {
+    run_.append_metrics(metrics_line(report, records_));
+    return true;
+}
+
 std::vector<SharesFrom> read_shares(const std::filesystem::path& metrics) {
     std::vector<SharesFrom> found;
-    std::string all = read_file(metrics);
-    all.resize(all.rfind('\n') + 1); // drops a line that a crash cut off or another program is still writing
-    std::istringstream lines(all);
-    std::string text;
-    for (int number = 1; std::getline(lines, text); ++number) {
-        const auto complain = [&] {
-            throw InputError(
-                fmt::format("{}:{}: is no line of a run's metrics.jsonl", metrics.string(), number));
-        };
-        const nlohmann::json line = nlohmann::json::parse(text, nullptr, false);
-        if (!line.is_object()) complain();
-        if (!line.contains("shares")) continue;
+    for_each_line(metrics, [&](const nlohmann::json& line, const auto& complain) {
+        if (!line.contains("shares")) return;
         const auto step = line.find("step"), shares = line.find("shares");
         if (step == line.end() || !step->is_number_unsigned() || !shares->is_array()) complain();
         SharesFrom at{step->get<std::uint64_t>(), {}};
@@ -65,7 +91,18 @@ std::vector<SharesFrom> read_shares(const std::filesystem::path& metrics) {
             at.shares.push_back(share.get<unsigned>());
         }
         if (found.empty() || found.back().shares != at.shares) found.push_back(std::move(at));
-    }
+    });
+    return found;
+}
+
+std::vector<TestedStep> read_tests(const std::filesystem::path& metrics) {
+    std::vector<TestedStep> found;
+    for_each_line(metrics, [&](const nlohmann::json& line, const auto& complain) {
+        const auto step = line.find("step"), precision = line.find("test_precision");
+        if (precision == line.end()) return;
+        if (step == line.end() || !step->is_number_unsigned() || !precision->is_number()) complain();
+        found.push_back({step->template get<std::uint64_t>(), precision->template get<double>()});
+    });
     return found;
 }
 

@@ -4,6 +4,7 @@
 #include "engine/run/run_directory.h"
 #include "engine/towers/shares.h"
 #include "engine/train/observer.h"
+#include "engine/train/test_record.h"
 
 #include <cstdint>
 #include <filesystem>
@@ -12,9 +13,9 @@
 
 namespace towers {
 
-/// Writes a line for each step that is due for the log and for each change of the towers' shares, so that the
-/// shares of every step are known. A line holds numbers that the same run with the same shares repeats bit
-/// for bit.
+/// Writes a line for each step that is due for the log, for each change of the towers' shares, so that the
+/// shares of every step are known, and for each test pass. A line holds numbers that the same run with the
+/// same shares repeats bit for bit.
 class Metrics final : public Observer {
 public:
     /// `records`: of the training data. Of several towers, goes on from the shares that the run's metrics
@@ -23,6 +24,7 @@ public:
 
     std::string place() const override { return run_.metrics_path().string(); }
     bool observe(const Progress& progress) override;
+    bool tested(const TestReport& report) override;
     void sync() override { run_.sync_metrics(); }
 
 private:
@@ -35,5 +37,8 @@ private:
 /// one tower. Ignores an incomplete last line. Throws InputError if the file cannot be read or is not such a
 /// file.
 std::vector<SharesFrom> read_shares(const std::filesystem::path& metrics);
+
+/// Reads a run's test passes, likewise.
+std::vector<TestedStep> read_tests(const std::filesystem::path& metrics);
 
 } // namespace towers

@@ -27,6 +27,9 @@ public:
     /// After each step. Returns whether it had anything to write.
     virtual bool observe(const Progress& progress) = 0;
 
+    /// After each test pass, likewise.
+    virtual bool tested([[maybe_unused]] const TestReport& report) { return false; }
+
     /// Syncs the output to the disk. Called before each checkpoint and at the end of the run, even if it
     /// fails.
     virtual void sync() {}

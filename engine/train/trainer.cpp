@@ -31,7 +31,8 @@ Splitting splitting_of(const Model& model, unsigned most) {
 
 } // namespace
 
-Trainer::Trainer(const Recipe& recipe, const TrainerOptions& options, const DataSource& data)
+Trainer::Trainer(const Recipe& recipe, const TrainerOptions& options, const DataSource& data,
+                 const DataSource* tests)
     : recipe_(recipe), options_(options), records_(data.size()), layout_(layout_of(recipe_)),
       sampler_(std::uint32_t(data.size()), options.seed, options.shuffle), feed_(data),
       clock_(options.trace, "host", "steps"),
@@ -39,13 +40,17 @@ Trainer::Trainer(const Recipe& recipe, const TrainerOptions& options, const Data
                   options.outlive_devices),
       to_probe_(!assignment_.probe().empty()), use_(options.towers.size()) {
     check_data(recipe, data.info());
-    towers_ = open_towers(data);
+    if (tests != nullptr) {
+        check_data(recipe, tests->info());
+        tests_.emplace(*tests);
+    }
+    towers_ = open_towers(data, tests);
     if (!to_probe_) towers_->take(assignment_.first_shares());
     assignment_.begin(seen());
     load({.state = initial_state(layout_, options_.seed)});
 }
 
-std::unique_ptr<TowerSet> Trainer::open_towers(const DataSource& data) {
+std::unique_ptr<TowerSet> Trainer::open_towers(const DataSource& data, const DataSource* tests) {
     const Splitting splitting = splitting_of(recipe_.model, options_.micro_batch);
     const UpdateSpec update = update_spec(recipe_, layout_, options_.quirks);
     const std::size_t count = options_.towers.size();
@@ -58,6 +63,7 @@ std::unique_ptr<TowerSet> Trainer::open_towers(const DataSource& data) {
     std::vector<Device*> opened;
     for (const auto& device : devices) opened.push_back(device.get());
     if (streams(options_.feed.feeding, data, opened)) open_reader(data, opened);
+    const bool streams_tests = tests != nullptr && streams(options_.feed.feeding, *tests, opened);
     std::vector<std::unique_ptr<Tower>> towers;
     for (std::size_t i = 0; i < count; ++i) {
         const NetworkSpec any_share =
@@ -77,8 +83,18 @@ std::unique_ptr<TowerSet> Trainer::open_towers(const DataSource& data) {
             return count == 1 ? plan_single_step(spec, update) : plan_shared_step(spec);
         };
         const unsigned share = std::max(to_probe_ ? 0 : assignment_.first_shares()[i], recipe_.model.group());
+        const DeviceInfo& info = devices[i]->info();
         towers.push_back(std::make_unique<Tower>(std::move(devices[i]), reader_ ? nullptr : &feed_, plan,
                                                  share, splitting));
+        if (tests == nullptr) continue;
+        const std::optional<std::size_t> slots =
+            streams_tests ? std::nullopt : std::optional(tests_->slots());
+        towers.back()->load_tests(
+            {.feed = streams_tests ? nullptr : &*tests_,
+             .source = *tests,
+             .plan = [this, &info, stored = tests->image_size(),
+                      slots](unsigned batch) { return evaluation_plan(recipe_, stored, slots, batch, info); },
+             .label_offset = recipe_.model.label_offset});
     }
     TowerSetOptions set{.host = options_.open,
                         .patience = options_.patience,
@@ -238,6 +254,40 @@ void Trainer::take_step(StepReport& report) {
     if (options_.quirks.last_tower_loss)
         for (const float loss : report.tower_losses)
             if (!std::isnan(loss)) report.loss = loss;
+}
+
+std::optional<TestReport> Trainer::test(bool raw, const std::atomic<bool>* stop) {
+    TestReport report{.step = step_,
+                      .examples = examples_,
+                      .classes = recipe_.model.classes,
+                      .evaluation = {},
+                      .notice = {}};
+    const StateSection* const averages = raw ? nullptr : layout_.averages();
+    const std::vector<float> state = save().state;
+    const auto variables =
+        part(std::span(state), averages != nullptr ? averages->range : layout_.all_variables());
+    for (bool repeated = false;; repeated = true) {
+        const auto pass = std::make_shared<TestPass>();
+        pass->variables.assign(variables.begin(), variables.end());
+        pass->examples = test_examples();
+        pass->predictions.resize(pass->examples.size());
+        pass->stop = stop;
+        try {
+            if (repeated) towers_->take(shares());
+            if (!towers_->test(pass)) return {};
+            report.evaluation = sum_up(pass->predictions);
+            return report;
+        } catch (const TowerFailed& failed) {
+            add_notice(report.notice, assignment_.let_go(failed, "the test pass"));
+        }
+    }
+}
+
+std::vector<Example> Trainer::test_examples() {
+    std::vector<Example> examples(tests_->slots());
+    for (std::size_t i = 0; i < examples.size(); ++i) examples[i].record = std::uint32_t(i);
+    tests_->bring(examples);
+    return examples;
 }
 
 void Trainer::throw_diverged(const Culprit& culprit, double learning_rate,

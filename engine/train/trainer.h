@@ -12,6 +12,7 @@
 #include "engine/trace/trace.h"
 #include "engine/train/assignment.h"
 #include "engine/train/data_watch.h"
+#include "engine/train/evaluation.h"
 
 #include <atomic>
 #include <functional>
@@ -61,6 +62,15 @@ struct StepReport {
     std::string notice; ///< one line for the user about a change of the towers or about data; or empty
 };
 
+/// The result of a test pass.
+struct TestReport {
+    std::uint64_t step;     ///< updates done: the parameters are those of the step with this number
+    std::uint64_t examples; ///< of the training, seen before it
+    unsigned classes;       ///< that the network tells apart
+    Evaluation evaluation;
+    std::string notice; ///< one line for the user if something about the towers has changed; or empty
+};
+
 /// A tower's work since the start.
 struct TowerUse {
     unsigned share = 0; ///< of the last step
@@ -86,8 +96,9 @@ public:
     /// Opens the devices, brings the data to them unless it is streamed, and starts from the recipe's initial
     /// values for the seed. Streamed data must outlive the trainer. Throws DeviceError, InputError when the
     /// data does not fit the recipe's model or cannot be read, and UsageError when model or data cannot be
-    /// used as the options ask.
-    Trainer(const Recipe& recipe, const TrainerOptions& options, const DataSource& data);
+    /// used as the options ask. `tests`: likewise, for test(); may be null.
+    Trainer(const Recipe& recipe, const TrainerOptions& options, const DataSource& data,
+            const DataSource* tests = nullptr);
     Trainer(const Trainer&) = delete; // its towers hold its address
     Trainer& operator=(const Trainer&) = delete;
 
@@ -125,13 +136,20 @@ public:
     /// step; and InputError, with that state, when data cannot be read.
     StepReport step();
 
+    /// Evaluates the moving averages, or with `raw` or without averages the variables, on all test examples.
+    /// The towers divide them by the last step's shares. Changes nothing that a step depends on, and no
+    /// times. If a device fails, the others repeat the pass, as in step(). Returns nothing if `stop`, which
+    /// may be null, becomes true. Throws DeviceError.
+    std::optional<TestReport> test(bool raw, const std::atomic<bool>* stop = nullptr);
+
     /// The last step's gradients of the mean loss over the global batch, laid out as layout()'s variables.
-    /// For a statistic, its value in that step.
+    /// For a statistic, its value in that step. Lost in a test pass.
     std::vector<float> gradients();
 
 private:
-    std::unique_ptr<TowerSet> open_towers(const DataSource& data);
+    std::unique_ptr<TowerSet> open_towers(const DataSource& data, const DataSource* tests);
     void open_reader(const DataSource& data, Devices devices);
+    std::vector<Example> test_examples();
     double learning_rate() const;
     Batch next_batch();
     std::vector<SeenTower> seen() const;
@@ -148,6 +166,7 @@ private:
     std::vector<Example> examples_of_step_; ///< if the devices hold the data
     std::optional<BatchReader> reader_;     ///< if the data is streamed
     DataWatch data_watch_{0};
+    std::optional<ResidentFeed> tests_;
     PhaseClock clock_;
     Assignment assignment_;
     bool to_probe_;                    ///< before the first step

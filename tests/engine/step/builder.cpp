@@ -76,7 +76,7 @@ TEST_CASE("a network's outputs need images and no labels; an evaluation adds the
     CHECK_THROWS_AS(plan.find("labels"), std::logic_error);
 
     std::vector<std::string> expected = names(plan);
-    for (const char* name : {"images", "loss", "losses out", "correct out"}) expected.emplace_back(name);
+    for (const char* name : {"images", "loss", "losses out", "logits out"}) expected.emplace_back(name);
     std::ranges::sort(expected);
     CHECK(names(plan_evaluation(spec)) == expected);
 }

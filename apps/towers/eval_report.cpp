@@ -1,0 +1,89 @@
+#include "apps/towers/eval_report.h"
+
+#include "engine/error.h"
+#include "engine/files/output.h"
+#include "engine/files/png_file.h"
+#include "engine/files/text.h"
+
+#include <algorithm>
+#include <cmath>
+#include <fmt/format.h>
+#include <optional>
+
+namespace towers {
+namespace {
+
+std::string figure(const std::optional<double>& value) { return value ? fmt::format("{:.3f}", *value) : "-"; }
+
+/// A field of a CSV file.
+std::string field(const std::string& text) {
+    if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+    std::string quoted = "\"";
+    for (const char c : text) quoted += c == '"' ? "\"\"" : std::string(1, c);
+    return quoted + '"';
+}
+
+} // namespace
+
+std::string class_table(const Confusion& confusion, const std::vector<std::string>& names) {
+    std::size_t width = 5;
+    for (const std::string& name : names) width = std::max(width, as_printable(name).size());
+    std::string table = fmt::format("{:<{}}  {:>8}  {:>9}  {:>6}  {}\n", "class", width, "examples",
+                                    "precision", "recall", "most often taken for");
+    for (std::uint32_t label = 0; label < confusion.classes(); ++label) {
+        const ClassFigures& figures = confusion.of(label);
+        const std::optional<std::uint32_t> other = confusion.most_mistaken_for(label);
+        const std::string taken =
+            other ? fmt::format("  {} ({})", as_printable(names[*other]), confusion.count(label, *other))
+                  : "";
+        table += fmt::format("{:<{}}  {:>8}  {:>9}  {:>6}{}\n", as_printable(names[label]), width,
+                             figures.examples, figure(figures.precision()), figure(figures.recall()), taken);
+    }
+    return table;
+}
+
+std::string confusion_csv(const Confusion& confusion, const std::vector<std::string>& names) {
+    std::string text = "class";
+    for (const std::string& name : names) text += ',' + field(name);
+    for (std::uint32_t label = 0; label < confusion.classes(); ++label) {
+        text += "\r\n" + field(names[label]);
+        for (std::uint32_t predicted = 0; predicted < confusion.classes(); ++predicted)
+            text += fmt::format(",{}", confusion.count(label, predicted));
+    }
+    return text + "\r\n";
+}
+
+ConfusionPicture confusion_picture(const Confusion& confusion) {
+    constexpr unsigned wanted = 512; // pixels
+    const unsigned classes = confusion.classes(), cell = std::max(1u, wanted / classes);
+    ConfusionPicture picture{.side = cell * classes, .pixels = {}};
+    for (unsigned y = 0; y < picture.side; ++y)
+        for (unsigned x = 0; x < picture.side; ++x) {
+            const std::uint32_t label = y / cell;
+            const auto all = double(std::max<std::uint64_t>(1, confusion.of(label).examples));
+            const double part = double(confusion.count(label, x / cell)) / all;
+            picture.pixels.push_back(std::uint8_t(255 - std::lround(255 * part)));
+        }
+    return picture;
+}
+
+void check_confusion_file(const std::filesystem::path& path) {
+    if (path != "-" && path.extension() != ".csv" && path.extension() != ".png")
+        throw UsageError(fmt::format("--confusion {}: give a file whose name ends in .csv or .png, or - for "
+                                     "CSV on standard output",
+                                     path.string()));
+    check_output(path);
+}
+
+void write_confusion(const std::filesystem::path& path, const Confusion& confusion,
+                     const std::vector<std::string>& names) {
+    constexpr unsigned most = 4096;
+    if (confusion.classes() > most)
+        throw InputError(fmt::format("{}: a confusion matrix has at most {} classes, and the model {}",
+                                     path.string(), most, confusion.classes()));
+    if (path.extension() != ".png") return write_output(path, confusion_csv(confusion, names));
+    const auto [side, pixels] = confusion_picture(confusion);
+    write_png(path, {.width = side, .height = side, .channels = 1}, pixels);
+}
+
+} // namespace towers

@@ -1,0 +1,36 @@
+// What eval says of each class.
+#pragma once
+
+#include "engine/train/confusion.h"
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace towers {
+
+/// A line for each class: its examples, precision, recall, and what it is taken for most often. `names`: of
+/// the network's classes.
+std::string class_table(const Confusion& confusion, const std::vector<std::string>& names);
+
+/// The matrix as CSV (RFC 4180): a row for each class, a column for each predicted class, with their names.
+std::string confusion_csv(const Confusion& confusion, const std::vector<std::string>& names);
+
+/// The matrix as a picture of grey pixels, [height][width], one cell per count, with the same order of rows
+/// and columns: white is 0, black all of the row's examples.
+struct ConfusionPicture {
+    unsigned side; ///< pixels
+    std::vector<std::uint8_t> pixels;
+};
+ConfusionPicture confusion_picture(const Confusion& confusion);
+
+/// Throws UsageError if write_confusion() knows no such file by its ending, and InputError if it could not
+/// write it. Changes nothing.
+void check_confusion_file(const std::filesystem::path& path);
+
+/// Writes the matrix as the file's ending says; `-` is CSV on standard output. Throws InputError.
+void write_confusion(const std::filesystem::path& path, const Confusion& confusion,
+                     const std::vector<std::string>& names);
+
+} // namespace towers

@@ -1,0 +1,85 @@
+#include "engine/towers/forward_pass.h"
+
+#include "engine/step/network.h"
+#include "engine/towers/feeding.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+namespace towers {
+namespace {
+
+Prediction prediction_of(float loss, std::span<const float> logits, std::uint32_t label) {
+    if (!std::isfinite(loss)) return {loss, label, Prediction::no_rank};
+    const float score = logits[label];
+    const auto rank = std::uint32_t(std::ranges::count_if(logits, [&](float each) { return each > score; }));
+    const auto best = std::uint32_t(std::ranges::max_element(logits) - logits.begin());
+    return {loss, rank == 0 ? label : best, rank};
+}
+
+} // namespace
+
+ForwardPass::ForwardPass(Session session, const Plan& plan, unsigned label_offset)
+    : session_(std::move(session)), label_offset_(label_offset),
+      variables_(plan.bytes(Arena::state) / sizeof(float)) {
+    session_.hold(plan.bytes());
+    recording_ = session_.record(plan);
+    losses_ = session_.host<float>(plan.find("staged_losses"));
+    logits_ = session_.host<float>(plan.find("staged_logits"));
+    batch_.resize(losses_.size());
+    if (plan.bytes(Arena::staged_records) > 0) images_.emplace(session_, plan.find(staged_records).bytes);
+}
+
+void ForwardPass::load(std::span<const float> variables) const {
+    session_.upload(Arena::state, variables.first(variables_));
+}
+
+bool ForwardPass::run(std::span<const Example> examples, const DataSource* streamed,
+                      std::span<Prediction> predictions, const std::function<bool()>& stop) {
+    std::optional<BatchReader> reader;
+    if (streamed != nullptr) {
+        Device* const device = &session_.device();
+        reader.emplace(
+            *streamed,
+            [examples](std::uint64_t first, std::span<Example> read) {
+                for (Example& each : read) each = examples[first++ % examples.size()];
+            },
+            ReadAhead{.batch = batch(), .readers = default_readers({&device, 1}), .end = examples.size()});
+        images_->forget();
+    }
+    const std::size_t classes = logits_.size() / batch_.size();
+    for (std::size_t first = 0; first < examples.size(); first += batch_.size()) {
+        if (stop()) return false;
+        const std::size_t count = std::min(batch_.size(), examples.size() - first);
+        if (reader)
+            compute(reader->at(first), reader->next());
+        else
+            compute({first, examples.subspan(first, count), {}}, {});
+        for (std::size_t i = 0; i < count; ++i)
+            predictions[first + i] = prediction_of(losses_[i], logits_.subspan(i * classes, classes),
+                                                   examples[first + i].label + label_offset_);
+    }
+    return true;
+}
+
+/// Meanwhile the images of the next batch, if they are there, are copied to the device.
+void ForwardPass::compute(const Batch& batch, const Batch& next) {
+    for (std::size_t i = 0; i < batch_.size(); ++i) batch_[i] = batch.examples[i % batch.examples.size()];
+    if (!images_) {
+        session_.write(batch_);
+        session_.run(recording_);
+        return;
+    }
+    session_.write(batch_, images_->choose(batch));
+    images_->stage(batch);
+    const Ticket images = images_->upload();
+    const Ticket computed = session_.device().submit(recording_, Queue::compute, {&images, 1});
+    if (!next.examples.empty()) {
+        images_->stage_ahead(next);
+        images_->upload_ahead();
+    }
+    session_.device().wait(computed);
+}
+
+} // namespace towers

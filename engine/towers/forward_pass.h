@@ -1,0 +1,58 @@
+// Runs a network forward over examples on a device, for evaluations.
+#pragma once
+
+#include "engine/data/batch_reader.h"
+#include "engine/towers/session.h"
+#include "engine/towers/staged_images.h"
+
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace towers {
+
+/// What a network makes of an example.
+struct Prediction {
+    float loss; ///< cross entropy; infinite or NaN if a score is
+    /// The class with the highest score: the label's if none is higher, else the first of them.
+    std::uint32_t predicted;
+    std::uint32_t rank; ///< how many classes score higher than the label's; no_rank if the loss is not finite
+    static constexpr std::uint32_t no_rank = std::numeric_limits<std::uint32_t>::max();
+
+    /// Whether the label's class is among the `k` with the highest scores (in_top_k).
+    bool is_among(std::uint32_t k) const { return rank < k; }
+};
+
+/// One thread at a time uses it.
+class ForwardPass {
+public:
+    /// `plan`: plan_evaluation()'s. `session`: has the records that the examples' slots name, unless the plan
+    /// is for staged images. Arenas that it lacks are allocated. Label 0 is the network's class
+    /// `label_offset`.
+    ForwardPass(Session session, const Plan& plan, unsigned label_offset);
+
+    unsigned batch() const { return unsigned(batch_.size()); }
+    /// `variables`: including statistics, laid out as StateLayout says.
+    void load(std::span<const float> variables) const;
+    /// Fills each example's prediction, batch by batch. `streamed`: whose images the examples name, if the
+    /// plan is for staged images; else null. Returns false if `stop`, which it asks before each batch, has
+    /// ended it early. InputError when streamed data cannot be read.
+    bool run(std::span<const Example> examples, const DataSource* streamed, std::span<Prediction> predictions,
+             const std::function<bool()>& stop);
+
+private:
+    void compute(const Batch& batch, const Batch& next);
+
+    Session session_;
+    unsigned label_offset_;
+    std::size_t variables_; ///< floats of Arena::state
+    Recording recording_;
+    std::span<const float> losses_, logits_; ///< [batch], [batch, classes]
+    std::vector<Example> batch_;
+    std::optional<StagedImages> images_; ///< if the plan is for staged images
+};
+
+} // namespace towers

@@ -1,0 +1,36 @@
+// A run's test passes so far: which one was the best, and how many have come after it.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <vector>
+
+namespace towers {
+
+struct TestedStep {
+    std::uint64_t step; ///< updates done
+    double precision;   ///< @ 1, of the test examples
+};
+
+class TestRecord {
+public:
+    /// Of the run's metrics, the passes after at most `last` updates; none if there is no such file. Ignores
+    /// an incomplete last line. Throws InputError as read_shares().
+    static TestRecord read(const std::filesystem::path& metrics, std::uint64_t last);
+
+    /// Adds a later pass.
+    void add(const TestedStep& pass) { passes_.push_back(pass); }
+
+    /// The pass after this many updates, or null.
+    const TestedStep* find(std::uint64_t step) const;
+    /// The pass with the highest precision, the earliest of equal ones; null if there is none.
+    const TestedStep* best() const;
+    /// The passes after the best one.
+    std::uint64_t since_best() const;
+
+private:
+    std::vector<TestedStep> passes_; ///< in the order of their steps
+};
+
+} // namespace towers

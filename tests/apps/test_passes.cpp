@@ -1,0 +1,150 @@
+// train --eval-every: test passes within a run.
+#include "tests/apps/helpers.h"
+#include "tests/support/files.h"
+
+#include <doctest/doctest.h>
+#include <filesystem>
+#include <fmt/format.h>
+#include <regex>
+#include <string>
+#include <vector>
+
+using namespace towers::test;
+namespace fs = std::filesystem;
+
+namespace {
+
+const Arguments tiny{"--batch", "4", "--log-every", "4", "--save-every", "4"};
+
+std::vector<nlohmann::json> tests_of(const fs::path& run) {
+    std::vector<nlohmann::json> tests;
+    for (const nlohmann::json& line : metrics(run))
+        if (line.contains("test_precision")) tests.push_back(line);
+    return tests;
+}
+
+} // namespace
+
+TEST_CASE("train --eval-every shows test figures beside the training's, and changes no bit of the run") {
+    const TemporaryFolder folder;
+    const fs::path with = folder / "with", without = folder / "without";
+    const Arguments steps = tiny + Arguments{"--steps", "10"};
+    for (const char* towers : {"cpu", "cpu,cpu"}) {
+        const Arguments on{"--towers", towers, "--shares", "even"};
+        const std::string out = train_small(with, steps + on + Arguments{"--eval-every", "4"});
+        train_small(without, steps + on);
+        const std::regex line(R"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6}: step (\d+), test precision @ 1 = )"
+                              R"(\d\.\d{3}, cross entropy \d+\.\d{3} \(train loss \d+\.\d\d\))");
+        std::vector<std::string> tested;
+        for (const std::string& each : lines_of(out))
+            if (std::smatch match; std::regex_match(each, match, line)) tested.push_back(match[1]);
+        CHECK(tested == std::vector<std::string>{"4", "8", "10"});
+        CHECK(tests_of(with).size() == 3);
+        for (const unsigned step : {0, 4, 8, 10}) {
+            const bool same = read_text(checkpoint(with, step)) == read_text(checkpoint(without, step));
+            CHECK(same);
+        }
+        // The figures are eval's.
+        const Outcome eval = run_towers({"eval", "--towers", "cpu", "--run", with.string()});
+        check_worked(eval);
+        CHECK(contains(eval.out,
+                       fmt::format("{} of {} examples", tests_of(with)[2]["test_correct"].get<unsigned>(),
+                                   tests_of(with)[2]["test_examples"].get<unsigned>())));
+        fs::remove_all(with);
+        fs::remove_all(without);
+    }
+}
+
+TEST_CASE("a run that keeps its best parameters and stops early says so, and what it takes to go on") {
+    const TemporaryFolder folder;
+    const fs::path run = folder / "run";
+    // The learning rate is zero, so that no pass after the first is better.
+    const std::string out = train_small(run, tiny + Arguments{"--steps", "100", "--lr", "0", "--eval-every",
+                                                              "2", "--keep-best", "--stop-early", "2"});
+    CHECK(contains(out, "stopped early: 2 test passes without a better precision than "));
+    CHECK(contains(out, ", that after step 2\ndone: saved " + checkpoint(run, 6).string()));
+    const fs::path best = run / "best.safetensors";
+    const Outcome eval = run_towers({"eval", "--towers", "cpu", "--checkpoint", best.string()});
+    check_worked(eval);
+    CHECK(contains(eval.out, "step 2, moving averages"));
+
+    const Arguments again{"train", "--towers", "cpu", "--run", run.string(), "--resume"};
+    const std::string config = read_text(run / "config.toml");
+    for (const char* line :
+         {"eval-every = 2\n", "eval-raw = false\n", "keep-best = true\n", "stop-early = 2\n"})
+        CHECK(contains(config, line));
+    Outcome outcome = run_towers(again);
+    check_worked(outcome);
+    CHECK(contains(outcome.out, "nothing to do: 2 test passes without a better precision than "));
+    CHECK(contains(outcome.out, "; go on with --stop-early 3 or more, or 0\n"));
+    outcome = run_towers(again + Arguments{"--stop-early", "3"});
+    check_worked(outcome);
+    CHECK(contains(outcome.out, "stopped early: 3 test passes"));
+    CHECK(tests_of(run).size() == 4);
+    outcome = run_towers(again + Arguments{"--stop-early", "0", "--steps", "10"});
+    check_worked(outcome);
+    CHECK(contains(outcome.out, "done: saved " + checkpoint(run, 10).string()));
+    // --init takes the best parameters too.
+    check_worked(run_towers(Arguments{"train", "--towers", "cpu", "--steps", "1", "--batch", "2", "--init",
+                                      best.string(), "--run", (folder / "other").string()} +
+                            small_data()));
+}
+
+TEST_CASE("what needs test passes or test examples says so before the first step") {
+    const TemporaryFolder folder;
+    const fs::path run = folder / "run";
+    for (const Arguments& flags : {Arguments{"--keep-best"}, {"--stop-early", "3"}, {"--eval-raw"}})
+        check_failed(run_towers(Arguments{"train", "--towers", "cpu", "--run", run.string()} + flags), 2,
+                     flags[0] + ": this run makes no test passes; give --eval-every N too");
+    write_records(folder / "data", 2);
+    fs::remove(folder / "data/test_batch.bin");
+    const Outcome outcome = run_towers({"train", "--towers", "cpu", "--run", run.string(), "--eval-every",
+                                        "5", "--data", (folder / "data").string()});
+    check_failed(outcome, 1, "--eval-every needs test examples, and --test-data names others");
+    CHECK_FALSE(fs::exists(run));
+}
+
+TEST_CASE("the live line shows the last test pass, the final one too") {
+    const TemporaryFolder folder;
+    const Outcome outcome = run_towers(Arguments{"train", "--towers", "cpu", "--steps", "6", "--eval-every",
+                                                 "4", "--run", (folder / "run").string()} +
+                                           tiny + small_data(),
+                                       {.columns = 100});
+    check_worked(outcome);
+    CAPTURE(outcome.out);
+    const std::string last = outcome.out.substr(outcome.out.rfind("\rstep 6/6"));
+    CHECK(contains(last,
+                   fmt::format("test {:.3f}", tests_of(folder / "run")[1]["test_precision"].get<double>())));
+}
+
+TEST_CASE("eval shows the classes, and writes which are taken for which") {
+    const TemporaryFolder folder;
+    const fs::path run = folder / "run";
+    train_small(run, {"--steps", "1", "--batch", "2"});
+    const fs::path csv = folder / "confusion.csv";
+    const Arguments eval{"eval", "--towers", "cpu", "--run", run.string()};
+    const Outcome outcome = run_towers(eval + Arguments{"--per-class", "--confusion", csv.string()});
+    check_worked(outcome);
+    const std::vector<std::string> lines = lines_of(outcome.out);
+    REQUIRE(lines.size() == 14);
+    CHECK(std::regex_match(lines[2], std::regex(R"(precision @ 5 = [01]\.\d{3}, \d+ of 40 examples)")));
+    CHECK(lines[3].starts_with("class "));
+    CHECK(lines[4].starts_with("airplane"));
+    const std::vector<std::string> rows = lines_of(read_text(csv));
+    REQUIRE(rows.size() == 11);
+    CHECK(rows[0].starts_with("class,airplane,automobile,"));
+    unsigned sum = 0;
+    for (std::size_t i = 1; i < rows.size(); ++i)
+        for (const auto& number : nlohmann::json::parse('[' + rows[i].substr(rows[i].find(',') + 1) + ']'))
+            sum += number.get<unsigned>();
+    CHECK(sum == 40);
+    const fs::path png = folder / "confusion.png";
+    check_worked(run_towers(eval + Arguments{"--confusion", png.string()}));
+    CHECK(read_text(png).substr(1, 3) == "PNG");
+    // On standard output it is alone.
+    const Outcome piped = run_towers(eval + Arguments{"--confusion", "-"});
+    CHECK(piped.code == 0);
+    CHECK(piped.out == read_text(csv));
+    CHECK(contains(piped.err, "precision @ 1 = "));
+    check_failed(run_towers(eval + Arguments{"--confusion", "c.txt"}), 2, "--confusion c.txt: give a file");
+}
