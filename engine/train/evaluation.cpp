@@ -63,10 +63,12 @@ Evaluation Evaluator::run(std::span<const float> variables, bool padded, std::si
     while (begin_of(batches) < records_) ++batches;
     std::optional<BatchReader> reader;
     Device* const device = &session_.device();
-    if (streamed_ != nullptr)
+    if (streamed_ != nullptr) {
+        images_->forget(); // positions have another meaning in each run
         reader.emplace(
             *streamed_, order,
             ReadAhead{.batch = batch_, .readers = default_readers({&device, 1}), .end = batches * batch_});
+    }
     std::vector<Example> examples(batch_);
 
     Evaluation evaluation;
