@@ -8,11 +8,13 @@
 #include "tests/support/scripted_device.h"
 #include "tests/support/simulated_device.h"
 
+#include <chrono>
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 #include <functional>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -63,6 +65,22 @@ public:
     void read(std::span<const std::uint32_t> records, std::span<std::uint8_t> images) const override {
         for (const std::uint32_t record : records)
             if (record == 30) throw InputError("picture 30 has vanished");
+        data_.read(records, images);
+    }
+
+private:
+    const Dataset& data_;
+};
+
+/// A data set that takes its time.
+class SlowSource final : public DataSource {
+public:
+    explicit SlowSource(const Dataset& data)
+        : DataSource(data.info(), {data.labels().begin(), data.labels().end()}), data_(data) {}
+
+    using DataSource::read;
+    void read(std::span<const std::uint32_t> records, std::span<std::uint8_t> images) const override {
+        std::this_thread::sleep_for(std::chrono::milliseconds(3));
         data_.read(records, images);
     }
 
@@ -186,6 +204,24 @@ TEST_CASE("data that cannot be read ends the training with a checkpoint of the l
         const bool same = sound.save().state == trainer.save().state;
         CHECK(same);
     }
+}
+
+TEST_CASE("waiting for data counts as such, and changes no bits") {
+    const Dataset data = test::noise(50);
+    const SlowSource slow(data);
+    const Change none = [](TrainerOptions&) {};
+    Trainer waits(test::small_recipe(), options_with({"cpu"}, {Feeding::streamed, 1}, none), slow);
+    Trainer does_not(test::small_recipe(), options_with({"cpu"}, {Feeding::resident}, none), data);
+    for (std::uint64_t i = 0; i < steps; ++i) {
+        const double before = waits.seconds();
+        const StepReport report = waits.step();
+        does_not.step();
+        if (i == 0) CHECK(report.host_seconds < waits.seconds() - before - 0.003); // nothing was read yet
+    }
+    CHECK(waits.host_use().data >= 0.003);
+    CHECK(does_not.host_use().data == 0);
+    const bool same = waits.save().state == does_not.save().state;
+    CHECK(same);
 }
 
 TEST_CASE("data that fits the devices is resident, more is streamed") {
