@@ -164,6 +164,9 @@ std::string describe_odd_value(CLI::App& app) {
 
 std::string memory_advice(CLI::App& app) {
     const CLI::App& command = *chosen_commands(app).back();
+    const CLI::Option* const feed = command.get_option_no_throw("--feed");
+    if (feed != nullptr && feed->count() > 0 && feed->results()[0] == "resident")
+        return "; try --feed streamed or a smaller --batch";
     if (command.get_option_no_throw("--batch") != nullptr) return "; try a smaller --batch";
     if (command.get_option_no_throw("--towers") != nullptr) return "; choose other devices with --towers";
     return {};

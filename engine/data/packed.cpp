@@ -1,7 +1,7 @@
 // The file begins with a mark. For each split, training first, follow the images, [records][channels][height]
 // [width] bytes, and the labels, 4 bytes each, both at multiples of 4096 bytes. The file ends with a table of
-// contents (JSON: name, classes, image, and records and checksum of each split), its length in 8 bytes, and
-// the mark. All numbers begin with their lowest byte.
+// contents (JSON: name, classes, image, and records and checksum of each split), its length and its
+// FNV-1a checksum in 8 bytes each, and the mark. All numbers begin with their lowest byte.
 #include "engine/data/packed.h"
 
 #include "engine/data/formats.h"
@@ -32,7 +32,7 @@ static_assert(std::endian::native == std::endian::little);
 constexpr std::string_view mark = "towers packed 1\n";
 constexpr std::array<const char*, 2> split_names = {"train", "test"};
 constexpr std::uint64_t alignment = 4096, most_contents = std::uint64_t(256) << 20;
-constexpr std::size_t tail_bytes = sizeof(std::uint64_t) + mark.size();
+constexpr std::size_t tail_bytes = 2 * sizeof(std::uint64_t) + mark.size();
 
 constexpr std::uint64_t aligned_up(std::uint64_t bytes) {
     return (bytes + alignment - 1) / alignment * alignment;
@@ -120,22 +120,22 @@ bool begins_with_mark(const fs::path& path) {
 Contents read_contents(const InputFile& file, const fs::path& path) {
     if (file.size() < alignment + tail_bytes) refuse(path, "is cut short");
     const std::uint64_t tail = file.size() - tail_bytes;
-    std::uint64_t length = 0;
-    file.read(tail, std::as_writable_bytes(std::span(&length, 1)));
-    if (read_text(file, tail + sizeof length, mark.size()) != mark)
+    std::array<std::uint64_t, 2> length_and_sum{};
+    file.read(tail, std::as_writable_bytes(std::span(length_and_sum)));
+    if (read_text(file, tail + sizeof length_and_sum, mark.size()) != mark)
         refuse(path, "is cut short: its end is missing");
-    if (length > most_contents || length > tail)
-        refuse(path, "is damaged: its table of contents is too long");
+    const auto [length, sum] = length_and_sum;
+    const std::string json =
+        length <= most_contents && length <= tail ? read_text(file, tail - length, length) : "";
+    if (fnv1a(json) != sum) refuse(path, "is damaged: its table of contents has another checksum");
     Contents contents;
     try {
-        contents = from_json(read_text(file, tail - length, length));
+        contents = from_json(json);
     } catch (const Json::exception&) {
         refuse(path, "is damaged: its table of contents cannot be read");
     }
-    if (!is_plausible(contents, file.size()))
-        refuse(path, "is damaged: its table of contents makes no sense");
-    if (place(contents) != tail - length)
-        refuse(path, "is damaged: it has another size than its table of contents says");
+    if (!is_plausible(contents, file.size()) || place(contents) != tail - length)
+        refuse(path, "is damaged: its size does not fit its table of contents");
     return contents;
 }
 
@@ -233,9 +233,9 @@ void write_packed(const DataSource& train, const DataSource* test, const fs::pat
     contents.splits[0] = write_split(file, offset, train);
     if (test != nullptr) contents.splits[1] = write_split(file, offset, *test);
     const std::string json = to_json(contents);
-    const std::uint64_t length = json.size();
+    const std::array<std::uint64_t, 2> length_and_sum{json.size(), fnv1a(json)};
     file.write(json);
-    file.write(std::as_bytes(std::span(&length, 1)));
+    file.write(std::as_bytes(std::span(length_and_sum)));
     file.write(mark);
     file.commit();
 }

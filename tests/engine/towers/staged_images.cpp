@@ -118,7 +118,7 @@ TEST_CASE("the next step's images are copied while a tower computes, if the devi
             towers->step({}, batch_at(at));
             if (i > 0) seconds += towers->times(0).work;
         }
-        CHECK(seconds == doctest::Approx(4 * (ready ? 1.0 : 1.5)));
+        CHECK(seconds == doctest::Approx(4 * (ready ? 1.0 : 1.5)).epsilon(1e-3));
     }
 }
 

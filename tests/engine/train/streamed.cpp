@@ -8,11 +8,14 @@
 #include "tests/support/scripted_device.h"
 #include "tests/support/simulated_device.h"
 
+#include <chrono>
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 #include <functional>
 #include <memory>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 namespace towers {
@@ -31,23 +34,23 @@ TrainerOptions options_with(const std::vector<std::string>& towers, const FeedOp
     return options;
 }
 
-/// Each kind of feed gives the state of the resident one.
-void check_same_bits(const std::vector<std::string>& towers, const Change& change,
-                     const std::function<void(std::uint64_t step)>& before_step = {}) {
+/// Streaming with so many readers gives the state of resident data.
+void check_same_bits(const std::vector<std::string>& towers, const std::vector<unsigned>& readers,
+                     const Change& change, const std::function<void(std::uint64_t step)>& before_step = {}) {
     const Dataset data = test::noise(50);
-    std::vector<float> resident;
-    for (const FeedOptions& feed :
-         {FeedOptions{Feeding::resident}, {Feeding::streamed, 1}, {Feeding::streamed, 4}}) {
-        CAPTURE(feed.readers);
+    const auto state_with = [&](const FeedOptions& feed) {
         Trainer trainer(test::small_recipe(), options_with(towers, feed, change), data);
         CHECK(trainer.readers() == feed.readers);
         for (std::uint64_t i = 0; i < steps; ++i) {
             if (before_step) before_step(i);
             trainer.step();
         }
-        const std::vector<float> state = trainer.save().state;
-        if (resident.empty()) resident = state;
-        const bool same = state == resident;
+        return trainer.save().state;
+    };
+    const std::vector<float> resident = state_with({Feeding::resident});
+    for (const unsigned count : readers) {
+        CAPTURE(count);
+        const bool same = state_with({Feeding::streamed, count}) == resident;
         CHECK(same);
     }
 }
@@ -69,42 +72,59 @@ private:
     const Dataset& data_;
 };
 
+/// A data set that takes its time.
+class SlowSource final : public DataSource {
+public:
+    explicit SlowSource(const Dataset& data)
+        : DataSource(data.info(), {data.labels().begin(), data.labels().end()}), data_(data) {}
+
+    using DataSource::read;
+    void read(std::span<const std::uint32_t> records, std::span<std::uint8_t> images) const override {
+        std::this_thread::sleep_for(std::chrono::milliseconds(3));
+        data_.read(records, images);
+    }
+
+private:
+    const Dataset& data_;
+};
+
 } // namespace
 
 TEST_CASE("streamed data gives the bits of resident data on every device") {
     for (const std::string& id : test::device_ids()) {
         CAPTURE(id);
-        check_same_bits({id}, [](TrainerOptions&) {});
+        check_same_bits({id}, id == "cpu" ? std::vector<unsigned>{1, 4} : std::vector<unsigned>{2},
+                        [](TrainerOptions&) {});
     }
 }
 
-TEST_CASE("streamed data gives the same bits with uneven, changing, idle and automatic towers") {
-    check_same_bits({"cpu", "cpu", "cpu"}, [](TrainerOptions& options) {
+TEST_CASE("streamed data gives the same bits with uneven, changing and idle towers") {
+    const std::vector<std::string> three{"cpu", "cpu", "cpu"};
+    check_same_bits(three, {1, 4}, [](TrainerOptions& options) {
+        options.open.threads = 1;
         options.shares.weights = {5, 4, 3};
     });
-    check_same_bits({"cpu", "cpu", "cpu"}, [](TrainerOptions& options) {
+    check_same_bits(three, {1, 4}, [](TrainerOptions& options) {
+        options.open.threads = 1;
         options.shares.recorded = {{0, {4, 4, 4}}, {2, {7, 0, 5}}, {4, {4, 4, 4}}, {5, {1, 1, 10}}};
     });
-    for (const std::string& id : test::device_ids()) {
-        CAPTURE(id);
-        check_same_bits({"cpu", id}, [](TrainerOptions& options) {
-            options.shares.recorded = {{0, {8, 4}}, {3, {5, 7}}};
-        });
-    }
 }
 
 TEST_CASE("streamed data gives the same bits in micro-batches and in a trace") {
-    for (const std::vector<std::string>& towers : {std::vector<std::string>{"cpu"}, {"cpu", "cpu"}}) {
-        check_same_bits(towers, [](TrainerOptions& options) { options.micro_batch = 4; });
-        check_same_bits(towers, [](TrainerOptions& options) { options.trace = std::make_shared<Trace>(2); });
-    }
+    for (const std::vector<std::string>& towers : {std::vector<std::string>{"cpu"}, {"cpu", "cpu"}})
+        check_same_bits(towers, {2}, [](TrainerOptions& options) {
+            options.open.threads = 1;
+            options.micro_batch = 4;
+            options.trace = std::make_shared<Trace>(2);
+        });
 }
 
 TEST_CASE("a tower that is lost leaves streamed examples to the others, who repeat the step") {
-    for (const unsigned call : {0u, 1u, 4u}) { // of the third step
+    for (const unsigned call : {0u, 1u, 2u}) { // of the third step
         CAPTURE(call);
         std::unique_ptr<test::Failure> failure;
         const Change fail = [&](TrainerOptions& options) {
+            options.open.threads = 1;
             options.shares.weights = {5, 4, 3};
             options.outlive_devices = true;
             failure = std::make_unique<test::Failure>();
@@ -112,7 +132,7 @@ TEST_CASE("a tower that is lost leaves streamed examples to the others, who repe
                 return std::make_unique<test::ScriptedDevice>(std::move(device), test::failing(*failure));
             });
         };
-        check_same_bits({"cpu", "cpu", "cpu"}, fail, [&](std::uint64_t step) {
+        check_same_bits({"cpu", "cpu", "cpu"}, {1}, fail, [&](std::uint64_t step) {
             if (step == 2) failure->calls_left = call;
             if (step == 3) CHECK(failure->lost);
         });
@@ -142,19 +162,18 @@ TEST_CASE("an evaluation of streamed data finds what one of resident data finds"
     const Recipe recipe = test::small_recipe();
     const Dataset data = test::noise(50);
     const std::vector<float> state = initial_state(layout_of(recipe), 5);
-    for (const std::string& id : test::device_ids())
-        for (const bool padded : {false, true}) {
-            CAPTURE(id);
-            Evaluator resident(test::device(id), recipe, data, 16, Feeding::resident);
-            Evaluator streamed(test::device(id), recipe, data, 16, Feeding::streamed);
-            for (const std::size_t first : {0, 1}) {
-                const Evaluation expected = resident.run(state, padded, first, 2);
-                const Evaluation found = streamed.run(state, padded, first, 2);
-                CHECK(found.examples == expected.examples);
-                CHECK(found.correct == expected.correct);
-                CHECK(found.loss_sum == expected.loss_sum);
-            }
+    for (const std::string& id : test::device_ids()) {
+        CAPTURE(id);
+        Evaluator resident(test::device(id), recipe, data, 16, Feeding::resident);
+        Evaluator streamed(test::device(id), recipe, data, 16, Feeding::streamed);
+        for (const auto& [first, padded] : {std::pair(0, false), {1, true}, {1, false}}) {
+            const Evaluation expected = resident.run(state, padded, std::size_t(first), 2);
+            const Evaluation found = streamed.run(state, padded, std::size_t(first), 2);
+            CHECK(found.examples == expected.examples);
+            CHECK(found.correct == expected.correct);
+            CHECK(found.loss_sum == expected.loss_sum);
         }
+    }
     const BrokenSource broken(data);
     Evaluator evaluator(test::device("cpu"), recipe, broken, 16, Feeding::streamed);
     CHECK_THROWS_WITH_AS(evaluator.run(state, false, 0, 1), "picture 30 has vanished", InputError);
@@ -185,6 +204,24 @@ TEST_CASE("data that cannot be read ends the training with a checkpoint of the l
         const bool same = sound.save().state == trainer.save().state;
         CHECK(same);
     }
+}
+
+TEST_CASE("waiting for data counts as such, and changes no bits") {
+    const Dataset data = test::noise(50);
+    const SlowSource slow(data);
+    const Change none = [](TrainerOptions&) {};
+    Trainer waits(test::small_recipe(), options_with({"cpu"}, {Feeding::streamed, 1}, none), slow);
+    Trainer does_not(test::small_recipe(), options_with({"cpu"}, {Feeding::resident}, none), data);
+    for (std::uint64_t i = 0; i < steps; ++i) {
+        const double before = waits.seconds();
+        const StepReport report = waits.step();
+        does_not.step();
+        if (i == 0) CHECK(report.host_seconds < waits.seconds() - before - 0.003); // nothing was read yet
+    }
+    CHECK(waits.host_use().data >= 0.003);
+    CHECK(does_not.host_use().data == 0);
+    const bool same = waits.save().state == does_not.save().state;
+    CHECK(same);
 }
 
 TEST_CASE("data that fits the devices is resident, more is streamed") {
