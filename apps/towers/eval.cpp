@@ -9,6 +9,7 @@
 #include "engine/towers/selection.h"
 #include "engine/train/checkpoint.h"
 #include "engine/train/evaluation.h"
+#include "engine/train/test_record.h"
 
 #include <chrono>
 #include <cmath>
@@ -79,12 +80,17 @@ Recipe recipe_of(const TrainSettings& settings, const std::filesystem::path& che
     return recipe_with(settings.recipe, settings.set);
 }
 
-/// The total number of the run's steps, if it is known.
-std::optional<std::uint64_t> steps_of(const std::string& run) {
+/// Why the run ends with the checkpoint of this step; empty if it goes on, or if its folder does not tell.
+std::string why_ended(const std::string& run, std::uint64_t step) {
     const std::filesystem::path config = config_path_in(run);
     TrainSettings settings;
     if (std::filesystem::exists(config)) replace(settings, read_settings(config));
-    return settings.steps;
+    if (settings.steps && step >= *settings.steps)
+        return fmt::format("the run has taken all its steps, {}", *settings.steps);
+    if (settings.stop_early > 0 &&
+        TestRecord::read(metrics_path_in(run), step).since_best() >= settings.stop_early)
+        return "the run has stopped early";
+    return "";
 }
 
 bool has_checkpoint(const std::string& run) {
@@ -217,10 +223,9 @@ int run_eval(EvalFlags& flags) {
                                                                                    : layout.all_variables()));
             show(*loaded, predictions, {path, state.step, averaged},
                  parse_quirks(settings.quirks).padded_evaluation, flags);
-            const auto steps = flags.interval > 0 ? steps_of(flags.run) : std::nullopt;
-            if (steps && state.step >= *steps) {
-                fmt::print("the run has taken all its steps, {}: there will be no newer checkpoint\n",
-                           *steps);
+            const std::string ended = flags.interval > 0 ? why_ended(flags.run, state.step) : "";
+            if (!ended.empty()) {
+                fmt::print("{}: there will be no newer checkpoint\n", ended);
                 return 0;
             }
         }

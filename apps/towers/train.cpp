@@ -195,11 +195,10 @@ void train_and_report(const OpenRun& run, const std::string& progress, std::opti
     Metrics metrics(directory, loop.origin.records, trainer.tower_count() > 1);
     const Ending ending = train(trainer, directory, loop, stop_requested, {&metrics, &*terminal});
 
-    if (ending == Ending::early)
-        try_to([&] {
-            const TestRecord record = TestRecord::read(directory.metrics_path(), trainer.steps_done());
-            fmt::print("stopped early: {}\n", why_early(record));
-        });
+    if (ending == Ending::early) {
+        const TestRecord record = TestRecord::read(directory.metrics_path(), trainer.steps_done());
+        try_to([&record] { fmt::print("stopped early: {}\n", why_early(record)); });
+    }
     const std::string saved = fmt::format("{}: saved {}", ending == Ending::stopped ? "stopped" : "done",
                                           directory.checkpoint_path(trainer.steps_done()).string());
     if (settings.shares == "auto") {

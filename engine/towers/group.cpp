@@ -223,24 +223,22 @@ TowerFailed TowerGroup::no_answer(const Seat& seat) const {
 
 bool TowerGroup::test(const std::shared_ptr<TestPass>& pass) {
     const std::size_t examples = pass->examples.size();
+    std::size_t whole = 0, before = 0;
+    for (const Seat* seat : shared_.active) whole += seat->share;
     ExpectedTime expected;
     std::vector<TowerProgress*> progress;
-    unsigned whole = 0;
+    std::vector<std::size_t> firsts{0}; // of each tower's part
     for (Seat* seat : shared_.active) {
-        whole += seat->share;
-        expected += seat->step_time.expect_test(unsigned(examples), seat->share, seat->tower->flops(),
-                                                seat->tower->info());
+        before += seat->share;
+        firsts.push_back(examples * before / whole);
+        expected += seat->step_time.expect_test(unsigned(firsts.back() - *(firsts.end() - 2)), seat->share,
+                                                seat->tower->flops(), seat->tower->info());
         seat->progress.restart();
         progress.push_back(&seat->progress);
     }
     watchdog_.begin(expected, std::move(progress));
-    std::size_t first = 0, shares = 0;
-    for (Seat* seat : shared_.active) {
-        shares += seat->share;
-        const std::size_t end = examples * shares / whole;
-        seat->test(pass, first, end - first);
-        first = end;
-    }
+    for (std::size_t i = 0; i < shared_.active.size(); ++i)
+        shared_.active[i]->test(pass, firsts[i], firsts[i + 1] - firsts[i]);
     wait_for_all(&TowerProgress::end, 1);
     throw_failures();
     return !pass->over;

@@ -262,6 +262,8 @@ std::optional<TestReport> Trainer::test(bool raw, const std::atomic<bool>* stop)
                       .classes = recipe_.model.classes,
                       .evaluation = {},
                       .notice = {}};
+    double seconds = 0;
+    const Interval testing = clock_.time(seconds, "test pass");
     const StateSection* const averages = raw ? nullptr : layout_.averages();
     const std::vector<float> state = save().state;
     const auto variables =

@@ -68,6 +68,10 @@ TEST_CASE("a run that keeps its best parameters and stops early says so, and wha
     check_worked(eval);
     CHECK(contains(eval.out, "step 2, moving averages"));
 
+    const Outcome waiting = run_towers({"eval", "--towers", "cpu", "--run", run.string(), "--interval", "1"});
+    check_worked(waiting);
+    CHECK(waiting.out.ends_with("the run has stopped early: there will be no newer checkpoint\n"));
+
     const Arguments again{"train", "--towers", "cpu", "--run", run.string(), "--resume"};
     const std::string config = read_text(run / "config.toml");
     for (const char* line :
@@ -84,6 +88,9 @@ TEST_CASE("a run that keeps its best parameters and stops early says so, and wha
     outcome = run_towers(again + Arguments{"--stop-early", "0", "--steps", "10"});
     check_worked(outcome);
     CHECK(contains(outcome.out, "done: saved " + checkpoint(run, 10).string()));
+    outcome = run_towers({"eval", "--towers", "cpu", "--run", run.string(), "--interval", "1"});
+    check_worked(outcome);
+    CHECK(outcome.out.ends_with("the run has taken all its steps, 10: there will be no newer checkpoint\n"));
     // --init takes the best parameters too.
     check_worked(run_towers(Arguments{"train", "--towers", "cpu", "--steps", "1", "--batch", "2", "--init",
                                       best.string(), "--run", (folder / "other").string()} +

@@ -273,6 +273,16 @@ TEST_CASE("a resumed run's metrics contain each step once") {
     CHECK(names_in(folder.path()) == Names{"lock", "metrics.jsonl"});
 }
 
+TEST_CASE("a resumed run keeps the test pass before its checkpoint, and no later one") {
+    const test::TemporaryFolder folder;
+    RunDirectory run(folder.path(), Existing::refuse);
+    for (const char* line : {R"({"step":3})", R"({"step":4,"test_precision":0.5})", R"({"step":4})",
+                             R"({"step":5,"test_precision":0.6})"})
+        run.append_metrics(line);
+    run.truncate_metrics(4);
+    CHECK(read_text(run.metrics_path()) == "{\"step\":3}\n{\"step\":4,\"test_precision\":0.5}\n");
+}
+
 TEST_CASE("a line that a crash cut off does not merge with the next one") {
     const test::TemporaryFolder folder;
     RunDirectory run(folder.path(), Existing::refuse);

@@ -166,17 +166,43 @@ TEST_CASE("an evaluation of streamed data finds what one of resident data finds"
         CAPTURE(id);
         Evaluator resident(test::device(id), recipe, data, 16, Feeding::resident);
         Evaluator streamed(test::device(id), recipe, data, 16, Feeding::streamed);
-        for (const auto& [first, padded] : {std::pair(0, false), {1, true}, {1, false}}) {
-            const Evaluation expected = resident.run(state, padded, std::size_t(first), 2);
-            const Evaluation found = streamed.run(state, padded, std::size_t(first), 2);
-            CHECK(found.examples == expected.examples);
-            CHECK(found.correct == expected.correct);
-            CHECK(found.loss_sum == expected.loss_sum);
+        std::vector<Prediction> expected(data.size()), found(data.size());
+        for (int again = 0; again < 2; ++again)
+            for (std::size_t first : {0, 1}) {
+                resident.run(state, first, 2, expected);
+                streamed.run(state, first, 2, found);
+            }
+        for (std::size_t i = 0; i < data.size(); ++i) {
+            CHECK(found[i].loss == expected[i].loss);
+            CHECK(found[i].predicted == expected[i].predicted);
+            CHECK(found[i].rank == expected[i].rank);
         }
     }
     const BrokenSource broken(data);
     Evaluator evaluator(test::device("cpu"), recipe, broken, 16, Feeding::streamed);
-    CHECK_THROWS_WITH_AS(evaluator.run(state, false, 0, 1), "picture 30 has vanished", InputError);
+    std::vector<Prediction> predictions(data.size());
+    CHECK_THROWS_WITH_AS(evaluator.run(state, 0, 1, predictions), "picture 30 has vanished", InputError);
+}
+
+TEST_CASE("test passes over streamed data find what those over resident data find, and change no training") {
+    const Dataset data = test::noise(50), tests = test::noise(23);
+    for (const std::vector<std::string>& towers : {std::vector<std::string>{"cpu"}, {"cpu", "cpu", "cpu"}}) {
+        const auto train = [&](const FeedOptions& feed) {
+            const Change none = [](TrainerOptions&) {};
+            Trainer trainer(test::small_recipe(), options_with(towers, feed, none), data, &tests);
+            std::vector<double> losses;
+            for (std::uint64_t i = 0; i < steps; ++i) {
+                trainer.step();
+                losses.push_back(trainer.test(false)->evaluation.loss_sum);
+            }
+            return std::pair(losses, trainer.save().state);
+        };
+        const auto expected = train({Feeding::resident});
+        const auto found = train({Feeding::streamed, 2});
+        CHECK(found.first == expected.first);
+        const bool same = found.second == expected.second;
+        CHECK(same);
+    }
 }
 
 TEST_CASE("data that cannot be read ends the training with a checkpoint of the last step") {
