@@ -1,4 +1,5 @@
 #include "apps/towers/commands.h"
+#include "apps/towers/data_flags.h"
 #include "apps/towers/flags.h"
 #include "apps/towers/hint.h"
 #include "engine/data/cifar10.h"
@@ -21,22 +22,36 @@ namespace towers {
 namespace {
 
 struct DataFlags {
-    std::string source, folder;
+    std::string source, folder, format, hold_out;
     std::uint64_t seed = 1;
+    bool skip_broken = false;
 };
 
 void describe(const char* split, const DataSource& data) {
-    const auto& [name, classes, image] = data.info();
+    const auto& [name, classes, image, pictures] = data.info();
     std::vector<std::size_t> counts(classes.size(), 0);
     for (const std::uint32_t label : data.labels()) ++counts[label];
-    fmt::print("{}: {} images of {}x{}x{}\n", split, data.size(), image.height, image.width, image.channels);
+    if (pictures && image.height == 0)
+        fmt::print("{}: {} pictures of {}x{} to {}x{}\n", split, data.size(), pictures->least.height,
+                   pictures->least.width, pictures->most.height, pictures->most.width);
+    else
+        fmt::print("{}: {} images of {}x{}x{}\n", split, data.size(), image.height, image.width,
+                   image.channels);
     for (std::size_t i = 0; i < counts.size(); ++i)
         fmt::print("  {} {:<12} {:>6}\n", i, classes[i], counts[i]);
 }
 
 int describe_source(const DataFlags& flags) {
-    describe("train", *open_data({flags.source, Split::train, flags.seed}));
-    describe("test", *open_data({flags.source, Split::test, flags.seed}));
+    DataRequest request{flags.source, Split::train, flags.seed};
+    request.format = flags.format;
+    request.hold_out = hold_out_part(flags.hold_out);
+    request.skip_broken = flags.skip_broken;
+    describe("train", *open_data(request));
+    request.split = Split::test;
+    if (has_examples(request))
+        describe("test", *open_data(request));
+    else
+        fmt::print("test: none\n");
     return 0;
 }
 
@@ -87,6 +102,9 @@ void add_data(CLI::App& app, Action& chosen) {
     CLI::App* const info = command->add_subcommand("describe", "Check a data set and count its examples");
     info->add_option("source", flags->source, "Data set: " + data_help(false))->required();
     add_seed(*info, *flags);
+    info->add_option("--format", flags->format, format_help());
+    info->add_option("--hold-out", flags->hold_out, hold_out_help);
+    info->add_flag("--skip-broken", flags->skip_broken, skip_broken_help);
     info->callback([flags, &chosen] { chosen = [flags] { return describe_source(*flags); }; });
 
     CLI::App* const shapes =

@@ -2,7 +2,6 @@
 
 #include "engine/error.h"
 #include "engine/files/text.h"
-#include "engine/plural.h"
 
 #include <algorithm>
 #include <fmt/format.h>
@@ -13,7 +12,7 @@ namespace towers {
 namespace {
 
 [[noreturn]] void refuse(const std::string& problem) {
-    throw InputError(problem + "; replace or delete it, or leave broken pictures out with --skip-broken");
+    throw InputError(problem + "; replace it, or leave broken pictures out with --skip-broken");
 }
 
 std::string problem_of(const std::string& place, const std::string& what) {

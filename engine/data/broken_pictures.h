@@ -15,6 +15,8 @@ class BrokenPictures {
 public:
     explicit BrokenPictures(bool skip) : skip_(skip) {}
 
+    bool skips() const { return skip_; }
+
     /// Counts a picture that is left out. InputError unless broken ones are skipped. `what`: a
     /// PictureError's.
     void leave_out(const std::string& place, const std::string& what);

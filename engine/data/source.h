@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -16,10 +17,17 @@ enum class Split { train, test };
 /// Of a stored image, whose elements are bytes. Channels: 1 grey, or 3: red, green, blue.
 using ImageSize = Shape;
 
+/// The least and the largest height and width of pictures; both with the same channels.
+struct PictureRange {
+    ImageSize least, most;
+};
+
 struct DataInfo {
     std::string name;
     std::vector<std::string> classes; ///< names, in the order of their labels
-    ImageSize image;                  ///< of every record
+    ImageSize
+        image; ///< of every record; without height and width if no size was asked for, and none is natural
+    std::optional<PictureRange> pictures = {}; ///< encoded ones of any size, from which the records are made
 };
 
 /// The most bytes of images in a file's data set that lies in memory.
@@ -48,8 +56,9 @@ public:
     /// next ones begin at a whole word.
     std::size_t piece() const;
 
-    /// Of all labels and images, which it reads: tells data sets apart, wherever they lie.
-    std::uint64_t checksum() const;
+    /// Tells data sets apart, wherever they lie: of all labels and images, which it reads, or of an index of
+    /// encoded pictures.
+    virtual std::uint64_t checksum() const;
 
 protected:
     DataSource(DataInfo info, std::vector<std::uint32_t> labels);
