@@ -1,4 +1,5 @@
 #include "apps/towers/commands.h"
+#include "apps/towers/data_flags.h"
 #include "apps/towers/flags.h"
 #include "apps/towers/settings.h"
 #include "engine/data/contact_sheet.h"
@@ -19,9 +20,9 @@ namespace towers {
 namespace {
 
 struct ShowFlags {
-    std::string source, file, recipe, split = "train";
+    SourceFlags source;
+    std::string file, recipe, split = "train";
     std::vector<std::string> set;
-    std::uint64_t seed = 1;
     std::uint32_t epoch = 0;
     unsigned count = 40, columns = 8;
 };
@@ -35,12 +36,12 @@ int show(const ShowFlags& flags) {
     const Split split = flags.split == "train" ? Split::train : Split::test;
     std::optional<Recipe> recipe;
     if (!flags.recipe.empty()) recipe = find_recipe(flags.recipe, flags.set);
-    const DataRequest request{.source = flags.source, .split = split, .seed = flags.seed};
+    const DataRequest request = flags.source.request(split);
     const std::unique_ptr<DataSource> data = recipe ? open_data_for(*recipe, request) : open_data(request);
 
     // The first examples of the epoch, as training with this seed takes them.
     std::vector<Example> examples(std::min<std::size_t>(flags.count, data->size()));
-    Sampler(std::uint32_t(data->size()), flags.seed, true)
+    Sampler(std::uint32_t(data->size()), flags.source.seed, true)
         .fill(std::uint64_t(flags.epoch) * data->size(), examples);
     std::vector<std::uint32_t> records;
     for (const Example& example : examples) records.push_back(example.record);
@@ -48,7 +49,7 @@ int show(const ShowFlags& flags) {
     data->read(records, stored);
     if (recipe)
         made = preview(*recipe, *data, records,
-                       {.seed = flags.seed, .epoch = flags.epoch, .distort = split == Split::train});
+                       {.seed = flags.source.seed, .epoch = flags.epoch, .distort = split == Split::train});
 
     std::vector<SheetCell> cells;
     for (std::size_t i = 0; i < records.size(); ++i) {
@@ -71,7 +72,7 @@ int show(const ShowFlags& flags) {
 void add_data_show(CLI::App& data, Action& chosen) {
     CLI::App* const command = data.add_subcommand("show", "Draw some images of a data set with their labels");
     const auto flags = std::make_shared<ShowFlags>();
-    command->add_option("source", flags->source, "Data set: " + data_help(false))->required();
+    add_source(*command, flags->source);
     command->add_option("file", flags->file, "PNG file to write")->required();
     command->add_option("--recipe", flags->recipe,
                         "Show also what this recipe's network sees: a TOML file, or a built-in one's name");
@@ -85,9 +86,6 @@ void add_data_show(CLI::App& data, Action& chosen) {
         ->capture_default_str();
     add_number(*command, "--count", flags->count, "Number of images", 1)->capture_default_str();
     add_number(*command, "--columns", flags->columns, "Number of images in a row", 1)->capture_default_str();
-    add_number(*command, "--seed", flags->seed,
-               "Seed for the order of the examples, the distortions and the drawn shapes")
-        ->capture_default_str();
     command->callback([flags, &chosen] { chosen = [flags] { return show(*flags); }; });
 }
 

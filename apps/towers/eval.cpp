@@ -1,4 +1,5 @@
 #include "apps/towers/commands.h"
+#include "apps/towers/data_flags.h"
 #include "apps/towers/eval_report.h"
 #include "apps/towers/flags.h"
 #include "apps/towers/progress.h"
@@ -29,7 +30,7 @@ namespace {
 
 struct EvalFlags {
     std::vector<std::string> set;
-    std::string run, checkpoint, recipe, data, backend, towers, split = "test", quirks, confusion;
+    std::string run, checkpoint, recipe, data, format, backend, towers, split = "test", quirks, confusion;
     unsigned batch = 128, interval = 0;
     bool raw = false, per_class = false;
     OpenOptions open;
@@ -60,9 +61,14 @@ TrainSettings settings_of(const TensorFile& file, const std::filesystem::path& p
     }
     if (!flags.set.empty()) settings.set = flags.set;
     if (!flags.data.empty()) {
-        settings.data = flags.data;
-        settings.test_data.clear();
+        // Test data have the classes of the data that the checkpoint was trained on.
+        const bool testing = flags.split == "test" && !settings.data.empty();
+        settings.test_data = testing ? flags.data : "";
+        if (!testing) settings.data = flags.data;
+        settings.format.clear();
+        settings.hold_out.clear();
     }
+    if (!flags.format.empty()) settings.format = flags.format;
     if (!flags.quirks.empty()) settings.quirks = flags.quirks;
     if (settings.data.empty())
         throw UsageError(fmt::format("--data: {} does not say what it was trained on; give the data to "
@@ -249,6 +255,7 @@ void add_eval(CLI::App& app, Action& chosen) {
     command->add_option("--data", flags->data,
                         fmt::format("Data to evaluate on: {} (default: what the checkpoint was trained on)",
                                     data_help(false)));
+    command->add_option("--format", flags->format, format_help());
     command->add_option("--split", flags->split, "Examples to evaluate: test or train")
         ->check(one_of({"test", "train"}))
         ->type_name("test|train")

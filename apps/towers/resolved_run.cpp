@@ -1,4 +1,5 @@
 #include "apps/towers/resolved_run.h"
+#include "apps/towers/data_flags.h"
 
 #include "engine/data/formats.h"
 #include "engine/error.h"
@@ -26,6 +27,8 @@ void check(const TrainSettings& s) {
     if (s.epochs && !(*s.epochs > 0 && std::isfinite(*s.epochs)))
         complain(fmt::format("--epochs {}: give a number above 0", *s.epochs));
     if (s.epochs && s.steps) complain("--steps and --epochs both say how long to train; give one of them");
+    if (hold_out_part(s.hold_out) > 0 && !s.test_data.empty())
+        complain("--hold-out and --test-data both say what to test on; give one of them");
     if (s.on_device_loss != "continue" && s.on_device_loss != "stop")
         complain(fmt::format("--on-device-loss '{}': give continue or stop", s.on_device_loss));
     if (!(s.device_timeout >= 0 && std::isfinite(s.device_timeout)))
@@ -190,9 +193,8 @@ ResolvedRun resolve(const TrainFlags& flags, const Sources& sources, const Selec
     settings.seed = settings.seed.value_or(1);
     if (!settings.epochs) settings.steps = settings.steps.value_or(run.recipe.steps);
     if (is_recipe_file(settings.recipe)) settings.recipe = absolute(settings.recipe);
-    if (is_path(settings.data)) settings.data = absolute(settings.data);
-    if (!settings.test_data.empty() && is_path(settings.test_data))
-        settings.test_data = absolute(settings.test_data);
+    settings.data = absolute_source(settings.data);
+    if (!settings.test_data.empty()) settings.test_data = absolute_source(settings.test_data);
     if (!settings.init.empty()) settings.init = absolute(settings.init);
     return run;
 }

@@ -1,5 +1,6 @@
 #include "apps/towers/settings.h"
 
+#include "apps/towers/data_flags.h"
 #include "apps/towers/flags.h"
 #include "engine/error.h"
 #include "engine/files/file.h"
@@ -39,6 +40,9 @@ void for_each_setting(const Visitor& visitor) {
     visitor("set", &S::set, training, set_help);
     visitor("data", &S::data, training, ("Training data: " + data_help(true)).c_str());
     visitor("test-data", &S::test_data, training, "Test data, if they are not where --data is");
+    visitor("format", &S::format, training, format_help().c_str());
+    visitor("hold-out", &S::hold_out, training, hold_out_help);
+    visitor("skip-broken", &S::skip_broken, training, skip_broken_help);
     visitor("backend", &S::backend, other, "Train on all devices of this backend: cuda, vulkan or cpu");
     visitor("towers", &S::towers, training,
             "Train one tower on each of these devices, such as cuda:0,vulkan:1,cpu ('towers devices' lists "
@@ -233,7 +237,7 @@ void add_settings(CLI::App& command, TrainSettings& settings) {
         }
     };
     for_each_setting(add);
-    for (const char* const name : {"--log-towers", "--eval-raw", "--keep-best"})
+    for (const char* const name : {"--log-towers", "--eval-raw", "--keep-best", "--skip-broken"})
         command.get_option(name)->expected(0, 1)->default_str("");
 }
 
@@ -245,14 +249,12 @@ std::set<std::string> given_settings(const CLI::App& command) {
     return names;
 }
 
-DataRequest data_request(const TrainSettings& settings, Split split, std::uint64_t seed) {
-    const bool apart = split == Split::test && !settings.test_data.empty();
-    return {
-        .source = apart ? settings.test_data : settings.data, .split = split, .seed = seed, .whole = apart};
-}
-
 void replace(TrainSettings& settings, const GivenSettings& given) {
-    if (given.gives("data")) settings.test_data.clear();
+    if (given.gives("data")) {
+        settings.test_data.clear();
+        settings.format.clear();
+        settings.hold_out.clear();
+    }
     if (given.gives("recipe")) settings.set.clear();
     if (given.gives("epochs")) settings.steps.reset();
     if (given.gives("steps")) settings.epochs.reset();

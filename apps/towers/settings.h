@@ -2,7 +2,6 @@
 #pragma once
 
 #include "backends/backend.h"
-#include "engine/data/formats.h"
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
@@ -24,6 +23,8 @@ struct TrainSettings {
     std::string recipe = "cifar10-tutorial";
     std::vector<std::string> set;           ///< changes to the recipe, each TABLE.KEY=VALUE
     std::string data = "shapes", test_data; ///< the latter empty: in `data`
+    std::string format, hold_out;           ///< empty: recognized; none
+    bool skip_broken = false;
     std::string backend, towers, shares;
     std::optional<unsigned> batch, global_batch; ///< at most one of them is set
     std::optional<unsigned> micro_batch;
@@ -59,9 +60,6 @@ struct GivenSettings {
 /// Lets what is given replace the settings' own values. Clears what no longer holds then: the other way to
 /// say the same, the shares of other towers, and the changes to another recipe.
 void replace(TrainSettings& settings, const GivenSettings& given);
-
-/// The split's data set that the settings name.
-DataRequest data_request(const TrainSettings& settings, Split split, std::uint64_t seed);
 
 /// Adds a flag for each setting.
 void add_settings(CLI::App& command, TrainSettings& settings);

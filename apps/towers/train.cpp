@@ -1,4 +1,5 @@
 #include "apps/towers/commands.h"
+#include "apps/towers/data_flags.h"
 #include "apps/towers/ending.h"
 #include "apps/towers/hint.h"
 #include "apps/towers/progress.h"

@@ -64,6 +64,7 @@ std::unique_ptr<DataSource> open_cifar10(const fs::path& folder, Split split) {
 
 const DataFormat& cifar10_format() {
     static constexpr DataFormat format{
+        .key = "cifar10",
         .name = "CIFAR-10's binary files",
         .more = {},
         .files = {"data_batch_1.bin", "test_batch.bin"},
@@ -78,7 +79,7 @@ const DataFormat& cifar10_format() {
 
 void write_cifar10(const DataSource& data, Split split, const fs::path& folder) {
     const std::vector<std::string> names = file_names(split);
-    const auto& [name, classes, image] = data.info();
+    const auto& [name, classes, image, pictures] = data.info();
     const bool fits = image == cifar_image && classes.size() == class_count && data.size() >= names.size() &&
                       data.size() <= names.size() * records_per_file;
     if (!fits)

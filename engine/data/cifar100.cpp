@@ -59,6 +59,7 @@ std::unique_ptr<DataSource> open_cifar100(const DataRequest& request) {
 
 const DataFormat& cifar100_format() {
     static constexpr DataFormat format{
+        .key = "cifar100",
         .name = "CIFAR-100's",
         .more = {},
         .files = {"train.bin", "test.bin"},

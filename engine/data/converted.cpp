@@ -13,15 +13,14 @@ DataInfo with_image(DataInfo info, ImageSize image) {
     return info;
 }
 
-/// Fills a plane with the brightness of three.
+} // namespace
+
 void make_grey(std::span<const std::uint8_t> colour, std::span<std::uint8_t> grey) {
     const std::size_t n = grey.size();
     for (std::size_t i = 0; i < n; ++i) // ITU-R 601-2, in 65536ths
         grey[i] = std::uint8_t(
             (colour[i] * 19595u + colour[n + i] * 38470u + colour[2 * n + i] * 7471u + 0x8000) >> 16);
 }
-
-} // namespace
 
 ConvertedSource::ConvertedSource(std::unique_ptr<DataSource> source, ImageSize image)
     : DataSource(with_image(source->info(), image), {source->labels().begin(), source->labels().end()}),

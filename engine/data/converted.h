@@ -9,6 +9,9 @@
 
 namespace towers {
 
+/// Fills a plane with the brightness of three, as Pillow computes it.
+void make_grey(std::span<const std::uint8_t> colour, std::span<std::uint8_t> grey);
+
 class ConvertedSource final : public DataSource {
 public:
     /// `image`: 1 or 3 channels, as the source's. Grey becomes colour by repetition, colour grey by the

@@ -2,12 +2,16 @@
 
 #include "engine/data/other_data.h"
 #include "engine/error.h"
+#include "engine/files/file.h"
+#include "engine/files/text.h"
 
 #include <algorithm>
 #include <filesystem>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <functional>
+#include <spdlog/spdlog.h>
+#include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -42,20 +46,33 @@ std::string alternatives(bool words, const Member& member) {
     return all.empty() ? last : fmt::format("{} or {}", fmt::join(all, ", "), last);
 }
 
-/// `?labels=`, or `?image= and ?label=`
+/// `?labels=`, or `?image=, ?label= and ?size=`
 std::string known(const DataFormat& format) {
-    return format.wishes[1].empty() ? fmt::format("?{}=", format.wishes[0])
-                                    : fmt::format("?{}", fmt::join(format.wishes, "= and ?")) + "=";
+    std::string text;
+    for (std::size_t i = 0; i < format.wishes.size() && !format.wishes[i].empty(); ++i) {
+        const bool last = i + 1 == format.wishes.size() || format.wishes[i + 1].empty();
+        text += fmt::format("{}?{}=", i == 0 ? "" : last ? " and " : ", ", format.wishes[i]);
+    }
+    return text;
 }
 
 std::string quoted(const DataFormat& word) { return fmt::format("'{}'", word.name); }
 std::string explained(const DataFormat& word) { return fmt::format("'{}' ({})", word.name, word.more); }
 
-const DataFormat* format_of(const DataRequest& request) {
+/// The formats that recognize a source, the first one being that which opens it.
+FormatList formats_of(const DataRequest& request) {
+    FormatList found;
     for (const bool is_word : {true, false})
         for (const DataFormat& format : all_formats())
-            if (format.is_word() == is_word && format.recognizes(request)) return &format;
-    return nullptr;
+            if (format.is_word() == is_word && (request.format.empty() || request.format == format.key) &&
+                format.recognizes(request))
+                found.emplace_back(format);
+    return found;
+}
+
+const DataFormat* find_key(const std::string& key) {
+    const auto found = std::ranges::find(all_formats(), key, [](const DataFormat& each) { return each.key; });
+    return found == all_formats().end() ? nullptr : &found->get();
 }
 
 /// Moves `?NAME=VALUE&NAME=VALUE` from a source into the wishes, unless it is part of a path.
@@ -74,46 +91,107 @@ void split_off_wishes(DataRequest& request) {
     request.source.resize(begin);
 }
 
+/// Why nothing recognizes the source.
 [[noreturn]] void refuse(const DataRequest& request) {
-    const auto& [source, split, seed, image, whole, wishes] = request;
+    const std::string& source = request.source;
     DataRequest training = request;
     training.split = Split::train;
-    if (const DataFormat* const format = format_of(training); format != nullptr)
-        throw InputError(
-            fmt::format("{} has no test examples, no {}; give some with --test-data of train, or --data "
-                        "of eval",
-                        source, format->files[std::size_t(Split::test)]));
+    if (const FormatList formats = formats_of(training); !formats.empty()) {
+        const DataFormat& format = formats[0];
+        throw InputError(fmt::format(
+            "{} has no test examples, no {}; give some with --test-data of train, or --data of eval{}",
+            source, format.files[std::size_t(Split::test)],
+            format.holds_out ? ", or let train hold some out with --hold-out 10%" : ""));
+    }
+    std::error_code error; // what cannot be examined counts as absent
+    const bool is_folder = std::filesystem::is_directory(source, error);
+    if (is_folder) {
+        const std::filesystem::directory_iterator readable(source, error);
+        if (error) throw_file_error("read", source, error.value());
+    }
+    const auto file = [&](const DataFormat& format) { return format.files[std::size_t(request.split)]; };
+    if (const DataFormat* const format = find_key(request.format); format != nullptr)
+        throw InputError(fmt::format("{} has nothing that --format {} takes, {}", source, format->key,
+                                     format->is_word() ? format->key : file(*format)));
+    if (is_pattern(source) && !is_folder && !std::filesystem::exists(source, error))
+        throw InputError(fmt::format("no file of records matches the pattern {}; check it", source));
     if (const std::string other = describe_other_data(source); !other.empty())
         throw InputError(fmt::format("{} {}", source, other));
     const std::string names = alternatives(false, &DataFormat::name);
     const std::string words = alternatives(true, &DataFormat::name) + ", which needs no files";
-    std::error_code error; // what cannot be examined counts as absent
-    if (!std::filesystem::is_directory(source, error))
+    if (!is_folder)
         throw InputError(fmt::format("there is no data folder {}; name one with {}, or use --data {}", source,
                                      names, words));
-    const auto file = [&](const DataFormat& format) { return format.files[std::size_t(request.split)]; };
-    throw InputError(fmt::format("{} holds no {}; unpack {} there, or use --data {}", source,
+    throw InputError(fmt::format("{} holds no {}; put {} there, or use --data {}", source,
                                  alternatives(false, file), names, words));
+}
+
+void check_wishes(const DataRequest& request, const DataFormat& format) {
+    for (const auto& [name, value] : request.wishes)
+        if (name.empty() || std::ranges::find(format.wishes, name) == format.wishes.end())
+            throw InputError(
+                fmt::format("{}?{}={}: {} take no '{}'{}", request.source, name, value, format.name, name,
+                            format.wishes[0].empty() ? "" : fmt::format(", only {}", known(format))));
+    if (request.hold_out > 0 && !format.holds_out)
+        throw InputError(
+            fmt::format("{}: --hold-out is for folders of pictures, and these are {}; leave it out",
+                        request.source, format.name));
 }
 
 } // namespace
 
 std::unique_ptr<DataSource> open_data(DataRequest request) {
     split_off_wishes(request);
-    const DataFormat* const format = format_of(request);
-    if (format == nullptr) refuse(request);
-    for (const auto& [name, value] : request.wishes)
-        if (name.empty() || std::ranges::find(format->wishes, name) == format->wishes.end())
-            throw InputError(
-                fmt::format("{}?{}={}: {} take no '{}'{}", request.source, name, value, format->name, name,
-                            format->wishes[0].empty() ? "" : fmt::format(", only {}", known(*format))));
-    return format->open(request);
+    if (!request.format.empty() && find_key(request.format) == nullptr)
+        throw UsageError(fmt::format("--format {}: there is no such format; choose one of {}", request.format,
+                                     format_keys()));
+    const FormatList formats = formats_of(request);
+    if (formats.empty()) refuse(request);
+    const DataFormat& format = formats[0];
+    if (formats.size() > 1 && !format.is_word() && request.split == Split::train)
+        spdlog::warn("{} holds {} and {}; --format {} or {} decides, and without it the first ones count",
+                     as_printable(request.source), format.name, formats[1].get().name, format.key,
+                     formats[1].get().key);
+    check_wishes(request, format);
+    return format.open(request);
+}
+
+bool has_examples(DataRequest request) {
+    split_off_wishes(request);
+    return !formats_of(request).empty();
 }
 
 bool is_path(const std::string& source) {
     return std::ranges::none_of(all_formats(), [&](const DataFormat& format) {
-        return format.is_word() && format.recognizes({source, Split::train});
+        return format.is_word() && format.recognizes({without_wishes(source), Split::train});
     });
+}
+
+bool is_pattern(const std::string& path) { return path.find_first_of("*?[") != path.npos; }
+
+std::string without_wishes(const std::string& source) {
+    DataRequest request{source, Split::train};
+    split_off_wishes(request);
+    return request.source;
+}
+
+std::string absolute_source(const std::string& source) {
+    namespace fs = std::filesystem;
+    const std::string path = without_wishes(source);
+    std::error_code error;
+    if (!is_path(source)) return source;
+    if (!is_pattern(path) || fs::exists(path, error) || fs::path(path).is_absolute())
+        return fs::absolute(source).lexically_normal().string();
+    std::string folder; // whose own characters are no pattern
+    for (const char c : fs::current_path().string()) {
+        if (std::string_view("*?[\\").find(c) != std::string_view::npos) folder += '\\';
+        folder += c;
+    }
+    return (fs::path(folder) / source).lexically_normal().string();
+}
+
+std::string format_keys() {
+    return listed(all_formats(), [](const DataFormat& format) { return format.key; });
 }
 
 std::string data_help(bool with_more) {

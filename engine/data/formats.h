@@ -15,19 +15,27 @@ namespace towers {
 struct DataRequest {
     std::string source; ///< what --data says: a path, a pattern of paths, or a format's word
     Split split;
-    std::uint64_t seed = 1;        ///< of what is drawn
-    ImageSize image = {32, 32, 3}; ///< the size at which images are drawn; files keep theirs
-    bool whole = false;            ///< the source is for this split alone, whatever its files are called
+    std::uint64_t seed = 1; ///< of what is drawn
+    /// The size at which shapes are drawn and pictures prepared, while others keep theirs. Zeros: none is
+    /// asked for.
+    ImageSize image = {0, 0, 0};
+    bool whole = false; ///< the source is for this split alone, whatever its files are called
     std::map<std::string, std::string> wishes = {}; ///< `?NAME=VALUE&NAME=VALUE` after the source's path
+    std::string format = {}; ///< the key of the only format to try; empty: the one that recognizes the source
+    double hold_out = 0;     ///< the part of pictures that are for testing, if their folders have none for it
+    bool skip_broken = false;    ///< leave broken pictures out instead of refusing them
+    std::string trained_on = {}; ///< of a whole source: one whose classes' names have the labels
 };
 
 /// Each format is a line in formats.def.
 struct DataFormat {
+    std::string_view key; ///< what --format calls it
     std::string_view
         name; ///< of a folder's files: `MNIST's`, after "a folder with"; or the word that --data takes
     std::string_view more;                  ///< about a word: `ten classes of drawn shapes`
     std::array<std::string_view, 2> files;  ///< one that a folder has, by split; empty: a word
-    std::array<std::string_view, 2> wishes; ///< the names that it knows
+    std::array<std::string_view, 3> wishes; ///< the names that it knows
+    bool holds_out = false;                 ///< whether it obeys hold_out
     /// Whether a request's source, without wishes, is of this format. Never throws.
     bool (*recognizes)(const DataRequest& request);
     /// Of a source that it recognizes. InputError for what is damaged.
@@ -41,8 +49,23 @@ struct DataFormat {
 /// format, or damaged; the message says what to do.
 std::unique_ptr<DataSource> open_data(DataRequest request);
 
+/// Whether the source has examples of the request's split, sound or not. Never throws.
+bool has_examples(DataRequest request);
+
 /// Whether a source is a path, not a word such as `shapes`.
 bool is_path(const std::string& source);
+
+/// A source's path as it is from any folder; words stay as they are.
+std::string absolute_source(const std::string& source);
+
+/// A source without the wishes after it.
+std::string without_wishes(const std::string& source);
+
+/// Whether a path has characters of a pattern of paths.
+bool is_pattern(const std::string& path);
+
+/// `cifar10, cifar100, ...`: what --format takes.
+std::string format_keys();
 
 /// `a folder with CIFAR-10's binary files or MNIST's, or 'shapes' (ten classes of drawn shapes)`, for help
 /// texts; with or without what stands in brackets.

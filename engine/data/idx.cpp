@@ -139,6 +139,7 @@ std::unique_ptr<DataSource> open_idx(const fs::path& folder, Split split) {
 
 const DataFormat& idx_format() {
     static constexpr DataFormat format{
+        .key = "mnist",
         .name = "MNIST's",
         .more = {},
         .files = {"train-images-idx3-ubyte", "t10k-images-idx3-ubyte"},

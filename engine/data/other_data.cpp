@@ -1,6 +1,7 @@
 #include "engine/data/other_data.h"
 
 #include "engine/data/formats.h"
+#include "engine/files/text.h"
 
 #include <algorithm>
 #include <array>
@@ -34,6 +35,8 @@ bool is_picture(std::string_view bytes) {
 std::string describe_file(const fs::path& path) {
     const std::string bytes = first_bytes(path);
     const std::string name = path.filename().string();
+    if (name.find("idx3-ubyte") != name.npos || name.find("idx1-ubyte") != name.npos)
+        return "is one of the files of a data set like MNIST; give the folder with all of them";
     if (bytes.starts_with("\x1f\x8b"))
         return fmt::format("is compressed by gzip; unpack it ({} FILE) and {}",
                            name.find(".tar") != std::string::npos || name.ends_with(".tgz") ? "tar -xzf"
@@ -43,7 +46,7 @@ std::string describe_file(const fs::path& path) {
         return fmt::format("is a zip archive; unpack it and {}", what_to_give());
     if (bytes.size() >= 262 && bytes.substr(257).starts_with("ustar"))
         return fmt::format("is a tar archive; unpack it (tar -xf FILE) and {}", what_to_give());
-    if (is_picture(bytes)) return fmt::format("is a picture, and pictures are not read; {}", what_to_give());
+    if (is_picture(bytes)) return fmt::format("is one picture; {}", what_to_give());
     return fmt::format("is a file; {}", what_to_give());
 }
 
@@ -95,7 +98,10 @@ std::string describe_folder(const fs::path& folder) {
         if (found != below.end()) picture = lower(folders[i].filename().string()) + "/" + *found;
     }
     if (!picture.empty())
-        return fmt::format("holds pictures ({}), which are not read; {}", picture, what_to_give());
+        return fmt::format(
+            "holds pictures ({}), but none that are JPEG or PNG in a folder for each class, such "
+            "as train/CLASS/*.jpg",
+            as_printable(picture));
     return "";
 }
 

@@ -65,7 +65,7 @@ std::uint64_t place(Contents& contents) {
 }
 
 std::string to_json(const Contents& contents) {
-    const auto& [name, classes, image] = contents.info;
+    const auto& [name, classes, image, pictures] = contents.info;
     Json json{{"name", name}, {"classes", classes}, {"image", {image.channels, image.height, image.width}}};
     for (std::size_t i = 0; i < split_names.size(); ++i)
         if (const auto& split = contents.splits[i])
@@ -241,7 +241,8 @@ void write_packed(const DataSource& train, const DataSource* test, const fs::pat
 }
 
 const DataFormat& packed_format() {
-    static constexpr DataFormat format{.name = "a packed file",
+    static constexpr DataFormat format{.key = "packed",
+                                       .name = "a packed file",
                                        .more = {},
                                        .files = {"packed file", "packed file"},
                                        .wishes = {},

@@ -9,14 +9,17 @@ namespace {
 
 constexpr int bits = 22; // of a weight's fraction
 
-/// The mean of pixels that are `step` apart, rounded.
-std::uint8_t weigh(const std::uint8_t* pixel, std::size_t step, const std::vector<std::int32_t>& weights) {
-    std::int32_t sum = 1 << (bits - 1);
-    for (const std::int32_t weight : weights) {
-        sum += *pixel * weight;
-        pixel += step;
-    }
-    return std::uint8_t(std::clamp(sum >> bits, 0, 255));
+/// `to` [width][height] of `from` [height][width].
+std::vector<std::uint8_t> transposed(std::span<const std::uint8_t> from, std::size_t height,
+                                     std::size_t width) {
+    constexpr std::size_t block = 16; // whose rows and columns stay in the cache
+    std::vector<std::uint8_t> to(from.size());
+    for (std::size_t top = 0; top < height; top += block)
+        for (std::size_t left = 0; left < width; left += block)
+            for (std::size_t x = left; x < std::min(left + block, width); ++x)
+                for (std::size_t y = top; y < std::min(top + block, height); ++y)
+                    to[x * height + y] = from[y * width + x];
+    return to;
 }
 
 } // namespace
@@ -45,18 +48,28 @@ Resizer::Axis::Axis(unsigned from, unsigned to) {
 Resizer::Resizer(Size from, Size to)
     : from_(from), to_(to), rows_(from.height, to.height), columns_(from.width, to.width) {}
 
+// A row of sums at a time, so that the compiler uses vectors. Sums of integers have the same bits in any
+// order.
+void Resizer::Axis::weigh(std::span<const std::uint8_t> from, std::size_t length,
+                          std::span<std::uint8_t> to) const {
+    std::vector<std::int32_t> sums(length);
+    for (std::size_t i = 0; i < taps.size(); ++i) {
+        std::ranges::fill(sums, 1 << (bits - 1));
+        const std::uint8_t* row = &from[taps[i].first * length];
+        for (const std::int32_t weight : taps[i].weights) {
+            for (std::size_t k = 0; k < length; ++k) sums[k] += row[k] * weight;
+            row += length;
+        }
+        for (std::size_t k = 0; k < length; ++k)
+            to[i * length + k] = std::uint8_t(std::clamp(sums[k] >> bits, 0, 255));
+    }
+}
+
 void Resizer::resize(std::span<const std::uint8_t> from, std::span<std::uint8_t> to) const {
+    const std::vector<std::uint8_t> columns = transposed(from, from_.height, from_.width);
     std::vector<std::uint8_t> narrow(std::size_t(from_.height) * to_.width);
-    for (std::size_t y = 0; y < from_.height; ++y)
-        for (std::size_t x = 0; x < to_.width; ++x) {
-            const Axis::Taps& taps = columns_.taps[x];
-            narrow[y * to_.width + x] = weigh(&from[y * from_.width + taps.first], 1, taps.weights);
-        }
-    for (std::size_t y = 0; y < to_.height; ++y)
-        for (std::size_t x = 0; x < to_.width; ++x) {
-            const Axis::Taps& taps = rows_.taps[y];
-            to[y * to_.width + x] = weigh(&narrow[taps.first * to_.width + x], to_.width, taps.weights);
-        }
+    columns_.weigh(columns, from_.height, narrow);
+    rows_.weigh(transposed(narrow, to_.width, from_.height), to_.width, to);
 }
 
 } // namespace towers

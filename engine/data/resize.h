@@ -1,6 +1,7 @@
 // Images of another size.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -29,6 +30,8 @@ private:
         };
         Axis(unsigned from, unsigned to);
         std::vector<Taps> taps;
+        /// Makes rows of so many pixels from other rows.
+        void weigh(std::span<const std::uint8_t> from, std::size_t length, std::span<std::uint8_t> to) const;
     };
     Size from_, to_;
     Axis rows_, columns_;

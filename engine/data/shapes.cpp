@@ -183,13 +183,15 @@ Dataset make_shapes(Split split, std::uint64_t seed, ImageSize size, std::size_t
 
 const DataFormat& shapes_format() {
     static constexpr DataFormat format{
+        .key = "shapes",
         .name = "shapes",
         .more = "ten classes of drawn shapes",
         .files = {},
         .wishes = {},
         .recognizes = [](const DataRequest& request) { return request.source == "shapes"; },
         .open = [](const DataRequest& request) -> std::unique_ptr<DataSource> {
-            return std::make_unique<Dataset>(make_shapes(request.split, request.seed, request.image));
+            const ImageSize size = request.image.height > 0 ? request.image : ImageSize{32, 32, 3};
+            return std::make_unique<Dataset>(make_shapes(request.split, request.seed, size));
         }};
     return format;
 }

@@ -17,10 +17,17 @@ enum class Split { train, test };
 /// Of a stored image, whose elements are bytes. Channels: 1 grey, or 3: red, green, blue.
 using ImageSize = Shape;
 
+/// The least and the largest height and width of pictures; both with the same channels.
+struct PictureRange {
+    ImageSize least, most;
+};
+
 struct DataInfo {
     std::string name;
     std::vector<std::string> classes; ///< names, in the order of their labels
-    ImageSize image;                  ///< of every record
+    ImageSize
+        image; ///< of every record; without height and width if no size was asked for, and none is natural
+    std::optional<PictureRange> pictures = {}; ///< encoded ones of any size, from which the records are made
 };
 
 /// The most bytes of images in a file's data set that lies in memory.

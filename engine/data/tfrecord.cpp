@@ -1,29 +1,28 @@
-// Files of tf.train.Example records with the pixels of pictures, such as those of TensorFlow's MNIST
-// examples: a picture's bytes [height][width][channels] under one name, its label under another, and perhaps
-// its size.
+// Files of tf.train.Example records with pictures, such as those of TensorFlow's MNIST examples: a picture's
+// bytes [height][width][channels], or a JPEG or PNG, under one name, its label under another, and perhaps its
+// size. Plain files are indexed, and their records read when they are needed.
 #include "engine/data/tfrecord.h"
 
+#include "engine/data/broken_pictures.h"
 #include "engine/data/formats.h"
+#include "engine/data/picture.h"
+#include "engine/data/picture_size.h"
 #include "engine/data/record_file.h"
+#include "engine/data/tf_columns.h"
 #include "engine/data/tf_example.h"
+#include "engine/data/tf_files.h"
 #include "engine/error.h"
 #include "engine/files/atomic_file.h"
+#include "engine/files/checksum.h"
 #include "engine/files/text.h"
 
 #include <algorithm>
-#include <array>
-#include <cmath>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
-#include <glob.h>
-#include <initializer_list>
-#include <iterator>
+#include <limits>
 #include <optional>
 #include <protozero/exception.hpp>
-#include <stdexcept>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -32,180 +31,175 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool has_any(const std::string& name, std::initializer_list<const char*> parts) {
-    return std::ranges::any_of(parts, [&](const char* part) { return name.find(part) != name.npos; });
+std::span<const std::uint8_t> as_bytes(std::string_view text) {
+    return {reinterpret_cast<const std::uint8_t*>(text.data()), text.size()};
 }
 
-/// The files that a source names: itself, those that match a pattern, or a folder's files of records; sorted.
-std::vector<fs::path> all_files(const std::string& source) {
-    std::vector<fs::path> files;
-    std::error_code error; // what cannot be examined counts as absent
-    if (fs::is_directory(source, error)) {
-        for (fs::directory_iterator entry(source, error), end; !error && entry != end; entry.increment(error))
-            if (has_any(entry->path().filename().string(), {"tfrecord", "tfrec"}))
-                files.push_back(entry->path());
-    } else if (fs::is_regular_file(source, error)) {
-        files.emplace_back(source);
-    } else if (has_any(source, {"*", "?", "["})) {
-        glob_t found{};
-        if (glob(source.c_str(), GLOB_NOSORT, nullptr, &found) == 0)
-            files.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
-        globfree(&found);
-    }
-    std::ranges::sort(files);
-    return files;
+[[noreturn]] void refuse(const RecordName& name, const std::string& what) {
+    throw InputError(fmt::format("{} {}", name.text(), what));
 }
 
-/// The source's files of the request's split, by their names; all files if the source is for this split alone
-/// and no name tells them apart, or if it is a single file to train on.
-std::vector<fs::path> find_files(const DataRequest& request) {
-    const std::vector<fs::path> files = all_files(request.source);
-    const bool training = request.split == Split::train;
-    if (training && files.size() == 1 && files[0] == request.source) return files;
-    const auto is_of_split = [&](const fs::path& file) {
-        const std::string name = file.filename().string();
-        const bool test = has_any(name, {"test", "val", "t10k", "eval"}), train = has_any(name, {"train"});
-        return training ? !test || train : test && !train;
-    };
-    std::vector<fs::path> of_split;
-    std::ranges::copy_if(files, std::back_inserter(of_split), is_of_split);
-    return request.whole && of_split.empty() ? files : of_split;
-}
+/// Where a record is.
+struct Entry {
+    std::uint32_t file, length;
+    std::uint64_t offset;
+    std::uint32_t number; ///< in its file, for messages
+};
 
-bool begins_with_a_record(const fs::path& file) {
+/// What is known of a data set's records.
+struct Index {
+    std::vector<RecordFile> files;
+    std::vector<Entry> entries;
+    std::vector<std::uint32_t> labels;
+    std::optional<ImageSize> size; ///< of pixels; absent: the pictures are encoded
+    PictureSizes sizes;            ///< of these
+    Checksum checksum;
+};
+
+/// The picture and label in a record. PictureError for one that is damaged, InputError for one that does not
+/// fit.
+TfColumns::Content content_of(const RecordView& record, const RecordName& name, const TfColumns& columns,
+                              TfExample& example) {
     try {
-        return RecordReader(file).read_length().has_value();
+        example = read_tf_example(record.bytes);
+        return columns.read(example, name);
     } catch (const InputError&) {
-        return false;
+        if (!record.is_sound()) throw PictureError("has another checksum");
+        throw;
+    } catch (const protozero::exception&) {
+        if (!record.is_sound()) throw PictureError("has another checksum");
+        refuse(name, "is no tf.train.Example; give files of these");
     }
 }
 
-[[noreturn]] void refuse(const std::string& place, const std::string& what) {
-    throw InputError(fmt::format("{} {}", place, what));
-}
-
-std::string names_in(const TfExample& example) {
-    std::vector<std::string> names;
-    for (const auto& [name, feature] : example) names.push_back(as_printable(name));
-    return names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "));
-}
-
-/// Finds the features of a data set's examples by the names that are wished for or known.
-class Columns {
+/// Indexes records; the first one says whether they have pixels or encoded pictures.
+class Indexer {
 public:
-    explicit Columns(const DataRequest& request) : request_(request) {}
+    explicit Indexer(const DataRequest& request)
+        : columns_(request.source, request.wishes), broken_(request.skip_broken) {}
 
-    struct Picture {
-        std::string_view bytes; ///< [height][width][channels]
-        ImageSize size;
-        std::uint32_t label;
-    };
-    Picture read(const TfExample& example, const std::string& place) const {
-        Picture picture{};
-        const TfFeature& image = find(example, place, "image", {"image_raw", "image/encoded", "image"});
-        if (image.bytes.size() != 1)
-            refuse(place, fmt::format("has {} images; each record has one", image.bytes.size()));
-        picture.bytes = image.bytes[0];
-        const TfFeature& label = find(example, place, "label", {"label", "image/class/label"});
-        if (label.whole.size() != 1 || label.whole[0] < 0 || label.whole[0] >= most_classes)
-            refuse(place, fmt::format("has no label from 0 to {}", most_classes - 1));
-        picture.label = std::uint32_t(label.whole[0]);
-        picture.size = size_of(example, picture.bytes, place);
-        return picture;
+    Index index(const std::vector<fs::path>& files, const std::string& source) {
+        std::uint64_t room = most_bytes_in_memory;
+        for (const fs::path& path : files)
+            index_.files.emplace_back(path, room, [&](const RecordName& name, const RecordView& record) {
+                ++records_;
+                try {
+                    add(name, record);
+                } catch (const PictureError& error) {
+                    broken_.leave_out(name.text(), error.what());
+                }
+            });
+        broken_.report(source, records_);
+        if (index_.labels.empty()) throw InputError(source + " holds no records; give files that do");
+        if (index_.labels.size() > std::numeric_limits<std::uint32_t>::max() / 2)
+            throw InputError(source + " has too many records; give a part of them");
+        return std::move(index_);
     }
 
 private:
-    static constexpr std::int64_t most_classes = 1 << 20;
-
-    const TfFeature& find(const TfExample& example, const std::string& place, const char* wish,
-                          std::initializer_list<const char*> known) const {
-        if (const auto wished = request_.wishes.find(wish); wished != request_.wishes.end()) {
-            const auto found = example.find(wished->second);
-            if (found == example.end())
-                refuse(place, fmt::format("has no feature '{}', which ?{}= names; it has {}", wished->second,
-                                          wish, names_in(example)));
-            return found->second;
+    void add(const RecordName& name, const RecordView& record) {
+        const TfColumns::Content content = content_of(record, name, columns_, example_);
+        const bool first = index_.entries.empty();
+        if (content.encoded) {
+            if (index_.size)
+                refuse(name, "has an encoded picture, but those before have pixels; give files of one kind");
+            const auto size = picture_size(as_bytes(content.bytes));
+            if (!size) throw PictureError("is cut short");
+            index_.sizes.add(*size);
+            index_.checksum.add(record.checksum);
+            index_.checksum.add(content.label);
+        } else {
+            if (!first && !index_.size) throw PictureError("has a picture that is neither JPEG nor PNG");
+            if (first) index_.size = content.size;
+            check_size(name, content.size);
         }
-        for (const char* name : known)
-            if (const auto found = example.find(name); found != example.end()) return found->second;
-        refuse(place, fmt::format("has no {} under a known name ({}); its features are {}: name one with "
-                                  "'{}?{}=NAME'",
-                                  wish, fmt::join(known, ", "), names_in(example), request_.source, wish));
+        index_.entries.push_back({std::uint32_t(index_.files.size()), std::uint32_t(record.bytes.size()),
+                                  record.offset, std::uint32_t(name.record)});
+        index_.labels.push_back(content.label);
     }
 
-    static unsigned side(const TfExample& example, std::initializer_list<const char*> names) {
-        for (const char* name : names)
-            if (const auto found = example.find(name);
-                found != example.end() && found->second.whole.size() == 1)
-                if (const std::int64_t value = found->second.whole[0]; value > 0 && value <= 1 << 15)
-                    return unsigned(value);
-        return 0;
+    void check_size(const RecordName& name, const ImageSize& size) const {
+        const ImageSize& before = *index_.size;
+        if (size != before)
+            refuse(name, fmt::format("has a picture of {}x{}x{}, but those before have {}x{}x{}; give "
+                                     "pictures of one size",
+                                     size.height, size.width, size.channels, before.height, before.width,
+                                     before.channels));
     }
 
-    /// The size that the example tells, else that of a square picture in grey, else in colours.
-    static ImageSize size_of(const TfExample& example, std::string_view bytes, const std::string& place) {
-        ImageSize size{side(example, {"height", "image/height"}), side(example, {"width", "image/width"}),
-                       side(example, {"depth", "channels", "image/channels"})};
-        const bool told = size.height > 0 && size.width > 0;
-        if (told && size.channels == 0)
-            size.channels = unsigned(bytes.size() / (std::size_t(size.height) * size.width));
-        for (const unsigned channels : {1u, 3u}) {
-            if (told || size.elements() == bytes.size()) break;
-            const auto length = unsigned(std::lround(std::sqrt(double(bytes.size()) / channels)));
-            size = {length, length, channels};
+    TfColumns columns_;
+    TfExample example_;
+    BrokenPictures broken_;
+    Index index_;
+    std::size_t records_ = 0;
+};
+
+class RecordSource final : public DataSource {
+public:
+    RecordSource(DataInfo info, Index index, const DataRequest& request)
+        : DataSource(std::move(info), std::move(index.labels)), files_(std::move(index.files)),
+          entries_(std::move(index.entries)), encoded_(!index.size), checksum_(index.checksum),
+          source_(request.source), columns_(request.source, request.wishes), broken_(request.skip_broken) {
+        const ImageSize size = image_size();
+        for (const unsigned each : {size.height, size.width, size.channels}) checksum_.add(each);
+    }
+
+    /// Of encoded pictures: that of the records' own checksums.
+    std::optional<std::uint64_t> fingerprint() const override {
+        return encoded_ ? std::optional(checksum_.value()) : std::nullopt;
+    }
+
+    using DataSource::read;
+    void read(std::span<const std::uint32_t> records, std::span<std::uint8_t> images) const override {
+        check_has_size(source_, image_size());
+        const std::size_t bytes = image_size().elements();
+        std::optional<RecordFile::Reader> reader;
+        const RecordFile* open = nullptr;
+        for (std::size_t i = 0; i < records.size(); ++i) {
+            const Entry& entry = entries_[records[i]];
+            if (const RecordFile* const file = &files_[entry.file]; file != open) {
+                reader.emplace(*file);
+                open = file;
+            }
+            const RecordName name{open->path(), entry.number};
+            const auto image = images.subspan(i * bytes, bytes);
+            try {
+                fill(image, reader->read(entry.offset, entry.length), name);
+            } catch (const PictureError& error) {
+                broken_.stand_in(name.text(), error.what(), image);
+            }
         }
-        // Pixels may begin like a JPEG, but then they fill the picture.
-        const bool fills = size.elements() == bytes.size();
-        if (!fills && (bytes.starts_with("\xff\xd8\xff") || bytes.starts_with("\x89PNG")))
-            refuse(place, "has an encoded picture, and these are not read; store its pixels");
-        if ((size.channels != 1 && size.channels != 3) || !fills || bytes.empty())
-            refuse(place,
-                   fmt::format("has {} bytes of pixels, which are no picture {}", bytes.size(),
-                               told ? fmt::format("of {}x{} in grey or colours", size.height, size.width)
-                                    : "that is square, in grey or colours"));
-        return size;
     }
 
-    const DataRequest& request_;
+private:
+    void fill(std::span<std::uint8_t> image, const RecordView& record, const RecordName& name) const {
+        if (!record.is_sound()) throw PictureError("has another checksum");
+        TfExample example;
+        const TfColumns::Content content = content_of(record, name, columns_, example);
+        if (content.encoded != encoded_ || (!encoded_ && content.size != image_size()))
+            refuse(name, "has changed since it was indexed; try again");
+        if (encoded_) return prepare_picture(as_bytes(content.bytes), image_size(), image);
+        const std::size_t channels = image_size().channels, plane = image.size() / channels;
+        for (std::size_t k = 0; k < image.size(); ++k)
+            image[k % channels * plane + k / channels] = std::uint8_t(content.bytes[k]);
+    }
+
+    std::vector<RecordFile> files_;
+    std::vector<Entry> entries_;
+    bool encoded_;
+    Checksum checksum_;
+    std::string source_;
+    TfColumns columns_;
+    mutable BrokenPictures broken_;
 };
 
 std::unique_ptr<DataSource> open_tfrecord(const DataRequest& request) {
-    const Columns columns(request);
-    std::optional<ImageSize> size;
-    std::vector<std::uint8_t> images;
-    std::vector<std::uint32_t> labels;
-    std::vector<std::uint8_t> record;
-    for (const fs::path& file : find_files(request))
-        for (RecordReader reader(file); reader.read(record);) {
-            const std::string place = reader.place();
-            Columns::Picture picture{};
-            try {
-                picture = columns.read(read_tf_example(record), place);
-            } catch (const InputError&) {
-                throw;
-            } catch (const protozero::exception&) {
-                refuse(place, "is no tf.train.Example; give files of these");
-            }
-            if (size && *size != picture.size)
-                refuse(place, fmt::format("has a picture of {}x{}x{}, but those before have {}x{}x{}; give "
-                                          "pictures of one size",
-                                          picture.size.height, picture.size.width, picture.size.channels,
-                                          size->height, size->width, size->channels));
-            size = picture.size;
-            if (images.size() + picture.bytes.size() > most_bytes_in_memory)
-                refuse(place,
-                       fmt::format("goes beyond {} GiB of pixels, the most that these files may have; give "
-                                   "a part of them",
-                                   most_bytes_in_memory >> 30));
-            labels.push_back(picture.label);
-            for (unsigned c = 0; c < size->channels; ++c) // into planes
-                for (std::size_t i = c; i < picture.bytes.size(); i += size->channels)
-                    images.push_back(std::uint8_t(picture.bytes[i]));
-        }
-    if (labels.empty()) refuse(request.source, "holds no records; give files that do");
-    DataInfo info{"tfrecord", {}, *size};
-    for (std::uint32_t i = 0; i <= std::ranges::max(labels); ++i) info.classes.push_back(std::to_string(i));
-    return std::make_unique<Dataset>(std::move(info), std::move(images), std::move(labels));
+    Index index = Indexer(request).index(tf_record_files(request), request.source);
+    DataInfo info{
+        "tfrecord", {}, index.size ? *index.size : wanted_size(request, index.sizes), index.sizes.range()};
+    for (std::uint32_t i = 0; i <= std::ranges::max(index.labels); ++i)
+        info.classes.push_back(std::to_string(i));
+    return std::make_unique<RecordSource>(std::move(info), std::move(index), request);
 }
 
 } // namespace
@@ -234,18 +228,19 @@ void write_tfrecord(const DataSource& data, const fs::path& path) {
 }
 
 const DataFormat& tfrecord_format() {
-    static constexpr DataFormat format{
-        .name = "TFRecord files",
-        .more = {},
-        .files = {"*train*.tfrecord", "*test*.tfrecord"},
-        .wishes = {"image", "label"},
-        .recognizes =
-            [](const DataRequest& request) {
-                const std::vector<fs::path> files = find_files(request);
-                return !files.empty() && (has_any(files[0].filename().string(), {"tfrecord", "tfrec"}) ||
-                                          begins_with_a_record(files[0]));
-            },
-        .open = open_tfrecord};
+    static constexpr DataFormat format{.key = "tfrecord",
+                                       .name = "TFRecord files",
+                                       .more = {},
+                                       .files = {"*train*.tfrecord", "*test*.tfrecord"},
+                                       .wishes = {"image", "label", "size"},
+                                       .recognizes =
+                                           [](const DataRequest& request) {
+                                               const std::vector<fs::path> files = tf_record_files(request);
+                                               return !files.empty() &&
+                                                      (is_named_tfrecord(files[0].filename().string()) ||
+                                                       begins_with_a_record(files[0]));
+                                           },
+                                       .open = open_tfrecord};
     return format;
 }
 

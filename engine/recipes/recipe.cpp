@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cmath>
 #include <filesystem>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -297,6 +298,11 @@ std::unique_ptr<DataSource> open_data_for(const Recipe& recipe, DataRequest requ
     std::unique_ptr<DataSource> data = open_data(request);
     check_classes(recipe, data->info());
     const ImageSize stored = data->image_size();
+    if (const auto pictures = data->info().pictures)
+        spdlog::info("{}: pictures of {}x{} to {}x{} become images of {}x{}x{} for {}",
+                     as_printable(request.source), pictures->least.height, pictures->least.width,
+                     pictures->most.height, pictures->most.width, stored.height, stored.width,
+                     stored.channels, recipe.name);
     ImageSize wanted{stored.height, stored.width, recipe.model.input.channels};
     if (!find_problem(recipe, wanted).empty()) wanted = stored_size(recipe);
     if (wanted != stored) {
@@ -311,8 +317,16 @@ std::unique_ptr<DataSource> open_data_for(const Recipe& recipe, DataRequest requ
 
 ImageSize stored_size(const Recipe& recipe) {
     const Shape& image = recipe.model.input;
-    // The tutorial's pipeline crops 24 of 32 pixels.
-    const auto side = [&](unsigned length) { return recipe.pipeline.tutorial ? length * 4 / 3 : length; };
+    using Box = Augmentation::Box;
+    const Augmentation& training = recipe.pipeline.training;
+    const Augmentation& evaluation = recipe.pipeline.evaluation;
+    // What is cropped is stored larger, so that the network sees as much detail as it can.
+    const bool middle = evaluation.box == Box::centre || evaluation.box == Box::centre_fit;
+    double fraction = middle ? double(evaluation.fraction) : 1;
+    if (training.box == Box::random_area) fraction = std::min(fraction, 0.875); // 224 of 256, the usual
+    if (recipe.pipeline.tutorial) fraction = 0.75;                              // 24 of 32
+    fraction = std::max(fraction, 0.5);
+    const auto side = [&](unsigned length) { return unsigned(std::lround(length / fraction)); };
     return {side(image.height), side(image.width), image.channels};
 }
 

@@ -10,11 +10,12 @@
 namespace towers {
 
 TEST_CASE("help and messages name every format, once and in one order") {
-    CHECK(data_help(true) == "a folder with CIFAR-10's binary files, CIFAR-100's, MNIST's, TFRecord files or "
-                             "a packed file, or 'shapes' (ten "
-                             "classes of drawn shapes)");
-    CHECK(data_help(false) == "a folder with CIFAR-10's binary files, CIFAR-100's, MNIST's, TFRecord files "
-                              "or a packed file, or 'shapes'");
+    CHECK(data_help(true) ==
+          "a folder with CIFAR-10's binary files, CIFAR-100's, MNIST's, TFRecord files, "
+          "JPEG and PNG files (a folder for each class) or a packed file, or 'shapes' (ten "
+          "classes of drawn shapes)");
+    CHECK(data_help(false) == "a folder with CIFAR-10's binary files, CIFAR-100's, MNIST's, TFRecord files, "
+                              "JPEG and PNG files (a folder for each class) or a packed file, or 'shapes'");
     CHECK(what_to_give() == "give " + data_help(false) + ", which needs no files");
 }
 
@@ -41,26 +42,69 @@ TEST_CASE("what no format recognizes is refused with what each format would take
         return test::input_error([&] { open_data({path.string(), split}); });
     };
     const std::string nowhere = (folder / "nowhere").string(), empty = folder.path().string();
-    CHECK(
-        refusal(nowhere, Split::train) ==
-        "there is no data folder " + nowhere +
-            "; name one with CIFAR-10's binary files, CIFAR-100's, MNIST's, TFRecord files or a packed file, "
-            "or use --data shapes, which needs no files");
-    const char* const remedy =
-        "; unpack CIFAR-10's binary files, CIFAR-100's, MNIST's, TFRecord files or a packed file "
-        "there, or use --data shapes, "
-        "which needs no files";
-    CHECK(refusal(empty, Split::train) == empty +
-                                              " holds no data_batch_1.bin, train.bin, "
-                                              "train-images-idx3-ubyte, *train*.tfrecord or packed file" +
-                                              remedy);
+    CHECK(refusal(nowhere, Split::train) ==
+          "there is no data folder " + nowhere +
+              "; name one with CIFAR-10's binary files, CIFAR-100's, MNIST's, TFRecord files, JPEG and PNG "
+              "files (a folder for each class) or a packed file, "
+              "or use --data shapes, which needs no files");
+    const char* const remedy = "; put CIFAR-10's binary files, CIFAR-100's, MNIST's, TFRecord files, JPEG "
+                               "and PNG files (a folder for each class) or a packed file "
+                               "there, or use --data shapes, "
+                               "which needs no files";
+    CHECK(refusal(empty, Split::train) ==
+          empty +
+              " holds no data_batch_1.bin, train.bin, train-images-idx3-ubyte, *train*.tfrecord, "
+              "train/CLASS/*.jpg or packed file" +
+              remedy);
     CHECK(refusal(empty, Split::test) ==
           empty +
-              " holds no test_batch.bin, test.bin, t10k-images-idx3-ubyte, *test*.tfrecord or packed file" +
+              " holds no test_batch.bin, test.bin, t10k-images-idx3-ubyte, *test*.tfrecord, val/CLASS/*.jpg "
+              "or packed file" +
               remedy);
     test::write_text(folder / "cat.png", "\x89PNG");
     CHECK(refusal(folder / "cat.png", Split::train) ==
-          (folder / "cat.png").string() + " is a picture, and pictures are not read; " + what_to_give());
+          (folder / "cat.png").string() + " is one picture; " + what_to_give());
+}
+
+TEST_CASE("--format decides, and what more than one format recognizes is said") {
+    const test::TemporaryFolder folder;
+    const std::string path = folder.path().string();
+    write_cifar10(make_shapes(Split::train, 3, {32, 32, 3}, 50), Split::train, path);
+    DataRequest request{path, Split::train};
+    request.format = "cifar10";
+    CHECK(open_data(request)->size() == 50);
+    request.format = "mnist";
+    CHECK(test::input_error([&] { open_data(request); }) ==
+          path + " has nothing that --format mnist takes, train-images-idx3-ubyte");
+    request.format = "zip";
+    CHECK(test::input_error([&] { open_data(request); }) ==
+          "--format zip: there is no such format; choose one of " + format_keys());
+    CHECK(format_keys() == "cifar10, cifar100, mnist, tfrecord, pictures, packed, shapes");
+    request.format.clear();
+    CHECK(has_examples(request));
+    request.split = Split::test;
+    CHECK_FALSE(has_examples(request));
+}
+
+TEST_CASE("a source is the same from any folder") {
+    const test::TemporaryFolder folder;
+    const std::filesystem::path odd = folder / "a[1]*";
+    std::filesystem::create_directory(odd);
+    const std::filesystem::path before = std::filesystem::current_path();
+    std::filesystem::current_path(odd);
+    CHECK(absolute_source("shapes") == "shapes");
+    CHECK(absolute_source("shapes?x=y") == "shapes?x=y");
+    CHECK(absolute_source("digits?size=9") == (odd / "digits?size=9").string());
+    CHECK(absolute_source("digits/*.tfrecord?label=x") ==
+          (folder / "a\\[1]\\*").string() + "/digits/*.tfrecord?label=x");
+    std::filesystem::current_path(before);
+    CHECK(test::input_error([&] {
+              open_data({"nowhere/*.tfrecord", Split::train});
+          }) == "no file of records matches the pattern nowhere/*.tfrecord; check it");
+    test::write_text(folder / "train-images-idx3-ubyte.gz", "\x1f\x8b");
+    CHECK(test::input_error([&] {
+              open_data({(folder / "train-images-idx3-ubyte.gz").string(), Split::train});
+          }).find("is one of the files of a data set like MNIST; give the folder") != std::string::npos);
 }
 
 } // namespace towers

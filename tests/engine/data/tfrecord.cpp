@@ -1,5 +1,6 @@
 #include "engine/data/tfrecord.h"
 #include "engine/data/formats.h"
+#include "engine/data/picture.h"
 #include "engine/data/record_file.h"
 #include "engine/data/shapes.h"
 #include "engine/data/tf_example.h"
@@ -42,7 +43,9 @@ struct Folder : test::TemporaryFolder {
     std::string error_of(const std::string& bytes, const char* wishes = "") const {
         test::write_text(*this / "x.tfrecord", bytes);
         const std::string file = source("x.tfrecord");
-        const std::string message = test::input_error([&] { open_data({file + wishes, Split::train}); });
+        const std::string message = test::input_error([&] {
+            images_of(*open_data({.source = file + wishes, .split = Split::train, .image = {8, 8, 3}}));
+        });
         return message.starts_with(file) ? message.substr(file.size()) : message;
     }
 };
@@ -111,10 +114,74 @@ TEST_CASE("features of other names are named after the source") {
     CHECK(folder.error_of(record, "?image=nope") ==
           ", record 0 has no feature 'nope', which ?image= names; it has digit, pixels");
     CHECK(folder.error_of(record, "?colour=red") ==
-          "?colour=red: TFRecord files take no 'colour', only ?image= and ?label=");
+          "?colour=red: TFRecord files take no 'colour', only ?image=, ?label= and ?size=");
     const auto data = folder.open("x.tfrecord?image=pixels&label=digit");
     CHECK(images_of(*data) == "abcd");
     CHECK(data->labels()[0] == 4);
+}
+
+TEST_CASE("encoded pictures in records are decoded as files are") {
+    const Folder folder;
+    const auto fixture = [](const std::string& name) {
+        return test::read_text(test::source_folder() / "tests/fixtures/pictures" / name);
+    };
+    const std::string jpeg = fixture("orientation-6.jpg"), png = fixture("palette.png");
+    const std::string sound = example(jpeg, 1) + example(png, 0, {{"height", 13}, {"width", 19}});
+    test::write_text(folder / "train.tfrecord", sound);
+    DataRequest request{.source = folder.source(), .split = Split::train, .image = {8, 8, 3}};
+    const auto data = open_data(request);
+    CHECK(std::ranges::equal(data->labels(), std::vector<std::uint32_t>{1, 0}));
+    CHECK(data->info().pictures->least == ImageSize{13, 13, 3});
+    CHECK(data->info().pictures->most == ImageSize{19, 19, 3});
+    std::vector<std::uint8_t> expected(2 * 192);
+    const auto bytes = [](const std::string& text) {
+        return std::span(reinterpret_cast<const std::uint8_t*>(text.data()), text.size());
+    };
+    prepare_picture(bytes(jpeg), {8, 8, 3}, std::span(expected).first(192));
+    prepare_picture(bytes(png), {8, 8, 3}, std::span(expected).subspan(192));
+    CHECK(images_of(*data) == std::string(expected.begin(), expected.end()));
+    CHECK(folder.open()->image_size() == ImageSize{0, 0, 3});
+    CHECK(folder.open("train.tfrecord?size=5x6")->image_size() == ImageSize{5, 6, 3});
+
+    // Compressed
+    const gzFile file = gzopen((folder / "packed.tfrecord").c_str(), "wb");
+    REQUIRE(gzwrite(file, sound.data(), unsigned(sound.size())) == int(sound.size()));
+    REQUIRE(gzclose(file) == Z_OK);
+    const auto packed =
+        open_data({.source = folder.source("packed.tfrecord"), .split = Split::train, .image = {8, 8, 3}});
+    CHECK(images_of(*packed) == images_of(*data));
+    CHECK(packed->checksum() == data->checksum());
+    fs::remove(folder / "packed.tfrecord");
+
+    // Broken ones: a header, the data, the bytes on the disk
+    const char* const remedy = "; replace it, or leave broken pictures out with --skip-broken";
+    CHECK(folder.error_of(sound + example("\xff\xd8\xff\xe0...", 0)) ==
+          std::string(", record 2 is cut short") + remedy);
+    CHECK(folder.error_of(sound + example("neither JPEG nor PNG!", 0)).find("has 21 bytes of pixels") !=
+          std::string::npos);
+    CHECK(folder.error_of(sound + example(jpeg.substr(0, jpeg.size() - 9), 0)) ==
+          std::string(", record 2 is cut short") + remedy);
+    CHECK(folder.error_of(example("abcd", 0) + sound) ==
+          ", record 1 has an encoded picture, but those before have pixels; give files of one kind");
+    fs::remove(folder / "x.tfrecord");
+    std::string damaged = sound;
+    damaged[12 + jpeg.size() / 2] ^= 1;
+    test::write_text(folder / "train.tfrecord", damaged + example("\xff\xd8\xff", 0));
+    request.skip_broken = true;
+    const auto skipped = open_data(request);
+    CHECK(skipped->size() == 2);
+    CHECK(images_of(*skipped) ==
+          std::string(192, char(128)) + std::string(expected.begin() + 192, expected.end()));
+}
+
+TEST_CASE("the split is told from words of a file's name") {
+    const Folder folder;
+    for (const char* name : {"latest.tfrecord", "strain-1.tfrecord", "interval.tfrecord"})
+        test::write_text(folder / name, example("abcd", 0));
+    for (const char* name : {"mnistTest-00.tfrecord", "validation1.tfrecord", "t10k.tfrecord"})
+        test::write_text(folder / name, example("abcd", 0));
+    CHECK(folder.open()->size() == 3);
+    CHECK(folder.open("", Split::test)->size() == 3);
 }
 
 TEST_CASE("a data set written as TFRecord files is read back the same") {
@@ -141,7 +208,7 @@ TEST_CASE("damaged TFRecord files and examples that do not fit are refused") {
         std::string damaged = sound;
         damaged[i] ^= 4;
         const std::string message = folder.error_of(sound + damaged);
-        CHECK(message.find("has another checksum; replace it with a sound copy") != std::string::npos);
+        CHECK(message.find("has another checksum; replace it") != std::string::npos);
     }
     CHECK(folder.error_of("<html><body>not found</body></html>") ==
           " is no TFRecord file: its first length has another checksum; name one, or replace it with a sound "
@@ -156,8 +223,6 @@ TEST_CASE("damaged TFRecord files and examples that do not fit are refused") {
     CHECK(folder.error_of(example("abcde", 3)) ==
           ", record 0 has 5 bytes of pixels, which are no picture that is square, in grey or colours");
     CHECK(folder.error_of(example("", 3)).find("has 0 bytes of pixels") != std::string::npos);
-    CHECK(folder.error_of(example("\xff\xd8\xff\xe0...", 3)) ==
-          ", record 0 has an encoded picture, and these are not read; store its pixels");
     for (const std::int64_t label : {std::int64_t(-1), std::int64_t(1) << 20, INT64_MAX})
         CHECK(folder.error_of(example("abcd", label)) == ", record 0 has no label from 0 to 1048575");
 }

@@ -1,0 +1,63 @@
+#include "apps/towers/data_flags.h"
+
+#include "apps/towers/flags.h"
+#include "engine/error.h"
+
+#include <charconv>
+#include <fmt/format.h>
+#include <string_view>
+#include <system_error>
+
+namespace towers {
+
+const char* const hold_out_help =
+    "Keep this part of the pictures, such as 10%, for testing, if their folders "
+    "have none for it (default: none)";
+const char* const skip_broken_help = "Leave broken pictures out instead of refusing them (default: off)";
+
+std::string format_help() {
+    return "Format of the data: " + format_keys() + " (default: the one that recognizes them)";
+}
+
+double hold_out_part(const std::string& percent) {
+    if (percent.empty()) return 0;
+    double value = 0;
+    const char* const end = percent.data() + percent.size();
+    const auto [rest, error] = std::from_chars(percent.data(), end, value);
+    const std::string_view unit(rest, std::size_t(end - rest));
+    if (error != std::errc() || unit != "%" || !(value > 0 && value < 100))
+        throw UsageError(
+            fmt::format("--hold-out {}: give a percentage between 0 and 100, such as 10%", percent));
+    return value / 100;
+}
+
+DataRequest SourceFlags::request(Split split) const {
+    DataRequest request{.source = source, .split = split, .seed = seed};
+    request.format = format;
+    request.hold_out = hold_out_part(hold_out);
+    request.skip_broken = skip_broken;
+    return request;
+}
+
+void add_source(CLI::App& command, SourceFlags& flags) {
+    command.add_option("source", flags.source, "Data set: " + data_help(false))->required();
+    command.add_option("--format", flags.format, format_help());
+    command.add_option("--hold-out", flags.hold_out, hold_out_help);
+    command.add_flag("--skip-broken", flags.skip_broken, skip_broken_help);
+    // The same range as train's, so that train can use the same shapes.
+    add_number(command, "--seed", flags.seed, "Seed for the drawn shapes and whatever else is drawn")
+        ->capture_default_str();
+}
+
+DataRequest data_request(const TrainSettings& settings, Split split, std::uint64_t seed) {
+    const bool apart = split == Split::test && !settings.test_data.empty();
+    DataRequest request{.source = apart ? settings.test_data : settings.data, .split = split, .seed = seed};
+    request.whole = apart;
+    request.format = settings.format;
+    request.hold_out = apart ? 0 : hold_out_part(settings.hold_out);
+    request.skip_broken = settings.skip_broken;
+    if (apart) request.trained_on = settings.data;
+    return request;
+}
+
+} // namespace towers

@@ -1,0 +1,38 @@
+// What the command line says of data sets.
+#pragma once
+
+#include "apps/towers/settings.h"
+#include "engine/data/formats.h"
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <string>
+
+namespace towers {
+
+extern const char* const hold_out_help;    ///< what --hold-out takes
+extern const char* const skip_broken_help; ///< what --skip-broken does
+
+/// What --format takes.
+std::string format_help();
+
+/// The part that --hold-out names, `10%` as 0.1; 0 for "". UsageError for what is no percentage.
+double hold_out_part(const std::string& percent);
+
+/// A data set that a command names, with the flags that say how to read it.
+struct SourceFlags {
+    std::string source, format, hold_out;
+    std::uint64_t seed = 1;
+    bool skip_broken = false;
+
+    /// UsageError as hold_out_part().
+    DataRequest request(Split split) const;
+};
+
+/// Adds the argument `source` and its flags.
+void add_source(CLI::App& command, SourceFlags& flags);
+
+/// The split's data set that the settings name. UsageError as hold_out_part().
+DataRequest data_request(const TrainSettings& settings, Split split, std::uint64_t seed);
+
+} // namespace towers

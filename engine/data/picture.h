@@ -1,0 +1,46 @@
+// Encoded pictures: JPEG and PNG, of any size.
+#pragma once
+
+#include "engine/data/source.h"
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <vector>
+
+namespace towers {
+
+/// The most pixels of a picture: those beyond which Pillow sees a bomb. In colours 537 MB, which each thread
+/// that decodes may need.
+constexpr std::uint64_t most_picture_pixels = 178'956'970;
+
+/// Why a picture cannot be read, to follow its name: `is neither JPEG nor PNG`.
+class PictureError : public std::runtime_error {
+    using std::runtime_error::runtime_error;
+};
+
+/// Whether bytes begin as a JPEG or PNG does.
+bool begins_as_picture(std::span<const std::uint8_t> bytes);
+
+/// The size of a picture by its header, a JPEG's upright (as its EXIF orientation says); 1 channel if it is
+/// grey. Nothing if the header is longer than these bytes. Throws PictureError for what is no picture, or
+/// has no pixels or too many.
+std::optional<ImageSize> picture_size(std::span<const std::uint8_t> bytes);
+
+/// Decodes a picture in full size to planes [channels][height][width], 1 or 3, as Pillow does: upright
+/// (ImageOps.exif_transpose), converted to "L" or "RGB" (without alpha). The size is picture_size()'s but for
+/// channels, or turned if a PNG has an orientation. Throws PictureError.
+struct Picture {
+    ImageSize size;
+    std::vector<std::uint8_t> planes;
+};
+Picture decode_picture(std::span<const std::uint8_t> bytes, unsigned channels);
+
+/// Fills `image` [channels][height][width] with a picture of another size: its largest box in the middle that
+/// has the aspect of `size`, resized as Resizer does. A JPEG is decoded at the smallest eighths of its size
+/// that are not below `size`; libjpeg rounds its
+/// sides up, which moves it by less than half a pixel. Throws PictureError.
+void prepare_picture(std::span<const std::uint8_t> bytes, ImageSize size, std::span<std::uint8_t> image);
+
+} // namespace towers

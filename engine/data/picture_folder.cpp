@@ -1,0 +1,135 @@
+#include "engine/data/picture_folder.h"
+
+#include "engine/error.h"
+#include "engine/files/file.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <functional>
+#include <limits>
+#include <set>
+#include <string_view>
+#include <sys/stat.h>
+#include <system_error>
+#include <utility>
+
+namespace towers {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string lower(std::string text) {
+    std::ranges::transform(text, text.begin(), [](unsigned char c) { return char(std::tolower(c)); });
+    return text;
+}
+
+bool has_picture_name(const std::string& name) {
+    constexpr std::array<std::string_view, 3> ends{".jpg", ".jpeg", ".png"};
+    const std::string small = lower(name);
+    return std::ranges::any_of(ends, [&](std::string_view end) { return small.ends_with(end); });
+}
+
+/// Calls visit(name, whether it is a folder) for what is in a folder, until that returns false.
+bool list(const fs::path& folder, const std::function<bool(const std::string&, bool)>& visit) {
+    std::error_code error;
+    for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+        const std::string name = entry->path().filename().string();
+        std::error_code unknown; // a link to nothing is no folder
+        if (!name.starts_with('.') && !visit(name, entry->is_directory(unknown))) return false;
+    }
+    if (error) throw_file_error("read", folder, error.value());
+    return true;
+}
+
+/// Goes through the pictures below a folder.
+class Walk {
+public:
+    /// Visits at most `most` files and folders, and until visit() returns false.
+    explicit Walk(std::function<bool(std::string)> visit,
+                  std::size_t most = std::numeric_limits<std::size_t>::max())
+        : visit_(std::move(visit)), left_(most) {}
+
+    bool walk(const fs::path& folder, const std::string& below = "") {
+        struct stat status {};
+        if (::stat(folder.c_str(), &status) == 0 && !seen_.emplace(status.st_dev, status.st_ino).second)
+            return true;
+        return list(folder, [&](const std::string& name, bool is_folder) {
+            if (left_-- == 0) return false;
+            if (is_folder) return walk(folder / name, below + name + '/');
+            return !has_picture_name(name) || visit_(below + name);
+        });
+    }
+
+private:
+    std::function<bool(std::string)> visit_;
+    std::size_t left_;
+    std::set<std::pair<dev_t, ino_t>> seen_;
+};
+
+} // namespace
+
+std::vector<std::string> class_folders(const fs::path& folder) {
+    std::vector<std::string> names;
+    list(folder, [&](const std::string& name, bool is_folder) {
+        if (is_folder) names.push_back(name);
+        return true;
+    });
+    std::ranges::sort(names);
+    return names;
+}
+
+std::vector<std::string> pictures_below(const fs::path& folder) {
+    std::vector<std::string> names;
+    Walk([&](std::string name) {
+        names.push_back(std::move(name));
+        return true;
+    }).walk(folder);
+    std::ranges::sort(names);
+    return names;
+}
+
+bool holds_classes_of_pictures(const fs::path& folder) {
+    bool found = false;
+    try {
+        Walk walk(
+            [&](const std::string& name) {
+                found = name.find('/') != name.npos;
+                return !found;
+            },
+            10'000);
+        walk.walk(folder);
+    } catch (const InputError&) {
+        // Whoever opens it learns it.
+    }
+    return found;
+}
+
+PictureFolders find_picture_folders(const fs::path& folder) {
+    constexpr std::array<const char*, 4> tests{"val", "valid", "validation", "test"}; // the first one counts
+    PictureFolders found;
+    std::vector<std::string> names;
+    try {
+        names = class_folders(folder);
+    } catch (const InputError&) {
+        return found;
+    }
+    const auto named = [&](std::string_view wanted) {
+        const auto name =
+            std::ranges::find_if(names, [&](const std::string& each) { return lower(each) == wanted; });
+        return name == names.end() ? fs::path() : folder / *name;
+    };
+    std::size_t splits = 0;
+    for (const char* name : tests) {
+        const fs::path path = named(name);
+        splits += path.empty() ? 0 : 1;
+        if (found.test.empty() && !path.empty() && holds_classes_of_pictures(path)) found.test = path;
+    }
+    found.train = named("train");
+    found.split = !found.train.empty() || (splits > 0 && splits == names.size());
+    if (!found.split) found = {.train = folder, .test = {}};
+    return found;
+}
+
+} // namespace towers

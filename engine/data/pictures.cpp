@@ -1,0 +1,217 @@
+// Folders of JPEG and PNG files, one folder a class: train/CLASS/*.jpg and val/CLASS/*.jpg, or CLASS/*.jpg.
+// Only the index is in memory; pictures are decoded when they are read.
+#include "engine/data/broken_pictures.h"
+#include "engine/data/formats.h"
+#include "engine/data/picture.h"
+#include "engine/data/picture_folder.h"
+#include "engine/data/picture_size.h"
+#include "engine/error.h"
+#include "engine/files/checksum.h"
+#include "engine/files/file.h"
+#include "engine/files/text.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <fmt/format.h>
+#include <limits>
+#include <memory>
+#include <span>
+#include <utility>
+
+namespace towers {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uint64_t most_file_bytes = std::uint64_t(512) << 20;
+
+/// What is known of a data set's pictures without decoding them.
+struct Index {
+    fs::path folder;
+    std::vector<std::string> files; ///< below the folder
+    std::vector<std::uint32_t> labels;
+    PictureSizes sizes;
+    Checksum checksum; ///< of the files' names and sizes
+};
+
+class PictureSource final : public DataSource {
+public:
+    PictureSource(DataInfo info, Index index, const DataRequest& request)
+        : DataSource(std::move(info), std::move(index.labels)), folder_(std::move(index.folder)),
+          files_(std::move(index.files)), source_(request.source), broken_(request.skip_broken) {
+        index.checksum.add(image_size().height);
+        index.checksum.add(image_size().width);
+        index.checksum.add(image_size().channels);
+        checksum_ = index.checksum.value();
+    }
+
+    std::optional<std::uint64_t> fingerprint() const override { return checksum_; }
+
+    using DataSource::read;
+    void read(std::span<const std::uint32_t> records, std::span<std::uint8_t> images) const override {
+        check_has_size(source_, image_size());
+        const std::size_t bytes = image_size().elements();
+        for (std::size_t i = 0; i < records.size(); ++i)
+            read_picture(folder_ / files_[records[i]], images.subspan(i * bytes, bytes));
+    }
+
+private:
+    void read_picture(const fs::path& path, std::span<std::uint8_t> image) const {
+        try {
+            const std::string text = read_file(path);
+            prepare_picture({reinterpret_cast<const std::uint8_t*>(text.data()), text.size()}, image_size(),
+                            image);
+        } catch (const PictureError& error) {
+            broken_.stand_in(path.string(), error.what(), image);
+        } catch (const InputError& error) { // unreadable or vanished
+            if (!broken_.skips()) throw;
+            broken_.stand_in(path.string(), fmt::format("({})", error.what()), image);
+        }
+    }
+
+    fs::path folder_;
+    std::vector<std::string> files_;
+    std::string source_; ///< for messages
+    std::uint64_t checksum_ = 0;
+    mutable BrokenPictures broken_;
+};
+
+/// The size that a file's first bytes tell, as few as possible; and the file's size.
+std::pair<ImageSize, std::uint64_t> read_size(const fs::path& path) {
+    const InputFile file(path);
+    if (file.size() > most_file_bytes)
+        throw PictureError(fmt::format("has {} MiB, more than {}", file.size() >> 20, most_file_bytes >> 20));
+    std::vector<std::uint8_t> bytes;
+    for (const std::uint64_t most : {std::uint64_t(4096), std::uint64_t(65536), most_file_bytes}) {
+        bytes.resize(std::min(most, file.size()));
+        file.read(0, std::as_writable_bytes(std::span(bytes)));
+        if (const auto size = picture_size(bytes)) return {*size, file.size()};
+        if (bytes.size() == file.size()) break;
+    }
+    throw PictureError("is cut short");
+}
+
+/// Whether a picture is held out for testing. Depends on its name only, so that it stays when others are
+/// added.
+bool is_held_out(const std::string& name, double part) {
+    Checksum sum;
+    sum.add(fnv1a(name));
+    sum.add(0); // mixes the bits
+    return double(sum.value() >> 11) * 0x1p-53 < part;
+}
+
+/// The folder that has a request's pictures, or an empty path.
+fs::path folder_of(const DataRequest& request) {
+    const PictureFolders found = find_picture_folders(request.source);
+    if (request.split == Split::train) return found.train;
+    const bool all_in_one = !found.split && (request.hold_out > 0 || request.whole);
+    return all_in_one ? found.train : found.test;
+}
+
+/// The names of the classes: those of the training pictures, wherever they are.
+std::vector<std::string> classes_of(const DataRequest& request, const fs::path& folder) {
+    if (request.whole && !request.trained_on.empty()) {
+        const fs::path trained = find_picture_folders(without_wishes(request.trained_on)).train;
+        if (!trained.empty() && holds_classes_of_pictures(trained)) return class_folders(trained);
+    }
+    const fs::path train = find_picture_folders(request.source).train;
+    return class_folders(train.empty() ? folder : train);
+}
+
+/// The files of the classes in the folder, with their labels, as the request wants them.
+Index list_files(const DataRequest& request, const fs::path& folder,
+                 const std::vector<std::string>& classes) {
+    const bool training = request.split == Split::train;
+    Index index{.folder = folder};
+    for (const std::string& name : class_folders(folder)) {
+        const auto found = std::ranges::lower_bound(classes, name);
+        const std::vector<std::string> files = pictures_below(folder / name);
+        if (found == classes.end() || *found != name) {
+            if (files.empty()) continue;
+            throw InputError(as_printable(fmt::format("{} is none of the {} classes of the training data; "
+                                                      "call it as one of them, or remove it",
+                                                      (folder / name).string(), classes.size())));
+        }
+        if (files.empty() && training)
+            throw InputError(as_printable(fmt::format("{} has no JPEG or PNG files; add some, or remove it",
+                                                      (folder / name).string())));
+        for (const std::string& file : files) {
+            const std::string path = name + '/' + file;
+            if (request.hold_out > 0 && is_held_out(path, request.hold_out) == training) continue;
+            index.files.push_back(path);
+            index.labels.push_back(std::uint32_t(found - classes.begin()));
+        }
+    }
+    if (index.files.empty())
+        throw InputError(as_printable(fmt::format("{} has no {} pictures{}; add some", folder.string(),
+                                                  training ? "training" : "test",
+                                                  request.hold_out > 0 ? " with this --hold-out" : "")));
+    if (index.files.size() > std::numeric_limits<std::uint32_t>::max() / 2)
+        throw InputError(as_printable(folder.string()) + " has too many pictures; give a part of them");
+    return index;
+}
+
+/// Reads every header, and leaves out pictures whose header is broken.
+Index read_headers(Index listed, const std::string& source, bool skip_broken) {
+    BrokenPictures broken(skip_broken);
+    Index index{.folder = listed.folder};
+    for (std::size_t i = 0; i < listed.files.size(); ++i) {
+        const fs::path path = listed.folder / listed.files[i];
+        try {
+            const auto [size, bytes] = read_size(path);
+            index.sizes.add(size);
+            index.checksum.add(fnv1a(listed.files[i]));
+            index.checksum.add(bytes);
+            index.checksum.add(listed.labels[i]);
+            index.files.push_back(std::move(listed.files[i]));
+            index.labels.push_back(listed.labels[i]);
+        } catch (const PictureError& error) {
+            broken.leave_out(path.string(), error.what());
+        } catch (const InputError& error) {
+            if (!skip_broken) throw;
+            broken.leave_out(path.string(), fmt::format("({})", error.what()));
+        }
+    }
+    broken.report(source, listed.files.size());
+    if (index.files.empty())
+        throw InputError(as_printable(source) + " has no picture that is sound; give others");
+    return index;
+}
+
+std::unique_ptr<DataSource> open_pictures(const DataRequest& request) {
+    const fs::path folder = folder_of(request);
+    if (folder.empty() || !fs::is_directory(folder))
+        throw InputError(as_printable(request.source) + " has no folders of pictures; give others");
+    if (request.hold_out > 0 && find_picture_folders(request.source).split)
+        throw InputError(fmt::format("{} has folders for training and testing already; leave out --hold-out",
+                                     as_printable(request.source)));
+    const std::vector<std::string> classes = classes_of(request, folder);
+    if (classes.size() < 2)
+        throw InputError(
+            fmt::format("{} has one class only ({}); give a folder to each of two classes or more",
+                        as_printable(request.source), classes.empty() ? "none" : as_printable(classes[0])));
+    Index index = read_headers(list_files(request, folder, classes), request.source, request.skip_broken);
+    DataInfo info{"pictures", {}, wanted_size(request, index.sizes), index.sizes.range()};
+    for (const std::string& name : classes) info.classes.push_back(as_printable(name));
+    return std::make_unique<PictureSource>(std::move(info), std::move(index), request);
+}
+
+} // namespace
+
+const DataFormat& pictures_format() {
+    static constexpr DataFormat format{.key = "pictures",
+                                       .name = "JPEG and PNG files (a folder for each class)",
+                                       .more = {},
+                                       .files = {"train/CLASS/*.jpg", "val/CLASS/*.jpg"},
+                                       .wishes = {"size"},
+                                       .holds_out = true,
+                                       .recognizes =
+                                           [](const DataRequest& request) {
+                                               const fs::path folder = folder_of(request);
+                                               return !folder.empty() && holds_classes_of_pictures(folder);
+                                           },
+                                       .open = open_pictures};
+    return format;
+}
+
+} // namespace towers

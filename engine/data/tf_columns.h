@@ -1,0 +1,40 @@
+// The features of a data set's examples: which hold the picture and the label.
+#pragma once
+
+#include "engine/data/record_file.h"
+#include "engine/data/source.h"
+#include "engine/data/tf_example.h"
+
+#include <cstdint>
+#include <initializer_list>
+#include <map>
+#include <string>
+#include <string_view>
+
+namespace towers {
+
+/// Finds features by the names that are wished for or known.
+class TfColumns {
+public:
+    /// `source`: what --data says, for messages; `wishes`: `image` and `label` may name features.
+    TfColumns(std::string source, std::map<std::string, std::string> wishes)
+        : source_(std::move(source)), wishes_(std::move(wishes)) {}
+
+    struct Content {
+        std::string_view bytes; ///< [height][width][channels], or a JPEG or PNG
+        bool encoded;
+        ImageSize size; ///< of pixels that are not encoded
+        std::uint32_t label;
+    };
+    /// The bytes are the example's. InputError when something is missing or does not fit.
+    Content read(const TfExample& example, const RecordName& name) const;
+
+private:
+    const TfFeature& find(const TfExample& example, const RecordName& name, const char* wish,
+                          std::initializer_list<const char*> known) const;
+
+    std::string source_;
+    std::map<std::string, std::string> wishes_;
+};
+
+} // namespace towers

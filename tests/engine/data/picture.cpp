@@ -1,0 +1,161 @@
+// Pictures that Pillow wrote and read (tests/fixtures/make_pictures.py), and damaged ones.
+#include "engine/data/picture.h"
+#include "tests/support/files.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace towers {
+namespace {
+
+namespace fs = std::filesystem;
+
+fs::path fixtures() { return test::source_folder() / "tests/fixtures/pictures"; }
+
+std::vector<std::uint8_t> bytes_of(const fs::path& path) {
+    const std::string text = test::read_text(path);
+    return {text.begin(), text.end()};
+}
+
+/// A PPM or PGM file as planes.
+Picture read_pnm(const fs::path& path) {
+    std::istringstream file(test::read_text(path));
+    std::string kind;
+    unsigned width = 0, height = 0, most = 0;
+    file >> kind >> width >> height >> most;
+    file.get();
+    const unsigned channels = kind == "P6" ? 3 : 1;
+    Picture picture{{height, width, channels},
+                    std::vector<std::uint8_t>(std::size_t(height) * width * channels)};
+    const std::size_t plane = picture.planes.size() / channels;
+    for (std::size_t i = 0; i < plane; ++i)
+        for (unsigned c = 0; c < channels; ++c) picture.planes[c * plane + i] = std::uint8_t(file.get());
+    REQUIRE(file);
+    return picture;
+}
+
+int largest_difference(const std::vector<std::uint8_t>& a, const std::vector<std::uint8_t>& b) {
+    REQUIRE(a.size() == b.size());
+    int most = 0;
+    for (std::size_t i = 0; i < a.size(); ++i) most = std::max(most, std::abs(int(a[i]) - int(b[i])));
+    return most;
+}
+
+std::string error_of(std::span<const std::uint8_t> bytes) {
+    try {
+        decode_picture(bytes, 3);
+    } catch (const PictureError& error) {
+        return error.what();
+    }
+    return "none";
+}
+
+/// The first bytes of a PNG in grey of this size.
+std::vector<std::uint8_t> png_header(std::uint32_t height, std::uint32_t width) {
+    std::vector<std::uint8_t> bytes = bytes_of(fixtures() / "grey.png");
+    for (unsigned i = 0; i < 4; ++i) {
+        bytes[16 + i] = std::uint8_t(width >> (24 - 8 * i));
+        bytes[20 + i] = std::uint8_t(height >> (24 - 8 * i));
+    }
+    return bytes;
+}
+
+} // namespace
+
+TEST_CASE("pictures of every kind are decoded as Pillow decodes them: PNG exactly, JPEG within 2") {
+    unsigned compared = 0;
+    for (const std::string& name : test::names_in(fixtures())) {
+        const bool jpeg = name.ends_with(".jpg");
+        if (!jpeg && !name.ends_with(".png")) continue;
+        const std::vector<std::uint8_t> bytes = bytes_of(fixtures() / name);
+        CAPTURE(name);
+        CHECK(begins_as_picture(bytes));
+        for (const auto& [end, channels] : {std::pair(".ppm", 3u), {".pgm", 1u}}) {
+            const fs::path file = fixtures() / (name + end);
+            if (!fs::exists(file)) continue;
+            const Picture expected = read_pnm(file), decoded = decode_picture(bytes, channels);
+            CHECK(decoded.size == expected.size);
+            CHECK(largest_difference(decoded.planes, expected.planes) <= (jpeg ? 2 : 0));
+            ++compared;
+        }
+    }
+    CHECK(compared == 28);
+    CHECK(picture_size(bytes_of(fixtures() / "grey.jpg")) == ImageSize{13, 19, 1});
+    CHECK(picture_size(bytes_of(fixtures() / "grey-alpha.png")) == ImageSize{13, 19, 1});
+    CHECK(picture_size(bytes_of(fixtures() / "palette.png")) == ImageSize{13, 19, 3});
+    CHECK(picture_size(bytes_of(fixtures() / "orientation-5.jpg")) == ImageSize{19, 13, 3});
+}
+
+TEST_CASE("a picture is prepared from its middle, resized as Pillow does") {
+    const std::vector<std::uint8_t> bytes = bytes_of(fixtures() / "large.png");
+    for (const char* name : {"prepared-24x24.ppm", "prepared-20x10.ppm", "prepared-56x56.ppm"}) {
+        CAPTURE(name);
+        const Picture expected = read_pnm(fixtures() / name);
+        std::vector<std::uint8_t> image(expected.planes.size());
+        prepare_picture(bytes, expected.size, image);
+        CHECK(image == expected.planes);
+    }
+}
+
+TEST_CASE("a JPEG is decoded at a smaller scale, never below the size") {
+    // A smooth picture: whatever the scale, its middle is about the same.
+    for (const char* name : {"rgb.jpg", "orientation-6.jpg", "grey.jpg", "cmyk.jpg"}) {
+        CAPTURE(name);
+        const std::vector<std::uint8_t> bytes = bytes_of(fixtures() / name);
+        const Picture full = decode_picture(bytes, 3);
+        const std::size_t plane = std::size_t(full.size.height) * full.size.width;
+        std::vector<std::uint8_t> whole(3 * 13 * 13), small(3 * 7 * 7);
+        prepare_picture(bytes, {13, 13, 3}, whole);
+        prepare_picture(bytes, {7, 7, 3}, small);
+        for (unsigned c = 0; c < 3; ++c) {
+            const std::uint8_t middle =
+                full.planes[c * plane + full.size.height / 2 * full.size.width + full.size.width / 2];
+            CHECK(std::abs(int(whole[c * 169 + 6 * 13 + 6]) - int(middle)) <= 12);
+            CHECK(std::abs(int(small[c * 49 + 3 * 7 + 3]) - int(middle)) <= 16);
+        }
+    }
+}
+
+TEST_CASE("what is no picture, damaged, cut short or too large is refused before memory is taken") {
+    const auto text = [](std::string_view s) { return std::vector<std::uint8_t>(s.begin(), s.end()); };
+    CHECK(error_of({}) == "is empty");
+    CHECK(error_of(text("this is no picture")) == "is neither JPEG nor PNG");
+    CHECK(error_of(text("GIF89a.............")) == "is neither JPEG nor PNG");
+    CHECK(error_of(text("\xff\xd8\xff")) == "is cut short");
+    const char* const huge = "has 30000x30000 pixels, more than 178 million";
+    CHECK(error_of(png_header(30'000, 30'000)) == huge);
+    CHECK(error_of(png_header(0, 9)).find("is damaged: libspng says") == 0);
+    std::vector<std::uint8_t> jpeg = bytes_of(fixtures() / "rgb.jpg");
+    for (std::size_t i = 2; i + 9 < jpeg.size(); ++i)
+        if (jpeg[i] == 0xff && jpeg[i + 1] == 0xc0) {
+            jpeg[i + 5] = jpeg[i + 7] = 30'000 >> 8;
+            jpeg[i + 6] = jpeg[i + 8] = 30'000 & 255;
+            break;
+        }
+    CHECK(error_of(jpeg) == huge);
+    CHECK_THROWS_AS(picture_size(jpeg), PictureError);
+
+    for (const char* name : {"rgb.jpg", "progressive.jpg", "cmyk.jpg", "rgba.png", "interlaced.png"}) {
+        CAPTURE(name);
+        const std::vector<std::uint8_t> whole = bytes_of(fixtures() / name);
+        for (std::size_t length = 0; length + 2 < whole.size(); ++length) {
+            CAPTURE(length);
+            const bool png = std::string_view(name).ends_with(".png");
+            if (png && length + 16 >= whole.size()) continue; // its pixels are complete
+            CHECK(error_of(std::span(whole).first(length)) != "none");
+        }
+        for (std::size_t i = 0; i < whole.size(); ++i) { // any byte may be wrong, and nothing worse happens
+            std::vector<std::uint8_t> damaged = whole;
+            damaged[i] ^= std::uint8_t(1 << i % 8);
+            error_of(damaged);
+        }
+    }
+}
+
+} // namespace towers

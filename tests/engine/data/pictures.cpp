@@ -1,0 +1,204 @@
+// Folders of pictures.
+#include "engine/data/formats.h"
+#include "engine/data/picture.h"
+#include "tests/support/files.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace towers {
+namespace {
+
+namespace fs = std::filesystem;
+
+fs::path fixture(const std::string& name) { return test::source_folder() / "tests/fixtures/pictures" / name; }
+
+struct Folder : test::TemporaryFolder {
+    /// Puts a copy of a fixture there.
+    void put(const fs::path& to, const char* from = "rgb.png") const {
+        fs::create_directories((path() / to).parent_path());
+        fs::copy_file(fixture(from), path() / to);
+    }
+    DataRequest request(Split split = Split::train, ImageSize image = {8, 8, 3}) const {
+        return {.source = path().string(), .split = split, .image = image};
+    }
+    std::unique_ptr<DataSource> open(Split split = Split::train) const { return open_data(request(split)); }
+    std::string error(const DataRequest& wanted) const {
+        const std::string message = test::input_error([&] { read_all(*open_data(wanted)); });
+        return message.starts_with(path().string()) ? message.substr(path().string().size()) : message;
+    }
+    static std::vector<std::uint8_t> read_all(const DataSource& data) {
+        std::vector<std::uint8_t> images(data.size() * data.image_size().elements());
+        data.read(0, data.size(), images);
+        return images;
+    }
+};
+
+std::vector<std::uint32_t> labels_of(const DataSource& data) {
+    return {data.labels().begin(), data.labels().end()};
+}
+
+constexpr const char* remedy = "; replace it, or leave broken pictures out with --skip-broken";
+
+} // namespace
+
+TEST_CASE("a folder for each class: names sorted as bytes, in any case, nested, without what is hidden") {
+    const Folder folder;
+    folder.put("train/cats/2.JPG", "rgb.jpg");
+    folder.put("train/cats/10.jpeg", "grey.jpg");
+    folder.put("train/Dogs/deep/er/a.Png");
+    folder.put("train/caf\u00e9 au lait/x.png", "palette.png");
+    folder.put("train/.hidden/x.png");
+    folder.put("train/cats/.x.png");
+    folder.put("train/loose.png");
+    folder.put("Val/cats/a.jpg", "progressive.jpg");
+    test::write_text(folder / "train/cats/Thumbs.db", "of no concern");
+    const auto train = folder.open();
+    CHECK(train->info().name == "pictures");
+    CHECK(train->info().classes == std::vector<std::string>{"Dogs", "caf\u00e9 au lait", "cats"});
+    CHECK(labels_of(*train) == std::vector<std::uint32_t>{0, 1, 2, 2});
+    CHECK(train->image_size() == ImageSize{8, 8, 3});
+    CHECK(train->info().pictures->least == ImageSize{13, 19, 3});
+    std::vector<std::uint8_t> image(8 * 8 * 3), expected(image.size());
+    const std::uint32_t record = 3; // cats/2.JPG
+    train->read({&record, 1}, image);
+    const std::string bytes = test::read_text(fixture("rgb.jpg"));
+    prepare_picture({reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()}, {8, 8, 3}, expected);
+    CHECK(image == expected);
+    const auto test = folder.open(Split::test); // it has one of the classes, with its label
+    CHECK(labels_of(*test) == std::vector<std::uint32_t>{2});
+    CHECK(test->info().classes == train->info().classes);
+    folder.put("Val/birds/a.png");
+    CHECK(folder.error(folder.request(Split::test)) ==
+          "/Val/birds is none of the 3 classes of the training data; call it as one of them, or remove it");
+}
+
+TEST_CASE("the size is asked for, wished for, or that of all pictures") {
+    const Folder folder;
+    folder.put("a/1.png");
+    folder.put("b/1.png", "grey.png");
+    const auto size_of = [&](const char* wish, ImageSize image) {
+        DataRequest request = folder.request(Split::train, image);
+        request.source += wish;
+        return open_data(request)->image_size();
+    };
+    CHECK(size_of("", {8, 9, 1}) == ImageSize{8, 9, 1});
+    CHECK(size_of("?size=20", {8, 9, 1}) == ImageSize{20, 20, 1});
+    CHECK(size_of("?size=20x30", {}) == ImageSize{20, 30, 1});
+    CHECK(size_of("?size=20x30", {0, 0, 0}) == ImageSize{20, 30, 3});
+    CHECK(size_of("", {0, 0, 0}) == ImageSize{13, 19, 3});
+    folder.put("b/2.png", "large.png");
+    CHECK(size_of("", {0, 0, 0}) == ImageSize{0, 0, 3});
+    CHECK(folder.error(folder.request(Split::train, {0, 0, 0})) ==
+          " has pictures of many sizes; name one for all with '" + folder.path().string() + "?size=64'");
+    for (const char* wrong : {"", "0", "x", "9x", "x9", "-1", "9000", "1e3", "3x3x3"}) {
+        CAPTURE(wrong);
+        DataRequest request = folder.request();
+        request.source += std::string("?size=") + wrong;
+        CHECK(folder.error(request) == std::string("?size=") + wrong +
+                                           ": give the pixels of a side, or HEIGHTxWIDTH, up to 8192 each");
+    }
+}
+
+TEST_CASE("pictures without a split are held out by their names, which others do not change") {
+    const Folder folder;
+    for (unsigned i = 0; i < 60; ++i)
+        folder.put(std::string(i % 2 ? "a/" : "b/") + std::to_string(i) + ".png");
+    CHECK(folder.open()->size() == 60);
+    CHECK(
+        folder.error(folder.request(Split::test)) ==
+        " has no test examples, no val/CLASS/*.jpg; give some with --test-data of train, or --data of eval, "
+        "or let train hold some out with --hold-out 10%");
+    DataRequest train = folder.request(), test = folder.request(Split::test);
+    train.hold_out = test.hold_out = 0.25;
+    const std::size_t held_out = open_data(test)->size();
+    CHECK(open_data(train)->size() + held_out == 60);
+    CHECK(held_out >= 6);
+    CHECK(held_out <= 24);
+    const std::uint64_t before = open_data(test)->checksum();
+    DataRequest whole = folder.request(Split::test);
+    whole.whole = true;
+    CHECK(open_data(whole)->size() == 60);
+    // A new picture joins one side and moves none.
+    folder.put("b/one more.png");
+    const std::size_t now = open_data(test)->size();
+    CHECK((now == held_out || now == held_out + 1));
+    CHECK((open_data(test)->checksum() == before) == (now == held_out));
+    folder.put("train/a/1.png");
+    folder.put("train/b/1.png");
+    CHECK(folder.error(train) == " has folders for training and testing already; leave out --hold-out");
+    DataRequest shapes{.source = "shapes", .split = Split::train};
+    shapes.hold_out = 0.1;
+    CHECK(folder.error(shapes) ==
+          "shapes: --hold-out is for folders of pictures, and these are shapes; leave it out");
+}
+
+TEST_CASE("test pictures that come apart have the labels of the training's classes") {
+    const Folder training, testing;
+    training.put("ant/1.png");
+    training.put("bee/1.png");
+    training.put("cow/1.png");
+    testing.put("cow/1.png");
+    DataRequest request = testing.request(Split::test);
+    request.whole = true;
+    request.trained_on = training.path().string() + "?size=9";
+    CHECK(labels_of(*open_data(request)) == std::vector<std::uint32_t>{2});
+    testing.put("dog/1.png");
+    CHECK(testing.error(request).find("/dog is none of the 3 classes") == 0);
+}
+
+TEST_CASE("broken pictures are refused, or left out; those that prove broken later become grey") {
+    const Folder folder;
+    folder.put("a/1.png");
+    folder.put("b/1.jpg", "rgb.jpg");
+    folder.put("b/2.png");
+    test::write_text(folder / "a/text.jpg", "this is no picture");
+    CHECK(folder.error(folder.request()) == std::string("/a/text.jpg is neither JPEG nor PNG") + remedy);
+    DataRequest skipping = folder.request();
+    skipping.skip_broken = true;
+    CHECK(labels_of(*open_data(skipping)) == std::vector<std::uint32_t>{0, 1, 1});
+    fs::remove(folder / "a/text.jpg");
+
+    fs::create_symlink("nowhere.png", folder / "a/link.png");
+    CHECK(folder.error(folder.request()).find("cannot read ") == 0);
+    CHECK(open_data(skipping)->size() == 3);
+    fs::remove(folder / "a/link.png");
+
+    const std::string whole = test::read_text(folder / "b/1.jpg");
+    test::write_text(folder / "b/1.jpg", whole.substr(0, whole.size() - 40)); // its header is sound
+    CHECK(folder.error(folder.request()) == std::string("/b/1.jpg is cut short") + remedy);
+    const auto data = open_data(skipping);
+    CHECK(data->size() == 3);
+    const std::vector<std::uint8_t> images = Folder::read_all(*data);
+    const auto broken = std::span(images).subspan(8 * 8 * 3, 8 * 8 * 3);
+    CHECK(std::ranges::count(broken, 128) == 8 * 8 * 3);
+    fs::remove(folder / "b/1.jpg"); // vanished since
+    CHECK(Folder::read_all(*data) == images);
+}
+
+TEST_CASE("classes without pictures, one class, and links in circles") {
+    const Folder folder;
+    folder.put("a/1.png");
+    CHECK(folder.error(folder.request()) ==
+          " has one class only (a); give a folder to each of two classes or more");
+    fs::create_directory(folder / "b\n");
+    CHECK(folder.error(folder.request()).find("/b? has no JPEG or PNG files; add some, or remove it") !=
+          std::string::npos);
+    fs::remove(folder / "b\n");
+    fs::create_directory_symlink(folder.path(), folder / "a/circle");
+    fs::create_directory_symlink(".", folder / "a/itself");
+    fs::create_directory_symlink(folder / "a", folder / "b"); // a class may be a link
+    CHECK(folder.open()->size() >= 2);
+    fs::remove(folder / "b");
+    fs::remove(folder / "a/1.png");
+    test::write_text(folder / "a/1.gif", "GIF8");
+    CHECK(folder.error(folder.request()) ==
+          " holds pictures (a/1.gif), but none that are JPEG or PNG in a folder for each class, such as "
+          "train/CLASS/*.jpg");
+}
+
+} // namespace towers
