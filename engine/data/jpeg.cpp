@@ -1,7 +1,6 @@
 #include "engine/data/jpeg.h"
 
 #include <algorithm>
-#include <array>
 #include <fmt/format.h>
 #include <limits>
 #include <string_view>
@@ -79,9 +78,9 @@ std::optional<JpegHeader> read_jpeg_header(std::span<const std::uint8_t> bytes) 
 
 RawPicture decode_jpeg(std::span<const std::uint8_t> bytes, unsigned eighths) {
     const auto header = read_jpeg_header(bytes);
-    constexpr std::array<std::uint8_t, 2> end{0xff, 0xd9};
-    if (!header || std::ranges::find_end(bytes.subspan(header->length), end).empty())
-        throw PictureError("is cut short");
+    const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    const std::size_t end = text.rfind("\xff\xd9");
+    if (!header || end == text.npos || end < header->length) throw PictureError("is cut short");
     const Decompressor jpeg(tjInitDecompress());
     if (!jpeg) throw std::bad_alloc();
     int width = 0, height = 0, subsampling = 0, colours = 0;

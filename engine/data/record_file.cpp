@@ -90,7 +90,11 @@ RecordFile::RecordFile(std::filesystem::path path, std::uint64_t& room,
                        const std::function<void(const RecordName&, const RecordView&)>& visit)
     : path_(std::move(path)), compressed_(is_compressed(path_)) {
     if (!compressed_) {
-        visit_records(MappedFile(path_).bytes(), path_, visit);
+        MappedFile file(path_);
+        visit_records(file.bytes(), path_, [&](const RecordName& name, const RecordView& record) {
+            visit(name, record);
+            file.forget(record.offset);
+        });
         return;
     }
     unpacked_ = GzipFile(path_).read_up_to(room + 1);

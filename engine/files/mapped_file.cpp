@@ -17,6 +17,14 @@ MappedFile::MappedFile(const std::filesystem::path& path) {
     bytes_ = {static_cast<const std::uint8_t*>(memory), size};
 }
 
+void MappedFile::forget(std::size_t before) {
+    constexpr std::size_t step = std::size_t(64) << 20; // a multiple of every page's size
+    const std::size_t end = before / step * step;
+    if (end <= forgotten_) return;
+    ::madvise(const_cast<std::uint8_t*>(bytes_.data() + forgotten_), end - forgotten_, MADV_DONTNEED);
+    forgotten_ = end;
+}
+
 MappedFile::~MappedFile() {
     if (!bytes_.empty()) ::munmap(const_cast<std::uint8_t*>(bytes_.data()), bytes_.size());
 }

@@ -21,8 +21,13 @@ public:
 
     std::span<const std::uint8_t> bytes() const { return bytes_; }
 
+    /// Gives back the memory of the bytes before an offset, as seldom as is worth it, so that a pass through
+    /// a large file needs little.
+    void forget(std::size_t before);
+
 private:
     std::span<const std::uint8_t> bytes_;
+    std::size_t forgotten_ = 0;
 };
 
 } // namespace towers

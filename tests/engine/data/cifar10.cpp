@@ -133,12 +133,11 @@ TEST_CASE("other data is named for what it is") {
                {"cifar-10-binary.tar.gz is compressed by gzip; unpack it (tar -xzf FILE) and give a folder"});
     check_says(file("images.gz", "\x1f\x8b\x08"), {"unpack it (gunzip FILE)"});
     check_says(file("data.zip", "PK\x03\x04"), {"data.zip is a zip archive; unpack it"});
-    check_says(file("cat.jpg", "\xff\xd8\xff\xe0"),
-               {"cat.jpg is a picture, and pictures are not read; give"});
-    check_says(file("cat.png", "\x89PNG\r\n"), {"is a picture"});
+    check_says(file("cat.jpg", "\xff\xd8\xff\xe0"), {"cat.jpg is one picture; give a folder"});
+    check_says(file("cat.png", "\x89PNG\r\n"), {"is one picture"});
     using namespace std::string_view_literals;
-    check_says(file("cat.tif", "II*\0\x08"sv), {"is a picture"});
-    check_says(file("dog.tif", "MM\0*\0"sv), {"is a picture"});
+    check_says(file("cat.tif", "II*\0\x08"sv), {"is one picture"});
+    check_says(file("dog.tif", "MM\0*\0"sv), {"is one picture"});
     check_says(file("summer", "MMXXVI"), {"summer is a file; give a folder"});
     check_says(file("list", "II* of them"), {"list is a file; give a folder"});
     check_says(file("empty", ""), {"empty is a file; give a folder"});
@@ -150,9 +149,10 @@ TEST_CASE("other data is named for what it is") {
     file("hundred/train", "");
     file("hundred/meta", "");
     check_says(load_error(folder / "hundred"), {"hundred holds CIFAR-100 for Python"});
-    file("photos/cats/A.JPG", "");
-    check_says(load_error(folder / "photos"), {"photos holds pictures (cats/a.jpg), which are not read"});
-    check_says(load_error(folder / "photos" / "cats"), {"cats holds pictures (a.jpg)"});
+    file("photos/cats/A.GIF", "");
+    check_says(load_error(folder / "photos"),
+               {"photos holds pictures (cats/a.gif), but none that are JPEG or PNG"});
+    check_says(load_error(folder / "photos" / "cats"), {"cats holds pictures (a.gif)"});
     // CIFAR-10's files are found beside other files.
     write_train(folder / "photos");
     CHECK(open_data({(folder / "photos").string(), Split::train})->size() == 20);
@@ -163,7 +163,7 @@ TEST_CASE("the error about missing data names it and says what to do") {
     const std::filesystem::path nowhere = folder / "nowhere";
     check_says(load_error(nowhere), {"there is no data folder", nowhere.c_str(), "shapes"});
     check_says(input_error([] { open_data({"", Split::train}); }), {"there is no data folder"});
-    check_says(load_error(folder.path()), {folder.path().c_str(), "data_batch_1.bin", "unpack"});
+    check_says(load_error(folder.path()), {folder.path().c_str(), "data_batch_1.bin", "put CIFAR-10"});
     check_says(load_error(folder.path(), Split::test), {"test_batch.bin"});
     write_text(folder / "a file", "x");
     check_says(load_error(folder / "a file"), {"a file is a file; give a folder"});
