@@ -3,6 +3,7 @@
 #include "engine/data/converted.h"
 #include "engine/data/formats.h"
 #include "engine/data/record_file.h"
+#include "engine/data/tf_example.h"
 #include "engine/error.h"
 
 #include <algorithm>
@@ -73,6 +74,25 @@ std::string tf_example(std::string_view input) {
     while (!input.empty()) text += framed(take_part(input));
     write("train.tfrecord", text);
     return folder;
+}
+
+/// Two classes, since one is refused.
+std::string pictures(std::string_view input) {
+    fs::create_directories(folder / "train" / "a");
+    fs::create_directories(folder / "train" / "b");
+    write("train/a/a.jpg", take_part(input));
+    write("train/b/b.png", input);
+    return folder.string() + "?size=9x7";
+}
+
+std::string encoded_record(std::string_view input) {
+    write("train.tfrecord", framed(write_tf_example({{"image/encoded", input}}, {{"label", 0}})));
+    return folder.string() + "?size=9x7";
+}
+
+std::string packed(std::string_view input) {
+    write("packed", input);
+    return folder / "packed";
 }
 
 void read_all(const DataSource& source) {
