@@ -2,6 +2,7 @@
 #include "apps/towers/data_flags.h"
 #include "apps/towers/flags.h"
 #include "apps/towers/hint.h"
+#include "apps/towers/settings.h"
 #include "engine/data/cifar10.h"
 #include "engine/data/formats.h"
 #include "engine/data/packed.h"
@@ -30,6 +31,7 @@ namespace {
 struct DataFlags {
     SourceFlags source;
     std::string target, recipe, as = "tfrecord"; ///< target: the file or folder to write
+    std::vector<std::string> set;
 };
 
 std::string joined(const std::vector<double>& values) {
@@ -139,7 +141,7 @@ int pack(const DataFlags& flags) {
         if (const DataRequest request = flags.source.request(split);
             split == Split::train || has_examples(request))
             sources[std::size_t(split)] =
-                flags.recipe.empty() ? open_data(request) : open_data_for(find_recipe(flags.recipe), request);
+                flags.recipe.empty() ? open_data(request) : open_data_for(find_recipe(flags.recipe, flags.set), request);
     const auto& [train, test] = sources;
     if (test && (test->image_size() != train->image_size() || test->info().classes != train->info().classes))
         throw InputError(
@@ -188,6 +190,7 @@ void add_data(CLI::App& app, Action& chosen) {
     packing->add_option("file", flags->target, "File to write")->required();
     packing->add_option("--recipe", flags->recipe,
                         "Store the images as this recipe takes them (default: as they are)");
+    add_set(*packing, flags->set);
     packing->callback([flags, &chosen] { chosen = [flags] { return pack(*flags); }; });
 }
 
