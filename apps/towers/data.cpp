@@ -1,8 +1,8 @@
 #include "apps/towers/commands.h"
+#include "apps/towers/common_flags.h"
 #include "apps/towers/data_flags.h"
 #include "apps/towers/flags.h"
 #include "apps/towers/hint.h"
-#include "apps/towers/settings.h"
 #include "engine/data/cifar10.h"
 #include "engine/data/formats.h"
 #include "engine/data/packed.h"
@@ -140,8 +140,9 @@ int pack(const DataFlags& flags) {
     for (const Split split : {Split::train, Split::test})
         if (const DataRequest request = flags.source.request(split);
             split == Split::train || has_examples(request))
-            sources[std::size_t(split)] =
-                flags.recipe.empty() ? open_data(request) : open_data_for(find_recipe(flags.recipe, flags.set), request);
+            sources[std::size_t(split)] = flags.recipe.empty()
+                                              ? open_data(request)
+                                              : open_data_for(find_recipe(flags.recipe, flags.set), request);
     const auto& [train, test] = sources;
     if (test && (test->image_size() != train->image_size() || test->info().classes != train->info().classes))
         throw InputError(

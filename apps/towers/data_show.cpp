@@ -1,7 +1,7 @@
 #include "apps/towers/commands.h"
+#include "apps/towers/common_flags.h"
 #include "apps/towers/data_flags.h"
 #include "apps/towers/flags.h"
-#include "apps/towers/settings.h"
 #include "engine/data/contact_sheet.h"
 #include "engine/data/formats.h"
 #include "engine/data/sampler.h"

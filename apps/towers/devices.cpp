@@ -1,5 +1,5 @@
 #include "apps/towers/commands.h"
-#include "apps/towers/settings.h"
+#include "apps/towers/common_flags.h"
 
 #include <algorithm>
 #include <cstdio>

@@ -1,4 +1,5 @@
 #include "apps/towers/commands.h"
+#include "apps/towers/common_flags.h"
 #include "apps/towers/data_flags.h"
 #include "apps/towers/eval_report.h"
 #include "apps/towers/flags.h"

@@ -1,6 +1,6 @@
 #include "apps/towers/commands.h"
+#include "apps/towers/common_flags.h"
 #include "apps/towers/flags.h"
-#include "apps/towers/settings.h"
 #include "engine/plural.h"
 #include "engine/recipes/recipes.h"
 #include "engine/train/describe.h"

@@ -1,6 +1,7 @@
 #include "apps/towers/resolved_run.h"
-#include "apps/towers/data_flags.h"
 
+#include "apps/towers/common_flags.h"
+#include "apps/towers/data_flags.h"
 #include "engine/data/formats.h"
 #include "engine/error.h"
 #include "engine/train/metrics.h"

@@ -1,5 +1,6 @@
 #include "apps/towers/settings.h"
 
+#include "apps/towers/common_flags.h"
 #include "apps/towers/data_flags.h"
 #include "apps/towers/flags.h"
 #include "engine/error.h"
@@ -22,13 +23,6 @@
 
 namespace towers {
 namespace {
-
-constexpr const char* threads_help = "Number of threads of the CPU backend; 0 uses OMP_NUM_THREADS or, if "
-                                     "that is not set, one thread per processor within the quota";
-
-constexpr const char* set_help =
-    "Change a value of the recipe, such as optimizer.learning_rate=0.05, or take "
-    "it out: optimizer.momentum=; may be given several times";
 
 /// Calls visitor(name, field, which, help) for every setting, where `field` is a pointer to the member.
 /// Flags, reading and writing all use this one list.
@@ -352,51 +346,6 @@ std::vector<std::string> changes_of_training(const TrainSettings& before, const 
         if (later.at(name) != value)
             changes.push_back(fmt::format("{} from {} to {}", name, value, later.at(name)));
     return changes;
-}
-
-std::FILE* text_stream(std::initializer_list<std::string> files) {
-    return std::any_of(files.begin(), files.end(),
-                       [](const std::string& file) { return is_standard_output(file); })
-               ? stderr
-               : stdout;
-}
-
-const char* const recipe_help = "Recipe for model, data pipeline, optimizer and schedule: a TOML file, or a "
-                                "built-in one's name ('towers recipe list' shows them)";
-
-Recipe recipe_with(const std::string& name, const std::vector<std::string>& changes) {
-    Recipe recipe = find_recipe(name, changes);
-    for (const std::string& note : recipe.notes) spdlog::info("{}", note);
-    return recipe;
-}
-
-CLI::Option* add_set(CLI::App& command, std::vector<std::string>& changes) {
-    return command.add_option("--set", changes, set_help)->allow_extra_args(false)->type_name("KEY=VALUE");
-}
-
-void add_threads(CLI::App& command, unsigned& threads) {
-    add_number(command, "--threads", threads, threads_help)->capture_default_str();
-}
-
-void check_threads(unsigned threads) {
-    if (threads > most_cpu_threads)
-        throw UsageError(fmt::format("--threads {}: give at most {}", threads, most_cpu_threads));
-    if (threads == 0) {
-        const char* const text = std::getenv("OMP_NUM_THREADS");
-        if (text != nullptr && std::strtod(text, nullptr) > most_cpu_threads)
-            throw UsageError(fmt::format("OMP_NUM_THREADS={}: give at most {}", text, most_cpu_threads));
-        return;
-    }
-    if (const unsigned given = cpu_threads(threads); given < threads)
-        spdlog::warn("--threads {}: OpenMP gives {}, so the CPU backend uses {}; check OMP_THREAD_LIMIT and "
-                     "OMP_MAX_ACTIVE_LEVELS",
-                     threads, given, given);
-}
-
-void add_validate(CLI::App& command, OpenOptions& options) {
-    command.add_flag(
-        "--validate", options.validate,
-        "Run Vulkan under the Khronos validation layer; each of its messages counts as an error");
 }
 
 } // namespace towers

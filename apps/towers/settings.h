@@ -15,8 +15,6 @@
 
 namespace towers {
 
-struct Recipe;
-
 /// The settings that --config accepts and that config.toml in a run directory keeps. The recipe supplies what
 /// is not set; a resumed run supplies the seed.
 struct TrainSettings {
@@ -83,26 +81,5 @@ std::string write_settings(const TrainSettings& settings, Settings which);
 
 /// `NAME from VALUE to VALUE` for each training setting that differs, except those of the batch.
 std::vector<std::string> changes_of_training(const TrainSettings& before, const TrainSettings& after);
-
-/// The stream for what people read: standard output, or standard error if one of these files, which the
-/// command writes, is standard output.
-std::FILE* text_stream(std::initializer_list<std::string> files);
-
-extern const char* const recipe_help; ///< what --recipe takes
-
-/// Adds --set, for changes to the recipe, to a command that does not use add_settings().
-CLI::Option* add_set(CLI::App& command, std::vector<std::string>& changes);
-
-/// find_recipe(), which says what the changes take out.
-Recipe recipe_with(const std::string& name, const std::vector<std::string>& changes);
-
-/// Adds --threads, for the CPU backend, to a command that does not use add_settings().
-void add_threads(CLI::App& command, unsigned& threads);
-
-/// Throws UsageError if there are too many; warns if OpenMP gives fewer.
-void check_threads(unsigned threads);
-
-/// Adds the flags for opening devices. They are not among a run's settings.
-void add_validate(CLI::App& command, OpenOptions& options);
 
 } // namespace towers

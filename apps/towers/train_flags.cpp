@@ -1,5 +1,6 @@
 #include "apps/towers/train_flags.h"
 
+#include "apps/towers/common_flags.h"
 #include "apps/towers/flags.h"
 
 namespace towers {

@@ -168,7 +168,7 @@ TEST_CASE("the message about a wrong flag names it, its value and what to give i
         {{"data", "shapes", "a", "b"}, "'b' does not belong to any flag; see 'towers data shapes --help'\n"},
         // what is missing
         {{}, "give a subcommand: devices, train, eval, parity, replay, bench, recipe, data" + top},
-        {{"data"}, "give a subcommand: describe, shapes, import, pack" + data},
+        {{"data"}, "give a subcommand: describe, shapes, import, show, pack" + data},
         {{"data", "describe"}, "give the source; see 'towers data describe --help'\n"},
         {{"parity"}, "give --towers" + parity},
         {{"parity", "--tower", "cpu,cpu"}, "there is no flag '--tower', but there is '--towers'" + parity},

@@ -1,0 +1,40 @@
+// Flags that several commands have, and what they share besides.
+#pragma once
+
+#include "backends/backend.h"
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <initializer_list>
+#include <string>
+#include <vector>
+
+namespace towers {
+
+struct Recipe;
+
+/// The stream for what people read: standard output, or standard error if one of these files, which the
+/// command writes, is standard output.
+std::FILE* text_stream(std::initializer_list<std::string> files);
+
+// The help of these flags
+extern const char* const recipe_help;
+extern const char* const set_help;
+extern const char* const threads_help;
+
+/// Adds --set, for changes to the recipe, to a command that does not use add_settings().
+CLI::Option* add_set(CLI::App& command, std::vector<std::string>& changes);
+
+/// find_recipe(), which says what the changes take out.
+Recipe recipe_with(const std::string& name, const std::vector<std::string>& changes);
+
+/// Adds --threads, for the CPU backend, to a command that does not use add_settings().
+void add_threads(CLI::App& command, unsigned& threads);
+
+/// Throws UsageError if there are too many; warns if OpenMP gives fewer.
+void check_threads(unsigned threads);
+
+/// Adds the flags for opening devices. They are not among a run's settings.
+void add_validate(CLI::App& command, OpenOptions& options);
+
+} // namespace towers
