@@ -32,7 +32,7 @@ std::optional<double> work(Crowding& crowding, double seconds, double part) {
 }
 
 /// For how long this thread has had a processor.
-double processor_seconds() {
+[[maybe_unused]] double processor_seconds() {
     timespec time{};
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
     return double(time.tv_sec) + 1e-9 * double(time.tv_nsec);
