@@ -16,7 +16,8 @@ using Histogram = std::array<std::uint64_t, 256>;
 
 void count(std::span<const std::uint8_t> images, const ImageSize& size, std::vector<Histogram>& channels) {
     const std::size_t plane = std::size_t(size.height) * size.width;
-    for (std::size_t i = 0; i < images.size(); ++i) ++channels[i / plane % size.channels][images[i]];
+    for (std::size_t i = 0; i < images.size(); i += plane)
+        for (const std::uint8_t byte : images.subspan(i, plane)) ++channels[i / plane % size.channels][byte];
 }
 
 } // namespace

@@ -180,8 +180,9 @@ private:
             refuse(name, "has changed since it was indexed; try again");
         if (encoded_) return prepare_picture(as_bytes(content.bytes), image_size(), image);
         const std::size_t channels = image_size().channels, plane = image.size() / channels;
-        for (std::size_t k = 0; k < image.size(); ++k)
-            image[k % channels * plane + k / channels] = std::uint8_t(content.bytes[k]);
+        for (std::size_t channel = 0; channel < channels; ++channel)
+            for (std::size_t i = 0; i < plane; ++i)
+                image[channel * plane + i] = std::uint8_t(content.bytes[i * channels + channel]);
     }
 
     std::vector<RecordFile> files_;

@@ -15,8 +15,8 @@ echo "installing the cross compiler, the libraries for arm64 and qemu-user"
 DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends cmake ninja-build g++-aarch64-linux-gnu \
     qemu-user python3 glslang-tools spirv-tools libglm-dev libcli11-dev nlohmann-json3-dev doctest-dev \
     libvulkan-dev:arm64 libdnnl-dev:arm64 ocl-icd-opencl-dev:arm64 libfmt-dev:arm64 libspdlog-dev:arm64 \
-    libtomlplusplus-dev:arm64 zlib1g-dev:arm64 libturbojpeg0-dev:arm64 libspng-dev:arm64 \
-    libprotozero-dev libboost-dev libstb-dev >/dev/null
+    libtomlplusplus-dev:arm64 zlib1g-dev:arm64 libturbojpeg0-dev:arm64 libspng-dev:arm64 libisal-dev:arm64 \
+    libprotozero-dev libstb-dev >/dev/null
 cmake --preset arm64 >/dev/null
 cmake --build --preset arm64
 file=build/arm64/towers
