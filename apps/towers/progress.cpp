@@ -153,12 +153,12 @@ void Terminal::show_live(const Progress& progress) {
 void Terminal::draw(const Progress& progress) {
     const double left = double(options_.steps - progress.report.step - 1) * progress.seconds_per_step;
     std::vector<Part> parts{{fmt::format("step {}/{}", progress.report.step + 1, options_.steps), 0},
-                            {fmt::format("{:.1f} examples/s", progress.examples_per_second), 3},
+                            {fmt::format("{:.1f} examples/s", progress.examples_per_second), 4},
                             {fmt::format("loss {:.3f}", progress.report.loss), 1},
-                            {fmt::format("lr {:g}", progress.report.learning_rate), 4},
-                            {fmt::format("{} left", duration(left)), 2}};
-    if (test_precision_) parts.insert(parts.begin() + 3, {fmt::format("test {:.3f}", *test_precision_), 1});
-    if (options_.log_towers) parts.push_back({tower_losses(progress.report), 5});
+                            {fmt::format("lr {:g}", progress.report.learning_rate), 5},
+                            {fmt::format("{} left", duration(left)), 3}};
+    if (test_precision_) parts.insert(parts.begin() + 3, {fmt::format("test {:.3f}", *test_precision_), 2});
+    if (options_.log_towers) parts.push_back({tower_losses(progress.report), 6});
     const std::size_t most = line_width();
     const std::string line = fit(std::move(parts), most);
     fmt::print("\r{:<{}}", line, std::min(width_, most)); // blanks overwrite the rest of the earlier line

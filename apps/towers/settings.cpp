@@ -250,6 +250,10 @@ void replace(TrainSettings& settings, const GivenSettings& given) {
         settings.hold_out.clear();
     }
     if (given.gives("recipe")) settings.set.clear();
+    if (given.gives("eval-every") && given.values.eval_every == 0) {
+        settings.eval_raw = settings.keep_best = false;
+        settings.stop_early = 0;
+    }
     if (given.gives("epochs")) settings.steps.reset();
     if (given.gives("steps")) settings.epochs.reset();
     if (given.gives("batch")) settings.global_batch.reset();

@@ -152,7 +152,8 @@ bool is_done(const OpenRun& run) {
     if (!run.past) return false;
     const std::uint64_t steps = run.trainer.steps_done();
     const TestRecord record = TestRecord::read(run.directory.metrics_path(), steps);
-    if (steps >= run.loop.steps)
+    const bool tested = !run.loop.tests.are_due(steps, run.loop.steps) || record.find(steps) != nullptr;
+    if (steps >= run.loop.steps && tested)
         fmt::print("nothing to do: {} steps are asked for, and {} has {}; ask for more with --steps\n",
                    run.loop.steps, run.past->checkpoint.path.string(), steps);
     else if (run.loop.tests.are_enough(record))
@@ -194,13 +195,11 @@ void train_and_report(const OpenRun& run, const std::string& progress, std::opti
                                               .divided_batch_time = resolved.quirks.divided_batch_time,
                                               .steps = loop.steps});
     Metrics metrics(directory, loop.origin.records, trainer.tower_count() > 1);
-    const Ending ending = train(trainer, directory, loop, stop_requested, {&metrics, &*terminal});
+    const Ended ended = train(trainer, directory, loop, stop_requested, {&metrics, &*terminal});
 
-    if (ending == Ending::early) {
-        const TestRecord record = TestRecord::read(directory.metrics_path(), trainer.steps_done());
-        try_to([&record] { fmt::print("stopped early: {}\n", why_early(record)); });
-    }
-    const std::string saved = fmt::format("{}: saved {}", ending == Ending::stopped ? "stopped" : "done",
+    if (ended.how == Ending::early)
+        try_to([&ended] { fmt::print("stopped early: {}\n", why_early(ended.tests)); });
+    const std::string saved = fmt::format("{}: saved {}", ended.how == Ending::stopped ? "stopped" : "done",
                                           directory.checkpoint_path(trainer.steps_done()).string());
     if (settings.shares == "auto") {
         try {
@@ -210,7 +209,7 @@ void train_and_report(const OpenRun& run, const std::string& progress, std::opti
             throw InputError(fmt::format("{}; {}", error.what(), saved));
         }
     }
-    report_end(saved, ending, directory.path().string());
+    report_end(saved, ended.how, directory.path().string());
 }
 
 /// Opens what the run needs, and trains.
@@ -228,13 +227,13 @@ void open_and_train(const ResolvedRun& resolved, const std::optional<Past>& past
     const std::unique_ptr<DataSource> opened =
         open_data_for(recipe, data_request(settings, Split::train, *settings.seed));
     const DataSource& data = *opened;
-    std::unique_ptr<DataSource> tests;
+    std::shared_ptr<const DataSource> tests;
     if (settings.eval_every > 0)
         tests = open_tests(settings, recipe);
     else
         check_test_data(settings, recipe);
-    Trainer trainer(recipe, options_of(resolved, trace.trace, give_up), data, tests.get());
-    tests.reset(); // the devices have them
+    Trainer trainer(recipe, options_of(resolved, trace.trace, give_up), data, tests);
+    tests.reset(); // towers that stream them keep them
     if (!settings.init.empty() && !past) trainer.load(read_initial(settings.init, trainer.layout()));
     // Comes only after everything that the run needs has been found, because this may delete an earlier run.
     RunDirectory directory(resolved.folder.empty() ? make_run_directory(recipe.name)

@@ -41,6 +41,7 @@ public:
     const DataInfo& info() const { return info_; }
     std::size_t size() const { return labels_.size(); } ///< records
     ImageSize image_size() const { return info_.image; }
+    std::uint64_t image_bytes() const { return std::uint64_t(size()) * image_size().elements(); } ///< of all
     std::span<const std::uint32_t> labels() const {
         return labels_;
     } ///< [size()], each below the classes' number

@@ -128,14 +128,18 @@ fs::path RunDirectory::diverged_path(std::uint64_t step) const {
 
 fs::path RunDirectory::best_path() const { return path_ / best_name; }
 
-void RunDirectory::save_best(const TensorFile& file) { write_safetensors(best_path(), file); }
+void RunDirectory::save_best(TensorFile file, double precision) {
+    file.metadata["precision"] = fmt::format("{}", precision);
+    write_safetensors(best_path(), file);
+}
 
-std::optional<std::uint64_t> RunDirectory::best_step() const {
+std::optional<RunDirectory::Best> RunDirectory::best() const {
     std::error_code error;
     if (!fs::exists(best_path(), error)) return std::nullopt;
     try {
         const auto no_tensor = [](const std::string&) { return false; };
-        return std::stoull(read_safetensors(best_path(), no_tensor).metadata.at("step"));
+        const auto metadata = read_safetensors(best_path(), no_tensor).metadata;
+        return Best{std::stoull(metadata.at("step")), std::stod(metadata.at("precision"))};
     } catch (const std::exception&) {
         return std::nullopt;
     }
@@ -231,7 +235,7 @@ std::optional<fs::path> RunDirectory::set_aside_after(std::uint64_t step) {
     for (const std::uint64_t each : later)
         if (::rename(checkpoint_path(each).c_str(), (folder / checkpoint_name(each)).c_str()) != 0)
             throw_file_error("move", checkpoint_path(each), errno);
-    if (const auto best = best_step(); best && *best > step)
+    if (const auto found = best(); found && found->step > step)
         if (::rename(best_path().c_str(), (folder / best_name).c_str()) != 0)
             throw_file_error("move", best_path(), errno);
     return folder;

@@ -48,10 +48,15 @@ public:
     /// the new one's loss is finite. After an InputError all earlier ones remain.
     void save_checkpoint(std::uint64_t step, const TensorFile& file, unsigned keep);
 
-    /// Writes best_path() to the disk. After an InputError the earlier one remains.
-    void save_best(const TensorFile& file);
-    /// The step of the checkpoint there; none if there is no sound one.
-    std::optional<std::uint64_t> best_step() const;
+    struct Best {
+        std::uint64_t step;
+        double precision;
+    };
+    /// Writes best_path() to the disk: a checkpoint, whose metadata gets the precision. After an InputError
+    /// the earlier one remains.
+    void save_best(TensorFile file, double precision);
+    /// What is there; none if it is not sound.
+    std::optional<Best> best() const;
 
     /// Appends one line, given without its line end. After an InputError the file is unchanged, and the next
     /// call of this or of sync_metrics() writes the line.

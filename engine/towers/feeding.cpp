@@ -17,13 +17,13 @@ bool share_memory(const DeviceInfo& a, const DeviceInfo& b) {
     return a.id == b.id || (uses_host_memory(a.kind) && uses_host_memory(b.kind));
 }
 
-/// Whether so many bytes on each device leave enough for steps.
-bool fit(std::uint64_t bytes, Devices devices) {
+/// Whether so many bytes beside others on each device leave enough for steps.
+bool fit(std::uint64_t bytes, std::uint64_t others, Devices devices) {
     return std::ranges::all_of(devices, [&](Device* device) {
         const DeviceInfo& info = device->info();
         const auto sharing = std::uint64_t(
             std::ranges::count_if(devices, [&](Device* other) { return share_memory(info, other->info()); }));
-        return bytes <= info.largest_allocation && bytes * sharing <= device->free_memory() / 2;
+        return bytes <= info.largest_allocation && (bytes + others) * sharing <= device->free_memory() / 2;
     });
 }
 
@@ -36,14 +36,14 @@ Feeding parse_feeding(const std::string& text) {
     throw UsageError(fmt::format("--feed '{}': give auto, resident or streamed", text));
 }
 
-bool streams(Feeding feeding, const DataSource& data, Devices devices) {
-    const std::uint64_t bytes = std::uint64_t(data.size()) * data.image_size().elements();
+bool streams(Feeding feeding, const DataSource& data, Devices devices, std::uint64_t others) {
+    const std::uint64_t bytes = data.image_bytes();
     if (feeding == Feeding::resident && bytes > most_record_bytes)
         throw UsageError(fmt::format("--feed resident: the data set {} has {} bytes of images, and a device "
                                      "can hold at most {}; give --feed streamed",
                                      data.info().name, bytes, most_record_bytes));
     return feeding == Feeding::streamed ||
-           (feeding == Feeding::automatic && (bytes > most_record_bytes || !fit(bytes, devices)));
+           (feeding == Feeding::automatic && (bytes > most_record_bytes || !fit(bytes, others, devices)));
 }
 
 unsigned default_readers(Devices devices) {

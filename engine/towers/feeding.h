@@ -4,6 +4,7 @@
 #include "backends/device.h"
 #include "engine/data/source.h"
 
+#include <cstdint>
 #include <span>
 #include <string>
 
@@ -27,9 +28,9 @@ struct FeedOptions {
 
 using Devices = std::span<Device* const>;
 
-/// Whether these devices, before anything else is on them, get each step's images. Throws UsageError for
-/// resident images that have more bytes than kernels can count.
-bool streams(Feeding feeding, const DataSource& data, Devices devices);
+/// Whether these devices get each step's images, if they will hold so many bytes of other images, and nothing
+/// is on them yet. Throws UsageError for resident images that have more bytes than kernels can count.
+bool streams(Feeding feeding, const DataSource& data, Devices devices, std::uint64_t others = 0);
 
 /// The threads that read if nobody says how many: one for each processor but one, or half as many beside a
 /// device that computes on processors; at most 16.

@@ -35,26 +35,31 @@ void ForwardPass::load(std::span<const float> variables) const {
     session_.upload(Arena::state, variables.first(variables_));
 }
 
-bool ForwardPass::run(std::span<const Example> examples, const DataSource* streamed,
-                      std::span<Prediction> predictions, const std::function<bool()>& stop) {
+bool ForwardPass::run(std::span<const Example> examples, const StreamedData& streamed,
+                      std::span<Prediction> predictions, const PassWatch& watch) {
     std::optional<BatchReader> reader;
-    if (streamed != nullptr) {
+    if (streamed.source != nullptr) {
         Device* const device = &session_.device();
         reader.emplace(
-            *streamed,
+            *streamed.source,
             [examples](std::uint64_t first, std::span<Example> read) {
                 for (Example& each : read) each = examples[first++ % examples.size()];
             },
-            ReadAhead{.batch = batch(), .readers = default_readers({&device, 1}), .end = examples.size()});
+            ReadAhead{.batch = batch(),
+                      .readers = streamed.readers != 0 ? streamed.readers : default_readers({&device, 1}),
+                      .end = examples.size()});
         images_->forget();
     }
     const std::size_t classes = logits_.size() / batch_.size();
     for (std::size_t first = 0; first < examples.size(); first += batch_.size()) {
-        if (stop()) return false;
+        if (watch.stop()) return false;
         const std::size_t count = std::min(batch_.size(), examples.size() - first);
-        if (reader)
-            compute(reader->at(first), reader->next());
-        else
+        if (reader) {
+            watch.reads(true);
+            const Batch batch = reader->at(first);
+            watch.reads(false);
+            compute(batch, reader->next());
+        } else
             compute({first, examples.subspan(first, count), {}}, {});
         for (std::size_t i = 0; i < count; ++i)
             predictions[first + i] = prediction_of(losses_[i], logits_.subspan(i * classes, classes),

@@ -26,6 +26,18 @@ struct Prediction {
     bool is_among(std::uint32_t k) const { return rank < k; }
 };
 
+/// What a pass asks and tells.
+struct PassWatch {
+    std::function<bool()> stop = [] { return false; }; ///< before each batch: whether to end early
+    std::function<void(bool)> reads = [](bool) {};     ///< true: it waits for data to be read; false: no more
+};
+
+/// Images that come with each batch.
+struct StreamedData {
+    const DataSource* source = nullptr; ///< null: the device holds all images
+    unsigned readers = 0;               ///< threads that read; 0: see default_readers()
+};
+
 /// One thread at a time uses it.
 class ForwardPass {
 public:
@@ -38,10 +50,10 @@ public:
     /// `variables`: including statistics, laid out as StateLayout says.
     void load(std::span<const float> variables) const;
     /// Fills each example's prediction, batch by batch. `streamed`: whose images the examples name, if the
-    /// plan is for staged images; else null. Returns false if `stop`, which it asks before each batch, has
-    /// ended it early. InputError when streamed data cannot be read.
-    bool run(std::span<const Example> examples, const DataSource* streamed, std::span<Prediction> predictions,
-             const std::function<bool()>& stop);
+    /// plan is for staged images. Returns false if it was told to end early. InputError when streamed data
+    /// cannot be read.
+    bool run(std::span<const Example> examples, const StreamedData& streamed,
+             std::span<Prediction> predictions, const PassWatch& watch = {});
 
 private:
     void compute(const Batch& batch, const Batch& next);

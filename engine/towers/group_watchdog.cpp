@@ -25,6 +25,8 @@ bool GroupWatchdog::wait_for(const TowerProgress& tower, Milestones TowerProgres
     for (;;) {
         const Milestones::Outcome outcome = (tower.*what).wait_for(count, patience_.pause().length);
         if (outcome != Milestones::Outcome::late) return outcome == Milestones::Outcome::passed;
+        if (std::ranges::any_of(towers_, [](auto* each) { return each->reads && !each->end.has_failed(); }))
+            continue;
         const std::vector<TowerProgress*> late = hanging(what);
         left_ -= patience_.pause().counts(late.size());
         if (left_ > 0) continue;

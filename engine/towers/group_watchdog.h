@@ -18,7 +18,8 @@ public:
     void begin(const ExpectedTime& expected, std::vector<TowerProgress*> towers);
 
     /// Waits until a tower of the step has passed `count` milestones; returns false if it has failed. If the
-    /// step takes too long, abandons the towers that hang, which then count as failed.
+    /// step takes too long, abandons the towers that hang, which then count as failed. Time in which a tower
+    /// waits for data does not count.
     bool wait_for(const TowerProgress& tower, Milestones TowerProgress::*what, std::size_t count);
 
     /// The limit of the last step.

@@ -56,8 +56,11 @@ public:
         const auto examples = unsigned(pass->examples.size());
         const Watchdog::Watch watched = watch(patience_.limit(
             step_time_.expect_test(examples, tower_->share(), tower_->flops(), tower_->info())));
+        const auto reads = [this](bool begins) {
+            if (watchdog_) watchdog_->stand(begins);
+        };
         return tower_->test(pass->variables, pass->examples, pass->predictions,
-                            [&pass] { return pass->is_over(); });
+                            {[&pass] { return pass->is_over(); }, reads});
     }
 
     const TowerTimes& times(std::size_t) const override { return times_; }

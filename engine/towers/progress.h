@@ -4,6 +4,7 @@
 #include "engine/clock.h"
 #include "engine/towers/phases.h"
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
@@ -77,6 +78,9 @@ struct TowerProgress {
     Milestones exchanges; ///< how many the tower has handed its lists over for
     Milestones end;       ///< 1: the tower has done its part of the step
     Milestones renewal;   ///< 1: it has also submitted all uploads of parameters, unless the step failed
+
+    /// The tower waits for data to be read in a test pass, which is no device's fault.
+    std::atomic<bool> reads = false;
 
     /// Valid for a thread that has waited for `end`.
     TowerTimes times;

@@ -148,9 +148,10 @@ void Seat::test(const std::shared_ptr<TestPass>& pass, std::size_t first, std::s
             bool over = false;
             return !progress.among_others([&] { over = pass->is_over(); }) || over;
         };
+        const auto reads = [&](bool begins) { progress.reads = begins; };
         try {
             tower->test(pass->variables, std::span(pass->examples).subspan(first, count),
-                        std::span(pass->predictions).subspan(first, count), stop);
+                        std::span(pass->predictions).subspan(first, count), {stop, reads});
             progress.end.advance(1);
         } catch (...) {
             pass->over = true;

@@ -271,7 +271,7 @@ ForwardPass Tower::forward_pass(unsigned batch) const {
 }
 
 bool Tower::test(std::span<const float> variables, std::span<const Example> examples,
-                 std::span<Prediction> predictions, const std::function<bool()>& stop) {
+                 std::span<Prediction> predictions, const PassWatch& watch) {
     std::size_t batch = std::min<std::size_t>(at_once().most, examples.size());
     std::optional<ForwardPass> pass;
     while (batch > 0 && !pass) {
@@ -283,8 +283,8 @@ bool Tower::test(std::span<const float> variables, std::span<const Example> exam
         }
     }
     if (pass) pass->load(variables);
-    return !pass || pass->run(examples, tests_->data.feed != nullptr ? nullptr : &tests_->data.source,
-                              predictions, stop);
+    return !pass ||
+           pass->run(examples, {tests_->data.source.get(), tests_->data.readers}, predictions, watch);
 }
 
 } // namespace towers

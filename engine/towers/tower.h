@@ -41,8 +41,9 @@ using TestPlanner = std::function<Plan(unsigned batch)>;
 
 /// The examples of test passes.
 struct TestData {
-    Feed* feed;               ///< loads them; null: they are streamed
-    const DataSource& source; ///< of what is streamed; then it must outlive the tower
+    Feed* feed;                               ///< loads them; null: they are streamed
+    std::shared_ptr<const DataSource> source; ///< of what is streamed, else null
+    unsigned readers;                         ///< see StreamedData
     TestPlanner plan;
     unsigned label_offset; ///< see ForwardPass
 };
@@ -118,9 +119,9 @@ public:
     void load_tests(TestData data);
     /// Fills each test example's prediction with these variables, as many at once as in a step. It works in
     /// the memory of the steps' activations and gradients, and changes nothing that a later step reads.
-    /// Returns false when `stop`, which it asks before each batch, has ended it early.
+    /// Returns false if it was told to end early.
     bool test(std::span<const float> variables, std::span<const Example> examples,
-              std::span<Prediction> predictions, const std::function<bool()>& stop);
+              std::span<Prediction> predictions, const PassWatch& watch);
 
 private:
     /// A step for one share: its recordings and their own small arenas.

@@ -37,6 +37,12 @@ public:
         std::optional<Watchdog>& dog_;
     };
 
+    /// Time until it is called with false does not count.
+    void stand(bool stands) {
+        const std::lock_guard lock(mutex_);
+        stands_ = stands;
+    }
+
 private:
     void set(std::optional<double> left) {
         const std::lock_guard lock(mutex_);
@@ -46,7 +52,7 @@ private:
     void watch() {
         while (stopped_.wait_for(1, pause_.length) == Milestones::Outcome::late) {
             std::unique_lock lock(mutex_);
-            if (!left_ || (*left_ -= pause_.counts(1)) > 0) continue;
+            if (!left_ || stands_ || (*left_ -= pause_.counts(1)) > 0) continue;
             left_.reset();
             lock.unlock();
             expired_();
@@ -57,6 +63,7 @@ private:
     std::function<void()> expired_;
     std::mutex mutex_;
     std::optional<double> left_; ///< seconds; none: no work is watched
+    bool stands_ = false;
     Milestones stopped_;
     std::jthread thread_; // last: it uses the others
 };

@@ -18,10 +18,8 @@ std::string DataWatch::observe(double seconds, double waited, unsigned examples)
     seconds_ = waited_ = examples_ = 0;
     if (share < much) return "";
     told_ = true;
-    return fmt::format(
-        "the devices wait for data {:.0f} % of the time: {} bring{} {:.1f} examples/s; try more "
-        "--readers, or pack the data into one file with 'towers data pack'",
-        100 * share, count_of(readers_, "reader"), readers_ == 1 ? "s" : "", rate);
+    return fmt::format("the devices wait for data {:.0f} % of the time: {} bring{} {:.1f} examples/s; try {}",
+                       100 * share, count_of(readers_, "reader"), readers_ == 1 ? "s" : "", rate, advice_);
 }
 
 } // namespace towers

@@ -2,12 +2,14 @@
 #pragma once
 
 #include <string>
+#include <utility>
 
 namespace towers {
 
 class DataWatch {
 public:
-    explicit DataWatch(unsigned readers) : readers_(readers) {}
+    /// `advice`: what would help.
+    DataWatch(unsigned readers, std::string advice) : readers_(readers), advice_(std::move(advice)) {}
 
     /// Reports a step: its seconds, the part of them in which the towers waited for data, and its examples.
     /// Returns a line for the user, once a run, if they wait for more than a twentieth of some seconds.
@@ -15,6 +17,7 @@ public:
 
 private:
     unsigned readers_;
+    std::string advice_;
     bool first_ = true, told_ = false; ///< the first step always waits
     double seconds_ = 0, waited_ = 0;  ///< since the last look
     double examples_ = 0;

@@ -60,7 +60,7 @@ void Evaluator::run(std::span<const float> variables, std::size_t first_batch, s
     feed_.bring(examples);
     std::vector<Prediction> own(examples.size());
     pass_.load(variables);
-    pass_.run(examples, streamed_, own, [] { return false; });
+    pass_.run(examples, {.source = streamed_}, own);
     for (std::size_t i = 0; i < own.size(); ++i) predictions[examples[i].record] = own[i];
 }
 

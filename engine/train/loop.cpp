@@ -118,8 +118,8 @@ public:
           written_(observers.size(), Written(tell_)), step_(trainer.steps_done()), saved_(step_) {
         if (options.tests.every == 0) return;
         tests_ = TestRecord::read(run.metrics_path(), step_);
-        if (const auto kept = options.tests.keep_best ? run.best_step() : std::nullopt)
-            if (const TestedStep* const pass = tests_.find(*kept)) kept_ = pass->precision;
+        if (options.tests.keep_best)
+            if (const auto kept = run.best()) kept_ = kept->precision;
     }
     Loop(const Loop&) = delete; // written_ holds its address
     Loop& operator=(const Loop&) = delete;
@@ -127,8 +127,8 @@ public:
         for (Observer* const each : observers_) each->end();
     }
 
-    Ending run(const std::atomic<bool>& stop) {
-        if (step_ > 0) test_if_due(stop);
+    Ended run(const std::atomic<bool>& stop) {
+        test_if_due(stop);
         while (step_ < options_.steps && !stop && !has_tested_enough()) {
             StepReport report = watch_devices([this] { return trainer_.step(); });
             ++step_;
@@ -137,12 +137,10 @@ public:
             const bool ends = step_ == options_.steps || stop || has_tested_enough();
             if (options_.save_every != 0 && step_ % options_.save_every == 0 && !ends) save_on_the_way();
         }
-        const bool synced = sync();
-        const bool best_saved = save_best();
-        if (!save() || !synced || !best_saved) throw InputError(what_is_lost());
-        return step_ == options_.steps ? Ending::finished
-               : has_tested_enough()   ? Ending::early
-                                       : Ending::stopped;
+        const bool kept = keep_outputs();
+        if (!save() || !kept) throw InputError(what_is_lost());
+        const bool finished = step_ == options_.steps && !is_test_due();
+        return {finished ? Ending::finished : has_tested_enough() ? Ending::early : Ending::stopped, tests_};
     }
 
 private:
@@ -152,18 +150,18 @@ private:
         try {
             return work();
         } catch (const Diverged& diverged) {
-            if (!sync()) tell_(what_is_lost());
+            if (!keep_outputs()) tell_(what_is_lost());
             throw Diverged(fmt::format("{}; {}{}", diverged.what(),
                                        keep(diverged.of, trainer_, run_, options_), way_back(run_, step_)),
                            diverged.of);
         } catch (const DeviceError& error) {
             // With several towers the state is on the host; a single tower's is lost with its device.
-            const bool synced = sync();
-            if ((trainer_.tower_count() > 1 && !save()) || !synced) tell_(what_is_lost());
+            const bool kept = keep_outputs();
+            if ((trainer_.tower_count() > 1 && !save()) || !kept) tell_(what_is_lost());
             rethrow(error, way_on(run_));
         } catch (const InputError& error) { // data that cannot be read; the last step's state is sound
-            const bool synced = sync();
-            if (!save() || !synced) tell_(what_is_lost());
+            const bool kept = keep_outputs();
+            if (!save() || !kept) tell_(what_is_lost());
             rethrow(error, way_on(run_));
         }
     }
@@ -192,22 +190,25 @@ private:
 
     bool has_tested_enough() const { return options_.tests.are_enough(tests_); }
 
+    bool is_test_due() const {
+        return options_.tests.are_due(step_, options_.steps) && tests_.find(step_) == nullptr;
+    }
+
     void test_if_due(const std::atomic<bool>& stop) {
-        const TestPasses& tests = options_.tests;
-        if (tests.every == 0 || stop || tests_.find(step_) != nullptr) return;
-        if (step_ % tests.every != 0 && step_ != options_.steps) return;
+        if (stop || !is_test_due()) return;
         const Clock::time_point before = Clock::now();
-        const auto report = watch_devices([&] { return trainer_.test(tests.raw, &stop); });
+        const auto report = watch_devices([&] { return trainer_.test(options_.tests.raw, &stop); });
         if (report) {
-            tests_.add({step_, report->evaluation.precision()});
+            const double precision = report->evaluation.precision();
+            tests_.add({step_, precision});
             tell_observers([&](Observer& each) { return each.tested(*report); });
-            if (tests.keep_best) keep_if_best(report->evaluation.precision());
+            if (options_.tests.keep_best && !(kept_ && precision <= *kept_))
+                watch_devices([&] { keep_best(precision); });
         }
         logged_ += Clock::now() - before; // the log's rate is the training's
     }
 
-    void keep_if_best(double precision) {
-        if (kept_ && precision <= *kept_) return;
+    void keep_best(double precision) {
         save_best([&] {
             unsaved_best_ = to_checkpoint(trainer_.save(), trainer_.layout(), options_.origin);
             kept_ = precision;
@@ -220,7 +221,7 @@ private:
         const auto write = [&] {
             prepare();
             if (!unsaved_best_) return false;
-            run_.save_best(*unsaved_best_);
+            run_.save_best(*unsaved_best_, *kept_);
             unsaved_best_.reset();
             return true;
         };
@@ -238,6 +239,12 @@ private:
             synced = written_[i].attempt(observers_[i]->place(), write) && synced;
         }
         return synced;
+    }
+
+    /// Whether everything but the state of this step is on the disk.
+    bool keep_outputs() {
+        const bool synced = sync();
+        return save_best() && synced;
     }
 
     /// Whether the state of this step is in a checkpoint.
@@ -342,8 +349,8 @@ std::optional<std::filesystem::path> rewind(RunDirectory& run, const Trainer& tr
     return folder;
 }
 
-Ending train(Trainer& trainer, RunDirectory& run, const LoopOptions& options, const std::atomic<bool>& stop,
-             const std::vector<Observer*>& observers) {
+Ended train(Trainer& trainer, RunDirectory& run, const LoopOptions& options, const std::atomic<bool>& stop,
+            const std::vector<Observer*>& observers) {
     return Loop(trainer, run, options, observers).run(stop);
 }
 

@@ -19,6 +19,10 @@ struct TestPasses {
     bool keep_best = false;  ///< keeps the parameters with the best precision; see RunDirectory::best_path()
     std::uint64_t stop_early = 0; ///< ends the run after so many in a row that are not the best; 0: never
 
+    /// Whether there is one after this step, of a run of so many steps in all.
+    bool are_due(std::uint64_t step, std::uint64_t steps) const {
+        return every != 0 && step > 0 && (step % every == 0 || step == steps);
+    }
     /// Whether the run ends after these.
     bool are_enough(const TestRecord& record) const {
         return stop_early != 0 && record.since_best() >= stop_early;
@@ -38,6 +42,11 @@ struct LoopOptions {
 };
 
 enum class Ending { finished, stopped, early /**< as TestPasses say */ };
+
+struct Ended {
+    Ending how;
+    TestRecord tests; ///< all test passes of the run
+};
 
 /// Saves the state of the training. A new run starts with this, so that it can be resumed even if it is
 /// killed before the first regular checkpoint.
@@ -61,8 +70,8 @@ std::string probe(Trainer& trainer, const RunDirectory& run, const std::atomic<b
 
 /// Trains and tests, and tells the observers, each time in their order. A test pass comes before the save
 /// after the same step, and one that is due at the beginning, because the run was stopped within it, comes
-/// first. When `stop` becomes true, ends after the current step, without its test pass. Saves a checkpoint at
-/// the end. Throws
+/// first. When `stop` becomes true, ends after the current step, without its test pass, which a resumed run
+/// makes. Saves a checkpoint at the end. Throws
 /// - Diverged, which names the tensor in which it began, the file that keeps the step, and the last
 ///   checkpoint with a finite loss;
 /// - DeviceError, which names the last checkpoint; of several towers the state from before the step is saved
@@ -71,7 +80,7 @@ std::string probe(Trainer& trainer, const RunDirectory& run, const std::atomic<b
 /// - InputError, which says what is lost, when the last checkpoint or an observer's last lines cannot be
 ///   written. An earlier failure to write, also for want of memory, ends no run: the loop warns, tries again
 ///   at the next save and says when that has worked.
-Ending train(Trainer& trainer, RunDirectory& run, const LoopOptions& options, const std::atomic<bool>& stop,
-             const std::vector<Observer*>& observers);
+Ended train(Trainer& trainer, RunDirectory& run, const LoopOptions& options, const std::atomic<bool>& stop,
+            const std::vector<Observer*>& observers);
 
 } // namespace towers

@@ -32,7 +32,7 @@ Splitting splitting_of(const Model& model, unsigned most) {
 } // namespace
 
 Trainer::Trainer(const Recipe& recipe, const TrainerOptions& options, const DataSource& data,
-                 const DataSource* tests)
+                 const std::shared_ptr<const DataSource>& tests)
     : recipe_(recipe), options_(options), records_(data.size()), layout_(layout_of(recipe_)),
       sampler_(std::uint32_t(data.size()), options.seed, options.shuffle), feed_(data),
       clock_(options.trace, "host", "steps"),
@@ -50,7 +50,8 @@ Trainer::Trainer(const Recipe& recipe, const TrainerOptions& options, const Data
     load({.state = initial_state(layout_, options_.seed)});
 }
 
-std::unique_ptr<TowerSet> Trainer::open_towers(const DataSource& data, const DataSource* tests) {
+std::unique_ptr<TowerSet> Trainer::open_towers(const DataSource& data,
+                                               const std::shared_ptr<const DataSource>& tests) {
     const Splitting splitting = splitting_of(recipe_.model, options_.micro_batch);
     const UpdateSpec update = update_spec(recipe_, layout_, options_.quirks);
     const std::size_t count = options_.towers.size();
@@ -63,7 +64,8 @@ std::unique_ptr<TowerSet> Trainer::open_towers(const DataSource& data, const Dat
     std::vector<Device*> opened;
     for (const auto& device : devices) opened.push_back(device.get());
     if (streams(options_.feed.feeding, data, opened)) open_reader(data, opened);
-    const bool streams_tests = tests != nullptr && streams(options_.feed.feeding, *tests, opened);
+    const bool streams_tests =
+        tests != nullptr && streams(options_.feed.feeding, *tests, opened, reader_ ? 0 : data.image_bytes());
     std::vector<std::unique_ptr<Tower>> towers;
     for (std::size_t i = 0; i < count; ++i) {
         const NetworkSpec any_share =
@@ -91,7 +93,8 @@ std::unique_ptr<TowerSet> Trainer::open_towers(const DataSource& data, const Dat
             streams_tests ? std::nullopt : std::optional(tests_->slots());
         towers.back()->load_tests(
             {.feed = streams_tests ? nullptr : &*tests_,
-             .source = *tests,
+             .source = streams_tests ? tests : nullptr,
+             .readers = options_.feed.readers,
              .plan = [this, &info, stored = tests->image_size(),
                       slots](unsigned batch) { return evaluation_plan(recipe_, stored, slots, batch, info); },
              .label_offset = recipe_.model.label_offset});
@@ -115,11 +118,15 @@ void Trainer::open_reader(const DataSource& data, Devices devices) {
             std::uint64_t first, std::span<Example> examples) mutable { sampler.fill(first, examples); },
         ReadAhead{.batch = options_.global_batch,
                   .readers = readers > 0 ? readers : default_readers(devices)});
-    data_watch_ = DataWatch(reader_->readers());
+    std::string advice = "more --readers";
+    if (data.info().pictures) advice += ", or pack the data into one file with 'towers data pack'";
+    if (options_.feed.feeding == Feeding::streamed && !streams(Feeding::automatic, data, devices))
+        advice += ", or --feed resident";
+    data_watch_ = DataWatch(reader_->readers(), advice);
 }
 
 void Trainer::load(const TrainingState& state) {
-    step_ = state.step;
+    step_ = loaded_ = state.step;
     examples_ = state.examples;
     towers_->load(state.state);
 }
@@ -275,7 +282,10 @@ std::optional<TestReport> Trainer::test(bool raw, const std::atomic<bool>* stop)
         pass->predictions.resize(pass->examples.size());
         pass->stop = stop;
         try {
-            if (repeated) towers_->take(shares());
+            if (repeated)
+                towers_->take(shares());
+            else if (step_ == loaded_ && step_ > 0) // as the step before did, if its shares are recorded
+                towers_->take(assignment_.shares(step_ - 1));
             if (!towers_->test(pass)) return {};
             report.evaluation = sum_up(pass->predictions);
             return report;

@@ -96,9 +96,10 @@ public:
     /// Opens the devices, brings the data to them unless it is streamed, and starts from the recipe's initial
     /// values for the seed. Streamed data must outlive the trainer. Throws DeviceError, InputError when the
     /// data does not fit the recipe's model or cannot be read, and UsageError when model or data cannot be
-    /// used as the options ask. `tests`: likewise, for test(); may be null.
+    /// used as the options ask. `tests`: the examples for test(); null: none. Towers that stream them keep
+    /// them.
     Trainer(const Recipe& recipe, const TrainerOptions& options, const DataSource& data,
-            const DataSource* tests = nullptr);
+            const std::shared_ptr<const DataSource>& tests = nullptr);
     Trainer(const Trainer&) = delete; // its towers hold its address
     Trainer& operator=(const Trainer&) = delete;
 
@@ -147,7 +148,8 @@ public:
     std::vector<float> gradients();
 
 private:
-    std::unique_ptr<TowerSet> open_towers(const DataSource& data, const DataSource* tests);
+    std::unique_ptr<TowerSet> open_towers(const DataSource& data,
+                                          const std::shared_ptr<const DataSource>& tests);
     void open_reader(const DataSource& data, Devices devices);
     std::vector<Example> test_examples();
     double learning_rate() const;
@@ -165,13 +167,14 @@ private:
     ResidentFeed feed_;
     std::vector<Example> examples_of_step_; ///< if the devices hold the data
     std::optional<BatchReader> reader_;     ///< if the data is streamed
-    DataWatch data_watch_{0};
+    DataWatch data_watch_{0, ""};
     std::optional<ResidentFeed> tests_;
     PhaseClock clock_;
     Assignment assignment_;
     bool to_probe_;                    ///< before the first step
     std::unique_ptr<TowerSet> towers_; ///< its threads use the reader
     std::uint64_t step_ = 0, examples_ = 0;
+    std::uint64_t loaded_ = 0; ///< step_ when a state was loaded
     std::vector<TowerUse> use_;
     HostTimes host_use_;
     double seconds_ = 0;

@@ -55,6 +55,24 @@ TEST_CASE("train --eval-every shows test figures beside the training's, and chan
     }
 }
 
+TEST_CASE("test passes over files have the same figures if the images are streamed") {
+    const TemporaryFolder folder;
+    write_records(folder / "cifar", 7);
+    for (const char* towers : {"cpu", "cpu,cpu,cpu"}) {
+        const auto metrics_with = [&](const char* feed) {
+            const fs::path run = folder / feed;
+            check_worked(run_towers({"train", "--data", (folder / "cifar").string(), "--towers", towers,
+                                     "--shares", "even", "--batch", "4", "--steps", "4", "--eval-every", "2",
+                                     "--feed", feed, "--run", run.string()}));
+            CHECK(tests_of(run).size() == 2);
+            std::string text = read_text(run / "metrics.jsonl");
+            fs::remove_all(run);
+            return text;
+        };
+        CHECK(metrics_with("streamed") == metrics_with("resident"));
+    }
+}
+
 TEST_CASE("a run that keeps its best parameters and stops early says so, and what it takes to go on") {
     const TemporaryFolder folder;
     const fs::path run = folder / "run";

@@ -30,6 +30,11 @@ UpdateSpec update_of(const Recipe& recipe, const StateLayout& layout);
 /// `count` noise images with labels, the same every time.
 Dataset noise(std::size_t count);
 
+/// Test examples that the caller owns.
+inline std::shared_ptr<const DataSource> borrowed(const DataSource& data) {
+    return {std::shared_ptr<void>(), &data};
+}
+
 /// A fixture's images and labels, from its tensors `images_name` and `labels`; class names are arbitrary.
 Dataset records_of(const TensorFile& file, const std::string& images_name, const ImageSize& size,
                    std::size_t classes);

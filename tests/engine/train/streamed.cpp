@@ -75,17 +75,18 @@ private:
 /// A data set that takes its time.
 class SlowSource final : public DataSource {
 public:
-    explicit SlowSource(const Dataset& data)
-        : DataSource(data.info(), {data.labels().begin(), data.labels().end()}), data_(data) {}
+    explicit SlowSource(const Dataset& data, std::chrono::milliseconds delay = std::chrono::milliseconds(3))
+        : DataSource(data.info(), {data.labels().begin(), data.labels().end()}), data_(data), delay_(delay) {}
 
     using DataSource::read;
     void read(std::span<const std::uint32_t> records, std::span<std::uint8_t> images) const override {
-        std::this_thread::sleep_for(std::chrono::milliseconds(3));
+        std::this_thread::sleep_for(delay_);
         data_.read(records, images);
     }
 
 private:
     const Dataset& data_;
+    std::chrono::milliseconds delay_;
 };
 
 } // namespace
@@ -189,7 +190,8 @@ TEST_CASE("test passes over streamed data find what those over resident data fin
     for (const std::vector<std::string>& towers : {std::vector<std::string>{"cpu"}, {"cpu", "cpu", "cpu"}}) {
         const auto train = [&](const FeedOptions& feed) {
             const Change none = [](TrainerOptions&) {};
-            Trainer trainer(test::small_recipe(), options_with(towers, feed, none), data, &tests);
+            Trainer trainer(test::small_recipe(), options_with(towers, feed, none), data,
+                            test::borrowed(tests));
             std::vector<double> losses;
             for (std::uint64_t i = 0; i < steps; ++i) {
                 trainer.step();
@@ -203,6 +205,19 @@ TEST_CASE("test passes over streamed data find what those over resident data fin
         const bool same = found.second == expected.second;
         CHECK(same);
     }
+}
+
+TEST_CASE("a test pass may wait for data as long as it takes") {
+    const Dataset data = test::noise(50), tests = test::noise(23);
+    const SlowSource slow(tests, std::chrono::milliseconds(300));
+    TrainerOptions options = options_with({"cpu", "cpu"}, {Feeding::streamed, 1}, [](TrainerOptions&) {});
+    // A pause counts as a second, and 30 of them are too long: fewer than a read takes.
+    options.patience =
+        Patience(30, {.length = std::chrono::milliseconds(5), .counts = [](std::size_t) { return 1.0; }});
+    Trainer trainer(test::small_recipe(), options, data, test::borrowed(slow));
+    for (int i = 0; i < 3; ++i) trainer.step();
+    CHECK(trainer.test(false)->notice.empty());
+    CHECK(trainer.shares() == std::vector<unsigned>{6, 6});
 }
 
 TEST_CASE("data that cannot be read ends the training with a checkpoint of the last step") {
@@ -289,7 +304,7 @@ TEST_CASE("resident data above what kernels can address is refused with advice")
 
 TEST_CASE("the log says once that the devices wait for data, and not when they hardly do") {
     const auto told = [](double waited, int count) {
-        DataWatch watch(2);
+        DataWatch watch(2, "more --readers");
         std::string lines;
         for (int i = 0; i < count; ++i) lines += watch.observe(0.5, i == 0 ? 0.5 : waited, 64);
         return lines;
@@ -297,8 +312,7 @@ TEST_CASE("the log says once that the devices wait for data, and not when they h
     CHECK(told(0.02, 100).empty());
     CHECK(told(0.2, 10).empty()); // too short
     CHECK(told(0.2, 100) ==
-          "the devices wait for data 40 % of the time: 2 readers bring 128.0 examples/s; try "
-          "more --readers, or pack the data into one file with 'towers data pack'");
+          "the devices wait for data 40 % of the time: 2 readers bring 128.0 examples/s; try more --readers");
 }
 
 } // namespace towers

@@ -68,7 +68,8 @@ TEST_CASE("a test pass changes no bit of the training, and gives an evaluation's
     const auto check = [&](const Recipe& recipe, const TrainerOptions& options) {
         CAPTURE(recipe.name);
         CAPTURE(options.towers.size());
-        Trainer trainer(recipe, options, data, &tests); // of one trainer: some drivers take long to open
+        Trainer trainer(recipe, options, data,
+                        test::borrowed(tests)); // of one trainer: some drivers take long to open
         const TrainingState before = trainer.save();
         const Bits undisturbed = train(trainer, nullptr);
         trainer.load(before);
@@ -91,7 +92,8 @@ TEST_CASE("a test pass changes no bit of the training, and gives an evaluation's
 TEST_CASE("the same shares give the same bits of a test pass") {
     const Dataset data = test::noise(50), tests = test::noise(30);
     const auto loss = [&] {
-        Trainer trainer(test::small_recipe(), uneven({"cpu", "cpu", "cpu"}, {3, 2, 1}), data, &tests);
+        Trainer trainer(test::small_recipe(), uneven({"cpu", "cpu", "cpu"}, {3, 2, 1}), data,
+                        test::borrowed(tests));
         trainer.step();
         return trainer.test(true)->evaluation.loss_sum;
     };
@@ -114,7 +116,8 @@ TEST_CASE("test passes need no memory of a device but their images, and a little
                 device = wrapped.get();
                 return wrapped;
             });
-            Trainer trainer(test::small_recipe(), options, data, tested);
+            Trainer trainer(test::small_recipe(), options, data,
+                            tested != nullptr ? test::borrowed(*tested) : nullptr);
             trainer.step();
             allocated = device->allocated();
             if (then) then(trainer);
@@ -153,7 +156,7 @@ TEST_CASE("a tower that fails in a test pass is let go, and the others repeat it
             test::wrap_tower(options, 1, [&](std::unique_ptr<Device> device) {
                 return std::make_unique<test::ScriptedDevice>(std::move(device), test::failing(failure));
             });
-            Trainer trainer(test::small_recipe(), options, data, &tests);
+            Trainer trainer(test::small_recipe(), options, data, test::borrowed(tests));
             for (int i = 0; i < 3; ++i) trainer.step();
             silence->begin({1e8});
             failure.calls_left = 1;
@@ -177,7 +180,7 @@ TEST_CASE("with --on-device-loss stop, a failure in a test pass leaves the param
     test::wrap_tower(options, 1, [&](std::unique_ptr<Device> device) {
         return std::make_unique<test::ScriptedDevice>(std::move(device), test::failing(failure));
     });
-    Trainer trainer(test::small_recipe(), options, data, &tests);
+    Trainer trainer(test::small_recipe(), options, data, test::borrowed(tests));
     trainer.step();
     const std::vector<float> before = trainer.save().state;
     failure.calls_left = 1;
@@ -196,7 +199,7 @@ TEST_CASE("a test pass ends early when it is told to") {
                                                               if (stop) ++waits;
                                                           }});
         });
-        Trainer trainer(test::small_recipe(), options, data, &tests);
+        Trainer trainer(test::small_recipe(), options, data, test::borrowed(tests));
         trainer.step();
         const TrainingState before = trainer.save();
         stop = true;
