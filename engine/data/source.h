@@ -50,7 +50,7 @@ public:
     /// thread. InputError when a record cannot be read.
     virtual void read(std::span<const std::uint32_t> records, std::span<std::uint8_t> images) const = 0;
 
-    /// Likewise of `count` records from `first` on.
+    /// Likewise of `count` records from `first` on, with a thread for each processor.
     void read(std::size_t first, std::size_t count, std::span<std::uint8_t> images) const;
 
     /// How many records to read at once when all are read: about staging_bytes. A multiple of 8, so that the
