@@ -1,5 +1,6 @@
 // A fuzzer for a format of data sets: writes what libFuzzer gives as the files of a set, opens it and reads all of its
 // records. The macro FUZZED names the format. Only an InputError with one line may come of it.
+#include "backends/backend.h"
 #include "engine/data/converted.h"
 #include "engine/data/formats.h"
 #include "engine/data/record_file.h"
@@ -19,6 +20,9 @@
 #include <vector>
 
 using namespace towers;
+
+/// All that the readers need of the backends.
+unsigned towers::cpu_threads(unsigned) { return 1; }
 
 namespace {
 
