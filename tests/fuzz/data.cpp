@@ -1,5 +1,5 @@
-// A fuzzer for a format of data sets: writes what libFuzzer gives as the files of a set, opens it and reads all of its
-// records. The macro FUZZED names the format. Only an InputError with one line may come of it.
+// A fuzzer for a format of data sets: writes what libFuzzer gives as the files of a set, opens it and reads
+// all of its records. The macro FUZZED names the format. Only an InputError with one line may come of it.
 #include "backends/backend.h"
 #include "engine/data/converted.h"
 #include "engine/data/formats.h"
