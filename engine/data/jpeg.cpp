@@ -15,12 +15,13 @@ struct Destroyer {
 };
 using Decompressor = std::unique_ptr<void, Destroyer>;
 
-/// libjpeg repairs what it can and warns. Where a part's data end early it fills in grey, and that is no
-/// picture.
+/// libjpeg repairs what it can and warns, the first time only. Where a part's data is damaged or ends early
+/// it fills in what is no picture. Bytes that are too many harm nothing.
 bool is_harmless(const Decompressor& jpeg) {
     const std::string_view message = tjGetErrorStr2(jpeg.get());
-    return tjGetErrorCode(jpeg.get()) == TJERR_WARNING && message.find("Premature end") == message.npos &&
-           message.find("premature end") == message.npos;
+    const auto says = [&](std::string_view words) { return message.find(words) != message.npos; };
+    const bool damaged = says("Corrupt JPEG data") && !says("extraneous bytes before marker");
+    return tjGetErrorCode(jpeg.get()) == TJERR_WARNING && !damaged && !says("Premature end");
 }
 
 void check(const Decompressor& jpeg, int result) {

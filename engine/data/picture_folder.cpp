@@ -31,7 +31,7 @@ bool has_picture_name(const std::string& name) {
     return std::ranges::any_of(ends, [&](std::string_view end) { return small.ends_with(end); });
 }
 
-/// Calls visit(name, whether it is a folder) for what is in a folder, until that returns false.
+/// Calls visit(name, whether it is a folder) for what is in a folder, in any order, until that returns false.
 bool list(const fs::path& folder, const std::function<bool(const std::string&, bool)>& visit) {
     std::error_code error;
     for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
@@ -51,15 +51,27 @@ public:
                   std::size_t most = std::numeric_limits<std::size_t>::max())
         : visit_(std::move(visit)), left_(most) {}
 
+    /// Visits no folder twice, and real folders before links, so that the names do not depend on the disk.
     bool walk(const fs::path& folder, const std::string& below = "") {
+        if (!pass(folder)) return true;
+        std::vector<std::pair<bool, std::string>> folders; // whether it is a link, and its name
+        if (!list(folder, [&](const std::string& name, bool is_folder) {
+                if (left_-- == 0) return false;
+                if (!is_folder) return !has_picture_name(name) || visit_(below + name);
+                std::error_code error;
+                folders.emplace_back(fs::is_symlink(folder / name, error), name);
+                return true;
+            }))
+            return false;
+        std::ranges::sort(folders);
+        return std::ranges::all_of(
+            folders, [&](const auto& each) { return walk(folder / each.second, below + each.second + '/'); });
+    }
+
+    /// Returns whether it was not visited before; it will not be again.
+    bool pass(const fs::path& folder) {
         struct stat status {};
-        if (::stat(folder.c_str(), &status) == 0 && !seen_.emplace(status.st_dev, status.st_ino).second)
-            return true;
-        return list(folder, [&](const std::string& name, bool is_folder) {
-            if (left_-- == 0) return false;
-            if (is_folder) return walk(folder / name, below + name + '/');
-            return !has_picture_name(name) || visit_(below + name);
-        });
+        return ::stat(folder.c_str(), &status) != 0 || seen_.emplace(status.st_dev, status.st_ino).second;
     }
 
 private:
@@ -82,10 +94,14 @@ std::vector<std::string> class_folders(const fs::path& folder) {
 
 std::vector<std::string> pictures_below(const fs::path& folder) {
     std::vector<std::string> names;
-    Walk([&](std::string name) {
+    Walk walk([&](std::string name) {
         names.push_back(std::move(name));
         return true;
-    }).walk(folder);
+    });
+    // A link to a folder above is no class.
+    walk.pass(folder.parent_path());
+    walk.pass(folder.parent_path().parent_path());
+    walk.walk(folder);
     std::ranges::sort(names);
     return names;
 }
@@ -127,6 +143,8 @@ PictureFolders find_picture_folders(const fs::path& folder) {
         if (found.test.empty() && !path.empty() && holds_classes_of_pictures(path)) found.test = path;
     }
     found.train = named("train");
+    if (names.size() > splits + 1 && !found.train.empty() && !holds_classes_of_pictures(found.train))
+        found.train.clear(); // beside other folders it is a class, of trains
     found.split = !found.train.empty() || (splits > 0 && splits == names.size());
     if (!found.split) found = {.train = folder, .test = {}};
     return found;

@@ -97,7 +97,15 @@ RecordFile::RecordFile(std::filesystem::path path, std::uint64_t& room,
         });
         return;
     }
-    unpacked_ = GzipFile(path_).read_up_to(room + 1);
+    if (!begins_with_a_record(path_))
+        visit_records(GzipFile(path_).read_up_to(length_bytes + checksum_bytes), path_, visit);
+    try {
+        unpacked_ = GzipFile(path_).read_up_to(room + 1);
+        unpacked_.shrink_to_fit();
+    } catch (const std::bad_alloc&) {
+        throw InputError(
+            fmt::format("{}: there is not enough memory to unpack it; do so first (gunzip)", path_.string()));
+    }
     if (unpacked_.size() > room)
         throw InputError(
             fmt::format("{} goes beyond 4 GiB of unpacked records, the most that compressed files "

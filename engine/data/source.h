@@ -61,8 +61,8 @@ public:
     /// reads.
     std::uint64_t checksum() const;
 
-    /// Of a source whose images are not in memory: of its index, such as labels and the names, sizes and
-    /// times of files, so that nobody reads all images only to tell data sets apart. None: they are in
+    /// Of a source whose images are not in memory: of its index, such as labels and the names and sizes
+    /// of files, so that nobody reads all images only to tell data sets apart. None: they are in
     /// memory.
     virtual std::optional<std::uint64_t> fingerprint() const { return std::nullopt; }
 

@@ -35,8 +35,8 @@ unsigned side(const TfExample& example, std::initializer_list<const char*> names
 }
 
 /// Decides whether the bytes are pixels: of the size that the example tells, else of a square picture in
-/// grey, else in colours.
-void examine(const TfExample& example, const RecordName& name, TfColumns::Content& content) {
+/// grey, else in colours. `encoded`: by its name it should not be pixels.
+void examine(const TfExample& example, const RecordName& name, bool encoded, TfColumns::Content& content) {
     const std::string_view bytes = content.bytes;
     ImageSize& size = content.size;
     size = {side(example, {"height", "image/height"}), side(example, {"width", "image/width"}),
@@ -51,17 +51,17 @@ void examine(const TfExample& example, const RecordName& name, TfColumns::Conten
     }
     // Pixels may begin like a JPEG, but then they fill the picture.
     const bool fills = size.elements() == bytes.size() && !bytes.empty();
-    content.encoded = !(fills && told) &&
-                      begins_as_picture({reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()});
-    if (!content.encoded && ((size.channels != 1 && size.channels != 3) || !fills))
-        refuse(name, fmt::format("has {} bytes of pixels, which are no picture {}", bytes.size(),
-                                 told ? fmt::format("of {}x{} in grey or colours", size.height, size.width)
-                                      : "that is square, in grey or colours"));
+    content.encoded = !(fills && told) && begins_as_picture(as_bytes(bytes));
+    if (content.encoded || (fills && (size.channels == 1 || size.channels == 3))) return;
+    if (encoded) throw PictureError("is neither JPEG nor PNG");
+    refuse(name, fmt::format("has {} bytes of pixels, which are no picture {}", bytes.size(),
+                             told ? fmt::format("of {}x{} in grey or colours", size.height, size.width)
+                                  : "that is square, in grey or colours"));
 }
 
 } // namespace
 
-TfColumns::Content TfColumns::read(const TfExample& example, const RecordName& name) const {
+TfColumns::Content TfColumns::read(const TfExample& example, const RecordName& name, bool encoded) const {
     Content content{};
     const TfFeature& image = find(example, name, "image", {"image_raw", "image/encoded", "image"});
     if (image.bytes.size() != 1)
@@ -71,7 +71,13 @@ TfColumns::Content TfColumns::read(const TfExample& example, const RecordName& n
     if (label.whole.size() != 1 || label.whole[0] < 0 || label.whole[0] >= most_classes)
         refuse(name, fmt::format("has no label from 0 to {}", most_classes - 1));
     content.label = std::uint32_t(label.whole[0]);
-    examine(example, name, content);
+    if (encoded) {
+        if (!begins_as_picture(as_bytes(content.bytes))) throw PictureError("is neither JPEG nor PNG");
+        content.encoded = true;
+    } else {
+        const auto by_name = example.find("image/encoded");
+        examine(example, name, by_name != example.end() && &by_name->second == &image, content);
+    }
     return content;
 }
 

@@ -13,6 +13,10 @@
 
 namespace towers {
 
+inline std::span<const std::uint8_t> as_bytes(std::string_view text) {
+    return {reinterpret_cast<const std::uint8_t*>(text.data()), text.size()};
+}
+
 /// Finds features by the names that are wished for or known.
 class TfColumns {
 public:
@@ -26,8 +30,10 @@ public:
         ImageSize size; ///< of pixels that are not encoded
         std::uint32_t label;
     };
-    /// The bytes are the example's. InputError when something is missing or does not fit.
-    Content read(const TfExample& example, const RecordName& name) const;
+    /// The bytes are the example's. `encoded`: earlier records have encoded pictures. InputError when
+    /// something is missing or does not fit; PictureError when the picture is neither JPEG nor PNG, and must
+    /// be.
+    Content read(const TfExample& example, const RecordName& name, bool encoded) const;
 
 private:
     const TfFeature& find(const TfExample& example, const RecordName& name, const char* wish,

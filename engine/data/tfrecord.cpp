@@ -31,10 +31,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::span<const std::uint8_t> as_bytes(std::string_view text) {
-    return {reinterpret_cast<const std::uint8_t*>(text.data()), text.size()};
-}
-
 [[noreturn]] void refuse(const RecordName& name, const std::string& what) {
     throw InputError(fmt::format("{} {}", name.text(), what));
 }
@@ -59,10 +55,10 @@ struct Index {
 /// The picture and label in a record. PictureError for one that is damaged, InputError for one that does not
 /// fit.
 TfColumns::Content content_of(const RecordView& record, const RecordName& name, const TfColumns& columns,
-                              TfExample& example) {
+                              TfExample& example, bool encoded) {
     try {
         example = read_tf_example(record.bytes);
-        return columns.read(example, name);
+        return columns.read(example, name, encoded);
     } catch (const InputError&) {
         if (!record.is_sound()) throw PictureError("has another checksum");
         throw;
@@ -98,8 +94,8 @@ public:
 
 private:
     void add(const RecordName& name, const RecordView& record) {
-        const TfColumns::Content content = content_of(record, name, columns_, example_);
-        const bool first = index_.entries.empty();
+        const bool first = index_.entries.empty(), encoded = !first && !index_.size;
+        const TfColumns::Content content = content_of(record, name, columns_, example_, encoded);
         if (content.encoded) {
             if (index_.size)
                 refuse(name, "has an encoded picture, but those before have pixels; give files of one kind");
@@ -109,7 +105,6 @@ private:
             index_.checksum.add(record.checksum);
             index_.checksum.add(content.label);
         } else {
-            if (!first && !index_.size) throw PictureError("has a picture that is neither JPEG nor PNG");
             if (first) index_.size = content.size;
             check_size(name, content.size);
         }
@@ -175,7 +170,7 @@ private:
     void fill(std::span<std::uint8_t> image, const RecordView& record, const RecordName& name) const {
         if (!record.is_sound()) throw PictureError("has another checksum");
         TfExample example;
-        const TfColumns::Content content = content_of(record, name, columns_, example);
+        const TfColumns::Content content = content_of(record, name, columns_, example, encoded_);
         if (content.encoded != encoded_ || (!encoded_ && content.size != image_size()))
             refuse(name, "has changed since it was indexed; try again");
         if (encoded_) return prepare_picture(as_bytes(content.bytes), image_size(), image);

@@ -229,7 +229,7 @@ TEST_CASE("a reader that ends waits only for what its threads are reading") {
             source.close(false);
         });
     }
-    CHECK(source.count() < 500 * 64);
+    CHECK(source.count() <= 21 * 64); // the ring, and what was being read
 }
 
 } // namespace towers

@@ -192,7 +192,16 @@ TEST_CASE("classes without pictures, one class, and links in circles") {
     fs::create_directory_symlink(folder.path(), folder / "a/circle");
     fs::create_directory_symlink(".", folder / "a/itself");
     fs::create_directory_symlink(folder / "a", folder / "b"); // a class may be a link
-    CHECK(folder.open()->size() >= 2);
+    CHECK(folder.open()->size() == 2);
+    fs::create_directory(folder / "c");
+    fs::create_directory_symlink(folder.path(), folder / "c/above"); // not the others' pictures
+    CHECK(folder.error(folder.request()).find("/c has no JPEG or PNG files; add some, or remove it") !=
+          std::string::npos);
+    fs::remove_all(folder / "c");
+    folder.put("c/real/2.png"); // found under its own name, not under a link's
+    fs::create_directory_symlink("real", folder / "c/alias");
+    CHECK(folder.open()->size() == 3);
+    fs::remove_all(folder / "c");
     fs::remove(folder / "b");
     fs::remove(folder / "a/1.png");
     test::write_text(folder / "a/1.gif", "GIF8");
