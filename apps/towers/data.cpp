@@ -17,12 +17,17 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
+#include <cstdio>
 #include <filesystem>
 #include <fmt/format.h>
 #include <memory>
+#include <set>
 #include <span>
+#include <spdlog/spdlog.h>
 #include <string>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 namespace towers {
@@ -40,6 +45,7 @@ std::string joined(const std::vector<double>& values) {
 
 /// Returns whether all records are sound.
 bool describe(const char* split, DataRequest request) {
+    request.stand_in = false;
     std::unique_ptr<DataSource> data = open_data(request);
     const auto& [name, classes, image, pictures] = data->info();
     if (pictures && image.height == 0) {
@@ -57,11 +63,11 @@ bool describe(const char* split, DataRequest request) {
         fmt::print("  {} {:<12} {:>6}\n", i, names[i], statistics.counts[i]);
     fmt::print("  mean = [{}], deviation = [{}]\n", joined(statistics.mean), joined(statistics.deviation));
     constexpr std::size_t most = 10;
-    for (const std::string& problem :
+    for (const BrokenRecord& each :
          std::span(statistics.broken).first(std::min(most, statistics.broken.size())))
-        fmt::print("  broken: {}\n", problem);
+        fmt::print("  broken: {}\n", each.problem);
     if (statistics.broken.size() > most) fmt::print("  and {} more\n", statistics.broken.size() - most);
-    return statistics.broken.empty();
+    return statistics.broken.empty() || request.skip_broken;
 }
 
 int describe_source(const DataFlags& flags) {
@@ -86,30 +92,109 @@ int make(const DataFlags& flags) {
     return 0;
 }
 
+using Sources = std::array<std::unique_ptr<DataSource>, 2>; ///< by split; there may be no test examples
+
+/// Opens what is to be copied. Refuses a test split that does not fit the training's.
+Sources open_sources(const DataFlags& flags) {
+    Sources sources;
+    for (const Split split : {Split::train, Split::test}) {
+        DataRequest request = flags.source.request(split);
+        request.stand_in = false;
+        if (split == Split::test && !has_examples(request)) continue;
+        auto& source = sources[std::size_t(split)];
+        source = flags.recipe.empty() ? open_data(request)
+                                      : open_data_for(find_recipe(flags.recipe, flags.set), request);
+        if (request.skip_broken) source = without_broken(std::move(source));
+    }
+    const auto& [train, test] = sources;
+    // Numbered classes end with the largest label of a split.
+    if (test && (test->image_size() != train->image_size() ||
+                 test->info().classes.size() > train->info().classes.size() ||
+                 !std::ranges::equal(test->info().classes,
+                                     std::span(train->info().classes).first(test->info().classes.size()))))
+        throw InputError(
+            fmt::format("{}: the test images have another size or other classes than the training "
+                        "images; choose the size with '?size=N' or with --recipe of 'data pack', or "
+                        "mend the data",
+                        flags.source.source));
+    return sources;
+}
+
 /// A format that `import` writes.
 struct Written {
     const char* name;
     std::array<const char*, 2> files; ///< one that a folder then has, by split
-    void (*write)(const DataSource& data, Split split, const std::filesystem::path& folder);
+    /// `classes`: of the training examples.
+    void (*write)(const DataSource& data, const std::vector<std::string>& classes, Split split,
+                  const std::filesystem::path& folder);
 };
 
 constexpr std::array<Written, 3> written = {
     {{"tfrecord",
       {"train.tfrecord", "test.tfrecord"},
-      [](const DataSource& data, Split split, const std::filesystem::path& folder) {
+      [](const DataSource& data, const std::vector<std::string>&, Split split,
+         const std::filesystem::path& folder) {
           write_tfrecord(data, folder / (split == Split::train ? "train.tfrecord" : "test.tfrecord"));
       }},
-     {"cifar10", {"data_batch_1.bin", "test_batch.bin"}, write_cifar10},
+     {"cifar10",
+      {"data_batch_1.bin", "test_batch.bin"},
+      [](const DataSource& data, const std::vector<std::string>&, Split split,
+         const std::filesystem::path& folder) { write_cifar10(data, split, folder); }},
      {"folder",
       {"train", "test"},
-      [](const DataSource& data, Split split, const std::filesystem::path& folder) {
-          write_picture_files(data, folder / (split == Split::train ? "train" : "test"));
+      [](const DataSource& data, const std::vector<std::string>& classes, Split split,
+         const std::filesystem::path& folder) {
+          write_picture_files(data, classes, folder / (split == Split::train ? "train" : "test"));
       }}}};
 
-void tell(const std::array<std::unique_ptr<DataSource>, 2>& sources, const DataFlags& flags) {
+void tell(const Sources& sources, const DataFlags& flags) {
     fmt::print("wrote {} training and {} test examples to {}; train on them with: {}\n", sources[0]->size(),
                sources[1] ? sources[1]->size() : 0, flags.target,
                hint({"train", "--data", path_argument(flags.target)}));
+}
+
+/// A folder for files that are not complete yet; deletes them when it goes.
+class UnfinishedFolder {
+public:
+    explicit UnfinishedFolder(std::filesystem::path path) : path_(std::move(path)) {
+        std::error_code error;
+        std::filesystem::remove_all(path_, error); // of a program that was killed
+        created_ = !std::filesystem::exists(path_.parent_path(), error);
+        std::filesystem::create_directories(path_, error);
+        if (error) throw_file_error("create", path_, error.value());
+    }
+    UnfinishedFolder(const UnfinishedFolder&) = delete;
+    UnfinishedFolder& operator=(const UnfinishedFolder&) = delete;
+    ~UnfinishedFolder() {
+        std::error_code error;
+        std::filesystem::remove_all(path_, error);
+        if (created_) std::filesystem::remove(path_.parent_path(), error); // if it is empty
+    }
+
+    const std::filesystem::path& path() const { return path_; }
+    /// Moves what is there into the folder above.
+    void finish() const {
+        for (const auto& entry : std::filesystem::directory_iterator(path_)) {
+            const std::filesystem::path target = path_.parent_path() / entry.path().filename();
+            if (::rename(entry.path().c_str(), target.c_str()) != 0) throw_file_error("write", target, errno);
+        }
+    }
+
+private:
+    std::filesystem::path path_;
+    bool created_ = false; ///< the folder above did not exist
+};
+
+/// Says if folders for the classes give other labels than the data set has.
+void compare_labels(const DataSource& train) {
+    const std::vector<std::string> folders = folder_names(train.info().classes);
+    const std::set<std::uint32_t> used(train.labels().begin(), train.labels().end());
+    if (used.size() < folders.size())
+        spdlog::warn(
+            "{} of {} classes have no training examples and get no folder, so later ones get other labels",
+            folders.size() - used.size(), folders.size());
+    else if (!std::ranges::is_sorted(folders))
+        spdlog::warn("the classes get other labels: those of their folders in the order of their names");
 }
 
 int import(const DataFlags& flags) {
@@ -120,15 +205,13 @@ int import(const DataFlags& flags) {
         if (std::filesystem::exists(folder / name, error))
             throw InputError(
                 fmt::format("{} already holds a data set ({}); choose another folder", flags.target, name));
-    std::array<std::unique_ptr<DataSource>, 2> sources; // both are sound before anything is written
+    const Sources sources = open_sources(flags);
+    if (flags.as == "folder") compare_labels(*sources[0]);
+    const UnfinishedFolder unfinished(folder / ".unfinished-import");
     for (const Split split : {Split::train, Split::test})
-        if (const DataRequest request = flags.source.request(split);
-            split == Split::train || has_examples(request))
-            sources[std::size_t(split)] = open_data(request);
-    std::filesystem::create_directories(folder, error);
-    if (error) throw_file_error("create", folder, error.value());
-    for (const Split split : {Split::train, Split::test})
-        if (sources[std::size_t(split)]) as.write(*sources[std::size_t(split)], split, folder);
+        if (const auto& source = sources[std::size_t(split)])
+            as.write(*source, sources[0]->info().classes, split, unfinished.path());
+    unfinished.finish();
     tell(sources, flags);
     return 0;
 }
@@ -136,20 +219,8 @@ int import(const DataFlags& flags) {
 int pack(const DataFlags& flags) {
     if (std::error_code error; std::filesystem::exists(flags.target, error))
         throw InputError(fmt::format("{} is there already; choose another file", flags.target));
-    std::array<std::unique_ptr<DataSource>, 2> sources;
-    for (const Split split : {Split::train, Split::test})
-        if (const DataRequest request = flags.source.request(split);
-            split == Split::train || has_examples(request))
-            sources[std::size_t(split)] = flags.recipe.empty()
-                                              ? open_data(request)
-                                              : open_data_for(find_recipe(flags.recipe, flags.set), request);
-    const auto& [train, test] = sources;
-    if (test && (test->image_size() != train->image_size() || test->info().classes != train->info().classes))
-        throw InputError(
-            fmt::format("{}: the test images have another size or other classes than the training "
-                        "images; choose the size with --recipe, or mend the data",
-                        flags.source.source));
-    write_packed(*train, test.get(), flags.target);
+    const Sources sources = open_sources(flags);
+    write_packed(*sources[0], sources[1].get(), flags.target);
     tell(sources, flags);
     return 0;
 }

@@ -156,6 +156,19 @@ std::unique_ptr<DataSource> open_data(DataRequest request) {
     return format.open(request);
 }
 
+std::vector<std::string> trained_classes(const DataRequest& request) {
+    if (!request.whole || request.trained_on.empty()) return {};
+    DataRequest training{request.trained_on, Split::train};
+    training.format = request.format;
+    split_off_wishes(training);
+    const FormatList formats = formats_of(training);
+    if (formats.empty())
+        spdlog::warn("{} is not there any more, so its classes cannot be compared with those of {}",
+                     as_printable(request.trained_on), as_printable(request.source));
+    return formats.empty() || formats[0].get().classes == nullptr ? std::vector<std::string>()
+                                                                  : formats[0].get().classes(training);
+}
+
 bool has_examples(DataRequest request) {
     split_off_wishes(request);
     return !formats_of(request).empty();

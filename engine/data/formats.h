@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace towers {
 
@@ -23,7 +24,10 @@ struct DataRequest {
     std::map<std::string, std::string> wishes = {}; ///< `?NAME=VALUE&NAME=VALUE` after the source's path
     std::string format = {}; ///< the key of the only format to try; empty: the one that recognizes the source
     double hold_out = 0;     ///< the part of pictures that are for testing, if their folders have none for it
-    bool skip_broken = false;    ///< leave broken pictures out instead of refusing them
+    bool skip_broken = false; ///< leave broken pictures out instead of refusing them
+    /// With skip_broken: let grey pictures stand in for those that prove broken only when they are read,
+    /// instead of refusing these.
+    bool stand_in = true;
     std::string trained_on = {}; ///< of a whole source: one whose classes' names have the labels
 };
 
@@ -40,6 +44,9 @@ struct DataFormat {
     bool (*recognizes)(const DataRequest& request);
     /// Of a source that it recognizes. InputError for what is damaged.
     std::unique_ptr<DataSource> (*open)(const DataRequest& request);
+    /// The names of a source's classes in the order of their labels, without reading its records; null: they
+    /// are only numbers, or not compared.
+    std::vector<std::string> (*classes)(const DataRequest& request) = nullptr;
 
     bool is_word() const { return files[0].empty(); }
 };
@@ -48,6 +55,10 @@ struct DataFormat {
 /// the source's path are added to the request's. InputError when nothing is there, when it is of no known
 /// format, or damaged; the message says what to do.
 std::unique_ptr<DataSource> open_data(DataRequest request);
+
+/// The names of the classes of what a request's source was trained on, which have the labels; none if they
+/// are unknown, which is said if the training data is gone.
+std::vector<std::string> trained_classes(const DataRequest& request);
 
 /// Whether the source has examples of the request's split, sound or not. Never throws.
 bool has_examples(DataRequest request);

@@ -182,13 +182,26 @@ bool recognizes(const DataRequest& request) {
 std::unique_ptr<DataSource> open(const DataRequest& request) {
     const fs::path path = request.source;
     InputFile file(path);
-    const Contents contents = read_contents(file, path);
+    Contents contents = read_contents(file, path);
     const PackedSplit* const split = find_split(contents, request);
     if (split == nullptr) refuse(path, "has no such examples");
     std::vector<std::uint32_t> labels(split->records);
     file.read(split->labels, std::as_writable_bytes(std::span(labels)));
     if (std::ranges::max(labels) >= contents.info.classes.size())
         refuse(path, "is damaged: it has a label without a class");
+    if (std::vector<std::string> trained = trained_classes(request); !trained.empty()) {
+        for (std::uint32_t& label : labels) {
+            const std::string& name = contents.info.classes[label];
+            const auto found = std::ranges::find(trained, name);
+            if (found == trained.end())
+                throw InputError(
+                    fmt::format("{} has examples of the class {}, which is none of the {} classes of "
+                                "the training data; give others",
+                                path.string(), name, trained.size()));
+            label = std::uint32_t(found - trained.begin());
+        }
+        contents.info.classes = std::move(trained);
+    }
     return std::make_unique<PackedSource>(std::move(file), contents.info, std::move(labels), *split);
 }
 
@@ -247,7 +260,11 @@ const DataFormat& packed_format() {
                                        .files = {"packed file", "packed file"},
                                        .wishes = {},
                                        .recognizes = recognizes,
-                                       .open = open};
+                                       .open = open,
+                                       .classes = [](const DataRequest& request) {
+                                           const fs::path path = request.source;
+                                           return read_contents(InputFile(path), path).info.classes;
+                                       }};
     return format;
 }
 

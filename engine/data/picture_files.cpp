@@ -7,23 +7,50 @@
 #include <algorithm>
 #include <cstdint>
 #include <fmt/format.h>
+#include <set>
 #include <string>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 namespace towers {
 
 namespace fs = std::filesystem;
 
-void write_picture_files(const DataSource& data, const fs::path& folder) {
-    std::vector<fs::path> folders;
-    for (std::string name : data.info().classes) {
+namespace {
+
+bool is_number(const std::string& name) {
+    return !name.empty() && name.find_first_not_of("0123456789") == name.npos;
+}
+
+} // namespace
+
+std::vector<std::string> folder_names(const std::vector<std::string>& classes) {
+    const bool numbers = std::ranges::all_of(classes, is_number);
+    std::size_t longest = 0;
+    for (const std::string& name : classes) longest = std::max(longest, name.size());
+    std::vector<std::string> names;
+    for (std::string name : classes) {
         std::ranges::replace(name, '/', '_');
         if (name.empty() || name.starts_with('.')) name = fmt::format("_{}", name); // no hidden folder
-        folders.push_back(folder / name);
+        if (numbers) name.insert(0, longest - name.size(), '0');
+        names.push_back(std::move(name));
+    }
+    std::vector<std::string> sorted = names;
+    std::ranges::sort(sorted);
+    if (const auto same = std::ranges::adjacent_find(sorted); same != sorted.end())
+        throw InputError(fmt::format("two classes would have the folder {}; give them other names", *same));
+    return names;
+}
+void write_picture_files(const DataSource& data, const std::vector<std::string>& classes,
+                         const fs::path& folder) {
+    std::vector<fs::path> folders;
+    for (const std::string& name : folder_names(classes)) folders.push_back(folder / name);
+    const std::set<std::uint32_t> used(data.labels().begin(), data.labels().end());
+    for (const std::uint32_t label : used) {
         std::error_code error;
-        fs::create_directories(folders.back(), error);
-        if (error) throw_file_error("create", folders.back(), error.value());
+        fs::create_directories(folders[label], error);
+        if (error) throw_file_error("create", folders[label], error.value());
     }
     const ImageSize size = data.image_size();
     const std::size_t plane = std::size_t(size.height) * size.width;

@@ -3,11 +3,19 @@
 #include "engine/data/source.h"
 
 #include <filesystem>
+#include <string>
+#include <vector>
 
 namespace towers {
 
-/// Writes each example as FOLDER/CLASS/NUMBER.png. A '/' in a class's name becomes '_'. Creates missing
-/// folders. Throws InputError if a file cannot be written.
-void write_picture_files(const DataSource& data, const std::filesystem::path& folder);
+/// The folders of classes. A '/' becomes '_', and numbers get zeros in front, so that their folders have
+/// their order. InputError if two classes would have one folder.
+std::vector<std::string> folder_names(const std::vector<std::string>& classes);
+
+/// Writes each example as FOLDER/CLASS/NUMBER.png, with the folder_names() of `classes`, of which the data
+/// set may have the first ones only. Creates the folders that it needs. Throws InputError if a file cannot be
+/// written.
+void write_picture_files(const DataSource& data, const std::vector<std::string>& classes,
+                         const std::filesystem::path& folder);
 
 } // namespace towers

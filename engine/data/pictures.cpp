@@ -38,7 +38,8 @@ class PictureSource final : public DataSource {
 public:
     PictureSource(DataInfo info, Index index, const DataRequest& request)
         : DataSource(std::move(info), std::move(index.labels)), folder_(std::move(index.folder)),
-          files_(std::move(index.files)), source_(request.source), broken_(request.skip_broken) {
+          files_(std::move(index.files)), source_(request.source),
+          broken_(request.skip_broken && request.stand_in) {
         index.checksum.add(image_size().height);
         index.checksum.add(image_size().width);
         index.checksum.add(image_size().channels);
@@ -108,14 +109,18 @@ fs::path folder_of(const DataRequest& request) {
     return all_in_one ? found.train : found.test;
 }
 
-/// The names of the classes: those of the training pictures, wherever they are.
-std::vector<std::string> classes_of(const DataRequest& request, const fs::path& folder) {
-    if (request.whole && !request.trained_on.empty()) {
-        const fs::path trained = find_picture_folders(without_wishes(request.trained_on)).train;
-        if (!trained.empty() && holds_classes_of_pictures(trained)) return class_folders(trained);
-    }
+/// The names of the folder's own classes, or of those of the training pictures beside it.
+std::vector<std::string> own_classes(const DataRequest& request) {
     const fs::path train = find_picture_folders(request.source).train;
-    return class_folders(train.empty() ? folder : train);
+    std::vector<std::string> names = class_folders(train.empty() ? folder_of(request) : train);
+    for (std::string& name : names) name = as_printable(name);
+    return names;
+}
+
+/// The names of the classes: those of the training data, wherever it is.
+std::vector<std::string> classes_of(const DataRequest& request) {
+    std::vector<std::string> trained = trained_classes(request);
+    return trained.empty() ? own_classes(request) : trained;
 }
 
 /// The files of the classes in the folder, with their labels, as the request wants them.
@@ -124,9 +129,9 @@ Index list_files(const DataRequest& request, const fs::path& folder,
     const bool training = request.split == Split::train;
     Index index{.folder = folder};
     for (const std::string& name : class_folders(folder)) {
-        const auto found = std::ranges::lower_bound(classes, name);
+        const auto found = std::ranges::find(classes, as_printable(name));
         const std::vector<std::string> files = pictures_below(folder / name);
-        if (found == classes.end() || *found != name) {
+        if (found == classes.end()) {
             if (files.empty()) continue;
             throw InputError(as_printable(fmt::format("{} is none of the {} classes of the training data; "
                                                       "call it as one of them, or remove it",
@@ -185,14 +190,13 @@ std::unique_ptr<DataSource> open_pictures(const DataRequest& request) {
     if (request.hold_out > 0 && find_picture_folders(request.source).split)
         throw InputError(fmt::format("{} has folders for training and testing already; leave out --hold-out",
                                      as_printable(request.source)));
-    const std::vector<std::string> classes = classes_of(request, folder);
+    const std::vector<std::string> classes = classes_of(request);
     if (classes.size() < 2)
         throw InputError(
             fmt::format("{} has one class only ({}); give a folder to each of two classes or more",
-                        as_printable(request.source), classes.empty() ? "none" : as_printable(classes[0])));
+                        as_printable(request.source), classes.empty() ? "none" : classes[0]));
     Index index = read_headers(list_files(request, folder, classes), request.source, request.skip_broken);
-    DataInfo info{"pictures", {}, wanted_size(request, index.sizes), index.sizes.range()};
-    for (const std::string& name : classes) info.classes.push_back(as_printable(name));
+    DataInfo info{"pictures", classes, wanted_size(request, index.sizes), index.sizes.range()};
     return std::make_unique<PictureSource>(std::move(info), std::move(index), request);
 }
 
@@ -210,7 +214,8 @@ const DataFormat& pictures_format() {
                                                const fs::path folder = folder_of(request);
                                                return !folder.empty() && holds_classes_of_pictures(folder);
                                            },
-                                       .open = open_pictures};
+                                       .open = open_pictures,
+                                       .classes = own_classes};
     return format;
 }
 

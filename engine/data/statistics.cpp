@@ -7,6 +7,8 @@
 #include <cmath>
 #include <cstdint>
 #include <span>
+#include <spdlog/spdlog.h>
+#include <utility>
 
 namespace towers {
 namespace {
@@ -20,7 +22,46 @@ void count(std::span<const std::uint8_t> images, const ImageSize& size, std::vec
         for (const std::uint8_t byte : images.subspan(i, plane)) ++channels[i / plane % size.channels][byte];
 }
 
+/// Some records of another source.
+class PartOfSource final : public DataSource {
+public:
+    PartOfSource(std::unique_ptr<DataSource> whole, std::vector<std::uint32_t> records)
+        : DataSource(whole->info(), labels_of(*whole, records)), whole_(std::move(whole)),
+          records_(std::move(records)) {}
+
+    using DataSource::read;
+    void read(std::span<const std::uint32_t> records, std::span<std::uint8_t> images) const override {
+        std::vector<std::uint32_t> there;
+        for (const std::uint32_t record : records) there.push_back(records_[record]);
+        whole_->read(there, images);
+    }
+
+private:
+    static std::vector<std::uint32_t> labels_of(const DataSource& whole,
+                                                const std::vector<std::uint32_t>& records) {
+        std::vector<std::uint32_t> labels;
+        for (const std::uint32_t record : records) labels.push_back(whole.labels()[record]);
+        return labels;
+    }
+
+    std::unique_ptr<DataSource> whole_;
+    std::vector<std::uint32_t> records_; ///< numbers in the whole
+};
+
 } // namespace
+
+std::unique_ptr<DataSource> without_broken(std::unique_ptr<DataSource> source) {
+    const std::vector<BrokenRecord> broken = statistics_of(*source).broken;
+    if (broken.empty()) return source;
+    std::vector<std::uint32_t> sound;
+    for (std::uint32_t i = 0; i < source->size(); ++i)
+        if (!std::ranges::binary_search(broken, i, {}, &BrokenRecord::record)) sound.push_back(i);
+    const std::string such = broken[0].problem;
+    if (sound.empty()) throw InputError(such + "; no picture is sound");
+    spdlog::warn("{} of {} pictures cannot be decoded and are left out, such as: {}", broken.size(),
+                 source->size(), such);
+    return std::make_unique<PartOfSource>(std::move(source), std::move(sound));
+}
 
 DataStatistics statistics_of(const DataSource& data) {
     const ImageSize size = data.image_size();
@@ -42,7 +83,8 @@ DataStatistics statistics_of(const DataSource& data) {
                     data.read(i, 1, image);
                     count(image, size, channels);
                 } catch (const InputError& error) {
-                    statistics.broken.emplace_back(error.what());
+                    statistics.broken.push_back({std::uint32_t(i), error.what()});
+                    --statistics.counts[data.labels()[i]];
                 }
         }
     }

@@ -3,18 +3,30 @@
 #include "engine/data/source.h"
 
 #include <cstddef>
+#include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 namespace towers {
 
+struct BrokenRecord {
+    std::uint32_t record;
+    std::string problem;
+};
+
+/// Of all records that can be read.
 struct DataStatistics {
     std::vector<std::size_t> counts;     ///< examples by class
     std::vector<double> mean, deviation; ///< of each channel's pixels, bytes being 0 to 1
-    std::vector<std::string> broken;     ///< what is wrong with each record that cannot be read
+    std::vector<BrokenRecord> broken;    ///< those that cannot be read
 };
 
 /// Reads every record.
 DataStatistics statistics_of(const DataSource& data);
+
+/// The source without records that cannot be read, which it names; reads every record to find them.
+/// InputError if none is left.
+std::unique_ptr<DataSource> without_broken(std::unique_ptr<DataSource> source);
 
 } // namespace towers

@@ -134,7 +134,8 @@ public:
     RecordSource(DataInfo info, Index index, const DataRequest& request)
         : DataSource(std::move(info), std::move(index.labels)), files_(std::move(index.files)),
           entries_(std::move(index.entries)), encoded_(!index.size), checksum_(index.checksum),
-          source_(request.source), columns_(request.source, request.wishes), broken_(request.skip_broken) {
+          source_(request.source), columns_(request.source, request.wishes),
+          broken_(request.skip_broken && request.stand_in) {
         const ImageSize size = image_size();
         for (const unsigned each : {size.height, size.width, size.channels}) checksum_.add(each);
     }

@@ -84,7 +84,7 @@ TEST_CASE(
 
 TEST_CASE("a data set is written in other formats and shown as pictures") {
     const TemporaryFolder folder;
-    write_records(folder / "cifar", 2);
+    write_records(folder / "cifar", 10);
     const RunOptions here{.folder = folder.path()};
     check_worked(run_towers({"data", "import", "cifar", "copy", "--as", "cifar10"}, here));
     for (const char* file : {"data_batch_1.bin", "data_batch_5.bin", "test_batch.bin"})
@@ -98,11 +98,66 @@ TEST_CASE("a data set is written in other formats and shown as pictures") {
     const Outcome shown =
         run_towers({"data", "show", "cifar", "sheet.png", "--recipe", "cifar10-fast", "--epoch", "3"}, here);
     check_worked(shown);
-    CHECK(shown.out == "wrote 10 of 10 images with their records and classes to sheet.png: as stored, and as "
+    CHECK(shown.out == "wrote 40 of 50 images with their records and classes to sheet.png: as stored, and as "
                        "cifar10-fast sees them in epoch 3\n");
     CHECK(read_text(folder / "sheet.png").starts_with("\x89PNG"));
     check_failed(run_towers({"data", "show", "cifar", "none/sheet.png"}, here), 1, "none/sheet.png");
     check_failed(run_towers({"data", "show", "cifar", "sheet.png", "--recipe", "none"}, here), 2, "none");
+}
+
+TEST_CASE("an import that fails leaves nothing behind") {
+    const TemporaryFolder folder;
+    write_records(folder / "cifar", 10);
+    const RunOptions here{.folder = folder.path()};
+    check_worked(run_towers({"data", "import", "cifar", "pictures", "--as", "folder"}, here));
+    const fs::path broken =
+        fs::recursive_directory_iterator(folder / "pictures/test/" / names_in(folder / "pictures/test")[0])
+            ->path();
+    fs::resize_file(broken, fs::file_size(broken) - 20);
+    for (const char* as : {"tfrecord", "cifar10", "folder"}) {
+        check_failed(run_towers({"data", "import", "pictures", "copy", "--as", as}, here), 1,
+                     broken.filename().string());
+        CHECK_FALSE(fs::exists(folder / "copy"));
+    }
+    const Outcome copied = run_towers({"data", "import", "pictures", "copy", "--skip-broken"}, here);
+    CHECK(copied.code == 0);
+    CHECK(contains(copied.out, "wrote 50 training and 9 test examples to copy"));
+    const Outcome described = run_towers({"data", "describe", "pictures"}, here);
+    CHECK(described.code == 1);
+    CHECK(contains(described.out, "broken: "));
+    CHECK(run_towers({"data", "describe", "pictures", "--skip-broken"}, here).code == 0);
+}
+
+TEST_CASE("test pictures have the labels of the training data, whatever its format") {
+    const TemporaryFolder folder;
+    write_records(folder / "cifar", 10);
+    const RunOptions here{.folder = folder.path()};
+    check_worked(run_towers({"data", "import", "cifar", "pictures", "--as", "folder"}, here));
+    check_worked(run_towers({"data", "pack", "pictures", "packed"}, here));
+    fs::create_directory(folder / "some");
+    const std::vector<std::string> classes = names_in(folder / "pictures/train");
+    fs::copy(folder / "pictures/train" / classes[1], folder / "some" / classes[1]);
+    fs::copy(folder / "pictures/train" / classes[3], folder / "some" / classes[3]);
+    check_worked(run_towers({"data", "pack", "some", "some-packed"}, here));
+    const auto test_with = [&](const char* train, const char* test) {
+        const Outcome outcome =
+            run_towers({"train", "--towers", "cpu", "--batch", "4", "--steps", "2", "--run", "run", "--data",
+                        train, "--test-data", test, "--eval-every", "2"},
+                       here);
+        CHECK(outcome.code == 0);
+        const std::string text = lines_of(read_text(folder / "run/metrics.jsonl")).back();
+        fs::remove_all(folder / "run");
+        return text;
+    };
+    const std::string expected = test_with("pictures", "some");
+    CHECK(contains(expected, "test_cross_entropy"));
+    for (const char* train : {"pictures", "packed"})
+        for (const char* test : {"some", "some-packed"}) CHECK(test_with(train, test) == expected);
+    fs::rename(folder / "some" / classes[3], folder / "some/zebra");
+    check_failed(
+        run_towers({"train", "--data", "packed", "--test-data", "some", "--eval-every", "2", "--steps", "2"},
+                   here),
+        1, "zebra is none of the 10 classes of the training data");
 }
 
 TEST_CASE("a bad data file is named") {

@@ -180,6 +180,12 @@ TEST_CASE("broken pictures are refused, or left out; those that prove broken lat
     CHECK(Folder::read_all(*data) == images);
 }
 
+TEST_CASE("train may be a class, beside others") {
+    const Folder folder;
+    for (const char* name : {"bus/1.png", "train/1.png", "car/1.png"}) folder.put(name);
+    CHECK(folder.open()->info().classes == std::vector<std::string>{"bus", "car", "train"});
+}
+
 TEST_CASE("classes without pictures, one class, and links in circles") {
     const Folder folder;
     folder.put("a/1.png");

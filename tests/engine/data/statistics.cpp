@@ -45,5 +45,21 @@ TEST_CASE("statistics count a set's classes and give each channel's mean and dev
 TEST_CASE("statistics name each record that cannot be read and leave it out") {
     const DataStatistics found = statistics_of(Records({1, 3}));
     CHECK(found.mean == std::vector<double>{1, 0, 0.2});
-    CHECK(found.broken == std::vector<std::string>{"record 1 is broken", "record 3 is broken"});
+    CHECK(found.counts == std::vector<std::size_t>{1, 0, 1});
+    REQUIRE(found.broken.size() == 2);
+    CHECK(found.broken[0].record == 1);
+    CHECK(found.broken[0].problem == "record 1 is broken");
+    CHECK(found.broken[1].record == 3);
+}
+
+TEST_CASE("records that cannot be read are left out of a copy") {
+    const auto left = without_broken(std::make_unique<Records>(std::vector<std::uint32_t>{0, 3}));
+    REQUIRE(left->size() == 2);
+    CHECK(left->labels()[1] == 2);
+    std::vector<std::uint8_t> images(12);
+    left->read(0, 2, images);
+    CHECK(images[2] == 255); // record 1
+    CHECK(images[8] == 0);   // record 2
+    CHECK_THROWS_AS(without_broken(std::make_unique<Records>(std::vector<std::uint32_t>{0, 1, 2, 3})),
+                    InputError);
 }
