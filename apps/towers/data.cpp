@@ -67,7 +67,9 @@ bool describe(const char* split, DataRequest request) {
          std::span(statistics.broken).first(std::min(most, statistics.broken.size())))
         fmt::print("  broken: {}\n", each.problem);
     if (statistics.broken.size() > most) fmt::print("  and {} more\n", statistics.broken.size() - most);
-    return statistics.broken.empty() || request.skip_broken;
+    const std::string damage = data->find_damage();
+    if (!damage.empty()) fmt::print("  broken: {}\n", damage);
+    return damage.empty() && (statistics.broken.empty() || request.skip_broken);
 }
 
 int describe_source(const DataFlags& flags) {

@@ -156,6 +156,11 @@ public:
     }
     /// What checksum() of the packed source was, so that a run can go on with either.
     std::optional<std::uint64_t> fingerprint() const override { return split_.checksum; }
+    std::string find_damage() const override {
+        return compute_checksum() == split_.checksum
+                   ? ""
+                   : "the images or labels have another checksum; make it anew";
+    }
 
 private:
     InputFile file_;

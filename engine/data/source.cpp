@@ -40,7 +40,11 @@ std::size_t DataSource::piece() const {
 }
 
 std::uint64_t DataSource::checksum() const {
-    if (const std::optional<std::uint64_t> known = fingerprint()) return *known;
+    const std::optional<std::uint64_t> known = fingerprint();
+    return known ? *known : compute_checksum();
+}
+
+std::uint64_t DataSource::compute_checksum() const {
     Checksum sum;
     for (const std::uint32_t label : labels_) sum.add(label);
     const std::size_t image = image_size().elements();

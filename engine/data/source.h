@@ -66,7 +66,12 @@ public:
     /// memory.
     virtual std::optional<std::uint64_t> fingerprint() const { return std::nullopt; }
 
+    /// What is wrong with the data as a whole, though each record can be read; "" if nothing is. Reads
+    /// everything.
+    virtual std::string find_damage() const { return ""; }
+
 protected:
+    std::uint64_t compute_checksum() const; ///< of all labels and images
     DataSource(DataInfo info, std::vector<std::uint32_t> labels);
 
 private:

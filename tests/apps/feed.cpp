@@ -70,6 +70,14 @@ TEST_CASE("a run goes on with its data packed into one file, and eval finds the 
     CHECK(variables(checkpoint(folder / "whole", 6)) == variables(checkpoint(folder / "parts", 6)));
     CHECK(contains(work({"eval", "--run", "parts", "--towers", "cpu"}), " of 2 examples"));
 
+    check_worked(run_towers({"data", "describe", "packed"}, here));
+    std::string damaged = read_text(folder / "packed");
+    damaged[5000] = char(damaged[5000] ^ 1);
+    write_text(folder / "damaged", damaged);
+    const Outcome described = run_towers({"data", "describe", "damaged"}, here);
+    CHECK(described.code == 1);
+    CHECK(contains(described.out, "broken: the images or labels have another checksum; make it anew"));
+
     std::filesystem::resize_file(folder / "packed", 20'000);
     check_failed(run_towers(train + Arguments{"bad", "--data", "packed", "--steps", "1"}, here), 1,
                  "packed is cut short: its end is missing; make it anew with 'towers data pack'");
