@@ -161,7 +161,11 @@ std::vector<std::string> trained_classes(const DataRequest& request) {
     DataRequest training{request.trained_on, Split::train};
     training.format = request.format;
     split_off_wishes(training);
-    const FormatList formats = formats_of(training);
+    FormatList formats = formats_of(training);
+    if (formats.empty()) { // eval's --format is for its own data
+        training.format.clear();
+        formats = formats_of(training);
+    }
     if (formats.empty())
         spdlog::warn("{} is not there any more, so its classes cannot be compared with those of {}",
                      as_printable(request.trained_on), as_printable(request.source));

@@ -114,6 +114,9 @@ std::vector<std::string> own_classes(const DataRequest& request) {
     const fs::path train = find_picture_folders(request.source).train;
     std::vector<std::string> names = class_folders(train.empty() ? folder_of(request) : train);
     for (std::string& name : names) name = as_printable(name);
+    if (const auto same = std::ranges::adjacent_find(names); same != names.end())
+        throw InputError(fmt::format("{} has two folders that read {}; rename one of them",
+                                     as_printable(request.source), *same));
     return names;
 }
 

@@ -180,6 +180,13 @@ TEST_CASE("broken pictures are refused, or left out; those that prove broken lat
     CHECK(Folder::read_all(*data) == images);
 }
 
+TEST_CASE("classes whose names read the same are refused") {
+    const Folder folder;
+    folder.put("caf\xe8/1.png");
+    folder.put("caf\xe9/1.png");
+    CHECK(folder.error(folder.request()).find(" has two folders that read caf") != std::string::npos);
+}
+
 TEST_CASE("train may be a class, beside others") {
     const Folder folder;
     for (const char* name : {"bus/1.png", "train/1.png", "car/1.png"}) folder.put(name);
