@@ -126,27 +126,26 @@ Sources open_sources(const DataFlags& flags) {
 struct Written {
     const char* name;
     std::array<const char*, 2> files; ///< one that a folder then has, by split
-    /// `classes`: of the training examples.
-    void (*write)(const DataSource& data, const std::vector<std::string>& classes, Split split,
-                  const std::filesystem::path& folder);
+    void (*write)(const Sources& sources, Split split, const std::filesystem::path& folder);
 };
 
 constexpr std::array<Written, 3> written = {
     {{"tfrecord",
       {"train.tfrecord", "test.tfrecord"},
-      [](const DataSource& data, const std::vector<std::string>&, Split split,
-         const std::filesystem::path& folder) {
-          write_tfrecord(data, folder / (split == Split::train ? "train.tfrecord" : "test.tfrecord"));
+      [](const Sources& sources, Split split, const std::filesystem::path& folder) {
+          write_tfrecord(*sources[std::size_t(split)],
+                         folder / (split == Split::train ? "train.tfrecord" : "test.tfrecord"));
       }},
      {"cifar10",
       {"data_batch_1.bin", "test_batch.bin"},
-      [](const DataSource& data, const std::vector<std::string>&, Split split,
-         const std::filesystem::path& folder) { write_cifar10(data, split, folder); }},
+      [](const Sources& sources, Split split, const std::filesystem::path& folder) {
+          write_cifar10(*sources[std::size_t(split)], split, folder);
+      }},
      {"folder",
       {"train", "test"},
-      [](const DataSource& data, const std::vector<std::string>& classes, Split split,
-         const std::filesystem::path& folder) {
-          write_picture_files(data, classes, folder / (split == Split::train ? "train" : "test"));
+      [](const Sources& sources, Split split, const std::filesystem::path& folder) {
+          write_picture_files(*sources[std::size_t(split)], sources[0]->info().classes,
+                              folder / (split == Split::train ? "train" : "test"));
       }}}};
 
 void tell(const Sources& sources, const DataFlags& flags) {
@@ -187,14 +186,26 @@ private:
     bool created_ = false; ///< the folder above did not exist
 };
 
-/// Says if folders for the classes give other labels than the data set has.
-void compare_labels(const DataSource& train) {
-    const std::vector<std::string> folders = folder_names(train.info().classes);
-    const std::set<std::uint32_t> used(train.labels().begin(), train.labels().end());
-    if (used.size() < folders.size())
+/// Says if folders for the classes give other labels than the data set has. Refuses a class that only test
+/// examples have: folders have the classes of the training examples.
+void compare_labels(const Sources& sources) {
+    const auto used = [](const DataSource& source) {
+        return std::set<std::uint32_t>(source.labels().begin(), source.labels().end());
+    };
+    const std::vector<std::string>& classes = sources[0]->info().classes;
+    const std::vector<std::string> folders = folder_names(classes);
+    const std::set<std::uint32_t> trained = used(*sources[0]);
+    if (sources[1])
+        for (const std::uint32_t label : used(*sources[1]))
+            if (!trained.contains(label))
+                throw InputError(
+                    fmt::format("class {} has test examples only, which folders cannot say; write "
+                                "with --as tfrecord",
+                                classes[label]));
+    if (trained.size() < folders.size())
         spdlog::warn(
             "{} of {} classes have no training examples and get no folder, so later ones get other labels",
-            folders.size() - used.size(), folders.size());
+            folders.size() - trained.size(), folders.size());
     else if (!std::ranges::is_sorted(folders))
         spdlog::warn("the classes get other labels: those of their folders in the order of their names");
 }
@@ -208,11 +219,10 @@ int import(const DataFlags& flags) {
             throw InputError(
                 fmt::format("{} already holds a data set ({}); choose another folder", flags.target, name));
     const Sources sources = open_sources(flags);
-    if (flags.as == "folder") compare_labels(*sources[0]);
+    if (flags.as == "folder") compare_labels(sources);
     const UnfinishedFolder unfinished(folder / ".unfinished-import");
     for (const Split split : {Split::train, Split::test})
-        if (const auto& source = sources[std::size_t(split)])
-            as.write(*source, sources[0]->info().classes, split, unfinished.path());
+        if (sources[std::size_t(split)]) as.write(sources, split, unfinished.path());
     unfinished.finish();
     tell(sources, flags);
     return 0;

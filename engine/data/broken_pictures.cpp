@@ -11,15 +11,16 @@ namespace towers {
 
 namespace {
 
-[[noreturn]] void refuse(const std::string& problem) {
-    throw InputError(problem + "; replace it, or leave broken pictures out with --skip-broken");
-}
-
 std::string problem_of(const std::string& place, const std::string& what) {
     return fmt::format("{} {}", as_printable(place), as_printable(what));
 }
 
 } // namespace
+
+void BrokenPictures::refuse(const std::string& problem) const {
+    throw InputError(skip_ ? problem
+                           : problem + "; replace it, or leave broken pictures out with --skip-broken");
+}
 
 void BrokenPictures::leave_out(const std::string& place, const std::string& what) {
     if (!skip_) refuse(problem_of(place, what));
@@ -34,7 +35,7 @@ void BrokenPictures::report(const std::string& source, std::size_t all) const {
 
 void BrokenPictures::stand_in(const std::string& place, const std::string& what,
                               std::span<std::uint8_t> image) {
-    if (!skip_) refuse(problem_of(place, what));
+    if (!stand_in_) refuse(problem_of(place, what));
     std::call_once(said_, [&] {
         spdlog::warn("{}; a grey picture stands in for it and for others like it", problem_of(place, what));
     });

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <fmt/format.h>
 #include <fstream>
 #include <string_view>
@@ -50,14 +49,10 @@ std::string describe_file(const fs::path& path) {
     return fmt::format("is a file; {}", what_to_give());
 }
 
-std::string lower(std::string text) {
-    std::ranges::transform(text, text.begin(), [](unsigned char c) { return char(std::tolower(c)); });
-    return text;
-}
-
-bool has_picture_name(const std::string& name) {
-    const std::array<std::string_view, 8> ends{".jpg", ".jpeg", ".png", ".bmp",
-                                               ".gif", ".webp", ".tif", ".tiff"};
+/// Whether a name, in small letters, is that of a picture of any format.
+bool is_picture_name(const std::string& name) {
+    constexpr std::array<std::string_view, 8> ends{".jpg", ".jpeg", ".png", ".bmp",
+                                                   ".gif", ".webp", ".tif", ".tiff"};
     return std::ranges::any_of(ends, [&](std::string_view end) { return name.ends_with(end); });
 }
 
@@ -91,10 +86,10 @@ std::string describe_folder(const fs::path& folder) {
         return "holds CIFAR-10 for Python; get its binary version";
     if (std::ranges::binary_search(names, "meta") && std::ranges::binary_search(names, "train"))
         return "holds CIFAR-100 for Python; get its binary version";
-    std::string picture = find(has_picture_name);
+    std::string picture = find(is_picture_name);
     for (std::size_t i = 0; picture.empty() && i < std::min<std::size_t>(folders.size(), 20); ++i) {
         const std::vector<std::string> below = names_in(folders[i], nullptr);
-        const auto found = std::ranges::find_if(below, has_picture_name);
+        const auto found = std::ranges::find_if(below, is_picture_name);
         if (found != below.end()) picture = lower(folders[i].filename().string()) + "/" + *found;
     }
     if (!picture.empty())

@@ -222,16 +222,11 @@ PackedSplit write_split(AtomicFile& file, std::uint64_t& offset, const DataSourc
     PackedSplit split{.records = data.size()};
     Checksum sum; // as DataSource::checksum() adds it up
     for (const std::uint32_t label : data.labels()) sum.add(label);
-    const std::size_t image = data.image_size().elements();
-    std::vector<std::uint8_t> images(std::min(data.piece(), data.size()) * image);
-    for (std::size_t first = 0; first < data.size(); first += data.piece()) {
-        const std::size_t count = std::min(data.piece(), data.size() - first);
-        const auto some = std::span(images).first(count * image);
-        data.read(first, count, some);
-        sum.add(std::as_bytes(some));
-        file.write(std::as_bytes(some));
-    }
-    offset += data.size() * image;
+    data.read_all([&](std::size_t, std::span<const std::uint8_t> images) {
+        sum.add(std::as_bytes(images));
+        file.write(std::as_bytes(images));
+    });
+    offset += data.image_bytes();
     pad(file, offset);
     file.write(std::as_bytes(data.labels()));
     offset += data.labels().size_bytes();

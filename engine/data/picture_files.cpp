@@ -1,5 +1,6 @@
 #include "engine/data/picture_files.h"
 
+#include "engine/data/planes.h"
 #include "engine/error.h"
 #include "engine/files/file.h"
 #include "engine/files/png_file.h"
@@ -42,6 +43,7 @@ std::vector<std::string> folder_names(const std::vector<std::string>& classes) {
         throw InputError(fmt::format("two classes would have the folder {}; give them other names", *same));
     return names;
 }
+
 void write_picture_files(const DataSource& data, const std::vector<std::string>& classes,
                          const fs::path& folder) {
     std::vector<fs::path> folders;
@@ -53,15 +55,15 @@ void write_picture_files(const DataSource& data, const std::vector<std::string>&
         if (error) throw_file_error("create", folders[label], error.value());
     }
     const ImageSize size = data.image_size();
-    const std::size_t plane = std::size_t(size.height) * size.width;
-    std::vector<std::uint8_t> planes(size.elements()), pixels(size.elements());
-    for (std::size_t i = 0; i < data.size(); ++i) {
-        data.read(i, 1, planes);
-        for (std::size_t k = 0; k < pixels.size(); ++k)
-            pixels[k] = planes[k % size.channels * plane + k / size.channels];
-        write_png(folders[data.labels()[i]] / fmt::format("{:06}.png", i),
-                  {size.width, size.height, size.channels}, pixels);
-    }
+    const std::size_t bytes = size.elements();
+    std::vector<std::uint8_t> pixels(bytes);
+    data.read_all([&](std::size_t first, std::span<const std::uint8_t> images) {
+        for (std::size_t i = 0; i < images.size() / bytes; ++i) {
+            to_pixels(images.subspan(i * bytes, bytes), size.channels, pixels);
+            write_png(folders[data.labels()[first + i]] / fmt::format("{:06}.png", first + i),
+                      {size.width, size.height, size.channels}, pixels);
+        }
+    });
 }
 
 } // namespace towers

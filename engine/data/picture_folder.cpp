@@ -2,10 +2,10 @@
 
 #include "engine/error.h"
 #include "engine/files/file.h"
+#include "engine/files/text.h"
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <functional>
 #include <limits>
 #include <set>
@@ -19,11 +19,6 @@ namespace towers {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string lower(std::string text) {
-    std::ranges::transform(text, text.begin(), [](unsigned char c) { return char(std::tolower(c)); });
-    return text;
-}
 
 bool has_picture_name(const std::string& name) {
     constexpr std::array<std::string_view, 3> ends{".jpg", ".jpeg", ".png"};

@@ -39,7 +39,7 @@ public:
     PictureSource(DataInfo info, Index index, const DataRequest& request)
         : DataSource(std::move(info), std::move(index.labels)), folder_(std::move(index.folder)),
           files_(std::move(index.files)), source_(request.source),
-          broken_(request.skip_broken && request.stand_in) {
+          broken_(request.skip_broken, request.stand_in) {
         index.checksum.add(image_size().height);
         index.checksum.add(image_size().width);
         index.checksum.add(image_size().channels);
@@ -65,7 +65,7 @@ private:
         } catch (const PictureError& error) {
             broken_.stand_in(path.string(), error.what(), image);
         } catch (const InputError& error) { // unreadable or vanished
-            if (!broken_.skips()) throw;
+            if (!broken_.stands_in()) throw;
             broken_.stand_in(path.string(), fmt::format("({})", error.what()), image);
         }
     }

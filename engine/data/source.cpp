@@ -39,6 +39,18 @@ std::size_t DataSource::piece() const {
     return std::max(records / step * step, step);
 }
 
+void DataSource::read_all(
+    const std::function<void(std::size_t, std::span<const std::uint8_t>)>& visit) const {
+    const std::size_t image = image_size().elements();
+    std::vector<std::uint8_t> images(std::min(piece(), size()) * image);
+    for (std::size_t first = 0; first < size(); first += piece()) {
+        const std::size_t count = std::min(piece(), size() - first);
+        const auto some = std::span(images).first(count * image);
+        read(first, count, some);
+        visit(first, some);
+    }
+}
+
 std::uint64_t DataSource::checksum() const {
     const std::optional<std::uint64_t> known = fingerprint();
     return known ? *known : compute_checksum();
@@ -47,14 +59,7 @@ std::uint64_t DataSource::checksum() const {
 std::uint64_t DataSource::compute_checksum() const {
     Checksum sum;
     for (const std::uint32_t label : labels_) sum.add(label);
-    const std::size_t image = image_size().elements();
-    std::vector<std::uint8_t> images(std::min(piece(), size()) * image);
-    for (std::size_t first = 0; first < size(); first += piece()) {
-        const std::size_t count = std::min(piece(), size() - first);
-        const auto some = std::span(images).first(count * image);
-        read(first, count, some);
-        sum.add(std::as_bytes(some));
-    }
+    read_all([&](std::size_t, std::span<const std::uint8_t> images) { sum.add(std::as_bytes(images)); });
     return sum.value();
 }
 

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -52,6 +53,10 @@ public:
 
     /// Likewise of `count` records from `first` on, with a thread for each processor.
     void read(std::size_t first, std::size_t count, std::span<std::uint8_t> images) const;
+
+    /// Likewise of all records, in their order: calls visit(first record, images of it and those that follow)
+    /// for one piece() after the other.
+    void read_all(const std::function<void(std::size_t, std::span<const std::uint8_t>)>& visit) const;
 
     /// How many records to read at once when all are read: about staging_bytes. A multiple of 8, so that the
     /// next ones begin at a whole word.

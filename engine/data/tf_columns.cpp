@@ -52,7 +52,8 @@ void examine(const TfExample& example, const RecordName& name, bool encoded, TfC
     // Pixels may begin like a JPEG, but then they fill the picture.
     const bool fills = size.elements() == bytes.size() && !bytes.empty();
     content.encoded = !(fills && told) && begins_as_picture(as_bytes(bytes));
-    if (content.encoded || (fills && (size.channels == 1 || size.channels == 3))) return;
+    const bool are_pixels = fills && (told || !encoded) && (size.channels == 1 || size.channels == 3);
+    if (content.encoded || are_pixels) return;
     if (encoded) throw PictureError("is neither JPEG nor PNG");
     refuse(name, fmt::format("has {} bytes of pixels, which are no picture {}", bytes.size(),
                              told ? fmt::format("of {}x{} in grey or colours", size.height, size.width)

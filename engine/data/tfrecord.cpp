@@ -7,6 +7,7 @@
 #include "engine/data/formats.h"
 #include "engine/data/picture.h"
 #include "engine/data/picture_size.h"
+#include "engine/data/planes.h"
 #include "engine/data/record_file.h"
 #include "engine/data/tf_columns.h"
 #include "engine/data/tf_example.h"
@@ -135,7 +136,7 @@ public:
         : DataSource(std::move(info), std::move(index.labels)), files_(std::move(index.files)),
           entries_(std::move(index.entries)), encoded_(!index.size), checksum_(index.checksum),
           source_(request.source), columns_(request.source, request.wishes),
-          broken_(request.skip_broken && request.stand_in) {
+          broken_(request.skip_broken, request.stand_in) {
         const ImageSize size = image_size();
         for (const unsigned each : {size.height, size.width, size.channels}) checksum_.add(each);
     }
@@ -175,10 +176,7 @@ private:
         if (content.encoded != encoded_ || (!encoded_ && content.size != image_size()))
             refuse(name, "has changed since it was indexed; try again");
         if (encoded_) return prepare_picture(as_bytes(content.bytes), image_size(), image);
-        const std::size_t channels = image_size().channels, plane = image.size() / channels;
-        for (std::size_t channel = 0; channel < channels; ++channel)
-            for (std::size_t i = 0; i < plane; ++i)
-                image[channel * plane + i] = std::uint8_t(content.bytes[i * channels + channel]);
+        to_planes(as_bytes(content.bytes), image_size().channels, image);
     }
 
     std::vector<RecordFile> files_;
@@ -203,24 +201,21 @@ std::unique_ptr<DataSource> open_tfrecord(const DataRequest& request) {
 
 void write_tfrecord(const DataSource& data, const fs::path& path) {
     const ImageSize size = data.image_size();
-    const std::size_t bytes = size.elements(), plane = bytes / size.channels;
-    std::vector<std::uint8_t> images(std::min(data.piece(), data.size()) * bytes);
-    std::string pixels(bytes, '\0');
+    const std::size_t bytes = size.elements();
+    std::vector<std::uint8_t> pixels(bytes);
+    const std::string_view image_raw(reinterpret_cast<const char*>(pixels.data()), bytes);
     AtomicFile file(path);
-    for (std::size_t first = 0; first < data.size(); first += data.piece()) {
-        const std::size_t count = std::min(data.piece(), data.size() - first);
-        data.read(first, count, std::span(images).first(count * bytes));
-        for (std::size_t i = 0; i < count; ++i) {
-            for (std::size_t k = 0; k < bytes; ++k)
-                pixels[k] = char(images[i * bytes + k % size.channels * plane + k / size.channels]);
+    data.read_all([&](std::size_t first, std::span<const std::uint8_t> images) {
+        for (std::size_t i = 0; i < images.size() / bytes; ++i) {
+            to_pixels(images.subspan(i * bytes, bytes), size.channels, pixels);
             file.write(
-                framed(write_tf_example({{"image_raw", pixels}}, {{"height", size.height},
-                                                                  {"width", size.width},
-                                                                  {"depth", size.channels},
-                                                                  {"pixels", std::int64_t(bytes)},
-                                                                  {"label", data.labels()[first + i]}})));
+                framed(write_tf_example({{"image_raw", image_raw}}, {{"height", size.height},
+                                                                     {"width", size.width},
+                                                                     {"depth", size.channels},
+                                                                     {"pixels", std::int64_t(bytes)},
+                                                                     {"label", data.labels()[first + i]}})));
         }
-    }
+    });
     file.commit();
 }
 

@@ -1,9 +1,15 @@
 #include "engine/files/text.h"
 
+#include <algorithm>
 #include <cctype>
 #include <nlohmann/json.hpp>
 
 namespace towers {
+
+std::string lower(std::string text) {
+    std::ranges::transform(text, text.begin(), [](unsigned char c) { return char(std::tolower(c)); });
+    return text;
+}
 
 std::string as_utf8(const std::string& text) {
     using nlohmann::json;

@@ -7,6 +7,9 @@
 
 namespace towers {
 
+/// With small letters for A to Z.
+std::string lower(std::string text);
+
 /// Replaces each byte that is not UTF-8 by U+FFFD. Names of files and devices may have any bytes; JSON, TOML
 /// and safetensors may not.
 std::string as_utf8(const std::string& text);

@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 using namespace towers::test;
 namespace fs = std::filesystem;
@@ -125,7 +126,32 @@ TEST_CASE("an import that fails leaves nothing behind") {
     const Outcome described = run_towers({"data", "describe", "pictures"}, here);
     CHECK(described.code == 1);
     CHECK(contains(described.out, "broken: "));
-    CHECK(run_towers({"data", "describe", "pictures", "--skip-broken"}, here).code == 0);
+    CHECK(contains(described.out, "; replace it, or leave broken pictures out with --skip-broken\n"));
+    const Outcome skipped = run_towers({"data", "describe", "pictures", "--skip-broken"}, here);
+    CHECK(skipped.code == 0);
+    CHECK(contains(skipped.out, "broken: "));
+    CHECK_FALSE(contains(skipped.out, "--skip-broken")); // it is given
+}
+
+TEST_CASE("a class with test examples only is refused where folders are written") {
+    const TemporaryFolder folder;
+    write_records(folder / "cifar", 10);
+    const RunOptions here{.folder = folder.path()};
+    const fs::path tests = folder / "cifar/test_batch.bin";
+    for (int i = 1; i <= 5; ++i) {
+        const fs::path file = folder / "cifar" / fmt::format("data_batch_{}.bin", i);
+        std::string records = read_text(file);
+        for (std::size_t k = 0; k < records.size(); k += record)
+            if (records[k] == 3) records[k] = 4;
+        write_text(file, records);
+    }
+    std::string records = read_text(tests);
+    records[0] = 3;
+    write_text(tests, records);
+    check_failed(run_towers({"data", "import", "cifar", "pictures", "--as", "folder"}, here), 1,
+                 "class cat has test examples only, which folders cannot say; write with --as tfrecord");
+    CHECK_FALSE(fs::exists(folder / "pictures"));
+    check_worked(run_towers({"data", "import", "cifar", "records"}, here));
 }
 
 TEST_CASE("test pictures have the labels of the training data, whatever its format") {
