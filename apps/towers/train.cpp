@@ -101,12 +101,14 @@ TrainerOptions options_of(const ResolvedRun& resolved, const std::shared_ptr<Tra
             .trace = trace};
 }
 
-/// Warns if the data lacks some of the network's classes.
-void compare_classes(const Recipe& recipe, const DataInfo& data) {
+/// Warns if the data lacks some of the network's classes, and says how a new run gets a network without them.
+void compare_classes(const Recipe& recipe, const DataInfo& data, bool resumes) {
     const unsigned classes = recipe.model.classes - recipe.model.label_offset;
+    const std::size_t wanted = data.classes.size() + recipe.model.label_offset;
     if (data.classes.size() < classes)
-        fmt::print("{} tells {} classes apart, and {} has {} of them\n", recipe.name, classes, data.name,
-                   data.classes.size());
+        fmt::print("{} tells {} classes apart, and {} has {} of them{}\n", recipe.name, classes, data.name,
+                   data.classes.size(),
+                   resumes ? "" : fmt::format("; --set input.classes={} leaves out the others", wanted));
 }
 
 /// Prints each tower's device and its share of the next step.
@@ -176,7 +178,7 @@ void train_and_report(const OpenRun& run, const std::string& progress, std::opti
     directory.write_config(config);
 
     end_on_signals();
-    try_to([&run] { compare_classes(run.resolved.recipe, run.loop.data->info()); });
+    try_to([&run] { compare_classes(run.resolved.recipe, run.loop.data->info(), run.past.has_value()); });
     const std::string probed = probe(trainer, directory, stop_requested);
     try_to([&run, &probed, &replaced] {
         print_towers(run.trainer);

@@ -88,6 +88,9 @@ public:
             recipe.fail("needs the network's layers; give [network] with layers = [ ... ]");
         network.done();
         Scope scope;
+        if (const Value* const input = recipe.find("input"))
+            if (const Value* const classes = input->find("classes"))
+                scope.parameters.emplace_back("classes", *classes);
         expand(*layers, scope);
         list_.names = std::move(scope.names);
         if (list_.entries.empty()) network.fail("layers", "is empty; give at least one layer");

@@ -25,8 +25,9 @@ struct LayerList {
     int find(const std::string& name) const;
 };
 
-/// Expands [network], [blocks] and [defaults]. Throws UsageError for unknown blocks, parameters and inputs,
-/// duplicate names, blocks that contain themselves, and anything that no layer uses.
+/// Expands [network], [blocks] and [defaults]. Everywhere "$classes" stands for [input]'s. Throws UsageError
+/// for unknown blocks, parameters and inputs, duplicate names, blocks that contain themselves, and anything
+/// that no layer uses.
 LayerList expand(Attributes& recipe);
 
 /// Marks the keys of a layer's table that are not its attributes as read.

@@ -69,7 +69,7 @@ LossHead read_head(Attributes loss, const LayerList& layers, const Model& model)
         loss.fail(
             "logits",
             fmt::format("is \"{}\", which makes {}, but {} classes need [1, 1, {}]; end with a dense layer "
-                        "of {} units",
+                        "of {} units, or \"$classes\"",
                         logits, to_string(node.output), model.classes, model.classes, model.classes));
     return head;
 }

@@ -281,9 +281,10 @@ void check_classes(const Recipe& recipe, const DataInfo& data) {
     const unsigned classes = recipe.model.classes - recipe.model.label_offset;
     if (data.classes.size() > classes)
         throw InputError(fmt::format(
-            "the data set {} has {} classes, but recipe {} tells only {} apart; choose other --data or "
-            "another recipe",
-            data.name, data.classes.size(), recipe.name, classes));
+            "the data set {} has {} classes, but recipe {} tells only {} apart; choose other --data, or "
+            "train with --set input.classes={}",
+            data.name, data.classes.size(), recipe.name, classes,
+            data.classes.size() + recipe.model.label_offset));
 }
 
 void check_data(const Recipe& recipe, const DataInfo& data) {

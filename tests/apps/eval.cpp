@@ -180,6 +180,27 @@ TEST_CASE("data that does not fit the recipe is refused as train refuses it") {
         1, reason);
 }
 
+TEST_CASE("a network has as many classes as it is given, and says when the data has fewer") {
+    const TemporaryFolder folder;
+    fs::create_directories(folder / "data"); // CIFAR-100
+    std::string names;
+    for (int i = 0; i < 100; ++i) names += "class\n";
+    write_text(folder / "data" / "fine_label_names.txt", names);
+    for (const char* name : {"train.bin", "test.bin"})
+        write_text(folder / "data" / name, std::string(3074, 7));
+    const auto train_with = [&](const char* classes) {
+        return run_towers({"train", "--towers", "cpu", "--recipe", "mnist-lenet", "--steps", "1", "--batch",
+                           "1", "--data", (folder / "data").string(), "--set", classes, "--run",
+                           (folder / classes).string()});
+    };
+    const Outcome exact = train_with("input.classes=100"), more = train_with("input.classes=120");
+    CHECK(exact.code == 0);
+    CHECK_FALSE(contains(exact.out, "classes apart"));
+    CHECK(more.code == 0);
+    CHECK(contains(more.out, "mnist-lenet tells 120 classes apart, and cifar100 has 100 of them; --set "
+                             "input.classes=100 leaves out the others\n"));
+}
+
 TEST_CASE("a trained model does better than chance") {
     const TemporaryFolder folder;
     const fs::path run = folder / "run";
