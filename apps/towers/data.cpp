@@ -59,8 +59,10 @@ bool describe(const char* split, DataRequest request) {
     }
     const DataStatistics statistics = statistics_of(*data);
     const std::vector<std::string>& names = data->info().classes;
+    std::size_t width = 12;
+    for (const std::string& each : names) width = std::clamp(each.size(), width, std::size_t(40));
     for (std::size_t i = 0; i < names.size(); ++i)
-        fmt::print("  {} {:<12} {:>6}\n", i, names[i], statistics.counts[i]);
+        fmt::print("  {} {:<{}} {:>6}\n", i, names[i], width, statistics.counts[i]);
     fmt::print("  mean = [{}], deviation = [{}]\n", joined(statistics.mean), joined(statistics.deviation));
     constexpr std::size_t most = 10;
     for (const BrokenRecord& each :

@@ -105,12 +105,14 @@ bool holds_classes_of_pictures(const fs::path& folder) {
     bool found = false;
     try {
         Walk walk(
-            [&](const std::string& name) {
-                found = name.find('/') != name.npos;
-                return !found;
+            [&](const std::string&) {
+                found = true;
+                return false;
             },
             10'000);
-        walk.walk(folder);
+        walk.pass(folder);
+        for (const std::string& name : class_folders(folder))
+            if (!walk.walk(folder / name)) break;
     } catch (const InputError&) {
         // Whoever opens it learns it.
     }

@@ -16,6 +16,7 @@
 #include <limits>
 #include <memory>
 #include <span>
+#include <unordered_map>
 #include <utility>
 
 namespace towers {
@@ -131,10 +132,12 @@ Index list_files(const DataRequest& request, const fs::path& folder,
                  const std::vector<std::string>& classes) {
     const bool training = request.split == Split::train;
     Index index{.folder = folder};
+    std::unordered_map<std::string, std::uint32_t> labels;
+    for (std::uint32_t i = 0; i < classes.size(); ++i) labels.emplace(classes[i], i);
     for (const std::string& name : class_folders(folder)) {
-        const auto found = std::ranges::find(classes, as_printable(name));
+        const auto found = labels.find(as_printable(name));
         const std::vector<std::string> files = pictures_below(folder / name);
-        if (found == classes.end()) {
+        if (found == labels.end()) {
             if (files.empty()) continue;
             throw InputError(as_printable(fmt::format("{} is none of the {} classes of the training data; "
                                                       "call it as one of them, or remove it",
@@ -147,7 +150,7 @@ Index list_files(const DataRequest& request, const fs::path& folder,
             const std::string path = name + '/' + file;
             if (request.hold_out > 0 && is_held_out(path, request.hold_out) == training) continue;
             index.files.push_back(path);
-            index.labels.push_back(std::uint32_t(found - classes.begin()));
+            index.labels.push_back(found->second);
         }
     }
     if (index.files.empty())

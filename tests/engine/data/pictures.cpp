@@ -187,6 +187,17 @@ TEST_CASE("classes whose names read the same are refused") {
     CHECK(folder.error(folder.request()).find(" has two folders that read caf") != std::string::npos);
 }
 
+TEST_CASE("there may be many classes") {
+    const Folder folder;
+    folder.put("0/1.png");
+    constexpr std::size_t count = 10'100;
+    for (std::size_t i = 1; i < count; ++i) {
+        fs::create_directory(folder / std::to_string(i));
+        fs::create_symlink("../0/1.png", folder / (std::to_string(i) + "/1.png"));
+    }
+    CHECK(folder.open()->info().classes.size() == count);
+}
+
 TEST_CASE("train may be a class, beside others") {
     const Folder folder;
     for (const char* name : {"bus/1.png", "train/1.png", "car/1.png"}) folder.put(name);
