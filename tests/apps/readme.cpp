@@ -51,6 +51,7 @@ std::string shortened(std::string command) {
     command = std::regex_replace(command, std::regex("(cuda|vulkan):[0-9]+"), "cpu");
     command = std::regex_replace(command, std::regex("--steps [0-9]+"), "--steps 2");
     command = std::regex_replace(command, std::regex("--interval [0-9]+"), "--interval 1");
+    command = std::regex_replace(command, std::regex("--threads [0-9]+"), "--threads 1"); // there may be no more
     const auto add = [&](const char* of, const char* flag, const char* value) {
         if (command.starts_with(of) && !contains(command, flag) && !contains(command, "--resume"))
             command += std::string(" ") + flag + " " + value;
