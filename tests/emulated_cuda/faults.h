@@ -1,0 +1,22 @@
+// Failures: those that the program causes, and those that a test asks for.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+namespace emulated {
+
+/// A fault in a kernel that runs on the calling thread is then told with the kernel, its block and thread
+/// before the program ends; and one of the host with a hint.
+void watch_faults_of_this_thread();
+
+/// Lets the call number `call`, from 1, of a function from now on return an error: `cudaMalloc`. After the
+/// errors of kernels (illegal address, timeout, failure) every call for that card returns the same. The
+/// variable TOWERS_EMULATED_CUDA_FAIL asks for it in a program: `cudaGraphLaunch 3 702`.
+void fail_call(const char* function, unsigned call, cudaError_t error);
+/// Forgets what was asked for, and lets all cards work again.
+void mend();
+
+/// The error of this call for this card; cudaSuccess for none.
+cudaError_t asked_error(const char* function, int device);
+
+} // namespace emulated

@@ -1,0 +1,71 @@
+// nvcc's words for the host's compiler, as far as shaders/dialect/cuda.h uses them. Included before a
+// kernel's text.
+#pragma once
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+
+#define __CUDACC__
+#define __device__
+#define __host__
+#define __global__
+#define __launch_bounds__(...)
+#define __grid_constant__
+#define __shared__ static __attribute__((section("emulated_shared")))
+
+namespace emulated {
+
+struct Index {
+    unsigned x;
+};
+/// Where the running thread is.
+struct Place {
+    Index thread, block, threads, blocks;
+};
+extern Place here;
+
+/// A barrier of the block; its callers must all stand at the same place of the program.
+void sync_threads();
+/// The value of the lane whose number differs in these bits. All lanes of the warp take part.
+std::uint64_t exchange(unsigned mask, std::uint64_t value, unsigned lane_mask);
+[[noreturn]] void refuse_misaligned(const void* address, std::size_t bytes);
+
+} // namespace emulated
+
+#define threadIdx (emulated::here.thread)
+#define blockIdx (emulated::here.block)
+#define blockDim (emulated::here.threads)
+#define gridDim (emulated::here.blocks)
+#define __syncthreads() emulated::sync_threads()
+
+// Vectors have their own size's alignment, as on the device, so that the processor faults on others.
+struct alignas(16) float4 {
+    float x, y, z, w;
+};
+struct alignas(16) uint4 {
+    unsigned x, y, z, w;
+};
+inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
+
+template<class T>
+T __ldg(const T* address) {
+    if (reinterpret_cast<std::uintptr_t>(address) % sizeof(T) != 0)
+        emulated::refuse_misaligned(address, sizeof(T));
+    return *address;
+}
+inline unsigned __umulhi(unsigned a, unsigned b) { return unsigned(std::uint64_t(a) * b >> 32); }
+inline float __uint_as_float(unsigned x) { return std::bit_cast<float>(x); }
+inline unsigned __float_as_uint(float x) { return std::bit_cast<unsigned>(x); }
+inline float rsqrtf(float x) { return 1.0f / std::sqrt(x); }
+
+template<class T>
+T __shfl_xor_sync(unsigned mask, T value, unsigned lane_mask) {
+    std::uint64_t bits = 0;
+    static_assert(sizeof value <= sizeof bits);
+    std::memcpy(&bits, &value, sizeof value);
+    bits = emulated::exchange(mask, bits, lane_mask);
+    std::memcpy(&value, &bits, sizeof value);
+    return value;
+}
