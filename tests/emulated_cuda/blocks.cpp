@@ -63,7 +63,7 @@ struct Running {
     Fiber* fiber = nullptr;
     Random random;
 };
-Running running;
+Running& running = *new Running; // never destroyed: kernels may run until the program ends
 thread_local bool runs_kernels = false;
 
 // Switching by _setjmp() and _longjmp(), because swapcontext() calls the kernel of the system each time.
