@@ -51,7 +51,8 @@ std::string shortened(std::string command) {
     command = std::regex_replace(command, std::regex("(cuda|vulkan):[0-9]+"), "cpu");
     command = std::regex_replace(command, std::regex("--steps [0-9]+"), "--steps 2");
     command = std::regex_replace(command, std::regex("--interval [0-9]+"), "--interval 1");
-    command = std::regex_replace(command, std::regex("--threads [0-9]+"), "--threads 1"); // there may be no more
+    command =
+        std::regex_replace(command, std::regex("--threads [0-9]+"), "--threads 1"); // there may be no more
     const auto add = [&](const char* of, const char* flag, const char* value) {
         if (command.starts_with(of) && !contains(command, flag) && !contains(command, "--resume"))
             command += std::string(" ") + flag + " " + value;
@@ -87,6 +88,11 @@ TEST_CASE("the README's commands work") {
     CHECK(readme.commands.size() > 20);
     write_text(folder / "mine.toml", readme.recipe);
     write_records(folder / "cifar-10-batches-bin", 30);
+    CHECK(run("towers data import cifar-10-batches-bin imported --as folder").code == 0);
+    for (const char* name : {"cat", "dog"}) {
+        fs::create_directories(folder / "photos");
+        fs::rename(folder / "imported/train" / name, folder / "photos" / name);
+    }
     CHECK(run("towers train --towers cpu --batch 2 --steps 5 --lr 1e30 --run diverged").code == 1);
     for (const std::string& command : readme.commands) {
         CAPTURE(command);
@@ -106,7 +112,9 @@ TEST_CASE("the README's commands work") {
                                   fs::copy_options::overwrite_existing);
         const Outcome outcome = run(to_run);
         CAPTURE(outcome.out);
-        CHECK(outcome.err == "");
+        const std::string said = contains(to_run, "--data photos") ? "become images of 64x64x3" : "";
+        CHECK(contains(outcome.err, said));
+        CHECK(lines_of(outcome.err).size() == (said.empty() ? 0 : 2)); // training and test
         CHECK(outcome.code == 0);
     }
 }
