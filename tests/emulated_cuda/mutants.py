@@ -72,11 +72,8 @@ def fails(copy, files, seed):
     """What the tests say when they fail, else nothing."""
     environment = dict(os.environ, TOWERS_EMULATED_CUDA_SEED=seed, VK_DRIVER_FILES="/nonexistent",
                        XDG_CACHE_HOME=str(copy / "cache"))
-    try:
-        ended = run([str(copy / "build" / program), "--abort-after=1", f"--source-file={files}"],
-                    env=environment, timeout=300)
-    except subprocess.TimeoutExpired:
-        return "it hangs"
+    ended = run([str(copy / "build" / program), "--abort-after=1", f"--source-file={files}"], env=environment,
+                timeout=3000)
     if ended.returncode == 0:
         return ""
     lines = [line for line in ended.stdout.splitlines() if "emulated CUDA: " in line or "ERROR:" in line]
