@@ -61,7 +61,10 @@ TrainSettings settings_of(const TensorFile& file, const std::filesystem::path& p
         settings.set.clear();
     }
     if (!flags.set.empty()) settings.set = flags.set;
-    if (!flags.data.empty()) {
+    // The pictures that a run holds out are its test examples, also if its folder is named again.
+    const bool held_out = !settings.hold_out.empty() && !flags.data.empty() &&
+                          without_wishes(absolute_source(flags.data)) == without_wishes(settings.data);
+    if (!flags.data.empty() && !held_out) {
         // Test data have the classes of the data that the checkpoint was trained on.
         const bool testing = flags.split == "test" && !settings.data.empty();
         settings.test_data = testing ? flags.data : "";

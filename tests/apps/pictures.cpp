@@ -60,8 +60,13 @@ TEST_CASE("a folder of photos is described, trained on with some held out, evalu
     CHECK(held_out.code == 0);
     CHECK(contains(held_out.out, " examples, cross entropy"));
     CHECK(!contains(held_out.out, " of 18 examples"));
-    const Outcome other = run_towers({"eval", "--run", "parts", "--towers", "cpu", "--data", "photos"}, here);
-    CHECK(contains(other.out, " of 18 examples"));
+    const auto evaluate_on = [&](const char* source) {
+        return lines_of(
+            run_towers({"eval", "--run", "parts", "--towers", "cpu", "--data", source}, here).out)[1];
+    };
+    CHECK(evaluate_on("photos") == lines_of(held_out.out)[1]); // not those that it was trained on
+    fs::copy(folder / "photos", folder / "others", fs::copy_options::recursive);
+    CHECK(contains(evaluate_on("others"), " of 18 examples"));
 }
 
 TEST_CASE("a broken picture is named before the first step, and may be skipped") {
