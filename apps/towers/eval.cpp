@@ -33,7 +33,7 @@ struct EvalFlags {
     std::vector<std::string> set;
     std::string run, checkpoint, recipe, data, format, backend, towers, split = "test", quirks, confusion;
     unsigned batch = 128, interval = 0;
-    bool raw = false, per_class = false;
+    bool raw = false, per_class = false, skip_broken = false;
     OpenOptions open;
 };
 
@@ -73,6 +73,7 @@ TrainSettings settings_of(const TensorFile& file, const std::filesystem::path& p
         settings.hold_out.clear();
     }
     if (!flags.format.empty()) settings.format = flags.format;
+    if (flags.skip_broken) settings.skip_broken = true;
     if (!flags.quirks.empty()) settings.quirks = flags.quirks;
     if (settings.data.empty())
         throw UsageError(fmt::format("--data: {} does not say what it was trained on; give the data to "
@@ -260,6 +261,7 @@ void add_eval(CLI::App& app, Action& chosen) {
                         fmt::format("Data to evaluate on: {} (default: what the checkpoint was trained on)",
                                     data_help(false)));
     command->add_option("--format", flags->format, format_help());
+    command->add_flag("--skip-broken", flags->skip_broken, skip_broken_help);
     command->add_option("--split", flags->split, "Examples to evaluate: test or train")
         ->check(one_of({"test", "train"}))
         ->type_name("test|train")

@@ -67,6 +67,10 @@ TEST_CASE("a folder of photos is described, trained on with some held out, evalu
     CHECK(evaluate_on("photos") == lines_of(held_out.out)[1]); // not those that it was trained on
     fs::copy(folder / "photos", folder / "others", fs::copy_options::recursive);
     CHECK(contains(evaluate_on("others"), " of 18 examples"));
+    write_text(folder / "others/dogs/text.jpg", "this is no picture");
+    const Outcome skipped =
+        run_towers({"eval", "--run", "parts", "--towers", "cpu", "--data", "others", "--skip-broken"}, here);
+    CHECK(contains(skipped.out, " of 18 examples"));
 }
 
 TEST_CASE("a broken picture is named before the first step, and may be skipped") {
