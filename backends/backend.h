@@ -19,6 +19,9 @@ struct OpenOptions {
     unsigned threads = 0;  ///< of a CPU device; 0: OMP_NUM_THREADS, else one per processor within the quota
     bool validate = false; ///< run under the Vulkan validation layer; each message is an error
     bool overrides = true; ///< use better kernels for a Vulkan driver, if any, and not just the shared text
+    /// Convolutions multiply each pixel by each weight: no Winograd, whose sums of pixels and of weights
+    /// round more.
+    bool exact_products = false;
     /// For tests: limits that the device reads at each recording; null: none.
     const SharingLimits* limits = nullptr;
     /// For tests: if false, Vulkan does not measure recordings and always submits them uncut.

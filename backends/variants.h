@@ -16,6 +16,9 @@ namespace towers {
 struct SharingLimits {
     unsigned most_groups = 0; ///< workgroups of a shared text; 0: no limit
     unsigned parts = 0;       ///< parts of every sum that can be split; 0: as many as suit
+    /// Rows of the tiles of Winograd's convolutions, which then compute all that they can; 0: what is
+    /// cheapest
+    unsigned winograd_tile = 0;
 };
 
 /// What decides on a device how a launch runs.
@@ -25,6 +28,7 @@ struct DeviceFacts {
     /// A Vulkan driver that runs on the host's processors, shuffles within subgroups, and may use what is
     /// written for such drivers.
     bool software = false;
+    bool exact_products = false; ///< see OpenOptions
     SharingLimits limits = {};
 };
 
@@ -33,6 +37,7 @@ struct Offer {
     glm::uvec3 groups{1, 1, 1};    ///< workgroups; on a CPU x threads run the shared text
     std::optional<Tile> tile = {}; ///< of a tiled kernel's shared text
     unsigned parts = 1;            ///< of a sum that is split; they are added up afterwards
+    unsigned winograd_tile = 0;    ///< rows of the tiles of a Winograd convolution
 };
 
 /// A way to compute one kernel: its shared text, or an override.

@@ -215,6 +215,7 @@ void add_bench(CLI::App& app, Action& chosen) {
                "has passed)",
                1);
     add_threads(*command, s.threads);
+    add_exact_products(*command, flags->open.exact_products);
     command->add_option("--json", flags->json, "Write the report to this file as JSON");
     command->add_option("--html", flags->html, "Write the report to this file as a page with charts");
     CLI::Option* const baseline =

@@ -21,6 +21,7 @@ std::FILE* text_stream(std::initializer_list<std::string> files);
 extern const char* const recipe_help;
 extern const char* const set_help;
 extern const char* const threads_help;
+extern const char* const exact_products_help;
 
 /// Adds --set, for changes to the recipe, to a command that does not use add_settings().
 CLI::Option* add_set(CLI::App& command, std::vector<std::string>& changes);
@@ -30,6 +31,9 @@ Recipe recipe_with(const std::string& name, const std::vector<std::string>& chan
 
 /// Adds --threads, for the CPU backend, to a command that does not use add_settings().
 void add_threads(CLI::App& command, unsigned& threads);
+
+/// Adds --exact-products likewise.
+void add_exact_products(CLI::App& command, bool& exact_products);
 
 /// Throws UsageError if there are too many; warns if OpenMP gives fewer.
 void check_threads(unsigned threads);

@@ -283,6 +283,7 @@ void add_eval(CLI::App& app, Action& chosen) {
                "Look for a newer checkpoint every N seconds and evaluate it; 0 evaluates once")
         ->capture_default_str();
     add_threads(*command, flags->open.threads);
+    add_exact_products(*command, flags->open.exact_products);
     command->add_option(
         "--quirks", flags->quirks,
         "Reproduce a defect of the published system. padded-evaluation: fill the last batch with repeated "

@@ -112,6 +112,7 @@ void add_replay(CLI::App& app, Action& chosen) {
                         "Do the step on each of these devices, one after another, such as cpu,vulkan:0 "
                         "('towers devices' lists them; default: those that training would use, and the CPU)");
     add_threads(*command, flags->open.threads);
+    add_exact_products(*command, flags->open.exact_products);
     add_validate(*command, flags->open);
     command->callback([flags, &chosen] { chosen = [flags] { return run_replay(*flags); }; });
 }

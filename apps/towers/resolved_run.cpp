@@ -171,6 +171,7 @@ ResolvedRun resolve(const TrainFlags& flags, const Sources& sources, const Selec
     run.quirks = parse_quirks(settings.quirks);
     run.existing = past ? Existing::resume : run.quirks.delete_run ? Existing::erase : Existing::refuse;
     run.open.threads = settings.threads;
+    run.open.exact_products = settings.exact_products;
 
     run.towers = select(settings.backend, settings.towers, run.open);
     if (past) adopt_layout(settings, *past, run.towers);

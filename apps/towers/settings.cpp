@@ -86,6 +86,7 @@ void for_each_setting(const Visitor& visitor) {
         "Seconds, beyond what a step should take, after which a device that gives no answer has failed; 0 "
         "waits for ever");
     visitor("threads", &S::threads, other, threads_help);
+    visitor("exact-products", &S::exact_products, other, exact_products_help);
     visitor(
         "feed", &S::feed, other,
         "Where the training images are: resident (all on every device), streamed (read ahead of the steps "

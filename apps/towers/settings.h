@@ -42,6 +42,7 @@ struct TrainSettings {
     std::string on_device_loss = "continue";
     double device_timeout = 60;
     unsigned threads = 0;
+    bool exact_products = false;
     std::string feed = "auto";
     std::optional<unsigned> readers;
     std::string quirks = "none";

@@ -37,14 +37,6 @@ std::size_t weights(const ConvShape& s) {
     return std::size_t(s.kernel_height) * s.kernel_width * s.in_channels * s.out_channels;
 }
 
-bool few_pixels(const ConvShape& s) {
-    if (!fast_products || s.groups != 1 || std::min(s.in_channels, s.out_channels) < least_channels)
-        return false;
-    if (s.in_height * s.in_width * s.kernel_height * s.kernel_width == 1 && weights(s) < least_dense_weights)
-        return false;
-    return std::size_t(s.batch) * s.out_height * s.out_width * weights_per_pixel <= weights(s);
-}
-
 /// Range number `part` of `parts` about equal ranges of [0, size).
 std::size_t begin_of(std::size_t part, std::size_t parts, std::size_t size) { return size * part / parts; }
 
@@ -270,6 +262,14 @@ Work backward_weights(CpuContext& context, const Launch& launch, const Offer&) {
 }
 
 } // namespace
+
+bool few_pixels(const ConvShape& s) {
+    if (!fast_products || s.groups != 1 || std::min(s.in_channels, s.out_channels) < least_channels)
+        return false;
+    if (s.in_height * s.in_width * s.kernel_height * s.kernel_width == 1 && weights(s) < least_dense_weights)
+        return false;
+    return std::size_t(s.batch) * s.out_height * s.out_width * weights_per_pixel <= weights(s);
+}
 
 std::span<const CpuVariant> conv2d_gemm_overrides() {
     constexpr const char* name = "products of matrices";

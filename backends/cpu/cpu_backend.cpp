@@ -2,6 +2,7 @@
 
 #include "backends/arithmetic.h"
 #include "backends/cpu/crowding.h"
+#include "backends/cpu/huge_pages.h"
 #include "backends/cpu/overrides.h"
 #include "backends/cpu/processor.h"
 #include "backends/cpu/quota.h"
@@ -17,7 +18,6 @@
 #include <omp.h>
 #include <optional>
 #include <spdlog/spdlog.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 namespace towers {
@@ -62,7 +62,8 @@ double seconds_now() {
 /// its OpenMP team. So the host learns of each submission as soon as it is done.
 class CpuDevice final : public Device {
 public:
-    explicit CpuDevice(const OpenOptions& options) : limits_(options.limits) {
+    explicit CpuDevice(const OpenOptions& options)
+        : limits_(options.limits), exact_products_(options.exact_products) {
         context_.threads = cpu_threads(options.threads);
         info_ = describe_cpu(context_.threads);
     }
@@ -76,7 +77,6 @@ public:
 
 protected:
     std::unique_ptr<Allocation> do_allocate(std::size_t bytes, Memory) override {
-        constexpr std::size_t huge_page = std::size_t(2) << 20;
         const std::size_t size = std::max(slice_alignment, aligned(bytes));
         const bool large = size >= 2 * huge_page;
         auto allocation = std::make_unique<HostAllocation>();
@@ -84,11 +84,7 @@ protected:
         if (posix_memalign(&memory, large ? huge_page : slice_alignment, size) != 0)
             throw OutOfMemory(fmt::format("{}: no memory for {} bytes", info_.id, bytes));
         allocation->host = static_cast<std::byte*>(memory);
-#ifdef MADV_HUGEPAGE
-        // Asks for huge pages, which make kernels that stream through memory a fifth faster. Everything also
-        // works without them.
-        if (large) madvise(memory, size, MADV_HUGEPAGE);
-#endif
+        ask_for_huge_pages(memory, size);
         std::memset(allocation->host, 0, size);
         allocation->address = reinterpret_cast<std::uint64_t>(allocation->host);
         allocation->bytes = bytes;
@@ -136,6 +132,7 @@ private:
     DeviceFacts facts() const {
         return {.busy_groups = context_.threads,
                 .subgroup_size = 1,
+                .exact_products = exact_products_,
                 .limits = limits_ != nullptr ? *limits_ : SharingLimits{}};
     }
 
@@ -195,6 +192,7 @@ private:
     }
 
     const SharingLimits* limits_; ///< may be null
+    bool exact_products_;
     CpuContext context_;
     DeviceInfo info_;
     std::deque<const CpuRecording*> queue_; ///< submitted, not yet done

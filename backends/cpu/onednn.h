@@ -1,6 +1,7 @@
 // Hides the one difference between oneDNN 2 and 3 that matters here: how primitives are described.
 #pragma once
 
+#include "backends/cpu/huge_pages.h"
 #include "backends/cpu/overrides.h"
 
 #include <dnnl.hpp>
@@ -56,8 +57,9 @@ auto describe_backward(const CpuContext& context, const Hint& forward, Arguments
 
 /// Makes the context's scratchpad at least this large.
 inline void reserve_scratch(CpuContext& context, const dnnl::memory::desc& wanted) {
-    if (!context.scratchpad || context.scratchpad.get_desc().get_size() < wanted.get_size())
-        context.scratchpad = dnnl::memory(wanted, context.engine);
+    if (context.scratchpad && context.scratchpad.get_desc().get_size() >= wanted.get_size()) return;
+    context.scratchpad = dnnl::memory(wanted, context.engine);
+    ask_for_huge_pages(context.scratchpad.get_data_handle(), wanted.get_size());
 }
 
 /// A primitive and its arguments, except the scratchpad, which it takes from the context when it runs.

@@ -33,6 +33,10 @@ inline std::optional<Offer> take_all(const Launch&, const DeviceFacts&) { return
 /// compiler can read.
 std::span<const CpuVariant> cpu_variants();
 
+/// Whether conv2d_gemm.cpp takes a convolution that none of its forerunners takes: one of few pixels.
+bool few_pixels(const ConvShape& shape);
+
+std::span<const CpuVariant> winograd_overrides();
 std::span<const CpuVariant> conv2d_gemm_overrides();
 std::span<const CpuVariant> conv2d_overrides();
 std::span<const CpuVariant> max_pool_overrides();

@@ -39,7 +39,10 @@ std::span<const VulkanVariant> variants() { return all_variants; }
 DeviceFacts facts_of(const DeviceInfo& info, bool overrides, const SharingLimits& limits) {
     const bool software = info.kind == DeviceKind::software;
     // Vulkan does not report how many processors a card has; a few hundred workgroups fill today's cards.
-    return {software ? 8u : 256u, info.subgroup_size, software && overrides, limits};
+    return {.busy_groups = software ? 8u : 256u,
+            .subgroup_size = info.subgroup_size,
+            .software = software && overrides,
+            .limits = limits};
 }
 
 bool uses_subgroups(std::span<const std::uint32_t> code) {

@@ -1,0 +1,249 @@
+#include "backends/cpu/winograd.h"
+
+#include "backends/cpu/onednn.h"
+#include "backends/cpu/overrides.h"
+#include "backends/cpu/taps.h"
+
+#include <algorithm>
+#include <omp.h>
+#include <type_traits>
+
+// Chooses and plans Winograd's convolutions (winograd.h says what they are). Threads share out a pass as
+// blocks of tiles; each block goes through all its transforms and products in one thread's cache. Where the
+// weights are many and the tiles few, threads also share out the output channels, and each transforms its
+// input itself.
+
+namespace towers {
+namespace {
+
+/// The code of this processor for F(m x m, r x r), or null. oneDNN's limit (ONEDNN_MAX_CPU_ISA) holds here
+/// too.
+const WinogradCode* code_of(std::size_t m, std::size_t r) {
+#if defined(__x86_64__)
+    const auto has = [isa = unsigned(dnnl::get_effective_cpu_isa())](dnnl::cpu_isa wanted) {
+        return (isa & unsigned(wanted)) ==
+               unsigned(wanted); // each level's bits include those of its forerunners
+    };
+    if (has(dnnl::cpu_isa::avx512_core)) return winograd_avx512(m, r);
+    if (has(dnnl::cpu_isa::avx2) && __builtin_cpu_supports("fma")) return winograd_avx2(m, r);
+    return nullptr;
+#elif defined(__aarch64__)
+    return winograd_neon(m, r);
+#else
+    return nullptr;
+#endif
+}
+
+WinogradShape shape_of(const ConvShape& s) {
+    return {s.batch,
+            s.in_height,
+            s.in_width,
+            s.in_channels,
+            s.out_height,
+            s.out_width,
+            s.out_channels,
+            std::ptrdiff_t(s.pad_top),
+            std::ptrdiff_t(s.pad_left)};
+}
+
+/// The data gradient is the convolution of dy with the mirrored weights.
+WinogradShape mirrored(const ConvShape& s) {
+    return {s.batch,
+            s.out_height,
+            s.out_width,
+            s.out_channels,
+            s.in_height,
+            s.in_width,
+            s.in_channels,
+            std::ptrdiff_t(s.kernel_height) - 1 - std::ptrdiff_t(s.pad_top),
+            std::ptrdiff_t(s.kernel_width) - 1 - std::ptrdiff_t(s.pad_left)};
+}
+
+/// Costs in multiplications of oneDNN's convolutions, measured with AVX2 on 16 to 512 channels: of one in a
+/// product, and of a transform for each point, by channel of a tile and by weight.
+constexpr double cost_of_product = 1.3, cost_of_transform = 35, cost_of_weight = 40;
+
+double cost(const WinogradCode& code, const WinogradShape& s) {
+    const double tiles = double(code.tiles(s)), points = double(code.points);
+    const double in = double(s.in_channels), out = double(s.out_channels);
+    return points * (tiles * (cost_of_product * in * out + cost_of_transform * (in + out)) +
+                     cost_of_weight * in * out);
+}
+
+/// The multiplications of the other way to compute it: conv2d_gemm.cpp leaves out those of the padding.
+double cost_without(const ConvShape& s) {
+    const auto seen = [](std::size_t kernel, std::size_t in, std::size_t out, std::size_t pad) {
+        std::size_t pixels = 0;
+        for (std::size_t k = 0; k < kernel; ++k) pixels += span(k, in, out, 1, pad).count;
+        return double(pixels);
+    };
+    const double pixels = few_pixels(s)
+                              ? seen(s.kernel_height, s.in_height, s.out_height, s.pad_top) *
+                                    seen(s.kernel_width, s.in_width, s.out_width, s.pad_left)
+                              : double(s.out_height) * s.out_width * s.kernel_height * s.kernel_width;
+    return pixels * s.batch * s.in_channels * s.out_channels;
+}
+
+/// The cheapest code, if it is cheaper than without; else null. `pass`: of a convolution of this shape.
+const WinogradCode* cheapest(const ConvShape& s, const WinogradShape& pass, const SharingLimits& limits) {
+    const bool fits = s.kernel_height == s.kernel_width && s.stride_y == 1 && s.stride_x == 1 &&
+                      s.dilation_y == 1 && s.dilation_x == 1 && s.groups == 1;
+    if (!fits) return nullptr;
+    if (limits.winograd_tile != 0) return code_of(limits.winograd_tile, s.kernel_height);
+    const WinogradCode* best = nullptr;
+    double least = cost_without(s);
+    for (const std::size_t m : {2, 4}) {
+        const WinogradCode* const code = code_of(m, s.kernel_height);
+        if (code == nullptr || cost(*code, pass) >= least) continue;
+        least = cost(*code, pass);
+        best = code;
+    }
+    return best;
+}
+
+/// How many tiles to transform and multiply at once: V and M should stay in a second-level cache, but for
+/// fewer tiles it takes longer to read the weights than to multiply by them.
+std::size_t block_of(const WinogradCode& code, const WinogradShape& s) {
+    const std::size_t tile = code.points * (s.in_channels + s.out_channels) * sizeof(float);
+    constexpr std::size_t cache = std::size_t(1) << 20, least = 36, most = 96;
+    return std::min(code.tiles(s), std::clamp(cache / tile / 12 * 12, least, most));
+}
+
+std::size_t parts_of(std::size_t size, std::size_t most) { return (size + most - 1) / most; }
+
+WinogradRange part(std::size_t size, std::size_t parts, std::size_t number) {
+    return {size * number / parts, size * (number + 1) / parts};
+}
+
+float* reserve(CpuContext& context, std::size_t floats) {
+    reserve_scratch(context, described({dnnl::memory::dim(floats)}, Tag::a));
+    return static_cast<float*>(context.scratchpad.get_data_handle());
+}
+
+/// Scratch memory: U, then each thread's V and M.
+Work prepare(CpuContext& context, const WinogradCode& code, WinogradForward pass, WinogradWeights weights) {
+    const WinogradShape& s = pass.shape;
+    const std::size_t panels = code.panels(s.out_channels),
+                      batches = parts_of(s.in_channels, code.weight_rows);
+    const std::size_t blocks = parts_of(code.tiles(s), block_of(code, s));
+    const std::size_t ranges = std::clamp<std::size_t>(2 * context.threads / blocks, 1, panels);
+    const std::size_t u = code.weight_floats(s.in_channels, s.out_channels);
+    const std::size_t own = code.scratch(s, block_of(code, s), parts_of(panels, ranges));
+    reserve(context, u + own * context.threads);
+    return [&context, &code, pass, weights, panels, batches, blocks, ranges, u, own]() mutable {
+        float* const floats = static_cast<float*>(context.scratchpad.get_data_handle());
+        pass.u = weights.u = floats;
+#pragma omp parallel num_threads(int(context.threads))
+        {
+            float* const scratch = floats + u + own * std::size_t(omp_get_thread_num());
+#pragma omp for collapse(2)
+            for (std::size_t panel = 0; panel < panels; ++panel)
+                for (std::size_t batch = 0; batch < batches; ++batch)
+                    code.weights(weights, part(pass.shape.in_channels, batches, batch), panel);
+#pragma omp for collapse(2) schedule(dynamic)
+            for (std::size_t range = 0; range < ranges; ++range)
+                for (std::size_t block = 0; block < blocks; ++block)
+                    code.forward(pass, part(code.tiles(pass.shape), blocks, block),
+                                 part(panels, ranges, range), scratch);
+        }
+    };
+}
+
+Work forward(CpuContext& context, const Launch& launch, const Offer& offer) {
+    const auto p = launch.parameters.as<Conv2dForwardParams>();
+    return prepare(context, *code_of(offer.winograd_tile, p.shape.kernel_height),
+                   {.shape = shape_of(p.shape),
+                    .x = p.x.at,
+                    .u = nullptr,
+                    .y = p.y.at,
+                    .bias = p.bias != 0 ? p.b.at : nullptr,
+                    .mask = nullptr,
+                    .relu = p.relu != 0},
+                   {p.w.at, p.shape.in_channels, p.shape.out_channels, false, nullptr});
+}
+
+Work backward_data(CpuContext& context, const Launch& launch, const Offer& offer) {
+    const auto p = launch.parameters.as<Conv2dBackwardDataParams>();
+    return prepare(context, *code_of(offer.winograd_tile, p.shape.kernel_height),
+                   {.shape = mirrored(p.shape),
+                    .x = p.dy.at,
+                    .u = nullptr,
+                    .y = p.dx.at,
+                    .bias = nullptr,
+                    .mask = p.relu != 0 ? p.x.at : nullptr,
+                    .relu = false},
+                   {p.w.at, p.shape.in_channels, p.shape.out_channels, true, nullptr});
+}
+
+/// Each thread adds up the gradient of its own tiles; if D is large, of its own output channels instead.
+/// Scratch memory: D and the bias's gradient of each group of threads with the same tiles, then each thread's
+/// V and M.
+Work backward_weights(CpuContext& context, const Launch& launch, const Offer& offer) {
+    const auto p = launch.parameters.as<Conv2dBackwardWeightsParams>();
+    const WinogradCode& code = *code_of(offer.winograd_tile, p.shape.kernel_height);
+    const WinogradShape s = shape_of(p.shape);
+    constexpr std::size_t large = std::size_t(1) << 20; // floats
+    const std::size_t panels = code.panels(s.out_channels),
+                      batches = parts_of(s.in_channels, code.weight_rows);
+    const std::size_t d = code.weight_floats(s.in_channels, s.out_channels);
+    const std::size_t ranges = d > large ? std::min<std::size_t>(context.threads, panels) : 1;
+    const std::size_t groups = std::min(context.threads / ranges, code.tiles(s));
+    const std::size_t block = block_of(code, s), biases = p.bias != 0 ? s.out_channels : 0;
+    const std::size_t sums = d + biases, own = code.scratch(s, block, parts_of(panels, ranges));
+    reserve(context, sums * groups + own * context.threads);
+    return [&context, &code, p, s, panels, batches, d, ranges, groups, block, biases, sums, own] {
+        float* const floats = static_cast<float*>(context.scratchpad.get_data_handle());
+#pragma omp parallel num_threads(int(context.threads))
+        {
+            float* const scratch = floats + sums * groups + own * std::size_t(omp_get_thread_num());
+#pragma omp for
+            for (std::size_t i = 0; i < sums * groups; ++i) floats[i] = 0.0f;
+#pragma omp for collapse(2)
+            for (std::size_t group = 0; group < groups; ++group)
+                for (std::size_t range = 0; range < ranges; ++range) {
+                    float* const of_group = floats + group * sums;
+                    code.gradient({.shape = s,
+                                   .x = p.x.at,
+                                   .dy = p.dy.at,
+                                   .block = block,
+                                   .sums = of_group,
+                                   .bias_sums = biases != 0 ? of_group + d : nullptr},
+                                  part(code.tiles(s), groups, group), part(panels, ranges, range), scratch);
+                }
+#pragma omp for collapse(2)
+            for (std::size_t panel = 0; panel < panels; ++panel)
+                for (std::size_t batch = 0; batch < batches; ++batch)
+                    code.finish(s, {floats, groups, sums}, part(s.in_channels, batches, batch), panel,
+                                p.dw.at);
+#pragma omp for
+            for (std::size_t k = 0; k < biases; ++k) {
+                float sum = 0.0f;
+                for (std::size_t group = 0; group < groups; ++group) sum += floats[group * sums + d + k];
+                p.db.at[k] = sum;
+            }
+        }
+    };
+}
+
+template<class Params>
+std::optional<Offer> offer(const Launch& launch, const DeviceFacts& facts) {
+    if (facts.exact_products) return {};
+    const ConvShape s = launch.parameters.as<Params>().shape;
+    constexpr bool data = std::is_same_v<Params, Conv2dBackwardDataParams>;
+    const WinogradCode* const code = cheapest(s, data ? mirrored(s) : shape_of(s), facts.limits);
+    if (code == nullptr) return {};
+    return Offer{.winograd_tile = unsigned(code->m)};
+}
+
+} // namespace
+
+std::span<const CpuVariant> winograd_overrides() {
+    constexpr const char* name = "Winograd";
+    static constexpr CpuVariant overrides[] = {
+        {{Kernel::conv2d_forward, name, offer<Conv2dForwardParams>}, forward},
+        {{Kernel::conv2d_backward_data, name, offer<Conv2dBackwardDataParams>}, backward_data},
+        {{Kernel::conv2d_backward_weights, name, offer<Conv2dBackwardWeightsParams>}, backward_weights}};
+    return overrides;
+}
+
+} // namespace towers

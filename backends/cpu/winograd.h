@@ -1,0 +1,99 @@
+// Convolutions by Winograd's minimal filtering (S. Winograd 1980; Lavin and Gray, "Fast Algorithms for
+// Convolutional Neural Networks", 2015). F(m x m, r x r): the m x m results of a tile and the r x r weights
+// meet at (m + r - 1)^2 points, at each of which all tiles and channels are one matrix product. That is (m +
+// r - 1)^2 multiplications a tile where the sum itself takes m^2 r^2. The gradient of the weights is the same
+// with roles exchanged: r x r results of an m x m window of dy.
+//
+// This header joins the code that plans a pass (winograd.cpp) to the code that computes it, which is compiled
+// once for each processor level (winograd_kernels.h). All matrices are float32 in blocks that a product reads
+// from beginning to end:
+//   weights U   [panel][point][in channels, 1 spare][columns of a panel]
+//   input V     [chunk][point][tiles, 1 spare][channels of a chunk]
+//   output M    [panel][point][tiles, 1 spare][columns of a panel]
+//   gradient D  as U
+// A panel is a range of output channels, a chunk one of input channels. The spare row keeps points from lying
+// a multiple of 4 KiB apart, where a first-level cache would drop them.
+#pragma once
+
+#include <cstddef>
+
+namespace towers {
+
+/// y[batch, out_height, out_width, out_channels] from x[batch, in_height, in_width, in_channels], stride 1.
+struct WinogradShape {
+    std::size_t batch, in_height, in_width, in_channels, out_height, out_width, out_channels;
+    std::ptrdiff_t pad_top, pad_left; ///< negative: so many pixels of x come before the first window
+};
+
+struct WinogradRange {
+    std::size_t first, end;
+    std::size_t size() const { return end - first; }
+};
+
+struct WinogradForward {
+    WinogradShape shape;
+    const float *x, *u;
+    float* y;
+    const float* bias; ///< [out_channels], or null
+    const float* mask; ///< as y, which becomes zero where this is not above zero; or null
+    bool relu;
+};
+
+struct WinogradWeights {
+    const float* w; ///< HWIO [r, r, in, out]
+    std::size_t in, out;
+    bool mirrored; ///< U for the data gradient: turned by 180 degrees, in and out exchanged
+    float* u;
+};
+
+struct WinogradGradient {
+    WinogradShape shape;
+    const float *x, *dy;
+    std::size_t block; ///< tiles whose sum is added to `sums` as one: a longer chain would round worse
+    float* sums;       ///< D, zero before the first addition
+    float* bias_sums;  ///< [out_channels] of dy, zero likewise; or null
+};
+
+/// Several D, `stride` floats apart, whose sum is the gradient.
+struct WinogradSums {
+    const float* first;
+    std::size_t count, stride;
+};
+
+/// What one processor level computes for one F(m x m, r x r).
+struct WinogradCode {
+    std::size_t m, r, points;
+    std::size_t panel, chunk; ///< channels
+    std::size_t weight_rows;  ///< input channels that one call of `weights` transforms at most
+    /// U of some input channels (with `mirrored` out channels) and one panel
+    void (*weights)(const WinogradWeights& p, WinogradRange rows, std::size_t panel);
+    /// y of some tiles and panels. `scratch`: as many floats as the function of that name says.
+    void (*forward)(const WinogradForward& p, WinogradRange tiles, WinogradRange panels, float* scratch);
+    /// Adds some tiles' part to D (and bias_sums) of some panels. `scratch`: for a block.
+    void (*gradient)(const WinogradGradient& p, WinogradRange tiles, WinogradRange panels, float* scratch);
+    /// dw[r, r, in, out] of some input channels and one panel
+    void (*finish)(const WinogradShape& shape, const WinogradSums& sums, WinogradRange rows,
+                   std::size_t panel, float* dw);
+
+    std::size_t panels(std::size_t out_channels) const { return (out_channels + panel - 1) / panel; }
+    std::size_t chunks(std::size_t in_channels) const { return (in_channels + chunk - 1) / chunk; }
+    std::size_t tiles(const WinogradShape& s) const {
+        return s.batch * ((s.out_height + m - 1) / m) * ((s.out_width + m - 1) / m);
+    }
+    std::size_t weight_floats(std::size_t in_channels, std::size_t out_channels) const {
+        return panels(out_channels) * points * (in_channels + 1) * panel;
+    }
+    /// For `forward` and `gradient`: floats for V and M of so many tiles (a block's) and panels, a row of
+    /// zeros for pixels outside an image, and sums of dy.
+    std::size_t scratch(const WinogradShape& s, std::size_t tiles, std::size_t panels) const {
+        const std::size_t row = s.in_channels > s.out_channels ? s.in_channels : s.out_channels;
+        return points * (tiles + 1) * (chunks(s.in_channels) * chunk + panels * panel) + row + panels * panel;
+    }
+};
+
+/// The code of a processor level for F(m x m, r x r) with m of 2 and 4, r of 3 and 5; null for others.
+const WinogradCode* winograd_avx2(std::size_t m, std::size_t r);
+const WinogradCode* winograd_avx512(std::size_t m, std::size_t r);
+const WinogradCode* winograd_neon(std::size_t m, std::size_t r);
+
+} // namespace towers
