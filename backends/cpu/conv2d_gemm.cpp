@@ -155,10 +155,10 @@ private:
 Work ready(CpuContext& context, Pass pass) {
     pass.share_out(context.threads);
     const std::size_t scratch = pass.scratch();
-    reserve_scratch(context, described({memory::dim(scratch * context.threads)}, Tag::a));
+    reserve_scratch(context, scratch * context.threads);
     return [&context, pass = std::move(pass), scratch] {
         TapProducts products;
-        float* const floats = static_cast<float*>(context.scratchpad.get_data_handle());
+        float* const floats = scratch_of(context);
 #pragma omp parallel for collapse(2) schedule(dynamic) num_threads(int(context.threads))
         for (std::size_t range = 0; range < pass.ranges; ++range)
             for (std::size_t block = 0; block < pass.blocks; ++block)
@@ -207,10 +207,10 @@ Work ready(CpuContext& context, const Conv2dBackwardWeightsParams& p) {
         if (const std::size_t pixels = tap.out.count(); pixels != 0)
             scratch = std::max(scratch, images_at_once(pixels, p.shape.batch) * pixels *
                                             ((tap.in.all() ? 0 : in) + (tap.out.all() ? 0 : out)));
-    reserve_scratch(context, described({memory::dim(scratch * context.threads)}, Tag::a));
+    reserve_scratch(context, scratch * context.threads);
     return [&context, p, taps, ranges, scratch, in, out] {
         TapProducts products;
-        float* const floats = static_cast<float*>(context.scratchpad.get_data_handle());
+        float* const floats = scratch_of(context);
 #pragma omp parallel num_threads(int(context.threads))
         {
             const auto thread = std::size_t(omp_get_thread_num()), team = std::size_t(omp_get_num_threads());

@@ -1,47 +1,32 @@
-#include "backends/cpu/onednn.h"
 #include "backends/cpu/overrides.h"
 #include "backends/cpu/threads.h"
 #include "backends/cpu/versions.h"
 
 #include <vector>
 
-// oneDNN's pooling in the engine's layout. Its workspace usually has the form of the engine's argmax, one
-// byte per element; otherwise the shared text runs.
+// Pooling in loops along the channels that the compiler vectorizes. oneDNN's forward pass would lose a NaN
+// and so hide a divergence; its backward pass took four times as long as this one.
 
 namespace towers {
 namespace {
 
-using dnnl::memory;
+/// The first window along an axis that contains the place, counted from the padding's beginning.
+[[gnu::always_inline]] inline uint first_window(uint place, uint window, uint stride) {
+    return place < window ? 0u : (place - window) / stride + 1u;
+}
 
-struct Described {
-    memory::desc x, y, argmax;
-    dnnl::pooling_forward::primitive_desc forward;
-    memory::dims strides, window, pads_before, pads_after, dilation{0, 0};
-};
-
-Described described_pool(const CpuContext& context, const PoolShape& s) {
-    Described d;
-    d.x = described({s.batch, s.channels, s.in_height, s.in_width}, Tag::nhwc);
-    d.y = described({s.batch, s.channels, s.out_height, s.out_width}, Tag::nhwc);
-    d.argmax =
-        memory::desc({s.batch, s.channels, s.out_height, s.out_width}, memory::data_type::u8, Tag::nhwc);
-    d.strides = {s.stride_y, s.stride_x};
-    d.window = {s.window_height, s.window_width};
-    d.pads_before = {s.pad_top, s.pad_left};
-    d.pads_after = pads_after_of(s, s.window_height, s.window_width);
-    d.forward = describe<dnnl::pooling_forward>(context, dnnl::prop_kind::forward_training,
-                                                dnnl::algorithm::pooling_max, d.x, d.y, d.strides, d.window,
-#if DNNL_VERSION_MAJOR >= 3
-                                                d.dilation,
-#endif
-                                                d.pads_before, d.pads_after);
-    return d;
+template<bool add>
+[[gnu::always_inline]] inline void add_where(const std::uint8_t* __restrict argmax, std::uint8_t here,
+                                             const float* __restrict dy, float* __restrict dx,
+                                             uint channels) {
+    for (uint c = 0; c < channels; ++c) {
+        const float part = std::uint32_t(argmax[c]) == std::uint32_t(here) ? dy[c] : 0.0f;
+        dx[c] = add ? dx[c] + part : part;
+    }
 }
 
 } // namespace
 
-/// The window's maximum, in loops along the channels that the compiler vectorizes. oneDNN's would lose a NaN
-/// and so hide a divergence.
 FOR_EACH_PROCESSOR_LEVEL
 void max_pool_forward(const MaxPoolForwardParams& p, Invocation invocation) {
     const PoolShape& s = p.shape;
@@ -85,42 +70,54 @@ void max_pool_forward(const MaxPoolForwardParams& p, Invocation invocation) {
     }
 }
 
+/// Each pixel of dx is the sum over the windows that contain it and in which it is the maximum.
+FOR_EACH_PROCESSOR_LEVEL
+void max_pool_backward(const MaxPoolBackwardParams& p, Invocation invocation) {
+    const PoolShape& s = p.shape;
+    const auto* const argmax = reinterpret_cast<const std::uint8_t*>(p.argmax.at);
+    const uint rows = s.batch * s.in_height, end = invocation.end(rows);
+    for (uint row = invocation.begin(rows); row < end; ++row) {
+        const uint image = row / s.in_height, y = row % s.in_height + s.pad_top;
+        for (uint column = 0; column < s.in_width; ++column) {
+            const uint x = column + s.pad_left;
+            float* const dx = p.dx.at + (std::size_t(row) * s.in_width + column) * s.channels;
+            bool found = false;
+            for (uint oy = first_window(y, s.window_height, s.stride_y); oy * s.stride_y <= y; ++oy) {
+                if (oy >= s.out_height) break;
+                for (uint ox = first_window(x, s.window_width, s.stride_x); ox * s.stride_x <= x; ++ox) {
+                    if (ox >= s.out_width) break;
+                    const auto here =
+                        std::uint8_t((y - oy * s.stride_y) * s.window_width + x - ox * s.stride_x);
+                    const std::size_t window =
+                        ((std::size_t(image) * s.out_height + oy) * s.out_width + ox) * s.channels;
+                    if (found)
+                        add_where<true>(argmax + window, here, p.dy.at + window, dx, s.channels);
+                    else
+                        add_where<false>(argmax + window, here, p.dy.at + window, dx, s.channels);
+                    found = true;
+                }
+            }
+            if (!found)
+                for (uint c = 0; c < s.channels; ++c) dx[c] = 0.0f;
+        }
+    }
+}
+
 namespace {
 
-std::optional<Offer> offer_forward(const Launch& launch, const DeviceFacts&) {
-    if (launch.parameters.as<MaxPoolForwardParams>().shape.channels % 4 != 0) return {}; // argmax has gaps
+// Elsewhere argmax has gaps between pixels.
+template<class Params>
+std::optional<Offer> offer(const Launch& launch, const DeviceFacts&) {
+    if (launch.parameters.as<Params>().shape.channels % 4 != 0) return {};
     return Offer{};
-}
-
-std::optional<Offer> offer_backward(const Launch& launch, const DeviceFacts&) {
-    const auto p = launch.parameters.as<MaxPoolBackwardParams>();
-    if (p.shape.channels % 4 != 0) return {};
-    const Described d = described_pool(CpuContext(), p.shape);
-    if (d.forward.workspace_desc() != d.argmax) return {};
-    return Offer{};
-}
-
-Work max_pool_backward(CpuContext& context, const Launch& launch, const Offer&) {
-    const auto p = launch.parameters.as<MaxPoolBackwardParams>();
-    const Described d = described_pool(context, p.shape);
-    const auto description = describe_backward<dnnl::pooling_backward>(
-        context, d.forward, dnnl::algorithm::pooling_max, d.x, d.y, d.strides, d.window,
-#if DNNL_VERSION_MAJOR >= 3
-        d.dilation,
-#endif
-        d.pads_before, d.pads_after);
-    return Execution(context, description, dnnl::pooling_backward(description),
-                     {{DNNL_ARG_DIFF_DST, tensor(context, d.y, p.dy.at)},
-                      {DNNL_ARG_DIFF_SRC, tensor(context, d.x, p.dx.at)},
-                      {DNNL_ARG_WORKSPACE, tensor(context, d.argmax, p.argmax.at)}});
 }
 
 } // namespace
 
 std::span<const CpuVariant> max_pool_overrides() {
     static constexpr CpuVariant overrides[] = {
-        vectorized<kernels::max_pool_forward, max_pool_forward>(offer_forward),
-        {{Kernel::max_pool_backward, "oneDNN", offer_backward}, max_pool_backward}};
+        vectorized<kernels::max_pool_forward, max_pool_forward>(offer<MaxPoolForwardParams>),
+        vectorized<kernels::max_pool_backward, max_pool_backward>(offer<MaxPoolBackwardParams>)};
     return overrides;
 }
 

@@ -61,6 +61,12 @@ inline void reserve_scratch(CpuContext& context, const dnnl::memory::desc& wante
     context.scratchpad = dnnl::memory(wanted, context.engine);
     ask_for_huge_pages(context.scratchpad.get_data_handle(), wanted.get_size());
 }
+inline void reserve_scratch(CpuContext& context, std::size_t floats) {
+    reserve_scratch(context, described({dnnl::memory::dim(floats)}, Tag::a));
+}
+inline float* scratch_of(const CpuContext& context) {
+    return static_cast<float*>(context.scratchpad.get_data_handle());
+}
 
 /// A primitive and its arguments, except the scratchpad, which it takes from the context when it runs.
 class Execution {

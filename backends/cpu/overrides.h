@@ -37,6 +37,7 @@ std::span<const CpuVariant> cpu_variants();
 bool few_pixels(const ConvShape& shape);
 
 std::span<const CpuVariant> winograd_overrides();
+std::span<const CpuVariant> implicit_gemm_overrides();
 std::span<const CpuVariant> conv2d_gemm_overrides();
 std::span<const CpuVariant> conv2d_overrides();
 std::span<const CpuVariant> max_pool_overrides();

@@ -1,5 +1,4 @@
-#include "backends/cpu/winograd.h"
-
+#include "backends/cpu/level.h"
 #include "backends/cpu/onednn.h"
 #include "backends/cpu/overrides.h"
 #include "backends/cpu/taps.h"
@@ -16,22 +15,10 @@
 namespace towers {
 namespace {
 
-/// The code of this processor for F(m x m, r x r), or null. oneDNN's limit (ONEDNN_MAX_CPU_ISA) holds here
-/// too.
+/// This processor's code for F(m x m, r x r), or null
 const WinogradCode* code_of(std::size_t m, std::size_t r) {
-#if defined(__x86_64__)
-    const auto has = [isa = unsigned(dnnl::get_effective_cpu_isa())](dnnl::cpu_isa wanted) {
-        return (isa & unsigned(wanted)) ==
-               unsigned(wanted); // each level's bits include those of its forerunners
-    };
-    if (has(dnnl::cpu_isa::avx512_core)) return winograd_avx512(m, r);
-    if (has(dnnl::cpu_isa::avx2) && __builtin_cpu_supports("fma")) return winograd_avx2(m, r);
-    return nullptr;
-#elif defined(__aarch64__)
-    return winograd_neon(m, r);
-#else
-    return nullptr;
-#endif
+    const LevelCode* const level = level_code();
+    return level != nullptr ? level->winograd(m, r) : nullptr;
 }
 
 WinogradShape shape_of(const ConvShape& s) {
@@ -111,13 +98,8 @@ std::size_t block_of(const WinogradCode& code, const WinogradShape& s) {
 
 std::size_t parts_of(std::size_t size, std::size_t most) { return (size + most - 1) / most; }
 
-WinogradRange part(std::size_t size, std::size_t parts, std::size_t number) {
+WinogradRange range_of(std::size_t size, std::size_t parts, std::size_t number) {
     return {size * number / parts, size * (number + 1) / parts};
-}
-
-float* reserve(CpuContext& context, std::size_t floats) {
-    reserve_scratch(context, described({dnnl::memory::dim(floats)}, Tag::a));
-    return static_cast<float*>(context.scratchpad.get_data_handle());
 }
 
 /// Scratch memory: U, then each thread's V and M.
@@ -129,9 +111,9 @@ Work prepare(CpuContext& context, const WinogradCode& code, WinogradForward pass
     const std::size_t ranges = std::clamp<std::size_t>(2 * context.threads / blocks, 1, panels);
     const std::size_t u = code.weight_floats(s.in_channels, s.out_channels);
     const std::size_t own = code.scratch(s, block_of(code, s), parts_of(panels, ranges));
-    reserve(context, u + own * context.threads);
+    reserve_scratch(context, u + own * context.threads);
     return [&context, &code, pass, weights, panels, batches, blocks, ranges, u, own]() mutable {
-        float* const floats = static_cast<float*>(context.scratchpad.get_data_handle());
+        float* const floats = scratch_of(context);
         pass.u = weights.u = floats;
 #pragma omp parallel num_threads(int(context.threads))
         {
@@ -139,12 +121,12 @@ Work prepare(CpuContext& context, const WinogradCode& code, WinogradForward pass
 #pragma omp for collapse(2)
             for (std::size_t panel = 0; panel < panels; ++panel)
                 for (std::size_t batch = 0; batch < batches; ++batch)
-                    code.weights(weights, part(pass.shape.in_channels, batches, batch), panel);
+                    code.weights(weights, range_of(pass.shape.in_channels, batches, batch), panel);
 #pragma omp for collapse(2) schedule(dynamic)
             for (std::size_t range = 0; range < ranges; ++range)
                 for (std::size_t block = 0; block < blocks; ++block)
-                    code.forward(pass, part(code.tiles(pass.shape), blocks, block),
-                                 part(panels, ranges, range), scratch);
+                    code.forward(pass, range_of(code.tiles(pass.shape), blocks, block),
+                                 range_of(panels, ranges, range), scratch);
         }
     };
 }
@@ -190,9 +172,9 @@ Work backward_weights(CpuContext& context, const Launch& launch, const Offer& of
     const std::size_t groups = std::min(context.threads / ranges, code.tiles(s));
     const std::size_t block = block_of(code, s), biases = p.bias != 0 ? s.out_channels : 0;
     const std::size_t sums = d + biases, own = code.scratch(s, block, parts_of(panels, ranges));
-    reserve(context, sums * groups + own * context.threads);
+    reserve_scratch(context, sums * groups + own * context.threads);
     return [&context, &code, p, s, panels, batches, d, ranges, groups, block, biases, sums, own] {
-        float* const floats = static_cast<float*>(context.scratchpad.get_data_handle());
+        float* const floats = scratch_of(context);
 #pragma omp parallel num_threads(int(context.threads))
         {
             float* const scratch = floats + sums * groups + own * std::size_t(omp_get_thread_num());
@@ -208,12 +190,13 @@ Work backward_weights(CpuContext& context, const Launch& launch, const Offer& of
                                    .block = block,
                                    .sums = of_group,
                                    .bias_sums = biases != 0 ? of_group + d : nullptr},
-                                  part(code.tiles(s), groups, group), part(panels, ranges, range), scratch);
+                                  range_of(code.tiles(s), groups, group), range_of(panels, ranges, range),
+                                  scratch);
                 }
 #pragma omp for collapse(2)
             for (std::size_t panel = 0; panel < panels; ++panel)
                 for (std::size_t batch = 0; batch < batches; ++batch)
-                    code.finish(s, {floats, groups, sums}, part(s.in_channels, batches, batch), panel,
+                    code.finish(s, {floats, groups, sums}, range_of(s.in_channels, batches, batch), panel,
                                 p.dw.at);
 #pragma omp for
             for (std::size_t k = 0; k < biases; ++k) {

@@ -91,9 +91,4 @@ struct WinogradCode {
     }
 };
 
-/// The code of a processor level for F(m x m, r x r) with m of 2 and 4, r of 3 and 5; null for others.
-const WinogradCode* winograd_avx2(std::size_t m, std::size_t r);
-const WinogradCode* winograd_avx512(std::size_t m, std::size_t r);
-const WinogradCode* winograd_neon(std::size_t m, std::size_t r);
-
 } // namespace towers

@@ -2,12 +2,32 @@
 // includes this and is compiled for that processor level.
 #pragma once
 
+#include "backends/cpu/product.h"
 #include "backends/cpu/winograd.h"
-#include "backends/cpu/winograd_product.h"
 #include "backends/cpu/winograd_transforms.h"
 
 namespace towers {
 namespace {
+
+constexpr size_t chunk = 3 * lanes;
+constexpr size_t deepest = 240; ///< of one sum in registers; a multiple of every chunk
+
+/// M = V U at one point, for one panel. Chunks of V lie `v_stride` floats apart.
+inline void multiply_input(const float* v, size_t v_stride, const float* u, size_t tiles, size_t columns,
+                           size_t in_channels, float* products) {
+    for (size_t k = 0; k < in_channels; k += deepest) {
+        const float* const from = v + k / chunk * v_stride;
+        multiply([&](size_t tile) { return from + tile * chunk; }, {chunk, 1, v_stride}, u + k * panel, panel,
+                 tiles, columns, least(in_channels - k, deepest), k != 0, products, panel);
+    }
+}
+
+/// D += V^T dy likewise
+inline void multiply_gradient(const float* v, size_t v_stride, const float* dy, size_t in_channels,
+                              size_t columns, size_t tiles, float* sums) {
+    multiply([&](size_t c) { return v + c / chunk * v_stride + c % chunk; }, {tiles, chunk, 0}, dy, panel,
+             in_channels, columns, tiles, true, sums, panel);
+}
 
 template<size_t m, size_t r>
 struct Winograd {
@@ -130,18 +150,14 @@ struct Winograd {
         for (size_t i = 0; i < m * m; ++i) {
             if (results[i] == nullptr) continue;
             float* const to = results[i] + k;
-            float value[lanes];
-            store(value, values[i] + bias);
-            if (p.relu) // keeps a NaN
-                for (size_t l = 0; l < lanes; ++l) value[l] = value[l] < 0.0f ? 0.0f : value[l];
-            if (p.mask != nullptr) {
-                const float* const x = p.mask + (to - p.y);
-                for (size_t l = 0; l < count; ++l) value[l] = x[l] > 0.0f ? value[l] : 0.0f;
-            }
+            const auto at = [&](const float* from) { return whole ? load(from) : load_first(from, count); };
+            Vector value = values[i] + bias;
+            if (p.relu) value = relu(value);
+            if (p.mask != nullptr) value = where_positive(at(p.mask + (to - p.y)), value);
             if (whole)
-                store(to, load(value));
+                store(to, value);
             else
-                store_first(to, load(value), count);
+                store_first(to, value, count);
         }
     }
 
@@ -184,10 +200,10 @@ struct Winograd {
         const size_t u_plane = (s.in_channels + 1) * panel;
         for (size_t point = 0; point < points; ++point)
             for (size_t number = panels.first; number < panels.end; ++number)
-                multiply<false>(
-                    v.at + point * v.plane, v.stride, p.u + (number * points + point) * u_plane, tiles.size(),
-                    least(s.out_channels - number * panel, panel), s.in_channels, false,
-                    products.at + (number - panels.first) * products.stride + point * products.plane);
+                multiply_input(v.at + point * v.plane, v.stride, p.u + (number * points + point) * u_plane,
+                               tiles.size(), least(s.out_channels - number * panel, panel), s.in_channels,
+                               products.at + (number - panels.first) * products.stride +
+                                   point * products.plane);
         transform_outputs(p, tiles, panels, products);
     }
 
@@ -241,10 +257,10 @@ struct Winograd {
                 transform_dy_tile(p, tile_of(s, tile), panels, zeros, tile - block.first, dy, bias_sums);
             for (size_t point = 0; point < points; ++point)
                 for (size_t number = panels.first; number < panels.end; ++number)
-                    multiply<true>(v.at + point * v.plane, v.stride,
-                                   dy.at + (number - panels.first) * dy.stride + point * dy.plane,
-                                   s.in_channels, least(s.out_channels - number * panel, panel), block.size(),
-                                   true, p.sums + (number * points + point) * d_plane);
+                    multiply_gradient(v.at + point * v.plane, v.stride,
+                                      dy.at + (number - panels.first) * dy.stride + point * dy.plane,
+                                      s.in_channels, least(s.out_channels - number * panel, panel),
+                                      block.size(), p.sums + (number * points + point) * d_plane);
             if (p.bias_sums != nullptr)
                 for (size_t k = panels.first * panel; k < least(panels.end * panel, s.out_channels); ++k)
                     p.bias_sums[k] += bias_sums[k - panels.first * panel];

@@ -1,0 +1,110 @@
+#include "backends/cpu/level.h"
+#include "backends/cpu/onednn.h"
+#include "backends/cpu/overrides.h"
+
+#include <algorithm>
+#include <omp.h>
+#include <optional>
+#include <type_traits>
+
+// Chooses and plans convolutions of few channels (implicit_gemm.h says how they are computed). Threads share
+// out the images.
+
+namespace towers {
+namespace {
+
+ImplicitGemmShape shape_of(const ConvShape& s) {
+    return {s.in_height,
+            s.in_width,
+            s.in_channels,
+            s.out_height,
+            s.out_width,
+            s.out_channels,
+            s.kernel_height,
+            s.kernel_width,
+            s.stride_y,
+            s.stride_x,
+            std::ptrdiff_t(s.pad_top),
+            std::ptrdiff_t(s.pad_left)};
+}
+
+/// Calls pass(first image, end, scratch) on each thread.
+template<class Pass>
+void on_images(const CpuContext& context, std::size_t images, float* scratch, std::size_t own, Pass pass) {
+#pragma omp parallel num_threads(int(context.threads))
+    {
+        const auto thread = std::size_t(omp_get_thread_num()), team = std::size_t(omp_get_num_threads());
+        pass(images * thread / team, images * (thread + 1) / team, scratch + own * thread);
+    }
+}
+
+Work forward(CpuContext& context, const Launch& launch, const Offer&) {
+    const auto p = launch.parameters.as<Conv2dForwardParams>();
+    const ImplicitGemmForward pass{.shape = shape_of(p.shape),
+                                   .x = p.x.at,
+                                   .w = p.w.at,
+                                   .y = p.y.at,
+                                   .bias = p.bias != 0 ? p.b.at : nullptr,
+                                   .mask = nullptr,
+                                   .relu = p.relu != 0};
+    const std::size_t own = pass.shape.scratch();
+    reserve_scratch(context, own * context.threads);
+    return [&context, pass, own, images = std::size_t(p.shape.batch)] {
+        on_images(context, images, scratch_of(context), own,
+                  [&](std::size_t first, std::size_t end, float* scratch) {
+                      level_code()->implicit_gemm.forward(pass, first, end, scratch);
+                  });
+    };
+}
+
+/// Scratch memory: each thread's padded input, then each thread's dw and db.
+Work backward_weights(CpuContext& context, const Launch& launch, const Offer&) {
+    const auto p = launch.parameters.as<Conv2dBackwardWeightsParams>();
+    const ImplicitGemmShape s = shape_of(p.shape);
+    const std::size_t own = s.scratch(), weights = s.depth() * s.out_channels, threads = context.threads;
+    const std::size_t sums = weights + (p.bias != 0 ? s.out_channels : 0);
+    reserve_scratch(context, (own + sums) * threads);
+    return [&context, p, s, own, weights, sums, threads] {
+        float* const scratch = scratch_of(context);
+        float* const parts = scratch + own * threads;
+        on_images(context, p.shape.batch, scratch, own,
+                  [&](std::size_t first, std::size_t end, float* padded) {
+                      float* const part = parts + sums * std::size_t(omp_get_thread_num());
+                      std::fill_n(part, sums, 0.0f);
+                      level_code()->implicit_gemm.gradient({.shape = s,
+                                                            .x = p.x.at,
+                                                            .dy = p.dy.at,
+                                                            .dw = part,
+                                                            .db = p.bias != 0 ? part + weights : nullptr},
+                                                           first, end, padded);
+                  });
+        for (std::size_t i = 0; i < sums; ++i) {
+            float sum = parts[i];
+            for (std::size_t thread = 1; thread < threads; ++thread) sum += parts[thread * sums + i];
+            (i < weights ? p.dw.at[i] : p.db.at[i - weights]) = sum;
+        }
+    };
+}
+
+template<class Params>
+std::optional<Offer> offer(const Launch& launch, const DeviceFacts& facts) {
+    const ConvShape s = launch.parameters.as<Params>().shape;
+    constexpr unsigned few_channels = 4;
+    const bool fits = level_code() != nullptr && s.groups == 1 && s.dilation_y == 1 && s.dilation_x == 1 &&
+                      s.kernel_height * s.kernel_width > 1 && s.in_channels <= few_channels &&
+                      s.out_channels % implicit_gemm_columns == 0 && s.batch >= facts.busy_groups;
+    if (!fits) return {};
+    return Offer{};
+}
+
+} // namespace
+
+std::span<const CpuVariant> implicit_gemm_overrides() {
+    constexpr const char* name = "implicit GEMM";
+    static constexpr CpuVariant overrides[] = {
+        {{Kernel::conv2d_forward, name, offer<Conv2dForwardParams>}, forward},
+        {{Kernel::conv2d_backward_weights, name, offer<Conv2dBackwardWeightsParams>}, backward_weights}};
+    return overrides;
+}
+
+} // namespace towers
