@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <omp.h>
 #include <optional>
-#include <type_traits>
 
 // Chooses and plans convolutions of few channels (implicit_gemm.h says how they are computed). Threads share
 // out the images.
@@ -14,18 +13,8 @@ namespace towers {
 namespace {
 
 ImplicitGemmShape shape_of(const ConvShape& s) {
-    return {s.in_height,
-            s.in_width,
-            s.in_channels,
-            s.out_height,
-            s.out_width,
-            s.out_channels,
-            s.kernel_height,
-            s.kernel_width,
-            s.stride_y,
-            s.stride_x,
-            std::ptrdiff_t(s.pad_top),
-            std::ptrdiff_t(s.pad_left)};
+    return {s.in_height,     s.in_width,     s.in_channels, s.out_height, s.out_width, s.out_channels,
+            s.kernel_height, s.kernel_width, s.stride_y,    s.stride_x,   s.pad_top,   s.pad_left};
 }
 
 /// Calls pass(first image, end, scratch) on each thread.
@@ -45,7 +34,6 @@ Work forward(CpuContext& context, const Launch& launch, const Offer&) {
                                    .w = p.w.at,
                                    .y = p.y.at,
                                    .bias = p.bias != 0 ? p.b.at : nullptr,
-                                   .mask = nullptr,
                                    .relu = p.relu != 0};
     const std::size_t own = pass.shape.scratch();
     reserve_scratch(context, own * context.threads);
@@ -89,9 +77,9 @@ Work backward_weights(CpuContext& context, const Launch& launch, const Offer&) {
 template<class Params>
 std::optional<Offer> offer(const Launch& launch, const DeviceFacts& facts) {
     const ConvShape s = launch.parameters.as<Params>().shape;
-    constexpr unsigned few_channels = 4;
-    const bool fits = level_code() != nullptr && s.groups == 1 && s.dilation_y == 1 && s.dilation_x == 1 &&
-                      s.kernel_height * s.kernel_width > 1 && s.in_channels <= few_channels &&
+    const LevelCode* const level = level_code();
+    const bool fits = level != nullptr && s.groups == 1 && s.dilation_y == 1 && s.dilation_x == 1 &&
+                      s.kernel_height * s.kernel_width > 1 && s.in_channels <= level->few_channels &&
                       s.out_channels % implicit_gemm_columns == 0 && s.batch >= facts.busy_groups;
     if (!fits) return {};
     return Offer{};

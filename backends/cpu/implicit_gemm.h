@@ -15,7 +15,7 @@ namespace towers {
 struct ImplicitGemmShape {
     std::size_t in_height, in_width, in_channels, out_height, out_width, out_channels;
     std::size_t kernel_height, kernel_width, stride_y, stride_x;
-    std::ptrdiff_t pad_top, pad_left; ///< negative: so many pixels come before the first window
+    std::size_t pad_top, pad_left;
 
     std::size_t run() const { return kernel_width * in_channels; }
     std::size_t depth() const { return kernel_height * run(); }
@@ -36,7 +36,6 @@ struct ImplicitGemmForward {
     const float *x, *w; ///< w: HWIO
     float* y;
     const float* bias; ///< [out_channels], or null
-    const float* mask; ///< as y, which becomes zero where this is not above zero; or null
     bool relu;
 };
 

@@ -11,18 +11,16 @@ namespace {
 /// Copies the input of `rows` output rows from `row` on, zeros around the image included.
 inline void pad_input(const ImplicitGemmShape& s, const float* image, size_t row, size_t rows,
                       float* padded) {
-    const size_t width = s.padded_row() / s.in_channels;
-    const size_t left = s.pad_left > 0 ? least(size_t(s.pad_left), width) : 0; // columns of zeros
-    const size_t skipped = s.pad_left < 0 ? size_t(-s.pad_left) : 0;
-    const size_t columns = skipped < s.in_width ? least(width - left, s.in_width - skipped) : 0;
+    const size_t width = s.padded_row() / s.in_channels, left = least(s.pad_left, width);
+    const size_t columns = least(width - left, s.in_width);
     for (size_t i = 0; i < (rows - 1) * s.stride_y + s.kernel_height; ++i) {
         float* const to = padded + i * s.padded_row();
-        const size_t y = row * s.stride_y + i - size_t(s.pad_top); // below zero is far above
+        const size_t y = row * s.stride_y + i - s.pad_top; // below zero is far above
         const size_t floats = y < s.in_height ? columns * s.in_channels : 0;
         size_t at = 0;
         for (; at < left * s.in_channels; ++at) to[at] = 0.0f;
         if (floats != 0) {
-            const float* const from = image + (y * s.in_width + skipped) * s.in_channels;
+            const float* const from = image + y * s.in_width * s.in_channels;
             for (size_t k = 0; k < floats; ++k) to[at + k] = from[k];
         }
         for (at += floats; at < s.padded_row(); ++at) to[at] = 0.0f;
@@ -36,7 +34,6 @@ inline void finish_rows(const ImplicitGemmForward& p, float* y, size_t pixels) {
             Vector value = load(y + k);
             if (p.bias != nullptr) value = value + load(p.bias + k);
             if (p.relu) value = relu(value);
-            if (p.mask != nullptr) value = where_positive(load(p.mask + (y - p.y) + k), value);
             store(y + k, value);
         }
 }
@@ -55,7 +52,7 @@ inline void implicit_forward(const ImplicitGemmForward& p, size_t first, size_t 
             for (size_t k = 0; k < s.out_channels; k += panel)
                 multiply(patch, {s.run(), 1, s.padded_row()}, p.w + k, s.out_channels, rows * s.out_width,
                          least(s.out_channels - k, panel), s.depth(), false, y + k, s.out_channels);
-            if (p.bias != nullptr || p.mask != nullptr || p.relu) finish_rows(p, y, rows * s.out_width);
+            if (p.bias != nullptr || p.relu) finish_rows(p, y, rows * s.out_width);
         }
 }
 

@@ -40,7 +40,10 @@ const std::vector<ConvShape>& shapes() {
         valid_conv(1, 13, 12, 16, {{1, 1}, {3, 2}}, 8),                // two rows are never read
         padded_conv(1, 11, 10, 3, {{7, 7}, {2, 2}}, {3, 3, 3, 3}, 16), // as PyTorch places them
         padded_conv(3, 6, 5, 4, {{3, 2}, {1, 2}}, {0, 2, 1, 0}, 8),
-        padded_conv(1, 5, 6, 3, {{2, 2}, {1, 1}}, {2, 1, 0, 3}, 5), // some windows see only padding
+        padded_conv(1, 5, 6, 3, {{2, 2}, {1, 1}}, {2, 1, 0, 3}, 5),    // some windows see only padding
+        padded_conv(4, 11, 10, 3, {{7, 7}, {2, 2}}, {3, 3, 3, 3}, 48), // few channels, several images
+        valid_conv(5, 12, 9, 2, {{3, 3}, {3, 2}}, 32),
+        padded_conv(3, 6, 5, 16, {{3, 2}, {1, 2}}, {0, 2, 4, 0}, 16), // some windows see only padding
         same_conv(3, 5, 7, 16, {{3, 3}, {1, 1}}, 32, 2),
         same_conv(1, 9, 9, 12, {{3, 3}, {2, 1}}, 18, 6),
         same_conv(3, 1, 1, 8, {{1, 1}, {1, 1}}, 6, 2),

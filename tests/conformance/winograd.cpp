@@ -157,7 +157,8 @@ TEST_CASE(
     if (!has) MESSAGE("SKIPPED: this processor, or the limit on oneDNN's, has no Winograd convolutions");
     CHECK(variants(*exact, tutorial) == all("oneDNN"));
     if (has) CHECK(variants(cpu, tutorial) == all("Winograd"));
-    CHECK(variants(cpu, same_conv(128, 32, 32, 16, 3, 3, 1, 16)) == all("oneDNN"));  // too few channels
+    if (has) CHECK(variants(*exact, same_conv(128, 24, 24, 3, 5, 5, 1, 64)).back() == "implicit GEMM");
+    CHECK(variants(cpu, same_conv(128, 32, 32, 24, 3, 3, 1, 8)) == all("oneDNN"));   // too few channels
     CHECK(variants(cpu, same_conv(128, 32, 32, 64, 3, 3, 2, 128)) == all("oneDNN")); // a stride
     CHECK(variants(cpu, same_conv(32, 2, 2, 512, 3, 3, 1, 512)) == all("products of matrices"));
     if (has) CHECK(variants(cpu, same_conv(64, 7, 7, 512, 3, 3, 1, 512)) == all("Winograd"));
