@@ -33,6 +33,8 @@
 namespace towers {
 namespace {
 
+namespace fs = std::filesystem;
+
 struct DataFlags {
     SourceFlags source;
     std::string target, recipe, as = "tfrecord"; ///< target: the file or folder to write
@@ -45,33 +47,36 @@ std::string joined(const std::vector<double>& values) {
 
 /// Returns whether all records are sound.
 bool describe(const char* split, DataRequest request) {
+    const bool skip = std::exchange(request.skip_broken, true); // to name them all
+    std::vector<std::string> broken;
+    request.left_out = [&](const std::string& problem) { broken.push_back(problem); };
     request.stand_in = false;
-    std::unique_ptr<DataSource> data = open_data(request);
-    const auto& [name, classes, image, pictures] = data->info();
-    if (pictures && image.height == 0) {
-        fmt::print("{}: {} pictures of {}x{} to {}x{}\n", split, data->size(), pictures->least.height,
-                   pictures->least.width, pictures->most.height, pictures->most.width);
-        request.image = {64, 64, image.channels}; // to decode them
-        data = open_data(request);
-    } else {
-        fmt::print("{}: {} images of {}x{}x{}\n", split, data->size(), image.height, image.width,
-                   image.channels);
-    }
+    request.thumbnail = 64;
+    const std::unique_ptr<DataSource> data = open_data(request);
     const DataStatistics statistics = statistics_of(*data);
-    const std::vector<std::string>& names = data->info().classes;
+    for (const BrokenRecord& each : statistics.broken) broken.push_back(each.problem);
+    const auto& [name, names, image, pictures] = data->info();
+    const std::size_t sound = data->size() - statistics.broken.size();
+    if (pictures && !(pictures->least == image && pictures->most == image))
+        fmt::print("{}: {} pictures of {}x{} to {}x{}, as images of {}x{}x{}\n", split, sound,
+                   pictures->least.height, pictures->least.width, pictures->most.height, pictures->most.width,
+                   image.height, image.width, image.channels);
+    else
+        fmt::print("{}: {} images of {}x{}x{}\n", split, sound, image.height, image.width, image.channels);
     std::size_t width = 12;
     for (const std::string& each : names) width = std::clamp(each.size(), width, std::size_t(40));
     for (std::size_t i = 0; i < names.size(); ++i)
         fmt::print("  {} {:<{}} {:>6}\n", i, names[i], width, statistics.counts[i]);
     fmt::print("  mean = [{}], deviation = [{}]\n", joined(statistics.mean), joined(statistics.deviation));
     constexpr std::size_t most = 10;
-    for (const BrokenRecord& each :
-         std::span(statistics.broken).first(std::min(most, statistics.broken.size())))
-        fmt::print("  broken: {}\n", each.problem);
-    if (statistics.broken.size() > most) fmt::print("  and {} more\n", statistics.broken.size() - most);
+    for (const std::string& each : std::span(broken).first(std::min(most, broken.size())))
+        fmt::print("  broken: {}\n", each);
+    if (broken.size() > most) fmt::print("  and {} more\n", broken.size() - most);
+    if (!broken.empty() && !skip)
+        fmt::print("  replace what is broken, or leave it out with --skip-broken\n");
     const std::string damage = data->find_damage();
     if (!damage.empty()) fmt::print("  broken: {}\n", damage);
-    return damage.empty() && (statistics.broken.empty() || request.skip_broken);
+    return damage.empty() && (broken.empty() || skip);
 }
 
 int describe_source(const DataFlags& flags) {
@@ -86,7 +91,7 @@ int describe_source(const DataFlags& flags) {
 
 int make(const DataFlags& flags) {
     for (const char* name : {"data_batch_1.bin", "test_batch.bin"})
-        if (std::filesystem::exists(std::filesystem::path(flags.target) / name))
+        if (fs::exists(fs::path(flags.target) / name))
             throw InputError(
                 fmt::format("{} already holds a data set ({}); choose another folder", flags.target, name));
     for (const Split split : {Split::train, Split::test})
@@ -128,24 +133,22 @@ Sources open_sources(const DataFlags& flags) {
 struct Written {
     const char* name;
     std::array<const char*, 2> files; ///< one that a folder then has, by split
-    void (*write)(const Sources& sources, Split split, const std::filesystem::path& folder);
+    void (*write)(const Sources& sources, Split split, const fs::path& folder);
 };
 
 constexpr std::array<Written, 3> written = {
     {{"tfrecord",
       {"train.tfrecord", "test.tfrecord"},
-      [](const Sources& sources, Split split, const std::filesystem::path& folder) {
+      [](const Sources& sources, Split split, const fs::path& folder) {
           write_tfrecord(*sources[std::size_t(split)],
                          folder / (split == Split::train ? "train.tfrecord" : "test.tfrecord"));
       }},
      {"cifar10",
       {"data_batch_1.bin", "test_batch.bin"},
-      [](const Sources& sources, Split split, const std::filesystem::path& folder) {
+      [](const Sources& sources, Split split, const fs::path& folder) {
           write_cifar10(*sources[std::size_t(split)], split, folder);
       }},
-     {"folder",
-      {"train", "test"},
-      [](const Sources& sources, Split split, const std::filesystem::path& folder) {
+     {"folder", {"train", "test"}, [](const Sources& sources, Split split, const fs::path& folder) {
           write_picture_files(*sources[std::size_t(split)], sources[0]->info().classes,
                               folder / (split == Split::train ? "train" : "test"));
       }}}};
@@ -159,33 +162,49 @@ void tell(const Sources& sources, const DataFlags& flags) {
 /// A folder for files that are not complete yet; deletes them when it goes.
 class UnfinishedFolder {
 public:
-    explicit UnfinishedFolder(std::filesystem::path path) : path_(std::move(path)) {
+    /// `target`: where they belong.
+    explicit UnfinishedFolder(fs::path target) : target_(std::move(target)) {
         std::error_code error;
-        std::filesystem::remove_all(path_, error); // of a program that was killed
-        created_ = !std::filesystem::exists(path_.parent_path(), error);
-        std::filesystem::create_directories(path_, error);
+        is_new_ = !fs::exists(target_, error);
+        path_ = is_new_ ? target_.parent_path() / fmt::format(".{}{}", target_.filename().string(), suffix)
+                        : target_ / suffix;
+        for (fs::path above = path_.parent_path(); !above.empty() && !fs::exists(above, error);
+             above = above.parent_path())
+            created_.push_back(above);
+        fs::remove_all(path_, error); // of a program that was killed
+        fs::create_directories(path_, error);
         if (error) throw_file_error("create", path_, error.value());
     }
     UnfinishedFolder(const UnfinishedFolder&) = delete;
     UnfinishedFolder& operator=(const UnfinishedFolder&) = delete;
     ~UnfinishedFolder() {
         std::error_code error;
-        std::filesystem::remove_all(path_, error);
-        if (created_) std::filesystem::remove(path_.parent_path(), error); // if it is empty
+        fs::remove_all(path_, error);
+        for (const fs::path& each : created_) fs::remove(each, error); // if it is empty
     }
 
-    const std::filesystem::path& path() const { return path_; }
-    /// Moves what is there into the folder above.
-    void finish() const {
-        for (const auto& entry : std::filesystem::directory_iterator(path_)) {
-            const std::filesystem::path target = path_.parent_path() / entry.path().filename();
-            if (::rename(entry.path().c_str(), target.c_str()) != 0) throw_file_error("write", target, errno);
-        }
+    const fs::path& path() const { return path_; }
+
+    /// Moves what is there to its place: at once if nothing was there, else `last` last, without which the
+    /// others are no data set.
+    void finish(const char* last) const {
+        if (is_new_) return move(path_, target_);
+        for (const bool is_last : {false, true})
+            for (const auto& entry : fs::directory_iterator(path_))
+                if ((entry.path().filename() == last) == is_last)
+                    move(entry.path(), target_ / entry.path().filename());
     }
 
 private:
-    std::filesystem::path path_;
-    bool created_ = false; ///< the folder above did not exist
+    static constexpr const char* suffix = ".unfinished-import";
+
+    static void move(const fs::path& from, const fs::path& to) {
+        if (::rename(from.c_str(), to.c_str()) != 0) throw_file_error("write", to, errno);
+    }
+
+    fs::path target_, path_;
+    bool is_new_ = false;           ///< there is nothing at the target
+    std::vector<fs::path> created_; ///< folders above, from the lowest one on
 };
 
 /// Says if folders for the classes give other labels than the data set has. Refuses a class that only test
@@ -213,25 +232,26 @@ void compare_labels(const Sources& sources) {
 }
 
 int import(const DataFlags& flags) {
-    const std::filesystem::path folder = flags.target;
+    fs::path folder = fs::absolute(flags.target).lexically_normal();
+    if (!folder.has_filename()) folder = folder.parent_path(); // it ended with a slash
     const Written& as = *std::ranges::find(written, flags.as, &Written::name);
     std::error_code error; // what cannot be examined fails when it is written
     for (const char* name : as.files)
-        if (std::filesystem::exists(folder / name, error))
+        if (fs::exists(folder / name, error))
             throw InputError(
                 fmt::format("{} already holds a data set ({}); choose another folder", flags.target, name));
     const Sources sources = open_sources(flags);
     if (flags.as == "folder") compare_labels(sources);
-    const UnfinishedFolder unfinished(folder / ".unfinished-import");
+    const UnfinishedFolder unfinished(folder);
     for (const Split split : {Split::train, Split::test})
         if (sources[std::size_t(split)]) as.write(sources, split, unfinished.path());
-    unfinished.finish();
+    unfinished.finish(as.files[0]);
     tell(sources, flags);
     return 0;
 }
 
 int pack(const DataFlags& flags) {
-    if (std::error_code error; std::filesystem::exists(flags.target, error))
+    if (std::error_code error; fs::exists(flags.target, error))
         throw InputError(fmt::format("{} is there already; choose another file", flags.target));
     const Sources sources = open_sources(flags);
     write_packed(*sources[0], sources[1].get(), flags.target);

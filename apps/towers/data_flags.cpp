@@ -4,6 +4,7 @@
 #include "engine/error.h"
 
 #include <charconv>
+#include <filesystem>
 #include <fmt/format.h>
 #include <string_view>
 #include <system_error>
@@ -25,6 +26,9 @@ double hold_out_part(const std::string& percent) {
     const char* const end = percent.data() + percent.size();
     const auto [rest, error] = std::from_chars(percent.data(), end, value);
     const std::string_view unit(rest, std::size_t(end - rest));
+    if (error == std::errc() && unit.empty() && value > 0 && value < 100)
+        throw UsageError(fmt::format("--hold-out {}: give a percentage; write {:g}%", percent,
+                                     value < 1 ? 100 * value : value));
     if (error != std::errc() || unit != "%" || !(value > 0 && value < 100))
         throw UsageError(
             fmt::format("--hold-out {}: give a percentage between 0 and 100, such as 10%", percent));
@@ -47,6 +51,18 @@ void add_source(CLI::App& command, SourceFlags& flags) {
     // The same range as train's, so that train can use the same shapes.
     add_number(command, "--seed", flags.seed, "Seed for the drawn shapes and whatever else is drawn")
         ->capture_default_str();
+}
+
+bool is_gone(const std::string& source) {
+    const std::string path = without_wishes(source);
+    std::error_code error;
+    return !path.empty() && is_path(source) && !is_pattern(path) && !std::filesystem::exists(path, error);
+}
+
+void check_still_there(const std::string& source, const char* flag) {
+    if (is_gone(source))
+        throw InputError(fmt::format(
+            "{}, which the run used, is not there any more; give its new place with {}", source, flag));
 }
 
 DataRequest data_request(const TrainSettings& settings, Split split, std::uint64_t seed) {

@@ -32,6 +32,12 @@ struct SourceFlags {
 /// Adds the argument `source` and its flags.
 void add_source(CLI::App& command, SourceFlags& flags);
 
+/// Whether there is nothing any more at the path of what an earlier run used.
+bool is_gone(const std::string& source);
+
+/// InputError if it is gone: the message says to give its new place with `flag`.
+void check_still_there(const std::string& source, const char* flag);
+
 /// The split's data set that the settings name. UsageError as hold_out_part().
 DataRequest data_request(const TrainSettings& settings, Split split, std::uint64_t seed);
 

@@ -6,10 +6,12 @@
 #include "engine/data/formats.h"
 #include "engine/data/sampler.h"
 #include "engine/error.h"
+#include "engine/files/text.h"
 #include "engine/train/preview.h"
 
 #include <algorithm>
 #include <cstdint>
+#include <filesystem>
 #include <fmt/format.h>
 #include <memory>
 #include <optional>
@@ -32,11 +34,22 @@ SheetImage image_of(std::span<const std::uint8_t> images, const ImageSize& size,
     return {size, {image.begin(), image.end()}};
 }
 
+/// The files of the records on the sheet, a line for each; nothing where records have no files.
+void print_places(const DataSource& data, const std::vector<std::uint32_t>& records) {
+    const std::size_t width = records.empty() ? 0 : fmt::to_string(std::ranges::max(records)).size();
+    for (const std::uint32_t record : records)
+        if (const std::string place = data.place_of(record); !place.empty())
+            fmt::print("{:>{}} {}\n", record, width, as_printable(place));
+}
+
 int show(const ShowFlags& flags) {
+    if (lower(std::filesystem::path(flags.file).extension().string()) != ".png")
+        throw UsageError(fmt::format("{}: a sheet is a PNG file; give a name that ends in .png", flags.file));
     const Split split = flags.split == "train" ? Split::train : Split::test;
     std::optional<Recipe> recipe;
     if (!flags.recipe.empty()) recipe = find_recipe(flags.recipe, flags.set);
-    const DataRequest request = flags.source.request(split);
+    DataRequest request = flags.source.request(split);
+    request.thumbnail = 96;
     const std::unique_ptr<DataSource> data = recipe ? open_data_for(*recipe, request) : open_data(request);
 
     // The first examples of the epoch, as training with this seed takes them.
@@ -64,6 +77,7 @@ int show(const ShowFlags& flags) {
                flags.file,
                recipe ? fmt::format(": as stored, and as {} sees them in epoch {}", recipe->name, flags.epoch)
                       : "");
+    print_places(*data, records);
     return 0;
 }
 

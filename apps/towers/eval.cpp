@@ -47,6 +47,33 @@ void check(const EvalFlags& flags) {
     if (!flags.confusion.empty()) check_confusion_file(flags.confusion);
 }
 
+/// The recipe that the flags name, else the one that the run keeps beside its checkpoint.
+Recipe recipe_of(const TrainSettings& settings, const std::filesystem::path& checkpoint,
+                 const EvalFlags& flags) {
+    const std::filesystem::path kept = recipe_path_in(checkpoint.parent_path());
+    if (flags.recipe.empty() && flags.set.empty() && std::filesystem::exists(kept))
+        return read_recipe(recipe_name(settings.recipe), kept);
+    return recipe_with(settings.recipe, settings.set);
+}
+
+/// The settings with --data as the training's data if these have moved there, else none.
+std::optional<TrainSettings> with_moved_data(TrainSettings settings, const TensorFile& file,
+                                             const std::filesystem::path& path, const EvalFlags& flags) {
+    if (!is_gone(settings.data) || !file.metadata.contains("checksum")) return std::nullopt;
+    std::string moved = absolute_source(flags.data);
+    if (without_wishes(moved) == moved)
+        moved += settings.data.substr(without_wishes(settings.data).size()); // the training's
+    settings.data = moved;
+    try {
+        const DataRequest request =
+            data_request(settings, Split::train, checkpoint_number(file, "seed", path));
+        const std::uint64_t trained = checkpoint_number(file, "checksum", path);
+        if (open_data_for(recipe_of(settings, path, flags), request)->checksum() == trained) return settings;
+    } catch (const InputError&) { // other data
+    }
+    return std::nullopt;
+}
+
 /// The training settings that evaluation needs, from the flags, else from the checkpoint, else from its run.
 TrainSettings settings_of(const TensorFile& file, const std::filesystem::path& path, const EvalFlags& flags) {
     TrainSettings settings;
@@ -62,8 +89,12 @@ TrainSettings settings_of(const TensorFile& file, const std::filesystem::path& p
     }
     if (!flags.set.empty()) settings.set = flags.set;
     // The pictures that a run holds out are its test examples, also if its folder is named again.
-    const bool held_out = !settings.hold_out.empty() && !flags.data.empty() &&
-                          without_wishes(absolute_source(flags.data)) == without_wishes(settings.data);
+    bool held_out = !settings.hold_out.empty() && !flags.data.empty();
+    if (held_out && without_wishes(absolute_source(flags.data)) != without_wishes(settings.data)) {
+        const std::optional<TrainSettings> moved = with_moved_data(settings, file, path, flags);
+        held_out = moved.has_value();
+        if (held_out) settings = *moved;
+    }
     if (!flags.data.empty() && !held_out) {
         // Test data have the classes of the data that the checkpoint was trained on.
         const bool testing = flags.split == "test" && !settings.data.empty();
@@ -79,16 +110,11 @@ TrainSettings settings_of(const TensorFile& file, const std::filesystem::path& p
         throw UsageError(fmt::format("--data: {} does not say what it was trained on; give the data to "
                                      "evaluate it on",
                                      path.string()));
+    if (flags.data.empty())
+        check_still_there(flags.split == "test" && !settings.test_data.empty() ? settings.test_data
+                                                                               : settings.data,
+                          "--data");
     return settings;
-}
-
-/// The recipe that the flags name, else the one that the run keeps beside its checkpoint.
-Recipe recipe_of(const TrainSettings& settings, const std::filesystem::path& checkpoint,
-                 const EvalFlags& flags) {
-    const std::filesystem::path kept = recipe_path_in(checkpoint.parent_path());
-    if (flags.recipe.empty() && flags.set.empty() && std::filesystem::exists(kept))
-        return read_recipe(recipe_name(settings.recipe), kept);
-    return recipe_with(settings.recipe, settings.set);
 }
 
 /// Why the run ends with the checkpoint of this step; empty if it goes on, or if its folder does not tell.
@@ -176,6 +202,8 @@ void show(const LoadedData& loaded, std::span<const Prediction> predictions, con
         const Confusion confusion(loaded.labels, predictions, unsigned(loaded.names.size()));
         if (flags.per_class) fmt::print(text, "{}", class_table(confusion, loaded.names));
         if (!flags.confusion.empty()) write_confusion(flags.confusion, confusion, loaded.names);
+        if (!flags.confusion.empty() && flags.confusion != "-")
+            fmt::print(text, "wrote which classes are taken for which to {}\n", flags.confusion);
     }
     std::fflush(text);
 }

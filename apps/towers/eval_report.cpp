@@ -2,7 +2,6 @@
 
 #include "engine/error.h"
 #include "engine/files/output.h"
-#include "engine/files/png_file.h"
 #include "engine/files/text.h"
 
 #include <algorithm>
@@ -53,17 +52,30 @@ std::string confusion_csv(const Confusion& confusion, const std::vector<std::str
     return text + "\r\n";
 }
 
-ConfusionPicture confusion_picture(const Confusion& confusion) {
-    constexpr unsigned wanted = 512; // pixels
+Canvas confusion_picture(const Confusion& confusion, const std::vector<std::string>& names) {
+    constexpr unsigned wanted = 512, widest = 160, gap = 4; // pixels
     const unsigned classes = confusion.classes(), cell = std::max(1u, wanted / classes);
-    ConfusionPicture picture{.side = cell * classes, .pixels = {}};
-    for (unsigned y = 0; y < picture.side; ++y)
-        for (unsigned x = 0; x < picture.side; ++x) {
-            const std::uint32_t label = y / cell;
-            const auto all = double(std::max<std::uint64_t>(1, confusion.of(label).examples));
-            const double part = double(confusion.count(label, x / cell)) / all;
-            picture.pixels.push_back(std::uint8_t(255 - std::lround(255 * part)));
+    unsigned text = 0, margin = 0; // of the longest name, and what it needs beside the matrix
+    if (cell >= text_height) {
+        for (const std::string& name : names) text = std::max(text, std::min(widest, text_width(name)));
+        margin = text + 2 * gap;
+    }
+    const unsigned side = margin + cell * classes + (margin > 0 ? gap : 0);
+    Canvas picture(side, side);
+    for (std::uint32_t label = 0; label < classes; ++label) {
+        const auto all = double(std::max<std::uint64_t>(1, confusion.of(label).examples));
+        for (std::uint32_t predicted = 0; predicted < classes; ++predicted) {
+            const double part = double(confusion.count(label, predicted)) / all;
+            const auto grey = std::uint8_t(255 - std::lround(255 * part));
+            for (unsigned y = 0; y < cell; ++y)
+                for (unsigned x = 0; x < cell; ++x)
+                    picture.set(margin + predicted * cell + x, margin + label * cell + y, {grey, grey, grey});
         }
+        if (margin == 0) continue;
+        const unsigned middle = margin + label * cell + (cell - text_height) / 2;
+        picture.write(names[label], gap, middle, text);
+        picture.write(names[label], middle, margin - gap, text, Canvas::Direction::up);
+    }
     return picture;
 }
 
@@ -82,8 +94,7 @@ void write_confusion(const std::filesystem::path& path, const Confusion& confusi
         throw InputError(fmt::format("{}: a confusion matrix has at most {} classes, and the model {}",
                                      path.string(), most, confusion.classes()));
     if (path.extension() != ".png") return write_output(path, confusion_csv(confusion, names));
-    const auto [side, pixels] = confusion_picture(confusion);
-    write_png(path, {.width = side, .height = side, .channels = 1}, pixels);
+    confusion_picture(confusion, names).save(path);
 }
 
 } // namespace towers

@@ -1,9 +1,9 @@
 // What eval says of each class.
 #pragma once
 
+#include "engine/files/canvas.h"
 #include "engine/train/confusion.h"
 
-#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -17,13 +17,10 @@ std::string class_table(const Confusion& confusion, const std::vector<std::strin
 /// The matrix as CSV (RFC 4180): a row for each class, a column for each predicted class, with their names.
 std::string confusion_csv(const Confusion& confusion, const std::vector<std::string>& names);
 
-/// The matrix as a picture of grey pixels, [height][width], one cell per count, with the same order of rows
-/// and columns: white is 0, black all of the row's examples.
-struct ConfusionPicture {
-    unsigned side; ///< pixels
-    std::vector<std::uint8_t> pixels;
-};
-ConfusionPicture confusion_picture(const Confusion& confusion);
+/// The matrix as a picture, one cell per count, with the same order of rows and columns: white is 0, black
+/// all of the row's examples. Rows have their names on the left and columns above, if cells are high enough
+/// for text.
+Canvas confusion_picture(const Confusion& confusion, const std::vector<std::string>& names);
 
 /// Throws UsageError if write_confusion() knows no such file by its ending, and InputError if it could not
 /// write it. Changes nothing.

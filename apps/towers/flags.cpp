@@ -129,11 +129,14 @@ std::string describe_mistake(CLI::App& app, const CLI::ParseError& error) {
     const std::vector<std::string> flags = flags_in(text);
     const auto say = [&](const std::string& message) { return with_help(message, last); };
     if (CLI::Option* const option = flags.empty() ? nullptr : last.get_option_no_throw(flags[0])) {
-        const auto wrong = [&](const std::string& what) {
-            return say(fmt::format("{} '{}': {}", flags[0], option->results()[0], what));
+        const auto wrong = [&](const std::string& value, const std::string& what) {
+            return say(fmt::format("{} '{}': {}", flags[0], value, what));
         };
-        if (is<CLI::ValidationError>(error)) return wrong(advice(*option, option->results()[0]));
-        if (is<CLI::ConversionError>(error)) return wrong("give the flag without a value");
+        if (is<CLI::ValidationError>(error))
+            for (const std::string& value : option->results())
+                if (const std::string what = advice(*option, value); !what.empty()) return wrong(value, what);
+        if (is<CLI::ConversionError>(error))
+            return wrong(option->results()[0], "give the flag without a value");
         if (is<CLI::ArgumentMismatch>(error))
             return say(option->count() > 1
                            ? fmt::format("{}: give it once, not {} times", flags[0], option->count())

@@ -151,6 +151,9 @@ Sources read_sources(const TrainFlags& flags, const SelectTowers& select) {
     }
     if (!flags.config.empty()) replace(settings, read_settings(flags.config));
     replace(settings, flags.settings);
+    // Only the data that the run was trained on can follow, so the same pictures are held out.
+    if (past && flags.settings.gives("data") && !flags.settings.gives("hold-out"))
+        settings.hold_out = past->latest.settings.hold_out;
     if (past && (flags.settings.gives("init") || settings.init != past->latest.settings.init))
         throw UsageError("--init: a resumed run starts from its checkpoint's variables; leave out --init or "
                          "start another run");

@@ -70,14 +70,16 @@ std::unique_ptr<DataSource> open_tests(const TrainSettings& settings, const Reci
 }
 
 /// Warns now about bad test examples: evaluation needs them, but may be hours away. Refuses those that
-/// --test-data names.
-void check_test_data(const TrainSettings& settings, const Recipe& recipe) {
+/// --test-data names. Returns whether there are sound ones.
+bool check_test_data(const TrainSettings& settings, const Recipe& recipe) {
     try {
         const DataRequest request = data_request(settings, Split::test, *settings.seed);
-        if (is_path(request.source)) check_classes(recipe, open_data(request)->info());
+        if (is_path(request.source)) check_classes(recipe, open_data(request)->info(), request.source);
+        return true;
     } catch (const InputError& error) {
         if (!settings.test_data.empty()) throw;
         spdlog::warn("{}; training continues, but eval needs the test examples", as_printable(error.what()));
+        return false;
     }
 }
 
@@ -102,11 +104,11 @@ TrainerOptions options_of(const ResolvedRun& resolved, const std::shared_ptr<Tra
 }
 
 /// Warns if the data lacks some of the network's classes, and says how a new run gets a network without them.
-void compare_classes(const Recipe& recipe, const DataInfo& data, bool resumes) {
+void compare_classes(const Recipe& recipe, const DataInfo& data, const std::string& source, bool resumes) {
     const unsigned classes = recipe.model.classes - recipe.model.label_offset;
     const std::size_t wanted = data.classes.size() + recipe.model.label_offset;
     if (data.classes.size() < classes)
-        fmt::print("{} tells {} classes apart, and {} has {} of them{}\n", recipe.name, classes, data.name,
+        fmt::print("{} tells {} classes apart, and {} has {}{}\n", recipe.name, classes, as_printable(source),
                    data.classes.size(),
                    resumes ? "" : fmt::format("; --set input.classes={} leaves out the others", wanted));
 }
@@ -129,16 +131,6 @@ std::string why_early(const TestRecord& record) {
                        passes == 1 ? "pass" : "passes", record.best()->precision, record.best()->step);
 }
 
-/// The last lines: where the state is and what to do with it.
-void report_end(const std::string& saved, Ending ending, const std::string& folder) {
-    const std::string then =
-        ending == Ending::stopped
-            ? "resume with: " + hint({"train", "--run", path_argument(folder), "--resume"})
-            : "evaluate with: " + hint({"eval", "--run", path_argument(folder)});
-    try_to([&] { fmt::print("{}\n{}\n", saved, then); });
-    complain_of_output(fmt::format("{}; {}", saved, then));
-}
-
 /// A run with all that it needs open.
 struct OpenRun {
     const ResolvedRun& resolved;
@@ -147,7 +139,42 @@ struct OpenRun {
     LoopOptions loop;
     Trainer& trainer;
     RunDirectory& directory;
+    bool has_tests; ///< there are sound test examples
 };
+
+/// The command that evaluates the run.
+std::string way_to_evaluate(const OpenRun& run) {
+    const std::string eval = hint({"eval", "--run", path_argument(run.directory.path().string())});
+    return run.has_tests
+               ? "evaluate with: " + eval
+               : fmt::format("there are no sound test examples; evaluate on others with: {} --data PATH",
+                             eval);
+}
+
+/// The parameters that --keep-best keeps, with their step; "" if there are none.
+std::string what_is_best(const OpenRun& run) {
+    const auto kept = run.loop.tests.keep_best ? run.directory.best() : std::nullopt;
+    if (!kept) return "";
+    const TestRecord record = TestRecord::read(run.directory.metrics_path(), run.trainer.steps_done());
+    const TestedStep* const best = record.best();
+    const bool is_lost = best != nullptr && best->precision > kept->precision;
+    return fmt::format("best in the test: step {}, precision @ 1 = {:.3f}, kept in {}{}\n", kept->step,
+                       kept->precision, run.directory.best_path().string(),
+                       is_lost ? fmt::format(" (step {} had {:.3f}, but its parameters are not kept)",
+                                             best->step, best->precision)
+                               : "");
+}
+
+/// The last lines: where the state is and what to do with it.
+void report_end(const OpenRun& run, const std::string& saved, Ending ending) {
+    const std::string then =
+        ending == Ending::stopped
+            ? "resume with: " +
+                  hint({"train", "--run", path_argument(run.directory.path().string()), "--resume"})
+            : way_to_evaluate(run);
+    try_to([&] { fmt::print("{}\n{}{}\n", saved, what_is_best(run), then); });
+    complain_of_output(fmt::format("{}; {}", saved, then));
+}
 
 /// Whether the checkpoint has as many steps as are asked for, or test passes have ended the run; says so.
 bool is_done(const OpenRun& run) {
@@ -163,13 +190,13 @@ bool is_done(const OpenRun& run) {
                    record.since_best() + 1);
     else
         return false;
-    fmt::print("evaluate with: {}\n", hint({"eval", "--run", path_argument(run.directory.path().string())}));
+    fmt::print("{}{}\n", what_is_best(run), way_to_evaluate(run));
     return true;
 }
 
 /// Trains from the state that the trainer has. `terminal` is filled once the steps begin.
 void train_and_report(const OpenRun& run, const std::string& progress, std::optional<Terminal>& terminal) {
-    const auto& [resolved, past, settings, loop, trainer, directory] = run;
+    const auto& [resolved, past, settings, loop, trainer, directory, has_tests] = run;
     const auto replaced = past ? rewind(directory, trainer) : std::nullopt;
     if (!past) save_checkpoint(trainer, directory, loop);
     directory.write_recipe(resolved.recipe.text);
@@ -178,7 +205,9 @@ void train_and_report(const OpenRun& run, const std::string& progress, std::opti
     directory.write_config(config);
 
     end_on_signals();
-    try_to([&run] { compare_classes(run.resolved.recipe, run.loop.data->info(), run.past.has_value()); });
+    try_to([&run] {
+        compare_classes(run.resolved.recipe, run.loop.data->info(), run.settings.data, run.past.has_value());
+    });
     const std::string probed = probe(trainer, directory, stop_requested);
     try_to([&run, &probed, &replaced] {
         print_towers(run.trainer);
@@ -211,7 +240,7 @@ void train_and_report(const OpenRun& run, const std::string& progress, std::opti
             throw InputError(fmt::format("{}; {}", error.what(), saved));
         }
     }
-    report_end(saved, ended.how, directory.path().string());
+    report_end(run, saved, ended.how);
 }
 
 /// Opens what the run needs, and trains.
@@ -226,14 +255,17 @@ void open_and_train(const ResolvedRun& resolved, const std::optional<Past>& past
         write_trace_of_failed(trace);
         end_at_once(report(work_failed, error.what() + (begun != nullptr ? way_on(*begun) : "")));
     };
+    if (past && !flags.settings.gives("data")) check_still_there(settings.data, "--data");
+    if (past && !flags.settings.gives("test-data")) check_still_there(settings.test_data, "--test-data");
     const std::unique_ptr<DataSource> opened =
         open_data_for(recipe, data_request(settings, Split::train, *settings.seed));
     const DataSource& data = *opened;
     std::shared_ptr<const DataSource> tests;
+    bool has_tests = true;
     if (settings.eval_every > 0)
         tests = open_tests(settings, recipe);
     else
-        check_test_data(settings, recipe);
+        has_tests = check_test_data(settings, recipe);
     Trainer trainer(recipe, options_of(resolved, trace.trace, give_up), data, tests);
     tests.reset(); // towers that stream them keep them
     if (!settings.init.empty() && !past) trainer.load(read_initial(settings.init, trainer.layout()));
@@ -272,7 +304,8 @@ void open_and_train(const ResolvedRun& resolved, const std::optional<Past>& past
                                          .keep_best = settings.keep_best,
                                          .stop_early = settings.stop_early}},
                       .trainer = trainer,
-                      .directory = directory};
+                      .directory = directory,
+                      .has_tests = has_tests};
     if (!is_done(run)) train_and_report(run, flags.progress, terminal);
 }
 

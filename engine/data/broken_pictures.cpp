@@ -23,8 +23,10 @@ void BrokenPictures::refuse(const std::string& problem) const {
 }
 
 void BrokenPictures::leave_out(const std::string& place, const std::string& what) {
-    if (!skip_) refuse(problem_of(place, what));
-    if (left_out_++ == 0) first_ = problem_of(place, what);
+    const std::string problem = problem_of(place, what);
+    if (!skip_) refuse(problem);
+    if (tell_) return tell_(problem);
+    if (left_out_++ == 0) first_ = problem;
 }
 
 void BrokenPictures::report(const std::string& source, std::size_t all) const {

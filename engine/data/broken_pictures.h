@@ -1,8 +1,11 @@
 // What becomes of pictures that cannot be read.
 #pragma once
 
+#include "engine/data/formats.h"
+
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <mutex>
 #include <span>
 #include <string>
@@ -13,8 +16,8 @@ namespace towers {
 /// ones stand in for those that prove broken later, so that every feed has the same records.
 class BrokenPictures {
 public:
-    /// `stand_in`: false refuses pictures that prove broken later even so.
-    explicit BrokenPictures(bool skip, bool stand_in = true) : skip_(skip), stand_in_(skip && stand_in) {}
+    explicit BrokenPictures(const DataRequest& request)
+        : skip_(request.skip_broken), stand_in_(skip_ && request.stand_in), tell_(request.left_out) {}
 
     bool stands_in() const { return stand_in_; }
 
@@ -22,7 +25,7 @@ public:
     /// PictureError's.
     void leave_out(const std::string& place, const std::string& what);
 
-    /// Says how many of `all` pictures are left out, if any.
+    /// Says how many of `all` pictures are left out, if any, unless the request hears of each.
     void report(const std::string& source, std::size_t all) const;
 
     /// Fills an image with grey, and says so of the first one. InputError unless grey ones stand in. From any
@@ -33,6 +36,7 @@ private:
     [[noreturn]] void refuse(const std::string& problem) const;
 
     bool skip_, stand_in_;
+    std::function<void(const std::string&)> tell_;
     std::size_t left_out_ = 0;
     std::string first_;
     std::once_flag said_;

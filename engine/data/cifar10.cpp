@@ -44,22 +44,31 @@ std::vector<std::string> file_names(Split split) {
     return names;
 }
 
+fs::path folder_of(const fs::path& folder, Split split) {
+    const fs::path found = find_cifar(folder, archive_folder, file_names(split));
+    return found.empty() ? folder : found;
+}
+
+/// `tell`: report names that are not 10. Training and `data describe` open both splits, and one line is
+/// enough.
+std::vector<std::string> class_names_in(const fs::path& folder, Split split, bool tell = false) {
+    std::vector<std::string> names =
+        read_class_names(folder_of(folder, split) / names_file, class_count, tell);
+    return names.empty() ? official_classes() : names;
+}
+
 } // namespace
 
 std::unique_ptr<DataSource> open_cifar10(const fs::path& folder, Split split) {
-    const fs::path found = find_cifar(folder, archive_folder, file_names(split));
-    const fs::path& from = found.empty() ? folder : found;
+    const fs::path from = folder_of(folder, split);
     std::vector<fs::path> files;
     for (const std::string& name : file_names(split)) files.push_back(from / name);
-    // Training and `data describe` open both splits, and one line is enough.
-    std::vector<std::string> classes =
-        read_class_names(from / names_file, class_count, split == Split::train);
     return open_cifar({.name = "cifar10",
                        .files = std::move(files),
                        .most = records_per_file,
                        .label_bytes = 1,
                        .label = 0,
-                       .classes = classes.empty() ? official_classes() : std::move(classes)});
+                       .classes = class_names_in(folder, split, split == Split::train)});
 }
 
 const DataFormat& cifar10_format() {
@@ -73,7 +82,8 @@ const DataFormat& cifar10_format() {
             [](const DataRequest& request) {
                 return !find_cifar(request.source, archive_folder, file_names(request.split)).empty();
             },
-        .open = [](const DataRequest& request) { return open_cifar10(request.source, request.split); }};
+        .open = [](const DataRequest& request) { return open_cifar10(request.source, request.split); },
+        .classes = [](const DataRequest& request) { return class_names_in(request.source, Split::train); }};
     return format;
 }
 
@@ -84,10 +94,10 @@ void write_cifar10(const DataSource& data, Split split, const fs::path& folder) 
                       data.size() <= names.size() * records_per_file;
     if (!fits)
         throw InputError(
-            fmt::format("the data set {} ({} examples of {}x{}x{}, {} classes) does not fit CIFAR-10's "
-                        "format: {} to {} examples of 32x32x3, 10 classes; choose another",
-                        name, data.size(), image.height, image.width, image.channels, classes.size(),
-                        names.size(), names.size() * records_per_file));
+            fmt::format("{} examples of {}x{}x{} in {} classes do not fit CIFAR-10's format, {} to {} "
+                        "examples of 32x32x3 in 10 classes; choose another with --as",
+                        data.size(), image.height, image.width, image.channels, classes.size(), names.size(),
+                        names.size() * records_per_file));
     std::error_code error;
     fs::create_directories(folder, error);
     if (error) throw_file_error("create", folder, error.value());

@@ -33,26 +33,38 @@ fs::path find_folder(const std::string& source) {
     return find_cifar(source, "cifar-100-binary", {std::string(all_labels[1].names_file)});
 }
 
-std::unique_ptr<DataSource> open_cifar100(const DataRequest& request) {
+/// Which of a record's labels the request wishes for.
+std::size_t wanted_label(const DataRequest& request) {
     const auto wish = request.wishes.find("labels");
     const std::string_view wanted = wish == request.wishes.end() ? "fine" : std::string_view(wish->second);
     const auto labels = std::ranges::find(all_labels, wanted, &Labels::name);
     if (labels == all_labels.end())
         throw InputError(
             fmt::format("{}?labels={}: CIFAR-100's labels are fine or coarse", request.source, wanted));
+    return std::size_t(labels - all_labels.begin());
+}
+
+/// `tell`: report names that are not as many as the classes. Training and `data describe` open both splits,
+/// and one line is enough.
+std::vector<std::string> class_names(const DataRequest& request, bool tell) {
+    const Labels& labels = all_labels[wanted_label(request)];
+    std::vector<std::string> names =
+        read_class_names(find_folder(request.source) / labels.names_file, labels.classes, tell);
+    for (auto i = unsigned(names.size()); i < labels.classes; ++i) names.push_back(std::to_string(i));
+    return names;
+}
+
+std::unique_ptr<DataSource> open_cifar100(const DataRequest& request) {
+    const std::size_t label = wanted_label(request);
     const fs::path folder = find_folder(request.source);
     if (folder.empty()) throw_file_error("read", request.source, ENOENT); // deleted since it was recognized
     const bool training = request.split == Split::train;
-    // Training and `data describe` open both splits, and one line is enough.
-    std::vector<std::string> classes =
-        read_class_names(folder / labels->names_file, labels->classes, training);
-    for (auto i = unsigned(classes.size()); i < labels->classes; ++i) classes.push_back(std::to_string(i));
     return open_cifar({.name = "cifar100",
                        .files = {folder / (training ? "train.bin" : "test.bin")},
                        .most = training ? 50'000u : 10'000u,
                        .label_bytes = 2,
-                       .label = unsigned(labels - all_labels.begin()),
-                       .classes = std::move(classes)});
+                       .label = unsigned(label),
+                       .classes = class_names(request, training)});
 }
 
 } // namespace
@@ -65,7 +77,8 @@ const DataFormat& cifar100_format() {
         .files = {"train.bin", "test.bin"},
         .wishes = {"labels"},
         .recognizes = [](const DataRequest& request) { return !find_folder(request.source).empty(); },
-        .open = open_cifar100};
+        .open = open_cifar100,
+        .classes = [](const DataRequest& request) { return class_names(request, false); }};
     return format;
 }
 

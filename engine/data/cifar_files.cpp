@@ -35,6 +35,8 @@ std::size_t count_records(const fs::path& path, std::uint64_t bytes, std::size_t
 /// Appends the labels and images of a file's records.
 void read_records(const CifarFiles& from, const fs::path& path, std::vector<std::uint32_t>& labels,
                   std::vector<std::uint8_t>& images) {
+    if (std::error_code error; !fs::exists(path, error) && !error)
+        throw InputError(fmt::format("{} is missing; put it there", path.string()));
     const InputFile file(path);
     const std::size_t record_bytes = from.label_bytes + cifar_image.elements();
     const std::size_t records = count_records(path, file.size(), record_bytes, from.most);

@@ -1,74 +1,33 @@
 #include "engine/data/contact_sheet.h"
 
 #include "engine/error.h"
-#include "engine/files/png_file.h"
+#include "engine/files/canvas.h"
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <fmt/format.h>
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wunused-function"
-#include <stb/stb_easy_font.h>
-#pragma GCC diagnostic pop
 
 namespace towers {
 namespace {
 
-constexpr unsigned gap = 6, text_height = 12; // pixels
-constexpr unsigned least_side = 96;           // of a magnified image
+constexpr unsigned gap = 6, least_side = 96; // pixels; of a magnified image
 
 unsigned magnification(const ImageSize& size) {
     return std::max(1u, least_side / std::max(size.height, size.width));
 }
 
-class Canvas {
-public:
-    Canvas(unsigned width, unsigned height)
-        : width_(width), height_(height), pixels_(std::size_t(width) * height * 3, 255) {}
-
-    void draw(const SheetImage& image, unsigned left, unsigned top) {
-        const unsigned times = magnification(image.size);
-        const std::size_t plane = std::size_t(image.size.height) * image.size.width;
-        for (unsigned y = 0; y < image.size.height * times; ++y)
-            for (unsigned x = 0; x < image.size.width * times; ++x) {
-                const std::size_t from = std::size_t(y / times) * image.size.width + x / times;
-                std::array<std::uint8_t, 3> colour{};
-                for (unsigned c = 0; c < 3; ++c)
-                    colour[c] = image.planes[std::min(c, image.size.channels - 1) * plane + from];
-                set(left + x, top + y, colour);
-            }
-    }
-
-    void write(std::string text, unsigned left, unsigned top, unsigned width) {
-        std::ranges::replace_if(
-            text, [](char c) { return c < 32 || c > 126; }, '?');
-        while (!text.empty() && unsigned(stb_easy_font_width(text.data())) > width) text.pop_back();
-        struct Vertex {
-            float x, y, z;
-            std::array<unsigned char, 4> colour;
-        };
-        std::vector<std::array<Vertex, 4>> quads(text.size() * 20);
-        const int count = stb_easy_font_print(0, 0, text.data(), nullptr, quads.data(),
-                                              int(quads.size() * sizeof(quads[0])));
-        for (int i = 0; i < count; ++i) { // rectangles
-            const auto& [first, second, opposite, last] = quads[std::size_t(i)];
-            for (auto y = unsigned(first.y); y < unsigned(opposite.y); ++y)
-                for (auto x = unsigned(first.x); x < unsigned(opposite.x); ++x) set(left + x, top + y, {});
+void draw(Canvas& canvas, const SheetImage& image, unsigned left, unsigned top) {
+    const unsigned times = magnification(image.size);
+    const std::size_t plane = std::size_t(image.size.height) * image.size.width;
+    for (unsigned y = 0; y < image.size.height * times; ++y)
+        for (unsigned x = 0; x < image.size.width * times; ++x) {
+            const std::size_t from = std::size_t(y / times) * image.size.width + x / times;
+            Colour colour{};
+            for (unsigned c = 0; c < 3; ++c)
+                colour[c] = image.planes[std::min(c, image.size.channels - 1) * plane + from];
+            canvas.set(left + x, top + y, colour);
         }
-    }
-
-    void save(const std::filesystem::path& path) const { write_png(path, {width_, height_, 3}, pixels_); }
-
-private:
-    void set(unsigned x, unsigned y, const std::array<std::uint8_t, 3>& colour) {
-        if (x < width_ && y < height_)
-            std::ranges::copy(colour, pixels_.begin() + std::ptrdiff_t((std::size_t(y) * width_ + x) * 3));
-    }
-
-    unsigned width_, height_;
-    std::vector<std::uint8_t> pixels_;
-};
+}
 
 } // namespace
 
@@ -97,7 +56,7 @@ void write_contact_sheet(const std::filesystem::path& path, std::span<const Shee
         const unsigned left = gap + unsigned(i % columns) * width, top = gap + unsigned(i / columns) * height;
         unsigned x = left, bottom = top;
         for (const SheetImage& image : cells[i].images) {
-            canvas.draw(image, x, top);
+            draw(canvas, image, x, top);
             x += image.size.width * magnification(image.size) + gap / 2;
             bottom = std::max(bottom, top + image.size.height * magnification(image.size));
         }

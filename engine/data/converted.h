@@ -21,6 +21,7 @@ public:
     using DataSource::read;
     void read(std::span<const std::uint32_t> records, std::span<std::uint8_t> images) const override;
     std::optional<std::uint64_t> fingerprint() const override;
+    std::string place_of(std::uint32_t record) const override { return source_->place_of(record); }
 
 private:
     std::unique_ptr<DataSource> source_;

@@ -4,8 +4,10 @@
 #include "engine/error.h"
 #include "engine/files/file.h"
 #include "engine/files/text.h"
+#include "engine/nearest.h"
 
 #include <algorithm>
+#include <charconv>
 #include <filesystem>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -91,6 +93,34 @@ void split_off_wishes(DataRequest& request) {
     request.source.resize(begin);
 }
 
+/// Nothing is at a source's path, which may be misspelt.
+[[noreturn]] void refuse_absent(const std::string& source) {
+    namespace fs = std::filesystem;
+    const fs::path path = source, folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
+    std::vector<std::string> names;
+    for (const DataFormat& format : all_formats())
+        if (format.is_word() && !path.has_parent_path()) names.emplace_back(format.name);
+    std::error_code error;
+    for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error))
+        names.push_back(entry->path().filename().string());
+    const std::string meant = nearest(path.filename().string(), names);
+    throw InputError(fmt::format("there is no file or folder {}{}; check the path, or use {}, which needs no "
+                                 "files",
+                                 source, meant.empty() ? "" : fmt::format(", but there is {}", meant),
+                                 alternatives(true, &DataFormat::name)));
+}
+
+/// Whether they are 0, 1, 2 ..., perhaps with zeros in front.
+bool are_numbers_in_order(const std::vector<std::string>& names) {
+    for (std::size_t i = 0; i < names.size(); ++i) {
+        std::size_t value = 0;
+        const char* const end = names[i].data() + names[i].size();
+        const auto [rest, error] = std::from_chars(names[i].data(), end, value);
+        if (error != std::errc() || rest != end || value != i) return false;
+    }
+    return true;
+}
+
 /// Why nothing recognizes the source.
 [[noreturn]] void refuse(const DataRequest& request) {
     const std::string& source = request.source;
@@ -115,13 +145,11 @@ void split_off_wishes(DataRequest& request) {
                                      format->is_word() ? format->key : file(*format)));
     if (is_pattern(source) && !is_folder && !std::filesystem::exists(source, error))
         throw InputError(fmt::format("no file of records matches the pattern {}; check it", source));
-    if (const std::string other = describe_other_data(source); !other.empty())
+    if (const std::string other = describe_other_data(source, request.split); !other.empty())
         throw InputError(fmt::format("{} {}", source, other));
     const std::string names = alternatives(false, &DataFormat::name);
     const std::string words = alternatives(true, &DataFormat::name) + ", which needs no files";
-    if (!is_folder)
-        throw InputError(fmt::format("there is no data folder {}; name one with {}, or use --data {}", source,
-                                     names, words));
+    if (!std::filesystem::exists(source, error)) refuse_absent(source);
     throw InputError(fmt::format("{} holds no {}; put {} there, or use --data {}", source,
                                  alternatives(false, file), names, words));
 }
@@ -169,8 +197,13 @@ std::vector<std::string> trained_classes(const DataRequest& request) {
     if (formats.empty())
         spdlog::warn("{} is not there any more, so its classes cannot be compared with those of {}",
                      as_printable(request.trained_on), as_printable(request.source));
-    return formats.empty() || formats[0].get().classes == nullptr ? std::vector<std::string>()
-                                                                  : formats[0].get().classes(training);
+    if (formats.empty()) return {};
+    if (formats[0].get().classes != nullptr) return formats[0].get().classes(training);
+    if (const FormatList own = formats_of(request); !own.empty() && own[0].get().classes != nullptr &&
+                                                    !are_numbers_in_order(own[0].get().classes(request)))
+        spdlog::warn("the classes of {} are numbers, and those of {} get them in the order of their names",
+                     as_printable(request.trained_on), as_printable(request.source));
+    return {};
 }
 
 bool has_examples(DataRequest request) {

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -28,6 +29,11 @@ struct DataRequest {
     /// With skip_broken: let grey pictures stand in for those that prove broken only when they are read,
     /// instead of refusing these.
     bool stand_in = true;
+    /// With skip_broken: hears what is wrong with each picture that is left out when the source is opened, in
+    /// place of a warning with their number.
+    std::function<void(const std::string&)> left_out = {};
+    /// The side of the images of pictures of many sizes if no size is asked for; 0: they have none.
+    unsigned thumbnail = 0;
     std::string trained_on = {}; ///< of a whole source: one whose classes' names have the labels
 };
 
@@ -45,7 +51,7 @@ struct DataFormat {
     /// Of a source that it recognizes. InputError for what is damaged.
     std::unique_ptr<DataSource> (*open)(const DataRequest& request);
     /// The names of a source's classes in the order of their labels, without reading its records; null: they
-    /// are only numbers, or not compared.
+    /// are only numbers.
     std::vector<std::string> (*classes)(const DataRequest& request) = nullptr;
 
     bool is_word() const { return files[0].empty(); }
@@ -57,7 +63,7 @@ struct DataFormat {
 std::unique_ptr<DataSource> open_data(DataRequest request);
 
 /// The names of the classes of what a request's source was trained on, which have the labels; none if they
-/// are unknown, which is said if the training data is gone.
+/// are unknown, which is said if the training data is gone or has only numbers.
 std::vector<std::string> trained_classes(const DataRequest& request);
 
 /// Whether the source has examples of the request's split, sound or not. Never throws.

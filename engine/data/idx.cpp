@@ -46,7 +46,8 @@ std::vector<fs::path> find_images(const fs::path& folder, Split split) {
     return found;
 }
 
-/// The labels' file beside a file of images: itself or its compressed or unpacked copy.
+/// The labels' file beside a file of images: itself or its compressed or unpacked copy. InputError if there
+/// is none.
 fs::path labels_of(const fs::path& images) {
     std::string name = images.filename().string();
     name.replace(name.rfind("images"), 6, "labels");
@@ -55,7 +56,7 @@ fs::path labels_of(const fs::path& images) {
     std::error_code error;
     for (const std::string& each : {name, plain, plain + ".gz"})
         if (fs::exists(images.parent_path() / each, error)) return images.parent_path() / each;
-    return images.parent_path() / name; // to be named as missing
+    throw InputError(fmt::format("{} has no labels beside it; put {} there", images.string(), name));
 }
 
 [[noreturn]] void refuse(const fs::path& path, const std::string& what) {

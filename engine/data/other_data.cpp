@@ -1,6 +1,7 @@
 #include "engine/data/other_data.h"
 
 #include "engine/data/formats.h"
+#include "engine/data/picture_folder.h"
 #include "engine/files/text.h"
 
 #include <algorithm>
@@ -49,12 +50,7 @@ std::string describe_file(const fs::path& path) {
     return fmt::format("is a file; {}", what_to_give());
 }
 
-/// Whether a name, in small letters, is that of a picture of any format.
-bool is_picture_name(const std::string& name) {
-    constexpr std::array<std::string_view, 8> ends{".jpg", ".jpeg", ".png", ".bmp",
-                                                   ".gif", ".webp", ".tif", ".tiff"};
-    return std::ranges::any_of(ends, [&](std::string_view end) { return name.ends_with(end); });
-}
+bool is_picture_name(const std::string& name) { return kind_of(name) != FileKind::no_picture; }
 
 /// The first names in a folder, in lower case; a few suffice to recognize a folder of a million pictures.
 std::vector<std::string> names_in(const fs::path& folder, std::vector<fs::path>* folders) {
@@ -71,7 +67,7 @@ std::vector<std::string> names_in(const fs::path& folder, std::vector<fs::path>*
     return names;
 }
 
-std::string describe_folder(const fs::path& folder) {
+std::string describe_folder(const fs::path& folder, Split split) {
     std::vector<fs::path> folders;
     const std::vector<std::string> names = names_in(folder, &folders);
     const auto find = [&](auto&& fits) {
@@ -82,6 +78,12 @@ std::string describe_folder(const fs::path& folder) {
             find([](const std::string& n) { return n.starts_with("cifar-10") && n.find(".tar") != n.npos; });
         !name.empty())
         return fmt::format("holds {}, which is still packed; unpack it there (tar -xzf)", name);
+    if (const std::string name =
+            find([](const std::string& n) { return n.find("-ubyte") != n.npos && n.find("idx") != n.npos; });
+        !name.empty())
+        return split == Split::train
+                   ? fmt::format("holds {}, but no training images; put train-images-idx3-ubyte there", name)
+                   : fmt::format("holds {}, but no test images; put t10k-images-idx3-ubyte there", name);
     if (std::ranges::binary_search(names, "data_batch_1"))
         return "holds CIFAR-10 for Python; get its binary version";
     if (std::ranges::binary_search(names, "meta") && std::ranges::binary_search(names, "train"))
@@ -102,9 +104,9 @@ std::string describe_folder(const fs::path& folder) {
 
 } // namespace
 
-std::string describe_other_data(const fs::path& path) {
+std::string describe_other_data(const fs::path& path, Split split) {
     std::error_code error;
-    if (fs::is_directory(path, error)) return describe_folder(path);
+    if (fs::is_directory(path, error)) return describe_folder(path, split);
     return fs::is_regular_file(path, error) ? describe_file(path) : "";
 }
 

@@ -1,5 +1,6 @@
 #include "engine/data/picture.h"
 
+#include "engine/data/byte_budget.h"
 #include "engine/data/converted.h"
 #include "engine/data/jpeg.h"
 #include "engine/data/png.h"
@@ -84,13 +85,18 @@ std::vector<std::uint8_t> as_grey(const std::vector<std::uint8_t>& colour) {
 }
 
 /// The fewest eighths of a JPEG's size at which it covers a size.
-unsigned eighths_for(std::span<const std::uint8_t> bytes, ImageSize size) {
-    const std::optional<ImageSize> full = picture_size(bytes);
+unsigned eighths_for(const ImageSize& full, ImageSize size) {
     unsigned eighths = 1;
-    while (full && eighths < 8 &&
-           (scaled(full->height, eighths) < size.height || scaled(full->width, eighths) < size.width))
+    while (eighths < 8 &&
+           (scaled(full.height, eighths) < size.height || scaled(full.width, eighths) < size.width))
         ++eighths;
     return eighths;
+}
+
+/// The memory of pictures that are decoded at once, by all threads.
+ByteBudget& decoding() {
+    static ByteBudget budget(std::uint64_t(1) << 30);
+    return budget;
 }
 
 RawPicture decode(std::span<const std::uint8_t> bytes, unsigned eighths) {
@@ -121,7 +127,12 @@ Picture decode_picture(std::span<const std::uint8_t> bytes, unsigned channels) {
 }
 
 void prepare_picture(std::span<const std::uint8_t> bytes, ImageSize size, std::span<std::uint8_t> image) {
-    const RawPicture raw = decode(bytes, is_jpeg(bytes) ? eighths_for(bytes, size) : 8);
+    const std::optional<ImageSize> full = picture_size(bytes);
+    if (!full) throw PictureError("is cut short");
+    const unsigned eighths = is_jpeg(bytes) ? eighths_for(*full, size) : 8;
+    const std::uint64_t pixels = std::uint64_t(scaled(full->height, eighths)) * scaled(full->width, eighths);
+    const ByteBudget::Share share = decoding().take(6 * pixels); // as decoded, and as planes
+    const RawPicture raw = decode(bytes, eighths);
     const Box box = centre_box(upright(raw), size);
     std::vector<std::uint8_t> planes = planes_of(raw, box);
     if (size.channels == 1) planes = as_grey(planes);

@@ -11,8 +11,7 @@
 
 namespace towers {
 
-/// The most pixels of a picture: those beyond which Pillow sees a bomb. In colours 537 MB, which each thread
-/// that decodes may need.
+/// The most pixels of a picture: those beyond which Pillow sees a bomb. In colours 537 MB.
 constexpr std::uint64_t most_picture_pixels = 178'956'970;
 
 /// Why a picture cannot be read, to follow its name: `is neither JPEG nor PNG`.
@@ -40,7 +39,8 @@ Picture decode_picture(std::span<const std::uint8_t> bytes, unsigned channels);
 /// Fills `image` [channels][height][width] with a picture of another size: its largest box in the middle that
 /// has the aspect of `size`, resized as Resizer does. A JPEG is decoded at the smallest eighths of its size
 /// that are not below `size`; libjpeg rounds its
-/// sides up, which moves it by less than half a pixel. Throws PictureError.
+/// sides up, which moves it by less than half a pixel. Waits for other threads while pictures that are being
+/// decoded take 1 GiB. Throws PictureError.
 void prepare_picture(std::span<const std::uint8_t> bytes, ImageSize size, std::span<std::uint8_t> image);
 
 } // namespace towers

@@ -20,10 +20,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool has_picture_name(const std::string& name) {
-    constexpr std::array<std::string_view, 3> ends{".jpg", ".jpeg", ".png"};
-    const std::string small = lower(name);
-    return std::ranges::any_of(ends, [&](std::string_view end) { return small.ends_with(end); });
+template<std::size_t n>
+bool ends_with_one_of(const std::string& name, const std::array<std::string_view, n>& ends) {
+    return std::ranges::any_of(ends, [&](std::string_view end) { return name.ends_with(end); });
 }
 
 /// Calls visit(name, whether it is a folder) for what is in a folder, in any order, until that returns false.
@@ -38,7 +37,7 @@ bool list(const fs::path& folder, const std::function<bool(const std::string&, b
     return true;
 }
 
-/// Goes through the pictures below a folder.
+/// Goes through the JPEG and PNG files below a folder.
 class Walk {
 public:
     /// Visits at most `most` files and folders, and until visit() returns false.
@@ -52,7 +51,11 @@ public:
         std::vector<std::pair<bool, std::string>> folders; // whether it is a link, and its name
         if (!list(folder, [&](const std::string& name, bool is_folder) {
                 if (left_-- == 0) return false;
-                if (!is_folder) return !has_picture_name(name) || visit_(below + name);
+                if (!is_folder) {
+                    const FileKind kind = kind_of(name);
+                    if (kind == FileKind::other_picture) others_.add(folder / name);
+                    return kind != FileKind::picture || visit_(below + name);
+                }
                 std::error_code error;
                 folders.emplace_back(fs::is_symlink(folder / name, error), name);
                 return true;
@@ -63,6 +66,9 @@ public:
             folders, [&](const auto& each) { return walk(folder / each.second, below + each.second + '/'); });
     }
 
+    /// The pictures of other formats on the way.
+    const PicturesLeft& others() const { return others_; }
+
     /// Returns whether it was not visited before; it will not be again.
     bool pass(const fs::path& folder) {
         struct stat status {};
@@ -72,10 +78,21 @@ public:
 private:
     std::function<bool(std::string)> visit_;
     std::size_t left_;
+    PicturesLeft others_;
     std::set<std::pair<dev_t, ino_t>> seen_;
 };
 
 } // namespace
+
+FileKind kind_of(const std::string& name) {
+    constexpr std::array<std::string_view, 3> read{".jpg", ".jpeg", ".png"};
+    constexpr std::array<std::string_view, 11> others{".bmp",  ".gif",  ".webp", ".tif", ".tiff", ".heic",
+                                                      ".heif", ".avif", ".jp2",  ".jxl", ".jfif"};
+    const std::string small = lower(name);
+    return ends_with_one_of(small, read)     ? FileKind::picture
+           : ends_with_one_of(small, others) ? FileKind::other_picture
+                                             : FileKind::no_picture;
+}
 
 std::vector<std::string> class_folders(const fs::path& folder) {
     std::vector<std::string> names;
@@ -87,7 +104,7 @@ std::vector<std::string> class_folders(const fs::path& folder) {
     return names;
 }
 
-std::vector<std::string> pictures_below(const fs::path& folder) {
+std::vector<std::string> pictures_below(const fs::path& folder, PicturesLeft& others) {
     std::vector<std::string> names;
     Walk walk([&](std::string name) {
         names.push_back(std::move(name));
@@ -97,8 +114,19 @@ std::vector<std::string> pictures_below(const fs::path& folder) {
     walk.pass(folder.parent_path());
     walk.pass(folder.parent_path().parent_path());
     walk.walk(folder);
+    if (others.count == 0) others.example = walk.others().example;
+    others.count += walk.others().count;
     std::ranges::sort(names);
     return names;
+}
+
+PicturesLeft pictures_beside_classes(const fs::path& folder) {
+    PicturesLeft left;
+    list(folder, [&](const std::string& name, bool is_folder) {
+        if (!is_folder && kind_of(name) != FileKind::no_picture) left.add(folder / name);
+        return true;
+    });
+    return left;
 }
 
 bool holds_classes_of_pictures(const fs::path& folder) {

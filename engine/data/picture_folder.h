@@ -24,9 +24,30 @@ bool holds_classes_of_pictures(const std::filesystem::path& folder);
 /// The names of a folder's folders, sorted as bytes, without hidden ones. InputError if it cannot be read.
 std::vector<std::string> class_folders(const std::filesystem::path& folder);
 
-/// The paths, below a folder, of the JPEG and PNG files in it and in its folders, sorted as bytes, by the
-/// ends of their names in any case; without hidden files. Follows links, but enters no folder twice.
+/// What a file is by the end of its name, in any case.
+enum class FileKind {
+    picture /**< JPEG or PNG */,
+    other_picture /**< of a format that is not read */,
+    no_picture
+};
+FileKind kind_of(const std::string& name);
+
+/// Pictures that do not count.
+struct PicturesLeft {
+    std::size_t count = 0;
+    std::filesystem::path example;
+
+    void add(const std::filesystem::path& path) {
+        if (count++ == 0) example = path;
+    }
+};
+
+/// The paths, below a folder, of the JPEG and PNG files in it and in its folders, sorted as bytes; without
+/// hidden files. Follows links, but enters no folder twice. Adds pictures of other formats to `others`.
 /// InputError if a folder cannot be read.
-std::vector<std::string> pictures_below(const std::filesystem::path& folder);
+std::vector<std::string> pictures_below(const std::filesystem::path& folder, PicturesLeft& others);
+
+/// The pictures of any format that lie in a folder itself, beside those of its classes.
+PicturesLeft pictures_beside_classes(const std::filesystem::path& folder);
 
 } // namespace towers

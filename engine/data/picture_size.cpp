@@ -47,7 +47,7 @@ ImageSize wanted_size(const DataRequest& request, const PictureSizes& sizes) {
     }
     if (request.image.height > 0) return request.image;
     const auto [least, most] = *sizes.range();
-    return least == most ? least : ImageSize{0, 0, channels};
+    return least == most ? least : ImageSize{request.thumbnail, request.thumbnail, channels};
 }
 
 void check_has_size(const std::string& source, const ImageSize& size) {

@@ -9,6 +9,7 @@
 #include "engine/files/checksum.h"
 #include "engine/files/file.h"
 #include "engine/files/text.h"
+#include "engine/plural.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -16,6 +17,7 @@
 #include <limits>
 #include <memory>
 #include <span>
+#include <spdlog/spdlog.h>
 #include <unordered_map>
 #include <utility>
 
@@ -39,8 +41,7 @@ class PictureSource final : public DataSource {
 public:
     PictureSource(DataInfo info, Index index, const DataRequest& request)
         : DataSource(std::move(info), std::move(index.labels)), folder_(std::move(index.folder)),
-          files_(std::move(index.files)), source_(request.source),
-          broken_(request.skip_broken, request.stand_in) {
+          files_(std::move(index.files)), source_(request.source), broken_(request) {
         index.checksum.add(image_size().height);
         index.checksum.add(image_size().width);
         index.checksum.add(image_size().channels);
@@ -48,6 +49,7 @@ public:
     }
 
     std::optional<std::uint64_t> fingerprint() const override { return checksum_; }
+    std::string place_of(std::uint32_t record) const override { return (folder_ / files_[record]).string(); }
 
     using DataSource::read;
     void read(std::span<const std::uint32_t> records, std::span<std::uint8_t> images) const override {
@@ -127,25 +129,50 @@ std::vector<std::string> classes_of(const DataRequest& request) {
     return trained.empty() ? own_classes(request) : trained;
 }
 
+/// Says which pictures do not count.
+void tell_what_is_left(const fs::path& folder, const PicturesLeft& others) {
+    const auto tell = [&](const PicturesLeft& left, const char* why) {
+        if (left.count > 0)
+            spdlog::warn("{}: {} left out, such as {}: {}", as_printable(folder.string()),
+                         count_of(left.count, "picture"), as_printable(left.example.string()), why);
+    };
+    tell(others, "only names with .jpg, .jpeg or .png count; convert them");
+    tell(pictures_beside_classes(folder), "only those in a class's folder count; move them into one");
+}
+
+/// Says which classes have no pictures. They stay classes, since the labels of the others must not depend on
+/// what is in them. Refuses them if there are no two others.
+void tell_of_empty(const fs::path& folder, const std::vector<std::string>& empty, std::size_t classes) {
+    if (empty.empty()) return;
+    if (empty.size() + 1 >= classes)
+        throw InputError(as_printable(
+            fmt::format("{} has pictures of one class only, since {} has no JPEG or PNG files; add some",
+                        folder.string(), (folder / empty[0]).string())));
+    const bool one = empty.size() == 1;
+    spdlog::warn("{}: {} without JPEG or PNG files, such as {}, {} without examples; remove {} if {} none",
+                 as_printable(folder.string()), count_of(empty.size(), "folder"), as_printable(empty[0]),
+                 one ? "is a class" : "are classes", one ? "it" : "them", one ? "it is" : "they are");
+}
+
 /// The files of the classes in the folder, with their labels, as the request wants them.
 Index list_files(const DataRequest& request, const fs::path& folder,
                  const std::vector<std::string>& classes) {
     const bool training = request.split == Split::train;
     Index index{.folder = folder};
+    PicturesLeft others;
+    std::vector<std::string> empty; // classes
     std::unordered_map<std::string, std::uint32_t> labels;
     for (std::uint32_t i = 0; i < classes.size(); ++i) labels.emplace(classes[i], i);
     for (const std::string& name : class_folders(folder)) {
         const auto found = labels.find(as_printable(name));
-        const std::vector<std::string> files = pictures_below(folder / name);
+        const std::vector<std::string> files = pictures_below(folder / name, others);
         if (found == labels.end()) {
             if (files.empty()) continue;
             throw InputError(as_printable(fmt::format("{} is none of the {} classes of the training data; "
                                                       "call it as one of them, or remove it",
                                                       (folder / name).string(), classes.size())));
         }
-        if (files.empty() && training)
-            throw InputError(as_printable(fmt::format("{} has no JPEG or PNG files; add some, or remove it",
-                                                      (folder / name).string())));
+        if (files.empty()) empty.push_back(name);
         for (const std::string& file : files) {
             const std::string path = name + '/' + file;
             if (request.hold_out > 0 && is_held_out(path, request.hold_out) == training) continue;
@@ -153,6 +180,10 @@ Index list_files(const DataRequest& request, const fs::path& folder,
             index.labels.push_back(found->second);
         }
     }
+    // Those who open both splits of one folder hear it once.
+    if (training || request.whole || folder != find_picture_folders(request.source).train)
+        tell_what_is_left(folder, others);
+    if (training) tell_of_empty(folder, empty, classes.size());
     if (index.files.empty())
         throw InputError(as_printable(fmt::format("{} has no {} pictures{}; add some", folder.string(),
                                                   training ? "training" : "test",
@@ -163,8 +194,8 @@ Index list_files(const DataRequest& request, const fs::path& folder,
 }
 
 /// Reads every header, and leaves out pictures whose header is broken.
-Index read_headers(Index listed, const std::string& source, bool skip_broken) {
-    BrokenPictures broken(skip_broken);
+Index read_headers(Index listed, const DataRequest& request) {
+    BrokenPictures broken(request);
     Index index{.folder = listed.folder};
     for (std::size_t i = 0; i < listed.files.size(); ++i) {
         const fs::path path = listed.folder / listed.files[i];
@@ -179,13 +210,13 @@ Index read_headers(Index listed, const std::string& source, bool skip_broken) {
         } catch (const PictureError& error) {
             broken.leave_out(path.string(), error.what());
         } catch (const InputError& error) {
-            if (!skip_broken) throw;
+            if (!request.skip_broken) throw;
             broken.leave_out(path.string(), fmt::format("({})", error.what()));
         }
     }
-    broken.report(source, listed.files.size());
+    broken.report(request.source, listed.files.size());
     if (index.files.empty())
-        throw InputError(as_printable(source) + " has no picture that is sound; give others");
+        throw InputError(as_printable(request.source) + " has no picture that is sound; give others");
     return index;
 }
 
@@ -201,7 +232,7 @@ std::unique_ptr<DataSource> open_pictures(const DataRequest& request) {
         throw InputError(
             fmt::format("{} has one class only ({}); give a folder to each of two classes or more",
                         as_printable(request.source), classes.empty() ? "none" : classes[0]));
-    Index index = read_headers(list_files(request, folder, classes), request.source, request.skip_broken);
+    Index index = read_headers(list_files(request, folder, classes), request);
     DataInfo info{"pictures", classes, wanted_size(request, index.sizes), index.sizes.range()};
     return std::make_unique<PictureSource>(std::move(info), std::move(index), request);
 }

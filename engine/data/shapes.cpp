@@ -153,6 +153,12 @@ void draw(const Class& kind, PhiloxStream& random, const ImageSize& size, std::u
     }
 }
 
+std::vector<std::string> class_names(const DataRequest& /*any*/) {
+    std::vector<std::string> names;
+    for (const Class& kind : classes) names.emplace_back(kind.name);
+    return names;
+}
+
 } // namespace
 
 std::size_t shapes_count(Split split, const ImageSize& size) {
@@ -169,8 +175,7 @@ Dataset make_shapes(Split split, std::uint64_t seed, ImageSize size, std::size_t
     if (count == 0) count = shapes_count(split, size);
     const RandomPurpose purpose =
         split == Split::train ? RandomPurpose::train_shapes : RandomPurpose::test_shapes;
-    DataInfo info{.name = "shapes", .classes = {}, .image = size};
-    for (const Class& kind : classes) info.classes.emplace_back(kind.name);
+    DataInfo info{.name = "shapes", .classes = class_names({}), .image = size};
     std::vector<std::uint8_t> images(count * size.elements());
     std::vector<std::uint32_t> labels(count);
     for (std::size_t i = 0; i < count; ++i) {
@@ -192,7 +197,8 @@ const DataFormat& shapes_format() {
         .open = [](const DataRequest& request) -> std::unique_ptr<DataSource> {
             const ImageSize size = request.image.height > 0 ? request.image : ImageSize{32, 32, 3};
             return std::make_unique<Dataset>(make_shapes(request.split, request.seed, size));
-        }};
+        },
+        .classes = class_names};
     return format;
 }
 

@@ -71,6 +71,9 @@ public:
     /// memory.
     virtual std::optional<std::uint64_t> fingerprint() const { return std::nullopt; }
 
+    /// Where a record comes from, for people: a file, and a place in it; "" if nobody could look there.
+    virtual std::string place_of(std::uint32_t /*record*/) const { return ""; }
+
     /// What is wrong with the data as a whole, though each record can be read; "" if nothing is. Reads
     /// everything.
     virtual std::string find_damage() const { return ""; }

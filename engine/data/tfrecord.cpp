@@ -73,7 +73,7 @@ TfColumns::Content content_of(const RecordView& record, const RecordName& name, 
 class Indexer {
 public:
     explicit Indexer(const DataRequest& request)
-        : columns_(request.source, request.wishes), broken_(request.skip_broken) {}
+        : columns_(request.source, request.wishes), broken_(request) {}
 
     Index index(const std::vector<fs::path>& files, const std::string& source) {
         std::uint64_t room = most_bytes_in_memory;
@@ -135,8 +135,7 @@ public:
     RecordSource(DataInfo info, Index index, const DataRequest& request)
         : DataSource(std::move(info), std::move(index.labels)), files_(std::move(index.files)),
           entries_(std::move(index.entries)), encoded_(!index.size), checksum_(index.checksum),
-          source_(request.source), columns_(request.source, request.wishes),
-          broken_(request.skip_broken, request.stand_in) {
+          source_(request.source), columns_(request.source, request.wishes), broken_(request) {
         const ImageSize size = image_size();
         for (const unsigned each : {size.height, size.width, size.channels}) checksum_.add(each);
     }
@@ -144,6 +143,11 @@ public:
     /// Of encoded pictures: that of the records' own checksums.
     std::optional<std::uint64_t> fingerprint() const override {
         return encoded_ ? std::optional(checksum_.value()) : std::nullopt;
+    }
+
+    std::string place_of(std::uint32_t record) const override {
+        const Entry& entry = entries_[record];
+        return RecordName{files_[entry.file].path(), entry.number}.text();
     }
 
     using DataSource::read;

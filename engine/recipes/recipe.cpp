@@ -7,6 +7,7 @@
 #include "engine/files/file.h"
 #include "engine/files/text.h"
 #include "engine/model/read_model.h"
+#include "engine/nearest.h"
 #include "engine/recipes/recipes.h"
 
 #include <algorithm>
@@ -66,10 +67,14 @@ RecipeFile find_recipe_file(const std::string& name) {
     const auto& all = builtin_recipes();
     const auto found = std::ranges::find(all, name, &BuiltinRecipe::name);
     if (found != all.end()) return {found->text, name + ".toml"};
+    std::vector<std::string> names;
+    for (const BuiltinRecipe& each : all) names.emplace_back(each.name);
+    const std::string meant = nearest(name, names);
     throw UsageError(
-        fmt::format("recipe '{}': there is no such recipe; choose from {}, or name a file that ends in "
+        fmt::format("recipe '{}': there is no such recipe{}; choose from {}, or name a file that ends in "
                     ".toml",
-                    name, listed(all, &BuiltinRecipe::name)));
+                    name, meant.empty() ? "" : fmt::format(", but there is '{}'", meant),
+                    listed(all, &BuiltinRecipe::name)));
 }
 
 Recipe find_recipe(const std::string& name, const std::vector<std::string>& changes) {
@@ -277,42 +282,43 @@ StateLayout layout_of(const Recipe& recipe) {
     return layout;
 }
 
-void check_classes(const Recipe& recipe, const DataInfo& data) {
+void check_classes(const Recipe& recipe, const DataInfo& data, const std::string& place) {
     const unsigned classes = recipe.model.classes - recipe.model.label_offset;
     if (data.classes.size() > classes)
         throw InputError(fmt::format(
-            "the data set {} has {} classes, but recipe {} tells only {} apart; choose other --data, or "
-            "train with --set input.classes={}",
-            data.name, data.classes.size(), recipe.name, classes,
+            "{} has {} classes, but recipe {} tells only {} apart; choose other --data, or train with --set "
+            "input.classes={}",
+            as_printable(place.empty() ? data.name : place), data.classes.size(), recipe.name, classes,
             data.classes.size() + recipe.model.label_offset));
 }
 
-void check_data(const Recipe& recipe, const DataInfo& data) {
-    check_classes(recipe, data);
+void check_data(const Recipe& recipe, const DataInfo& data, const std::string& place) {
+    check_classes(recipe, data, place);
     if (const std::string problem = find_problem(recipe, data.image); !problem.empty())
-        throw InputError(
-            fmt::format("the data set {} {}; choose other --data or another recipe", data.name, problem));
+        throw InputError(fmt::format("{} {}; choose other --data or another recipe",
+                                     as_printable(place.empty() ? data.name : place), problem));
 }
 
 std::unique_ptr<DataSource> open_data_for(const Recipe& recipe, DataRequest request) {
     request.image = stored_size(recipe);
     std::unique_ptr<DataSource> data = open_data(request);
-    check_classes(recipe, data->info());
+    check_classes(recipe, data->info(), request.source);
     const ImageSize stored = data->image_size();
+    const char* const split = request.split == Split::train ? "training" : "test";
     if (const auto pictures = data->info().pictures)
-        spdlog::info("{}: pictures of {}x{} to {}x{} become images of {}x{}x{} for {}",
-                     as_printable(request.source), pictures->least.height, pictures->least.width,
-                     pictures->most.height, pictures->most.width, stored.height, stored.width,
-                     stored.channels, recipe.name);
+        spdlog::info("{}: {} {} pictures of {}x{} to {}x{} become images of {}x{}x{} for {}",
+                     as_printable(request.source), data->size(), split, pictures->least.height,
+                     pictures->least.width, pictures->most.height, pictures->most.width, stored.height,
+                     stored.width, stored.channels, recipe.name);
     ImageSize wanted{stored.height, stored.width, recipe.model.input.channels};
     if (!find_problem(recipe, wanted).empty()) wanted = stored_size(recipe);
     if (wanted != stored) {
-        spdlog::info("{}: images of {}x{}x{} are converted to {}x{}x{} for {}", as_printable(request.source),
-                     stored.height, stored.width, stored.channels, wanted.height, wanted.width,
-                     wanted.channels, recipe.name);
+        spdlog::info("{}: {} images of {}x{}x{} are converted to {}x{}x{} for {}",
+                     as_printable(request.source), split, stored.height, stored.width, stored.channels,
+                     wanted.height, wanted.width, wanted.channels, recipe.name);
         data = std::make_unique<ConvertedSource>(std::move(data), wanted);
     }
-    check_data(recipe, data->info());
+    check_data(recipe, data->info(), request.source);
     return data;
 }
 

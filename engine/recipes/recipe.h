@@ -85,10 +85,10 @@ NetworkSpec network_spec(const Recipe& recipe, const StateLayout& layout, Networ
 UpdateSpec update_spec(const Recipe& recipe, const StateLayout& layout, const Quirks& quirks = {});
 
 /// Throws InputError when the data does not fit the recipe's model: more classes, other colours, smaller
-/// images.
-void check_data(const Recipe& recipe, const DataInfo& data);
+/// images. `place`: what the message calls the data; empty: by their name.
+void check_data(const Recipe& recipe, const DataInfo& data, const std::string& place = "");
 /// The same for the classes alone.
-void check_classes(const Recipe& recipe, const DataInfo& data);
+void check_classes(const Recipe& recipe, const DataInfo& data, const std::string& place = "");
 
 /// Opens a data set as the recipe takes it. Shapes are drawn at the recipe's size; a file's images are
 /// converted if the recipe takes other colours, or if its pipeline takes no images of their size, and the log

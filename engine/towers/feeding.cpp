@@ -39,9 +39,9 @@ Feeding parse_feeding(const std::string& text) {
 bool streams(Feeding feeding, const DataSource& data, Devices devices, std::uint64_t others) {
     const std::uint64_t bytes = data.image_bytes();
     if (feeding == Feeding::resident && bytes > most_record_bytes)
-        throw UsageError(fmt::format("--feed resident: the data set {} has {} bytes of images, and a device "
-                                     "can hold at most {}; give --feed streamed",
-                                     data.info().name, bytes, most_record_bytes));
+        throw UsageError(fmt::format("--feed resident: the training images have {} bytes, and a device can "
+                                     "hold at most {}; give --feed streamed",
+                                     bytes, most_record_bytes));
     return feeding == Feeding::streamed ||
            (feeding == Feeding::automatic && (bytes > most_record_bytes || !fit(bytes, others, devices)));
 }

@@ -204,6 +204,8 @@ private:
             tell_observers([&](Observer& each) { return each.tested(*report); });
             if (options_.tests.keep_best && !(kept_ && precision <= *kept_))
                 watch_devices([&] { keep_best(precision); });
+        } else if (const std::string notice = trainer_.take_notice(); !notice.empty()) {
+            tell_(fmt::format("step {}, {}", step_, notice));
         }
         logged_ += Clock::now() - before; // the log's rate is the training's
     }

@@ -286,7 +286,10 @@ std::optional<TestReport> Trainer::test(bool raw, const std::atomic<bool>* stop)
                 towers_->take(shares());
             else if (step_ == loaded_ && step_ > 0) // as the step before did, if its shares are recorded
                 towers_->take(assignment_.shares(step_ - 1));
-            if (!towers_->test(pass)) return {};
+            if (!towers_->test(pass)) {
+                notice_ = report.notice;
+                return {};
+            }
             report.evaluation = sum_up(pass->predictions);
             return report;
         } catch (const TowerFailed& failed) {

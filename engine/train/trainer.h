@@ -143,6 +143,9 @@ public:
     /// may be null, becomes true. Throws DeviceError.
     std::optional<TestReport> test(bool raw, const std::atomic<bool>* stop = nullptr);
 
+    /// The notice of a test pass that `stop` has ended, once; or empty.
+    std::string take_notice() { return std::exchange(notice_, {}); }
+
     /// The last step's gradients of the mean loss over the global batch, laid out as layout()'s variables.
     /// For a statistic, its value in that step. Lost in a test pass.
     std::vector<float> gradients();
@@ -172,6 +175,7 @@ private:
     PhaseClock clock_;
     Assignment assignment_;
     bool to_probe_;                    ///< before the first step
+    std::string notice_;               ///< of a test pass that was stopped
     std::unique_ptr<TowerSet> towers_; ///< its threads use the reader
     std::uint64_t step_ = 0, examples_ = 0;
     std::uint64_t loaded_ = 0; ///< step_ when a state was loaded

@@ -2,9 +2,12 @@
 #include "tests/apps/helpers.h"
 #include "tests/support/files.h"
 
+#include <cstdint>
 #include <cstdlib>
 #include <doctest/doctest.h>
 #include <fmt/format.h>
+#include <sys/inotify.h>
+#include <unistd.h>
 
 using namespace towers::test;
 namespace fs = std::filesystem;
@@ -68,7 +71,8 @@ TEST_CASE(
         const Outcome outcome = run_towers(words, here);
         CHECK(outcome.code == 0);
         CHECK(lines_of(outcome.err).size() == 1);
-        CHECK(contains(outcome.err, "images of 32x32x3 are converted to 32x32x1 for mnist-tutorial"));
+        CHECK(contains(outcome.err,
+                       ": training images of 32x32x3 are converted to 32x32x1 for mnist-tutorial"));
     };
     train("a", {"cifar"});
     train("b", {"records", "--test-data", "held-out"});
@@ -106,6 +110,41 @@ TEST_CASE("a data set is written in other formats and shown as pictures") {
     check_failed(run_towers({"data", "show", "cifar", "sheet.png", "--recipe", "none"}, here), 2, "none");
 }
 
+TEST_CASE("an import comes to a new folder at once, and to others with what makes it a data set last") {
+    const TemporaryFolder folder;
+    write_records(folder / "cifar", 10);
+    const RunOptions here{.folder = folder.path()};
+    const int notify = inotify_init1(IN_NONBLOCK);
+    REQUIRE(notify >= 0);
+    /// The names of what comes into the folder meanwhile, moved or not.
+    const auto comes_into = [&](const fs::path& into, std::uint32_t events, const Arguments& command) {
+        const int watch = inotify_add_watch(notify, into.c_str(), events);
+        CHECK(run_towers(command, here).code == 0);
+        std::vector<std::string> names;
+        alignas(inotify_event) char bytes[4096];
+        const ssize_t got = read(notify, bytes, sizeof bytes);
+        for (ssize_t at = 0; at < got;) {
+            const auto* const event = reinterpret_cast<const inotify_event*>(bytes + at);
+            if (event->len > 0 && event->name[0] != '.') names.emplace_back(event->name);
+            at += ssize_t(sizeof(inotify_event) + event->len);
+        }
+        inotify_rm_watch(notify, watch);
+        return names;
+    };
+    CHECK(comes_into(folder.path(), IN_MOVED_TO | IN_CREATE, {"data", "import", "cifar", "new/"}) ==
+          std::vector<std::string>{"new"});
+    CHECK(names_in(folder.path()) == std::vector<std::string>{"cifar", "new"});
+    CHECK(names_in(folder / "new") == std::vector<std::string>{"test.tfrecord", "train.tfrecord"});
+    check_worked(run_towers({"data", "import", "cifar", "more/folders/new", "--as", "cifar10"}, here));
+    fs::create_directory(folder / "there");
+    write_text(folder / "there/notes", "");
+    const std::vector<std::string> files =
+        comes_into(folder / "there", IN_MOVED_TO, {"data", "import", "cifar", "there", "--as", "cifar10"});
+    REQUIRE(files.size() == 7);
+    CHECK(files.back() == "data_batch_1.bin");
+    close(notify);
+}
+
 TEST_CASE("an import that fails leaves nothing behind") {
     const TemporaryFolder folder;
     write_records(folder / "cifar", 10);
@@ -116,9 +155,10 @@ TEST_CASE("an import that fails leaves nothing behind") {
             ->path();
     fs::resize_file(broken, fs::file_size(broken) - 20);
     for (const char* as : {"tfrecord", "cifar10", "folder"}) {
-        check_failed(run_towers({"data", "import", "pictures", "copy", "--as", as}, here), 1,
-                     broken.filename().string());
-        CHECK_FALSE(fs::exists(folder / "copy"));
+        for (const char* target : {"copy", "a/b/copy"})
+            check_failed(run_towers({"data", "import", "pictures", target, "--as", as}, here), 1,
+                         broken.filename().string());
+        CHECK(names_in(folder.path()) == std::vector<std::string>{"cifar", "pictures"});
     }
     const Outcome copied = run_towers({"data", "import", "pictures", "copy", "--skip-broken"}, here);
     CHECK(copied.code == 0);
@@ -126,7 +166,7 @@ TEST_CASE("an import that fails leaves nothing behind") {
     const Outcome described = run_towers({"data", "describe", "pictures"}, here);
     CHECK(described.code == 1);
     CHECK(contains(described.out, "broken: "));
-    CHECK(contains(described.out, "; replace it, or leave broken pictures out with --skip-broken\n"));
+    CHECK(contains(described.out, "  replace what is broken, or leave it out with --skip-broken\n"));
     const Outcome skipped = run_towers({"data", "describe", "pictures", "--skip-broken"}, here);
     CHECK(skipped.code == 0);
     CHECK(contains(skipped.out, "broken: "));
@@ -184,6 +224,19 @@ TEST_CASE("test pictures have the labels of the training data, whatever its form
         run_towers({"train", "--data", "packed", "--test-data", "some", "--eval-every", "2", "--steps", "2"},
                    here),
         1, "zebra is none of the 10 classes of the training data");
+    check_failed(
+        run_towers({"train", "--data", "cifar", "--test-data", "some", "--eval-every", "2", "--steps", "2"},
+                   here),
+        1, "zebra is none of the 10 classes of the training data");
+    check_worked(run_towers({"data", "import", "cifar", "records"}, here));
+    const Outcome numbers =
+        run_towers({"train", "--data", "records", "--test-data", "some", "--eval-every", "2", "--steps", "2",
+                    "--batch", "4", "--towers", "cpu", "--run", "run"},
+                   here);
+    CHECK(numbers.code == 0);
+    CHECK(contains(numbers.err, "the classes of " + (folder / "records").string() +
+                                    " are numbers, and those of " + (folder / "some").string() +
+                                    " get them in the order of their names\n"));
 }
 
 TEST_CASE("a bad data file is named") {

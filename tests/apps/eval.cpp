@@ -197,8 +197,8 @@ TEST_CASE("a network has as many classes as it is given, and says when the data 
     CHECK(exact.code == 0);
     CHECK_FALSE(contains(exact.out, "classes apart"));
     CHECK(more.code == 0);
-    CHECK(contains(more.out, "mnist-lenet tells 120 classes apart, and cifar100 has 100 of them; --set "
-                             "input.classes=100 leaves out the others\n"));
+    CHECK(contains(more.out, "mnist-lenet tells 120 classes apart, and " + (folder / "data").string() +
+                                 " has 100; --set input.classes=100 leaves out the others\n"));
 }
 
 TEST_CASE("a trained model does better than chance") {

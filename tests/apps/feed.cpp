@@ -85,6 +85,6 @@ TEST_CASE("a run goes on with its data packed into one file, and eval finds the 
     std::filesystem::remove(folder / "cifar" / "test_batch.bin");
     const Outcome small = run_towers({"data", "pack", "cifar", "small", "--recipe", "mnist-tutorial"}, here);
     CHECK(small.code == 0);
-    CHECK(contains(small.err, "images of 32x32x3 are converted to 32x32x1 for mnist-tutorial"));
+    CHECK(contains(small.err, " images of 32x32x3 are converted to 32x32x1 for mnist-tutorial"));
     CHECK(contains(small.out, "wrote 10 training and 0 test examples to small"));
 }

@@ -29,17 +29,23 @@ TEST_CASE("a folder of photos is described, trained on with some held out, evalu
     const RunOptions here{.folder = folder.path()};
     const Outcome all = run_towers({"data", "describe", "photos"}, here);
     check_worked(all);
-    CHECK(contains(all.out, "train: 18 pictures of 13x13 to 19x19\n  0 caf\u00e9 noir"));
+    CHECK(
+        contains(all.out, "train: 18 pictures of 13x13 to 19x19, as images of 64x64x3\n  0 caf\u00e9 noir"));
     CHECK(contains(all.out, "test: none\n"));
     const Outcome split = run_towers({"data", "describe", "photos?size=12x10", "--hold-out", "40%"}, here);
     check_worked(split);
     CHECK(contains(split.out, "images of 12x10x3\n"));
     CHECK(!contains(split.out, "test: none"));
     check_failed(run_towers({"data", "describe", "photos", "--hold-out", "40"}, here), 2,
-                 "--hold-out 40: give a percentage between 0 and 100, such as 10%");
+                 "--hold-out 40: give a percentage; write 40%\n");
+    check_failed(run_towers({"data", "describe", "photos", "--hold-out", "0.4"}, here), 2,
+                 "--hold-out 0.4: give a percentage; write 40%\n");
+    check_failed(run_towers({"data", "describe", "photos", "--hold-out", "100"}, here), 2,
+                 "--hold-out 100: give a percentage between 0 and 100, such as 10%");
     check_failed(run_towers({"data", "describe", "photos", "--format", "jpeg"}, here), 2,
                  "--format jpeg: there is no such format; choose one of cifar10, cifar100");
 
+    std::string out;
     const auto train = [&](const char* run, const char* steps, std::vector<std::string> more) {
         std::vector<std::string> words{"train", "--towers", "cpu", "--batch", "4", "--log-every",
                                        "1",     "--steps",  steps, "--run",   run};
@@ -47,17 +53,22 @@ TEST_CASE("a folder of photos is described, trained on with some held out, evalu
         const Outcome outcome = run_towers(words, here);
         CHECK(outcome.code == 0);
         CAPTURE(outcome.err);
-        CHECK(
-            contains(outcome.err, "pictures of 13x13 to 19x19 become images of 28x28x1 for mnist-tutorial"));
+        CHECK(contains(outcome.err, " 12 training pictures of 13x13 to 19x19 become images of 28x28x1 for "
+                                    "mnist-tutorial"));
+        out = outcome.out;
     };
     const std::vector<std::string> data{"--recipe", "mnist-tutorial", "--data",
                                         "photos",   "--hold-out",     "40%"};
     train("whole", "4", data);
+    CHECK(contains(out, "mnist-tutorial tells 10 classes apart, and " + (folder / "photos").string() +
+                            " has 2; --set input.classes=2 leaves out the others\n"));
+    CHECK(contains(out, "\nevaluate with: "));
     train("parts", "2", data);
     train("parts", "4", {"--resume"});
     CHECK(read_text(folder / "whole/metrics.jsonl") == read_text(folder / "parts/metrics.jsonl"));
     const Outcome held_out = run_towers({"eval", "--run", "parts", "--towers", "cpu"}, here);
     CHECK(held_out.code == 0);
+    CHECK(contains(held_out.err, ": 6 test pictures of "));
     CHECK(contains(held_out.out, " examples, cross entropy"));
     CHECK(!contains(held_out.out, " of 18 examples"));
     const auto evaluate_on = [&](const char* source) {
@@ -71,6 +82,92 @@ TEST_CASE("a folder of photos is described, trained on with some held out, evalu
     const Outcome skipped =
         run_towers({"eval", "--run", "parts", "--towers", "cpu", "--data", "others", "--skip-broken"}, here);
     CHECK(contains(skipped.out, " of 18 examples"));
+
+    fs::rename(folder / "photos", folder / "moved");
+    const std::string gone = (folder / "photos").string() +
+                             ", which the run used, is not there any more; give its new place with --data\n";
+    check_failed(run_towers({"eval", "--run", "parts", "--towers", "cpu"}, here), 1, gone);
+    check_failed(run_towers({"train", "--run", "parts", "--towers", "cpu", "--resume", "--steps", "5"}, here),
+                 1, gone);
+    CHECK(evaluate_on("moved") == lines_of(held_out.out)[1]); // not those that it was trained on
+    train("parts", "5", {"--resume", "--data", "moved"});
+}
+
+TEST_CASE("pictures that do not count are said, and a class without any") {
+    const TemporaryFolder folder;
+    make_photos(folder.path());
+    const RunOptions here{.folder = folder.path()};
+    fs::create_directory(folder / "photos/apes");
+    for (const char* name : {"dogs/a.WebP", "dogs/deep.heic", "loose.jpg"})
+        write_text(folder / "photos" / name, "?");
+    const std::string photos = (folder / "photos").string();
+    const std::vector<std::string> said{
+        "towers: " + photos + ": 2 pictures left out, such as " + photos + "/dogs/",
+        "towers: " + photos + ": 1 picture left out, such as " + photos +
+            "/loose.jpg: only those in a class's folder count; move them into one",
+        "towers: " + photos +
+            ": 1 folder without JPEG or PNG files, such as apes, is a class without examples; "
+            "remove it if it is none"};
+    const auto check = [&](const Outcome& outcome, std::size_t lines) {
+        CHECK(outcome.code == 0);
+        CAPTURE(outcome.err);
+        const std::vector<std::string> err = lines_of(outcome.err);
+        REQUIRE(err.size() == lines);
+        for (std::size_t i = 0; i < said.size(); ++i) CHECK(err[i].starts_with(said[i]));
+        CHECK(contains(err[0], ": only names with .jpg, .jpeg or .png count; convert them"));
+    };
+    check(run_towers({"data", "describe", photos, "--hold-out", "40%"}, here), 3);
+    const Outcome trained = run_towers({"train", "--towers", "cpu", "--batch", "4", "--recipe",
+                                        "mnist-tutorial", "--steps", "1", "--data", photos, "--run", "it's"},
+                                       here);
+    check(trained, 5); // and what the pictures become, and that there are no test examples
+    CHECK(contains(trained.out, "there are no sound test examples; evaluate on others with: "));
+    CHECK(contains(trained.out, " eval --run 'it'\\''s' --data PATH\n"));
+    CHECK(contains(trained.out, " has 3; --set input.classes=3"));
+}
+
+TEST_CASE("a contact sheet of pictures of many sizes, and the files on it") {
+    const TemporaryFolder folder;
+    make_photos(folder.path());
+    const RunOptions here{.folder = folder.path()};
+    const Outcome shown = run_towers({"data", "show", "photos", "sheet.PNG", "--count", "3"}, here);
+    check_worked(shown);
+    CHECK(read_text(folder / "sheet.PNG").starts_with("\x89PNG"));
+    const std::vector<std::string> lines = lines_of(shown.out);
+    REQUIRE(lines.size() == 4);
+    for (std::size_t i = 1; i < lines.size(); ++i) {
+        const std::size_t space = lines[i].rfind(" photos/");
+        REQUIRE(space != std::string::npos);
+        CHECK(std::stoi(lines[i].substr(0, space)) < 18);
+        CHECK(fs::exists(folder.path() / lines[i].substr(space + 1)));
+    }
+    check_failed(run_towers({"data", "show", "photos", "s.jpg"}, here), 2,
+                 "s.jpg: a sheet is a PNG file; give a name that ends in .png");
+    CHECK_FALSE(fs::exists(folder / "s.jpg"));
+}
+
+TEST_CASE("data describe names every broken picture, and counts the others") {
+    const TemporaryFolder folder;
+    make_photos(folder.path());
+    const RunOptions here{.folder = folder.path()};
+    for (const char* name : {"1.jpg", "2.jpg"})
+        write_text(folder / "photos/dogs" / name, "this is no picture");
+    const fs::path cut = folder / "photos/dogs/rgb.jpg"; // its header is sound
+    fs::resize_file(cut, fs::file_size(cut) - 40);
+    for (const bool skip : {false, true}) {
+        Arguments words{"data", "describe", "photos"};
+        if (skip) words.emplace_back("--skip-broken");
+        const Outcome outcome = run_towers(words, here);
+        CHECK(outcome.code == (skip ? 0 : 1));
+        CHECK(outcome.err == "");
+        CHECK(contains(outcome.out, "train: 17 pictures of "));
+        CHECK(contains(outcome.out, "  1 dogs              8\n"));
+        CHECK(contains(outcome.out, "  broken: photos/dogs/1.jpg is neither JPEG nor PNG\n"
+                                    "  broken: photos/dogs/2.jpg is neither JPEG nor PNG\n"
+                                    "  broken: photos/dogs/rgb.jpg is cut short\n"));
+        CHECK(contains(outcome.out, "  replace what is broken, or leave it out with --skip-broken\n") !=
+              skip);
+    }
 }
 
 TEST_CASE("a broken picture is named before the first step, and may be skipped") {

@@ -82,6 +82,12 @@ TEST_CASE("a run that keeps its best parameters and stops early says so, and wha
     CHECK(contains(out, "stopped early: 2 test passes without a better precision than "));
     CHECK(contains(out, ", that after step 2\ndone: saved " + checkpoint(run, 6).string()));
     const fs::path best = run / "best.safetensors";
+    const auto is_best = [&](const Outcome& outcome, const std::string& more) {
+        return std::regex_search(
+            outcome.out, std::regex("\nbest in the test: step 2, precision @ 1 = [01]\\.\\d{3}, kept in " +
+                                    best.string() + more + "\nevaluate with: "));
+    };
+    CHECK(is_best({0, out, ""}, ""));
     const Outcome eval = run_towers({"eval", "--towers", "cpu", "--checkpoint", best.string()});
     check_worked(eval);
     CHECK(contains(eval.out, "step 2, moving averages"));
@@ -106,6 +112,12 @@ TEST_CASE("a run that keeps its best parameters and stops early says so, and wha
     outcome = run_towers(again + Arguments{"--stop-early", "0", "--steps", "10"});
     check_worked(outcome);
     CHECK(contains(outcome.out, "done: saved " + checkpoint(run, 10).string()));
+    // Another pass had a better precision than the parameters that are kept, which --resume-from has removed.
+    std::string lines = read_text(run / "metrics.jsonl");
+    lines = std::regex_replace(lines, std::regex("(\"step\":4,.*\"test_precision\":)[0-9.]+"), "$010.999");
+    write_text(run / "metrics.jsonl", lines);
+    CHECK(is_best(run_towers(again + Arguments{"--stop-early", "0"}),
+                  " \\(step 4 had 0\\.999, but its parameters are not kept\\)"));
     outcome = run_towers({"eval", "--towers", "cpu", "--run", run.string(), "--interval", "1"});
     check_worked(outcome);
     CHECK(outcome.out.ends_with("the run has taken all its steps, 10: there will be no newer checkpoint\n"));
@@ -151,7 +163,8 @@ TEST_CASE("eval shows the classes, and writes which are taken for which") {
     const Outcome outcome = run_towers(eval + Arguments{"--per-class", "--confusion", csv.string()});
     check_worked(outcome);
     const std::vector<std::string> lines = lines_of(outcome.out);
-    REQUIRE(lines.size() == 14);
+    REQUIRE(lines.size() == 15);
+    CHECK(lines[14] == "wrote which classes are taken for which to " + csv.string());
     CHECK(std::regex_match(lines[2], std::regex(R"(precision @ 5 = [01]\.\d{3}, \d+ of 40 examples)")));
     CHECK(lines[3].starts_with("class "));
     CHECK(lines[4].starts_with("airplane"));
@@ -164,8 +177,13 @@ TEST_CASE("eval shows the classes, and writes which are taken for which") {
             sum += number.get<unsigned>();
     CHECK(sum == 40);
     const fs::path png = folder / "confusion.png";
-    check_worked(run_towers(eval + Arguments{"--confusion", png.string()}));
-    CHECK(read_text(png).substr(1, 3) == "PNG");
+    const Outcome drawn = run_towers(eval + Arguments{"--confusion", png.string()});
+    check_worked(drawn);
+    CHECK(drawn.out.ends_with("\nwrote which classes are taken for which to " + png.string() + "\n"));
+    const std::string picture = read_text(png);
+    CHECK(picture.substr(1, 3) == "PNG");
+    const unsigned width = unsigned(std::uint8_t(picture[18])) << 8 | std::uint8_t(picture[19]);
+    CHECK(width > 510 + 40); // ten cells of 51, and the names beside them
     // On standard output it is alone.
     const Outcome piped = run_towers(eval + Arguments{"--confusion", "-"});
     CHECK(piped.code == 0);

@@ -161,8 +161,8 @@ TEST_CASE("other data is named for what it is") {
 TEST_CASE("the error about missing data names it and says what to do") {
     const test::TemporaryFolder folder;
     const std::filesystem::path nowhere = folder / "nowhere";
-    check_says(load_error(nowhere), {"there is no data folder", nowhere.c_str(), "shapes"});
-    check_says(input_error([] { open_data({"", Split::train}); }), {"there is no data folder"});
+    check_says(load_error(nowhere), {"there is no file or folder", nowhere.c_str(), "shapes"});
+    check_says(input_error([] { open_data({"", Split::train}); }), {"there is no file or folder"});
     check_says(load_error(folder.path()), {folder.path().c_str(), "data_batch_1.bin", "put CIFAR-10"});
     check_says(load_error(folder.path(), Split::test), {"test_batch.bin"});
     write_text(folder / "a file", "x");
@@ -170,7 +170,7 @@ TEST_CASE("the error about missing data names it and says what to do") {
 
     write_train(folder.path());
     std::filesystem::remove(folder / "data_batch_4.bin");
-    check_says(load_error(folder.path()), {"cannot read", "data_batch_4.bin", "No such file"});
+    check_says(load_error(folder.path()), {"data_batch_4.bin is missing; put it there"});
     std::filesystem::create_directory(folder / "data_batch_4.bin");
     check_says(load_error(folder.path()), {"data_batch_4.bin", "Is a directory"});
 }

@@ -1,5 +1,7 @@
 #include "engine/data/contact_sheet.h"
 
+#include "engine/files/canvas.h"
+
 #include "tests/support/files.h"
 
 #include <doctest/doctest.h>
@@ -75,4 +77,22 @@ TEST_CASE("a sheet that would be too large is refused before it takes memory") {
     const std::vector<SheetCell> cells(10, cell);
     CHECK(input_error([&] { write_contact_sheet("sheet.png", cells, 5); }).find("show fewer") !=
           std::string::npos);
+}
+
+TEST_CASE("text that reads upwards is the other text turned") {
+    const TemporaryFolder folder;
+    Canvas right(60, 60), up(60, 60);
+    right.write("Lg?", 2, 3, 40);
+    up.write("Lg\xff", 3, 59 - 2, 40, Canvas::Direction::up);
+    right.save(folder / "right.png");
+    up.save(folder / "up.png");
+    const Sheet a = read_sheet(folder / "right.png"), b = read_sheet(folder / "up.png");
+    unsigned dark = 0, differing = 0;
+    for (unsigned y = 0; y < 60; ++y)
+        for (unsigned x = 0; x < 60; ++x) {
+            dark += a.at(x, y, 0) == 0 ? 1 : 0;
+            differing += a.at(x, y, 0) != b.at(y, 59 - x, 0) ? 1 : 0;
+        }
+    CHECK(dark > 20);
+    CHECK(differing == 0);
 }

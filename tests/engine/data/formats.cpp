@@ -42,11 +42,14 @@ TEST_CASE("what no format recognizes is refused with what each format would take
         return test::input_error([&] { open_data({path.string(), split}); });
     };
     const std::string nowhere = (folder / "nowhere").string(), empty = folder.path().string();
+    const char* const check = "; check the path, or use shapes, which needs no files";
+    CHECK(refusal(nowhere, Split::train) == "there is no file or folder " + nowhere + check);
+    std::filesystem::create_directory(folder / "now here");
     CHECK(refusal(nowhere, Split::train) ==
-          "there is no data folder " + nowhere +
-              "; name one with CIFAR-10's binary files, CIFAR-100's, MNIST's, TFRecord files, JPEG and PNG "
-              "files (a folder for each class) or a packed file, "
-              "or use --data shapes, which needs no files");
+          "there is no file or folder " + nowhere + ", but there is now here" + check);
+    std::filesystem::remove(folder / "now here");
+    CHECK(refusal("shape", Split::train) ==
+          std::string("there is no file or folder shape, but there is shapes") + check);
     const char* const remedy = "; put CIFAR-10's binary files, CIFAR-100's, MNIST's, TFRecord files, JPEG "
                                "and PNG files (a folder for each class) or a packed file "
                                "there, or use --data shapes, "

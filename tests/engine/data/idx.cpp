@@ -130,7 +130,10 @@ TEST_CASE("damaged files of MNIST's format are refused by name") {
           "does not begin as MNIST's labels do (bytes 0, 0, 8, 1)"s + copy);
     fs::remove(folder / train_labels);
     CHECK(folder.error() ==
-          "cannot read " + (folder / train_labels).string() + ": No such file or directory; check the path");
+          (folder / train_images).string() + " has no labels beside it; put train-labels-idx1-ubyte there");
+    fs::remove(folder / train_images);
+    CHECK(folder.error() == folder.path().string() + " holds t10k-images-idx3-ubyte, but no training images; "
+                                                     "put train-images-idx3-ubyte there");
 }
 
 TEST_CASE("compressed files that are cut short, damaged or endless are refused") {

@@ -1,14 +1,18 @@
 // Pictures that Pillow wrote and read (tests/fixtures/make_pictures.py), and damaged ones.
 #include "engine/data/picture.h"
+#include "engine/data/byte_budget.h"
 #include "tests/support/files.h"
 
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <filesystem>
+#include <future>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace towers {
@@ -162,6 +166,30 @@ TEST_CASE("what is no picture, damaged, cut short or too large is refused before
             error_of(damaged);
         }
     }
+}
+
+TEST_CASE("threads take a budget's bytes at once, and what is larger is alone") {
+    ByteBudget budget(10);
+    std::atomic<unsigned> taken = 0, most = 0;
+    const auto work = [&](unsigned bytes) {
+        const ByteBudget::Share share = budget.take(bytes);
+        const unsigned now = taken += bytes;
+        for (unsigned before = most; before < now && !most.compare_exchange_weak(before, now);) {
+        }
+        for (int i = 0; i < 200; ++i) std::this_thread::yield();
+        taken -= bytes;
+    };
+    {
+        std::vector<std::future<void>> threads;
+        for (int i = 0; i < 24; ++i) threads.push_back(std::async(std::launch::async, work, 5u));
+    }
+    CHECK(most == 10);
+    {
+        std::vector<std::future<void>> threads;
+        for (int i = 0; i < 24; ++i)
+            threads.push_back(std::async(std::launch::async, work, i % 8 == 7 ? 25u : 4u));
+    }
+    CHECK(most == 25);
 }
 
 } // namespace towers

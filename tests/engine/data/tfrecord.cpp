@@ -69,6 +69,7 @@ TEST_CASE("TFRecord files are read: a file, a pattern, a folder; plain or compre
     CHECK(train->info().classes == std::vector<std::string>{"0", "1", "2", "3"});
     CHECK(std::ranges::equal(train->labels(), std::vector<std::uint32_t>{3, 1, 0}));
     CHECK(images_of(*train) == "abcdefghijkl");
+    CHECK(train->place_of(2) == (folder / "train-2.tfrecord").string() + ", record 0");
     CHECK(images_of(*folder.open("", Split::test)) == "mnop");
     CHECK(images_of(*folder.open("train-2.tfrecord")) == "ijkl");
     CHECK(images_of(*folder.open("train-?.tfrecord")) == "abcdefghijkl");

@@ -298,7 +298,7 @@ TEST_CASE("resident data above what kernels can address is refused with advice")
     };
     CHECK(streams(Feeding::automatic, Huge(), {}));
     CHECK(test::input_error([] { streams(Feeding::resident, Huge(), {}); }) ==
-          "--feed resident: the data set huge has 8589934592 bytes of images, and a device can hold at most "
+          "--feed resident: the training images have 8589934592 bytes, and a device can hold at most "
           "8589934591; give --feed streamed");
 }
 

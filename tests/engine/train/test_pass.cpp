@@ -188,6 +188,30 @@ TEST_CASE("with --on-device-loss stop, a failure in a test pass leaves the param
     CHECK(trainer.save().state == before);
 }
 
+TEST_CASE("a test pass that is stopped after a tower has failed tells of it") {
+    const Dataset data = test::noise(50), tests = test::noise(40);
+    TrainerOptions options = uneven({"cpu", "cpu", "cpu"}, {1, 1, 1});
+    options.outlive_devices = true;
+    test::Failure failure;
+    std::atomic<bool> stop = false;
+    test::wrap_tower(options, 1, [&](std::unique_ptr<Device> device) {
+        test::Script script = test::failing(failure);
+        script.submit = [&, submit = script.submit] {
+            if (failure.calls_left == 0) stop = true;
+            submit();
+        };
+        return std::make_unique<test::ScriptedDevice>(std::move(device), std::move(script));
+    });
+    Trainer trainer(test::small_recipe(), options, data, test::borrowed(tests));
+    trainer.step();
+    CHECK(trainer.take_notice().empty());
+    failure.calls_left = 0;
+    CHECK_FALSE(trainer.test(false, &stop));
+    CHECK(trainer.take_notice().find(
+              "tower_1 (cpu) failed and is let go, and the others repeat the test pass: ") == 0);
+    CHECK(trainer.take_notice().empty());
+}
+
 TEST_CASE("a test pass ends early when it is told to") {
     const Dataset data = test::noise(50), tests = test::noise(1000);
     for (const std::size_t towers : {1u, 2u}) {
