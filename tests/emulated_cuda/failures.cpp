@@ -139,10 +139,12 @@ TEST_CASE("no memory, on the card or the host, can be tried again with less") {
 TEST_CASE("a card that its driver took away is lost, and every further call too, but it can be closed") {
     const Mended mended;
     auto device = open_device("cuda:0", open_options());
+    std::unique_ptr<Device> other;
+    if (listing().devices.size() > 1) other = open_device("cuda:1", open_options());
     emulated::fail_call("cudaEventSynchronize", 2, cudaErrorLaunchTimeout);
     CHECK_THROWS_AS(use(*device), DeviceLost);
     CHECK_THROWS_AS(device->free_memory(), DeviceLost);
-    if (listing().devices.size() > 1) use(*open_device("cuda:1", open_options()));
+    if (other) use(*other);
     device.reset();
 }
 

@@ -64,7 +64,7 @@ mutants = {
     "column-too-far": (gemm, "k_b < end_k && first_n + j * SIDE + column < (N)", "k_b < end_k", edges),
     "store-too-far": (gemm, "if (first_m + i * SIDE + row < (M) &&", "if (", edges),
     "index-too-far": (dialect, "i < (count); i += gridDim.x * blockDim.x)",
-                      "i <= (count); i += gridDim.x * blockDim.x)", "--test-case=sgd*"),
+                      "i <= (count); i += gridDim.x * blockDim.x)", "--test-case=draw_augmentations*,average_pool_*,max_pool_*,sum_partials*"),
     "half-a-sum": (dialect, "uint distance = 16u;", "uint distance = 8u;", sums),
     "part-of-a-warp": (dialect, "__shfl_xor_sync(0xffffffffu", "__shfl_xor_sync(0xffffu", sums),
     "barrier-for-some": (tiled_dialect, "inline __device__ void barrier() { __syncthreads(); }",
