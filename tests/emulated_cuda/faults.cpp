@@ -3,6 +3,7 @@
 #include "tests/emulated_cuda/blocks.h"
 #include "tests/emulated_cuda/memory.h"
 
+#include <atomic>
 #include <csignal>
 #include <cstdlib>
 #include <fmt/format.h>
@@ -38,6 +39,8 @@ Failures& failures() {
     static auto& all = *new Failures; // used until the program ends
     return all;
 }
+
+std::atomic<std::chrono::steady_clock::duration> passed{};
 
 bool breaks_card(cudaError_t error) {
     return error == cudaErrorIllegalAddress || error == cudaErrorLaunchTimeout ||
@@ -79,6 +82,14 @@ void mend() {
     failures().asked.clear();
     failures().broken.clear();
 }
+
+Claims& claims() {
+    static Claims all;
+    return all;
+}
+
+void let_time_pass(std::chrono::steady_clock::duration time) { passed = passed.load() + time; }
+std::chrono::steady_clock::time_point now() { return std::chrono::steady_clock::now() + passed.load(); }
 
 cudaError_t asked_error(const char* function, int device) {
     Failures& all = failures();

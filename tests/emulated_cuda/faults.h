@@ -1,6 +1,7 @@
 // Failures: those that the program causes, and those that a test asks for.
 #pragma once
 
+#include <chrono>
 #include <cuda_runtime_api.h>
 
 namespace emulated {
@@ -15,6 +16,17 @@ void watch_faults_of_this_thread();
 void fail_call(const char* function, unsigned call, cudaError_t error);
 /// Forgets what was asked for, and lets all cards work again.
 void mend();
+
+/// What the cards and their driver say of themselves; a test may change it.
+struct Claims {
+    int driver = 13000;       ///< the newest CUDA that it knows
+    int major = 9, minor = 0; ///< the cards' compute capability
+};
+Claims& claims();
+
+/// Puts the cards' clock forward. Events record what it shows.
+void let_time_pass(std::chrono::steady_clock::duration time);
+std::chrono::steady_clock::time_point now();
 
 /// The error of this call for this card; cudaSuccess for none.
 cudaError_t asked_error(const char* function, int device);

@@ -1,121 +1,120 @@
 #!/usr/bin/env python3
 """Shows that the tests on emulated cards catch mistakes in backends/cuda and in kernels: makes each of the mistakes
-below in a copy of the sources, builds and runs the tests, which must fail.
+below in a copy of the file, compiles what the mutant's tests use of it, and runs them. They must fail, and pass without
+the mistake.
 Usage: mutants.py BUILD [NAME...]
-BUILD: a folder for the copy and its build, kept for the next time. NAME: only these mutants.
+BUILD: a build folder of Ninja's with conformance_on_emulated_cuda. NAME: only these mutants.
 Prints a line a mutant; the exit code is 1 if one survives all seeds."""
+import functools
 import os
 import pathlib
-import shutil
+import re
 import subprocess
 import sys
+import tempfile
 
-sources = pathlib.Path(__file__).resolve().parents[2]
+from rebuild import rebuild, run, sources, target
+
 seeds = ["1", "2", "3"]
-program = "tests/emulated_cuda/conformance_on_emulated_cuda"
-graph, backend = "backends/cuda/graph.cpp", "backends/cuda/cuda_backend.cpp"
-gemm, dialect = "shaders/gemm_tile.h", "shaders/dialect/cuda.h"
+# The file with the mistake, and what is compiled with it.
+graph, backend, functions = [(f"backends/cuda/{name}.cpp", f"{name}.cpp")
+                             for name in ("graph", "cuda_backend", "functions")]
+gemm = "shaders/gemm_tile.h", "conv2d_*.cpp"
+gemm_of_data = gemm[0], "conv2d_backward_data_*.cpp"
+dialect = "shaders/dialect/cuda.h", "kernels.cpp"
+tiled_dialect = dialect[0], gemm_of_data[1]
+# The smallest choices of tests that should notice, as doctest's arguments.
+contract = "--source-file=*/contract/*"
+functions_differ = "--test-case=every kernel and tile has a function of its own*"
+one_lost = "--test-case=a card that its driver took away*"
+splits = "--test-case=sums that are split*"
+edges = "--test-case=a product touches nothing behind its tensors*"
+convolutions = "--test-case=conv2d_backward_data*"
+sums = "--test-case=sum_squares*,count_nonfinite*"
 
-# name: (file, text, what takes its place, the tests' source files)
+# name: (where, text, what takes its place, the tests). Between the words of a text may be any space and backslashes.
 mutants = {
-    "edges-after-barrier": (graph, "before_ = std::move(current_);", "before_.clear();", "*"),
-    "copy-without-edges": (graph, "before_.data(), before_.size(), at(copy.target)",
-                           "nullptr, 0, at(copy.target)", "*"),
-    "record-without-edges": (graph, "graph_.get(), before_.data(), before_.size(),\n"
-                             "                                          recording_->timestamps",
-                             "graph_.get(), nullptr, 0,\n                                          "
-                             "recording_->timestamps", "*"),
-    "sum-before-product": (graph, "facts_).offer, {product});", "facts_).offer, before_);", "*"),
-    "shared-scratch": (graph, "scratch_used_ += parts.scratch_bytes;", "", "*"),
-    "barrier-keeps-scratch": (graph, "        scratch_used_ = 0;\n", "", "*"),
-    "wrong-block-size": (graph, "kernel_info(launch.kernel).workgroup_size, 1, 1", "128, 1, 1", "*"),
-    "wrong-tile": ("backends/cuda/functions.cpp", "tile->width == wide", "tile->width != wide", "*"),
-    "no-wait-for-other-queue": (backend, "check(cudaStreamWaitEvent(stream, earlier->done.get(), 0));", ";", "*"),
-    "no-wait-for-zeros": (backend, "check(cudaStreamSynchronize(computing())); // other", "// other", "*"),
-    "no-zeros": (backend, "check(cudaMemsetAsync(pointer, 0, bytes, computing()));", "", "*"),
-    "no-zeros-on-host": (backend, "std::memset(pointer, 0, bytes);", "", "*"),
-    "wait-returns-at-once": (backend, "check(cudaEventSynchronize(awaited->done.get()));", "(void)awaited;", "*"),
-    "no-set-device": (backend, "check(cudaSetDevice(ordinal_));", "", "*"),
-    "other-device": (backend, "check(cudaSetDevice(ordinal_));", "check(cudaSetDevice(0));", "*"),
-    "event-in-use": (backend, " || cudaEventQuery(lane.pending.front().done.get()) != cudaSuccess", "", "*"),
+    "edges-after-barrier": (graph, "before_ = std::move(current_);", "before_.clear();", contract),
+    "copy-without-edges": (graph, "before_.data(), before_.size(), at(copy.target)", "nullptr, 0, at(copy.target)",
+                           contract),
+    "record-without-edges": (graph, "before_.data(), before_.size(), recording_->timestamps",
+                             "nullptr, 0, recording_->timestamps", contract),
+    "sum-before-product": (graph, "facts_).offer, {product});", "facts_).offer, before_);", splits),
+    "shared-scratch": (graph, "scratch_used_ += parts.scratch_bytes;", "", splits),
+    "barrier-keeps-scratch": (graph, "scratch_used_ = 0; if", "if", splits),
+    "wrong-block-size": (graph, "kernel_info(launch.kernel).workgroup_size, 1, 1", "128, 1, 1", contract),
+    "wrong-tile": (functions, "tile->width == wide", "tile->width != wide", functions_differ),
+    "no-wait-for-other-queue": (backend, "check(cudaStreamWaitEvent(stream, earlier->done.get(), 0));", ";", contract),
+    "no-wait-for-zeros": (backend, "check(cudaStreamSynchronize(computing())); // other", "// other", contract),
+    "no-zeros": (backend, "check(cudaMemsetAsync(pointer, 0, bytes, computing()));", "", contract),
+    "no-zeros-on-host": (backend, "std::memset(pointer, 0, bytes);", "", contract),
+    "wait-returns-at-once": (backend, "check(cudaEventSynchronize(awaited->done.get()));", "(void)awaited;", contract),
+    "no-set-device": (backend, "check(cudaSetDevice(ordinal_));", "", contract),
+    "other-device": (backend, "check(cudaSetDevice(ordinal_));", "check(cudaSetDevice(0));", one_lost),
+    "event-in-use": (backend, "|| cudaEventQuery(lane.pending.front().done.get()) != cudaSuccess", "", contract),
     "event-of-wrong-stream": (backend, "check(cudaEventRecord(done.get(), stream));",
-                              "check(cudaEventRecord(done.get(), computing()));", "*"),
-    "host-address": (backend, "check(cudaHostGetDevicePointer(&pointer, pointer, 0));", "", "*"),
-    "origin-not-awaited": (backend, "check(cudaEventSynchronize(next.get()));", "", "*"),
+                              "check(cudaEventRecord(done.get(), computing()));", contract),
+    "host-address": (backend, "check(cudaHostGetDevicePointer(&pointer, pointer, 0));", "", contract),
+    "origin-not-awaited": (backend, "check(cudaEventSynchronize(next.get()));", "", contract),
     "finish-returns-at-once": (backend, "for (const Lane& lane : lanes_) cudaStreamSynchronize(lane.stream.get());",
-                               "", "*"),
-    "no-first-barrier": (gemm, "barrier();                                                                      "
-                         "                 \\\n            FOR_PARTLY", "\\\n            FOR_PARTLY", "*conv2d*"),
-    "no-second-barrier": (gemm, "            barrier();                                                         "
-                          "                              \\\n        }", "        }", "*conv2d*"),
-    "row-too-far": (gemm, "k_a < end_k && first_m + i * SIDE + row < (M)", "k_a < end_k", "*conv2d*"),
-    "column-too-far": (gemm, "k_b < end_k && first_n + j * SIDE + column < (N)", "k_b < end_k", "*conv2d*"),
-    "store-too-far": (gemm, "if (first_m + i * SIDE + row < (M) &&", "if (", "*conv2d*"),
+                               "", contract),
+    "no-first-barrier": (gemm_of_data, "barrier(); FOR_PARTLY", "FOR_PARTLY", convolutions),
+    "no-second-barrier": (gemm_of_data, "barrier(); }", "}", convolutions),
+    "row-too-far": (gemm, "k_a < end_k && first_m + i * SIDE + row < (M)", "k_a < end_k", edges),
+    "column-too-far": (gemm, "k_b < end_k && first_n + j * SIDE + column < (N)", "k_b < end_k", edges),
+    "store-too-far": (gemm, "if (first_m + i * SIDE + row < (M) &&", "if (", edges),
     "index-too-far": (dialect, "i < (count); i += gridDim.x * blockDim.x)",
-                      "i <= (count); i += gridDim.x * blockDim.x)", "*"),
-    "half-a-sum": (dialect, "uint distance = 16u;", "uint distance = 8u;", "*"),
-    "part-of-a-warp": (dialect, "__shfl_xor_sync(0xffffffffu", "__shfl_xor_sync(0xffffu", "*"),
-    "barrier-for-some": (dialect, "inline __device__ void barrier() { __syncthreads(); }",
-                         "inline __device__ void barrier() { if (threadIdx.x != 7) __syncthreads(); }", "*conv2d*"),
+                      "i <= (count); i += gridDim.x * blockDim.x)", "--test-case=draw_augmentations*,average_pool_*,max_pool_*,sum_partials*"),
+    "half-a-sum": (dialect, "uint distance = 16u;", "uint distance = 8u;", sums),
+    "part-of-a-warp": (dialect, "__shfl_xor_sync(0xffffffffu", "__shfl_xor_sync(0xffffu", sums),
+    "barrier-for-some": (tiled_dialect, "inline __device__ void barrier() { __syncthreads(); }",
+                         "inline __device__ void barrier() { if (threadIdx.x != 7) __syncthreads(); }", convolutions),
 }
 
 
-def run(command, **options):
-    return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options)
+def build_mutant(name, build, folder):
+    (path, compiled), text, instead, _ = mutants[name]
+    pattern = r"[\s\\]*".join(map(re.escape, text.split()))
+    mutated, count = re.subn(pattern, lambda _: instead, (sources / path).read_text())
+    if count != 1:
+        sys.exit(f"{name}: {path} has {count} times: {text}")
+    return rebuild(build, folder, [compiled], changed=(path, mutated))
 
 
-def build(copy):
-    return run(["cmake", "--build", str(copy / "build"), "--target", "conformance_on_emulated_cuda"])
-
-
-def fails(copy, files, seed):
-    """What the tests say when they fail, else nothing."""
-    environment = dict(os.environ, TOWERS_EMULATED_CUDA_SEED=seed, VK_DRIVER_FILES="/nonexistent",
-                       XDG_CACHE_HOME=str(copy / "cache"))
-    ended = run([str(copy / "build" / program), "--abort-after=1", f"--source-file={files}"], env=environment,
-                timeout=3000)
+@functools.cache
+def failure(program, tests, seed):
+    """What the tests say when they fail, else nothing. A test that takes long has not failed."""
+    environment = dict(os.environ, TOWERS_EMULATED_CUDA_SEED=seed, VK_DRIVER_FILES="/nonexistent")
+    try:
+        ended = run([program, "--abort-after=1", tests], env=environment, timeout=900)
+    except subprocess.TimeoutExpired:
+        return ""
     if ended.returncode == 0:
         return ""
-    lines = [line for line in ended.stdout.splitlines() if "emulated CUDA: " in line or "ERROR:" in line]
-    return lines[0].strip()[:150] if lines else f"exit code {ended.returncode}"
+    lines = ended.stdout.splitlines()
+    said = [line for line in lines if "emulated CUDA: " in line or "ERROR:" in line]
+    case = [line.split(":", 1)[1].strip() for line in lines if line.startswith("TEST CASE:")]
+    return f"{said[0].strip()[:150] if said else f'exit code {ended.returncode}'} ({case[-1] if case else tests})"
 
 
 def main():
-    copy = pathlib.Path(sys.argv[1]).resolve()
+    build = pathlib.Path(sys.argv[1]).resolve()
     chosen = sys.argv[2:] or list(mutants)
-    files = run(["git", "ls-files", "-z"], cwd=sources).stdout.split("\0")
-    for name in filter(None, files):
-        target = copy / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if not target.exists() or target.read_bytes() != (sources / name).read_bytes():
-            shutil.copy2(sources / name, target)
-    run(["cmake", "-S", copy, "-B", copy / "build", "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release", "-DTOWERS_CUDA=OFF",
-         "-DBUILD_TESTING=ON", "-DTOWERS_EMULATED_CUDA=ON"], check=True)
-    if (built := build(copy)).returncode != 0:
-        sys.exit(built.stdout[-2000:])
     survivors = []
     for name in chosen:
-        path, text, instead, tests = mutants[name]
-        file = copy / path
-        sound = file.read_text()
-        if sound.count(text) != 1:
-            sys.exit(f"{name}: {path} has {sound.count(text)} times: {text}")
-        file.write_text(sound.replace(text, instead))
-        try:
-            built = build(copy)
-            caught, seed = "", ""
-            for seed in seeds if built.returncode == 0 else []:
-                if caught := fails(copy, tests, seed):
+        tests = mutants[name][-1]
+        with tempfile.TemporaryDirectory() as folder:
+            program = build_mutant(name, build, pathlib.Path(folder))
+            for seed in seeds:
+                if caught := failure(program, tests, seed):
                     break
-        finally:
-            file.write_text(sound)
-        if built.returncode != 0:
-            sys.exit(f"{name}: does not compile: {built.stdout[-2000:]}")
-        if caught:
-            print(f"{name}: caught with seed {seed}: {caught}", flush=True)
-        else:
+        if not caught:
             survivors.append(name)
-            print(f"{name}: SURVIVES seeds {', '.join(seeds)}", flush=True)
+            print(f"{name}: SURVIVES seeds {', '.join(seeds)}: {tests}", flush=True)
+        elif wrong := failure(build / target, tests, seed):
+            sys.exit(f"{name}: seed {seed} fails without the mistake too: {wrong}")
+        else:
+            print(f"{name}: caught with seed {seed}: {caught}", flush=True)
     print(f"{len(chosen) - len(survivors)} of {len(chosen)} caught")
     sys.exit(1 if survivors else 0)
 

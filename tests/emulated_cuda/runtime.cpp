@@ -17,7 +17,7 @@ using namespace emulated;
 
 namespace {
 
-constexpr int version = 13000;
+constexpr int version = 13000; // of the runtime
 constexpr std::size_t card_memory = std::size_t(2) << 30;
 
 thread_local int current = 0;
@@ -72,7 +72,8 @@ cudaError_t cudaGetLastError() { return std::exchange(last_error, cudaSuccess); 
     ENTRY(cudaErrorNotReady, "device not ready")                                                             \
     ENTRY(cudaErrorIllegalAddress, "an illegal memory access was encountered")                               \
     ENTRY(cudaErrorLaunchTimeout, "the launch timed out and was terminated")                                 \
-    ENTRY(cudaErrorLaunchFailure, "unspecified launch failure")
+    ENTRY(cudaErrorLaunchFailure, "unspecified launch failure")                                              \
+    ENTRY(cudaErrorUnknown, "unknown error")
 
 const char* cudaGetErrorName(cudaError_t error) {
 #define ENTRY(name, text)                                                                                    \
@@ -92,7 +93,7 @@ const char* cudaGetErrorString(cudaError_t error) {
 
 cudaError_t cudaDriverGetVersion(int* number) {
     BEGIN;
-    *number = card_count() < 0 ? 0 : version; // 0: no driver is installed
+    *number = card_count() < 0 ? 0 : claims().driver; // 0: no driver is installed
     return cudaSuccess;
 }
 
@@ -104,6 +105,7 @@ cudaError_t cudaRuntimeGetVersion(int* number) {
 
 cudaError_t cudaGetDeviceCount(int* count) {
     BEGIN;
+    NEED(claims().driver >= version, cudaErrorInsufficientDriver);
     NEED(card_count() > 0, cudaErrorNoDevice);
     *count = card_count();
     return cudaSuccess;
@@ -119,7 +121,8 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
     properties->totalGlobalMem = card_memory;
     properties->warpSize = 32;
     properties->multiProcessorCount = 3;
-    properties->major = 9;
+    properties->major = claims().major;
+    properties->minor = claims().minor;
     return cudaSuccess;
 }
 

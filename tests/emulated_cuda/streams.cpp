@@ -53,7 +53,7 @@ void run(Lock& held, const CopyNode& node) {
 }
 
 void finish(Record& record) {
-    record.time = Clock::now();
+    record.time = now();
     record.done = true;
 }
 

@@ -23,6 +23,7 @@ enum cudaError {
     cudaErrorIllegalAddress = 700,
     cudaErrorLaunchTimeout = 702,
     cudaErrorLaunchFailure = 719,
+    cudaErrorUnknown = 999,
 };
 using cudaError_t = cudaError;
 
