@@ -55,10 +55,10 @@ Work backward_weights(CpuContext& context, const Launch& launch, const Offer&) {
     return [&context, p, s, own, weights, sums, threads] {
         float* const scratch = scratch_of(context);
         float* const parts = scratch + own * threads;
+        std::fill_n(parts, sums * threads, 0.0f); // OpenMP may give fewer threads
         on_images(context, p.shape.batch, scratch, own,
                   [&](std::size_t first, std::size_t end, float* padded) {
                       float* const part = parts + sums * std::size_t(omp_get_thread_num());
-                      std::fill_n(part, sums, 0.0f);
                       level_code()->implicit_gemm.gradient({.shape = s,
                                                             .x = p.x.at,
                                                             .dy = p.dy.at,
