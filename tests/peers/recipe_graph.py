@@ -52,7 +52,7 @@ class Graph:
     def __init__(self, recipe):
         self.recipe, self.nodes = recipe, []
         names = ChainMap({"images": IMAGES, "input": IMAGES})
-        self.expand(recipe["network"]["layers"], "", names, ChainMap(), IMAGES)
+        self.expand(recipe["network"]["layers"], "", names, ChainMap({"classes": recipe["input"]["classes"]}), IMAGES)
 
     def expand(self, layers, prefix, names, parameters, last):
         """Adds the layers; returns the last one's index."""
