@@ -2,11 +2,13 @@
 # The README's two commands in a clean Debian 13, warnings being errors. Then the builds with clang and for arm64.
 # Finally the device tests with the newer Mesa of Debian's backports, whose compilers also compile the kernels for chips
 # that are not there.
+# Usage: debian13.sh [--commands-only]: without what follows the two commands
 set -euo pipefail
 . "$(dirname "$0")/clean_debian.bash"
 export PRESET=ci
 make_root trixie
 both_commands
+if [ "${1-}" = --commands-only ]; then exit; fi
 
 timed "clang, and the same bits as GCC's" in_root "sh tests/os/compilers.sh"
 timed "arm64 under qemu" in_root "sh tests/os/arm64.sh build/ci/towers"
