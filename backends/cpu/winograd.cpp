@@ -1,3 +1,4 @@
+#include "backends/arithmetic.h"
 #include "backends/cpu/level.h"
 #include "backends/cpu/onednn.h"
 #include "backends/cpu/overrides.h"
@@ -96,8 +97,6 @@ std::size_t block_of(const WinogradCode& code, const WinogradShape& s) {
     return std::min(code.tiles(s), std::clamp(cache / tile / 12 * 12, least, most));
 }
 
-std::size_t parts_of(std::size_t size, std::size_t most) { return (size + most - 1) / most; }
-
 WinogradRange range_of(std::size_t size, std::size_t parts, std::size_t number) {
     return {size * number / parts, size * (number + 1) / parts};
 }
@@ -106,11 +105,11 @@ WinogradRange range_of(std::size_t size, std::size_t parts, std::size_t number) 
 Work prepare(CpuContext& context, const WinogradCode& code, WinogradForward pass, WinogradWeights weights) {
     const WinogradShape& s = pass.shape;
     const std::size_t panels = code.panels(s.out_channels),
-                      batches = parts_of(s.in_channels, code.weight_rows);
-    const std::size_t blocks = parts_of(code.tiles(s), block_of(code, s));
+                      batches = ceil_div(s.in_channels, code.weight_rows);
+    const std::size_t blocks = ceil_div(code.tiles(s), block_of(code, s));
     const std::size_t ranges = std::clamp<std::size_t>(2 * context.threads / blocks, 1, panels);
     const std::size_t u = code.weight_floats(s.in_channels, s.out_channels);
-    const std::size_t own = code.scratch(s, block_of(code, s), parts_of(panels, ranges));
+    const std::size_t own = code.scratch(s, block_of(code, s), ceil_div(panels, ranges));
     reserve_scratch(context, u + own * context.threads);
     return [&context, &code, pass, weights, panels, batches, blocks, ranges, u, own]() mutable {
         float* const floats = scratch_of(context);
@@ -166,12 +165,12 @@ Work backward_weights(CpuContext& context, const Launch& launch, const Offer& of
     const WinogradShape s = shape_of(p.shape);
     constexpr std::size_t large = std::size_t(1) << 20; // floats
     const std::size_t panels = code.panels(s.out_channels),
-                      batches = parts_of(s.in_channels, code.weight_rows);
+                      batches = ceil_div(s.in_channels, code.weight_rows);
     const std::size_t d = code.weight_floats(s.in_channels, s.out_channels);
     const std::size_t ranges = d > large ? std::min<std::size_t>(context.threads, panels) : 1;
     const std::size_t groups = std::min(context.threads / ranges, code.tiles(s));
     const std::size_t block = block_of(code, s), biases = p.bias != 0 ? s.out_channels : 0;
-    const std::size_t sums = d + biases, own = code.scratch(s, block, parts_of(panels, ranges));
+    const std::size_t sums = d + biases, own = code.scratch(s, block, ceil_div(panels, ranges));
     reserve_scratch(context, sums * groups + own * context.threads);
     return [&context, &code, p, s, panels, batches, d, ranges, groups, block, biases, sums, own] {
         float* const floats = scratch_of(context);
