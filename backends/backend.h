@@ -15,10 +15,17 @@ namespace towers {
 
 struct SharingLimits;
 
+/// Which of a backend's variants (backends/variants.h) a device uses. Tests run each of them.
+enum class Texts {
+    best,   ///< those for this kind of device
+    cards,  ///< those for cards, on a software driver too
+    shared, ///< only the shared text of each kernel
+};
+
 struct OpenOptions {
     unsigned threads = 0;  ///< of a CPU device; 0: OMP_NUM_THREADS, else one per processor within the quota
     bool validate = false; ///< run under the Vulkan validation layer; each message is an error
-    bool overrides = true; ///< use better kernels for a Vulkan driver, if any, and not just the shared text
+    Texts texts = Texts::best; ///< of a GPU or Vulkan driver
     /// Convolutions multiply each pixel by each weight: no Winograd, whose sums of pixels and of weights
     /// round more.
     bool exact_products = false;

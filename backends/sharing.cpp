@@ -7,12 +7,7 @@
 namespace towers {
 namespace {
 
-constexpr std::uint64_t most_tiles = 65535; // per axis, which every driver guarantees
-constexpr std::uint64_t most_loops = 4096;  // 2^20 invocations fill any device
-
-bool splits(Kernel kernel) {
-    return kernel == Kernel::conv2d_backward_weights || kernel == Kernel::depthwise_conv2d_backward_weights;
-}
+constexpr std::uint64_t most_loops = 4096; // 2^20 invocations fill any device
 
 /// The elements of dw
 uint weights_of(const ConvShape& s) {
@@ -27,6 +22,16 @@ Launch add_up(std::uint64_t partials, Out_f32 sum, unsigned parts, uint count) {
 
 } // namespace
 
+bool splits(Kernel kernel) {
+    return kernel == Kernel::conv2d_backward_weights || kernel == Kernel::depthwise_conv2d_backward_weights;
+}
+
+glm::uvec3 groups_within(std::uint64_t groups, const DeviceFacts& facts) {
+    constexpr std::uint64_t most = 65535; // per axis, which every driver guarantees
+    const std::uint64_t limit = facts.limits.most_groups != 0 ? facts.limits.most_groups : most;
+    return {unsigned(std::clamp<std::uint64_t>(groups, 1, limit)), 1, 1};
+}
+
 unsigned parts_of(const Launch& launch, const DeviceFacts& facts) {
     if (!splits(launch.kernel)) return 1;
     if (facts.limits.parts != 0) return facts.limits.parts;
@@ -35,7 +40,7 @@ unsigned parts_of(const Launch& launch, const DeviceFacts& facts) {
     if (const auto products = products_of(launch)) {
         constexpr unsigned depth = 256; // pixels that are worth a tile
         wanted = facts.busy_groups / products->tiles(tile_for(*products, facts.busy_groups));
-        most = std::uint64_t(s.batch) * s.out_height * s.out_width / depth;
+        most = products->depth / depth;
     } else {
         const unsigned at_once = kernel_info(launch.kernel).workgroup_size;
         wanted = std::uint64_t(facts.busy_groups) * at_once / items_of(launch);
@@ -50,15 +55,14 @@ std::optional<Offer> offer_shared_text(const Launch& launch, const DeviceFacts& 
     std::uint64_t groups = 0;
     if (const auto products = products_of(launch)) {
         offer.tile = tile_for(*products, facts.busy_groups);
-        groups = std::min(products->tiles(*offer.tile) * offer.parts, most_tiles);
+        groups = products->tiles(*offer.tile) * offer.parts;
     } else {
         const unsigned at_once = kernel.item == Item::subgroup
                                      ? std::max(1u, kernel.workgroup_size / facts.subgroup_size)
                                      : kernel.workgroup_size;
         groups = std::min(ceil_div(items_of(launch) * offer.parts, at_once), most_loops);
     }
-    if (facts.limits.most_groups != 0) groups = std::min<std::uint64_t>(groups, facts.limits.most_groups);
-    offer.groups.x = unsigned(std::max<std::uint64_t>(groups, 1));
+    offer.groups = groups_within(groups, facts);
     return offer;
 }
 

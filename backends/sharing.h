@@ -13,6 +13,12 @@ namespace towers {
 /// Takes every launch.
 std::optional<Offer> offer_shared_text(const Launch& launch, const DeviceFacts& facts);
 
+/// Whether a kernel has a sum that can be split.
+bool splits(Kernel kernel);
+
+/// As many workgroups, within what drivers and tests allow.
+glm::uvec3 groups_within(std::uint64_t groups, const DeviceFacts& facts);
+
 /// Into how many parts a launch's sum over pixels is split, where whole it would leave the device idle; 1 for
 /// kernels without such a sum.
 unsigned parts_of(const Launch& launch, const DeviceFacts& facts);

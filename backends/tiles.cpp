@@ -6,18 +6,20 @@ namespace towers {
 
 Products products_of(const Conv2dForwardParams& p) {
     const ConvShape& s = p.shape;
-    return {s.groups, std::uint64_t(s.batch) * s.out_height * s.out_width, s.out_channels / s.groups};
+    return {s.groups, std::uint64_t(s.batch) * s.out_height * s.out_width, s.out_channels / s.groups,
+            std::uint64_t(s.kernel_height) * s.kernel_width * (s.in_channels / s.groups)};
 }
 
 Products products_of(const Conv2dBackwardDataParams& p) {
     const ConvShape& s = p.shape;
-    return {s.groups, std::uint64_t(s.batch) * s.in_height * s.in_width, s.in_channels / s.groups};
+    return {s.groups, std::uint64_t(s.batch) * s.in_height * s.in_width, s.in_channels / s.groups,
+            std::uint64_t(s.kernel_height) * s.kernel_width * (s.out_channels / s.groups)};
 }
 
 Products products_of(const Conv2dBackwardWeightsParams& p) {
     const ConvShape& s = p.shape;
     return {s.groups, std::uint64_t(s.kernel_height) * s.kernel_width * (s.in_channels / s.groups) + p.bias,
-            s.out_channels / s.groups};
+            s.out_channels / s.groups, std::uint64_t(s.batch) * s.out_height * s.out_width};
 }
 
 std::optional<Products> products_of(const Launch& launch) {

@@ -1,4 +1,5 @@
-// Chooses the tile of the tiled kernels' shared text (shaders/gemm_tile.h) for a launch.
+// The tiles of the tiled kernels, and the choice of one for a launch of the shared text
+// (shaders/gemm_tile.h).
 #pragma once
 
 #include "backends/arithmetic.h"
@@ -10,15 +11,21 @@
 
 namespace towers {
 
-/// TILE_M and TILE_N: rows and columns of the product that a workgroup computes.
+/// TILE_M and TILE_N: rows and columns of the product that a workgroup computes; THREADS: its invocations.
 struct Tile {
-    unsigned height, width;
+    unsigned height, width, threads;
 };
 
+/// Of the shared text
 constexpr Tile tiles[] = {
-#define TOWERS_TILE(height, width) {height, width},
+#define TOWERS_TILE(height, width) {height, width, 256},
 #include "shaders/tiles.def"
-#undef TOWERS_TILE
+};
+
+/// Of the text by quads (shaders/gemm_quads.h)
+constexpr Tile quad_tiles[] = {
+#define TOWERS_QUAD_TILE(height, width, threads) {height, width, threads},
+#include "shaders/tiles.def"
 };
 
 /// The shared memory of a workgroup with the largest tile: two slices, 16 deep, the first with one extra word
@@ -29,10 +36,12 @@ constexpr unsigned largest_tile_bytes = [] {
     return largest;
 }();
 
-/// A tiled kernel's launch: so many products of `rows` x `columns`, each of which tiles cover.
+/// A tiled kernel's launch: so many products of `rows` x `columns`, each of which tiles cover. An element is
+/// a sum over `depth`.
 struct Products {
     std::uint64_t count, rows;
     unsigned columns;
+    std::uint64_t depth;
 
     std::uint64_t elements() const { return count * rows * columns; }
     std::uint64_t tiles(const Tile& tile) const {

@@ -29,18 +29,20 @@ struct DeviceFacts {
     /// written for such drivers.
     bool software = false;
     bool exact_products = false; ///< see OpenOptions
+    bool quads = false;          ///< a card, or what may use what is written for cards
+    unsigned shared_memory = 0;  ///< bytes of a workgroup
     SharingLimits limits = {};
 };
 
 /// How a variant runs a launch on a device.
 struct Offer {
     glm::uvec3 groups{1, 1, 1};    ///< workgroups; on a CPU x threads run the shared text
-    std::optional<Tile> tile = {}; ///< of a tiled kernel's shared text
+    std::optional<Tile> tile = {}; ///< of a tiled kernel
     unsigned parts = 1;            ///< of a sum that is split; they are added up afterwards
     unsigned winograd_tile = 0;    ///< rows of the tiles of a Winograd convolution
 };
 
-/// A way to compute one kernel: its shared text, or an override.
+/// A way to compute one kernel: its shared text, its text by quads, or an override.
 struct Variant {
     Kernel kernel;
     std::string_view name; ///< for reports
@@ -49,6 +51,7 @@ struct Variant {
 };
 
 constexpr std::string_view shared_text = "shared text"; ///< the name of that variant of each kernel
+constexpr std::string_view quads_text = "quads";        ///< and of each tiled kernel's other shared text
 
 /// A backend's variant, which adds to Variant what the backend runs it with, and its offer for a launch.
 template<class BackendVariant>

@@ -1,8 +1,9 @@
 # Makes from shaders/kernels.def, shaders/tiles.def and the .comp files beside them:
 #   spirv.inc               every kernel's SPIR-V as an array of words, validated
 #   plain_kernel_texts.inc  one #include for each kernel that is not tiled, for the host's compiler and nvcc
-#   tiled_kernel_texts.inc  TOWERS_TILED_TEXT(kernel, rows, columns) for each tiled kernel and tile
-# and sets TILED_TEXTS to `kernel rows columns` for each of the latter.
+#   tiled_kernel_texts.inc  TOWERS_TILED_TEXT(text, rows, columns, invocations) for both texts of each tiled kernel, NAME
+#                           and NAME_quads, and each of their tiles
+# and sets TILED_TEXTS to `kernel text rows columns invocations` for each of the latter.
 find_program(GLSLANG glslangValidator REQUIRED)
 find_program(SPIRV_VAL spirv-val REQUIRED)
 
@@ -37,7 +38,7 @@ function(add_shader file name lines)
 endfunction()
 
 file(STRINGS ${SHADERS_DIR}/kernels.def lines REGEX "^TOWERS_([A-Z]+_)?KERNEL")
-file(STRINGS ${SHADERS_DIR}/tiles.def tiles REGEX "^TOWERS_TILE")
+file(STRINGS ${SHADERS_DIR}/tiles.def tiles REGEX "^TOWERS_(QUAD_)?TILE")
 set(SHADER_OUTPUTS)
 set(TILED_TEXTS)
 set(spirv_includes)
@@ -49,10 +50,19 @@ foreach(line IN LISTS lines)
   set(kernel ${CMAKE_MATCH_2})
   add_shader(${kernel} ${kernel} "#define TOWERS_GLSL")
   if(kind STREQUAL "TILED_")
+    add_shader(${kernel}_quads ${kernel}_quads "#define TOWERS_GLSL")
     foreach(tile IN LISTS tiles)
-      string(REGEX MATCH "([0-9]+), ([0-9]+)" _ "${tile}")
-      list(APPEND TILED_TEXTS "${kernel} ${CMAKE_MATCH_1} ${CMAKE_MATCH_2}")
-      string(APPEND tiled_texts "TOWERS_TILED_TEXT(${kernel}, ${CMAKE_MATCH_1}, ${CMAKE_MATCH_2})\n")
+      string(REGEX MATCH "([0-9]+), ([0-9]+)(, ([0-9]+))?" _ "${tile}")
+      set(sizes ${CMAKE_MATCH_1} ${CMAKE_MATCH_2})
+      if(CMAKE_MATCH_4)
+        set(tiled ${kernel}_quads ${sizes} ${CMAKE_MATCH_4})
+      else()
+        set(tiled ${kernel} ${sizes} 256)
+      endif()
+      list(JOIN tiled " " words)
+      list(APPEND TILED_TEXTS "${kernel} ${words}")
+      list(JOIN tiled ", " arguments)
+      string(APPEND tiled_texts "TOWERS_TILED_TEXT(${arguments})\n")
     endforeach()
   else()
     string(APPEND plain_includes "#include \"shaders/${kernel}.comp\"\n")

@@ -30,6 +30,30 @@ FUNCTION Tap tap_of(uint index, uint kernel_width, uint channels) {
     return tap;
 }
 
+// The place `step` further on, where `step` is the place of a number of pixels (or rows): an addition without
+// division
+FUNCTION Pixel pixel_after(Pixel pixel, Pixel step, uint height, uint width) {
+    pixel.x += step.x;
+    const bool next_row = pixel.x >= width;
+    pixel.x -= next_row ? width : 0u;
+    pixel.y += step.y + (next_row ? 1u : 0u);
+    const bool next_image = pixel.y >= height;
+    pixel.y -= next_image ? height : 0u;
+    pixel.image += step.image + (next_image ? 1u : 0u);
+    return pixel;
+}
+
+FUNCTION Tap tap_after(Tap tap, Tap step, uint kernel_width, uint channels) {
+    tap.channel += step.channel;
+    const bool next_column = tap.channel >= channels;
+    tap.channel -= next_column ? channels : 0u;
+    tap.x += step.x + (next_column ? 1u : 0u);
+    const bool next_row = tap.x >= kernel_width;
+    tap.x -= next_row ? kernel_width : 0u;
+    tap.y += step.y + (next_row ? 1u : 0u);
+    return tap;
+}
+
 // The input that output pixel `pixel` sees through `tap`, whose channel counts from `first_channel`. By
 // unsigned wrap-around, places above and left of the image compare as beyond its end.
 FUNCTION float image_at(In_f32 x, ConvShape shape, Pixel pixel, Tap tap, uint first_channel) {

@@ -135,8 +135,9 @@ Search find_devices() {
 
 class CudaDevice final : public Device {
 public:
-    CudaDevice(int ordinal, DeviceInfo info, const SharingLimits* limits)
-        : ordinal_(ordinal), info_(std::move(info)), limits_(limits) {
+    CudaDevice(int ordinal, DeviceInfo info, const OpenOptions& options)
+        : ordinal_(ordinal), info_(std::move(info)), quads_(options.texts != Texts::shared),
+          limits_(options.limits) {
         guard("opening the device", [&] {
             for (Lane& lane : lanes_) {
                 cudaStream_t stream = nullptr;
@@ -146,7 +147,8 @@ public:
             move_origin();
             // A program built for other architectures fails here and not in the first step.
             cudaFuncAttributes attributes;
-            check(cudaFuncGetAttributes(&attributes, function_of(Kernel::sum_partials, {})));
+            const Launch any{Kernel::sum_partials, {}};
+            check(cudaFuncGetAttributes(&attributes, choose(variants(), any, facts()).variant->function({})));
         });
     }
 
@@ -254,6 +256,8 @@ private:
         // Two workgroups for each multiprocessor: one hides the other's waits.
         return {.busy_groups = 2 * info_.compute_units,
                 .subgroup_size = info_.subgroup_size,
+                .quads = quads_,
+                .shared_memory = 48 << 10, // of every card, without asking for more
                 .limits = limits_ != nullptr ? *limits_ : SharingLimits{}};
     }
 
@@ -309,6 +313,7 @@ private:
 
     int ordinal_;
     DeviceInfo info_;
+    bool quads_;                  ///< see DeviceFacts
     const SharingLimits* limits_; ///< may be null
     BlockPool device_memory_{allocate_on_device, cudaFree};
     BlockPool staging_memory_{allocate_on_host, cudaFreeHost};
@@ -339,8 +344,7 @@ public:
     std::unique_ptr<Device> open(unsigned index, const OpenOptions& options) const override {
         try {
             const Found found = find_devices().devices.at(index);
-            return std::make_unique<CudaDevice>(found.ordinal, describe(found.properties, index),
-                                                options.limits);
+            return std::make_unique<CudaDevice>(found.ordinal, describe(found.properties, index), options);
         } catch (const RuntimeError& error) {
             throw DeviceError(fmt::format("cuda:{}: {}", index, error.what()));
         }

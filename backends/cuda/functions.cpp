@@ -1,12 +1,14 @@
 #include "backends/cuda/functions.h"
 
+#include "backends/quads.h"
 #include "backends/sharing.h"
 
 namespace towers {
 
 namespace cuda_text { // where nvcc compiled them
 
-#define TOWERS_TILED_TEXT(name, height, width) extern const void* const name##_##height##_##width##_function;
+#define TOWERS_TILED_TEXT(text, height, width, threads)                                                      \
+    extern const void* const text##_##height##_##width##_function;
 #include "tiled_kernel_texts.inc"
 #undef TOWERS_TILED_TEXT
 
@@ -18,32 +20,30 @@ namespace cuda_text { // where nvcc compiled them
 
 } // namespace cuda_text
 
-const void* cuda::function_of(Kernel kernel, const std::optional<Tile>& tile) {
-    if (tile) {
-#define TOWERS_TILED_TEXT(name, tall, wide)                                                                  \
-    if (kernel == Kernel::name && tile->height == tall && tile->width == wide)                               \
+namespace {
+
+/// Of a tiled kernel's text; null: it was not compiled for the tile.
+const void* function_of(std::string_view text, const Tile& tile) {
+#define TOWERS_TILED_TEXT(name, tall, wide, many)                                                            \
+    if (text == #name && tile.height == tall && tile.width == wide)                                          \
         return cuda_text::name##_##tall##_##wide##_function;
 #include "tiled_kernel_texts.inc"
 #undef TOWERS_TILED_TEXT
-        return nullptr;
-    }
-    switch (kernel) {
-#define TOWERS_KERNEL(name, Params, size, items)                                                             \
-    case Kernel::name:                                                                                       \
-        return cuda_text::name##_function;
-#define TOWERS_TILED_KERNEL(name, Params, size)
-#include "shaders/kernels.def"
-#undef TOWERS_KERNEL
-#undef TOWERS_TILED_KERNEL
-    default:
-        return nullptr;
-    }
+    return nullptr;
 }
 
-std::span<const Variant> cuda::variants() {
-    static constexpr Variant all[] = {
-#define TOWERS_KERNEL(name, Params, size, items) {Kernel::name, shared_text, offer_shared_text},
-#define TOWERS_TILED_KERNEL(name, Params, size) TOWERS_KERNEL(name, Params, size, )
+} // namespace
+
+std::span<const cuda::CudaVariant> cuda::variants() {
+    using Tiled = const std::optional<Tile>&;
+    static constexpr CudaVariant all[] = {
+#define TOWERS_KERNEL(name, Params, size, items)                                                             \
+    {{Kernel::name, shared_text, offer_shared_text}, [](Tiled) { return cuda_text::name##_function; }},
+#define TOWERS_TILED_KERNEL(name, Params, size)                                                              \
+    {{Kernel::name, quads_text, offer_quads},                                                                \
+     [](Tiled tile) { return function_of(#name "_quads", *tile); }},                                         \
+        {{Kernel::name, shared_text, offer_shared_text},                                                     \
+         [](Tiled tile) { return function_of(#name, *tile); }},
 #include "shaders/kernels.def"
 #undef TOWERS_KERNEL
 #undef TOWERS_TILED_KERNEL

@@ -5,10 +5,12 @@
 
 namespace towers::cuda {
 
-/// The __global__ function of a kernel's shared text. `tile`: for tiled kernels.
-const void* function_of(Kernel kernel, const std::optional<Tile>& tile);
+struct CudaVariant : Variant {
+    /// The __global__ function. `tile`: that of the offer.
+    const void* (*function)(const std::optional<Tile>& tile);
+};
 
-/// The shared text of each kernel.
-std::span<const Variant> variants();
+/// The texts by quads, then the shared text of each kernel.
+std::span<const CudaVariant> variants();
 
 } // namespace towers::cuda

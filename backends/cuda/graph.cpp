@@ -16,11 +16,11 @@ public:
 
     void add(const Launch& launch) {
         const std::uint64_t scratch = recording_->scratch ? recording_->scratch->address : 0;
-        const Offer offer = choose(variants(), launch, facts_).offer;
-        const SplitLaunch parts = split(launch, offer.parts, scratch + scratch_used_);
+        const auto chosen = choose(variants(), launch, facts_);
+        const SplitLaunch parts = split(launch, chosen.offer.parts, scratch + scratch_used_);
         scratch_used_ += parts.scratch_bytes;
-        const cudaGraphNode_t product = add(parts.product, offer, before_);
-        for (const Launch& sum : parts.sums) add(sum, choose(variants(), sum, facts_).offer, {product});
+        const cudaGraphNode_t product = add(parts.product, chosen, before_);
+        for (const Launch& sum : parts.sums) add(sum, choose(variants(), sum, facts_), {product});
     }
 
     void add(const Copy& copy) {
@@ -57,13 +57,15 @@ public:
 
 private:
     /// Adds a node that depends on the given nodes.
-    cudaGraphNode_t add(const Launch& launch, const Offer& offer, const std::vector<cudaGraphNode_t>& after) {
+    cudaGraphNode_t add(const Launch& launch, const Choice<CudaVariant>& chosen,
+                        const std::vector<cudaGraphNode_t>& after) {
+        const Offer& offer = chosen.offer;
         ParameterBlock parameters = launch.parameters;
         void* arguments[] = {parameters.bytes.data()}; // the node keeps a copy
         cudaKernelNodeParams node{};
-        node.func = const_cast<void*>(function_of(launch.kernel, offer.tile));
+        node.func = const_cast<void*>(chosen.variant->function(offer.tile));
         node.gridDim = {offer.groups.x, offer.groups.y, offer.groups.z};
-        node.blockDim = {kernel_info(launch.kernel).workgroup_size, 1, 1};
+        node.blockDim = {offer.tile ? offer.tile->threads : kernel_info(launch.kernel).workgroup_size, 1, 1};
         node.kernelParams = arguments;
         cudaGraphNode_t* const added = next();
         check(cudaGraphAddKernelNode(added, graph_.get(), after.data(), after.size(), &node));

@@ -1,5 +1,6 @@
 #include "backends/vulkan/dispatch.h"
 
+#include "backends/quads.h"
 #include "backends/vulkan/software_conv2d.h"
 #include "backends/vulkan/spirv.h"
 
@@ -9,9 +10,9 @@ namespace towers::vulkan {
 namespace {
 
 template<const auto& code>
-Dispatch dispatch_shared_text(const Launch& launch, const Offer& offer, const DeviceFacts&) {
+Dispatch dispatch_text(const Launch& launch, const Offer& offer, const DeviceFacts&) {
     std::vector<std::uint32_t> constants;
-    if (offer.tile) constants = {offer.tile->height, offer.tile->width};
+    if (offer.tile) constants = {offer.tile->height, offer.tile->width, offer.tile->threads};
     return {code, std::move(constants), launch.parameters, offer.groups};
 }
 
@@ -20,8 +21,10 @@ constexpr VulkanVariant all_variants[] = {
     SOFTWARE(conv2d_forward) SOFTWARE(conv2d_backward_data) SOFTWARE(conv2d_backward_weights)
 #undef SOFTWARE
 #define TOWERS_KERNEL(name, Params, size, items)                                                             \
-    {{Kernel::name, shared_text, offer_shared_text}, dispatch_shared_text<spirv_##name>},
-#define TOWERS_TILED_KERNEL(name, Params, size) TOWERS_KERNEL(name, Params, size, )
+    {{Kernel::name, shared_text, offer_shared_text}, dispatch_text<spirv_##name>},
+#define TOWERS_TILED_KERNEL(name, Params, size)                                                              \
+    {{Kernel::name, quads_text, offer_quads}, dispatch_text<spirv_##name##_quads>},                          \
+        TOWERS_KERNEL(name, Params, size, )
 #include "shaders/kernels.def"
 #undef TOWERS_KERNEL
 #undef TOWERS_TILED_KERNEL
@@ -36,13 +39,14 @@ constexpr std::uint32_t words(std::uint32_t first_word) { return first_word >> 1
 
 std::span<const VulkanVariant> variants() { return all_variants; }
 
-DeviceFacts facts_of(const DeviceInfo& info, bool overrides, const SharingLimits& limits) {
+DeviceFacts facts_of(const DeviceInfo& info, Texts texts, bool shuffles, unsigned shared_memory) {
     const bool software = info.kind == DeviceKind::software;
     // Vulkan does not report how many processors a card has; a few hundred workgroups fill today's cards.
     return {.busy_groups = software ? 8u : 256u,
             .subgroup_size = info.subgroup_size,
-            .software = software && overrides,
-            .limits = limits};
+            .software = software && texts == Texts::best && shuffles,
+            .quads = texts == Texts::cards || (texts == Texts::best && !software),
+            .shared_memory = shared_memory};
 }
 
 bool uses_subgroups(std::span<const std::uint32_t> code) {
@@ -68,15 +72,16 @@ std::vector<std::uint32_t> keeping_nan(std::span<const std::uint32_t> code) {
 std::map<std::string, Dispatch> all_hardware_dispatches() {
     std::map<std::string, Dispatch> all;
     for (const VulkanVariant& variant : all_variants) {
-        if (variant.name != shared_text) continue;
+        const bool by_quads = variant.name == quads_text;
+        if (variant.name != shared_text && !by_quads) continue;
         const KernelInfo& kernel = kernel_info(variant.kernel);
         const Launch launch{variant.kernel, {}};
         if (kernel.item != Item::tile) {
             all[kernel.name] = variant.dispatch(launch, {}, {});
             continue;
         }
-        for (const Tile& tile : tiles)
-            all[fmt::format("{} {}x{}", kernel.name, tile.height, tile.width)] =
+        for (const Tile& tile : by_quads ? std::span<const Tile>(quad_tiles) : tiles)
+            all[fmt::format("{} {}x{}{}", kernel.name, tile.height, tile.width, by_quads ? " quads" : "")] =
                 variant.dispatch(launch, {.tile = tile}, {});
     }
     return all;

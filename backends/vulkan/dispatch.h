@@ -2,7 +2,7 @@
 // workgroups.
 #pragma once
 
-#include "backends/device.h"
+#include "backends/backend.h"
 #include "backends/sharing.h"
 
 #include <cstdint>
@@ -25,11 +25,12 @@ struct VulkanVariant : Variant {
     Dispatch (*dispatch)(const Launch& launch, const Offer& offer, const DeviceFacts& facts);
 };
 
-/// Overrides for drivers that run on a CPU, then the shared text of each kernel.
+/// Overrides for drivers that run on a CPU, then the texts by quads and the shared text of each kernel.
 std::span<const VulkanVariant> variants();
 
-/// What the driver's word and ours tell of a device. `overrides`: whether it may use any.
-DeviceFacts facts_of(const DeviceInfo& info, bool overrides, const SharingLimits& limits);
+/// What the driver's word and ours tell of a device. `shuffles`: within subgroups; `shared_memory`: bytes of
+/// a workgroup.
+DeviceFacts facts_of(const DeviceInfo& info, Texts texts, bool shuffles, unsigned shared_memory);
 
 /// Whether a shader uses subgroup operations.
 bool uses_subgroups(std::span<const std::uint32_t> code);
@@ -39,7 +40,7 @@ bool uses_subgroups(std::span<const std::uint32_t> code);
 std::vector<std::uint32_t> keeping_nan(std::span<const std::uint32_t> code);
 
 /// One of each pipeline that a hardware device may be asked to run, by kernel and tile: `conv2d_forward
-/// 64x16`.
+/// 64x16`, `conv2d_forward 64x64 quads`.
 std::map<std::string, Dispatch> all_hardware_dispatches();
 
 } // namespace towers::vulkan

@@ -23,7 +23,9 @@ public:
     VulkanDevice(std::shared_ptr<const Instance> instance, unsigned index, const OpenOptions& options)
         : instance_(std::move(instance)), physical_(instance_->devices()[index]),
           info_(describe(physical_, index)),
-          overrides_(options.overrides && has_subgroups(physical_, vk::SubgroupFeatureFlagBits::eShuffle)),
+          facts_(facts_of(info_, options.texts,
+                          has_subgroups(physical_, vk::SubgroupFeatureFlagBits::eShuffle),
+                          physical_.getProperties().limits.maxComputeSharedMemorySize)),
           limits_(options.limits), measure_(options.measure) {
         require_headroom(info_.id, compiler_memory + driver_threads() * (thread_stack + thread_heap));
         guard("opening the device", [&] {
@@ -133,7 +135,9 @@ private:
     }
 
     DeviceFacts facts() const {
-        return facts_of(info_, overrides_, limits_ != nullptr ? *limits_ : SharingLimits{});
+        DeviceFacts facts = facts_;
+        if (limits_ != nullptr) facts.limits = *limits_;
+        return facts;
     }
 
     std::unique_ptr<VulkanRecording> encode(std::span<const Command> commands, const Family& family) {
@@ -167,7 +171,7 @@ private:
     std::shared_ptr<const Instance> instance_;
     const vk::raii::PhysicalDevice& physical_;
     DeviceInfo info_;
-    bool overrides_;
+    DeviceFacts facts_;           ///< without limits
     const SharingLimits* limits_; ///< may be null
     bool measure_;                ///< see OpenOptions
     vk::raii::Device device_ = nullptr;

@@ -52,6 +52,7 @@ struct Element {
     __device__ void operator=(const T& value) const { *element = to_whole(value); }
     __device__ void operator=(const Element& other) const { *element = *other.element; }
     __device__ operator T() const { return from_whole(*element); }
+    __device__ float& operator[](uint i) const { return reinterpret_cast<float*>(element)[i]; } // of a vec4
 };
 template<class T>
 struct InOut {
@@ -64,6 +65,20 @@ template<class T>
 struct Out : InOut<T> {};
 
 #include "shaders/dialect/tensor_types.h"
+
+// The same tensor, four elements at once
+inline __device__ In_f32x4 in_quads(In_f32 x) { return {{reinterpret_cast<const float4*>(x.at.elements)}}; }
+inline __device__ Out_f32x4 out_quads(Out_f32 x) {
+    Out_f32x4 quads;
+    quads.at.elements = reinterpret_cast<float4*>(x.at.elements);
+    return quads;
+}
+
+template<uint count>
+struct SharedQuads {
+    float4 quads[count];
+    __device__ Element<vec4> operator[](uint i) { return {quads + i}; }
+};
 
 // GLSL's built-in functions
 inline __device__ float max(float a, float b) { return fmaxf(a, b); }
@@ -92,6 +107,7 @@ __device__ T subgroupAdd(T x) { // every lane gets the same bits: a + b is b + a
 
 #define KERNEL(name, Params, size)                                                                           \
     __global__ void __launch_bounds__(size) name(const __grid_constant__ Params p)
+#define KERNEL_OF_TUNABLE_SIZE(name, Params, id, size) KERNEL(name, Params, size)
 #define GROUP_ID blockIdx.x
 #define GROUPS gridDim.x
 #define LOCAL_ID threadIdx.x
@@ -109,3 +125,4 @@ __device__ T subgroupAdd(T x) { // every lane gets the same bits: a + b is b + a
 // The including file defines CONSTANT_0, CONSTANT_1, ...
 #define TUNABLE(id, name, value) constexpr uint name = CONSTANT_##id
 #define shared __shared__
+#define SHARED_QUADS(name, count) __shared__ SharedQuads<count> name

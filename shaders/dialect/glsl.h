@@ -16,8 +16,17 @@ BUFFER(writeonly restrict, Out_u32, uint);
 BUFFER(restrict, InOut_f32, float);
 BUFFER(restrict, InOut_f32x4, vec4);
 
+// The same tensor, four elements at once
+In_f32x4 in_quads(In_f32 x) { return In_f32x4(x); }
+Out_f32x4 out_quads(Out_f32 x) { return Out_f32x4(x); }
+
 #define KERNEL(name, Params, size)                                                                           \
     layout(local_size_x = size) in;                                                                          \
+    layout(push_constant) uniform Block { Params p; };                                                       \
+    void main()
+// The size of its workgroups is the tunable constant with this id.
+#define KERNEL_OF_TUNABLE_SIZE(name, Params, id, size)                                                       \
+    layout(local_size_x_id = id) in;                                                                         \
     layout(push_constant) uniform Block { Params p; };                                                       \
     void main()
 
@@ -39,6 +48,8 @@ BUFFER(restrict, InOut_f32x4, vec4);
 #define FUNCTION
 // A constant that the backend may set when it builds the pipeline (a specialization constant)
 #define TUNABLE(id, name, value) layout(constant_id = id) const uint name = value
+// Shared memory of so many vec4
+#define SHARED_QUADS(name, count) shared vec4 name[count]
 
 uint mul_high(uint a, uint b) {
     uint high, low;

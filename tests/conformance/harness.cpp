@@ -147,11 +147,11 @@ std::vector<float> narrow(std::span<const double> values) {
     return narrowed;
 }
 
-Device& EveryText::plain(const std::string& id) {
-    auto& slot = opened_[id];
+Device& EveryText::opened(const std::string& id, Texts texts) {
+    auto& slot = opened_[{id, texts}];
     if (!slot) {
         OpenOptions options = open_options();
-        options.overrides = false;
+        options.texts = texts;
         slot = open_device(id, options);
     }
     return *slot;

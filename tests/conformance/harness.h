@@ -13,6 +13,7 @@
 #include <random>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace towers::test {
@@ -55,8 +56,8 @@ public:
     Tensor in_out(std::span<const float> values);
 
     /// Runs the launch as the device shares it out, then with at most one workgroup and two, each time from
-    /// the initial values. All runs must leave the same bits and touch only outputs. On the host, the text must
-    /// count as many items as kernels.def says. `splits`: as in SharingLimits.
+    /// the initial values. All runs must leave the same bits and touch only outputs. On the host, the text
+    /// must count as many items as kernels.def says. `splits`: as in SharingLimits.
     void run(const Launch& launch, unsigned splits = 0);
 
     std::vector<float> floats(const Tensor& tensor) const;
@@ -80,8 +81,8 @@ private:
     std::vector<std::uint32_t> before_, after_;
 };
 
-/// The items that the kernel's text counts in FOR_RANGE or FOR_SUBGROUPS. Nothing of a tiled kernel, and where
-/// the text decides to do nothing, by what it reads: the launch's pointers must be the host's.
+/// The items that the kernel's text counts in FOR_RANGE or FOR_SUBGROUPS. Nothing of a tiled kernel, and
+/// where the text decides to do nothing, by what it reads: the launch's pointers must be the host's.
 std::optional<std::uint64_t> counted_items(const Launch& launch);
 
 /// ||measured - expected|| / ||expected|| over the finite elements of `expected`. Infinite if the two differ
@@ -107,22 +108,28 @@ void on_every_device(Function function) {
     }
 }
 
-/// For kernels that a Vulkan driver may override: also runs the shared text, which serves other cards, on it.
+/// For kernels with several variants on GPUs: also runs, on each, those that serve other cards or other
+/// shapes.
 class EveryText {
 public:
     template<class Function>
     void run(Function function) {
         on_every_device(function);
         for (const std::string& id : device_ids()) {
-            if (!id.starts_with("vulkan:")) continue;
-            INFO("on ", id, " without overrides");
-            function(plain(id));
+            const DeviceKind kind = device(id).info().kind;
+            if (kind == DeviceKind::cpu) continue;
+            if (kind == DeviceKind::software) {
+                INFO("on ", id, " as on a card");
+                function(opened(id, Texts::cards));
+            }
+            INFO("on ", id, " by the shared text");
+            function(opened(id, Texts::shared));
         }
     }
 
 private:
-    Device& plain(const std::string& id);
-    std::map<std::string, std::unique_ptr<Device>> opened_;
+    Device& opened(const std::string& id, Texts texts);
+    std::map<std::pair<std::string, Texts>, std::unique_ptr<Device>> opened_;
 };
 
 /// Kernels that have their own test. kernels.cpp compares them with the list of all kernels.

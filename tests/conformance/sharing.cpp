@@ -1,5 +1,6 @@
 // How launches are divided: a wide card must not idle, and parts of a sum must not overwrite each other.
 #include "backends/sharing.h"
+#include "backends/quads.h"
 
 #include "tests/conformance/harness.h"
 #include "tests/conformance/reference.h"
@@ -50,6 +51,60 @@ TEST_CASE("a product gets one workgroup per tile, and tall tiles if these fill t
     const Offer grouped = forward(same_conv(1, 8, 8, 64, {{3, 3}, {1, 1}}, 64, 4));
     CHECK(grouped.tile->width == 16);
     CHECK(grouped.groups.x == 4);
+}
+
+TEST_CASE("the text by quads takes what fits it") {
+    DeviceFacts gpu = card;
+    CHECK_FALSE(
+        offer_quads(launch(kernels::conv2d_forward, {.shape = same_conv(1, 8, 8, 4, 3, 3, 1, 4)}), gpu));
+    gpu.quads = true;
+    gpu.shared_memory = 32768;
+    const auto takes = [&](Kernel kernel, const ConvShape& s) {
+        const ParameterBlock block = kernel == Kernel::conv2d_forward
+                                         ? ParameterBlock::of(Conv2dForwardParams{.shape = s})
+                                         : ParameterBlock::of(Conv2dBackwardDataParams{.shape = s});
+        return offer_quads({kernel, block}, gpu).has_value();
+    };
+    for (const Kernel kernel : {Kernel::conv2d_forward, Kernel::conv2d_backward_data}) {
+        CHECK(takes(kernel, same_conv(1, 8, 8, 4, 3, 3, 1, 12)));
+        CHECK_FALSE(takes(kernel, same_conv(1, 8, 8, 3, 3, 3, 1, 4)));
+        CHECK_FALSE(takes(kernel, same_conv(1, 8, 8, 4, 3, 3, 1, 10)));
+        CHECK_FALSE(takes(kernel, same_conv(1, 8, 8, 12, {{3, 3}, {1, 1}}, 12, 6))); // two channels a group
+        CHECK(takes(kernel, same_conv(1, 8, 8, 12, {{3, 3}, {1, 1}}, 12, 3)));
+    }
+    CHECK(takes(Kernel::conv2d_forward, same_conv(1, 8, 8, 4, 3, 3, 2, 4)));
+    CHECK_FALSE(takes(Kernel::conv2d_backward_data, same_conv(1, 8, 8, 4, 3, 3, 2, 4)));
+    gpu.shared_memory = 16384; // only for the smallest tile
+    const auto small =
+        offer_quads(launch(kernels::conv2d_forward, {.shape = same_conv(128, 12, 12, 64, 5, 5, 1, 64)}), gpu);
+    REQUIRE(small);
+    CHECK(small->tile->width == 32);
+}
+
+TEST_CASE("products by quads take the tile and the parts with which the device is done first") {
+    DeviceFacts gpu = card;
+    gpu.quads = true;
+    gpu.shared_memory = 32768;
+    const auto tile_of = [&](const ConvShape& s) {
+        return *offer_quads(launch(kernels::conv2d_forward, {.shape = s}), gpu)->tile;
+    };
+    CHECK(tile_of(same_conv(128, 12, 12, 64, 5, 5, 1, 64)).height == 128); // 144 tiles at once, not 288
+    CHECK(tile_of(same_conv(64, 12, 12, 64, 5, 5, 1, 64)).height == 64);   // 144 half as large
+    CHECK(tile_of(same_conv(128, 12, 12, 64, 5, 5, 1, 20)).width == 32);
+    for (const unsigned groups : {6u, 8u}) { // as on the tests' devices, which shall run every tile
+        gpu.busy_groups = groups;
+        CHECK(tile_of(same_conv(6, 11, 11, 64, 1, 1, 1, 64)).height == 128);
+        CHECK(tile_of(same_conv(1, 12, 12, 64, 5, 5, 1, 64)).width == 32);
+        CHECK(offer_quads(weights_gradient(same_conv(2, 6, 6, 64, 3, 3, 1, 64)), gpu)->tile->height == 128);
+    }
+    gpu.busy_groups = card.busy_groups;
+    const Offer split_up = *offer_quads(weights_gradient(same_conv(128, 12, 12, 64, 5, 5, 1, 64)), gpu);
+    CHECK(split_up.parts > 4); // 26 tiles of 64x64
+    CHECK(split_up.groups.x <= 4 * gpu.busy_groups);
+    CHECK(offer_quads(weights_gradient(same_conv(16, 1, 1, 384, 1, 1, 1, 192)), gpu)->parts ==
+          1); // few pixels
+    gpu.limits.parts = 3;
+    CHECK(offer_quads(weights_gradient(same_conv(128, 1, 1, 384, 1, 1, 1, 192)), gpu)->parts == 3);
 }
 
 TEST_CASE("a sum over pixels is split only if its product is too small for the device") {

@@ -43,15 +43,20 @@ TEST_CASE("the first variant of the kernel that takes the launch on the device r
 }
 
 TEST_CASE("a device tells what it would run a launch with") {
-    const ConvShape plain = same_conv(1, 8, 8, 4, 3, 3, 1, 4), strided = same_conv(1, 8, 8, 4, 3, 3, 2, 4);
+    const ConvShape plain = same_conv(1, 8, 8, 4, 3, 3, 1, 4), strided = same_conv(1, 8, 8, 4, 3, 3, 2, 4),
+                    odd = same_conv(1, 8, 8, 3, 3, 3, 1, 4);
     on_every_device([&](Device& device) {
         const bool cpu = device.info().kind == DeviceKind::cpu;
         const bool software = device.info().kind == DeviceKind::software;
+        const std::string_view card = software ? "shared text" : "quads";
         CHECK(device.variant_of(relu(5)) == "shared text");
         CHECK(device.variant_of(forward(plain)) == (cpu        ? "oneDNN"
                                                     : software ? "software convolution"
-                                                               : "shared text"));
-        CHECK(device.variant_of(forward(strided)) == (cpu ? "oneDNN" : "shared text"));
+                                                               : card));
+        CHECK(device.variant_of(forward(strided)) == (cpu ? "oneDNN" : card));
+        CHECK(device.variant_of(forward(odd)) == (cpu        ? "oneDNN"
+                                                  : software ? "software convolution"
+                                                             : "shared text"));
         CHECK(device.variant_of(launch(kernels::lrn_forward, {.pixels = 1, .channels = 1})) ==
               (cpu ? "vectorized loops" : "shared text"));
     });

@@ -14,7 +14,7 @@ ShareOut::ShareOut(const SharingLimits& limits) : before_(sharing) { sharing = l
 ShareOut::~ShareOut() { sharing = before_; }
 
 OpenOptions open_options() {
-    return {.threads = 0, .validate = true, .overrides = true, .limits = &sharing, .measure = false};
+    return {.threads = 0, .validate = true, .texts = Texts::best, .limits = &sharing, .measure = false};
 }
 
 const std::vector<std::string>& device_ids() {

@@ -1,0 +1,13 @@
+// How a GPU backend shares out the tiled kernels' text by quads (shaders/gemm_quads.h), which is faster than
+// the shared text where channels come in fours.
+#pragma once
+
+#include "backends/variants.h"
+
+namespace towers {
+
+/// Takes a tiled kernel's launch if the channels of each group are multiples of 4 and, for the gradient of
+/// the images, the strides are 1.
+std::optional<Offer> offer_quads(const Launch& launch, const DeviceFacts& facts);
+
+} // namespace towers
