@@ -3,28 +3,69 @@
 #include "backends/arithmetic.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace towers {
 namespace {
 
-constexpr std::uint64_t most_loops = 4096; // 2^20 invocations fill any device
+constexpr std::uint64_t most_loops = 4096;                      // 2^20 invocations fill any device
+constexpr SliceCosts slice_costs{.per_edge = 40, .whole = 864}; // of gemm_tile.h
 
-/// The elements of dw
 uint weights_of(const ConvShape& s) {
     return s.kernel_height * s.kernel_width * (s.in_channels / s.groups) * s.out_channels;
 }
 
-Launch add_up(std::uint64_t partials, Out_f32 sum, unsigned parts, uint count) {
-    return launch(
-        kernels::sum_partials,
-        {.partials = {reinterpret_cast<const float*>(partials)}, .sum = sum, .parts = parts, .count = count});
+/// Splits launches one output after the other.
+class Splitter {
+public:
+    Splitter(unsigned parts, std::uint64_t scratch) : parts_(parts), scratch_(scratch) {}
+
+    /// Has `output`, whose elements `sum.count` counts, written to scratch memory and added up from there.
+    void split(Out_f32& output, SumPartialsParams sum) {
+        sum.partials = {reinterpret_cast<const float*>(scratch_ + bytes_)};
+        sum.sum = output;
+        sum.parts = parts_;
+        output = {reinterpret_cast<float*>(scratch_ + bytes_)};
+        bytes_ += aligned(sizeof(float) * parts_ * sum.count);
+        sums_.push_back(launch(kernels::sum_partials, sum));
+    }
+    template<class Params>
+    SplitLaunch product(Kernel kernel, Params parameters) {
+        parameters.splits = parts_;
+        return {{kernel, ParameterBlock::of(parameters)}, std::move(sums_), bytes_};
+    }
+
+private:
+    unsigned parts_;
+    std::uint64_t scratch_;
+    std::size_t bytes_ = 0;
+    std::vector<Launch> sums_;
+};
+
+SplitLaunch split_product(Kernel kernel, Conv2dForwardParams p, Splitter splitter) {
+    const ConvShape& s = p.shape;
+    splitter.split(p.y, {.b = p.b,
+                         .count = s.batch * s.out_height * s.out_width * s.out_channels,
+                         .channels = s.out_channels,
+                         .bias = p.bias,
+                         .relu = p.relu});
+    return splitter.product(kernel, p);
+}
+
+SplitLaunch split_product(Kernel kernel, Conv2dBackwardDataParams p, Splitter splitter) {
+    const ConvShape& s = p.shape;
+    splitter.split(p.dx,
+                   {.x = p.x, .count = s.batch * s.in_height * s.in_width * s.in_channels, .masked = p.relu});
+    return splitter.product(kernel, p);
+}
+
+SplitLaunch split_product(Kernel kernel, Conv2dBackwardWeightsParams p, Splitter splitter) {
+    splitter.split(p.dw, {.count = weights_of(p.shape)});
+    if (p.bias != 0) splitter.split(p.db, {.count = p.shape.out_channels});
+    return splitter.product(kernel, p);
 }
 
 } // namespace
-
-bool splits(Kernel kernel) {
-    return kernel == Kernel::conv2d_backward_weights || kernel == Kernel::depthwise_conv2d_backward_weights;
-}
 
 glm::uvec3 groups_within(std::uint64_t groups, const DeviceFacts& facts) {
     constexpr std::uint64_t most = 65535; // per axis, which every driver guarantees
@@ -32,16 +73,32 @@ glm::uvec3 groups_within(std::uint64_t groups, const DeviceFacts& facts) {
     return {unsigned(std::clamp<std::uint64_t>(groups, 1, limit)), 1, 1};
 }
 
+double cycles_of(const Products& products, const Tile& tile, unsigned parts, const SliceCosts& costs,
+                 const DeviceFacts& facts) {
+    const std::uint64_t units = std::max(1u, facts.busy_groups / 2), groups = products.tiles(tile) * parts;
+    const double slice =
+        (tile.height * tile.width + costs.per_edge * (tile.height + tile.width) + costs.whole) * slice_depth /
+        128;
+    const double ends = 1000;                        // first loads, and the results
+    const double alone = groups <= units ? 1.25 : 1; // Nothing else runs while a workgroup waits.
+    const auto slices = double(ceil_div(ceil_div(products.depth, slice_depth), parts));
+    const double product = double(ceil_div(groups, units)) * (slices * slice * alone + ends);
+    if (parts == 1) return product;
+    // To add up the parts takes a barrier and a launch, which reads what was written, 8 bytes a cycle.
+    return product + 5000 + 0.5 * (parts + 1) * double(products.elements()) / double(units);
+}
+
 unsigned parts_of(const Launch& launch, const DeviceFacts& facts) {
-    if (!splits(launch.kernel)) return 1;
+    const auto products = products_of(launch);
+    if (!products && launch.kernel != Kernel::depthwise_conv2d_backward_weights) return 1;
     if (facts.limits.parts != 0) return facts.limits.parts;
-    const ConvShape s = launch.parameters.as<Conv2dBackwardWeightsParams>().shape;
     std::uint64_t wanted = 0, most = 0;
-    if (const auto products = products_of(launch)) {
-        constexpr unsigned depth = 256; // pixels that are worth a tile
+    if (products) {
+        constexpr unsigned depth = 256; // that is worth a tile
         wanted = facts.busy_groups / products->tiles(tile_for(*products, facts.busy_groups));
         most = products->depth / depth;
     } else {
+        const ConvShape s = launch.parameters.as<Conv2dBackwardWeightsParams>().shape;
         const unsigned at_once = kernel_info(launch.kernel).workgroup_size;
         wanted = std::uint64_t(facts.busy_groups) * at_once / items_of(launch);
         most = std::uint64_t(s.batch) * s.out_height;
@@ -56,6 +113,7 @@ std::optional<Offer> offer_shared_text(const Launch& launch, const DeviceFacts& 
     if (const auto products = products_of(launch)) {
         offer.tile = tile_for(*products, facts.busy_groups);
         groups = products->tiles(*offer.tile) * offer.parts;
+        offer.cycles = cycles_of(*products, *offer.tile, offer.parts, slice_costs, facts);
     } else {
         const unsigned at_once = kernel.item == Item::subgroup
                                      ? std::max(1u, kernel.workgroup_size / facts.subgroup_size)
@@ -67,21 +125,17 @@ std::optional<Offer> offer_shared_text(const Launch& launch, const DeviceFacts& 
 }
 
 SplitLaunch split(const Launch& launch, unsigned parts, std::uint64_t scratch) {
-    SplitLaunch result{launch, {}, 0};
-    if (parts == 1) return result;
-    auto p = launch.parameters.as<Conv2dBackwardWeightsParams>();
-    const uint weights = weights_of(p.shape), biases = p.bias * p.shape.out_channels;
-    const std::size_t weight_bytes = aligned(sizeof(float) * parts * weights);
-    result.scratch_bytes = weight_bytes + aligned(sizeof(float) * parts * biases);
-    result.sums.push_back(add_up(scratch, p.dw, parts, weights));
-    p.dw = {reinterpret_cast<float*>(scratch)};
-    if (p.bias != 0) {
-        result.sums.push_back(add_up(scratch + weight_bytes, p.db, parts, biases));
-        p.db = {reinterpret_cast<float*>(scratch + weight_bytes)};
+    if (parts == 1) return {launch, {}, 0};
+    const Splitter splitter(parts, scratch);
+    const auto split_as = [&](auto parameters) { return split_product(launch.kernel, parameters, splitter); };
+    switch (launch.kernel) {
+    case Kernel::conv2d_forward:
+        return split_as(launch.parameters.as<Conv2dForwardParams>());
+    case Kernel::conv2d_backward_data:
+        return split_as(launch.parameters.as<Conv2dBackwardDataParams>());
+    default:
+        return split_as(launch.parameters.as<Conv2dBackwardWeightsParams>());
     }
-    p.splits = parts;
-    result.product.parameters = ParameterBlock::of(p);
-    return result;
 }
 
 std::size_t scratch_bytes(std::span<const Command> commands,

@@ -23,7 +23,7 @@ struct SharingLimits {
 
 /// What decides on a device how a launch runs.
 struct DeviceFacts {
-    unsigned busy_groups;   ///< workgroups that keep the device busy
+    unsigned busy_groups;   ///< workgroups that keep the device busy: of a card, two for each processor
     unsigned subgroup_size; ///< of most kernels
     /// A Vulkan driver that runs on the host's processors, shuffles within subgroups, and may use what is
     /// written for such drivers.
@@ -40,6 +40,7 @@ struct Offer {
     std::optional<Tile> tile = {}; ///< of a tiled kernel
     unsigned parts = 1;            ///< of a sum that is split; they are added up afterwards
     unsigned winograd_tile = 0;    ///< rows of the tiles of a Winograd convolution
+    double cycles = 0;             ///< that a card is estimated to take; 0: not estimated
 };
 
 /// A way to compute one kernel: its shared text, its text by quads, or an override.

@@ -25,14 +25,16 @@ FUNCTION float gradient_at(In_f32 dy, ConvShape shape, Pixel pixel, Tap tap, uin
 }
 
 #define STORE(m, n, part, value)                                                                             \
-    p.dx.at[(m) * p.shape.in_channels + group * in_group + (n)] =                                            \
-        p.relu == 0u || p.x.at[(m) * p.shape.in_channels + group * in_group + (n)] > 0.0f ? (value) : 0.0f
+    p.dx.at[((part)*pixels + (m)) * p.shape.in_channels + group * in_group + (n)] =                          \
+        relu == 0u || p.x.at[(m) * p.shape.in_channels + group * in_group + (n)] > 0.0f ? (value) : 0.0f
 
 #include "gemm_tile.h"
 
 KERNEL(conv2d_backward_data, Conv2dBackwardDataParams, 256) {
     const uint in_group = p.shape.in_channels / p.shape.groups;
     const uint out_group = p.shape.out_channels / p.shape.groups;
-    GEMM_TILES(p.shape.batch * p.shape.in_height * p.shape.in_width, in_group,
-               p.shape.kernel_height * p.shape.kernel_width * out_group, p.shape.groups, 1u)
+    const uint pixels = p.shape.batch * p.shape.in_height * p.shape.in_width;
+    const uint relu = p.splits == 1u ? p.relu : 0u;
+    GEMM_TILES(pixels, in_group, p.shape.kernel_height * p.shape.kernel_width * out_group, p.shape.groups,
+               p.splits)
 }

@@ -52,7 +52,9 @@ FUNCTION vec4 where_active(In_f32 x, uint at, uint relu, vec4 gradients) {
 }
 
 #define AT(m, n) ((m)*p.shape.in_channels + group * in_group + (n))
-#define STORE(m, n, part, quad) out_quads(p.dx).at[AT(m, n) / 4u] = where_active(p.x, AT(m, n), p.relu, quad)
+#define STORE(m, n, part, quad)                                                                              \
+    out_quads(p.dx).at[((part)*pixels * p.shape.in_channels + AT(m, n)) / 4u] =                              \
+        where_active(p.x, AT(m, n), relu, quad)
 
 #include "gemm_quads.h"
 
@@ -61,5 +63,7 @@ KERNEL_OF_TUNABLE_SIZE(conv2d_backward_data_quads, Conv2dBackwardDataParams, 2, 
     const uint out_group = p.shape.out_channels / p.shape.groups;
     const uint pixels = p.shape.batch * p.shape.in_height * p.shape.in_width;
     const Tap step = tap_of(TILE_K, p.shape.kernel_width, out_group);
-    GEMM_QUADS(pixels, in_group, p.shape.kernel_height * p.shape.kernel_width * out_group, p.shape.groups, 1u)
+    const uint relu = p.splits == 1u ? p.relu : 0u;
+    GEMM_QUADS(pixels, in_group, p.shape.kernel_height * p.shape.kernel_width * out_group, p.shape.groups,
+               p.splits)
 }

@@ -1,5 +1,6 @@
 #include "kernel.h"
 #include "conv_index.h"
+#include "conv_output.h"
 
 // M = output pixels, K = taps x input channels, N = output channels, those of a group
 #define Row Pixel
@@ -14,20 +15,18 @@ FUNCTION float bias_at(In_f32 b, uint bias, uint n) {
     return b.at[n];
 }
 
-FUNCTION float activate(float sum, uint relu) {
-    // Written so that a NaN stays a NaN: divergence must show.
-    return relu != 0u && sum < 0.0f ? 0.0f : sum;
-}
-
 #define STORE(m, n, part, value)                                                                             \
-    p.y.at[(m) * p.shape.out_channels + group * out_group + (n)] =                                           \
-        activate((value) + bias_at(p.b, p.bias, group * out_group + (n)), p.relu)
+    p.y.at[((part)*pixels + (m)) * p.shape.out_channels + group * out_group + (n)] =                         \
+        activate((value) + bias_at(p.b, bias, group * out_group + (n)), relu)
 
 #include "gemm_tile.h"
 
 KERNEL(conv2d_forward, Conv2dForwardParams, 256) {
     const uint in_group = p.shape.in_channels / p.shape.groups;
     const uint out_group = p.shape.out_channels / p.shape.groups;
-    GEMM_TILES(p.shape.batch * p.shape.out_height * p.shape.out_width, out_group,
-               p.shape.kernel_height * p.shape.kernel_width * in_group, p.shape.groups, 1u)
+    const uint pixels = p.shape.batch * p.shape.out_height * p.shape.out_width;
+    const uint bias = p.splits == 1u ? p.bias : 0u;
+    const uint relu = p.splits == 1u ? p.relu : 0u;
+    GEMM_TILES(pixels, out_group, p.shape.kernel_height * p.shape.kernel_width * in_group, p.shape.groups,
+               p.splits)
 }

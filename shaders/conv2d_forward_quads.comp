@@ -1,5 +1,6 @@
 #include "kernel.h"
 #include "conv_index.h"
+#include "conv_output.h"
 #include "conv_quads.h"
 
 // M = output pixels, K = taps x input channels, N = output channels, those of a group
@@ -46,15 +47,14 @@ FUNCTION vec4 bias_at(In_f32 b, uint bias, uint n) {
     return in_quads(b).at[n / 4u];
 }
 
-FUNCTION vec4 activate(vec4 sum, uint relu) {
-    // Written so that a NaN stays a NaN: divergence must show.
-    UNROLL for (uint i = 0u; i < 4u; ++i) sum[i] = relu != 0u && sum[i] < 0.0f ? 0.0f : sum[i];
+FUNCTION vec4 activate_quad(vec4 sum, uint relu) {
+    UNROLL for (uint i = 0u; i < 4u; ++i) sum[i] = activate(sum[i], relu);
     return sum;
 }
 
 #define STORE(m, n, part, quad)                                                                              \
-    out_quads(p.y).at[((m)*p.shape.out_channels + group * out_group + (n)) / 4u] =                           \
-        activate((quad) + bias_at(p.b, p.bias, group * out_group + (n)), p.relu)
+    out_quads(p.y).at[(((part)*pixels + (m)) * p.shape.out_channels + group * out_group + (n)) / 4u] =       \
+        activate_quad((quad) + bias_at(p.b, bias, group * out_group + (n)), relu)
 
 #include "gemm_quads.h"
 
@@ -63,5 +63,8 @@ KERNEL_OF_TUNABLE_SIZE(conv2d_forward_quads, Conv2dForwardParams, 2, THREADS) {
     const uint out_group = p.shape.out_channels / p.shape.groups;
     const uint pixels = p.shape.batch * p.shape.out_height * p.shape.out_width;
     const Tap step = tap_of(TILE_K, p.shape.kernel_width, in_group);
-    GEMM_QUADS(pixels, out_group, p.shape.kernel_height * p.shape.kernel_width * in_group, p.shape.groups, 1u)
+    const uint bias = p.splits == 1u ? p.bias : 0u;
+    const uint relu = p.splits == 1u ? p.relu : 0u;
+    GEMM_QUADS(pixels, out_group, p.shape.kernel_height * p.shape.kernel_width * in_group, p.shape.groups,
+               p.splits)
 }

@@ -41,8 +41,9 @@ std::span<const VulkanVariant> variants() { return all_variants; }
 
 DeviceFacts facts_of(const DeviceInfo& info, Texts texts, bool shuffles, unsigned shared_memory) {
     const bool software = info.kind == DeviceKind::software;
-    // Vulkan does not report how many processors a card has; a few hundred workgroups fill today's cards.
-    return {.busy_groups = software ? 8u : 256u,
+    // As for CUDA; where no driver tells how many processors a card has, a few hundred fill today's cards.
+    const unsigned groups = info.compute_units != 0 ? 2 * info.compute_units : 256;
+    return {.busy_groups = software ? 8u : groups,
             .subgroup_size = info.subgroup_size,
             .software = software && texts == Texts::best && shuffles,
             .quads = texts == Texts::cards || (texts == Texts::best && !software),

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <spdlog/spdlog.h>
 #include <thread>
 
@@ -245,6 +246,32 @@ bool has_subgroups(const vk::raii::PhysicalDevice& device, vk::SubgroupFeatureFl
            (subgroups.supportedOperations & operations) == operations;
 }
 
+namespace {
+
+/// Which only the vendors' extensions tell; 0: none does.
+unsigned multiprocessors_of(const vk::raii::PhysicalDevice& device) {
+    const std::vector<vk::ExtensionProperties> extensions = device.enumerateDeviceExtensionProperties();
+    const auto properties = [&]<class Properties>(const char* extension) -> std::optional<Properties> {
+        const bool there = std::ranges::any_of(extensions, [&](const vk::ExtensionProperties& each) {
+            return std::string_view(each.extensionName.data()) == extension;
+        });
+        if (!there) return {};
+        return device.getProperties2<vk::PhysicalDeviceProperties2, Properties>().template get<Properties>();
+    };
+    if (const auto nv = properties.operator()<vk::PhysicalDeviceShaderSMBuiltinsPropertiesNV>(
+            VK_NV_SHADER_SM_BUILTINS_EXTENSION_NAME))
+        return nv->shaderSMCount;
+    if (const auto amd = properties.operator()<vk::PhysicalDeviceShaderCoreProperties2AMD>(
+            VK_AMD_SHADER_CORE_PROPERTIES_2_EXTENSION_NAME))
+        return amd->activeComputeUnitCount;
+    if (const auto arm = properties.operator()<vk::PhysicalDeviceShaderCoreBuiltinsPropertiesARM>(
+            VK_ARM_SHADER_CORE_BUILTINS_EXTENSION_NAME))
+        return arm->shaderCoreCount;
+    return 0;
+}
+
+} // namespace
+
 DeviceInfo describe(const vk::raii::PhysicalDevice& device, unsigned index) {
     const auto chain =
         device.getProperties2<vk::PhysicalDeviceProperties2, vk::PhysicalDeviceIDProperties,
@@ -272,8 +299,8 @@ DeviceInfo describe(const vk::raii::PhysicalDevice& device, unsigned index) {
     for (auto place = places.begin(); place != places.end(); ++place)
         info.queues += std::find(places.begin(), place, *place) == place;
     info.subgroup_size = chain.get<vk::PhysicalDeviceSubgroupProperties>().subgroupSize;
-    // Vulkan does not report how many processors a card has.
-    if (info.kind == DeviceKind::software) info.compute_units = std::thread::hardware_concurrency();
+    info.compute_units =
+        info.kind == DeviceKind::software ? std::thread::hardware_concurrency() : multiprocessors_of(device);
     return info;
 }
 

@@ -106,7 +106,7 @@ std::optional<Offer> offer_software_conv2d(const Launch& launch, const DeviceFac
         return {};
     const std::uint64_t rows = ceil_div(text.rows, narrow(facts) ? 8 : 32);
     const std::uint64_t columns = ceil_div(text.columns, 4 * facts.subgroup_size);
-    const unsigned parts = parts_of(launch, facts);
+    const unsigned parts = launch.kernel == Kernel::conv2d_backward_weights ? parts_of(launch, facts) : 1;
     if (rows > most_groups || columns > most_groups || parts > most_groups) return {};
     return Offer{.groups = {unsigned(rows), unsigned(columns), parts}, .parts = parts};
 }

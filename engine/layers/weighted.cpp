@@ -52,7 +52,8 @@ TensorId Weighted::forward(LayerPlan& plan, const ConvShape& shape) const {
               .y = y,
               .shape = shape,
               .relu = 0,
-              .bias = bias ? 1u : 0u});
+              .bias = bias ? 1u : 0u,
+              .splits = 1});
     return y;
 }
 
@@ -69,9 +70,15 @@ std::vector<TensorId> Weighted::backward(LayerPlan& plan, const ConvShape& shape
               .splits = 1});
     if (!plan.wants()) return {TensorId()};
     const TensorId dx = plan.make_gradient();
-    plan.add(
-        "data gradient", depthwise ? kernels::depthwise_conv2d_backward_data : kernels::conv2d_backward_data,
-        {.dy = dy, .w = plan.variable("weights"), .x = plan.input(), .dx = dx, .shape = shape, .relu = 0});
+    plan.add("data gradient",
+             depthwise ? kernels::depthwise_conv2d_backward_data : kernels::conv2d_backward_data,
+             {.dy = dy,
+              .w = plan.variable("weights"),
+              .x = plan.input(),
+              .dx = dx,
+              .shape = shape,
+              .relu = 0,
+              .splits = 1});
     return {dx};
 }
 

@@ -105,8 +105,12 @@ __device__ T subgroupAdd(T x) { // every lane gets the same bits: a + b is b + a
 
 } // namespace towers::cuda_text
 
+// The size of a workgroup, and how many shall fit on a multiprocessor
+#ifndef LAUNCH_BOUNDS
+#define LAUNCH_BOUNDS(size) size
+#endif
 #define KERNEL(name, Params, size)                                                                           \
-    __global__ void __launch_bounds__(size) name(const __grid_constant__ Params p)
+    __global__ void __launch_bounds__(LAUNCH_BOUNDS(size)) name(const __grid_constant__ Params p)
 #define KERNEL_OF_TUNABLE_SIZE(name, Params, id, size) KERNEL(name, Params, size)
 #define GROUP_ID blockIdx.x
 #define GROUPS gridDim.x

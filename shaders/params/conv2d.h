@@ -13,22 +13,26 @@ struct ConvShape {
     uint kernel_height, kernel_width, stride_y, stride_x, dilation_y, dilation_x, pad_top, pad_left, groups;
 };
 
-// y = relu?(conv(x, w) + b). `bias` says whether there is a b; without one its pointer is null.
-// depthwise_conv2d_forward: likewise, where groups = in_channels = out_channels.
+// y = relu?(conv(x, w) + b). `bias` says whether there is a b; without one its pointer is null. `splits`: 1.
+// A backend may share out each sum over taps and input channels among more parts, which are then y[splits,
+// ...], still without bias and ReLU. depthwise_conv2d_forward: likewise, where groups = in_channels =
+// out_channels.
 struct Conv2dForwardParams {
     In_f32 x, w, b;
     Out_f32 y;
     ConvShape shape;
-    uint relu, bias;
+    uint relu, bias, splits;
 };
 
-// dx = conv^T(dy, w), zeroed where x <= 0 when `relu` says that x is the output of a ReLU
-// depthwise_conv2d_backward_data: likewise, where groups = in_channels = out_channels.
+// dx = conv^T(dy, w), zeroed where x <= 0 when `relu` says that x is the output of a ReLU. `splits`: 1. A
+// backend may share out each sum over taps and output channels among more parts, which are then dx[splits,
+// ...], with nothing zeroed yet. depthwise_conv2d_backward_data: likewise, where groups = in_channels =
+// out_channels.
 struct Conv2dBackwardDataParams {
     In_f32 dy, w, x;
     Out_f32 dx;
     ConvShape shape;
-    uint relu;
+    uint relu, splits;
 };
 
 // dw = x^T dy and, when there is a `bias`, db = the sum of dy over all output pixels; else db is null.
@@ -42,11 +46,14 @@ struct Conv2dBackwardWeightsParams {
     uint bias, splits;
 };
 
-// sum[count] = sum over `parts` of partials[parts, count]
+// sum[count] = sum over `parts` of partials[parts, count], and then what the split kernel left out: +
+// b[channels] if there is a `bias`, ReLU if `relu`, zeroed where x[count] <= 0 if `masked`. Without them b
+// and x may be null.
 struct SumPartialsParams {
-    In_f32 partials;
+    In_f32 partials, b, x;
     Out_f32 sum;
-    uint parts, count;
+    uint parts, count, channels;
+    uint bias, relu, masked;
 };
 
 #endif

@@ -82,8 +82,13 @@ void check_forward(EveryText& texts, const Kernels& kernels, const ConvShape& s)
         const Tensors t(s, bias);
         const Values sums = reference::conv2d(s, widen(t.x), widen(t.w), widen(t.b));
         texts.run([&](Device& device) {
-            check_near("y", forward(device, kernels, s, t, false), sums);
-            check_near("y after ReLU", forward(device, kernels, s, t, true), reference::relu(sums));
+            check_near("y", forward(device, kernels, s, t, false, bias ? 0 : 3), sums);
+            for (const unsigned splits : {1u, 3u}) {
+                if (splits == 3 && !bias) continue;
+                INFO(splits, " splits");
+                check_near("y after ReLU", forward(device, kernels, s, t, true, splits),
+                           reference::relu(sums));
+            }
         });
     }
 }
@@ -94,8 +99,11 @@ void check_data_gradient(EveryText& texts, const Kernels& kernels, const ConvSha
     const Values dx = reference::conv2d_data_gradient(s, widen(t.w), widen(t.dy));
     texts.run([&](Device& device) {
         check_near("dx", data_gradient(device, kernels, s, t, false), dx);
-        check_near("dx through ReLU", data_gradient(device, kernels, s, t, true),
-                   reference::relu_gradient(widen(t.x), dx));
+        for (const unsigned splits : {1u, 3u}) {
+            INFO(splits, " splits");
+            check_near("dx through ReLU", data_gradient(device, kernels, s, t, true, splits),
+                       reference::relu_gradient(widen(t.x), dx));
+        }
     });
 }
 

@@ -48,32 +48,32 @@ inline constexpr Kernels general{kernels::conv2d_forward, kernels::conv2d_backwa
 inline constexpr Kernels depthwise{kernels::depthwise_conv2d_forward, kernels::depthwise_conv2d_backward_data,
                                    kernels::depthwise_conv2d_backward_weights};
 
+/// `splits`, here and below: parts of each sum; 0: the device's choice
 inline std::vector<float> forward(Device& device, const Kernels& kernels, const ConvShape& s,
-                                  const Tensors& t, bool relu) {
+                                  const Tensors& t, bool relu, unsigned splits = 0) {
     Trial trial(device, capacity(t));
-    Conv2dForwardParams p{.shape = s, .relu = relu, .bias = !t.b.empty()};
+    Conv2dForwardParams p{.shape = s, .relu = relu, .bias = !t.b.empty(), .splits = 1};
     p.x = trial.input(t.x);
     p.w = trial.input(t.w);
     if (p.bias != 0) p.b = trial.input(t.b);
     const Tensor y = trial.output(t.dy.size());
     p.y = y;
-    trial.run(launch(kernels.forward, p));
+    trial.run(launch(kernels.forward, p), splits);
     return trial.floats(y);
 }
 
 inline std::vector<float> data_gradient(Device& device, const Kernels& kernels, const ConvShape& s,
-                                        const Tensors& t, bool relu) {
+                                        const Tensors& t, bool relu, unsigned splits = 0) {
     Trial trial(device, capacity(t));
     const Tensor dy = trial.input(t.dy), w = trial.input(t.w), x = trial.input(t.x);
     const Tensor dx = trial.output(t.x.size());
-    trial.run(launch(kernels.data, {dy, w, x, dx, s, relu}));
+    trial.run(launch(kernels.data, {dy, w, x, dx, s, relu, 1}), splits);
     return trial.floats(dx);
 }
 
 struct WeightGradients {
     std::vector<float> dw, db;
 };
-/// `splits`: parts of the sum over pixels; 0: the device's choice
 inline WeightGradients weight_gradients(Device& device, const Kernels& kernels, const ConvShape& s,
                                         const Tensors& t, unsigned splits) {
     Trial trial(device, capacity(t));

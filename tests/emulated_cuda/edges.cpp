@@ -26,9 +26,9 @@ TEST_CASE("a product touches nothing behind its tensors, however little of a til
         const std::size_t weights = std::size_t(s.in_channels) * s.out_channels;
         const Tensor x = tensor(in), w = tensor(weights), dy = tensor(out), b = tensor(64);
         const std::size_t inputs = buffers.size();
-        Conv2dForwardParams forward{.shape = s, .bias = 1};
+        Conv2dForwardParams forward{.shape = s, .bias = 1, .splits = 1};
         forward.x = x, forward.w = w, forward.b = b, forward.y = tensor(out);
-        Conv2dBackwardDataParams data{.shape = s};
+        Conv2dBackwardDataParams data{.shape = s, .splits = 1};
         data.dy = dy, data.w = w, data.x = x, data.dx = tensor(in);
         Conv2dBackwardWeightsParams gradient{.shape = s, .bias = 1, .splits = 1};
         gradient.x = x, gradient.dy = dy, gradient.dw = tensor(weights), gradient.db = tensor(64);

@@ -1,0 +1,126 @@
+// Estimates the training step of a recipe on a card that need not be present, from the plan and the choices
+// that the program would make there: how long each launch takes, and how near its floor that is.
+//
+// An estimate only, good to some tens of per cent: a product takes the cycles of its offer
+// (backends/sharing.h), any other launch what its bytes take; each has a fixed cost, and so has each level.
+#include "backends/quads.h"
+#include "backends/sharing.h"
+#include "engine/data/pipeline.h"
+#include "engine/plan/work.h"
+#include "engine/recipes/recipe.h"
+#include "engine/step/network.h"
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+namespace towers {
+namespace {
+
+/// By default an H100 SXM
+struct Card {
+    unsigned units = 132;    ///< multiprocessors
+    double gigahertz = 1.98; ///< their clock
+    double gigabytes = 3350; ///< a second, of its memory
+    double level_us = 1.5;   ///< between levels: a graph's edge, and the pipeline that drains and fills
+    double launch_us = 1;    ///< of a launch that has nothing to do
+    double warp_bytes = 1.7; ///< a cycle, that a warp on its own reads
+    unsigned subgroup_size = 32, warps = 8; ///< in a workgroup of 256
+};
+
+struct Estimate {
+    std::string variant;
+    Offer offer;
+    double us, floor_us;
+    std::uint64_t depth = 0; ///< of a product
+};
+
+Estimate estimate(const Operation& operation, const Plan& plan, const Card& card) {
+    const Cost cost = cost_of(operation, plan);
+    const double cycles_per_us = card.gigahertz * 1e3, bytes_per_us = card.gigabytes * 1e3;
+    const double floor_us =
+        std::max(cost.flops / (2 * 128 * card.units * cycles_per_us), cost.bytes / bytes_per_us);
+    const auto* launch = std::get_if<Launch>(&operation.work);
+    if (launch == nullptr) return {"copy", {}, card.launch_us + cost.bytes / bytes_per_us, floor_us};
+    const DeviceFacts facts{.busy_groups = 2 * card.units,
+                            .subgroup_size = card.subgroup_size,
+                            .quads = true,
+                            .shared_memory = 48 << 10};
+    Estimate result{std::string(quads_text), {}, 0, floor_us};
+    if (const auto quads = offer_quads(*launch, facts)) {
+        result.offer = *quads;
+    } else {
+        result.offer = *offer_shared_text(*launch, facts);
+        result.variant = shared_text;
+    }
+    if (const auto products = products_of(*launch)) {
+        result.depth = products->depth;
+        result.us = card.launch_us + result.offer.cycles / cycles_per_us;
+    } else {
+        const double warps = kernel_info(launch->kernel).item == Item::subgroup
+                                 ? double(items_of(*launch))
+                                 : double(result.offer.groups.x) * card.warps;
+        result.us =
+            card.launch_us + cost.bytes / std::min(bytes_per_us, warps * card.warp_bytes * cycles_per_us);
+    }
+    return result;
+}
+
+Plan plan_of(const Recipe& recipe, unsigned batch) {
+    const StateLayout layout = layout_of(recipe);
+    const NetworkSpec spec = network_spec(
+        recipe, layout,
+        {.batch = batch, .stored = stored_size(recipe), .slots = 50000, .seed = 1, .distort = true});
+    return plan_single_step(spec, update_spec(recipe, layout)).plan;
+}
+
+int run(int count, char** words) {
+    CLI::App app("Estimates a training step on a card that need not be present");
+    std::string name;
+    unsigned batch = 128;
+    double most_us = 0;
+    Card card;
+    app.add_option("RECIPE", name, "a built-in recipe, or its file")->required();
+    app.add_option("--batch", batch, "examples")->capture_default_str();
+    app.add_option("--units", card.units, "multiprocessors")->capture_default_str();
+    app.add_option("--clock", card.gigahertz, "GHz")->capture_default_str();
+    app.add_option("--bandwidth", card.gigabytes, "GB/s of its memory")->capture_default_str();
+    app.add_option("--most", most_us, "exit code 1 if the step is estimated to take more microseconds");
+    CLI11_PARSE(app, count, words);
+
+    const Plan plan = plan_of(find_recipe(name), batch);
+    double total = 0, floor = 0;
+    std::vector<std::string> idle;
+    fmt::print("{:34} {:12} {:8} {:>5} {:>8} {:>6} {:>8} {:>8}\n", "operation", "variant", "tile", "parts",
+               "groups", "depth", "floor us", "us");
+    for (const Level& level : plan.levels()) {
+        total += card.level_us;
+        for (const Operation& operation : level) {
+            const Estimate one = estimate(operation, plan, card);
+            const std::string tile =
+                one.offer.tile ? fmt::format("{}x{}", one.offer.tile->height, one.offer.tile->width) : "";
+            fmt::print("{:34} {:12} {:8} {:5} {:8} {:6} {:8.1f} {:8.1f}\n", operation.name, one.variant, tile,
+                       one.offer.parts, one.offer.groups.x, one.depth, one.floor_us, one.us);
+            total += one.us;
+            floor += one.floor_us;
+            if (one.depth >= 128 && one.offer.groups.x < card.units)
+                idle.push_back(fmt::format("{}: {} workgroups for {} multiprocessors, depth {}",
+                                           operation.name, one.offer.groups.x, card.units, one.depth));
+        }
+    }
+    fmt::print("{} levels; the floor is {:.0f} us, the estimate {:.0f} us\n", plan.levels().size(), floor,
+               total);
+    for (const std::string& line : idle) fmt::print("leaves multiprocessors idle: {}\n", line);
+    return most_us != 0 && total > most_us ? 1 : 0;
+}
+
+} // namespace
+} // namespace towers
+
+int main(int count, char** words) {
+    try {
+        return towers::run(count, words);
+    } catch (const std::exception& error) {
+        fmt::print(stderr, "{}\n", error.what());
+        return 1;
+    }
+}
