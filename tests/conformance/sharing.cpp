@@ -85,21 +85,27 @@ TEST_CASE("products by quads take the tile and the parts with which the device i
     DeviceFacts gpu = card;
     gpu.quads = true;
     gpu.shared_memory = 32768;
-    const auto tile_of = [&](const ConvShape& s) {
-        return *offer_quads(launch(kernels::conv2d_forward, {.shape = s}), gpu)->tile;
+    const auto forward = [&](const ConvShape& s) {
+        return *offer_quads(launch(kernels::conv2d_forward, {.shape = s}), gpu);
     };
-    CHECK(tile_of(same_conv(128, 12, 12, 64, 5, 5, 1, 64)).height == 128); // 144 tiles at once, not 288
-    CHECK(tile_of(same_conv(64, 12, 12, 64, 5, 5, 1, 64)).height == 64);   // 144 half as large
-    CHECK(tile_of(same_conv(128, 12, 12, 64, 5, 5, 1, 20)).width == 32);
+    const Offer rounds = forward(same_conv(128, 12, 12, 64, 5, 5, 1, 64));
+    CHECK(rounds.tile->height == 128); // 144 of these tiles would take 128 processors two rounds;
+    CHECK(rounds.parts == 5);          // fifths of them take six, of a fifth of the time each.
+    CHECK(forward(same_conv(128, 12, 12, 64, 5, 5, 1, 20)).tile->width == 32);
+    const Offer dense = forward(same_conv(128, 1, 1, 2304, 1, 1, 1, 384));
+    CHECK(dense.tile->height == 64); // 12 of these tiles
+    CHECK(dense.parts == 21);
+    CHECK(dense.groups.x == 12 * 21);
+    CHECK(forward(same_conv(128, 1, 1, 64, 1, 1, 1, 384)).parts == 1); // adding up would take longer
     for (const unsigned groups : {6u, 8u}) { // as on the tests' devices, which shall run every tile
         gpu.busy_groups = groups;
-        CHECK(tile_of(same_conv(6, 11, 11, 64, 1, 1, 1, 64)).height == 128);
-        CHECK(tile_of(same_conv(1, 12, 12, 64, 5, 5, 1, 64)).width == 32);
-        CHECK(offer_quads(weights_gradient(same_conv(2, 6, 6, 64, 3, 3, 1, 64)), gpu)->tile->height == 128);
+        CHECK(forward(same_conv(2, 12, 12, 64, 1, 1, 1, 64)).tile->height == 128);
+        CHECK(forward(same_conv(3, 5, 7, 4, 3, 3, 1, 12)).tile->width == 32);
+        CHECK(offer_quads(weights_gradient(same_conv(1, 6, 6, 112, 3, 3, 1, 64)), gpu)->tile->height == 128);
     }
     gpu.busy_groups = card.busy_groups;
     const Offer split_up = *offer_quads(weights_gradient(same_conv(128, 12, 12, 64, 5, 5, 1, 64)), gpu);
-    CHECK(split_up.parts > 4); // 26 tiles of 64x64
+    CHECK(split_up.parts > 4); // 13 tiles of 128x64
     CHECK(split_up.groups.x <= 4 * gpu.busy_groups);
     CHECK(offer_quads(weights_gradient(same_conv(16, 1, 1, 384, 1, 1, 1, 192)), gpu)->parts ==
           1); // few pixels
@@ -107,13 +113,16 @@ TEST_CASE("products by quads take the tile and the parts with which the device i
     CHECK(offer_quads(weights_gradient(same_conv(128, 1, 1, 384, 1, 1, 1, 192)), gpu)->parts == 3);
 }
 
-TEST_CASE("a sum over pixels is split only if its product is too small for the device") {
+TEST_CASE("a sum is split only if its product is too small for the device") {
     CHECK(parts(weights_gradient(same_conv(128, 24, 24, 3, 5, 5, 1, 64))) == 128); // two tiles
     CHECK(parts(weights_gradient(same_conv(128, 12, 12, 64, 5, 5, 1, 64))) == 9);  // 26
     CHECK(parts(weights_gradient(same_conv(128, 1, 1, 384, 1, 1, 1, 192))) == 1);  // too few pixels
     CHECK(parts(weights_gradient(same_conv(32, 14, 14, 512, 3, 3, 1, 512))) == 1); // 584 tiles
     const ConvShape depthwise = same_conv(32, 28, 28, 32, {{3, 3}, {1, 1}}, 32, 32);
     CHECK(parts(weights_gradient(depthwise, Kernel::depthwise_conv2d_backward_weights)) == 204);
+    const auto data = [](const ConvShape& s) { return launch(kernels::conv2d_backward_data, {.shape = s}); };
+    CHECK(parts(data(same_conv(32, 4, 4, 256, 3, 3, 2, 512))) == 8); // 32 tiles
+    CHECK(parts(data(same_conv(32, 4, 4, 256, 3, 3, 2, 16))) == 1);  // a depth of 144
     CHECK(parts(update(5)) == 1);
     const SplitLaunch whole = split(update(5), 1, 0);
     CHECK(whole.sums.empty());

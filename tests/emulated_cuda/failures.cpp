@@ -168,13 +168,19 @@ TEST_CASE("timestamps follow the clock, however long a card is open") {
 TEST_CASE("every kernel and tile has a function of its own, and no other tile has any") {
     std::set<const void*> functions;
     std::size_t count = 0;
-    for (std::size_t i = 0; i < all_kernels().size(); ++i) {
-        const bool is_tiled = cuda::function_of(Kernel(i), {}) == nullptr;
-        CHECK(is_tiled == (cuda::function_of(Kernel(i), tiles[0]) != nullptr));
-        if (!is_tiled) functions.insert(cuda::function_of(Kernel(i), {})), ++count;
-        if (is_tiled)
-            for (const Tile& tile : tiles) functions.insert(cuda::function_of(Kernel(i), tile)), ++count;
+    const auto add = [&](const void* function) {
+        CHECK(function != nullptr);
+        functions.insert(function);
+        ++count;
+    };
+    for (const cuda::CudaVariant& variant : cuda::variants()) {
+        const bool is_tiled = kernel_info(variant.kernel).item == Item::tile;
+        const std::span<const Tile> tiles_of_text =
+            variant.name == quads_text ? std::span<const Tile>(quad_tiles) : std::span<const Tile>(tiles);
+        if (!is_tiled) add(variant.function({}));
+        if (!is_tiled) continue;
+        for (const Tile& tile : tiles_of_text) add(variant.function(tile));
+        CHECK(variant.function(Tile{.height = 7, .width = 7, .threads = 256}) == nullptr);
     }
     CHECK(functions.size() == count);
-    CHECK(cuda::function_of(Kernel::conv2d_forward, Tile{.height = 7, .width = 7}) == nullptr);
 }
