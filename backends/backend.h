@@ -29,6 +29,9 @@ struct OpenOptions {
     /// Convolutions multiply each pixel by each weight: no Winograd, whose sums of pixels and of weights
     /// round more.
     bool exact_products = false;
+    /// How to run launches, which the device reads at each recording instead of estimating; null: estimates
+    /// alone. Recording throws DeviceError if the device cannot run a launch as chosen.
+    const Choices* choices = nullptr;
     /// For tests: limits that the device reads at each recording; null: none.
     const SharingLimits* limits = nullptr;
     /// For tests: if false, Vulkan does not measure recordings and always submits them uncut.

@@ -1,6 +1,7 @@
 // The contract between the engine and the backends: everything that the engine knows of a device.
 #pragma once
 
+#include "backends/choices.h"
 #include "backends/kernels.h"
 
 #include <array>
@@ -171,9 +172,9 @@ public:
     virtual std::uint64_t free_memory() const { return not_told; }
     static constexpr std::uint64_t not_told = UINT64_MAX;
 
-    /// What the device would run the launch with, by the name of its variant (backends/variants.h), for
-    /// reports. Empty when it does not tell, or cannot run it.
-    virtual std::string_view variant_of(const Launch&) const { return {}; }
+    /// The ways in which the device could run the launch, the plainest last. Empty when it does not tell, or
+    /// cannot run it.
+    virtual std::vector<Candidate> candidates(const Launch&) const { return {}; }
 
     /// Allocates zeroed memory. Throws OutOfMemory if there is not enough.
     Buffer allocate(std::size_t bytes, Memory memory);

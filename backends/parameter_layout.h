@@ -112,14 +112,19 @@ consteval std::size_t bytes_of() {
         return bytes_of<Params, index, bytes - 4>();
 }
 
-/// The size of a block with exactly these pointers and words.
+/// The bytes of a block's words, which follow its pointers.
 template<class Params>
-consteval std::size_t expected_bytes() {
-    const std::size_t words = []<std::size_t... index>(std::index_sequence<index...>) {
+consteval std::size_t word_bytes() {
+    return []<std::size_t... index>(std::index_sequence<index...>) {
         return (std::size_t(0) + ... + (is_pointer(kinds_of<Params>[index]) ? 0 : bytes_of<Params, index>()));
     }
     (std::make_index_sequence<kinds_of<Params>.size()>{});
-    return (pointer_count<Params> * 8 + words + 7) / 8 * 8;
+}
+
+/// The size of a block with exactly these pointers and words.
+template<class Params>
+consteval std::size_t expected_bytes() {
+    return (pointer_count<Params> * 8 + word_bytes<Params>() + 7) / 8 * 8;
 }
 
 template<class Params, std::size_t index, class T>

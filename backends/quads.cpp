@@ -3,6 +3,8 @@
 #include "backends/sharing.h"
 
 #include <algorithm>
+#include <set>
+#include <vector>
 
 namespace towers {
 namespace {
@@ -37,26 +39,47 @@ unsigned most_parts(const Products& products, const Tile& tile, const DeviceFact
                                               std::max<std::uint64_t>(1, most)));
 }
 
+double cycles(const Products& products, const Tile& tile, unsigned parts, const DeviceFacts& facts) {
+    return cycles_of(products, tile, parts, slice_costs, facts);
+}
+
+/// The best number of parts by estimate, and for measuring also a whole sum and those that fill the device
+/// once and twice; ascending.
+std::set<unsigned> numbers_of_parts(const Products& products, const Tile& tile, const DeviceFacts& facts) {
+    if (facts.limits.parts != 0) return {facts.limits.parts};
+    const unsigned most = most_parts(products, tile, facts);
+    unsigned best = 1;
+    for (unsigned parts = 2; parts <= most; ++parts)
+        if (cycles(products, tile, parts, facts) < cycles(products, tile, best, facts)) best = parts;
+    std::set<unsigned> numbers{1, best};
+    for (const unsigned times : {1u, 2u})
+        numbers.insert(
+            unsigned(std::clamp<std::uint64_t>(times * facts.busy_groups / products.tiles(tile), 1, most)));
+    return numbers;
+}
+
 } // namespace
 
-std::optional<Offer> offer_quads(const Launch& launch, const DeviceFacts& facts) {
-    if (!facts.quads || !fits(launch)) return {};
+std::vector<Offer> offers_quads(const Launch& launch, const DeviceFacts& facts) {
+    std::vector<Offer> offers;
+    if (!facts.quads || !fits(launch)) return offers;
     const Products products = *products_of(launch);
-    std::optional<Offer> best;
     for (const Tile& tile : quad_tiles) {
         if (bytes_of(tile) > facts.shared_memory) continue;
-        const unsigned most =
-            facts.limits.parts != 0 ? facts.limits.parts : most_parts(products, tile, facts);
-        for (unsigned parts = std::max(1u, facts.limits.parts); parts <= most; ++parts) {
-            const double cycles = cycles_of(products, tile, parts, slice_costs, facts);
-            if (best && cycles >= best->cycles) continue;
-            best = Offer{.groups = groups_within(products.tiles(tile) * parts, facts),
-                         .tile = tile,
-                         .parts = parts,
-                         .cycles = cycles};
-        }
+        for (const unsigned parts : numbers_of_parts(products, tile, facts))
+            offers.push_back({.groups = groups_within(products.tiles(tile) * parts, facts),
+                              .tile = tile,
+                              .parts = parts,
+                              .cost = cycles(products, tile, parts, facts)});
     }
-    return best;
+    return offers;
+}
+
+std::optional<Offer> offer_quads(const Launch& launch, const DeviceFacts& facts) {
+    const std::vector<Offer> all = offers_quads(launch, facts);
+    const auto best = std::ranges::min_element(all, {}, &Offer::cost);
+    if (best == all.end()) return {};
+    return *best;
 }
 
 } // namespace towers

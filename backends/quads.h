@@ -9,5 +9,7 @@ namespace towers {
 /// Takes a tiled kernel's launch if the channels of each group are multiples of 4 and, for the gradient of
 /// the images, the strides are 1.
 std::optional<Offer> offer_quads(const Launch& launch, const DeviceFacts& facts);
+/// That one and others: with each tile, and some numbers of parts.
+std::vector<Offer> offers_quads(const Launch& launch, const DeviceFacts& facts);
 
 } // namespace towers

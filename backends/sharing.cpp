@@ -113,7 +113,7 @@ std::optional<Offer> offer_shared_text(const Launch& launch, const DeviceFacts& 
     if (const auto products = products_of(launch)) {
         offer.tile = tile_for(*products, facts.busy_groups);
         groups = products->tiles(*offer.tile) * offer.parts;
-        offer.cycles = cycles_of(*products, *offer.tile, offer.parts, slice_costs, facts);
+        offer.cost = cycles_of(*products, *offer.tile, offer.parts, slice_costs, facts);
     } else {
         const unsigned at_once = kernel.item == Item::subgroup
                                      ? std::max(1u, kernel.workgroup_size / facts.subgroup_size)
@@ -122,6 +122,33 @@ std::optional<Offer> offer_shared_text(const Launch& launch, const DeviceFacts& 
     }
     offer.groups = groups_within(groups, facts);
     return offer;
+}
+
+std::vector<Offer> offers_shared_text(const Launch& launch, const DeviceFacts& facts) {
+    std::vector<Offer> offers{*offer_shared_text(launch, facts)};
+    const auto add = [&](const Offer& offer) {
+        const auto same = [&](const Offer& each) {
+            return alike(each, offer) && each.groups == offer.groups;
+        };
+        if (std::ranges::none_of(offers, same)) offers.push_back(offer);
+    };
+    if (const auto products = products_of(launch)) {
+        const unsigned most_parts = parts_of(launch, facts);
+        for (const Tile& tile : tiles)
+            for (const unsigned parts : {facts.limits.parts != 0 ? most_parts : 1u, most_parts})
+                add({.groups = groups_within(products->tiles(tile) * parts, facts),
+                     .tile = tile,
+                     .parts = parts,
+                     .cost = cycles_of(*products, tile, parts, slice_costs, facts)});
+    } else {
+        const Offer usual = offers.front();
+        for (const unsigned times : {1u, 4u}) {
+            Offer fewer = usual;
+            fewer.groups = groups_within(std::uint64_t(times) * facts.busy_groups, facts);
+            if (fewer.groups.x < usual.groups.x) add(fewer);
+        }
+    }
+    return offers;
 }
 
 SplitLaunch split(const Launch& launch, unsigned parts, std::uint64_t scratch) {

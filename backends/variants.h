@@ -3,12 +3,12 @@
 // order of preference.
 #pragma once
 
-#include "backends/tiles.h"
+#include "backends/choices.h"
 
-#include <glm/vec3.hpp>
 #include <optional>
 #include <span>
 #include <string_view>
+#include <vector>
 
 namespace towers {
 
@@ -32,15 +32,7 @@ struct DeviceFacts {
     bool quads = false;          ///< a card, or what may use what is written for cards
     unsigned shared_memory = 0;  ///< bytes of a workgroup
     SharingLimits limits = {};
-};
-
-/// How a variant runs a launch on a device.
-struct Offer {
-    glm::uvec3 groups{1, 1, 1};    ///< workgroups; on a CPU x threads run the shared text
-    std::optional<Tile> tile = {}; ///< of a tiled kernel
-    unsigned parts = 1;            ///< of a sum that is split; they are added up afterwards
-    unsigned winograd_tile = 0;    ///< rows of the tiles of a Winograd convolution
-    double cycles = 0;             ///< that a card is estimated to take; 0: not estimated
+    const Choices* choices = nullptr; ///< that come before all estimates; null: none
 };
 
 /// A way to compute one kernel: its shared text, its text by quads, or an override.
@@ -49,6 +41,15 @@ struct Variant {
     std::string_view name; ///< for reports
     /// Nothing: it does not take this launch on this device.
     std::optional<Offer> (*offer)(const Launch& launch, const DeviceFacts& facts);
+    /// All ways in which it could run the launch, also where `offer` leaves the launch to later variants.
+    /// Null: only that of `offer`.
+    std::vector<Offer> (*all_offers)(const Launch& launch, const DeviceFacts& facts) = nullptr;
+
+    std::vector<Offer> offers(const Launch& launch, const DeviceFacts& facts) const {
+        if (all_offers != nullptr) return all_offers(launch, facts);
+        const std::optional<Offer> only = offer(launch, facts);
+        return only ? std::vector<Offer>{*only} : std::vector<Offer>();
+    }
 };
 
 constexpr std::string_view shared_text = "shared text"; ///< the name of that variant of each kernel
@@ -61,14 +62,43 @@ struct Choice {
     Offer offer;
 };
 
-/// The first variant that takes the launch.
+/// What was chosen for the launch, else the first variant that takes it. Throws DeviceError if the device
+/// does not have what was chosen.
 template<class BackendVariant>
 Choice<BackendVariant> choose(std::span<const BackendVariant> variants, const Launch& launch,
                               const DeviceFacts& facts) {
-    for (const BackendVariant& variant : variants)
-        if (variant.kernel == launch.kernel)
+    const Chosen* const chosen = find(facts.choices, launch);
+    for (const BackendVariant& variant : variants) {
+        if (variant.kernel != launch.kernel) continue;
+        if (chosen == nullptr) {
             if (const std::optional<Offer> offer = variant.offer(launch, facts)) return {&variant, *offer};
+        } else if (variant.name == chosen->variant) {
+            Choice<BackendVariant> choice{nullptr, {}};
+            for (const Offer& offer : variant.offers(launch, facts)) // workgroups change no bits
+                if (alike(offer, chosen->offer) &&
+                    (choice.variant == nullptr || offer.groups == chosen->offer.groups))
+                    choice = {&variant, offer};
+            if (choice.variant != nullptr) return choice;
+        }
+    }
+    if (chosen != nullptr) refuse(launch, *chosen);
     return {nullptr, {}};
+}
+
+/// All ways in which the variants could run the launch, in the order of the table.
+template<class BackendVariant>
+std::vector<Candidate> candidates(std::span<const BackendVariant> variants, const Launch& launch,
+                                  const DeviceFacts& facts) {
+    const Choice<BackendVariant> used = choose(variants, launch, facts);
+    std::vector<Candidate> all;
+    for (const BackendVariant& variant : variants) {
+        if (variant.kernel != launch.kernel) continue;
+        for (const Offer& offer : variant.offers(launch, facts))
+            all.push_back(
+                {variant.name, offer,
+                 &variant == used.variant && alike(offer, used.offer) && offer.groups == used.offer.groups});
+    }
+    return all;
 }
 
 } // namespace towers

@@ -20,7 +20,9 @@ public:
 
     const DeviceInfo& info() const override { return device_->info(); }
     std::uint64_t free_memory() const override { return device_->free_memory(); }
-    std::string_view variant_of(const Launch& launch) const override { return device_->variant_of(launch); }
+    std::vector<Candidate> candidates(const Launch& launch) const override {
+        return device_->candidates(launch);
+    }
 
 protected:
     struct WrappedRecording : RecordingState {

@@ -1,6 +1,7 @@
 #include "engine/bench/bench.h"
 #include "apps/towers/bench_page.h"
 #include "apps/towers/bench_table.h"
+#include "apps/towers/bench_variants.h"
 #include "apps/towers/commands.h"
 #include "apps/towers/common_flags.h"
 #include "apps/towers/flags.h"
@@ -29,7 +30,7 @@ namespace {
 constexpr unsigned most_in_subsets = 5; // towers
 
 struct BenchFlags {
-    std::string backend, towers, shares, json, html, baseline;
+    std::string backend, towers, shares, json, html, baseline, variants;
     std::vector<std::string> set;
     bool together = false, subsets = false;
     double tolerance = 0.1;
@@ -62,6 +63,10 @@ void check(const BenchFlags& flags) {
                 complain(fmt::format("{} and {} both name {}; give two different files", one, other, *path));
     if (!flags.shares.empty() && !flags.together)
         complain("--shares is only for the run of all towers; give --together too");
+    if (!flags.variants.empty() &&
+        (flags.together || !flags.json.empty() || !flags.html.empty() || !flags.baseline.empty()))
+        complain("--variants prints a table and measures nothing else; leave out --together, --json, --html "
+                 "and --baseline");
     if (flags.subsets && !flags.together)
         complain("--subsets is about the run of all towers; give --together too");
 }
@@ -167,6 +172,10 @@ void tell(const BenchReport& report, const std::optional<BenchReport>& before, c
 
 int run(const BenchFlags& flags) {
     const BenchOptions options = options_of(flags);
+    if (!flags.variants.empty()) {
+        bench_variants(options, flags.variants);
+        return 0;
+    }
     for (const std::string& path : {flags.json, flags.html})
         if (!path.empty()) check_output(path);
     const std::optional<BenchReport> before = read_baseline(flags, options);
@@ -216,6 +225,9 @@ void add_bench(CLI::App& app, Action& chosen) {
                1);
     add_threads(*command, s.threads);
     add_exact_products(*command, flags->open.exact_products);
+    command->add_option("--variants", flags->variants,
+                        "Instead measure all ways in which the devices can run the step's launches of this "
+                        "kernel, such as conv2d_forward or 'conv2d*', or this operation");
     command->add_option("--json", flags->json, "Write the report to this file as JSON");
     command->add_option("--html", flags->html, "Write the report to this file as a page with charts");
     CLI::Option* const baseline =

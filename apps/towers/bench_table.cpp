@@ -173,6 +173,31 @@ std::string kernel_text(const BenchReport& r) {
            "The device's clock times the kernels one after another; in a step they may run side by side.\n";
 }
 
+/// The kernels that a device does not run by their shared text as it is.
+std::string variant_text(const BenchReport& r) {
+    const std::vector<std::string> names = kernel_names(r);
+    std::size_t width = 0;
+    for (const std::string& name : names) width = std::max(width, name.size());
+    std::string rows;
+    for (const std::string& name : names) {
+        std::string row = fmt::format("{:<{}}", name, width);
+        bool tells = false;
+        for (const DeviceFigures& d : r.devices) {
+            const auto k = std::ranges::find(d.kernels, name, &KernelFigures::name);
+            const std::string variant = k != d.kernels.end() ? k->variant.value_or("-") : "-";
+            tells = tells || (variant != "-" && variant != "shared text");
+            row += fmt::format("  {:<30}", variant);
+        }
+        row.erase(row.find_last_not_of(' ') + 1);
+        if (tells) rows += row + "\n";
+    }
+    if (rows.empty()) return {};
+    std::string head = fmt::format("\n{:<{}}", "variant", width);
+    for (const DeviceFigures& d : r.devices) head += fmt::format("  {:<30}", d.id);
+    head.erase(head.find_last_not_of(' ') + 1);
+    return head + "\n" + rows;
+}
+
 std::string copy_text(const BenchReport& r) {
     std::string text = fmt::format("\n{:<10} {:<12} {:>10} {:>22} {:>22}\n", "copies", "", "MB",
                                    "GB/s, from the host", "on the device's clock");
@@ -201,7 +226,7 @@ std::string averaging_text(const BenchReport& r) {
 
 std::string format_report(const BenchReport& report) {
     return head_text(report) + device_text(report) + step_text(report) + subsets_text(report) +
-           kernel_text(report) + copy_text(report) + averaging_text(report);
+           kernel_text(report) + variant_text(report) + copy_text(report) + averaging_text(report);
 }
 
 std::string format_comparison(const BenchComparison& comparison, const std::string& source) {

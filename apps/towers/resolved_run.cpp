@@ -2,6 +2,7 @@
 
 #include "apps/towers/common_flags.h"
 #include "apps/towers/data_flags.h"
+#include "backends/cache.h"
 #include "engine/data/formats.h"
 #include "engine/error.h"
 #include "engine/train/metrics.h"
@@ -139,6 +140,29 @@ void begin_as_before(ResolvedRun& run, const Past& past) {
     }
 }
 
+/// Decides by --tune. A resumed run goes on with its own choices, unless the user names others.
+std::optional<TuningOptions> tuning_of(TrainSettings& settings, const TrainFlags& flags, bool resumes) {
+    const bool measures = settings.tune == "quick" || settings.tune == "full";
+    if (settings.tune == "off") return {};
+    TuningOptions tuning{.effort = settings.tune == "quick"  ? Effort::quick
+                                   : settings.tune == "full" ? Effort::full
+                                                             : Effort::none,
+                         .exact_products = settings.exact_products};
+    if (measures) tuning.cache = cache_folder();
+    const fs::path own = choices_path_in(flags.run);
+    if (resumes && fs::exists(own) && (measures || !flags.settings.gives("tune"))) {
+        tuning.known = own;
+    } else if (!measures) {
+        if (!fs::is_regular_file(settings.tune))
+            throw UsageError(fmt::format("--tune '{}': give off, quick, full, or the path of a file with "
+                                         "choices, such as a run's choices.json",
+                                         settings.tune));
+        tuning.known = settings.tune = absolute(settings.tune);
+        tuning.complete = true;
+    }
+    return tuning;
+}
+
 } // namespace
 
 Sources read_sources(const TrainFlags& flags, const SelectTowers& select) {
@@ -191,6 +215,7 @@ ResolvedRun resolve(const TrainFlags& flags, const Sources& sources, const Selec
         settings.batch = settings.batch.value_or(run.recipe.batch);
         run.global_batch = global_batch(*settings.batch, towers);
     }
+    run.tuning = tuning_of(settings, flags, past.has_value());
     if (past) begin_as_before(run, *past);
     first_shares(run.shares, run.global_batch, unsigned(towers), group); // throws if they do not fit
 

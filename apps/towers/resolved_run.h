@@ -7,6 +7,7 @@
 #include "engine/recipes/recipe.h"
 #include "engine/run/run_directory.h"
 #include "engine/towers/shares.h"
+#include "engine/tuning/tuning.h"
 
 #include <optional>
 #include <string>
@@ -34,6 +35,7 @@ struct ResolvedRun {
     std::string folder; ///< the run directory; empty: a new one
     Existing existing = Existing::refuse;
     OpenOptions open;
+    std::optional<TuningOptions> tuning; ///< none: the devices estimate
 };
 
 /// Decides everything that can be decided before a device is opened. Reads recipes and metrics, changes

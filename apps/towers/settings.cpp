@@ -88,6 +88,11 @@ void for_each_setting(const Visitor& visitor) {
     visitor("threads", &S::threads, other, threads_help);
     visitor("exact-products", &S::exact_products, other, exact_products_help);
     visitor(
+        "tune", &S::tune, other,
+        "How the devices choose the way in which they run each launch: off (by estimates); quick or full "
+        "(by measuring the likely or all ways before the first step, for this and later runs); or as in a "
+        "file, such as an earlier run's choices.json");
+    visitor(
         "feed", &S::feed, other,
         "Where the training images are: resident (all on every device), streamed (read ahead of the steps "
         "that take them), or auto (resident if they take at most half of each device's free memory)");

@@ -43,6 +43,7 @@ struct TrainSettings {
     double device_timeout = 60;
     unsigned threads = 0;
     bool exact_products = false;
+    std::string tune = "off"; ///< or quick, full, or the path of a file with choices
     std::string feed = "auto";
     std::optional<unsigned> readers;
     std::string quirks = "none";

@@ -100,6 +100,7 @@ TrainerOptions options_of(const ResolvedRun& resolved, const std::shared_ptr<Tra
             .feed = {parse_feeding(settings.feed), settings.readers.value_or(0)},
             .quirks = resolved.quirks,
             .open = resolved.open,
+            .tuning = resolved.tuning ? std::make_shared<Tuning>(*resolved.tuning) : nullptr,
             .trace = trace};
 }
 
@@ -209,9 +210,11 @@ void train_and_report(const OpenRun& run, const std::string& progress, std::opti
         compare_classes(run.resolved.recipe, run.loop.data->info(), run.settings.data, run.past.has_value());
     });
     const std::string probed = probe(trainer, directory, stop_requested);
-    try_to([&run, &probed, &replaced] {
+    const std::string tuned = tune(trainer, directory, stop_requested);
+    try_to([&run, &probed, &tuned, &replaced] {
         print_towers(run.trainer);
-        if (!probed.empty()) fmt::print("{}\n", probed);
+        for (const std::string& line : {probed, tuned})
+            if (!line.empty()) fmt::print("{}\n", line);
         if (!run.past) return;
         fmt::print("resumed at step {}\n", run.trainer.steps_done());
         print_changes(run.past->trained, run.settings, run.loop.global_batch);

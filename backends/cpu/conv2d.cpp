@@ -262,16 +262,25 @@ Work conv2d_backward_weights(CpuContext& context, const Launch& launch, const Of
         p);
 }
 
+/// Takes every launch.
+template<class Params>
+std::optional<Offer> offer(const Launch& launch, const DeviceFacts&) {
+    return Offer{.cost = multiplications(launch.parameters.as<Params>().shape, false)};
+}
+
 } // namespace
 
 std::span<const CpuVariant> conv2d_overrides() {
     static constexpr CpuVariant overrides[] = {
-        {{Kernel::conv2d_forward, "oneDNN", take_all}, conv2d_forward},
-        {{Kernel::conv2d_backward_data, "oneDNN", take_all}, conv2d_backward_data},
-        {{Kernel::conv2d_backward_weights, "oneDNN", take_all}, conv2d_backward_weights},
-        {{Kernel::depthwise_conv2d_forward, "oneDNN", take_all}, conv2d_forward},
-        {{Kernel::depthwise_conv2d_backward_data, "oneDNN", take_all}, conv2d_backward_data},
-        {{Kernel::depthwise_conv2d_backward_weights, "oneDNN", take_all}, conv2d_backward_weights}};
+        {{Kernel::conv2d_forward, "oneDNN", offer<Conv2dForwardParams>}, conv2d_forward},
+        {{Kernel::conv2d_backward_data, "oneDNN", offer<Conv2dBackwardDataParams>}, conv2d_backward_data},
+        {{Kernel::conv2d_backward_weights, "oneDNN", offer<Conv2dBackwardWeightsParams>},
+         conv2d_backward_weights},
+        {{Kernel::depthwise_conv2d_forward, "oneDNN", offer<Conv2dForwardParams>}, conv2d_forward},
+        {{Kernel::depthwise_conv2d_backward_data, "oneDNN", offer<Conv2dBackwardDataParams>},
+         conv2d_backward_data},
+        {{Kernel::depthwise_conv2d_backward_weights, "oneDNN", offer<Conv2dBackwardWeightsParams>},
+         conv2d_backward_weights}};
     return overrides;
 }
 

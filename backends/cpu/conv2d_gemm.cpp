@@ -229,8 +229,16 @@ Work ready(CpuContext& context, const Conv2dBackwardWeightsParams& p) {
 
 template<class Params>
 std::optional<Offer> offer(const Launch& launch, const DeviceFacts&) {
-    if (!few_pixels(launch.parameters.as<Params>().shape)) return {};
-    return Offer{};
+    const ConvShape s = launch.parameters.as<Params>().shape;
+    if (!few_pixels(s)) return {};
+    return Offer{.cost = multiplications(s, true)};
+}
+
+template<class Params>
+std::vector<Offer> offers(const Launch& launch, const DeviceFacts&) {
+    const ConvShape s = launch.parameters.as<Params>().shape;
+    if (!fast_products || s.groups != 1) return {};
+    return {Offer{.cost = multiplications(s, true)}};
 }
 
 Work forward(CpuContext& context, const Launch& launch, const Offer&) {
@@ -271,12 +279,29 @@ bool few_pixels(const ConvShape& s) {
     return std::size_t(s.batch) * s.out_height * s.out_width * weights_per_pixel <= weights(s);
 }
 
+double multiplications(const ConvShape& s, bool without_padding) {
+    const auto seen = [&](std::size_t kernel, std::size_t dilation, std::size_t in, std::size_t out,
+                          std::size_t stride, std::size_t pad) {
+        std::size_t pixels = 0;
+        for (std::size_t k = 0; k < kernel; ++k)
+            pixels += without_padding ? span(k * dilation, in, out, stride, pad).count : out;
+        return double(pixels);
+    };
+    return seen(s.kernel_height, s.dilation_y, s.in_height, s.out_height, s.stride_y, s.pad_top) *
+           seen(s.kernel_width, s.dilation_x, s.in_width, s.out_width, s.stride_x, s.pad_left) * s.batch *
+           (s.in_channels / s.groups) * s.out_channels;
+}
+
 std::span<const CpuVariant> conv2d_gemm_overrides() {
     constexpr const char* name = "products of matrices";
     static constexpr CpuVariant overrides[] = {
-        {{Kernel::conv2d_forward, name, offer<Conv2dForwardParams>}, forward},
-        {{Kernel::conv2d_backward_data, name, offer<Conv2dBackwardDataParams>}, backward_data},
-        {{Kernel::conv2d_backward_weights, name, offer<Conv2dBackwardWeightsParams>}, backward_weights}};
+        {{Kernel::conv2d_forward, name, offer<Conv2dForwardParams>, offers<Conv2dForwardParams>}, forward},
+        {{Kernel::conv2d_backward_data, name, offer<Conv2dBackwardDataParams>,
+          offers<Conv2dBackwardDataParams>},
+         backward_data},
+        {{Kernel::conv2d_backward_weights, name, offer<Conv2dBackwardWeightsParams>,
+          offers<Conv2dBackwardWeightsParams>},
+         backward_weights}};
     return overrides;
 }
 

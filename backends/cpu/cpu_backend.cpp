@@ -63,16 +63,15 @@ double seconds_now() {
 class CpuDevice final : public Device {
 public:
     explicit CpuDevice(const OpenOptions& options)
-        : limits_(options.limits), exact_products_(options.exact_products) {
+        : limits_(options.limits), choices_(options.choices), exact_products_(options.exact_products) {
         context_.threads = cpu_threads(options.threads);
         info_ = describe_cpu(context_.threads);
     }
 
     const DeviceInfo& info() const override { return info_; }
     std::uint64_t free_memory() const override { return available_memory(); }
-    std::string_view variant_of(const Launch& launch) const override {
-        const auto* const variant = choose(cpu_variants(), launch, facts()).variant;
-        return variant != nullptr ? variant->name : std::string_view();
+    std::vector<Candidate> candidates(const Launch& launch) const override {
+        return towers::candidates(cpu_variants(), launch, facts());
     }
 
 protected:
@@ -133,7 +132,8 @@ private:
         return {.busy_groups = context_.threads,
                 .subgroup_size = 1,
                 .exact_products = exact_products_,
-                .limits = limits_ != nullptr ? *limits_ : SharingLimits{}};
+                .limits = limits_ != nullptr ? *limits_ : SharingLimits{},
+                .choices = choices_};
     }
 
     void work_until(Ticket ticket) {
@@ -192,6 +192,7 @@ private:
     }
 
     const SharingLimits* limits_; ///< may be null
+    const Choices* choices_;      ///< may be null
     bool exact_products_;
     CpuContext context_;
     DeviceInfo info_;

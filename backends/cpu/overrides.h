@@ -36,6 +36,10 @@ std::span<const CpuVariant> cpu_variants();
 /// Whether conv2d_gemm.cpp takes a convolution that none of its forerunners takes: one of few pixels.
 bool few_pixels(const ConvShape& shape);
 
+/// The cost of a convolution's offers: multiplications as oneDNN's convolutions do them, with or without
+/// those of the padding.
+double multiplications(const ConvShape& shape, bool without_padding);
+
 std::span<const CpuVariant> winograd_overrides();
 std::span<const CpuVariant> implicit_gemm_overrides();
 std::span<const CpuVariant> conv2d_gemm_overrides();

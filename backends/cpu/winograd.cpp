@@ -58,35 +58,18 @@ double cost(const WinogradCode& code, const WinogradShape& s) {
                      cost_of_weight * in * out);
 }
 
-/// The multiplications of the other way to compute it: conv2d_gemm.cpp leaves out those of the padding.
-double cost_without(const ConvShape& s) {
-    const auto seen = [](std::size_t kernel, std::size_t in, std::size_t out, std::size_t pad) {
-        std::size_t pixels = 0;
-        for (std::size_t k = 0; k < kernel; ++k) pixels += span(k, in, out, 1, pad).count;
-        return double(pixels);
-    };
-    const double pixels = few_pixels(s)
-                              ? seen(s.kernel_height, s.in_height, s.out_height, s.pad_top) *
-                                    seen(s.kernel_width, s.in_width, s.out_width, s.pad_left)
-                              : double(s.out_height) * s.out_width * s.kernel_height * s.kernel_width;
-    return pixels * s.batch * s.in_channels * s.out_channels;
-}
-
-/// The cheapest code, if it is cheaper than without; else null. `pass`: of a convolution of this shape.
-const WinogradCode* cheapest(const ConvShape& s, const WinogradShape& pass, const SharingLimits& limits) {
+/// Of a convolution of this shape, which is computed as `pass`
+std::vector<Offer> offers_for(const ConvShape& s, const WinogradShape& pass, const DeviceFacts& facts) {
+    std::vector<Offer> offers;
     const bool fits = s.kernel_height == s.kernel_width && s.stride_y == 1 && s.stride_x == 1 &&
                       s.dilation_y == 1 && s.dilation_x == 1 && s.groups == 1;
-    if (!fits) return nullptr;
-    if (limits.winograd_tile != 0) return code_of(limits.winograd_tile, s.kernel_height);
-    const WinogradCode* best = nullptr;
-    double least = cost_without(s);
-    for (const std::size_t m : {2, 4}) {
+    if (!fits || facts.exact_products) return offers;
+    for (const unsigned m : {2u, 4u}) {
         const WinogradCode* const code = code_of(m, s.kernel_height);
-        if (code == nullptr || cost(*code, pass) >= least) continue;
-        least = cost(*code, pass);
-        best = code;
+        if (code != nullptr && (facts.limits.winograd_tile == 0 || facts.limits.winograd_tile == m))
+            offers.push_back({.winograd_tile = m, .cost = cost(*code, pass)});
     }
-    return best;
+    return offers;
 }
 
 /// How many tiles to transform and multiply at once: V and M should stay in a second-level cache, but for
@@ -208,13 +191,22 @@ Work backward_weights(CpuContext& context, const Launch& launch, const Offer& of
 }
 
 template<class Params>
-std::optional<Offer> offer(const Launch& launch, const DeviceFacts& facts) {
-    if (facts.exact_products) return {};
+std::vector<Offer> offers(const Launch& launch, const DeviceFacts& facts) {
     const ConvShape s = launch.parameters.as<Params>().shape;
     constexpr bool data = std::is_same_v<Params, Conv2dBackwardDataParams>;
-    const WinogradCode* const code = cheapest(s, data ? mirrored(s) : shape_of(s), facts.limits);
-    if (code == nullptr) return {};
-    return Offer{.winograd_tile = unsigned(code->m)};
+    return offers_for(s, data ? mirrored(s) : shape_of(s), facts);
+}
+
+/// The cheapest, if it is cheaper than without.
+template<class Params>
+std::optional<Offer> offer(const Launch& launch, const DeviceFacts& facts) {
+    const std::vector<Offer> all = offers<Params>(launch, facts);
+    const auto best = std::ranges::min_element(all, {}, &Offer::cost);
+    if (best == all.end()) return {};
+    const ConvShape s = launch.parameters.as<Params>().shape;
+    const double without = multiplications(s, few_pixels(s));
+    if (facts.limits.winograd_tile == 0 && best->cost >= without) return {};
+    return *best;
 }
 
 } // namespace
@@ -222,9 +214,13 @@ std::optional<Offer> offer(const Launch& launch, const DeviceFacts& facts) {
 std::span<const CpuVariant> winograd_overrides() {
     constexpr const char* name = "Winograd";
     static constexpr CpuVariant overrides[] = {
-        {{Kernel::conv2d_forward, name, offer<Conv2dForwardParams>}, forward},
-        {{Kernel::conv2d_backward_data, name, offer<Conv2dBackwardDataParams>}, backward_data},
-        {{Kernel::conv2d_backward_weights, name, offer<Conv2dBackwardWeightsParams>}, backward_weights}};
+        {{Kernel::conv2d_forward, name, offer<Conv2dForwardParams>, offers<Conv2dForwardParams>}, forward},
+        {{Kernel::conv2d_backward_data, name, offer<Conv2dBackwardDataParams>,
+          offers<Conv2dBackwardDataParams>},
+         backward_data},
+        {{Kernel::conv2d_backward_weights, name, offer<Conv2dBackwardWeightsParams>,
+          offers<Conv2dBackwardWeightsParams>},
+         backward_weights}};
     return overrides;
 }
 

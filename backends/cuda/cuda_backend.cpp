@@ -137,7 +137,7 @@ class CudaDevice final : public Device {
 public:
     CudaDevice(int ordinal, DeviceInfo info, const OpenOptions& options)
         : ordinal_(ordinal), info_(std::move(info)), quads_(options.texts != Texts::shared),
-          limits_(options.limits) {
+          limits_(options.limits), choices_(options.choices) {
         guard("opening the device", [&] {
             for (Lane& lane : lanes_) {
                 cudaStream_t stream = nullptr;
@@ -155,8 +155,8 @@ public:
     ~CudaDevice() override { finish(); }
 
     const DeviceInfo& info() const override { return info_; }
-    std::string_view variant_of(const Launch& launch) const override {
-        return choose(variants(), launch, facts()).variant->name;
+    std::vector<Candidate> candidates(const Launch& launch) const override {
+        return towers::candidates(variants(), launch, facts());
     }
 
     std::uint64_t free_memory() const override {
@@ -258,7 +258,8 @@ private:
                 .subgroup_size = info_.subgroup_size,
                 .quads = quads_,
                 .shared_memory = 48 << 10, // of every card, without asking for more
-                .limits = limits_ != nullptr ? *limits_ : SharingLimits{}};
+                .limits = limits_ != nullptr ? *limits_ : SharingLimits{},
+                .choices = choices_};
     }
 
     double seconds_from_origin(const Event& event) const {
@@ -315,6 +316,7 @@ private:
     DeviceInfo info_;
     bool quads_;                  ///< see DeviceFacts
     const SharingLimits* limits_; ///< may be null
+    const Choices* choices_;      ///< may be null
     BlockPool device_memory_{allocate_on_device, cudaFree};
     BlockPool staging_memory_{allocate_on_host, cudaFreeHost};
     std::array<Lane, queue_count> lanes_; ///< one for each Queue

@@ -38,11 +38,12 @@ std::span<const cuda::CudaVariant> cuda::variants() {
     using Tiled = const std::optional<Tile>&;
     static constexpr CudaVariant all[] = {
 #define TOWERS_KERNEL(name, Params, size, items)                                                             \
-    {{Kernel::name, shared_text, offer_shared_text}, [](Tiled) { return cuda_text::name##_function; }},
+    {{Kernel::name, shared_text, offer_shared_text, offers_shared_text},                                     \
+     [](Tiled) { return cuda_text::name##_function; }},
 #define TOWERS_TILED_KERNEL(name, Params, size)                                                              \
-    {{Kernel::name, quads_text, offer_quads},                                                                \
+    {{Kernel::name, quads_text, offer_quads, offers_quads},                                                  \
      [](Tiled tile) { return function_of(#name "_quads", *tile); }},                                         \
-        {{Kernel::name, shared_text, offer_shared_text},                                                     \
+        {{Kernel::name, shared_text, offer_shared_text, offers_shared_text},                                 \
          [](Tiled tile) { return function_of(#name, *tile); }},
 #include "shaders/kernels.def"
 #undef TOWERS_KERNEL

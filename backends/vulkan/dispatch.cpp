@@ -21,9 +21,9 @@ constexpr VulkanVariant all_variants[] = {
     SOFTWARE(conv2d_forward) SOFTWARE(conv2d_backward_data) SOFTWARE(conv2d_backward_weights)
 #undef SOFTWARE
 #define TOWERS_KERNEL(name, Params, size, items)                                                             \
-    {{Kernel::name, shared_text, offer_shared_text}, dispatch_text<spirv_##name>},
+    {{Kernel::name, shared_text, offer_shared_text, offers_shared_text}, dispatch_text<spirv_##name>},
 #define TOWERS_TILED_KERNEL(name, Params, size)                                                              \
-    {{Kernel::name, quads_text, offer_quads}, dispatch_text<spirv_##name##_quads>},                          \
+    {{Kernel::name, quads_text, offer_quads, offers_quads}, dispatch_text<spirv_##name##_quads>},            \
         TOWERS_KERNEL(name, Params, size, )
 #include "shaders/kernels.def"
 #undef TOWERS_KERNEL

@@ -1,6 +1,7 @@
 #include "backends/vulkan/pipelines.h"
 
-#include <cstdlib>
+#include "backends/cache.h"
+
 #include <fmt/format.h>
 #include <fstream>
 #include <iterator>
@@ -9,20 +10,12 @@
 namespace towers::vulkan {
 
 std::filesystem::path pipeline_cache_file(const vk::raii::PhysicalDevice& device) {
-    const char* const cache = std::getenv("XDG_CACHE_HOME");
-    const char* const home = std::getenv("HOME");
-    std::filesystem::path folder;
-    if (cache != nullptr && *cache != '\0')
-        folder = cache;
-    else if (home != nullptr && *home != '\0')
-        folder = std::filesystem::path(home) / ".cache";
-    else
-        return {};
+    const std::filesystem::path folder = cache_folder();
+    if (folder.empty()) return {};
     const vk::PhysicalDeviceProperties properties = device.getProperties();
     std::string uuid;
     for (const std::uint8_t byte : properties.pipelineCacheUUID) uuid += fmt::format("{:02x}", byte);
-    return folder / "towers" /
-           fmt::format("pipelines-{:x}-{:x}-{}.bin", properties.vendorID, properties.deviceID, uuid);
+    return folder / fmt::format("pipelines-{:x}-{:x}-{}.bin", properties.vendorID, properties.deviceID, uuid);
 }
 
 Pipelines::Pipelines(const vk::raii::PhysicalDevice& physical, const vk::raii::Device& device,

@@ -26,7 +26,7 @@ public:
           facts_(facts_of(info_, options.texts,
                           has_subgroups(physical_, vk::SubgroupFeatureFlagBits::eShuffle),
                           physical_.getProperties().limits.maxComputeSharedMemorySize)),
-          limits_(options.limits), measure_(options.measure) {
+          limits_(options.limits), choices_(options.choices), measure_(options.measure) {
         require_headroom(info_.id, compiler_memory + driver_threads() * (thread_stack + thread_heap));
         guard("opening the device", [&] {
             device_ = create_device(physical_);
@@ -42,8 +42,8 @@ public:
 
     const DeviceInfo& info() const override { return info_; }
     std::uint64_t free_memory() const override { return memory_->free_memory(); }
-    std::string_view variant_of(const Launch& launch) const override {
-        return choose(variants(), launch, facts()).variant->name;
+    std::vector<Candidate> candidates(const Launch& launch) const override {
+        return towers::candidates(variants(), launch, facts());
     }
 
 protected:
@@ -137,6 +137,7 @@ private:
     DeviceFacts facts() const {
         DeviceFacts facts = facts_;
         if (limits_ != nullptr) facts.limits = *limits_;
+        facts.choices = choices_;
         return facts;
     }
 
@@ -171,8 +172,9 @@ private:
     std::shared_ptr<const Instance> instance_;
     const vk::raii::PhysicalDevice& physical_;
     DeviceInfo info_;
-    DeviceFacts facts_;           ///< without limits
+    DeviceFacts facts_;           ///< without limits and choices
     const SharingLimits* limits_; ///< may be null
+    const Choices* choices_;      ///< may be null
     bool measure_;                ///< see OpenOptions
     vk::raii::Device device_ = nullptr;
     std::optional<Queues> queues_;

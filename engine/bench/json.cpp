@@ -25,7 +25,7 @@ concept Is = std::same_as<std::remove_const_t<T>, Struct>;
 FIELDS(Spread, median, min, max)
 FIELDS(BenchMachine, processor, processors, memory_bytes, system, kernel, load_average)
 FIELDS(BenchSettings, recipe, batch, repetitions, steps, seconds, warm_up, threads, validate)
-FIELDS(KernelFigures, name, kernel, time_us, share, flops, bytes, gflops, gb_per_s)
+FIELDS(KernelFigures, name, kernel, variant, time_us, share, flops, bytes, gflops, gb_per_s)
 FIELDS(CopyFigures, direction, bytes, gb_per_s, device_gb_per_s)
 FIELDS(LoadFigures, batch, step_us, fixed_us, per_example_us)
 FIELDS(DeviceFigures, id, name, vendor, driver, kind, steps, examples_per_s, step_us, host_us, empty_step_us,

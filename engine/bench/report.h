@@ -42,6 +42,7 @@ struct BenchSettings {
 struct KernelFigures {
     std::string name;   ///< layer and role: `conv2 forward`
     std::string kernel; ///< as shaders/kernels.def calls it, or `copy`
+    std::optional<std::string> variant; ///< with which the device runs it; absent: it does not tell
     Spread time_us;
     double share = 0;             ///< of the sum over all kernels
     double flops = 0, bytes = 0;  ///< needed by the algorithm, see cost_of()

@@ -25,6 +25,7 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view config_name = "config.toml";
 constexpr std::string_view recipe_name = "recipe.toml";
+constexpr std::string_view choices_name = "choices.json";
 constexpr std::string_view metrics_name = "metrics.jsonl";
 constexpr std::string_view lock_name = "lock";
 constexpr std::string_view best_name = "best.safetensors";
@@ -50,8 +51,8 @@ std::optional<std::uint64_t> step_of(std::string_view name, std::string_view pre
 
 /// Whether a file of this name belongs to what a run has made.
 bool is_run_file(std::string_view name) {
-    return name == config_name || name == recipe_name || name == metrics_name || name == best_name ||
-           step_of(name) || step_of(name, diverged_prefix);
+    return name == config_name || name == recipe_name || name == choices_name || name == metrics_name ||
+           name == best_name || step_of(name) || step_of(name, diverged_prefix);
 }
 
 std::vector<std::string> names_in(const fs::path& folder) {
@@ -249,6 +250,10 @@ void RunDirectory::write_recipe(const std::string& toml) {
     write_file_atomically(recipe_path_in(path_), toml);
 }
 
+void RunDirectory::write_choices(const std::string& json) {
+    write_file_atomically(choices_path_in(path_), json);
+}
+
 bool is_taken_by_run(std::string_view name) { return is_run_file(name) || name == lock_name; }
 
 fs::path make_new_folder(const fs::path& path) {
@@ -263,6 +268,7 @@ fs::path make_new_folder(const fs::path& path) {
 
 fs::path config_path_in(const fs::path& folder) { return folder / config_name; }
 fs::path recipe_path_in(const fs::path& folder) { return folder / recipe_name; }
+fs::path choices_path_in(const fs::path& folder) { return folder / choices_name; }
 fs::path metrics_path_in(const fs::path& folder) { return folder / metrics_name; }
 
 std::vector<std::uint64_t> checkpoint_steps(const fs::path& folder) {

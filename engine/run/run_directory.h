@@ -4,6 +4,7 @@
 //   model.ckpt-<step>.safetensors    checkpoints
 //   best.safetensors                 the checkpoint with the best test precision
 //   diverged-<step>.safetensors      a step whose loss or gradient was not finite
+//   choices.json                     how the devices run launches, if that was measured
 //   metrics.jsonl                    one JSON object per line
 //   replaced-<n>/                    checkpoints and metrics that were set aside (set_aside_after)
 //   lock                             locked while the run lasts; remains as an empty file
@@ -78,6 +79,7 @@ public:
 
     void write_config(const std::string& toml);
     void write_recipe(const std::string& toml);
+    void write_choices(const std::string& json);
 
 private:
     void write_metrics();
@@ -93,9 +95,10 @@ private:
 /// two calls get the same folder, even in different programs at once. Throws InputError if that fails.
 std::filesystem::path make_new_folder(const std::filesystem::path& path);
 
-/// The paths of the settings, the recipe and the metrics in this run's folder.
+/// The paths of the settings, the recipe, the choices and the metrics in this run's folder.
 std::filesystem::path config_path_in(const std::filesystem::path& folder);
 std::filesystem::path recipe_path_in(const std::filesystem::path& folder);
+std::filesystem::path choices_path_in(const std::filesystem::path& folder);
 std::filesystem::path metrics_path_in(const std::filesystem::path& folder);
 
 /// Whether a run uses a file of this name in its folder: one of those listed above.

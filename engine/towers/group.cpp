@@ -52,6 +52,7 @@ public:
         return shares;
     }
 
+    void record_again() override;
     StepResults step(const StepNumbers& numbers, const Batch& batch) override;
     void rehearse(const StepNumbers& numbers, const Batch& batch) override { work(numbers, batch); }
     bool test(const std::shared_ptr<TestPass>& pass) override;
@@ -112,6 +113,20 @@ void TowerGroup::take(std::span<const unsigned> shares) {
         for (const Tower::Part& part : seat->tower->parts())
             for (const Exchange& exchange : part.exchanges) seat->exchanges.push_back(&exchange);
     }
+}
+
+void TowerGroup::record_again() {
+    for (const auto& seat : seats_) {
+        if (seat->progress.is_abandoned()) continue;
+        seat->step_time.renew();
+        try {
+            seat->tower->record_again();
+        } catch (const DeviceError& error) {
+            throw TowerFailed(error, std::current_exception(), seat->index, seat->share);
+        }
+    }
+    shared_.active.clear(); // it knows the old recordings
+    take(shares());
 }
 
 StepResults TowerGroup::step(const StepNumbers& numbers, const Batch& batch) {

@@ -31,6 +31,10 @@ public:
         tower_->take(shares[0]);
     }
     std::vector<unsigned> shares() const override { return {tower_->share()}; }
+    void record_again() override {
+        step_time_.renew();
+        tower_->record_again();
+    }
 
     StepResults step(const StepNumbers& numbers, const Batch& batch) override {
         tower_->prepare(numbers, batch);

@@ -84,6 +84,13 @@ void Tower::take(unsigned share) {
     share_ = share;
 }
 
+void Tower::record_again() {
+    const unsigned share = share_;
+    program_ = nullptr;
+    programs_.clear();
+    take(share);
+}
+
 Tower::Program Tower::make_program(unsigned share) {
     for (;;) {
         const MemoryBudget memory{.kind = info().kind,

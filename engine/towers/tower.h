@@ -68,6 +68,10 @@ public:
     /// tower is then idle and can take another share.
     void take(unsigned share);
     unsigned share() const { return share_; }
+    /// The plan of a step with the current share, which is not 0, as take() made recordings of it.
+    TrainingPlan plan() const { return plan_(share_, program_->at_once.most); }
+    /// Makes new recordings for the current share, because the device's choices have changed.
+    void record_again();
     AtOnce at_once() const { return program_ ? program_->at_once : AtOnce{}; } ///< for the current share
     double flops() const { return program_ ? program_->flops : 0; } ///< of a step with it; see flops_of()
 

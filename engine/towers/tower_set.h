@@ -71,6 +71,9 @@ public:
     /// The towers' shares as last given.
     virtual std::vector<unsigned> shares() const = 0;
 
+    /// Has each tower make new recordings, because its device's choices have changed. Throws as take().
+    virtual void record_again() = 0;
+
     /// Takes a step with this batch, the first tower's share first. Waits for all towers before it
     /// throws, for example TowerFailed. The state stays as before the step if the results are not finite and,
     /// with several towers, after an exception.

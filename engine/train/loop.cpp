@@ -321,14 +321,35 @@ std::string way_on(const RunDirectory& run) {
                        run.checkpoint_path(steps.back()).string());
 }
 
-std::string probe(Trainer& trainer, const RunDirectory& run, const std::atomic<bool>& stop) {
+namespace {
+
+/// Calls `start`, and adds the way on to its errors.
+template<class Start>
+std::string started(const RunDirectory& run, Start start) {
     try {
-        return trainer.probe(&stop);
+        return start();
     } catch (const DeviceError& error) {
         rethrow(error, way_on(run));
     } catch (const InputError& error) {
         rethrow(error, way_on(run));
     }
+}
+
+} // namespace
+
+std::string probe(Trainer& trainer, const RunDirectory& run, const std::atomic<bool>& stop) {
+    return started(run, [&] { return trainer.probe(&stop); });
+}
+
+std::string tune(Trainer& trainer, RunDirectory& run, const std::atomic<bool>& stop) {
+    const auto& tuning = trainer.options().tuning;
+    if (!tuning) return "";
+    return started(run, [&]() -> std::string {
+        trainer.tune(&stop);
+        if (stop) return ""; // it may lack choices
+        run.write_choices(tuning->to_json());
+        return tuning->summary();
+    });
 }
 
 void save_checkpoint(Trainer& trainer, RunDirectory& run, const LoopOptions& options) {

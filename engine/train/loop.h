@@ -68,6 +68,10 @@ std::string way_on(const RunDirectory& run);
 /// Trainer::probe(). A DeviceError or InputError names the last checkpoint.
 std::string probe(Trainer& trainer, const RunDirectory& run, const std::atomic<bool>& stop);
 
+/// Trainer::tune(), then keeps the choices in the run's folder. Returns a line for the user, or nothing. Errors
+/// as from probe().
+std::string tune(Trainer& trainer, RunDirectory& run, const std::atomic<bool>& stop);
+
 /// Trains and tests, and tells the observers, each time in their order. A test pass comes before the save
 /// after the same step, and one that is due at the beginning, because the run was stopped within it, comes
 /// first. When `stop` becomes true, ends after the current step, without its test pass, which a resumed run

@@ -57,7 +57,10 @@ std::unique_ptr<TowerSet> Trainer::open_towers(const DataSource& data,
     const std::size_t count = options_.towers.size();
     std::vector<std::unique_ptr<Device>> devices;
     for (std::size_t i = 0; i < count; ++i) {
-        devices.push_back(options_.open_device(options_.towers[i], options_.open));
+        OpenOptions open = options_.open;
+        if (options_.tuning) open.choices = &options_.tuning->choices(options_.towers[i]);
+        devices.push_back(options_.open_device(options_.towers[i], open));
+        if (options_.tuning) options_.tuning->opened(devices[i]->info());
         if (options_.trace)
             devices[i] = std::make_unique<TracedDevice>(std::move(devices[i]), options_.trace, i);
     }
@@ -191,6 +194,20 @@ std::string Trainer::probe(const std::atomic<bool>* stop) {
     }
     add_notice(notice, assignment_.begin(seen()));
     return notice;
+}
+
+void Trainer::tune(const std::atomic<bool>* stop) {
+    if (!options_.tuning) return;
+    bool changed = false;
+    for (std::size_t i = 0; i < towers_->size(); ++i) {
+        const Tower& its = tower(i);
+        if (its.share() == 0) continue;
+        const TrainingPlan planned = its.plan();
+        std::vector<const Plan*> plans{&planned.plan};
+        for (const Plan& plan : planned.micro_plans) plans.push_back(&plan);
+        changed = options_.tuning->tune(its.session().device(), plans, stop) || changed;
+    }
+    if (changed) towers_->record_again();
 }
 
 /// Of the last step.

@@ -10,6 +10,7 @@
 #include "engine/towers/shares.h"
 #include "engine/towers/tower_set.h"
 #include "engine/trace/trace.h"
+#include "engine/tuning/tuning.h"
 #include "engine/train/assignment.h"
 #include "engine/train/data_watch.h"
 #include "engine/train/evaluation.h"
@@ -43,6 +44,7 @@ struct TrainerOptions {
     FeedOptions feed = {};
     Quirks quirks;
     OpenOptions open;
+    std::shared_ptr<Tuning> tuning = {}; ///< of the towers' devices; may be null
     std::shared_ptr<Trace> trace = {}; ///< may be null; records what towers and host do in each step
     /// Opens the towers' devices by their ids; a test may supply its own.
     std::function<std::unique_ptr<Device>(std::string_view, const OpenOptions&)> open_device =
@@ -132,6 +134,11 @@ public:
     /// nothing. step() calls this first if nobody has. Stops trying when `stop`, which may be null, becomes
     /// true. Throws DeviceError, and InputError when data cannot be read.
     std::string probe(const std::atomic<bool>* stop = nullptr);
+
+    /// Has TrainerOptions::tuning make the choices for the towers' shares of the next step, after probe() and
+    /// before the first step. Changes no state. Stops when `stop`, which may be null, becomes true. Throws
+    /// DeviceError.
+    void tune(const std::atomic<bool>* stop = nullptr);
 
     /// Takes a step. Throws Diverged and DeviceError, with several towers with the state from before the
     /// step; and InputError, with that state, when data cannot be read.

@@ -132,6 +132,12 @@ void check_near(const std::string& what, std::span<const float> measured, std::s
     CHECK(normalized_error(measured, expected) <= tolerance);
 }
 
+std::string variant_of(const Device& device, const Launch& launch) {
+    for (const Candidate& candidate : device.candidates(launch))
+        if (candidate.used) return std::string(candidate.variant);
+    return {};
+}
+
 std::vector<float> random_floats(std::size_t count, unsigned seed, float low, float high) {
     std::mt19937 random(seed);
     std::vector<float> values(count);

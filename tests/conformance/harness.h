@@ -93,6 +93,9 @@ double normalized_error(std::span<const float> measured, std::span<const double>
 void check_near(const std::string& what, std::span<const float> measured, std::span<const double> expected,
                 double tolerance = default_tolerance);
 
+/// The name of the variant with which the device would run the launch; empty if it cannot.
+std::string variant_of(const Device& device, const Launch& launch);
+
 /// Uniform in [low, high).
 std::vector<float> random_floats(std::size_t count, unsigned seed, float low = -1.0f, float high = 1.0f);
 

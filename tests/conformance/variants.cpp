@@ -49,15 +49,15 @@ TEST_CASE("a device tells what it would run a launch with") {
         const bool cpu = device.info().kind == DeviceKind::cpu;
         const bool software = device.info().kind == DeviceKind::software;
         const std::string_view card = software ? "shared text" : "quads";
-        CHECK(device.variant_of(relu(5)) == "shared text");
-        CHECK(device.variant_of(forward(plain)) == (cpu        ? "oneDNN"
+        CHECK(variant_of(device, relu(5)) == "shared text");
+        CHECK(variant_of(device, forward(plain)) == (cpu        ? "oneDNN"
                                                     : software ? "software convolution"
                                                                : card));
-        CHECK(device.variant_of(forward(strided)) == (cpu ? "oneDNN" : card));
-        CHECK(device.variant_of(forward(odd)) == (cpu        ? "oneDNN"
+        CHECK(variant_of(device, forward(strided)) == (cpu ? "oneDNN" : card));
+        CHECK(variant_of(device, forward(odd)) == (cpu        ? "oneDNN"
                                                   : software ? "software convolution"
                                                              : "shared text"));
-        CHECK(device.variant_of(launch(kernels::lrn_forward, {.pixels = 1, .channels = 1})) ==
+        CHECK(variant_of(device, launch(kernels::lrn_forward, {.pixels = 1, .channels = 1})) ==
               (cpu ? "vectorized loops" : "shared text"));
     });
 }

@@ -23,7 +23,7 @@ void with_each_tile(const ConvShape& s, Function function) {
     for (const unsigned tile : {2u, 4u}) {
         const ShareOut share_out({.winograd_tile = tile});
         on_every_device([&](Device& device) {
-            const bool has = device.variant_of(launch(kernels::conv2d_forward, {.shape = s})) == "Winograd";
+            const bool has = variant_of(device, launch(kernels::conv2d_forward, {.shape = s})) == "Winograd";
             if (device.info().kind != DeviceKind::cpu) return;
             INFO(text(s), ", tiles of ", tile, "x", tile);
             if (!has)
@@ -143,9 +143,9 @@ TEST_CASE(
     "the CPU takes Winograd's convolutions where they are cheaper, and none if products are to be exact") {
     const auto variants = [](Device& device, const ConvShape& s) {
         return std::vector<std::string>{
-            std::string(device.variant_of(launch(kernels::conv2d_forward, {.shape = s}))),
-            std::string(device.variant_of(launch(kernels::conv2d_backward_data, {.shape = s}))),
-            std::string(device.variant_of(launch(kernels::conv2d_backward_weights, {.shape = s})))};
+            variant_of(device, launch(kernels::conv2d_forward, {.shape = s})),
+            variant_of(device, launch(kernels::conv2d_backward_data, {.shape = s})),
+            variant_of(device, launch(kernels::conv2d_backward_weights, {.shape = s}))};
     };
     const auto all = [](const char* name) { return std::vector<std::string>(3, name); };
     OpenOptions options = open_options();

@@ -54,7 +54,7 @@ Estimate estimate(const Operation& operation, const Plan& plan, const Card& card
     }
     if (const auto products = products_of(*launch)) {
         result.depth = products->depth;
-        result.us = card.launch_us + result.offer.cycles / cycles_per_us;
+        result.us = card.launch_us + result.offer.cost / cycles_per_us;
     } else {
         const double warps = kernel_info(launch->kernel).item == Item::subgroup
                                  ? double(items_of(*launch))

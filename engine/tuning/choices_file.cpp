@@ -1,0 +1,89 @@
+#include "engine/tuning/choices_file.h"
+
+#include "engine/error.h"
+#include "engine/files/text.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+namespace towers {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* format_name = "choices of launches";
+constexpr unsigned format_version = 1;
+
+json to_json(const Chosen& chosen) {
+    json object{{"variant", chosen.variant}};
+    const Offer& offer = chosen.offer;
+    object["groups"] = {offer.groups.x, offer.groups.y, offer.groups.z};
+    object["parts"] = offer.parts;
+    if (offer.tile) object["tile"] = {offer.tile->height, offer.tile->width, offer.tile->threads};
+    if (offer.winograd_tile != 0) object["winograd_tile"] = offer.winograd_tile;
+    return object;
+}
+
+Chosen chosen_from(const json& object) {
+    Chosen chosen{object.at("variant").get<std::string>(), {}};
+    Offer& offer = chosen.offer;
+    const auto groups = object.at("groups").get<std::array<unsigned, 3>>();
+    offer.groups = {groups[0], groups[1], groups[2]};
+    offer.parts = object.at("parts").get<unsigned>();
+    if (object.contains("tile")) {
+        const auto tile = object.at("tile").get<std::array<unsigned, 3>>();
+        offer.tile = Tile{tile[0], tile[1], tile[2]};
+    }
+    offer.winograd_tile = object.value("winograd_tile", 0u);
+    return chosen;
+}
+
+} // namespace
+
+DeviceChoices choices_for(const DeviceInfo& info) {
+    return {info.id.substr(0, info.id.find(':')),
+            as_utf8(info.name),
+            as_utf8(info.driver),
+            std::string(kernels_version()),
+            {}};
+}
+
+std::string choices_to_json(std::span<const DeviceChoices> devices) {
+    json list = json::array();
+    for (const DeviceChoices& device : devices) {
+        json launches = json::object();
+        for (const auto& [launch, chosen] : device.choices) launches[launch] = to_json(chosen);
+        list.push_back({{"backend", device.backend},
+                        {"name", device.name},
+                        {"driver", device.driver},
+                        {"kernels", device.kernels},
+                        {"launches", launches}});
+    }
+    return json{{"format", format_name}, {"version", format_version}, {"devices", list}}.dump(1) + "\n";
+}
+
+std::vector<DeviceChoices> choices_from_json(const std::string& text, const std::string& source) {
+    try {
+        const json file = json::parse(text);
+        if (file.at("format") != format_name) throw InputError(fmt::format("{}: has no choices", source));
+        if (file.at("version") != format_version)
+            throw InputError(
+                fmt::format("{}: has choices of another version of this program; tune anew", source));
+        std::vector<DeviceChoices> devices;
+        for (const json& each : file.at("devices")) {
+            DeviceChoices device{each.at("backend").get<std::string>(),
+                                 each.at("name").get<std::string>(),
+                                 each.at("driver").get<std::string>(),
+                                 each.at("kernels").get<std::string>(),
+                                 {}};
+            for (const auto& [launch, chosen] : each.at("launches").items())
+                device.choices[launch] = chosen_from(chosen);
+            devices.push_back(std::move(device));
+        }
+        return devices;
+    } catch (const json::exception& error) {
+        throw InputError(fmt::format("{}: is damaged, or has no choices: {}", source, error.what()));
+    }
+}
+
+} // namespace towers

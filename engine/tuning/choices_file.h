@@ -1,0 +1,28 @@
+// Choices of how launches run, as a JSON file.
+#pragma once
+
+#include "backends/choices.h"
+#include "backends/device.h"
+
+#include <span>
+#include <string>
+#include <vector>
+
+namespace towers {
+
+/// The choices for a device, and what they were made for.
+struct DeviceChoices {
+    std::string backend, name, driver;
+    std::string kernels; ///< kernels_version()
+    Choices choices;
+};
+
+/// Without choices yet.
+DeviceChoices choices_for(const DeviceInfo& info);
+
+std::string choices_to_json(std::span<const DeviceChoices> devices);
+
+/// Throws InputError, which calls the text `source`, if it is damaged or something else.
+std::vector<DeviceChoices> choices_from_json(const std::string& text, const std::string& source);
+
+} // namespace towers

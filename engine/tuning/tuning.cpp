@@ -1,0 +1,212 @@
+#include "engine/tuning/tuning.h"
+
+#include "engine/clock.h"
+#include "engine/error.h"
+#include "engine/files/atomic_file.h"
+#include "engine/files/checksum.h"
+#include "engine/files/file.h"
+#include "engine/files/text.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <numeric>
+#include <spdlog/spdlog.h>
+#include <system_error>
+
+namespace towers {
+namespace {
+
+constexpr std::size_t shortlist = 3;
+/// The estimate's choice stays unless another takes at most this part of its time: times are not exact.
+constexpr double least_gain = 0.97;
+
+/// The estimate's choice, the next ones by estimate, and the plainest, by which the others are judged.
+std::vector<Candidate> shortened(std::span<const Candidate> all) {
+    std::vector<std::size_t> order(all.size());
+    std::iota(order.begin(), order.end(), std::size_t(0));
+    std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) {
+        return std::pair(!all[a].used, all[a].offer.cost) < std::pair(!all[b].used, all[b].offer.cost);
+    });
+    order.resize(std::min(order.size(), shortlist));
+    std::ranges::sort(order);
+    std::vector<Candidate> few;
+    for (const std::size_t i : order) few.push_back(all[i]);
+    if (order.back() + 1 < all.size()) few.push_back(all.back());
+    return few;
+}
+
+bool has(std::span<const Candidate> candidates, const Chosen& chosen) {
+    return std::ranges::any_of(candidates, [&](const Candidate& each) {
+        return each.variant == chosen.variant && alike(each.offer, chosen.offer);
+    });
+}
+
+bool is_for(const DeviceChoices& choices, const DeviceChoices& device) {
+    return choices.backend == device.backend && choices.name == device.name;
+}
+
+} // namespace
+
+std::map<std::string, DistinctLaunch> distinct_launches(std::span<const Plan* const> plans) {
+    std::map<std::string, DistinctLaunch> distinct;
+    for (const Plan* const plan : plans)
+        for (const Level& level : plan->levels())
+            for (const Operation& operation : level)
+                if (const auto* const launch = std::get_if<Launch>(&operation.work))
+                    ++distinct.try_emplace(key_of(*launch), PlannedLaunch{launch, plan}, operation.name, 0u)
+                          .first->second.times;
+    return distinct;
+}
+
+Tuning::Tuning(TuningOptions options) : options_(std::move(options)) {
+    if (!options_.known.empty())
+        known_ = choices_from_json(read_file(options_.known), as_printable(options_.known.string()));
+}
+
+void Tuning::opened(const DeviceInfo& info) {
+    OfDevice& device = devices_[info.id];
+    const bool again = !device.made.name.empty();
+    if (again) return;
+    const DeviceChoices none = choices_for(info);
+    device.made.backend = none.backend;
+    device.made.name = none.name;
+    device.made.driver = none.driver;
+    device.made.kernels = none.kernels;
+    const auto known =
+        std::ranges::find_if(known_, [&](const DeviceChoices& each) { return is_for(each, none); });
+    if (known != known_.end())
+        device.made.choices = known->choices;
+    else if (options_.complete)
+        throw InputError(fmt::format("{}: has no choices for {} ({}); name another file, or tune anew",
+                                     as_printable(options_.known.string()), info.id,
+                                     as_printable(info.name)));
+    if (options_.effort == Effort::none || options_.cache.empty()) return;
+    const std::string made_for = fmt::format("{}\n{}\n{}\n{}\n{}", none.backend, none.name, none.driver,
+                                             none.kernels, options_.exact_products);
+    device.kept_file =
+        options_.cache / fmt::format("choices-{}-{:016x}.json",
+                                     options_.effort == Effort::full ? "full" : "quick", fnv1a(made_for));
+    read_cache(device);
+}
+
+void Tuning::read_cache(OfDevice& device) const {
+    std::error_code error;
+    if (!std::filesystem::exists(device.kept_file, error)) return;
+    try {
+        const std::string source = as_printable(device.kept_file.string());
+        for (const DeviceChoices& each : choices_from_json(read_file(device.kept_file), source))
+            if (is_for(each, device.made) && each.driver == device.made.driver &&
+                each.kernels == device.made.kernels)
+                device.kept = each.choices;
+    } catch (const InputError& broken) {
+        spdlog::warn("{}; it is ignored", broken.what());
+    }
+}
+
+void Tuning::write_cache(const OfDevice& device) const {
+    if (device.kept_file.empty()) return;
+    DeviceChoices all = device.made;
+    all.choices = device.kept;
+    try {
+        std::filesystem::create_directories(device.kept_file.parent_path());
+        write_file_atomically(device.kept_file, choices_to_json({&all, 1}));
+    } catch (const std::exception& error) { // the next run measures again
+        spdlog::warn("{}; what was measured is not kept for other runs", error.what());
+    }
+}
+
+bool Tuning::tune(Device& device, std::span<const Plan* const> plans, const std::atomic<bool>* stop) {
+    if (options_.effort == Effort::none) return false;
+    OfDevice& of = devices_.at(device.info().id);
+    const Clock::time_point begin = Clock::now();
+    Choices chosen; // put into effect at the end, so that every recording before it is alike
+    bool measured = false;
+    for (const auto& [key, distinct] : distinct_launches(plans)) {
+        if (stop != nullptr && *stop) break;
+        if (of.made.choices.contains(key) || !is_measurable(distinct.planned)) continue;
+        const std::vector<Candidate> candidates = device.candidates(*distinct.planned.launch);
+        if (candidates.size() < 2) continue;
+        if (const auto kept = of.kept.find(key); kept != of.kept.end() && has(candidates, kept->second)) {
+            chosen.insert(*kept);
+            ++found_;
+            continue;
+        }
+        const std::optional<Chosen> best = choose_by_measuring(
+            device, of.made.choices, distinct.planned,
+            options_.effort == Effort::quick ? shortened(candidates) : candidates, distinct.times);
+        ++(best ? measured_ : left_);
+        if (best) {
+            chosen.emplace(key, *best);
+            of.kept[key] = *best;
+            measured = true;
+        } else if (const auto used = std::ranges::find_if(candidates, &Candidate::used);
+                   used != candidates.end()) { // on record, so that a resumed run does not choose otherwise
+            chosen.emplace(key, Chosen{std::string(used->variant), used->offer});
+        }
+    }
+    of.made.choices.insert(chosen.begin(), chosen.end());
+    if (measured) write_cache(of);
+    seconds_ += seconds_since(begin);
+    return !chosen.empty();
+}
+
+/// None: nothing could be measured.
+std::optional<Chosen> Tuning::choose_by_measuring(Device& device, Choices& choices,
+                                                  const PlannedLaunch& planned,
+                                                  std::span<const Candidate> candidates, double times) {
+    std::vector<Measured> all;
+    try {
+        all = measure(device, choices, planned, candidates);
+    } catch (const OutOfMemory&) {
+        return {};
+    }
+    const Measured *used = nullptr, *best = nullptr;
+    for (const Measured& each : all) {
+        if (!each.us) continue;
+        if (!each.right) {
+            wrong_.insert(fmt::format("{} by {} on {}", kernel_info(planned.launch->kernel).name,
+                                      to_string(each.candidate.variant, each.candidate.offer),
+                                      device.info().id));
+            continue;
+        }
+        if (each.candidate.used) used = &each;
+        if (best == nullptr || *each.us < *best->us) best = &each;
+    }
+    if (best == nullptr) return {};
+    if (used != nullptr && *best->us > least_gain * *used->us) best = used;
+    if (used != nullptr) {
+        before_us_ += times * *used->us;
+        after_us_ += times * *best->us;
+    }
+    return Chosen{std::string(best->candidate.variant), best->candidate.offer};
+}
+
+std::string Tuning::summary() const {
+    if (options_.effort == Effort::none) return "";
+    if (!wrong_.empty())
+        spdlog::warn("left out, because they compute something else: {}", fmt::join(wrong_, "; "));
+    std::string text = fmt::format("tuned: {} launch{} measured in {:.1f} s", measured_,
+                                   measured_ == 1 ? "" : "es", seconds_);
+    if (measured_ > 0)
+        text += fmt::format(", which take {:.2f} ms a step instead of {:.2f}", after_us_ * 1e-3,
+                            before_us_ * 1e-3);
+    if (found_ > 0) text += fmt::format("; {} known from earlier runs", found_);
+    if (left_ > 0) text += fmt::format("; {} not measured for want of memory", left_);
+    return text;
+}
+
+std::string Tuning::to_json() const {
+    std::vector<DeviceChoices> all;
+    for (const auto& [id, device] : devices_) {
+        const auto same =
+            std::ranges::find_if(all, [&](const DeviceChoices& each) { return is_for(each, device.made); });
+        if (same == all.end())
+            all.push_back(device.made);
+        else // another card of the same kind
+            same->choices.insert(device.made.choices.begin(), device.made.choices.end());
+    }
+    return choices_to_json(all);
+}
+
+} // namespace towers

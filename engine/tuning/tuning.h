@@ -1,0 +1,84 @@
+// Chooses by measuring how the devices of a run run its launches.
+#pragma once
+
+#include "engine/tuning/choices_file.h"
+#include "engine/tuning/measure.h"
+
+#include <atomic>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace towers {
+
+enum class Effort : std::uint8_t {
+    none,  ///< measures nothing
+    quick, ///< measures what the estimate takes for the fastest three
+    full,  ///< measures everything
+};
+
+struct TuningOptions {
+    Effort effort;
+    /// A file with choices to begin with; empty: none.
+    std::filesystem::path known = {};
+    bool complete = false;            ///< `known` must name each device
+    std::filesystem::path cache = {}; ///< folder where choices are kept for other runs; empty: nowhere
+    bool exact_products = false;      ///< of the devices
+};
+
+/// The choices of a run's devices. One thread at a time uses it, and no device records meanwhile.
+class Tuning {
+public:
+    /// Throws InputError if the known choices cannot be read.
+    explicit Tuning(TuningOptions options);
+
+    /// For OpenOptions::choices of the device with this id; devices with the same id share them.
+    const Choices& choices(const std::string& id) { return devices_[id].made.choices; }
+    /// Takes the known choices for a device, before it records anything. Throws InputError if there are none,
+    /// but should be.
+    void opened(const DeviceInfo& info);
+
+    /// Makes the missing choices for the launches of a step, unless it ends early because `stop`, which may
+    /// be null, becomes true. Returns whether choices have changed, so that recordings are out of date.
+    /// Throws DeviceError.
+    bool tune(Device& device, std::span<const Plan* const> plans, const std::atomic<bool>* stop);
+
+    /// One line for the user about all that tune() has done.
+    std::string summary() const;
+    /// All choices, as the file that TuningOptions::known names.
+    std::string to_json() const;
+
+private:
+    struct OfDevice {
+        DeviceChoices made;
+        Choices kept;                    ///< from the cache
+        std::filesystem::path kept_file; ///< empty: none
+    };
+    void read_cache(OfDevice& device) const;
+    void write_cache(const OfDevice& device) const;
+    std::optional<Chosen> choose_by_measuring(Device& device, Choices& choices, const PlannedLaunch& planned,
+                                              std::span<const Candidate> candidates, double times);
+
+    TuningOptions options_;
+    std::vector<DeviceChoices> known_;
+    std::map<std::string, OfDevice> devices_; ///< by id
+    unsigned measured_ = 0, found_ = 0,
+             left_ = 0; ///< launches: measured, from the cache, left to the estimate
+    double seconds_ = 0;
+    double before_us_ = 0, after_us_ = 0; ///< of all measured launches of the steps
+    std::set<std::string> wrong_;         ///< candidates
+};
+
+/// The distinct launches of plans that devices can run in several ways, by key_of().
+struct DistinctLaunch {
+    PlannedLaunch planned;
+    std::string name; ///< of the first operation
+    unsigned times;   ///< that the plans have it
+};
+std::map<std::string, DistinctLaunch> distinct_launches(std::span<const Plan* const> plans);
+
+} // namespace towers

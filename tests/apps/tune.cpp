@@ -1,0 +1,133 @@
+// train --tune: measured choices are kept, recorded and given back.
+#include "tests/apps/helpers.h"
+#include "tests/support/environment.h"
+#include "tests/support/files.h"
+
+#include <doctest/doctest.h>
+
+using namespace towers::test;
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+namespace {
+
+/// A user's cache of the test's own.
+struct Cache {
+    TemporaryFolder folder;
+    Environment environment;
+    Cache() { environment.set("XDG_CACHE_HOME", folder.path().c_str()); }
+};
+
+std::string line_of_tuning(const std::string& out) {
+    for (const std::string& line : lines_of(out))
+        if (line.starts_with("tuned: ")) return line;
+    return "";
+}
+
+void check_given_back(const std::string& device) {
+    const Cache cache;
+    const TemporaryFolder folder;
+    const fs::path first = folder / "first", second = folder / "second", parts = folder / "parts",
+                   given = folder / "given";
+    const Arguments flags{"--towers", device, "--batch", "4", "--shares", "even"};
+    const auto steps = [](const char* n) { return Arguments{"--steps", n}; };
+    const std::string line =
+        line_of_tuning(train_small(first, flags + steps("4") + Arguments{"--tune", "quick"}));
+    CHECK(line.find("0 launches measured") == std::string::npos);
+    CHECK(contains(line, " ms a step instead of "));
+
+    const Json choices = Json::parse(read_text(first / "choices.json"));
+    CHECK(choices.at("devices").at(0).at("backend") == device.substr(0, device.find_first_of(":,")));
+    CHECK(choices.at("devices").at(0).at("launches").size() > 5);
+
+    const std::string known =
+        line_of_tuning(train_small(second, flags + steps("4") + Arguments{"--tune", "quick"}));
+    CHECK(known.starts_with("tuned: 0 launches measured in 0.0 s; "));
+    CHECK(contains(known, " known from earlier runs"));
+    check_same(first, second, 4);
+
+    fs::remove_all(cache.folder.path());
+    train_small(given, flags + steps("4") + Arguments{"--tune", (first / "choices.json").string()});
+    check_same(first, given, 4);
+    CHECK(Json::parse(read_text(given / "choices.json")) == choices);
+
+    train_small(parts, flags + steps("2") + Arguments{"--tune", (first / "choices.json").string()});
+    fs::remove_all(given);
+    fs::rename(first, folder / "elsewhere"); // a run has its own choices
+    train_small(parts, flags + steps("4") + Arguments{"--resume"});
+    check_same(folder / "elsewhere", parts, 4);
+}
+
+} // namespace
+
+TEST_CASE("measured choices are found again, recorded with the run, and give the same bits back: CPU") {
+    check_given_back("cpu");
+}
+
+TEST_CASE("measured choices give the same bits back: two towers") { check_given_back("cpu,cpu"); }
+
+TEST_SUITE("slow") { // software drivers take a while to compile
+    TEST_CASE("measured choices give the same bits back: another device") {
+        if (!quick_device().empty()) check_given_back(quick_device());
+    }
+}
+
+TEST_CASE("a choice that the device does not have ends the run before its first step, in one line") {
+    const Cache cache;
+    const TemporaryFolder folder;
+    const Arguments flags =
+        Arguments{"train", "--towers", "cpu", "--batch", "4", "--steps", "1"} + small_data();
+    const auto with = [&](const fs::path& choices) {
+        return run_towers(flags + Arguments{"--run", (folder / "run").string(), "--tune", choices.string()});
+    };
+    train_small(folder / "first", {"--batch", "4", "--steps", "1", "--tune", "quick"});
+    Json choices = Json::parse(read_text(folder / "first" / "choices.json"));
+    for (auto& [key, chosen] : choices["devices"][0]["launches"].items()) chosen["variant"] = "sorcery";
+    write_text(folder / "unknown", choices.dump());
+    check_failed(with(folder / "unknown"), 1, "as was chosen, by sorcery");
+    choices["devices"][0]["name"] = "another";
+    write_text(folder / "other", choices.dump());
+    check_failed(with(folder / "other"), 1, "other: has no choices for cpu (");
+    write_text(folder / "broken", "{");
+    check_failed(with(folder / "broken"), 1, "broken: is damaged, or has no choices: ");
+    check_failed(with(folder / "absent"), 2,
+                 "--tune '" + (folder / "absent").string() + "': give off, quick");
+    CHECK_FALSE(fs::exists(folder / "run"));
+}
+
+TEST_CASE("with --exact-products no measured choice is Winograd's method") {
+    const Cache cache;
+    const TemporaryFolder folder;
+    const Arguments flags{"--batch", "4", "--steps", "1", "--tune", "full"};
+    train_small(folder / "run", flags + Arguments{"--exact-products", "on"});
+    CHECK_FALSE(contains(read_text(folder / "run" / "choices.json"), "Winograd"));
+}
+
+TEST_CASE("without --tune a run records no choices") {
+    const TemporaryFolder folder;
+    train_small(folder / "run", {"--batch", "4", "--steps", "1"});
+    CHECK_FALSE(fs::exists(folder / "run" / "choices.json"));
+}
+
+TEST_CASE("bench --variants shows all ways to run a kernel, side by side") {
+    const auto bench = [](const char* pattern) {
+        return run_towers({"bench", "--towers", "cpu", "--batch", "4", "--variants", pattern});
+    };
+    const Outcome conv = bench("conv2 forward");
+    check_worked(conv);
+    CHECK(contains(conv.out, "cifar10-tutorial, batch 4, on cpu; "));
+    CHECK(contains(conv.out, "\nconv2 forward: conv2d_forward 4 12 12 64 12 12 64 5 5 1 1 1 1 2 2 1 "));
+    CHECK(contains(conv.out, "  oneDNN "));
+    CHECK(contains(conv.out, "  products of matrices "));
+    CHECK_FALSE(contains(conv.out, "wrong"));
+    std::size_t used = 0;
+    for (const std::string& line : lines_of(conv.out)) used += line.starts_with("* ");
+    CHECK(used == 1);
+    const Outcome all = bench("conv2d_*");
+    check_worked(all);
+    for (const char* const name : {"conv1 forward", "conv2 weights gradient", "conv2 data gradient"})
+        CHECK(contains(all.out, name));
+    check_failed(bench("nothing"), 2,
+                 "--variants 'nothing': cifar10-tutorial has no such kernel or operation");
+    check_failed(run_towers({"bench", "--variants", "lrn*", "--json", "-"}), 2, "--variants prints a table");
+}

@@ -1,0 +1,200 @@
+// Choosing by measuring: the fastest way that computes the same, once.
+#include "engine/tuning/tuning.h"
+
+#include "backends/backend.h"
+#include "backends/wrapped_device.h"
+#include "tests/support/files.h"
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+namespace towers {
+namespace {
+
+using test::input_error;
+using test::TemporaryFolder;
+
+/// A CPU that can run a ReLU in several ways: `slow`, which it takes for the fastest, runs it 50 times more
+/// than `plain`, `wrong` does nothing, and `broken` cannot be recorded. By its estimate, `dear` is the
+/// slowest.
+class ManyWays : public WrappedDevice {
+public:
+    explicit ManyWays(const Choices& choices) : WrappedDevice(open_device("cpu", {})), choices_(choices) {}
+
+    std::set<std::string> recorded; ///< the ways that it was asked for
+
+    std::vector<Candidate> candidates(const Launch& launch) const override {
+        if (launch.kernel != Kernel::relu_forward) return {};
+        const Chosen* const chosen = find(&choices_, launch);
+        const std::string used = chosen != nullptr ? chosen->variant : "slow";
+        std::vector<Candidate> all;
+        for (const auto& [name, cost] :
+             {std::pair("slow", 1.0), {"wrong", 2.0}, {"dear", 9.0}, {"broken", 3.0}, {"plain", 4.0}})
+            all.push_back({name, {.cost = cost}, name == used});
+        return all;
+    }
+
+protected:
+    std::unique_ptr<RecordingState> do_record(std::span<const Command> commands) override {
+        std::vector<Command> changed;
+        for (const Command& command : commands) {
+            const auto* const launch = std::get_if<Launch>(&command);
+            const Chosen* const chosen = launch != nullptr ? find(&choices_, *launch) : nullptr;
+            if (chosen == nullptr) {
+                changed.push_back(command);
+                continue;
+            }
+            recorded.insert(chosen->variant);
+            if (chosen->variant == "broken") throw DeviceError("it does not compile");
+            for (int i = 0; i < (chosen->variant == "slow" ? 50 : chosen->variant == "wrong" ? 0 : 1); ++i)
+                changed.push_back(command);
+        }
+        return std::make_unique<WrappedRecording>(record_theirs(changed));
+    }
+
+private:
+    const Choices& choices_;
+};
+
+Plan relus() {
+    Plan plan;
+    for (const unsigned count : {4096u, 4096u, 65536u}) {
+        const std::string number = fmt::format("{}", plan.operations().size());
+        const TensorId x = plan.activation("x" + number, {count}), y = plan.activation("y" + number, {count});
+        plan.add("relu" + number, kernels::relu_forward, {.x = x, .y = y, .count = count, .slope = 0});
+        plan.add("silu" + number, kernels::silu_forward, {.x = x, .y = y, .count = count, .slope = 0});
+    }
+    plan.place();
+    return plan;
+}
+
+/// A tuning and its device, after tuning.
+struct Tuned {
+    Tuning tuning;
+    ManyWays device;
+    bool changed;
+
+    explicit Tuned(const TuningOptions& options, const std::atomic<bool>* stop = nullptr)
+        : tuning(options), device(tuning.choices("cpu")),
+          changed((tuning.opened(device.info()), tune(stop))) {}
+
+    std::map<std::string, std::string> variants() {
+        std::map<std::string, std::string> names;
+        for (const auto& [key, chosen] : tuning.choices("cpu")) names[key] = chosen.variant;
+        return names;
+    }
+
+private:
+    bool tune(const std::atomic<bool>* stop) {
+        const Plan plan = relus();
+        const Plan* const plans[] = {&plan};
+        return tuning.tune(device, plans, stop);
+    }
+};
+
+std::map<std::string, std::string> both(const char* variant) {
+    return {{"relu_forward 4096 0", variant}, {"relu_forward 65536 0", variant}};
+}
+
+} // namespace
+
+TEST_CASE("tuning chooses the fastest way that computes what the plainest does") {
+    const TemporaryFolder folder;
+    Tuned full({.effort = Effort::full, .cache = folder.path()});
+    CHECK(full.changed);
+    CHECK(full.variants().size() == 2);
+    for (const auto& [key, variant] : full.variants()) CHECK((variant == "plain" || variant == "dear"));
+    CHECK(full.device.recorded == std::set<std::string>{"slow", "wrong", "dear", "broken", "plain"});
+    CHECK(full.tuning.summary().starts_with("tuned: 2 launches measured in "));
+}
+
+TEST_CASE("quick tuning measures what the estimate takes for the fastest, and the plainest") {
+    const TemporaryFolder folder;
+    Tuned quick({.effort = Effort::quick, .cache = folder.path()});
+    CHECK(quick.device.recorded == std::set<std::string>{"slow", "wrong", "broken", "plain"});
+    CHECK(quick.variants() == both("plain"));
+}
+
+TEST_CASE("what one run has measured, later runs know, with as much effort and on the same device") {
+    const TemporaryFolder folder;
+    const auto tuned = [&](Effort effort, bool exact = false) {
+        return Tuned({.effort = effort, .cache = folder / "made", .exact_products = exact});
+    };
+    const std::map<std::string, std::string> first = tuned(Effort::quick).variants();
+    Tuned second = tuned(Effort::quick);
+    CHECK(second.changed);
+    CHECK(second.variants() == first);
+    CHECK(second.device.recorded.empty());
+    CHECK(second.tuning.summary() == "tuned: 0 launches measured in 0.0 s; 2 known from earlier runs");
+    CHECK_FALSE(tuned(Effort::full).device.recorded.empty());
+    CHECK_FALSE(tuned(Effort::quick, true).device.recorded.empty());
+    CHECK(test::names_in(folder / "made").size() == 3);
+}
+
+TEST_CASE("a damaged or foreign file in the cache is ignored and replaced") {
+    const TemporaryFolder folder;
+    const TuningOptions options{.effort = Effort::quick, .cache = folder.path()};
+    { const Tuned first(options); }
+    const std::filesystem::path file = folder / test::names_in(folder.path()).at(0);
+    const std::string sound = test::read_text(file);
+    std::vector<DeviceChoices> foreign = choices_from_json(sound, "");
+    foreign.at(0).kernels = "other";
+    std::vector<DeviceChoices> unfit = choices_from_json(sound, "");
+    for (auto& [key, chosen] : unfit.at(0).choices) chosen.variant = "unknown";
+    for (const std::string& text : {std::string(), sound.substr(0, sound.size() / 2),
+                                    choices_to_json(foreign), choices_to_json(unfit)}) {
+        test::write_text(file, text);
+        Tuned again(options);
+        CHECK(again.variants() == both("plain"));
+        CHECK_FALSE(again.device.recorded.empty());
+        CHECK(choices_from_json(test::read_text(file), "").at(0).choices.size() == 2);
+    }
+}
+
+TEST_CASE("choices that are given are used, and others are measured only if that is wanted") {
+    const TemporaryFolder folder;
+    Tuned made({.effort = Effort::quick});
+    std::vector<DeviceChoices> given = choices_from_json(made.tuning.to_json(), "");
+    given.at(0).choices = {{"relu_forward 4096 0", {"dear", {}}}};
+    test::write_text(folder / "given", choices_to_json(given));
+
+    Tuned exactly({.effort = Effort::none, .known = folder / "given", .complete = true});
+    CHECK_FALSE(exactly.changed);
+    CHECK(exactly.variants() == std::map<std::string, std::string>{{"relu_forward 4096 0", "dear"}});
+    CHECK(exactly.tuning.summary().empty());
+
+    Tuned rest({.effort = Effort::quick, .known = folder / "given"});
+    CHECK(rest.changed);
+    CHECK(rest.variants() == std::map<std::string, std::string>{{"relu_forward 4096 0", "dear"},
+                                                                {"relu_forward 65536 0", "plain"}});
+
+    given.at(0).name = "another";
+    test::write_text(folder / "given", choices_to_json(given));
+    CHECK(input_error([&] {
+              Tuned({.effort = Effort::none, .known = folder / "given", .complete = true});
+          }).starts_with((folder / "given").string() + ": has no choices for cpu ("));
+    CHECK(Tuned({.effort = Effort::quick, .known = folder / "given"}).variants() == both("plain"));
+    CHECK(input_error([&] { Tuned({.effort = Effort::none, .known = folder / "absent"}); }).find("absent") !=
+          std::string::npos);
+}
+
+TEST_CASE("tuning ends early when it is told to, and changes nothing without a launch") {
+    const std::atomic<bool> stop = true;
+    Tuned stopped({.effort = Effort::full}, &stop);
+    CHECK_FALSE(stopped.changed);
+    CHECK(stopped.device.recorded.empty());
+}
+
+TEST_CASE("launches that read integers or change what they read are not measured") {
+    Plan plan;
+    const TensorId x = plan.activation("x", {64}), y = plan.activation("y", {64});
+    plan.add("apart", kernels::relu_forward, {.x = x, .y = y, .count = 64, .slope = 0});
+    plan.add("in place", kernels::relu_forward, {.x = x, .y = x, .count = 64, .slope = 0});
+    plan.add("read_write", kernels::accumulate_gradients, {.x = x, .sum = y, .quads = 16});
+    std::vector<bool> measurable;
+    for (const Operation& each : plan.operations())
+        measurable.push_back(is_measurable({&std::get<Launch>(each.work), &plan}));
+    CHECK(measurable == std::vector<bool>{true, false, false});
+}
+
+} // namespace towers
