@@ -68,6 +68,8 @@ struct RawTensors {
 
 /// All variables of a checkpoint, or all their moving averages, one after another.
 std::vector<float> variables(const std::filesystem::path& checkpoint, bool averages = false);
+/// The same of any model
+std::vector<float> any_variables(const std::filesystem::path& checkpoint, bool averages = false);
 
 /// The L2 norm of the difference divided by the norm of `expected`.
 double relative_distance(const std::vector<float>& actual, const std::vector<float>& expected);
