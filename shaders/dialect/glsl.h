@@ -1,5 +1,6 @@
 // The kernel dialect for glslang, which compiles it to SPIR-V 1.6.
 #extension GL_EXT_buffer_reference : require
+#extension GL_EXT_buffer_reference_uvec2 : require
 #extension GL_EXT_control_flow_attributes : require
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_KHR_shader_subgroup_arithmetic : require
@@ -16,9 +17,10 @@ BUFFER(writeonly restrict, Out_u32, uint);
 BUFFER(restrict, InOut_f32, float);
 BUFFER(restrict, InOut_f32x4, vec4);
 
-// The same tensor, four elements at once
-In_f32x4 in_quads(In_f32 x) { return In_f32x4(x); }
-Out_f32x4 out_quads(Out_f32 x) { return Out_f32x4(x); }
+// The same tensor, four elements at once; by way of the address, since SwiftShader ends at a cast from
+// reference to reference
+In_f32x4 in_quads(In_f32 x) { return In_f32x4(uvec2(x)); }
+Out_f32x4 out_quads(Out_f32 x) { return Out_f32x4(uvec2(x)); }
 
 #define KERNEL(name, Params, size)                                                                           \
     layout(local_size_x = size) in;                                                                          \
