@@ -26,8 +26,9 @@ BenchReport example() {
     device.kind = "discrete GPU";
     device.steps = 4;
     device.examples_per_s = {100, 90, 110};
-    device.kernels = {{"conv1 forward", "conv2d_forward", {5, 4, 6}, 0.75, 1e6, 2e3, 200.0, 0.4},
-                      {"results out", "copy", {1, 1, 1}, 0.25, 0, 32, {}, 0.032}};
+    device.kernels = {
+        {"conv1 forward", "conv2d_forward", "quads 64x64, 3 parts", {5, 4, 6}, 0.75, 1e6, 2e3, 200.0, 0.4},
+        {"results out", "copy", {}, {1, 1, 1}, 0.25, 0, 32, {}, 0.032}};
     device.kernels_us = Spread{6, 5, 7};
     device.copies = {{"to_device", 65536, {1, 1, 2}, {}}};
     report.devices = {device};
