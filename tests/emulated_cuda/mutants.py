@@ -21,8 +21,6 @@ graph, backend, functions = [(f"backends/cuda/{name}.cpp", f"{name}.cpp")
                              for name in ("graph", "cuda_backend", "functions")]
 gemm = "shaders/gemm_tile.h", "conv2d_*.cpp"
 gemm_of_data = gemm[0], "conv2d_backward_data_*.cpp"
-quads = "shaders/gemm_quads.h", "conv2d_forward_quads_*.cpp"
-quads_data = "shaders/conv2d_backward_data_quads.comp", "conv2d_backward_data_quads_*.cpp"
 dialect = "shaders/dialect/cuda.h", "kernels.cpp"
 tiled_dialect = dialect[0], gemm_of_data[1]
 # The smallest choices of tests that should notice, as doctest's arguments.
@@ -65,11 +63,6 @@ mutants = {
     "row-too-far": (gemm, "k_a < end_k && first_m + i * SIDE + row < (M)", "k_a < end_k", edges),
     "column-too-far": (gemm, "k_b < end_k && first_n + j * SIDE + column < (N)", "k_b < end_k", edges),
     "store-too-far": (gemm, "if (first_m + i * SIDE + row < (M) &&", "if (", edges),
-    "quads-without-barrier": (quads, "KEEP(stage) barrier();", "KEEP(stage)", "--test-case=conv2d_forward*"),
-    "quads-one-stage": (quads, "stage = 1u - stage;", "", "--test-case=conv2d_forward*"),
-    "quads-store-too-far": (quads, "if (m < (M) && n < (N))", "if (n < (N))", edges),
-    "parts-over-each-other": (quads_data, "(part)*pixels * p.shape.in_channels + AT(m, n)", "AT(m, n)",
-                              "--test-case=conv2d_backward_data*"),
     "index-too-far": (dialect, "i < (count); i += gridDim.x * blockDim.x)",
                       "i <= (count); i += gridDim.x * blockDim.x)", "--test-case=draw_augmentations*,average_pool_*,max_pool_*,sum_partials*"),
     "half-a-sum": (dialect, "uint distance = 16u;", "uint distance = 8u;", sums),
