@@ -69,6 +69,7 @@ inline void multiply_columns(const RowAt& row_at, const Runs& runs, const float*
     };
     while (i + rows_of[vectors] <= rows) some(Number<rows_of[vectors]>());
     while (i + 3 <= rows) some(Number<3>());
+    if (i + 2 <= rows) some(Number<2>());
     while (i < rows) some(Number<1>());
 }
 

@@ -47,15 +47,22 @@ WinogradShape mirrored(const ConvShape& s) {
             std::ptrdiff_t(s.kernel_width) - 1 - std::ptrdiff_t(s.pad_left)};
 }
 
+/// Whether to take all tiles at once: they are so few that U and D are larger than what they are made of.
+bool at_once(const WinogradCode& code, const WinogradShape& s) {
+    constexpr std::size_t most = 128, least_weights = 128 * 128;
+    return code.tiles(s) <= most && s.in_channels * s.out_channels >= least_weights;
+}
+
 /// Costs in multiplications of oneDNN's convolutions, measured with AVX2 on 16 to 512 channels: of one in a
-/// product, and of a transform for each point, by channel of a tile and by weight.
-constexpr double cost_of_product = 1.3, cost_of_transform = 35, cost_of_weight = 40;
+/// product, and of a transform for each point, by channel of a tile and by weight: the latter are transformed
+/// in memory, or in a cache if all tiles are taken at once.
+constexpr double cost_of_product = 1.3, cost_of_transform = 35, cost_of_weight = 40, cost_in_cache = 12;
 
 double cost(const WinogradCode& code, const WinogradShape& s) {
     const double tiles = double(code.tiles(s)), points = double(code.points);
     const double in = double(s.in_channels), out = double(s.out_channels);
     return points * (tiles * (cost_of_product * in * out + cost_of_transform * (in + out)) +
-                     cost_of_weight * in * out);
+                     (at_once(code, s) ? cost_in_cache : cost_of_weight) * in * out);
 }
 
 /// Of a convolution of this shape, which is computed as `pass`
@@ -85,7 +92,8 @@ WinogradRange range_of(std::size_t size, std::size_t parts, std::size_t number) 
 }
 
 /// Scratch memory: U, then each thread's V and M.
-Work prepare(CpuContext& context, const WinogradCode& code, WinogradForward pass, WinogradWeights weights) {
+Work prepare_blocks(CpuContext& context, const WinogradCode& code, const WinogradForward& pass,
+                    const WinogradWeights& weights) {
     const WinogradShape& s = pass.shape;
     const std::size_t panels = code.panels(s.out_channels),
                       batches = ceil_div(s.in_channels, code.weight_rows);
@@ -94,23 +102,60 @@ Work prepare(CpuContext& context, const WinogradCode& code, WinogradForward pass
     const std::size_t u = code.weight_floats(s.in_channels, s.out_channels);
     const std::size_t own = code.scratch(s, block_of(code, s), ceil_div(panels, ranges));
     reserve_scratch(context, u + own * context.threads);
-    return [&context, &code, pass, weights, panels, batches, blocks, ranges, u, own]() mutable {
+    return [&context, &code, pass, weights, panels, batches, blocks, ranges, u, own] {
+        const std::size_t rows = pass.shape.in_channels, plane = (rows + 1) * code.panel;
         float* const floats = scratch_of(context);
-        pass.u = weights.u = floats;
+        WinogradForward with_u = pass;
+        with_u.u = floats;
 #pragma omp parallel num_threads(int(context.threads))
         {
             float* const scratch = floats + u + own * std::size_t(omp_get_thread_num());
 #pragma omp for collapse(2)
             for (std::size_t panel = 0; panel < panels; ++panel)
-                for (std::size_t batch = 0; batch < batches; ++batch)
-                    code.weights(weights, range_of(pass.shape.in_channels, batches, batch), panel);
+                for (std::size_t batch = 0; batch < batches; ++batch) {
+                    const WinogradRange range = range_of(rows, batches, batch);
+                    code.weights(weights, range, panel,
+                                 floats + panel * code.points * plane + range.first * code.panel, plane);
+                }
 #pragma omp for collapse(2) schedule(dynamic)
             for (std::size_t range = 0; range < ranges; ++range)
                 for (std::size_t block = 0; block < blocks; ++block)
-                    code.forward(pass, range_of(code.tiles(pass.shape), blocks, block),
+                    code.forward(with_u, range_of(code.tiles(pass.shape), blocks, block),
                                  range_of(panels, ranges, range), scratch);
         }
     };
+}
+
+/// Scratch memory: V and a row of zeros, then each thread's M and its chunk of U.
+Work prepare_at_once(CpuContext& context, const WinogradCode& code, const WinogradForward& pass,
+                     const WinogradWeights& weights) {
+    const WinogradShape& s = pass.shape;
+    const std::size_t panels = code.panels(s.out_channels), tiles = code.tiles(s);
+    const std::size_t ranges = std::min(ceil_div(context.threads, panels), tiles);
+    const std::size_t v = code.input_floats(s), shared = v + s.in_channels;
+    const std::size_t own = code.panel_floats(ceil_div(tiles, ranges)) + code.panel_floats(code.chunk);
+    reserve_scratch(context, shared + own * context.threads);
+    return [&context, &code, pass, weights, panels, tiles, ranges, v, shared, own] {
+        float* const floats = scratch_of(context);
+        std::fill(floats + v, floats + shared, 0.0f);
+#pragma omp parallel num_threads(int(context.threads))
+        {
+            float* const scratch = floats + shared + own * std::size_t(omp_get_thread_num());
+#pragma omp for
+            for (std::size_t tile = 0; tile < tiles; ++tile)
+                code.input(pass.shape, pass.x, {tile, tile + 1}, floats + v, floats);
+#pragma omp for collapse(2) schedule(dynamic)
+            for (std::size_t panel = 0; panel < panels; ++panel)
+                for (std::size_t range = 0; range < ranges; ++range)
+                    code.panel_of_results(pass, weights, floats, range_of(tiles, ranges, range), panel,
+                                          scratch);
+        }
+    };
+}
+
+Work prepare(CpuContext& context, const WinogradCode& code, const WinogradForward& pass,
+             const WinogradWeights& weights) {
+    return (at_once(code, pass.shape) ? prepare_at_once : prepare_blocks)(context, code, pass, weights);
 }
 
 Work forward(CpuContext& context, const Launch& launch, const Offer& offer) {
@@ -123,7 +168,7 @@ Work forward(CpuContext& context, const Launch& launch, const Offer& offer) {
                     .bias = p.bias != 0 ? p.b.at : nullptr,
                     .mask = nullptr,
                     .relu = p.relu != 0},
-                   {p.w.at, p.shape.in_channels, p.shape.out_channels, false, nullptr});
+                   {p.w.at, p.shape.in_channels, p.shape.out_channels, false});
 }
 
 Work backward_data(CpuContext& context, const Launch& launch, const Offer& offer) {
@@ -136,15 +181,13 @@ Work backward_data(CpuContext& context, const Launch& launch, const Offer& offer
                     .bias = nullptr,
                     .mask = p.relu != 0 ? p.x.at : nullptr,
                     .relu = false},
-                   {p.w.at, p.shape.in_channels, p.shape.out_channels, true, nullptr});
+                   {p.w.at, p.shape.in_channels, p.shape.out_channels, true});
 }
 
 /// Each thread adds up the gradient of its own tiles; if D is large, of its own output channels instead.
 /// Scratch memory: D and the bias's gradient of each group of threads with the same tiles, then each thread's
 /// V and M.
-Work backward_weights(CpuContext& context, const Launch& launch, const Offer& offer) {
-    const auto p = launch.parameters.as<Conv2dBackwardWeightsParams>();
-    const WinogradCode& code = *code_of(offer.winograd_tile, p.shape.kernel_height);
+Work gradient_by_blocks(CpuContext& context, const WinogradCode& code, const Conv2dBackwardWeightsParams& p) {
     const WinogradShape s = shape_of(p.shape);
     constexpr std::size_t large = std::size_t(1) << 20; // floats
     const std::size_t panels = code.panels(s.out_channels),
@@ -177,9 +220,13 @@ Work backward_weights(CpuContext& context, const Launch& launch, const Offer& of
                 }
 #pragma omp for collapse(2)
             for (std::size_t panel = 0; panel < panels; ++panel)
-                for (std::size_t batch = 0; batch < batches; ++batch)
-                    code.finish(s, {floats, groups, sums}, range_of(s.in_channels, batches, batch), panel,
-                                p.dw.at);
+                for (std::size_t batch = 0; batch < batches; ++batch) {
+                    const WinogradRange rows = range_of(s.in_channels, batches, batch);
+                    const std::size_t plane = (s.in_channels + 1) * code.panel;
+                    const float* const of_first =
+                        floats + panel * code.points * plane + rows.first * code.panel;
+                    code.finish(s, {of_first, plane, groups, sums}, rows, panel, p.dw.at);
+                }
 #pragma omp for
             for (std::size_t k = 0; k < biases; ++k) {
                 float sum = 0.0f;
@@ -188,6 +235,43 @@ Work backward_weights(CpuContext& context, const Launch& launch, const Offer& of
             }
         }
     };
+}
+
+/// Scratch memory: V, dy, and a row of zeros, then each thread's chunk of D.
+Work gradient_at_once(CpuContext& context, const WinogradCode& code, const Conv2dBackwardWeightsParams& p) {
+    const WinogradShape s = shape_of(p.shape);
+    const std::size_t panels = code.panels(s.out_channels), chunks = code.chunks(s.in_channels),
+                      tiles = code.tiles(s);
+    const std::size_t v = code.input_floats(s), both = v + panels * code.panel_floats(tiles);
+    const std::size_t shared = both + std::max(s.in_channels, s.out_channels);
+    const std::size_t own = code.panel_floats(code.chunk);
+    reserve_scratch(context, shared + own * context.threads);
+    return [&context, &code, p, s, panels, chunks, tiles, v, both, shared, own] {
+        float *const floats = scratch_of(context), *const zeros = floats + both;
+        std::fill(zeros, floats + shared, 0.0f);
+        const WinogradGradient pass{.shape = s, .x = p.x.at, .dy = p.dy.at};
+#pragma omp parallel num_threads(int(context.threads))
+        {
+            float* const scratch = floats + shared + own * std::size_t(omp_get_thread_num());
+#pragma omp for nowait
+            for (std::size_t panel = 0; panel < panels; ++panel)
+                code.panel_of_dy(pass, panel, zeros, floats + v, p.bias != 0 ? p.db.at : nullptr);
+#pragma omp for schedule(dynamic)
+            for (std::size_t tile = 0; tile < tiles; ++tile)
+                code.input(s, p.x.at, {tile, tile + 1}, zeros, floats);
+#pragma omp for collapse(2) schedule(dynamic)
+            for (std::size_t panel = 0; panel < panels; ++panel)
+                for (std::size_t chunk = 0; chunk < chunks; ++chunk)
+                    code.piece_of_gradient(s, floats, floats + v, chunk * code.chunk, panel, p.dw.at,
+                                           scratch);
+        }
+    };
+}
+
+Work backward_weights(CpuContext& context, const Launch& launch, const Offer& offer) {
+    const auto p = launch.parameters.as<Conv2dBackwardWeightsParams>();
+    const WinogradCode& code = *code_of(offer.winograd_tile, p.shape.kernel_height);
+    return (at_once(code, shape_of(p.shape)) ? gradient_at_once : gradient_by_blocks)(context, code, p);
 }
 
 template<class Params>

@@ -43,20 +43,22 @@ struct WinogradWeights {
     const float* w; ///< HWIO [r, r, in, out]
     std::size_t in, out;
     bool mirrored; ///< U for the data gradient: turned by 180 degrees, in and out exchanged
-    float* u;
 };
 
 struct WinogradGradient {
     WinogradShape shape;
     const float *x, *dy;
-    std::size_t block; ///< tiles whose sum is added to `sums` as one: a longer chain would round worse
-    float* sums;       ///< D, zero before the first addition
-    float* bias_sums;  ///< [out_channels] of dy, zero likewise; or null
+    /// For blocks of tiles: so many, whose sum is added to `sums` as one, since a longer chain would round
+    /// worse
+    std::size_t block = 0;
+    float* sums = nullptr;      ///< D, zero before the first addition
+    float* bias_sums = nullptr; ///< [out_channels] of dy, zero likewise; or null
 };
 
-/// Several D, `stride` floats apart, whose sum is the gradient.
+/// Some rows of one panel of several D, `stride` floats apart, whose sum is the gradient.
 struct WinogradSums {
-    const float* first;
+    const float* first; ///< of the first row at the first point
+    std::size_t plane;  ///< floats from one point to the next
     std::size_t count, stride;
 };
 
@@ -65,8 +67,10 @@ struct WinogradCode {
     std::size_t m, r, points;
     std::size_t panel, chunk; ///< channels
     std::size_t weight_rows;  ///< input channels that one call of `weights` transforms at most
-    /// U of some input channels (with `mirrored` out channels) and one panel
-    void (*weights)(const WinogradWeights& p, WinogradRange rows, std::size_t panel);
+    /// U of some input channels (with `mirrored` out channels) and one panel, whose points lie `plane`
+    /// floats apart
+    void (*weights)(const WinogradWeights& p, WinogradRange rows, std::size_t panel, float* u,
+                    std::size_t plane);
     /// y of some tiles and panels. `scratch`: as many floats as the function of that name says.
     void (*forward)(const WinogradForward& p, WinogradRange tiles, WinogradRange panels, float* scratch);
     /// Adds some tiles' part to D (and bias_sums) of some panels. `scratch`: for a block.
@@ -74,6 +78,23 @@ struct WinogradCode {
     /// dw[r, r, in, out] of some input channels and one panel
     void (*finish)(const WinogradShape& shape, const WinogradSums& sums, WinogradRange rows,
                    std::size_t panel, float* dw);
+
+    // All tiles at once, for few tiles and many weights: V of all tiles comes first, and each part of U or D
+    // lives only in the cache of the thread that needs it.
+
+    /// V of some tiles. `zeros`: a row of x, for pixels outside an image.
+    void (*input)(const WinogradShape& shape, const float* x, WinogradRange tiles, const float* zeros,
+                  float* v);
+    /// y of some tiles and one panel. `scratch`: M of these tiles, then a chunk of U; see panel_floats().
+    void (*panel_of_results)(const WinogradForward& p, const WinogradWeights& w, float* v,
+                             WinogradRange tiles, std::size_t panel, float* scratch);
+    /// dy of one panel, [panel][point][tiles, 1 spare][columns], and its sums over all pixels, if
+    /// `bias_sums` is not null. `zeros`: as many as a row of dy.
+    void (*panel_of_dy)(const WinogradGradient& p, std::size_t panel, const float* zeros, float* dy,
+                        float* bias_sums);
+    /// dw of the chunk of input channels that begins with `first`, and one panel. `scratch`: a chunk of D.
+    void (*piece_of_gradient)(const WinogradShape& shape, float* v, float* dy, std::size_t first,
+                              std::size_t panel, float* dw, float* scratch);
 
     std::size_t panels(std::size_t out_channels) const { return (out_channels + panel - 1) / panel; }
     std::size_t chunks(std::size_t in_channels) const { return (in_channels + chunk - 1) / chunk; }
@@ -89,6 +110,11 @@ struct WinogradCode {
         const std::size_t row = s.in_channels > s.out_channels ? s.in_channels : s.out_channels;
         return points * (tiles + 1) * (chunks(s.in_channels) * chunk + panels * panel) + row + panels * panel;
     }
+    /// Floats of V, and of so many panels or chunks with so many rows
+    std::size_t input_floats(const WinogradShape& s) const {
+        return points * (tiles(s) + 1) * chunks(s.in_channels) * chunk;
+    }
+    std::size_t panel_floats(std::size_t rows) const { return points * (rows + 1) * panel; }
 };
 
 } // namespace towers

@@ -12,27 +12,27 @@ namespace {
 constexpr size_t chunk = 3 * lanes;
 constexpr size_t deepest = 240; ///< of one sum in registers; a multiple of every chunk
 
-/// M = V U at one point, for one panel. Chunks of V lie `v_stride` floats apart.
+/// M = V U at one point, for one panel, added to M if `add`. Chunks of V lie `v_stride` floats apart.
 inline void multiply_input(const float* v, size_t v_stride, const float* u, size_t tiles, size_t columns,
-                           size_t in_channels, float* products) {
+                           size_t in_channels, bool add, float* products) {
     for (size_t k = 0; k < in_channels; k += deepest) {
         const float* const from = v + k / chunk * v_stride;
         multiply([&](size_t tile) { return from + tile * chunk; }, {chunk, 1, v_stride}, u + k * panel, panel,
-                 tiles, columns, least(in_channels - k, deepest), k != 0, products, panel);
+                 tiles, columns, least(in_channels - k, deepest), add || k != 0, products, panel);
     }
 }
 
-/// D += V^T dy likewise
+/// D = V^T dy likewise
 inline void multiply_gradient(const float* v, size_t v_stride, const float* dy, size_t in_channels,
-                              size_t columns, size_t tiles, float* sums) {
+                              size_t columns, size_t tiles, bool add, float* sums) {
     multiply([&](size_t c) { return v + c / chunk * v_stride + c % chunk; }, {tiles, chunk, 0}, dy, panel,
-             in_channels, columns, tiles, true, sums, panel);
+             in_channels, columns, tiles, add, sums, panel);
 }
 
 template<size_t m, size_t r>
 struct Winograd {
     static constexpr size_t alpha = m + r - 1, points = alpha * alpha;
-    static constexpr size_t weight_rows = 256 / panel;
+    static constexpr size_t weight_rows = 16; // a line of the cache, for weights that change places
 
     /// V or M of a block of tiles: a point's plane, and all points of a chunk or panel.
     struct Blocks {
@@ -98,9 +98,9 @@ struct Winograd {
             transform_input_tile(s, x, tile_of(s, tile), zeros, tile - tiles.first, v);
     }
 
-    static void weights(const WinogradWeights& p, WinogradRange rows, size_t number) {
+    static void weights(const WinogradWeights& p, WinogradRange rows, size_t number, float* u, size_t plane) {
         constexpr size_t taps = r * r;
-        const size_t all_rows = p.mirrored ? p.out : p.in, all_columns = p.mirrored ? p.in : p.out;
+        const size_t all_columns = p.mirrored ? p.in : p.out;
         const size_t first = number * panel, columns = least(all_columns - first, panel);
         float g[taps * weight_rows * panel] = {};
         const auto at = [&](size_t tap, size_t row) {
@@ -118,8 +118,6 @@ struct Winograd {
                     for (size_t column = 0; column < columns; ++column) at(tap, row)[column] = w[column];
                 }
         }
-        const size_t plane = (all_rows + 1) * panel;
-        float* const u = p.u + number * points * plane;
         for (size_t column = 0; column < panel; column += lanes)
             for (size_t row = rows.first; row < rows.end; ++row) {
                 Vector half[alpha * r];
@@ -134,7 +132,7 @@ struct Winograd {
                     transform_weights<alpha, r, 1, 1>(half + i * r, line);
 #pragma GCC unroll 8
                     for (size_t j = 0; j < alpha; ++j)
-                        store(u + (i * alpha + j) * plane + row * panel + column, line[j]);
+                        store(u + (i * alpha + j) * plane + (row - rows.first) * panel + column, line[j]);
                 }
             }
     }
@@ -188,6 +186,32 @@ struct Winograd {
         }
     }
 
+    static void input(const WinogradShape& s, const float* x, WinogradRange tiles, const float* zeros,
+                      float* v) {
+        const Blocks all(v, code.tiles(s), chunk);
+        for (size_t tile = tiles.first; tile < tiles.end; ++tile)
+            transform_input_tile(s, x, tile_of(s, tile), zeros, tile, all);
+    }
+
+    static void panel_of_results(const WinogradForward& p, const WinogradWeights& w, float* v_of_all,
+                                 WinogradRange tiles, size_t number, float* scratch) {
+        const WinogradShape& s = p.shape;
+        const size_t columns = least(s.out_channels - number * panel, panel);
+        const Blocks v(v_of_all, code.tiles(s), chunk), products(scratch, tiles.size(), panel);
+        const Blocks u(scratch + products.stride, chunk, panel);
+        for (size_t first = 0; first < s.in_channels; first += chunk) {
+            const size_t end = least(first + chunk, s.in_channels);
+            for (size_t row = first; row < end; row += weight_rows)
+                weights(w, {row, least(row + weight_rows, end)}, number, u.at + (row - first) * panel,
+                        u.plane);
+            for (size_t point = 0; point < points; ++point)
+                multiply_input(v.at + first / chunk * v.stride + point * v.plane + tiles.first * chunk,
+                               v.stride, u.at + point * u.plane, tiles.size(), columns, end - first,
+                               first != 0, products.at + point * products.plane);
+        }
+        transform_outputs(p, tiles, {number, number + 1}, products);
+    }
+
     static void forward(const WinogradForward& p, WinogradRange tiles, WinogradRange panels, float* scratch) {
         const WinogradShape& s = p.shape;
         const size_t chunks = (s.in_channels + chunk - 1) / chunk;
@@ -200,10 +224,10 @@ struct Winograd {
         const size_t u_plane = (s.in_channels + 1) * panel;
         for (size_t point = 0; point < points; ++point)
             for (size_t number = panels.first; number < panels.end; ++number)
-                multiply_input(v.at + point * v.plane, v.stride, p.u + (number * points + point) * u_plane,
-                               tiles.size(), least(s.out_channels - number * panel, panel), s.in_channels,
-                               products.at + (number - panels.first) * products.stride +
-                                   point * products.plane);
+                multiply_input(
+                    v.at + point * v.plane, v.stride, p.u + (number * points + point) * u_plane, tiles.size(),
+                    least(s.out_channels - number * panel, panel), s.in_channels, false,
+                    products.at + (number - panels.first) * products.stride + point * products.plane);
         transform_outputs(p, tiles, panels, products);
     }
 
@@ -260,25 +284,50 @@ struct Winograd {
                     multiply_gradient(v.at + point * v.plane, v.stride,
                                       dy.at + (number - panels.first) * dy.stride + point * dy.plane,
                                       s.in_channels, least(s.out_channels - number * panel, panel),
-                                      block.size(), p.sums + (number * points + point) * d_plane);
+                                      block.size(), true, p.sums + (number * points + point) * d_plane);
             if (p.bias_sums != nullptr)
                 for (size_t k = panels.first * panel; k < least(panels.end * panel, s.out_channels); ++k)
                     p.bias_sums[k] += bias_sums[k - panels.first * panel];
         }
     }
 
+    static void panel_of_dy(const WinogradGradient& p, size_t number, const float* zeros, float* dy_of_all,
+                            float* bias_sums) {
+        const WinogradShape& s = p.shape;
+        const size_t tiles = code.tiles(s);
+        const Blocks all(dy_of_all, tiles, panel), dy(all.at + number * all.stride, tiles, panel);
+        float sums[panel] = {};
+        for (size_t tile = 0; tile < tiles; ++tile)
+            transform_dy_tile(p, tile_of(s, tile), {number, number + 1}, zeros, tile, dy, sums);
+        if (bias_sums == nullptr) return;
+        for (size_t k = 0; k < least(s.out_channels - number * panel, panel); ++k)
+            bias_sums[number * panel + k] = sums[k];
+    }
+
+    static void piece_of_gradient(const WinogradShape& s, float* v_of_all, float* dy_of_all, size_t first,
+                                  size_t number, float* dw, float* scratch) {
+        const size_t tiles = code.tiles(s), rows = least(s.in_channels - first, chunk);
+        const Blocks v(v_of_all, tiles, chunk), dy(dy_of_all, tiles, panel), d(scratch, chunk, panel);
+        for (size_t point = 0; point < points; ++point)
+            multiply_gradient(v.at + first / chunk * v.stride + point * v.plane, v.stride,
+                              dy.at + number * dy.stride + point * dy.plane, rows,
+                              least(s.out_channels - number * panel, panel), tiles, false,
+                              d.at + point * d.plane);
+        finish(s, {.first = d.at, .plane = d.plane, .count = 1, .stride = 0}, {first, first + rows}, number,
+               dw);
+    }
+
     static void finish(const WinogradShape& s, const WinogradSums& sums, WinogradRange rows, size_t number,
                        float* dw) {
-        const size_t plane = (s.in_channels + 1) * panel;
         const size_t columns = least(s.out_channels - number * panel, panel);
         for (size_t row = rows.first; row < rows.end; ++row)
             for (size_t column = 0; column < columns; column += lanes) {
-                const float* const from = sums.first + number * points * plane + row * panel + column;
+                const float* const from = sums.first + (row - rows.first) * panel + column;
                 Vector half[r * alpha];
                 for (size_t j = 0; j < alpha; ++j) {
                     Vector of_column[alpha];
                     for (size_t i = 0; i < alpha; ++i) {
-                        const float* const point = from + (i * alpha + j) * plane;
+                        const float* const point = from + (i * alpha + j) * sums.plane;
                         of_column[i] = load(point);
                         for (size_t other = 1; other < sums.count; ++other)
                             of_column[i] = of_column[i] + load(point + other * sums.stride);
@@ -306,7 +355,11 @@ struct Winograd {
                                        .weights = weights,
                                        .forward = forward,
                                        .gradient = gradient,
-                                       .finish = finish};
+                                       .finish = finish,
+                                       .input = input,
+                                       .panel_of_results = panel_of_results,
+                                       .panel_of_dy = panel_of_dy,
+                                       .piece_of_gradient = piece_of_gradient};
 };
 
 inline const WinogradCode* winograd_code(size_t m, size_t r) {

@@ -68,26 +68,40 @@ inline void transform_input(const Vector* d, Vector* v) {
     input_pair<alpha, 0, from, to>(d, v);
 }
 
+/// The factors of a pair's transform of weights, which must be known when the program is compiled.
+template<size_t pairs, size_t pair, size_t taps>
+struct WeightFactors {
+    float of[taps];
+    constexpr WeightFactors() : of{} {
+        const double p = point_of_pair[pair];
+        const double scale = 1.0 / (2.0 * p * p * EvenPolynomial<pairs>(pair).at(p));
+        for (size_t k = 0; k < taps; ++k) of[k] = float(scale * power(p, k));
+    }
+};
+
+template<size_t alpha, size_t taps, size_t pair, size_t from, size_t to>
+inline void weights_pair(const Vector* g, Vector* u) {
+    constexpr size_t pairs = alpha / 2 - 1;
+    if constexpr (pair < pairs) {
+        constexpr WeightFactors<pairs, pair, taps> factors;
+        Vector even = all(factors.of[0]) * g[0], odd = all(factors.of[1]) * g[from];
+#pragma GCC unroll 8
+        for (size_t k = 2; k < taps; ++k)
+            (k % 2 == 0 ? even : odd) = fma(all(factors.of[k]), g[k * from], k % 2 == 0 ? even : odd);
+        u[(1 + 2 * pair) * to] = even + odd;
+        u[(2 + 2 * pair) * to] = even - odd;
+        weights_pair<alpha, taps, pair + 1, from, to>(g, u);
+    }
+}
+
 /// `taps` weights (or pixels of dy) -> alpha points
 template<size_t alpha, size_t taps, size_t from, size_t to>
 inline void transform_weights(const Vector* g, Vector* u) {
     constexpr size_t pairs = alpha / 2 - 1;
-    u[0] = all(float(1.0 / EvenPolynomial<pairs>(pairs).at(0.0))) * g[0];
+    constexpr auto scale = float(1.0 / EvenPolynomial<pairs>(pairs).at(0.0));
+    u[0] = all(scale) * g[0];
     u[(alpha - 1) * to] = g[(taps - 1) * from];
-#pragma GCC unroll 4
-    for (size_t pair = 0; pair < pairs; ++pair) {
-        const double p = point_of_pair[pair];
-        const double scale = 1.0 / (2.0 * p * p * EvenPolynomial<pairs>(pair).at(p));
-        Vector even = all(float(scale)) * g[0];
-        Vector odd = all(float(scale * p)) * g[from];
-#pragma GCC unroll 8
-        for (size_t k = 2; k < taps; ++k) {
-            const Vector factor = all(float(scale * power(p, k)));
-            (k % 2 == 0 ? even : odd) = fma(factor, g[k * from], k % 2 == 0 ? even : odd);
-        }
-        u[(1 + 2 * pair) * to] = even + odd;
-        u[(2 + 2 * pair) * to] = even - odd;
-    }
+    weights_pair<alpha, taps, 0, from, to>(g, u);
 }
 
 /// alpha points -> `results` values
