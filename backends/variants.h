@@ -17,7 +17,7 @@ struct SharingLimits {
     unsigned most_groups = 0; ///< workgroups of a shared text; 0: no limit
     unsigned parts = 0;       ///< parts of every sum that can be split; 0: as many as suit
     /// Rows of the tiles of Winograd's convolutions, which then compute all that they can; 0: what is
-    /// cheapest
+    /// cheapest, 1: no such convolution
     unsigned winograd_tile = 0;
 };
 

@@ -56,21 +56,33 @@ inline void multiply_rows(const float* const (&row)[rows], const Runs& runs, con
         }
 }
 
-/// `rows` rows of C and `vectors` vectors of each; row_at(i): row i of A.
+/// `count` rows of C, which is at most `most`, and `vectors` vectors of each; row_at(i): row i of A.
+template<size_t most, size_t vectors, class RowAt>
+inline void multiply_some(size_t count, const RowAt& row_at, const Runs& runs, const float* b,
+                          size_t b_stride, size_t depth, bool add, float* c, size_t c_stride) {
+    if constexpr (most != 0) {
+        if (count < most)
+            return multiply_some<most - 1, vectors>(count, row_at, runs, b, b_stride, depth, add, c,
+                                                    c_stride);
+        const float* row[most];
+        for (size_t n = 0; n < most; ++n) row[n] = row_at(n);
+        multiply_rows<most, vectors>(row, runs, b, b_stride, depth, add, c, c_stride);
+    }
+}
+
+/// All rows, in groups of about equal size: few rows at once leave the processor waiting for each sum.
 template<size_t vectors, class RowAt>
 inline void multiply_columns(const RowAt& row_at, const Runs& runs, const float* b, size_t b_stride,
                              size_t rows, size_t depth, bool add, float* c, size_t c_stride) {
-    size_t i = 0;
-    const auto some = [&](auto count) {
-        const float* row[count.value];
-        for (size_t n = 0; n < count.value; ++n) row[n] = row_at(i + n);
-        multiply_rows<count.value, vectors>(row, runs, b, b_stride, depth, add, c + i * c_stride, c_stride);
-        i += count.value;
-    };
-    while (i + rows_of[vectors] <= rows) some(Number<rows_of[vectors]>());
-    while (i + 3 <= rows) some(Number<3>());
-    if (i + 2 <= rows) some(Number<2>());
-    while (i < rows) some(Number<1>());
+    constexpr size_t most = rows_of[vectors];
+    size_t first = 0;
+    for (size_t groups = (rows + most - 1) / most; groups != 0; --groups) {
+        const size_t count = (rows - first) / groups;
+        multiply_some<most, vectors>(
+            count, [&](size_t n) { return row_at(first + n); }, runs, b, b_stride, depth, add,
+            c + first * c_stride, c_stride);
+        first += count;
+    }
 }
 
 /// C[rows, columns] = A B, added to C if `add`. At most `panel` columns, rounded up to whole vectors. Rows of

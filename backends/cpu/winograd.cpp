@@ -53,10 +53,10 @@ bool at_once(const WinogradCode& code, const WinogradShape& s) {
     return code.tiles(s) <= most && s.in_channels * s.out_channels >= least_weights;
 }
 
-/// Costs in multiplications of oneDNN's convolutions, measured with AVX2 on 16 to 512 channels: of one in a
-/// product, and of a transform for each point, by channel of a tile and by weight: the latter are transformed
-/// in memory, or in a cache if all tiles are taken at once.
-constexpr double cost_of_product = 1.3, cost_of_transform = 35, cost_of_weight = 40, cost_in_cache = 12;
+/// Costs in multiplications of oneDNN's convolutions, measured with AVX2 and AVX-512 on 16 to 512 channels:
+/// of one in a product, and of a transform for each point, by channel of a tile and by weight: the latter are
+/// transformed in memory, or in a cache if all tiles are taken at once.
+constexpr double cost_of_product = 1.3, cost_of_transform = 16, cost_of_weight = 40, cost_in_cache = 12;
 
 double cost(const WinogradCode& code, const WinogradShape& s) {
     const double tiles = double(code.tiles(s)), points = double(code.points);
@@ -83,7 +83,7 @@ std::vector<Offer> offers_for(const ConvShape& s, const WinogradShape& pass, con
 /// fewer tiles it takes longer to read the weights than to multiply by them.
 std::size_t block_of(const WinogradCode& code, const WinogradShape& s) {
     const std::size_t tile = code.points * (s.in_channels + s.out_channels) * sizeof(float);
-    constexpr std::size_t cache = std::size_t(1) << 20, least = 36, most = 96;
+    constexpr std::size_t cache = std::size_t(700) << 10, least = 12, most = 72;
     return std::min(code.tiles(s), std::clamp(cache / tile / 12 * 12, least, most));
 }
 
@@ -95,15 +95,14 @@ WinogradRange range_of(std::size_t size, std::size_t parts, std::size_t number) 
 Work prepare_blocks(CpuContext& context, const WinogradCode& code, const WinogradForward& pass,
                     const WinogradWeights& weights) {
     const WinogradShape& s = pass.shape;
-    const std::size_t panels = code.panels(s.out_channels),
-                      batches = ceil_div(s.in_channels, code.weight_rows);
+    const std::size_t panels = code.panels(s), batches = ceil_div(s.in_channels, code.weight_rows);
     const std::size_t blocks = ceil_div(code.tiles(s), block_of(code, s));
     const std::size_t ranges = std::clamp<std::size_t>(2 * context.threads / blocks, 1, panels);
-    const std::size_t u = code.weight_floats(s.in_channels, s.out_channels);
+    const std::size_t u = code.weight_floats(s);
     const std::size_t own = code.scratch(s, block_of(code, s), ceil_div(panels, ranges));
     reserve_scratch(context, u + own * context.threads);
     return [&context, &code, pass, weights, panels, batches, blocks, ranges, u, own] {
-        const std::size_t rows = pass.shape.in_channels, plane = (rows + 1) * code.panel;
+        const std::size_t rows = pass.shape.in_channels, plane = (rows + 1) * pass.shape.panel;
         float* const floats = scratch_of(context);
         WinogradForward with_u = pass;
         with_u.u = floats;
@@ -115,7 +114,8 @@ Work prepare_blocks(CpuContext& context, const WinogradCode& code, const Winogra
                 for (std::size_t batch = 0; batch < batches; ++batch) {
                     const WinogradRange range = range_of(rows, batches, batch);
                     code.weights(weights, range, panel,
-                                 floats + panel * code.points * plane + range.first * code.panel, plane);
+                                 floats + panel * code.points * plane + range.first * pass.shape.panel,
+                                 plane);
                 }
 #pragma omp for collapse(2) schedule(dynamic)
             for (std::size_t range = 0; range < ranges; ++range)
@@ -130,10 +130,10 @@ Work prepare_blocks(CpuContext& context, const WinogradCode& code, const Winogra
 Work prepare_at_once(CpuContext& context, const WinogradCode& code, const WinogradForward& pass,
                      const WinogradWeights& weights) {
     const WinogradShape& s = pass.shape;
-    const std::size_t panels = code.panels(s.out_channels), tiles = code.tiles(s);
+    const std::size_t panels = code.panels(s), tiles = code.tiles(s);
     const std::size_t ranges = std::min(ceil_div(context.threads, panels), tiles);
-    const std::size_t v = code.input_floats(s), shared = v + s.in_channels;
-    const std::size_t own = code.panel_floats(ceil_div(tiles, ranges)) + code.panel_floats(code.chunk);
+    const std::size_t v = code.input_floats(s, tiles), shared = v + s.in_channels;
+    const std::size_t own = code.panel_floats(s, ceil_div(tiles, ranges)) + code.panel_floats(s, s.chunk);
     reserve_scratch(context, shared + own * context.threads);
     return [&context, &code, pass, weights, panels, tiles, ranges, v, shared, own] {
         float* const floats = scratch_of(context);
@@ -153,8 +153,9 @@ Work prepare_at_once(CpuContext& context, const WinogradCode& code, const Winogr
     };
 }
 
-Work prepare(CpuContext& context, const WinogradCode& code, const WinogradForward& pass,
-             const WinogradWeights& weights) {
+Work prepare(CpuContext& context, const WinogradCode& code, WinogradForward pass, WinogradWeights weights) {
+    pass.shape = code.arranged(pass.shape);
+    weights.panel = pass.shape.panel;
     return (at_once(code, pass.shape) ? prepare_at_once : prepare_blocks)(context, code, pass, weights);
 }
 
@@ -188,11 +189,10 @@ Work backward_data(CpuContext& context, const Launch& launch, const Offer& offer
 /// Scratch memory: D and the bias's gradient of each group of threads with the same tiles, then each thread's
 /// V and M.
 Work gradient_by_blocks(CpuContext& context, const WinogradCode& code, const Conv2dBackwardWeightsParams& p) {
-    const WinogradShape s = shape_of(p.shape);
+    const WinogradShape s = code.arranged(shape_of(p.shape));
     constexpr std::size_t large = std::size_t(1) << 20; // floats
-    const std::size_t panels = code.panels(s.out_channels),
-                      batches = ceil_div(s.in_channels, code.weight_rows);
-    const std::size_t d = code.weight_floats(s.in_channels, s.out_channels);
+    const std::size_t panels = code.panels(s), batches = ceil_div(s.in_channels, code.weight_rows);
+    const std::size_t d = code.weight_floats(s);
     const std::size_t ranges = d > large ? std::min<std::size_t>(context.threads, panels) : 1;
     const std::size_t groups = std::min(context.threads / ranges, code.tiles(s));
     const std::size_t block = block_of(code, s), biases = p.bias != 0 ? s.out_channels : 0;
@@ -222,9 +222,8 @@ Work gradient_by_blocks(CpuContext& context, const WinogradCode& code, const Con
             for (std::size_t panel = 0; panel < panels; ++panel)
                 for (std::size_t batch = 0; batch < batches; ++batch) {
                     const WinogradRange rows = range_of(s.in_channels, batches, batch);
-                    const std::size_t plane = (s.in_channels + 1) * code.panel;
-                    const float* const of_first =
-                        floats + panel * code.points * plane + rows.first * code.panel;
+                    const std::size_t plane = (s.in_channels + 1) * s.panel;
+                    const float* const of_first = floats + panel * code.points * plane + rows.first * s.panel;
                     code.finish(s, {of_first, plane, groups, sums}, rows, panel, p.dw.at);
                 }
 #pragma omp for
@@ -239,12 +238,11 @@ Work gradient_by_blocks(CpuContext& context, const WinogradCode& code, const Con
 
 /// Scratch memory: V, dy, and a row of zeros, then each thread's chunk of D.
 Work gradient_at_once(CpuContext& context, const WinogradCode& code, const Conv2dBackwardWeightsParams& p) {
-    const WinogradShape s = shape_of(p.shape);
-    const std::size_t panels = code.panels(s.out_channels), chunks = code.chunks(s.in_channels),
-                      tiles = code.tiles(s);
-    const std::size_t v = code.input_floats(s), both = v + panels * code.panel_floats(tiles);
+    const WinogradShape s = code.arranged(shape_of(p.shape));
+    const std::size_t panels = code.panels(s), chunks = code.chunks(s), tiles = code.tiles(s);
+    const std::size_t v = code.input_floats(s, tiles), both = v + panels * code.panel_floats(s, tiles);
     const std::size_t shared = both + std::max(s.in_channels, s.out_channels);
-    const std::size_t own = code.panel_floats(code.chunk);
+    const std::size_t own = code.panel_floats(s, s.chunk);
     reserve_scratch(context, shared + own * context.threads);
     return [&context, &code, p, s, panels, chunks, tiles, v, both, shared, own] {
         float *const floats = scratch_of(context), *const zeros = floats + both;
@@ -262,8 +260,7 @@ Work gradient_at_once(CpuContext& context, const WinogradCode& code, const Conv2
 #pragma omp for collapse(2) schedule(dynamic)
             for (std::size_t panel = 0; panel < panels; ++panel)
                 for (std::size_t chunk = 0; chunk < chunks; ++chunk)
-                    code.piece_of_gradient(s, floats, floats + v, chunk * code.chunk, panel, p.dw.at,
-                                           scratch);
+                    code.piece_of_gradient(s, floats, floats + v, chunk, panel, p.dw.at, scratch);
         }
     };
 }

@@ -11,8 +11,8 @@
 //   input V     [chunk][point][tiles, 1 spare][channels of a chunk]
 //   output M    [panel][point][tiles, 1 spare][columns of a panel]
 //   gradient D  as U
-// A panel is a range of output channels, a chunk one of input channels. The spare row keeps points from lying
-// a multiple of 4 KiB apart, where a first-level cache would drop them.
+// A panel is a range of output channels, a chunk one of input channels; both are whole vectors. The spare row
+// keeps points from lying a multiple of 4 KiB apart, where a first-level cache would drop them.
 #pragma once
 
 #include <cstddef>
@@ -23,6 +23,7 @@ namespace towers {
 struct WinogradShape {
     std::size_t batch, in_height, in_width, in_channels, out_height, out_width, out_channels;
     std::ptrdiff_t pad_top, pad_left; ///< negative: so many pixels of x come before the first window
+    std::size_t panel = 0, chunk = 0; ///< channels; see WinogradCode::arranged()
 };
 
 struct WinogradRange {
@@ -42,7 +43,8 @@ struct WinogradForward {
 struct WinogradWeights {
     const float* w; ///< HWIO [r, r, in, out]
     std::size_t in, out;
-    bool mirrored; ///< U for the data gradient: turned by 180 degrees, in and out exchanged
+    bool mirrored;         ///< U for the data gradient: turned by 180 degrees, in and out exchanged
+    std::size_t panel = 0; ///< as the shape's
 };
 
 struct WinogradGradient {
@@ -65,8 +67,8 @@ struct WinogradSums {
 /// What one processor level computes for one F(m x m, r x r).
 struct WinogradCode {
     std::size_t m, r, points;
-    std::size_t panel, chunk; ///< channels
-    std::size_t weight_rows;  ///< input channels that one call of `weights` transforms at most
+    std::size_t lanes, widest_panel, widest_chunk; ///< channels
+    std::size_t weight_rows; ///< input channels that one call of `weights` transforms at most
     /// U of some input channels (with `mirrored` out channels) and one panel, whose points lie `plane`
     /// floats apart
     void (*weights)(const WinogradWeights& p, WinogradRange rows, std::size_t panel, float* u,
@@ -92,29 +94,44 @@ struct WinogradCode {
     /// `bias_sums` is not null. `zeros`: as many as a row of dy.
     void (*panel_of_dy)(const WinogradGradient& p, std::size_t panel, const float* zeros, float* dy,
                         float* bias_sums);
-    /// dw of the chunk of input channels that begins with `first`, and one panel. `scratch`: a chunk of D.
-    void (*piece_of_gradient)(const WinogradShape& shape, float* v, float* dy, std::size_t first,
+    /// dw of one chunk of input channels and one panel. `scratch`: a chunk of D.
+    void (*piece_of_gradient)(const WinogradShape& shape, float* v, float* dy, std::size_t chunk,
                               std::size_t panel, float* dw, float* scratch);
 
-    std::size_t panels(std::size_t out_channels) const { return (out_channels + panel - 1) / panel; }
-    std::size_t chunks(std::size_t in_channels) const { return (in_channels + chunk - 1) / chunk; }
+    /// Sets the shape's panel and chunk, which are as narrow as the channels are few.
+    WinogradShape arranged(WinogradShape s) const {
+        const auto width = [this](std::size_t channels, std::size_t widest) {
+            const std::size_t whole = (channels + lanes - 1) / lanes * lanes;
+            return whole < widest ? whole : widest;
+        };
+        s.panel = width(s.out_channels, widest_panel);
+        s.chunk = width(s.in_channels, widest_chunk);
+        return s;
+    }
     std::size_t tiles(const WinogradShape& s) const {
         return s.batch * ((s.out_height + m - 1) / m) * ((s.out_width + m - 1) / m);
     }
-    std::size_t weight_floats(std::size_t in_channels, std::size_t out_channels) const {
-        return panels(out_channels) * points * (in_channels + 1) * panel;
+
+    // Of shapes that are arranged:
+    std::size_t panels(const WinogradShape& s) const { return (s.out_channels + s.panel - 1) / s.panel; }
+    std::size_t chunks(const WinogradShape& s) const { return (s.in_channels + s.chunk - 1) / s.chunk; }
+    /// Floats of V of so many tiles, and of a panel with so many rows
+    std::size_t input_floats(const WinogradShape& s, std::size_t tiles) const {
+        return points * (tiles + 1) * chunks(s) * s.chunk;
+    }
+    std::size_t panel_floats(const WinogradShape& s, std::size_t rows) const {
+        return points * (rows + 1) * s.panel;
+    }
+    /// Floats of U or D
+    std::size_t weight_floats(const WinogradShape& s) const {
+        return panels(s) * panel_floats(s, s.in_channels);
     }
     /// For `forward` and `gradient`: floats for V and M of so many tiles (a block's) and panels, a row of
     /// zeros for pixels outside an image, and sums of dy.
     std::size_t scratch(const WinogradShape& s, std::size_t tiles, std::size_t panels) const {
         const std::size_t row = s.in_channels > s.out_channels ? s.in_channels : s.out_channels;
-        return points * (tiles + 1) * (chunks(s.in_channels) * chunk + panels * panel) + row + panels * panel;
+        return input_floats(s, tiles) + panels * panel_floats(s, tiles) + row + panels * s.panel;
     }
-    /// Floats of V, and of so many panels or chunks with so many rows
-    std::size_t input_floats(const WinogradShape& s) const {
-        return points * (tiles(s) + 1) * chunks(s.in_channels) * chunk;
-    }
-    std::size_t panel_floats(std::size_t rows) const { return points * (rows + 1) * panel; }
 };
 
 } // namespace towers

@@ -9,24 +9,24 @@
 namespace towers {
 namespace {
 
-constexpr size_t chunk = 3 * lanes;
+constexpr size_t widest_chunk = 3 * lanes;
 constexpr size_t deepest = 240; ///< of one sum in registers; a multiple of every chunk
 
 /// M = V U at one point, for one panel, added to M if `add`. Chunks of V lie `v_stride` floats apart.
-inline void multiply_input(const float* v, size_t v_stride, const float* u, size_t tiles, size_t columns,
-                           size_t in_channels, bool add, float* products) {
+inline void multiply_input(const WinogradShape& s, const float* v, size_t v_stride, const float* u,
+                           size_t tiles, size_t columns, size_t in_channels, bool add, float* products) {
     for (size_t k = 0; k < in_channels; k += deepest) {
-        const float* const from = v + k / chunk * v_stride;
-        multiply([&](size_t tile) { return from + tile * chunk; }, {chunk, 1, v_stride}, u + k * panel, panel,
-                 tiles, columns, least(in_channels - k, deepest), add || k != 0, products, panel);
+        const float* const from = v + k / s.chunk * v_stride;
+        multiply([&](size_t tile) { return from + tile * s.chunk; }, {s.chunk, 1, v_stride}, u + k * s.panel,
+                 s.panel, tiles, columns, least(in_channels - k, deepest), add || k != 0, products, s.panel);
     }
 }
 
-/// D = V^T dy likewise
-inline void multiply_gradient(const float* v, size_t v_stride, const float* dy, size_t in_channels,
+/// D = V^T dy at one point, for one chunk and one panel, likewise
+inline void multiply_gradient(const WinogradShape& s, const float* v, const float* dy, size_t in_channels,
                               size_t columns, size_t tiles, bool add, float* sums) {
-    multiply([&](size_t c) { return v + c / chunk * v_stride + c % chunk; }, {tiles, chunk, 0}, dy, panel,
-             in_channels, columns, tiles, add, sums, panel);
+    multiply([&](size_t c) { return v + c; }, {tiles, s.chunk, 0}, dy, s.panel, in_channels, columns, tiles,
+             add, sums, s.panel);
 }
 
 template<size_t m, size_t r>
@@ -40,7 +40,21 @@ struct Winograd {
         size_t plane, stride;
         Blocks(float* memory, size_t rows, size_t width)
             : at(memory), plane((rows + 1) * width), stride(points * plane) {}
+        Blocks panel(size_t number) const {
+            Blocks one = *this;
+            one.at += number * stride;
+            return one;
+        }
     };
+
+    static size_t tiles_of(const WinogradShape& s) {
+        return s.batch * ((s.out_height + m - 1) / m) * ((s.out_width + m - 1) / m);
+    }
+    static size_t chunks_of(const WinogradShape& s) { return (s.in_channels + s.chunk - 1) / s.chunk; }
+    /// Output channels of a panel
+    static size_t columns_of(const WinogradShape& s, size_t number) {
+        return least(s.out_channels - number * s.panel, s.panel);
+    }
 
     struct Tile {
         size_t image;
@@ -71,7 +85,12 @@ struct Winograd {
         const float* pixels[points];
         find_pixels<alpha>(x, tile.image, s.in_height, s.in_width, s.in_channels, tile.y - s.pad_top,
                            tile.x - s.pad_left, zeros, pixels);
-        for (size_t c = 0; c < s.in_channels; c += lanes) {
+        float* to = v.at + row * s.chunk;
+        for (size_t c = 0, in_chunk = 0; c < s.in_channels; c += lanes, in_chunk += lanes) {
+            if (in_chunk == s.chunk) {
+                in_chunk = 0;
+                to += v.stride;
+            }
             const bool whole = c + lanes <= s.in_channels;
             Vector half[points];
             for (size_t j = 0; j < alpha; ++j) {
@@ -82,12 +101,11 @@ struct Winograd {
                                       : load_first(pixels[i * alpha + j] + c, s.in_channels - c);
                 transform_input<alpha, 1, alpha>(column, half + j);
             }
-            float* const to = v.at + c / chunk * v.stride + row * chunk + c % chunk;
             for (size_t i = 0; i < alpha; ++i) {
                 Vector line[alpha];
                 transform_input<alpha, 1, 1>(half + i * alpha, line);
 #pragma GCC unroll 8
-                for (size_t j = 0; j < alpha; ++j) store(to + (i * alpha + j) * v.plane, line[j]);
+                for (size_t j = 0; j < alpha; ++j) store(to + in_chunk + (i * alpha + j) * v.plane, line[j]);
             }
         }
     }
@@ -101,7 +119,7 @@ struct Winograd {
     static void weights(const WinogradWeights& p, WinogradRange rows, size_t number, float* u, size_t plane) {
         constexpr size_t taps = r * r;
         const size_t all_columns = p.mirrored ? p.in : p.out;
-        const size_t first = number * panel, columns = least(all_columns - first, panel);
+        const size_t first = number * p.panel, columns = least(all_columns - first, p.panel);
         float g[taps * weight_rows * panel] = {};
         const auto at = [&](size_t tap, size_t row) {
             return g + (tap * weight_rows + row - rows.first) * panel;
@@ -118,7 +136,7 @@ struct Winograd {
                     for (size_t column = 0; column < columns; ++column) at(tap, row)[column] = w[column];
                 }
         }
-        for (size_t column = 0; column < panel; column += lanes)
+        for (size_t column = 0; column < p.panel; column += lanes)
             for (size_t row = rows.first; row < rows.end; ++row) {
                 Vector half[alpha * r];
                 for (size_t j = 0; j < r; ++j) {
@@ -132,7 +150,7 @@ struct Winograd {
                     transform_weights<alpha, r, 1, 1>(half + i * r, line);
 #pragma GCC unroll 8
                     for (size_t j = 0; j < alpha; ++j)
-                        store(u + (i * alpha + j) * plane + (row - rows.first) * panel + column, line[j]);
+                        store(u + (i * alpha + j) * plane + (row - rows.first) * p.panel + column, line[j]);
                 }
             }
     }
@@ -159,36 +177,40 @@ struct Winograd {
         }
     }
 
+    static void transform_output_vector(const WinogradForward& p, const float* from, size_t plane,
+                                        float* const (&results)[m * m], size_t k) {
+        Vector half[m * alpha], values[m * m];
+        for (size_t j = 0; j < alpha; ++j) {
+            Vector column[alpha];
+#pragma GCC unroll 8
+            for (size_t i = 0; i < alpha; ++i) column[i] = load(from + (i * alpha + j) * plane);
+            transform_output<alpha, m, 1, alpha>(column, half + j);
+        }
+        for (size_t i = 0; i < m; ++i) transform_output<alpha, m, 1, 1>(half + i * alpha, values + i * m);
+        finish_results(p, results, k, values);
+    }
+
     static void transform_outputs(const WinogradForward& p, WinogradRange tiles, WinogradRange panels,
                                   const Blocks& products) {
         const WinogradShape& s = p.shape;
-        const size_t end = least(panels.end * panel, s.out_channels);
         for (size_t number = tiles.first; number < tiles.end; ++number) {
             const Tile tile = tile_of(s, number);
             float* results[m * m];
             find_pixels<m>(p.y, tile.image, s.out_height, s.out_width, s.out_channels, tile.y, tile.x,
                            static_cast<float*>(nullptr), results);
-            for (size_t k = panels.first * panel; k < end; k += lanes) {
-                const float* const from = products.at + (k / panel - panels.first) * products.stride +
-                                          (number - tiles.first) * panel + k % panel;
-                Vector half[m * alpha], values[m * m];
-                for (size_t j = 0; j < alpha; ++j) {
-                    Vector column[alpha];
-#pragma GCC unroll 8
-                    for (size_t i = 0; i < alpha; ++i)
-                        column[i] = load(from + (i * alpha + j) * products.plane);
-                    transform_output<alpha, m, 1, alpha>(column, half + j);
-                }
-                for (size_t i = 0; i < m; ++i)
-                    transform_output<alpha, m, 1, 1>(half + i * alpha, values + i * m);
-                finish_results(p, results, k, values);
+            for (size_t index = panels.first; index < panels.end; ++index) {
+                const float* const row =
+                    products.at + (index - panels.first) * products.stride + (number - tiles.first) * s.panel;
+                const size_t first = index * s.panel, columns = columns_of(s, index);
+                for (size_t column = 0; column < columns; column += lanes)
+                    transform_output_vector(p, row + column, products.plane, results, first + column);
             }
         }
     }
 
     static void input(const WinogradShape& s, const float* x, WinogradRange tiles, const float* zeros,
                       float* v) {
-        const Blocks all(v, code.tiles(s), chunk);
+        const Blocks all(v, tiles_of(s), s.chunk);
         for (size_t tile = tiles.first; tile < tiles.end; ++tile)
             transform_input_tile(s, x, tile_of(s, tile), zeros, tile, all);
     }
@@ -196,133 +218,141 @@ struct Winograd {
     static void panel_of_results(const WinogradForward& p, const WinogradWeights& w, float* v_of_all,
                                  WinogradRange tiles, size_t number, float* scratch) {
         const WinogradShape& s = p.shape;
-        const size_t columns = least(s.out_channels - number * panel, panel);
-        const Blocks v(v_of_all, code.tiles(s), chunk), products(scratch, tiles.size(), panel);
-        const Blocks u(scratch + products.stride, chunk, panel);
-        for (size_t first = 0; first < s.in_channels; first += chunk) {
-            const size_t end = least(first + chunk, s.in_channels);
+        const Blocks v(v_of_all, tiles_of(s), s.chunk), products(scratch, tiles.size(), s.panel);
+        const Blocks u(scratch + products.stride, s.chunk, s.panel);
+        for (size_t first = 0; first < s.in_channels; first += s.chunk) {
+            const size_t end = least(first + s.chunk, s.in_channels);
             for (size_t row = first; row < end; row += weight_rows)
-                weights(w, {row, least(row + weight_rows, end)}, number, u.at + (row - first) * panel,
+                weights(w, {row, least(row + weight_rows, end)}, number, u.at + (row - first) * s.panel,
                         u.plane);
             for (size_t point = 0; point < points; ++point)
-                multiply_input(v.at + first / chunk * v.stride + point * v.plane + tiles.first * chunk,
-                               v.stride, u.at + point * u.plane, tiles.size(), columns, end - first,
-                               first != 0, products.at + point * products.plane);
+                multiply_input(s, v.at + first / s.chunk * v.stride + point * v.plane + tiles.first * s.chunk,
+                               v.stride, u.at + point * u.plane, tiles.size(), columns_of(s, number),
+                               end - first, first != 0, products.at + point * products.plane);
         }
         transform_outputs(p, tiles, {number, number + 1}, products);
     }
 
     static void forward(const WinogradForward& p, WinogradRange tiles, WinogradRange panels, float* scratch) {
         const WinogradShape& s = p.shape;
-        const size_t chunks = (s.in_channels + chunk - 1) / chunk;
-        const Blocks v(scratch, tiles.size(), chunk);
-        const Blocks products(v.at + chunks * v.stride, tiles.size(), panel);
+        const Blocks v(scratch, tiles.size(), s.chunk);
+        const Blocks products(v.at + chunks_of(s) * v.stride, tiles.size(), s.panel);
         float* const zeros = products.at + panels.size() * products.stride;
         for (size_t c = 0; c < s.in_channels; ++c) zeros[c] = 0.0f;
 
         transform_input_tiles(s, p.x, tiles, zeros, v);
-        const size_t u_plane = (s.in_channels + 1) * panel;
+        const size_t u_plane = (s.in_channels + 1) * s.panel;
         for (size_t point = 0; point < points; ++point)
             for (size_t number = panels.first; number < panels.end; ++number)
-                multiply_input(
-                    v.at + point * v.plane, v.stride, p.u + (number * points + point) * u_plane, tiles.size(),
-                    least(s.out_channels - number * panel, panel), s.in_channels, false,
-                    products.at + (number - panels.first) * products.stride + point * products.plane);
+                multiply_input(s, v.at + point * v.plane, v.stride, p.u + (number * points + point) * u_plane,
+                               tiles.size(), columns_of(s, number), s.in_channels, false,
+                               products.at + (number - panels.first) * products.stride +
+                                   point * products.plane);
         transform_outputs(p, tiles, panels, products);
     }
 
-    /// dy of a tile as the window of the gradient, and its sum over the tile's pixels
-    static void transform_dy_tile(const WinogradGradient& p, const Tile& tile, WinogradRange panels,
-                                  const float* zeros, size_t row, const Blocks& to, float* bias_sums) {
+    /// dy of a tile and one panel as the window of the gradient, and its sum over the tile's pixels, added to
+    /// a panel of sums
+    static void transform_dy_tile(const WinogradGradient& p, const Tile& tile, size_t number,
+                                  const float* zeros, float* row, size_t plane, float* bias_sums) {
         const WinogradShape& s = p.shape;
         const float* pixels[m * m];
         find_pixels<m>(p.dy, tile.image, s.out_height, s.out_width, s.out_channels, tile.y, tile.x, zeros,
                        pixels);
-        const size_t first = panels.first * panel, end = least(panels.end * panel, s.out_channels);
-        for (size_t k = first; k < end; k += lanes) {
+        const size_t columns = columns_of(s, number);
+        for (size_t column = 0; column < columns; column += lanes) {
+            const size_t k = number * s.panel + column;
             const bool whole = k + lanes <= s.out_channels;
             Vector half[alpha * m], sum = all(0.0f);
             for (size_t j = 0; j < m; ++j) {
-                Vector column[m];
+                Vector values[m];
 #pragma GCC unroll 4
                 for (size_t i = 0; i < m; ++i) {
-                    column[i] = whole ? load(pixels[i * m + j] + k)
+                    values[i] = whole ? load(pixels[i * m + j] + k)
                                       : load_first(pixels[i * m + j] + k, s.out_channels - k);
-                    sum = sum + column[i];
+                    sum = sum + values[i];
                 }
-                transform_weights<alpha, m, 1, m>(column, half + j);
+                transform_weights<alpha, m, 1, m>(values, half + j);
             }
-            store(bias_sums + k - first, load(bias_sums + k - first) + sum);
-            float* const at = to.at + (k / panel - panels.first) * to.stride + row * panel + k % panel;
+            store(bias_sums + column, load(bias_sums + column) + sum);
             for (size_t i = 0; i < alpha; ++i) {
                 Vector line[alpha];
                 transform_weights<alpha, m, 1, 1>(half + i * m, line);
 #pragma GCC unroll 8
-                for (size_t j = 0; j < alpha; ++j) store(at + (i * alpha + j) * to.plane, line[j]);
+                for (size_t j = 0; j < alpha; ++j) store(row + column + (i * alpha + j) * plane, line[j]);
             }
         }
+    }
+
+    /// dy of some tiles, and its sums, which are added to a panel of sums
+    static void transform_dy_tiles(const WinogradGradient& p, WinogradRange tiles, size_t number,
+                                   const float* zeros, const Blocks& to, float* bias_sums) {
+        for (size_t tile = tiles.first; tile < tiles.end; ++tile)
+            transform_dy_tile(p, tile_of(p.shape, tile), number, zeros,
+                              to.at + (tile - tiles.first) * p.shape.panel, to.plane, bias_sums);
     }
 
     static void gradient(const WinogradGradient& p, WinogradRange tiles, WinogradRange panels,
                          float* scratch) {
         const WinogradShape& s = p.shape;
-        const size_t chunks = (s.in_channels + chunk - 1) / chunk, d_plane = (s.in_channels + 1) * panel;
+        const size_t d_plane = (s.in_channels + 1) * s.panel;
         for (size_t first = tiles.first; first < tiles.end; first += p.block) {
             const WinogradRange block{first, least(first + p.block, tiles.end)};
-            const Blocks v(scratch, block.size(), chunk);
-            const Blocks dy(v.at + chunks * v.stride, block.size(), panel);
+            const Blocks v(scratch, block.size(), s.chunk);
+            const Blocks dy(v.at + chunks_of(s) * v.stride, block.size(), s.panel);
             float* const zeros = dy.at + panels.size() * dy.stride;
             float* const bias_sums =
                 zeros + (s.in_channels > s.out_channels ? s.in_channels : s.out_channels);
-            for (float* z = zeros; z < bias_sums + panels.size() * panel; ++z) *z = 0.0f;
+            for (float* z = zeros; z < bias_sums + panels.size() * s.panel; ++z) *z = 0.0f;
 
             transform_input_tiles(s, p.x, block, zeros, v);
-            for (size_t tile = block.first; tile < block.end; ++tile)
-                transform_dy_tile(p, tile_of(s, tile), panels, zeros, tile - block.first, dy, bias_sums);
+            for (size_t number = panels.first; number < panels.end; ++number) {
+                const size_t index = number - panels.first;
+                transform_dy_tiles(p, block, number, zeros, dy.panel(index), bias_sums + index * s.panel);
+            }
             for (size_t point = 0; point < points; ++point)
                 for (size_t number = panels.first; number < panels.end; ++number)
-                    multiply_gradient(v.at + point * v.plane, v.stride,
-                                      dy.at + (number - panels.first) * dy.stride + point * dy.plane,
-                                      s.in_channels, least(s.out_channels - number * panel, panel),
-                                      block.size(), true, p.sums + (number * points + point) * d_plane);
+                    for (size_t c = 0; c < s.in_channels; c += s.chunk)
+                        multiply_gradient(s, v.at + c / s.chunk * v.stride + point * v.plane,
+                                          dy.at + (number - panels.first) * dy.stride + point * dy.plane,
+                                          least(s.in_channels - c, s.chunk), columns_of(s, number),
+                                          block.size(), true,
+                                          p.sums + (number * points + point) * d_plane + c * s.panel);
             if (p.bias_sums != nullptr)
-                for (size_t k = panels.first * panel; k < least(panels.end * panel, s.out_channels); ++k)
-                    p.bias_sums[k] += bias_sums[k - panels.first * panel];
+                for (size_t k = panels.first * s.panel; k < least(panels.end * s.panel, s.out_channels); ++k)
+                    p.bias_sums[k] += bias_sums[k - panels.first * s.panel];
         }
     }
 
     static void panel_of_dy(const WinogradGradient& p, size_t number, const float* zeros, float* dy_of_all,
                             float* bias_sums) {
         const WinogradShape& s = p.shape;
-        const size_t tiles = code.tiles(s);
-        const Blocks all(dy_of_all, tiles, panel), dy(all.at + number * all.stride, tiles, panel);
         float sums[panel] = {};
-        for (size_t tile = 0; tile < tiles; ++tile)
-            transform_dy_tile(p, tile_of(s, tile), {number, number + 1}, zeros, tile, dy, sums);
+        transform_dy_tiles(p, {0, tiles_of(s)}, number, zeros,
+                           Blocks(dy_of_all, tiles_of(s), s.panel).panel(number), sums);
         if (bias_sums == nullptr) return;
-        for (size_t k = 0; k < least(s.out_channels - number * panel, panel); ++k)
-            bias_sums[number * panel + k] = sums[k];
+        for (size_t k = 0; k < columns_of(s, number); ++k) bias_sums[number * s.panel + k] = sums[k];
     }
 
-    static void piece_of_gradient(const WinogradShape& s, float* v_of_all, float* dy_of_all, size_t first,
+    static void piece_of_gradient(const WinogradShape& s, float* v_of_all, float* dy_of_all, size_t chunk,
                                   size_t number, float* dw, float* scratch) {
-        const size_t tiles = code.tiles(s), rows = least(s.in_channels - first, chunk);
-        const Blocks v(v_of_all, tiles, chunk), dy(dy_of_all, tiles, panel), d(scratch, chunk, panel);
+        const size_t tiles = tiles_of(s), first = chunk * s.chunk,
+                     rows = least(s.in_channels - first, s.chunk);
+        const Blocks v(v_of_all, tiles, s.chunk), dy(dy_of_all, tiles, s.panel), d(scratch, s.chunk, s.panel);
         for (size_t point = 0; point < points; ++point)
-            multiply_gradient(v.at + first / chunk * v.stride + point * v.plane, v.stride,
-                              dy.at + number * dy.stride + point * dy.plane, rows,
-                              least(s.out_channels - number * panel, panel), tiles, false,
-                              d.at + point * d.plane);
+            multiply_gradient(s, v.at + chunk * v.stride + point * v.plane,
+                              dy.at + number * dy.stride + point * dy.plane, rows, columns_of(s, number),
+                              tiles, false, d.at + point * d.plane);
         finish(s, {.first = d.at, .plane = d.plane, .count = 1, .stride = 0}, {first, first + rows}, number,
                dw);
     }
 
     static void finish(const WinogradShape& s, const WinogradSums& sums, WinogradRange rows, size_t number,
                        float* dw) {
-        const size_t columns = least(s.out_channels - number * panel, panel);
+        const size_t columns = columns_of(s, number);
         for (size_t row = rows.first; row < rows.end; ++row)
             for (size_t column = 0; column < columns; column += lanes) {
-                const float* const from = sums.first + (row - rows.first) * panel + column;
+                const float* const from = sums.first + (row - rows.first) * s.panel + column;
                 Vector half[r * alpha];
                 for (size_t j = 0; j < alpha; ++j) {
                     Vector of_column[alpha];
@@ -339,7 +369,7 @@ struct Winograd {
                     transform_output<alpha, r, 1, 1>(half + i * alpha, line);
                     for (size_t j = 0; j < r; ++j) {
                         float* const to = dw + ((i * r + j) * s.in_channels + row) * s.out_channels +
-                                          number * panel + column;
+                                          number * s.panel + column;
                         store_first(to, line[j], least(columns - column, lanes));
                     }
                 }
@@ -349,8 +379,9 @@ struct Winograd {
     static constexpr WinogradCode code{.m = m,
                                        .r = r,
                                        .points = points,
-                                       .panel = panel,
-                                       .chunk = chunk,
+                                       .lanes = lanes,
+                                       .widest_panel = panel,
+                                       .widest_chunk = widest_chunk,
                                        .weight_rows = weight_rows,
                                        .weights = weights,
                                        .forward = forward,

@@ -5,6 +5,9 @@
 
 #include "backends/cpu/simd.h"
 
+/// A call would pass every vector through memory.
+#define ALWAYS_INLINE inline __attribute__((always_inline))
+
 namespace towers {
 namespace {
 
@@ -39,7 +42,7 @@ struct EvenPolynomial {
 
 /// Sum of coefficient k times d[2 k * stride]; the last coefficient is 1.
 template<size_t pairs, size_t left_out, size_t stride>
-inline Vector even_sum(const Vector* d) {
+ALWAYS_INLINE Vector even_sum(const Vector* d) {
     constexpr EvenPolynomial<pairs> polynomial(left_out);
     Vector sum = d[2 * polynomial.degree * stride];
     for (size_t k = polynomial.degree; k-- > 0;)
@@ -48,7 +51,7 @@ inline Vector even_sum(const Vector* d) {
 }
 
 template<size_t alpha, size_t pair, size_t from, size_t to>
-inline void input_pair(const Vector* d, Vector* v) {
+ALWAYS_INLINE void input_pair(const Vector* d, Vector* v) {
     constexpr size_t pairs = alpha / 2 - 1;
     if constexpr (pair < pairs) {
         const Vector even = even_sum<pairs, pair, from>(d + 2 * from);
@@ -61,7 +64,7 @@ inline void input_pair(const Vector* d, Vector* v) {
 
 /// alpha values of the input -> alpha points. `from` and `to` are strides.
 template<size_t alpha, size_t from, size_t to>
-inline void transform_input(const Vector* d, Vector* v) {
+ALWAYS_INLINE void transform_input(const Vector* d, Vector* v) {
     constexpr size_t pairs = alpha / 2 - 1, none = pairs;
     v[0] = even_sum<pairs, none, from>(d);
     v[(alpha - 1) * to] = even_sum<pairs, none, from>(d + from);
@@ -80,7 +83,7 @@ struct WeightFactors {
 };
 
 template<size_t alpha, size_t taps, size_t pair, size_t from, size_t to>
-inline void weights_pair(const Vector* g, Vector* u) {
+ALWAYS_INLINE void weights_pair(const Vector* g, Vector* u) {
     constexpr size_t pairs = alpha / 2 - 1;
     if constexpr (pair < pairs) {
         constexpr WeightFactors<pairs, pair, taps> factors;
@@ -96,7 +99,7 @@ inline void weights_pair(const Vector* g, Vector* u) {
 
 /// `taps` weights (or pixels of dy) -> alpha points
 template<size_t alpha, size_t taps, size_t from, size_t to>
-inline void transform_weights(const Vector* g, Vector* u) {
+ALWAYS_INLINE void transform_weights(const Vector* g, Vector* u) {
     constexpr size_t pairs = alpha / 2 - 1;
     constexpr auto scale = float(1.0 / EvenPolynomial<pairs>(pairs).at(0.0));
     u[0] = all(scale) * g[0];
@@ -106,7 +109,7 @@ inline void transform_weights(const Vector* g, Vector* u) {
 
 /// alpha points -> `results` values
 template<size_t alpha, size_t results, size_t from, size_t to>
-inline void transform_output(const Vector* m, Vector* y) {
+ALWAYS_INLINE void transform_output(const Vector* m, Vector* y) {
     constexpr size_t pairs = alpha / 2 - 1;
     Vector sum[pairs], difference[pairs];
 #pragma GCC unroll 4

@@ -146,17 +146,20 @@ const std::vector<ConvShape>& depthwise_shapes() {
 
 KERNEL_TEST(conv2d_forward, "the network sees its images through the right filters") {
     EveryText texts;
+    const ShareOut no_winograd({.winograd_tile = 1}); // which has bounds and tests of its own
     for (const ConvShape& s : shapes()) check_forward(texts, general, s);
 }
 
 KERNEL_TEST(conv2d_backward_data, "lower layers learn from the right gradient") {
     EveryText texts;
+    const ShareOut no_winograd({.winograd_tile = 1}); // which has bounds and tests of its own
     for (const ConvShape& s : shapes()) check_data_gradient(texts, general, s);
 }
 
 KERNEL_TEST(conv2d_backward_weights,
             "filters and biases learn from the right gradient, however it is split") {
     EveryText texts;
+    const ShareOut no_winograd({.winograd_tile = 1}); // which has bounds and tests of its own
     for (const ConvShape& s : shapes()) check_weight_gradients(texts, general, s);
 }
 

@@ -71,7 +71,7 @@ private:
     };
 
     Tensor place(Role role, const void* values, std::size_t words);
-    std::vector<std::uint32_t> execute(const Launch& launch, const SharingLimits& limits);
+    std::vector<std::uint32_t> execute(const Launch& launch, unsigned most_groups, unsigned parts);
     void check_untouched(const std::vector<std::uint32_t>& after) const;
     void check_written(const std::vector<std::uint32_t>& after) const;
 

@@ -40,8 +40,9 @@ const std::vector<ConvShape>& shapes() {
         same_conv(3, 5, 7, 3, 3, 3, 1, 13),
         same_conv(2, 8, 8, 64, 3, 3, 1, 64),
         same_conv(1, 4, 4, 127, 3, 3, 1, 130),
-        same_conv(1, 2, 3, 300, 3, 3, 1, 17), // deeper than one sum
-        same_conv(40, 3, 2, 16, 3, 3, 1, 24), // several blocks of tiles
+        same_conv(9, 4, 5, 150, 3, 3, 1, 129), // few tiles and many weights
+        same_conv(1, 2, 3, 300, 3, 3, 1, 17),  // deeper than one sum
+        same_conv(40, 3, 2, 16, 3, 3, 1, 24),  // several blocks of tiles
         same_conv(1, 5, 7, 13, 5, 5, 1, 3),
         same_conv(2, 12, 12, 64, 5, 5, 1, 64), // as in the tutorial
         same_conv(50, 2, 2, 24, 5, 5, 1, 48),
@@ -96,22 +97,23 @@ TEST_CASE("Winograd: filters and biases learn from the right gradient") {
 }
 
 TEST_CASE("Winograd: any number of threads computes the same images and data gradients to the bit") {
-    const ConvShape s = same_conv(3, 10, 9, 30, 5, 5, 1, 70);
-    const Tensors t(s);
-    const Values dw = reference::conv2d_weights_gradient(s, widen(t.x), widen(t.dy));
-    std::vector<float> y, dx;
-    for (const unsigned threads : {1u, 2u, 3u, 7u}) {
-        INFO(threads, " threads");
-        const ShareOut share_out({.winograd_tile = 4});
-        OpenOptions options = open_options();
-        options.threads = threads;
-        const std::unique_ptr<Device> cpu = open_device("cpu", options);
-        const std::vector<float> same_y = forward(*cpu, general, s, t, true);
-        const std::vector<float> same_dx = data_gradient(*cpu, general, s, t, true);
-        if (threads == 1) y = same_y, dx = same_dx;
-        CHECK(same_y == y);
-        CHECK(same_dx == dx);
-        check_near("dw", weight_gradients(*cpu, general, s, t, 0).dw, dw, tolerance);
+    for (const ConvShape& s : {same_conv(3, 10, 9, 30, 5, 5, 1, 70), same_conv(5, 4, 5, 150, 3, 3, 1, 129)}) {
+        const Tensors t(s);
+        const Values dw = reference::conv2d_weights_gradient(s, widen(t.x), widen(t.dy));
+        std::vector<float> y, dx;
+        for (const unsigned threads : {1u, 2u, 3u, 7u}) {
+            INFO(text(s), ", ", threads, " threads");
+            const ShareOut share_out({.winograd_tile = 4});
+            OpenOptions options = open_options();
+            options.threads = threads;
+            const std::unique_ptr<Device> cpu = open_device("cpu", options);
+            const std::vector<float> same_y = forward(*cpu, general, s, t, true);
+            const std::vector<float> same_dx = data_gradient(*cpu, general, s, t, true);
+            if (threads == 1) y = same_y, dx = same_dx;
+            CHECK(same_y == y);
+            CHECK(same_dx == dx);
+            check_near("dw", weight_gradients(*cpu, general, s, t, 0).dw, dw, tolerance);
+        }
     }
 }
 
@@ -158,7 +160,7 @@ TEST_CASE(
     CHECK(variants(*exact, tutorial) == all("oneDNN"));
     if (has) CHECK(variants(cpu, tutorial) == all("Winograd"));
     if (has) CHECK(variants(*exact, same_conv(128, 24, 24, 3, 5, 5, 1, 64)).back() == "implicit GEMM");
-    CHECK(variants(cpu, same_conv(128, 32, 32, 24, 3, 3, 1, 8)) == all("oneDNN"));   // too few channels
+    CHECK(variants(cpu, same_conv(128, 32, 32, 8, 3, 3, 1, 8)) == all("oneDNN"));    // too few channels
     CHECK(variants(cpu, same_conv(128, 32, 32, 64, 3, 3, 2, 128)) == all("oneDNN")); // a stride
     CHECK(variants(cpu, same_conv(32, 2, 2, 512, 3, 3, 1, 512)) == all("products of matrices"));
     if (has) CHECK(variants(cpu, same_conv(64, 7, 7, 512, 3, 3, 1, 512)) == all("Winograd"));

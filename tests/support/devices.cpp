@@ -12,6 +12,7 @@ SharingLimits sharing;
 
 ShareOut::ShareOut(const SharingLimits& limits) : before_(sharing) { sharing = limits; }
 ShareOut::~ShareOut() { sharing = before_; }
+const SharingLimits& ShareOut::now() { return sharing; }
 
 OpenOptions open_options() {
     return {.threads = 0, .validate = true, .texts = Texts::best, .limits = &sharing, .measure = false};

@@ -18,6 +18,8 @@ public:
     ShareOut& operator=(const ShareOut&) = delete;
     ~ShareOut();
 
+    static const SharingLimits& now();
+
 private:
     SharingLimits before_;
 };
