@@ -1,7 +1,7 @@
 // A Vulkan layer between the program and the drivers. It removes abilities, so that tests can see devices
 // that our machines lack. TOWERS_WEAK_DEVICE is part of a device's name, or empty for all devices.
 // TOWERS_WEAK_ABILITY is an ability to remove, such as `maintenance4`, or a limit to lower, such as
-// `maxBufferSize=1000`. With `other vendors` the device appears as one of NVIDIA's cards. With `answers=FILE`
+// `maxBufferSize=1000`. With `subgroupSize=64` subgroups seem to be as wide unless a pipeline asks. With `other vendors` the device appears as one of NVIDIA's cards. With `answers=FILE`
 // every device hangs as soon as that file exists.
 #include "tests/support/vulkan_layer.h"
 
@@ -64,6 +64,7 @@ void weaken(VkBaseOutStructure& structure) {
     switch (structure.sType) {
     case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_PROPERTIES: {
         auto& subgroup = reinterpret_cast<VkPhysicalDeviceSubgroupProperties&>(structure);
+        lessen(subgroup.subgroupSize, "subgroupSize");
         weaken_subgroups(subgroup.supportedStages, subgroup.supportedOperations);
         break;
     }
@@ -89,6 +90,7 @@ void weaken(VkBaseOutStructure& structure) {
     case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_FEATURES: {
         auto& features = reinterpret_cast<VkPhysicalDeviceVulkan13Features&>(structure);
         if (lacks("computeFullSubgroups")) features.computeFullSubgroups = VK_FALSE;
+        if (lacks("subgroupSizeControl")) features.subgroupSizeControl = VK_FALSE;
         if (lacks("synchronization2")) features.synchronization2 = VK_FALSE;
         if (lacks("maintenance4")) features.maintenance4 = VK_FALSE;
         break;
