@@ -1,6 +1,7 @@
 #include "backends/cuda/graph.h"
 
 #include "backends/cuda/functions.h"
+#include "backends/stages.h"
 
 namespace towers::cuda {
 namespace {
@@ -17,10 +18,15 @@ public:
     void add(const Launch& launch) {
         const std::uint64_t scratch = recording_->scratch ? recording_->scratch->address : 0;
         const auto chosen = choose(variants(), launch, facts_);
-        const SplitLaunch parts = split(launch, chosen.offer.parts, scratch + scratch_used_);
-        scratch_used_ += parts.scratch_bytes;
-        const cudaGraphNode_t product = add(parts.product, chosen, before_);
-        for (const Launch& sum : parts.sums) add(sum, choose(variants(), sum, facts_), {product});
+        const StagedLaunch staged =
+            stages_of(*chosen.variant, launch, chosen.offer, facts_, scratch + scratch_used_);
+        scratch_used_ += staged.scratch_bytes;
+        std::vector<cudaGraphNode_t> after = before_;
+        for (const Stage& stage : staged.stages) {
+            std::vector<cudaGraphNode_t> nodes;
+            for (const StageLaunch& each : stage) nodes.push_back(add(each, after));
+            after = std::move(nodes);
+        }
     }
 
     void add(const Copy& copy) {
@@ -57,13 +63,12 @@ public:
 
 private:
     /// Adds a node that depends on the given nodes.
-    cudaGraphNode_t add(const Launch& launch, const Choice<CudaVariant>& chosen,
-                        const std::vector<cudaGraphNode_t>& after) {
-        const Offer& offer = chosen.offer;
+    cudaGraphNode_t add(const StageLaunch& each, const std::vector<cudaGraphNode_t>& after) {
+        const auto& [launch, variant, offer] = each;
         ParameterBlock parameters = launch.parameters;
         void* arguments[] = {parameters.bytes.data()}; // the node keeps a copy
         cudaKernelNodeParams node{};
-        node.func = const_cast<void*>(chosen.variant->function(offer.tile));
+        node.func = const_cast<void*>(variant_named(variants(), launch.kernel, variant).function(offer.tile));
         node.gridDim = {offer.groups.x, offer.groups.y, offer.groups.z};
         node.blockDim = {offer.tile ? offer.tile->threads : kernel_info(launch.kernel).workgroup_size, 1, 1};
         node.kernelParams = arguments;
