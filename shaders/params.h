@@ -48,5 +48,6 @@
 #include "params/norm.h"
 #include "params/pool.h"
 #include "params/update.h"
+#include "params/winograd.h"
 
 #endif

@@ -27,6 +27,7 @@ public:
                           has_subgroups(physical_, vk::SubgroupFeatureFlagBits::eShuffle),
                           physical_.getProperties().limits.maxComputeSharedMemorySize)),
           limits_(options.limits), choices_(options.choices), measure_(options.measure) {
+        facts_.exact_products = options.exact_products;
         require_headroom(info_.id, compiler_memory + driver_threads() * (thread_stack + thread_heap));
         guard("opening the device", [&] {
             device_ = create_device(physical_);
