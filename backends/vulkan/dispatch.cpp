@@ -92,8 +92,8 @@ std::map<std::string, Dispatch> all_hardware_dispatches(const DeviceFacts& facts
         }
         for (const Tile& tile : by_quads ? std::span<const Tile>(quad_tiles) : tiles)
             if (!by_quads || has_room(tile, facts))
-                all[fmt::format("{} {}x{}{}", kernel.name, tile.height, tile.width, by_quads ? " quads" : "")] =
-                    variant.dispatch(launch, {.tile = tile}, facts);
+                all[fmt::format("{} {}x{}{}", kernel.name, tile.height, tile.width,
+                                by_quads ? " quads" : "")] = variant.dispatch(launch, {.tile = tile}, facts);
     }
     return all;
 }

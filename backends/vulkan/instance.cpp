@@ -259,19 +259,18 @@ Details details_of(const vk::raii::PhysicalDevice& device) {
                               vk::PhysicalDeviceSubgroupSizeControlProperties,
                               vk::PhysicalDeviceShaderIntegerDotProductProperties>();
     const auto& sizes = chain.get<vk::PhysicalDeviceSubgroupSizeControlProperties>();
-    return {
-        .shuffles = has_subgroups(device, vk::SubgroupFeatureFlagBits::eShuffle),
-        .shared_memory =
-            chain.get<vk::PhysicalDeviceProperties2>().properties.limits.maxComputeSharedMemorySize,
-        .subgroups = {
-            .usual = chain.get<vk::PhysicalDeviceSubgroupProperties>().subgroupSize,
-            .least = sizes.minSubgroupSize,
-            .most = sizes.maxSubgroupSize,
-            .on_request = controls_subgroup_size(device) &&
-                          (sizes.requiredSubgroupSizeStages & vk::ShaderStageFlagBits::eCompute),
-            .most_subgroups = sizes.maxComputeWorkgroupSubgroups,
-            .mixed_dot_products = bool(chain.get<vk::PhysicalDeviceShaderIntegerDotProductProperties>()
-                                           .integerDotProduct4x8BitPackedMixedSignednessAccelerated)}};
+    return {.shuffles = has_subgroups(device, vk::SubgroupFeatureFlagBits::eShuffle),
+            .shared_memory =
+                chain.get<vk::PhysicalDeviceProperties2>().properties.limits.maxComputeSharedMemorySize,
+            .subgroups = {
+                .usual = chain.get<vk::PhysicalDeviceSubgroupProperties>().subgroupSize,
+                .least = sizes.minSubgroupSize,
+                .most = sizes.maxSubgroupSize,
+                .on_request = controls_subgroup_size(device) &&
+                              (sizes.requiredSubgroupSizeStages & vk::ShaderStageFlagBits::eCompute),
+                .most_subgroups = sizes.maxComputeWorkgroupSubgroups,
+                .mixed_dot_products = bool(chain.get<vk::PhysicalDeviceShaderIntegerDotProductProperties>()
+                                               .integerDotProduct4x8BitPackedMixedSignednessAccelerated)}};
 }
 
 namespace {

@@ -14,13 +14,13 @@ struct SubgroupSizes {
     bool mixed_dot_products = false;
 };
 
-/// The size that a text by quads asks for; 0: the driver chooses. RDNA 1 and 2 execute 64 invocations as twice
-/// 32, so that 32 finish earlier: after 0.66 to 0.79 of the time, as Mesa's compiler estimates, with the same
-/// throughput.
+/// The size that a text by quads asks for; 0: the driver chooses. RDNA 1 and 2 execute 64 invocations as
+/// twice 32, so that 32 finish earlier: after 0.66 to 0.79 of the time, as Mesa's compiler estimates, with
+/// the same throughput.
 unsigned size_for_quads(const SubgroupSizes& sizes);
 
-/// The most elements of a tile that an invocation of a text by quads can hold in registers. Where subgroups may
-/// have fewer than 32 invocations, each invocation has few: Intel's compiler spills with 32 elements, and
+/// The most elements of a tile that an invocation of a text by quads can hold in registers. Where subgroups
+/// may have fewer than 32 invocations, each invocation has few: Intel's compiler spills with 32 elements, and
 /// estimates more cycles an element than with 16.
 unsigned elements_for_quads(const SubgroupSizes& sizes);
 
