@@ -11,8 +11,12 @@ namespace {
 
 constexpr SliceCosts slice_costs{.per_edge = 12, .whole = 0};
 
-/// Shared memory of a workgroup: two slices of each matrix, each row of which has a quad more
-unsigned bytes_of(const Tile& tile) { return 2 * slice_depth * (tile.height + 4 + tile.width + 4) * 4; }
+/// Shared memory of a workgroup: two slices of each matrix, each row of which has a quad more, and each slice
+/// four
+unsigned bytes_of(const Tile& tile) {
+    const auto floats = [](unsigned length) { return slice_depth * (length + 4) + 16; };
+    return 2 * 4 * (floats(tile.height) + floats(tile.width));
+}
 
 bool fits(const Launch& launch) {
     const auto fours = [](const ConvShape& s) {

@@ -14,19 +14,23 @@ TUNABLE(0, TILE_M, 64);
 TUNABLE(1, TILE_N, 64);
 TUNABLE(2, THREADS, 256);
 
-// The quads of a slice: `length` rows or columns, each padded by a quad, which spreads the floats of one k
-// over the banks of shared memory
+// The quads of a slice: of each k, `length` rows or columns. A quad of padding, and two where half of the k
+// have passed, spread over all banks of shared memory the floats that 32 invocations keep at once.
 #define ROW_QUADS(length) ((length) / 4u + 1u)
-SHARED_QUADS(a_slices, 2u * TILE_K * ROW_QUADS(TILE_M));
-SHARED_QUADS(b_slices, 2u * TILE_K * ROW_QUADS(TILE_N));
+#define QUADS_BEFORE(length, k) ((k)*ROW_QUADS(length) + (k) / (TILE_K / 2u) * 2u)
+#define SLICE_QUADS(length) QUADS_BEFORE(length, TILE_K)
+SHARED_QUADS(a_slices, 2u * SLICE_QUADS(TILE_M));
+SHARED_QUADS(b_slices, 2u * SLICE_QUADS(TILE_N));
 
 // How many quads of a slice an invocation loads
 #define LOADS(length) ((length)*TILE_K / 4u / THREADS)
 // Where the i-th of them lies: its first row (or column), and its first k
 #define PLACE(along_k, length, i)                                                                            \
-    (along_k != 0 ? (LOCAL_ID + (i)*THREADS) / (TILE_K / 4u) : LOCAL_ID % ((length) / 4u) * 4u)
+    (along_k != 0 ? LOCAL_ID / (TILE_K / 4u) + (i) * (THREADS * 4u / TILE_K)                                 \
+                  : LOCAL_ID % ((length) / 4u) * 4u)
 #define PLACE_K(along_k, length, i)                                                                          \
-    (along_k != 0 ? LOCAL_ID % (TILE_K / 4u) * 4u : (LOCAL_ID + (i)*THREADS) / ((length) / 4u))
+    (along_k != 0 ? LOCAL_ID % (TILE_K / 4u) * 4u                                                            \
+                  : LOCAL_ID / ((length) / 4u) + (i) * (THREADS * 4u / (length)))
 #define A_ROW(i) PLACE(A_ALONG_K, TILE_M, i)
 #define A_K(i) PLACE_K(A_ALONG_K, TILE_M, i)
 #define B_COLUMN(j) PLACE(B_ALONG_K, TILE_N, j)
@@ -44,13 +48,15 @@ SHARED_QUADS(b_slices, 2u * TILE_K * ROW_QUADS(TILE_N));
     ADVANCE
 
 // From registers to shared memory, where the quads of one k lie side by side
+#define DISTANCE(along_k, length, i)                                                                         \
+    (along_k != 0 ? (i) * (THREADS / TILE_K) : QUADS_BEFORE(length, (i) * (THREADS * 4u / (length))))
 #define KEEP_QUAD(slices, along_k, length, stage, i, quad)                                                   \
     {                                                                                                        \
-        const uint at = ((stage)*TILE_K + PLACE_K(along_k, length, i)) * ROW_QUADS(length) +                 \
-                        PLACE(along_k, length, i) / 4u;                                                      \
+        const uint at = (stage)*SLICE_QUADS(length) + QUADS_BEFORE(length, PLACE_K(along_k, length, 0u)) +   \
+                        PLACE(along_k, length, 0u) / 4u + DISTANCE(along_k, length, i);                      \
         if (along_k != 0)                                                                                    \
             UNROLL for (uint c = 0u; c < 4u; ++c)                                                            \
-                slices[at + c * ROW_QUADS(length)][PLACE(along_k, length, i) % 4u] = quad[c];                \
+                slices[at + c * ROW_QUADS(length)][PLACE(along_k, length, 0u) % 4u] = quad[c];               \
         else                                                                                                 \
             slices[at] = quad;                                                                               \
     }
@@ -61,10 +67,12 @@ SHARED_QUADS(b_slices, 2u * TILE_K * ROW_QUADS(TILE_N));
         KEEP_QUAD(b_slices, B_ALONG_K, TILE_N, stage, j, b_next[j]);
 
 #define MULTIPLY(stage)                                                                                      \
+    const uint a_at = (stage)*SLICE_QUADS(TILE_M) + row;                                                     \
+    const uint b_at = (stage)*SLICE_QUADS(TILE_N) + column;                                                  \
     UNROLL for (uint k = 0u; k < TILE_K; ++k) {                                                              \
-        const vec4 b = b_slices[((stage)*TILE_K + k) * ROW_QUADS(TILE_N) + column];                          \
+        const vec4 b = b_slices[b_at + QUADS_BEFORE(TILE_N, k)];                                             \
         UNROLL for (uint i = 0u; i < BLOCKS; ++i) {                                                          \
-            const vec4 a = a_slices[((stage)*TILE_K + k) * ROW_QUADS(TILE_M) + i * BLOCK_ROWS + row];        \
+            const vec4 a = a_slices[a_at + QUADS_BEFORE(TILE_M, k) + i * BLOCK_ROWS];                        \
             UNROLL for (uint c = 0u; c < 4u; ++c) UNROLL for (uint d = 0u; d < 4u; ++d) sum[i * 4u + c][d] = \
                 fma(a[c], b[d], sum[i * 4u + c][d]);                                                         \
         }                                                                                                    \

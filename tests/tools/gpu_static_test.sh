@@ -1,8 +1,10 @@
 #!/bin/sh
-# Tests gpu_static on canned output: stand-ins for nvcc and nvdisasm print what these would print of one kernel.
-#   gpu_static_test.sh GPU_STATIC
+# Tests gpu_static on canned output: stand-ins for nvcc and nvdisasm print what these would print of one kernel. The
+# program that counts bank conflicts is the real one.
+#   gpu_static_test.sh GPU_STATIC COMPILER
 set -u
-tool=${1:?usage: gpu_static_test.sh GPU_STATIC}
+tool=${1:?usage: gpu_static_test.sh GPU_STATIC COMPILER}
+compiler=${2:?usage: gpu_static_test.sh GPU_STATIC COMPILER}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
@@ -11,6 +13,7 @@ function=_ZN6towers9cuda_text11lrn_forwardENS0_16LrnForwardParamsE
 stand_in() {
     cat >"$work/nvcc" <<END
 #!/bin/sh
+case "\$*" in *"-x c++"*) exec $compiler "\$@" ;; esac
 cat >&2 <<TEXT
 ptxas info    : Compiling entry function '$function' for 'sm_90'
 ptxas info    : Function properties for $function
@@ -47,7 +50,7 @@ cat <<'TEXT'
         /*00f0*/                   BRA \`(.L_x_4);
 TEXT
 END
-printf '%s\n' '# of lrn_forward' '.50 0 128 lrn_forward' '.9 0 0 *' >"$work/met"
+printf '%s\n' '# of lrn_forward' '.50 0 128 0 lrn_forward' '.9 0 0 0 *' >"$work/met"
 chmod +x "$work/nvdisasm"
 # expect CODE TEXT FLAGS...
 expect() {
@@ -67,13 +70,13 @@ expect() {
 stand_in 0
 expect 0 "all kernels have the required figures" --json "$work/good.json"
 set -- $(grep '^lrn_forward' "$work/out")
-row="lrn_forward sm_90 26 0 8 512 16 1/0/1 0/1/0 1 6 0.50 0/0/0 0/1/0 0"
+row="lrn_forward sm_90 26 0 8 512 16 1/0/1 0/1/0 1 6 0.50 0/0/0 0/1/0 0 -/-"
 [ "$*" = "$row" ] || { echo "FAILED: '$*' instead of '$row'"; exit 1; }
 expect 0 "nothing differs" --baseline "$work/good.json"
 stand_in 12
 expect 1 "FAILED sm_90 lrn_forward: 24 bytes of spills, more than 0" --baseline "$work/good.json"
 grep -q '^sm_90 *lrn_forward *spills *0 *24' "$work/out" || { cat "$work/out"; echo "FAILED: the baseline"; exit 1; }
-echo '.51 99 0 lrn_*' >"$work/share"
+echo '.51 99 0 0 lrn_*' >"$work/share"
 expect 1 "the inner loop's FMA share is 0.50, below 0.51" --required "$work/share"
 sed -i 's/LDG.E.128/LDG.E.64/' "$work/nvdisasm"
 expect 1 "the widest load has 64 bits, fewer than 128"
@@ -86,4 +89,21 @@ expect 1 "FAILED sm_90: lrn_forward: not in the listing"
 expect 2 "no kernel fits" --kernel nothing
 expect 2 "is not a list of compute capabilities" --arch new
 expect 77 "SKIPPED" --nvcc ""
-echo "gpu_static counts instructions, and reports spills, missing figures and failures"
+
+# A copy of the sources, where a text by quads may be wrong
+mkdir -p "$work/copy/tests/tools" "$work/copy/backends/cuda"
+from=$(dirname "$tool")
+cp "$from/gpu_static" "$from/figures.py" "$from/bank_conflicts.cpp" "$work/copy/tests/tools"
+cp "$from/../../backends/cuda/tiled_kernel.cu.in" "$work/copy/backends/cuda"
+cp -r "$from/../../shaders" "$work/copy"
+tool=$work/copy/tests/tools/gpu_static
+sed -i "s/$function/_ZN6towers9cuda_text20conv2d_forward_quadsENS0_19Conv2dForwardParamsE/" "$work/nvdisasm"
+function=_ZN6towers9cuda_text20conv2d_forward_quadsENS0_19Conv2dForwardParamsE
+stand_in 0
+echo '0 0 0 0 *' >"$work/any"
+expect 0 "  0/0" --kernel "conv2d_forward 128x64 quads" --required "$work/any"
+sed -i 's|(length) / 4u + 1u|(length) / 4u|' "$work/copy/shaders/gemm_quads.h"
+expect 1 "bank conflicts, more than 0" --kernel "conv2d_forward 128x64 quads" --required "$work/any"
+echo 'an error' >"$work/copy/shaders/gemm_quads.h"
+expect 1 "conv2d_forward 128x64 quads: its bank conflicts: " --kernel "conv2d_forward 128x64 quads"
+echo "gpu_static counts instructions and bank conflicts, and reports spills, missing figures and failures"

@@ -1,0 +1,126 @@
+// Counts the bank conflicts of a text by quads (shaders/gemm_quads.h) on NVIDIA's cards: the text itself
+// runs, thread after thread, and tells what it reads from and writes to shared memory. gpu_static compiles it
+// for each text and tile, with A_ALONG_K, B_ALONG_K and CONSTANT_0 to CONSTANT_2 (rows, columns, threads).
+//
+// Shared memory has 32 banks of 4 bytes. A warp's access to single floats is one pass, or as many as there
+// are different floats in one bank; an access to quads is four passes, each of a quarter of the warp, or more
+// if different quads of one quarter share banks. Prints the passes beyond these that the warps of a workgroup
+// make for one slice, when they store it and when they multiply.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <set>
+#include <vector>
+
+namespace {
+
+using uint = unsigned;
+constexpr uint banks = 32, warp = 32;
+
+struct Access {
+    uint word; // its first
+    bool quad, store;
+};
+std::vector<std::vector<Access>> accesses; // by thread, between the barriers around the only slice
+uint thread = 0, barriers = 0;
+
+void access(const Access& one) {
+    if (barriers == 1) accesses[thread].push_back(one);
+}
+
+// What the text needs of the dialect (shaders/kernel.h)
+using std::fma;
+using std::min;
+
+struct vec4 {
+    std::array<float, 4> elements;
+    vec4() = default;
+    explicit vec4(float value) { elements.fill(value); }
+    float& operator[](uint i) { return elements[i]; }
+    float operator[](uint i) const { return elements[i]; }
+};
+
+class SharedFloat {
+public:
+    explicit SharedFloat(uint word) : word_(word) {}
+    void operator=(float) const { access({word_, false, true}); }
+
+private:
+    uint word_;
+};
+
+class SharedQuad {
+public:
+    explicit SharedQuad(uint word) : word_(word) {}
+    void operator=(const vec4&) const { access({word_, true, true}); }
+    operator vec4() const {
+        access({word_, true, false});
+        return vec4(0.0f);
+    }
+    SharedFloat operator[](uint element) const { return SharedFloat(word_ + element); }
+
+private:
+    uint word_;
+};
+
+struct SharedQuads {
+    SharedQuad operator[](uint i) const { return SharedQuad(4 * i); }
+};
+
+void barrier() { ++barriers; }
+
+#define LOCAL_ID thread
+#define GROUP_ID 0u
+#define GROUPS 1u
+#define UNROLL
+#define TUNABLE(id, name, value) constexpr uint name = CONSTANT_##id
+#define SHARED_QUADS(name, count) constexpr SharedQuads name
+
+// The text's own tensors are of no interest.
+#define BEGIN(first_m, first_n, first_k)
+#define LOAD_A(i, there) vec4((there) ? 1.0f : 0.0f)
+#define LOAD_B(j, there) vec4((there) ? 1.0f : 0.0f)
+#define ADVANCE
+#define STORE(m, n, part, quad)
+
+#include "shaders/gemm_quads.h"
+
+void multiply_a_slice() {
+    barriers = 0;
+    GEMM_QUADS(TILE_M, TILE_N, TILE_K, 1u, 1u)
+}
+
+/// Of the same access of neighbouring threads, in one pass if they are without conflicts
+uint passes(const std::vector<Access>& together) {
+    const uint width = together.front().quad ? 4 : 1;
+    std::array<std::set<uint>, banks> words; // different ones, by their first bank
+    std::size_t most = 0;
+    for (const Access& each : together) {
+        auto& bank = words[each.word % banks / width];
+        bank.insert(each.word);
+        most = std::max(most, bank.size());
+    }
+    return uint(most);
+}
+
+} // namespace
+
+int main() {
+    accesses.resize(THREADS);
+    for (thread = 0; thread < THREADS; ++thread) multiply_a_slice();
+    uint loads = 0, stores = 0;
+    for (uint first = 0; first < THREADS; first += warp) {
+        for (std::size_t i = 0; i < accesses[first].size(); ++i) {
+            const Access& one = accesses[first][i];
+            const uint at_once = one.quad ? warp / 4 : warp;
+            for (uint part = first; part < first + warp; part += at_once) {
+                std::vector<Access> together;
+                for (uint each = part; each < part + at_once; ++each)
+                    together.push_back(accesses[each].at(i));
+                (one.store ? stores : loads) += passes(together) - 1;
+            }
+        }
+    }
+    std::printf("%u %u\n", stores, loads);
+}
