@@ -64,12 +64,17 @@ std::set<unsigned> numbers_of_parts(const Products& products, const Tile& tile, 
 
 } // namespace
 
+bool has_room(const Tile& tile, const DeviceFacts& facts) {
+    return bytes_of(tile) <= facts.shared_memory &&
+           tile.height * tile.width <= tile.threads * facts.quads_elements;
+}
+
 std::vector<Offer> offers_quads(const Launch& launch, const DeviceFacts& facts) {
     std::vector<Offer> offers;
     if (!facts.quads || !fits(launch)) return offers;
     const Products products = *products_of(launch);
     for (const Tile& tile : quad_tiles) {
-        if (bytes_of(tile) > facts.shared_memory) continue;
+        if (!has_room(tile, facts)) continue;
         for (const unsigned parts : numbers_of_parts(products, tile, facts))
             offers.push_back({.groups = groups_within(products.tiles(tile) * parts, facts),
                               .tile = tile,

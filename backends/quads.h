@@ -2,9 +2,13 @@
 // the shared text where channels come in fours.
 #pragma once
 
+#include "backends/tiles.h"
 #include "backends/variants.h"
 
 namespace towers {
+
+/// Whether a workgroup of the device has the shared memory and the registers for a tile.
+bool has_room(const Tile& tile, const DeviceFacts& facts);
 
 /// Takes a tiled kernel's launch if the channels of each group are multiples of 4 and, for the gradient of
 /// the images, the strides are 1.

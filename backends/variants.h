@@ -28,9 +28,11 @@ struct DeviceFacts {
     /// A Vulkan driver that runs on the host's processors, shuffles within subgroups, and may use what is
     /// written for such drivers.
     bool software = false;
-    bool exact_products = false; ///< see OpenOptions
-    bool quads = false;          ///< a card, or what may use what is written for cards
-    unsigned shared_memory = 0;  ///< bytes of a workgroup
+    bool exact_products = false;      ///< see OpenOptions
+    bool quads = false;               ///< a card, or what may use what is written for cards
+    unsigned quads_elements = 32;     ///< of a tile by quads, the most that an invocation can hold
+    unsigned quads_subgroup_size = 0; ///< that a text by quads asks for; 0: the driver chooses
+    unsigned shared_memory = 0;       ///< bytes of a workgroup
     SharingLimits limits = {};
     const Choices* choices = nullptr; ///< that come before all estimates; null: none
 };

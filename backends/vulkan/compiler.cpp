@@ -30,7 +30,7 @@ double number(const vk::PipelineExecutableStatisticKHR& statistic) {
 struct Compiler::State {
     std::shared_ptr<const Instance> instance = Instance::shared(false);
     DeviceInfo info;
-    std::map<std::string, Dispatch> dispatches = all_hardware_dispatches();
+    std::map<std::string, Dispatch> dispatches;
     vk::raii::Device device = nullptr;
     std::optional<Pipelines> pipelines;
     bool tells_statistics = false;
@@ -39,6 +39,7 @@ struct Compiler::State {
         if (index >= instance->devices().size()) throw DeviceError("there is no such Vulkan device");
         const vk::raii::PhysicalDevice& physical = instance->devices()[index];
         info = describe(physical, index);
+        dispatches = all_hardware_dispatches(facts_of(info, details_of(physical), Texts::best));
         for (const vk::ExtensionProperties& extension : physical.enumerateDeviceExtensionProperties())
             tells_statistics |= extension.extensionName == std::string_view(statistics_extension);
 

@@ -24,7 +24,7 @@ public:
     ~Compiler();
 
     const DeviceInfo& device() const;
-    /// Every pipeline that a hardware device may be asked to run, by kernel and tile: `conv2d_forward 64x16`.
+    /// Every pipeline that the device may be asked to run, by kernel and tile: `conv2d_forward 64x16`.
     std::vector<std::string> pipelines() const;
     /// Throws DeviceError.
     std::vector<Executable> compile(const std::string& pipeline);

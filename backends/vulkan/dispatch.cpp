@@ -16,6 +16,13 @@ Dispatch dispatch_text(const Launch& launch, const Offer& offer, const DeviceFac
     return {code, std::move(constants), launch.parameters, offer.groups};
 }
 
+template<const auto& code>
+Dispatch dispatch_quads(const Launch& launch, const Offer& offer, const DeviceFacts& facts) {
+    Dispatch dispatch = dispatch_text<code>(launch, offer, facts);
+    dispatch.subgroup_size = facts.quads_subgroup_size;
+    return dispatch;
+}
+
 constexpr VulkanVariant all_variants[] = {
 #define SOFTWARE(name) {{Kernel::name, "software convolution", offer_software_conv2d}, software_conv2d},
     SOFTWARE(conv2d_forward) SOFTWARE(conv2d_backward_data) SOFTWARE(conv2d_backward_weights)
@@ -23,7 +30,7 @@ constexpr VulkanVariant all_variants[] = {
 #define TOWERS_KERNEL(name, Params, size, items)                                                             \
     {{Kernel::name, shared_text, offer_shared_text, offers_shared_text}, dispatch_text<spirv_##name>},
 #define TOWERS_TILED_KERNEL(name, Params, size)                                                              \
-    {{Kernel::name, quads_text, offer_quads, offers_quads}, dispatch_text<spirv_##name##_quads>},            \
+    {{Kernel::name, quads_text, offer_quads, offers_quads}, dispatch_quads<spirv_##name##_quads>},           \
         TOWERS_KERNEL(name, Params, size, )
 #include "shaders/kernels.def"
 #undef TOWERS_KERNEL
@@ -39,15 +46,17 @@ constexpr std::uint32_t words(std::uint32_t first_word) { return first_word >> 1
 
 std::span<const VulkanVariant> variants() { return all_variants; }
 
-DeviceFacts facts_of(const DeviceInfo& info, Texts texts, bool shuffles, unsigned shared_memory) {
+DeviceFacts facts_of(const DeviceInfo& info, const Details& details, Texts texts) {
     const bool software = info.kind == DeviceKind::software;
     // As for CUDA; where no driver tells how many processors a card has, a few hundred fill today's cards.
     const unsigned groups = info.compute_units != 0 ? 2 * info.compute_units : 256;
     return {.busy_groups = software ? 8u : groups,
             .subgroup_size = info.subgroup_size,
-            .software = software && texts == Texts::best && shuffles,
+            .software = software && texts == Texts::best && details.shuffles,
             .quads = texts == Texts::cards || (texts == Texts::best && !software),
-            .shared_memory = shared_memory};
+            .quads_elements = software ? 32 : elements_for_quads(details.subgroups),
+            .quads_subgroup_size = size_for_quads(details.subgroups),
+            .shared_memory = details.shared_memory};
 }
 
 bool uses_subgroups(std::span<const std::uint32_t> code) {
@@ -70,7 +79,7 @@ std::vector<std::uint32_t> keeping_nan(std::span<const std::uint32_t> code) {
     return changed;
 }
 
-std::map<std::string, Dispatch> all_hardware_dispatches() {
+std::map<std::string, Dispatch> all_hardware_dispatches(const DeviceFacts& facts) {
     std::map<std::string, Dispatch> all;
     for (const VulkanVariant& variant : all_variants) {
         const bool by_quads = variant.name == quads_text;
@@ -78,12 +87,13 @@ std::map<std::string, Dispatch> all_hardware_dispatches() {
         const KernelInfo& kernel = kernel_info(variant.kernel);
         const Launch launch{variant.kernel, {}};
         if (kernel.item != Item::tile) {
-            all[kernel.name] = variant.dispatch(launch, {}, {});
+            all[kernel.name] = variant.dispatch(launch, {}, facts);
             continue;
         }
         for (const Tile& tile : by_quads ? std::span<const Tile>(quad_tiles) : tiles)
-            all[fmt::format("{} {}x{}{}", kernel.name, tile.height, tile.width, by_quads ? " quads" : "")] =
-                variant.dispatch(launch, {.tile = tile}, {});
+            if (!by_quads || has_room(tile, facts))
+                all[fmt::format("{} {}x{}{}", kernel.name, tile.height, tile.width,
+                                by_quads ? " quads" : "")] = variant.dispatch(launch, {.tile = tile}, facts);
     }
     return all;
 }

@@ -4,6 +4,7 @@
 
 #include "backends/backend.h"
 #include "backends/sharing.h"
+#include "backends/vulkan/subgroups.h"
 
 #include <cstdint>
 #include <map>
@@ -18,6 +19,7 @@ struct Dispatch {
     std::vector<std::uint32_t> constants; ///< specialization constants 0, 1, ...
     ParameterBlock parameters;
     glm::uvec3 groups;
+    unsigned subgroup_size = 0; ///< to ask for; 0: the driver chooses
 };
 
 struct VulkanVariant : Variant {
@@ -28,9 +30,13 @@ struct VulkanVariant : Variant {
 /// Overrides for drivers that run on a CPU, then the texts by quads and the shared text of each kernel.
 std::span<const VulkanVariant> variants();
 
-/// What the driver's word and ours tell of a device. `shuffles`: within subgroups; `shared_memory`: bytes of
-/// a workgroup.
-DeviceFacts facts_of(const DeviceInfo& info, Texts texts, bool shuffles, unsigned shared_memory);
+/// What a driver tells of its device beyond DeviceInfo
+struct Details {
+    bool shuffles = false;      ///< within subgroups
+    unsigned shared_memory = 0; ///< bytes of a workgroup
+    SubgroupSizes subgroups = {};
+};
+DeviceFacts facts_of(const DeviceInfo& info, const Details& details, Texts texts);
 
 /// Whether a shader uses subgroup operations.
 bool uses_subgroups(std::span<const std::uint32_t> code);
@@ -39,8 +45,8 @@ bool uses_subgroups(std::span<const std::uint32_t> code);
 /// values are finite or not -0, as some do, and NaN stays unequal to itself.
 std::vector<std::uint32_t> keeping_nan(std::span<const std::uint32_t> code);
 
-/// One of each pipeline that a hardware device may be asked to run, by kernel and tile: `conv2d_forward
-/// 64x16`, `conv2d_forward 64x64 quads`.
-std::map<std::string, Dispatch> all_hardware_dispatches();
+/// One of each pipeline that a hardware device with these facts may be asked to run, by kernel and tile:
+/// `conv2d_forward 64x16`, `conv2d_forward 64x64 quads`.
+std::map<std::string, Dispatch> all_hardware_dispatches(const DeviceFacts& facts);
 
 } // namespace towers::vulkan

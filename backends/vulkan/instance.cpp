@@ -98,6 +98,12 @@ std::string vendor_name(std::uint32_t id) {
     }
 }
 
+bool controls_subgroup_size(const vk::raii::PhysicalDevice& device) {
+    return device.getFeatures2<vk::PhysicalDeviceFeatures2, vk::PhysicalDeviceVulkan13Features>()
+        .get<vk::PhysicalDeviceVulkan13Features>()
+        .subgroupSizeControl;
+}
+
 std::vector<vk::raii::PhysicalDevice> enumerate(const vk::raii::Instance& instance) {
     try {
         return instance.enumeratePhysicalDevices();
@@ -225,6 +231,7 @@ vk::raii::Device create_device(const vk::raii::PhysicalDevice& device, const voi
         queues.push_back(
             {.queueFamilyIndex = family, .queueCount = count, .pQueuePriorities = priorities.data()});
     vk::PhysicalDeviceVulkan13Features features13{.pNext = const_cast<void*>(next),
+                                                  .subgroupSizeControl = controls_subgroup_size(device),
                                                   .computeFullSubgroups = true,
                                                   .synchronization2 = true,
                                                   .maintenance4 = true};
@@ -244,6 +251,26 @@ bool has_subgroups(const vk::raii::PhysicalDevice& device, vk::SubgroupFeatureFl
             .get<vk::PhysicalDeviceSubgroupProperties>();
     return (subgroups.supportedStages & vk::ShaderStageFlagBits::eCompute) &&
            (subgroups.supportedOperations & operations) == operations;
+}
+
+Details details_of(const vk::raii::PhysicalDevice& device) {
+    const auto chain =
+        device.getProperties2<vk::PhysicalDeviceProperties2, vk::PhysicalDeviceSubgroupProperties,
+                              vk::PhysicalDeviceSubgroupSizeControlProperties,
+                              vk::PhysicalDeviceShaderIntegerDotProductProperties>();
+    const auto& sizes = chain.get<vk::PhysicalDeviceSubgroupSizeControlProperties>();
+    return {.shuffles = has_subgroups(device, vk::SubgroupFeatureFlagBits::eShuffle),
+            .shared_memory =
+                chain.get<vk::PhysicalDeviceProperties2>().properties.limits.maxComputeSharedMemorySize,
+            .subgroups = {
+                .usual = chain.get<vk::PhysicalDeviceSubgroupProperties>().subgroupSize,
+                .least = sizes.minSubgroupSize,
+                .most = sizes.maxSubgroupSize,
+                .on_request = controls_subgroup_size(device) &&
+                              (sizes.requiredSubgroupSizeStages & vk::ShaderStageFlagBits::eCompute),
+                .most_subgroups = sizes.maxComputeWorkgroupSubgroups,
+                .mixed_dot_products = bool(chain.get<vk::PhysicalDeviceShaderIntegerDotProductProperties>()
+                                               .integerDotProduct4x8BitPackedMixedSignednessAccelerated)}};
 }
 
 namespace {

@@ -4,6 +4,7 @@
 #include "backends/vulkan/headers.h"
 
 #include "backends/backend.h"
+#include "backends/vulkan/dispatch.h"
 #include "backends/vulkan/drivers.h"
 
 #include <array>
@@ -71,6 +72,9 @@ vk::raii::Device create_device(const vk::raii::PhysicalDevice& device, const voi
 
 /// Whether compute shaders may use these subgroup operations.
 bool has_subgroups(const vk::raii::PhysicalDevice& device, vk::SubgroupFeatureFlags operations);
+
+/// What facts_of() needs to know.
+Details details_of(const vk::raii::PhysicalDevice& device);
 
 DeviceInfo describe(const vk::raii::PhysicalDevice& device, unsigned index);
 

@@ -77,7 +77,10 @@ vk::Pipeline Pipelines::pipeline(const Dispatch& dispatch) {
     const auto full = uses_subgroups(dispatch.code)
                           ? vk::PipelineShaderStageCreateFlagBits::eRequireFullSubgroups
                           : vk::PipelineShaderStageCreateFlags();
-    const vk::PipelineShaderStageCreateInfo stage{.flags = full,
+    const vk::PipelineShaderStageRequiredSubgroupSizeCreateInfo size{.requiredSubgroupSize =
+                                                                         dispatch.subgroup_size};
+    const vk::PipelineShaderStageCreateInfo stage{.pNext = dispatch.subgroup_size != 0 ? &size : nullptr,
+                                                  .flags = full,
                                                   .stage = vk::ShaderStageFlagBits::eCompute,
                                                   .module = *module,
                                                   .pName = "main",

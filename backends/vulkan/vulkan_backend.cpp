@@ -22,10 +22,7 @@ class VulkanDevice final : public Device {
 public:
     VulkanDevice(std::shared_ptr<const Instance> instance, unsigned index, const OpenOptions& options)
         : instance_(std::move(instance)), physical_(instance_->devices()[index]),
-          info_(describe(physical_, index)),
-          facts_(facts_of(info_, options.texts,
-                          has_subgroups(physical_, vk::SubgroupFeatureFlagBits::eShuffle),
-                          physical_.getProperties().limits.maxComputeSharedMemorySize)),
+          info_(describe(physical_, index)), facts_(facts_of(info_, details_of(physical_), options.texts)),
           limits_(options.limits), choices_(options.choices), measure_(options.measure) {
         require_headroom(info_.id, compiler_memory + driver_threads() * (thread_stack + thread_heap));
         guard("opening the device", [&] {

@@ -180,6 +180,14 @@ KERNEL_TEST(depthwise_conv2d_backward_weights,
     for (const ConvShape& s : depthwise_shapes()) check_weight_gradients(texts, depthwise, s);
 }
 
+TEST_CASE("a small convolution: all that other tests of drivers need to run") {
+    EveryText texts;
+    const ConvShape s = same_conv(2, 5, 7, 8, 3, 3, 1, 12);
+    check_forward(texts, general, s);
+    check_data_gradient(texts, general, s);
+    check_weight_gradients(texts, general, s);
+}
+
 TEST_CASE("a NaN or an infinity passes through a convolution and its ReLU, so that divergence shows") {
     EveryText texts;
     const auto check = [&](const Kernels& kernels, const ConvShape& s) {

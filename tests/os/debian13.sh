@@ -14,11 +14,14 @@ timed "clang, and the same bits as GCC's" in_root "sh tests/os/compilers.sh"
 timed "arm64 under qemu" in_root "sh tests/os/arm64.sh build/ci/towers"
 
 newest_mesa() {
-    echo 'deb http://deb.debian.org/debian trixie-backports main' >"$root/etc/apt/sources.list.d/backports.list"
+    printf '%s\n' 'deb http://deb.debian.org/debian trixie-backports main' \
+        'deb-src http://deb.debian.org/debian trixie main' >"$root/etc/apt/sources.list.d/backports.list"
     in_root '
         export DEBIAN_FRONTEND=noninteractive
         apt-get update -q >/dev/null
-        apt-get install -y -q --no-install-recommends -t trixie-backports mesa-vulkan-drivers mesa-drm-shim >/dev/null
+        apt-get install -y -q --no-install-recommends -t trixie-backports mesa-vulkan-drivers mesa-drm-shim \
+            dpkg-dev libdrm-dev python3-mako >/dev/null
+        tests/tools/intel_shim.sh
         ctest --test-dir build/ci --no-tests=error --output-on-failure -R "^(conformance|backends|engine_(layers|optimizers|step|towers|train)|compile_everywhere_test)$"
         tests/tools/compile_everywhere --need-all build/ci/tests/compile_pipelines
     '

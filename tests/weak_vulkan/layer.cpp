@@ -1,8 +1,10 @@
 // A Vulkan layer between the program and the drivers. It removes abilities, so that tests can see devices
 // that our machines lack. TOWERS_WEAK_DEVICE is part of a device's name, or empty for all devices.
 // TOWERS_WEAK_ABILITY is an ability to remove, such as `maintenance4`, or a limit to lower, such as
-// `maxBufferSize=1000`. With `other vendors` the device appears as one of NVIDIA's cards. With `answers=FILE`
-// every device hangs as soon as that file exists.
+// `maxBufferSize=1000`. With `subgroupSize=64` subgroups seem to be as wide unless a pipeline asks, and
+// shuffles are gone, for the overrides for software drivers rely on that size. With `other vendors` the
+// device appears as one of NVIDIA's cards. With `answers=FILE` every device hangs as soon as that file
+// exists.
 #include "tests/support/vulkan_layer.h"
 
 #include <cstdlib>
@@ -33,10 +35,11 @@ std::string environment(const char* name) {
 bool lacks(std::string_view ability) { return environment("TOWERS_WEAK_ABILITY") == ability; }
 
 template<class Number>
-void lessen(Number& number, const std::string& limit) {
+bool lessen(Number& number, const std::string& limit) {
     const std::string ability = environment("TOWERS_WEAK_ABILITY");
-    if (ability.starts_with(limit + "="))
-        number = Number(std::strtoull(ability.c_str() + limit.size() + 1, nullptr, 10));
+    if (!ability.starts_with(limit + "=")) return false;
+    number = Number(std::strtoull(ability.c_str() + limit.size() + 1, nullptr, 10));
+    return true;
 }
 
 bool is_weak(const VkPhysicalDeviceProperties& properties) {
@@ -64,6 +67,8 @@ void weaken(VkBaseOutStructure& structure) {
     switch (structure.sType) {
     case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_PROPERTIES: {
         auto& subgroup = reinterpret_cast<VkPhysicalDeviceSubgroupProperties&>(structure);
+        if (lessen(subgroup.subgroupSize, "subgroupSize"))
+            subgroup.supportedOperations &= ~VkFlags(VK_SUBGROUP_FEATURE_SHUFFLE_BIT);
         weaken_subgroups(subgroup.supportedStages, subgroup.supportedOperations);
         break;
     }
@@ -89,6 +94,7 @@ void weaken(VkBaseOutStructure& structure) {
     case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_FEATURES: {
         auto& features = reinterpret_cast<VkPhysicalDeviceVulkan13Features&>(structure);
         if (lacks("computeFullSubgroups")) features.computeFullSubgroups = VK_FALSE;
+        if (lacks("subgroupSizeControl")) features.subgroupSizeControl = VK_FALSE;
         if (lacks("synchronization2")) features.synchronization2 = VK_FALSE;
         if (lacks("maintenance4")) features.maintenance4 = VK_FALSE;
         break;

@@ -1,0 +1,23 @@
+#include "backends/vulkan/subgroups.h"
+
+#include "backends/tiles.h"
+
+#include <algorithm>
+
+namespace towers::vulkan {
+namespace {
+
+constexpr unsigned narrow = 32;
+
+} // namespace
+
+unsigned size_for_quads(const SubgroupSizes& sizes) {
+    if (!sizes.on_request || sizes.mixed_dot_products) return 0;
+    const unsigned size = std::clamp(narrow, sizes.least, sizes.most);
+    const unsigned threads = std::ranges::max(quad_tiles, {}, &Tile::threads).threads;
+    return size < sizes.usual && threads <= size * sizes.most_subgroups ? size : 0;
+}
+
+unsigned elements_for_quads(const SubgroupSizes& sizes) { return sizes.least < narrow ? 16 : 32; }
+
+} // namespace towers::vulkan
