@@ -5,12 +5,14 @@
 #define TOWERS_SHADERS_PARAMS_H
 
 // Slots of the float block that the host writes before each step. The corrections are Adam's, 1 - beta^n in
-// step n (the first is 1) for the first moment and for the second; computed in double precision.
+// step n (the first is 1) for the first moment and for the second; computed in double precision. STEP_FOLLOWS
+// is 1 if the host has not seen the results of the step before, else 0.
 #define STEP_LEARNING_RATE 0
 #define STEP_AVERAGE_DECAY 1
 #define STEP_CORRECTION_1 2
 #define STEP_CORRECTION_2 3
-#define STEP_FLOATS 4
+#define STEP_FOLLOWS 4
+#define STEP_FLOATS 5
 
 // Slots of the float block that a step writes.
 #define RESULT_TOTAL_LOSS 0

@@ -50,7 +50,8 @@ void StepBench::repeat() {
     std::vector<double> host;
     const std::vector<TowerUse> before = trainer_.use();
     const Clock::time_point begin = Clock::now();
-    for (std::uint64_t step = 0; step < steps_; ++step) host.push_back(trainer_.step().host_seconds * 1e6);
+    for (std::uint64_t step = 1; step <= steps_; ++step)
+        host.push_back(trainer_.step(step < steps_).host_seconds * 1e6);
     const double seconds = seconds_since(begin);
     examples_per_s_.push_back(double(steps_) * global_batch_ / seconds);
     step_us_.push_back(seconds / double(steps_) * 1e6);

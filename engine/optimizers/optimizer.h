@@ -17,6 +17,9 @@ namespace towers {
 struct StepNumbers {
     float learning_rate = 0, average_decay = 0;
     float correction_1 = 1, correction_2 = 1; ///< bias corrections of Adam's moments: 1 - beta^n
+    /// Whether the step is submitted before the results of the one before it are known. If those are not
+    /// finite, the step changes nothing either.
+    bool follows = false;
 };
 
 /// The tensors for an optimizer's operations; gradients, parameters and each state hold all trained variables

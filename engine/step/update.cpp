@@ -12,6 +12,7 @@ TensorId add_up(Plan& plan, const LossList& losses, TensorId decays, TensorId no
              {.losses = losses.words,
               .decays = decays,
               .nonfinite = nonfinite,
+              .step = plan.tensor("numbers", Arena::step, 0, {STEP_FLOATS}),
               .results = results,
               .loss_count = plan.elements(losses.words),
               .decay_count = plan.elements(decays),

@@ -53,7 +53,8 @@ public:
     }
 
     void record_again() override;
-    StepResults step(const StepNumbers& numbers, const Batch& batch) override;
+    StepResults step(const StepWork& work, const StepWork* next) override;
+    bool is_ahead() const override { return false; }
     void rehearse(const StepNumbers& numbers, const Batch& batch) override { work(numbers, batch); }
     bool test(const std::shared_ptr<TestPass>& pass) override;
 
@@ -129,8 +130,8 @@ void TowerGroup::record_again() {
     take(shares());
 }
 
-StepResults TowerGroup::step(const StepNumbers& numbers, const Batch& batch) {
-    work(numbers, batch);
+StepResults TowerGroup::step(const StepWork& given, const StepWork*) {
+    work(given.numbers, given.batch);
     std::vector<float> cross_entropies(seats_.size());
     for (const Seat* seat : shared_.active)
         cross_entropies[seat->index] = seat->tower->results().cross_entropy;

@@ -36,25 +36,28 @@ public:
         tower_->record_again();
     }
 
-    StepResults step(const StepNumbers& numbers, const Batch& batch) override {
-        tower_->prepare(numbers, batch);
-        tower_->stage(batch);
+    StepResults step(const StepWork& work, const StepWork* next) override {
+        const bool begun = std::exchange(ahead_, false);
+        if (!begun) prepare(work);
         const Clock::time_point begin = Clock::now();
+        StepResults results{};
         {
             const Watchdog::Watch watched =
                 watch(patience_.limit(step_time_.expect(tower_->share(), tower_->flops(), tower_->info())));
-            tower_->submit_from(0);
-            if (tower_->can_stage_ahead()) {
+            if (!begun) tower_->submit_from(0);
+            if (next != nullptr && tower_->can_go_ahead()) {
+                go_ahead(*next);
+            } else if (tower_->can_stage_ahead()) {
                 tower_->stage_ahead(next_batch_());
                 tower_->upload_ahead();
             }
-            const Interval waiting = caller_.time(host_times_.waiting, "wait for tower_0");
-            tower_->wait(tower_->parts().size() - 1);
+            results = wait();
         }
         times_.work = times_.compute = seconds_since(begin);
         step_time_.observe(tower_->share(), times_.work);
-        return tower_->results();
+        return results;
     }
+    bool is_ahead() const override { return ahead_; }
     void rehearse(const StepNumbers&, const Batch&) override {}
     bool test(const std::shared_ptr<TestPass>& pass) override {
         const auto examples = unsigned(pass->examples.size());
@@ -87,6 +90,33 @@ public:
     }
 
 private:
+    void prepare(const StepWork& work) {
+        tower_->prepare(work.numbers, work.batch);
+        tower_->stage(work.batch);
+    }
+    /// Begins a step before the one before it has ended.
+    void go_ahead(StepWork work) {
+        work.numbers.follows = true;
+        prepare(work);
+        tower_->submit_from(0);
+        ahead_ = true;
+    }
+    /// The results of the step, and not of one that has been begun after it. That one changes nothing if
+    /// these are not finite, and is forgotten when it has ended.
+    StepResults wait() {
+        const Interval waiting = caller_.time(host_times_.waiting, "wait for tower_0");
+        const std::size_t last = tower_->parts().size() - 1;
+        if (!ahead_) {
+            tower_->wait(last);
+            return tower_->results();
+        }
+        const StepResults results = tower_->finish_earlier();
+        if (!results.finite) {
+            tower_->wait(last);
+            ahead_ = false;
+        }
+        return results;
+    }
     /// The tower's work during the result's lifetime must end within the limit.
     Watchdog::Watch watch(const TimeLimit& limit) {
         limit_ = limit;
@@ -95,6 +125,7 @@ private:
 
     std::unique_ptr<Tower> tower_;
     std::function<Batch()> next_batch_;
+    bool ahead_ = false; ///< the next step has been submitted
     PhaseClock caller_;
     TowerTimes times_;
     HostTimes host_times_;

@@ -66,6 +66,7 @@ void Session::write(const StepNumbers& numbers) const {
     block[STEP_AVERAGE_DECAY] = numbers.average_decay;
     block[STEP_CORRECTION_1] = numbers.correction_1;
     block[STEP_CORRECTION_2] = numbers.correction_2;
+    block[STEP_FOLLOWS] = numbers.follows ? 1 : 0;
 }
 
 void Session::write(std::span<const Example> examples) const {

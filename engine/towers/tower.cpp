@@ -18,6 +18,10 @@ constexpr bool is_of_share(Arena arena) {
            arena == Arena::staged_exchanges;
 }
 
+/// Of those, the ones that the host uses before and after a step. Each step that can be in flight has its
+/// own.
+constexpr bool is_of_step(Arena arena) { return arena == Arena::step || arena == Arena::staged_results; }
+
 /// The exchanges that come before a level.
 std::vector<Exchange> exchanges_before(std::size_t level, const Plan& plan, const Session& session) {
     std::vector<Exchange> exchanges;
@@ -56,11 +60,15 @@ Tower::Tower(std::unique_ptr<Device> device, Feed* feed, Planner plan, unsigned 
 
 std::uint64_t Tower::memory() const {
     std::uint64_t bytes = counted_bytes(session_.bytes(), info().kind);
-    for (const auto& [share, program] : programs_) {
-        ArenaBytes own = program.session.bytes();
+    const auto count = [&](const Session& session, bool (*counts)(Arena)) {
+        ArenaBytes own = session.bytes();
         for (std::size_t i = 0; i < arena_count; ++i)
-            if (!is_of_share(Arena(i))) own[i] = 0;
+            if (!counts(Arena(i))) own[i] = 0;
         bytes += counted_bytes(own, info().kind);
+    };
+    for (const auto& [share, program] : programs_) {
+        count(program.session, is_of_share);
+        for (const RecordedStep& step : program.steps) count(step.session, is_of_step);
     }
     return bytes + (tests_ ? counted_bytes(tests_->records.bytes(), info().kind) : 0);
 }
@@ -113,21 +121,33 @@ Tower::Program Tower::record(const TrainingPlan& training) {
     hold(training.bytes());
     if (uploads_.empty()) make_transfers(training);
     Program program{.session = Session(session_, [](Arena arena) { return !is_of_share(arena); })};
-    const Session& session = program.session;
-    program.session.hold(training.bytes());
+    ArenaBytes bytes = training.bytes();
+    for (std::size_t i = 0; i < arena_count; ++i)
+        if (is_of_step(Arena(i))) bytes[i] = 0;
+    program.session.hold(bytes);
     program.flops = flops_of(training.plan);
     for (const std::size_t i : training.order) program.flops += flops_of(training.micro_plans[i]);
-    for (const Plan& plan : training.micro_plans) program.micro_recordings.push_back(session.record(plan));
     program.order = training.order;
     if (training.plan.bytes(Arena::staged_records) > 0)
-        program.images.emplace(session, training.plan.find(staged_records).bytes);
+        program.images.emplace(program.session, training.plan.find(staged_records).bytes);
+    const bool is_lone = training.buckets.empty();
+    const std::size_t in_flight = is_lone && info().kind != DeviceKind::cpu ? 2 : 1;
+    while (program.steps.size() < in_flight) program.steps.push_back(record_step(training, program.session));
+    return program;
+}
+
+Tower::RecordedStep Tower::record_step(const TrainingPlan& training, const Session& program) const {
+    RecordedStep step{.session = Session(program, [](Arena arena) { return !is_of_step(arena); })};
+    const Session& session = step.session;
+    step.session.hold(training.bytes());
+    for (const Plan& plan : training.micro_plans) step.micro_recordings.push_back(session.record(plan));
     std::size_t first = 0;
     for (const Cut& cut : training.cuts) {
-        program.parts.push_back({device_->record(session.bind(training.plan, first, cut.level)), cut,
-                                 exchanges_before(cut.level, training.plan, session)});
+        step.parts.push_back({device_->record(session.bind(training.plan, first, cut.level)), cut,
+                              exchanges_before(cut.level, training.plan, session)});
         first = cut.level;
     }
-    return program;
+    return step;
 }
 
 /// Enlarges the arenas that all shares use, if a step needs it.
@@ -178,11 +198,13 @@ bool Tower::make_do(const AtOnce& refused, const OutOfMemory& error) {
 
 void Tower::prepare(const StepNumbers& numbers, const Batch& examples) {
     if (!program_) return;
-    program_->session.write(numbers);
+    program_->turn = (program_->turn + 1) % program_->steps.size();
+    const Session& session = program_->step().session;
+    session.write(numbers);
     if (program_->images)
-        program_->session.write(examples.examples, program_->images->choose(examples));
+        session.write(examples.examples, program_->images->choose(examples));
     else
-        program_->session.write(examples.examples);
+        session.write(examples.examples);
 }
 
 void Tower::stage(const Batch& examples) {
@@ -196,7 +218,7 @@ void Tower::stage_ahead(const Batch& examples) {
 void Tower::upload_ahead() { program_->images->upload_ahead(); }
 
 std::span<const Tower::Part> Tower::parts() const {
-    return program_ ? std::span<const Part>(program_->parts) : std::span<const Part>();
+    return program_ ? std::span<const Part>(program_->step().parts) : std::span<const Part>();
 }
 
 /// Submits the micro-batches, which come before the parts and read all parameters.
@@ -204,18 +226,20 @@ void Tower::submit_micro_batches(std::vector<Ticket> after) {
     for (const Transfer& upload : uploads_)
         if (upload.ticket != 0) after.push_back(upload.ticket);
     for (const std::size_t i : program_->order)
-        device_->submit(program_->micro_recordings[i], Queue::compute, std::exchange(after, {}));
+        device_->submit(program_->step().micro_recordings[i], Queue::compute, std::exchange(after, {}));
 }
 
 void Tower::submit_from(std::size_t first) {
+    if (!program_) return;
     std::vector<Ticket> images; // what comes first reads them
-    if (first == 0 && program_) {
+    if (first == 0) {
         if (program_->images) images.push_back(program_->images->upload());
         submit_micro_batches(images);
     }
-    std::size_t complete = first == 0 ? 0 : program_->parts[first - 1].cut.buckets;
-    for (std::size_t i = first; i < parts().size(); ++i) {
-        Part& part = program_->parts[i];
+    std::vector<Part>& parts = program_->step().parts;
+    std::size_t complete = first == 0 ? 0 : parts[first - 1].cut.buckets;
+    for (std::size_t i = first; i < parts.size(); ++i) {
+        Part& part = parts[i];
         std::vector<Ticket> after = std::exchange(images, {});
         for (const std::size_t bucket : part.cut.needs)
             if (const Ticket ticket = uploads_[bucket].ticket) after.push_back(ticket);
@@ -227,10 +251,16 @@ void Tower::submit_from(std::size_t first) {
     }
 }
 
-void Tower::wait(std::size_t part) { device_->wait(program_->parts[part].ticket); }
+void Tower::wait(std::size_t part) { device_->wait(program_->step().parts[part].ticket); }
+
+StepResults Tower::finish_earlier() {
+    const RecordedStep& earlier = program_->steps[(program_->turn + 1) % program_->steps.size()];
+    device_->wait(earlier.parts.back().ticket);
+    return earlier.session.results();
+}
 
 StepResults Tower::results() const {
-    return program_ ? program_->session.results() : StepResults{0, 0, true};
+    return program_ ? program_->step().session.results() : StepResults{0, 0, true};
 }
 
 void Tower::wait_for_parameters() {
@@ -241,7 +271,7 @@ void Tower::wait_for_parameters() {
     if (!program_->order.empty()) // micro-batches read all
         std::ranges::for_each(uploads_, wait);
     else
-        for (const std::size_t bucket : program_->parts.front().cut.needs) wait(uploads_[bucket]);
+        for (const std::size_t bucket : parts().front().cut.needs) wait(uploads_[bucket]);
 }
 
 void Tower::wait_for_bucket(std::size_t bucket) { device_->wait(downloads_[bucket].ticket); }

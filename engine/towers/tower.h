@@ -6,7 +6,8 @@
 //   wait() for each part    after one that exchanges follow, the host merges their lists, then submit_from()
 //   results()               when the last part has finished
 //
-// While the device computes, stage_ahead() may bring the next step's images.
+// While the device computes, stage_ahead() may bring the next step's images. If can_go_ahead(), the next step
+// may be prepared, staged and submitted too; then finish_earlier() waits for the step before it.
 //
 // With several towers, gradients leave and parameters come back meanwhile, bucket by bucket:
 //
@@ -75,7 +76,12 @@ public:
     AtOnce at_once() const { return program_ ? program_->at_once : AtOnce{}; } ///< for the current share
     double flops() const { return program_ ? program_->flops : 0; } ///< of a step with it; see flops_of()
 
-    /// Sets the numbers and the examples of the next step, share() of them.
+    /// Whether a step can be submitted before the one before it has ended: a lone tower's, on a device that
+    /// works by itself. A `cpu` device works only while a thread waits for it.
+    bool can_go_ahead() const { return program_ && program_->steps.size() > 1; }
+
+    /// Sets the numbers and the examples of the next step, share() of them. What follows is about this step.
+    /// At most one earlier step may be in flight, and that only if can_go_ahead().
     void prepare(const StepNumbers& numbers, const Batch& examples);
     /// Copies the images that come with these examples to staging memory; submit_from(0) uploads them. Does
     /// nothing with those that are there already.
@@ -101,6 +107,8 @@ public:
     /// completes.
     void submit_from(std::size_t first);
     void wait(std::size_t part);
+    /// Waits for the step that was prepared before the last one. Returns its results.
+    StepResults finish_earlier();
     /// The results of the finished step; all zero for an idle tower.
     StepResults results() const;
 
@@ -128,16 +136,24 @@ public:
               std::span<Prediction> predictions, const PassWatch& watch);
 
 private:
-    /// A step for one share: its recordings and their own small arenas.
-    struct Program {
+    /// The recordings of a step, with their own arenas for what the host writes before it and reads after it.
+    struct RecordedStep {
         Session session;
         std::vector<Recording> micro_recordings; ///< see TrainingPlan::micro_plans
-        std::vector<std::size_t> order;          ///< of micro_recordings, submitted before the first part
         std::vector<Part> parts;
+    };
+    /// A step for one share, and its own small arenas.
+    struct Program {
+        Session session;
+        std::vector<std::size_t> order;     ///< of micro_recordings, submitted before the first part
+        std::vector<RecordedStep> steps;    ///< taken in turn; two if one can be submitted ahead, else one
+        std::size_t turn = 0;               ///< the one that was prepared last
         std::optional<StagedImages> images; ///< if images come with each step
         AtOnce at_once;
         double flops = 0;
         std::uint64_t taken = 0; ///< the number of the latest take() that chose it
+
+        RecordedStep& step() { return steps[turn]; }
     };
     /// A copy between staging memory and the device that each step repeats.
     struct Transfer {
@@ -150,6 +166,7 @@ private:
     };
     Program make_program(unsigned share);
     Program record(const TrainingPlan& training);
+    RecordedStep record_step(const TrainingPlan& training, const Session& program) const;
     void hold(ArenaBytes bytes);
     void make_transfers(const TrainingPlan& training);
     bool make_do(const AtOnce& refused, const OutOfMemory& error);

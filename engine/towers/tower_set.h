@@ -40,6 +40,12 @@ struct Culprit {
     std::size_t first_example = 0, examples = 0;
 };
 
+/// What the host gives the towers for a step.
+struct StepWork {
+    StepNumbers numbers;
+    Batch batch; ///< the first tower's share first
+};
+
 /// A forward pass over test examples. A tower that hangs keeps its own reference.
 struct TestPass {
     std::vector<float> variables;        ///< including statistics, laid out as StateLayout says
@@ -74,10 +80,14 @@ public:
     /// Has each tower make new recordings, because its device's choices have changed. Throws as take().
     virtual void record_again() = 0;
 
-    /// Takes a step with this batch, the first tower's share first. Waits for all towers before it
-    /// throws, for example TowerFailed. The state stays as before the step if the results are not finite and,
-    /// with several towers, after an exception.
-    virtual StepResults step(const StepNumbers& numbers, const Batch& batch) = 0;
+    /// Takes a step. Waits for all towers before it throws, for example TowerFailed. The state stays as
+    /// before the step if the results are not finite and, with several towers, after an exception. `next`:
+    /// the step after it, which a lone tower begins before this one has ended if its device works by itself;
+    /// or null.
+    virtual StepResults step(const StepWork& work, const StepWork* next) = 0;
+    /// Whether the last step() has begun the next one. Then the state is neither before nor after a step, and
+    /// the next call must be step() with that work. Never so after results that are not finite.
+    virtual bool is_ahead() const = 0;
     /// Does the work of a step to measure its times, and does not change the state. The shares need not add
     /// up to a batch, and there may be more examples. Does nothing for a lone tower, which needs no times.
     virtual void rehearse(const StepNumbers& numbers, const Batch& batch) = 0;

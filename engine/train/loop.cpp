@@ -129,13 +129,14 @@ public:
 
     Ended run(const std::atomic<bool>& stop) {
         test_if_due(stop);
-        while (step_ < options_.steps && !stop && !has_tested_enough()) {
-            StepReport report = watch_devices([this] { return trainer_.step(); });
+        while (trainer_.is_ahead() || (step_ < options_.steps && !stop && !has_tested_enough())) {
+            const bool another = !stop && !is_something_due_after(step_ + 1);
+            StepReport report = watch_devices([&] { return trainer_.step(another); });
             ++step_;
             observe(std::move(report));
             test_if_due(stop);
             const bool ends = step_ == options_.steps || stop || has_tested_enough();
-            if (options_.save_every != 0 && step_ % options_.save_every == 0 && !ends) save_on_the_way();
+            if (is_save_due_after(step_) && !ends) save_on_the_way();
         }
         const bool kept = keep_outputs();
         if (!save() || !kept) throw InputError(what_is_lost());
@@ -186,6 +187,15 @@ private:
         if (!log) return;
         logged_ = Clock::now();
         logged_steps_ = 0;
+    }
+
+    bool is_save_due_after(std::uint64_t step) const {
+        return options_.save_every != 0 && step % options_.save_every == 0;
+    }
+    /// Whether the loop needs the state between this step and the one after it.
+    bool is_something_due_after(std::uint64_t step) const {
+        return step >= options_.steps || is_save_due_after(step) ||
+               options_.tests.are_due(step, options_.steps);
     }
 
     bool has_tested_enough() const { return options_.tests.are_enough(tests_); }

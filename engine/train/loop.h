@@ -74,8 +74,8 @@ std::string tune(Trainer& trainer, RunDirectory& run, const std::atomic<bool>& s
 
 /// Trains and tests, and tells the observers, each time in their order. A test pass comes before the save
 /// after the same step, and one that is due at the beginning, because the run was stopped within it, comes
-/// first. When `stop` becomes true, ends after the current step, without its test pass, which a resumed run
-/// makes. Saves a checkpoint at the end. Throws
+/// first. When `stop` becomes true, ends after the current step, or the next if that has been begun, without
+/// a test pass, which a resumed run makes. Saves a checkpoint at the end. Throws
 /// - Diverged, which names the tensor in which it began, the file that keeps the step, and the last
 ///   checkpoint with a finite loss;
 /// - DeviceError, which names the last checkpoint; of several towers the state from before the step is saved

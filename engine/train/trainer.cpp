@@ -128,19 +128,26 @@ void Trainer::open_reader(const DataSource& data, Devices devices) {
     data_watch_ = DataWatch(reader_->readers(), advice);
 }
 
+void Trainer::check_not_ahead(const char* verb) const {
+    if (is_ahead()) throw std::logic_error(fmt::format("trainer: {} while a step is in flight", verb));
+}
+
 void Trainer::load(const TrainingState& state) {
+    check_not_ahead("load");
     step_ = loaded_ = state.step;
     examples_ = state.examples;
     towers_->load(state.state);
 }
 
 TrainingState Trainer::save() {
+    check_not_ahead("save");
     TrainingState state{step_, examples_, std::vector<float>(layout_.bytes / sizeof(float))};
     towers_->save(state.state);
     return state;
 }
 
 std::vector<float> Trainer::gradients() {
+    check_not_ahead("gradients");
     std::vector<float> gradients(layout_.variable_bytes / sizeof(float));
     towers_->save_gradients(gradients);
     return gradients;
@@ -153,31 +160,48 @@ std::uint64_t Trainer::steps_until(double epochs) const {
     return step_ + std::uint64_t(std::min(steps, endless));
 }
 
-/// Of the next step.
-double Trainer::learning_rate() const {
+double Trainer::learning_rate(const Place& place) const {
     return options_.learning_rate *
-           recipe_.schedule.factor_at({.step = step_,
-                                       .examples = examples_,
+           recipe_.schedule.factor_at({.step = place.step,
+                                       .examples = place.examples,
                                        .records = records_,
                                        .tower_batch = options_.global_batch / unsigned(towers_->size()),
                                        .by_steps = options_.quirks.step_schedule});
 }
 
-Batch Trainer::next_batch() {
-    if (reader_) {
-        const Interval waiting = clock_.time(host_use_.data, "wait for data");
-        return reader_->at(examples_);
+StepNumbers Trainer::numbers(const Place& place) const {
+    return numbers_of_update(recipe_, learning_rate(place), place.step + 1);
+}
+
+/// Of the next step. Waits for its images.
+Batch Trainer::batch() {
+    if (!reader_) return resident_batch({step_, examples_});
+    const Interval waiting = clock_.time(host_use_.data, "wait for data");
+    return reader_->at(examples_);
+}
+
+Batch Trainer::resident_batch(const Place& place) {
+    auto& [first, examples] = examples_of_step_[place.step % 2];
+    if (first != place.examples) {
+        examples.resize(options_.global_batch);
+        sampler_.fill(place.examples, examples);
+        feed_.bring(examples);
+        first = place.examples;
     }
-    examples_of_step_.resize(options_.global_batch);
-    sampler_.fill(examples_, examples_of_step_);
-    feed_.bring(examples_of_step_);
-    return {examples_, examples_of_step_, {}};
+    return {place.examples, examples, {}};
+}
+
+/// Of the step after the next one; nothing if its images have not been read yet.
+std::optional<StepWork> Trainer::next_work() {
+    const Batch batch = reader_ ? reader_->next() : resident_batch(next());
+    if (batch.examples.empty()) return std::nullopt;
+    return StepWork{numbers(next()), batch};
 }
 
 std::string Trainer::probe(const std::atomic<bool>* stop) {
     if (!std::exchange(to_probe_, false)) return "";
-    const StepNumbers numbers = numbers_of_update(recipe_, learning_rate(), step_ + 1);
-    const Batch batch = next_batch();
+    const StepNumbers numbers = this->numbers({step_, examples_});
+    const Batch batch = this->batch();
     std::string notice;
     for (bool over = false; !over;) {
         const std::vector<unsigned> tried = assignment_.probe();
@@ -198,6 +222,7 @@ std::string Trainer::probe(const std::atomic<bool>* stop) {
 
 void Trainer::tune(const std::atomic<bool>* stop) {
     if (!options_.tuning) return;
+    check_not_ahead("tune");
     bool changed = false;
     for (std::size_t i = 0; i < towers_->size(); ++i) {
         const Tower& its = tower(i);
@@ -219,17 +244,18 @@ std::vector<SeenTower> Trainer::seen() const {
     return seen;
 }
 
-StepReport Trainer::step() {
+StepReport Trainer::step(bool another) {
     std::string notice = probe();
     const HostTimes before = towers_->host_times();
     const double data_before = host_use_.data;
     double seconds = 0;
     StepReport report{};
     {
-        const std::string name = fmt::format("step {}", step_);
+        const std::string name = options_.trace ? fmt::format("step {}", step_) : "";
         if (options_.trace) options_.trace->begin_step(step_);
         const Interval taking = clock_.time(seconds, name);
-        take_step(report);
+        // In a trace, each step's work is its own.
+        take_step(report, another && options_.trace == nullptr);
     }
     const double waited = towers_->host_times().waiting - before.waiting;
     const double for_data = host_use_.data - data_before;
@@ -250,25 +276,26 @@ StepReport Trainer::step() {
     return report;
 }
 
-void Trainer::take_step(StepReport& report) {
+void Trainer::take_step(StepReport& report, bool another) {
     report.step = step_;
     report.examples = examples_;
-    report.learning_rate = learning_rate();
-    const StepNumbers numbers = numbers_of_update(recipe_, report.learning_rate, step_ + 1);
-    const Batch batch = next_batch();
+    report.learning_rate = learning_rate({step_, examples_});
+    const StepWork work{numbers({step_, examples_}), batch()};
+    const std::optional<StepWork> next = another ? next_work() : std::nullopt;
     StepResults results{};
     for (bool taken = false; !taken;) {
         const Clock::time_point begin = Clock::now();
         try {
             towers_->take(shares());
-            results = towers_->step(numbers, batch);
+            results = towers_->step(work, next ? &*next : nullptr);
             taken = true;
         } catch (const TowerFailed& failed) {
             for (TowerUse& use : use_) use.times.others += seconds_since(begin); // for the failed attempt
             add_notice(report.notice, assignment_.let_go(failed));
         }
     }
-    if (!results.finite) throw_diverged(towers_->find_culprit(results), report.learning_rate, batch.examples);
+    if (!results.finite)
+        throw_diverged(towers_->find_culprit(results), report.learning_rate, work.batch.examples);
     ++step_;
     examples_ += options_.global_batch;
     report.shares = towers_->shares();
@@ -281,6 +308,7 @@ void Trainer::take_step(StepReport& report) {
 }
 
 std::optional<TestReport> Trainer::test(bool raw, const std::atomic<bool>* stop) {
+    check_not_ahead("test");
     TestReport report{.step = step_,
                       .examples = examples_,
                       .classes = recipe_.model.classes,

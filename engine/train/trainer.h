@@ -10,11 +10,12 @@
 #include "engine/towers/shares.h"
 #include "engine/towers/tower_set.h"
 #include "engine/trace/trace.h"
-#include "engine/tuning/tuning.h"
 #include "engine/train/assignment.h"
 #include "engine/train/data_watch.h"
 #include "engine/train/evaluation.h"
+#include "engine/tuning/tuning.h"
 
+#include <array>
 #include <atomic>
 #include <functional>
 #include <memory>
@@ -45,7 +46,7 @@ struct TrainerOptions {
     Quirks quirks;
     OpenOptions open;
     std::shared_ptr<Tuning> tuning = {}; ///< of the towers' devices; may be null
-    std::shared_ptr<Trace> trace = {}; ///< may be null; records what towers and host do in each step
+    std::shared_ptr<Trace> trace = {};   ///< may be null; records what towers and host do in each step
     /// Opens the towers' devices by their ids; a test may supply its own.
     std::function<std::unique_ptr<Device>(std::string_view, const OpenOptions&)> open_device =
         towers::open_device;
@@ -140,9 +141,16 @@ public:
     /// DeviceError.
     void tune(const std::atomic<bool>* stop = nullptr);
 
-    /// Takes a step. Throws Diverged and DeviceError, with several towers with the state from before the
-    /// step; and InputError, with that state, when data cannot be read.
-    StepReport step();
+    /// Takes a step. Throws Diverged, with the state from before the step; DeviceError, with several towers
+    /// with that state; and InputError, with that state, when data cannot be read. `another`: the caller will
+    /// call step() next. Then a device that works by itself may get that step before this one has ended,
+    /// which changes no bits.
+    StepReport step(bool another = false);
+
+    /// Whether the last step() has begun the next one. Then nothing but step() may be called that reads or
+    /// changes the state or a step's results: load(), save(), gradients(), tune() or test(); they
+    /// throw std::logic_error.
+    bool is_ahead() const { return towers_->is_ahead(); }
 
     /// Evaluates the moving averages, or with `raw` or without averages the variables, on all test examples.
     /// The towers divide them by the last step's shares. Changes nothing that a step depends on, and no
@@ -162,10 +170,19 @@ private:
                                           const std::shared_ptr<const DataSource>& tests);
     void open_reader(const DataSource& data, Devices devices);
     std::vector<Example> test_examples();
-    double learning_rate() const;
-    Batch next_batch();
+    /// A step's place in the training.
+    struct Place {
+        std::uint64_t step = 0, examples = 0; ///< before it
+    };
+    Place next() const { return {step_ + 1, examples_ + options_.global_batch}; }
+    double learning_rate(const Place& place) const;
+    StepNumbers numbers(const Place& place) const;
+    Batch batch();
+    Batch resident_batch(const Place& place);
+    std::optional<StepWork> next_work();
     std::vector<SeenTower> seen() const;
-    void take_step(StepReport& report);
+    void check_not_ahead(const char* verb) const;
+    void take_step(StepReport& report, bool another);
     [[noreturn]] void throw_diverged(const Culprit& culprit, double learning_rate,
                                      std::span<const Example> examples) const;
 
@@ -175,8 +192,14 @@ private:
     StateLayout layout_;
     Sampler sampler_;
     ResidentFeed feed_;
-    std::vector<Example> examples_of_step_; ///< if the devices hold the data
-    std::optional<BatchReader> reader_;     ///< if the data is streamed
+    /// The examples of this step and the next, if the devices hold the data, by the parity of the step's
+    /// number.
+    struct ExamplesOfStep {
+        std::optional<std::uint64_t> first; ///< their position
+        std::vector<Example> examples;
+    };
+    std::array<ExamplesOfStep, 2> examples_of_step_;
+    std::optional<BatchReader> reader_; ///< if the data is streamed
     DataWatch data_watch_{0, ""};
     std::optional<ResidentFeed> tests_;
     PhaseClock clock_;

@@ -19,11 +19,14 @@ struct CountNonfiniteParams {
 };
 
 // results[RESULT_*] from the parts: cross entropy = sum of `losses` / examples, total = that + sum of
-// `decays`. `examples`: those of the global batch. A list of count 0 is not read.
+// `decays`. `examples`: those of the global batch. A list of count 0 is not read. If `step` says that it
+// follows a step whose results nobody has seen, and that one's, which `results` still has, are not finite, then
+// neither are these.
 struct StepResultsParams {
     In_f32 losses, decays;
     In_u32 nonfinite;
-    Out_f32 results;
+    In_f32 step;
+    InOut_f32 results;
     uint loss_count, decay_count, nonfinite_count;
     float examples;
 };

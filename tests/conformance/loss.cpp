@@ -67,18 +67,22 @@ unsigned count_nonfinite(Device& device, const std::vector<float>& values) {
     return std::accumulate(found.begin(), found.end(), 0u);
 }
 
+/// `before`: what the memory of the results has, if the step follows one whose results nobody has seen.
 std::vector<float> step_results(Device& device, const std::vector<float>& losses,
-                                const std::vector<float>& decays, const Words& nonfinite,
-                                float examples = 0) {
+                                const std::vector<float>& decays, const Words& nonfinite, float examples = 0,
+                                const std::vector<float>& before = {}) {
     Trial trial(device);
+    std::vector<float> numbers(STEP_FLOATS, 0);
+    numbers[STEP_FOLLOWS] = before.empty() ? 0 : 1;
     const Tensor in_losses = trial.input(losses), in_nonfinite = trial.input(nonfinite),
-                 results = trial.output(3);
+                 step = trial.input(numbers),
+                 results = trial.in_out(before.empty() ? std::vector<float>(RESULT_FLOATS, nan) : before);
     Tensor in_decays; // null if there are none
     if (!decays.empty()) in_decays = trial.input(decays);
-    trial.run(
-        launch(kernels::step_results,
-               {in_losses, in_decays, in_nonfinite, results, unsigned(losses.size()), unsigned(decays.size()),
-                unsigned(nonfinite.size()), examples > 0 ? examples : float(losses.size())}));
+    trial.run(launch(kernels::step_results,
+                     {in_losses, in_decays, in_nonfinite, step, results, unsigned(losses.size()),
+                      unsigned(decays.size()), unsigned(nonfinite.size()),
+                      examples > 0 ? examples : float(losses.size())}));
     return trial.floats(results);
 }
 
@@ -264,6 +268,25 @@ TEST_CASE(
         losses[63] = 1;
         decays[12] = nan;
         CHECK(std::isnan(step_results(device, losses, decays, nonfinite)[RESULT_TOTAL_LOSS]));
+    });
+}
+
+TEST_CASE("a step that follows one that diverged is not finite either, and one that follows a sound one is") {
+    const auto of = [](float total_loss, float nonfinite) {
+        std::vector<float> results(RESULT_FLOATS, 1);
+        results[RESULT_TOTAL_LOSS] = total_loss;
+        results[RESULT_NONFINITE] = nonfinite;
+        return results;
+    };
+    on_every_device([&](Device& device) {
+        for (const std::vector<float>& diverged : {of(nan, 0), of(infinity, 0), of(-infinity, 0), of(1, 3)}) {
+            const std::vector<float> results = step_results(device, {1, 2}, {}, {0}, 0, diverged);
+            CHECK(results[RESULT_NONFINITE] != 0);
+            CHECK(results[RESULT_TOTAL_LOSS] == 1.5f);
+            CHECK(step_results(device, {1, 2}, {}, {0}, 0, results)[RESULT_NONFINITE] != 0);
+        }
+        CHECK(step_results(device, {1, 2}, {}, {0}, 0, of(1, 0))[RESULT_NONFINITE] == 0);
+        CHECK(step_results(device, {1, 2}, {}, {2}, 0, of(1, 0))[RESULT_NONFINITE] == 2);
     });
 }
 

@@ -115,7 +115,7 @@ TEST_CASE("the next step's images are copied while a tower computes, if the devi
             make_lone_tower(std::make_unique<Tower>(std::move(device), nullptr, plan, 8), options);
         double seconds = 0;
         for (int i = 0; i < 5; ++i, at += 8) {
-            towers->step({}, batch_at(at));
+            towers->step({.numbers = {}, .batch = batch_at(at)}, nullptr);
             if (i > 0) seconds += towers->times(0).work;
         }
         CHECK(seconds == doctest::Approx(4 * (ready ? 1.0 : 1.5)).epsilon(1e-3));
