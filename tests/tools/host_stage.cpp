@@ -1,22 +1,28 @@
-// Measures the host's part of a step with several towers: the host stage's bytes per second compared
-// with a plain copy of as many bytes by as many threads, and which part of simulated towers' rate remains
-// beside it.
+// Measures the host's part of a step. With one tower: the time of a step on a device that has nothing to do.
+// With several: the host stage's bytes per second compared with a plain copy of as many bytes by as many
+// threads, and which part of simulated towers' rate remains beside it.
 //
 // Usage: host_stage [THREADS]
-// THREADS: the stage's; 0 or absent: one for each processor.
+// THREADS: the stage's; 0 or absent: one for each processor. "alone": only one tower is measured.
 
 #include "backends/backend.h"
 #include "engine/bench/averaging_bench.h"
 #include "engine/clock.h"
-#include "engine/train/trainer.h"
+#include "engine/train/loop.h"
+#include "engine/train/metrics.h"
 #include "tests/support/networks.h"
 #include "tests/support/simulated_device.h"
 
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <fmt/format.h>
 #include <functional>
+#include <string>
+#include <string_view>
+#include <unistd.h>
+#include <vector>
 
 namespace towers {
 namespace {
@@ -48,6 +54,60 @@ void measure_bandwidth(const std::string& name, unsigned threads) {
     }
 }
 
+/// A network of one layer on images of a pixel.
+Recipe smallest_recipe() {
+    return parse_recipe("smallest", R"(
+[input]
+shape = [1, 1, 1]
+classes = 2
+[network]
+layers = [ { name = "logits", kind = "dense", units = 2 } ]
+[pipeline]
+values = "normalized"
+mean = [0.5]
+deviation = [0.5]
+[optimizer]
+kind = "sgd"
+learning_rate = 0.1
+[training]
+batch = 128
+steps = 1
+)",
+                        "smallest.toml");
+}
+
+/// One tower on a device whose work takes no time: what is left of a step is the host's.
+void measure_host() {
+    constexpr unsigned batch = 128, records = 50'000, repetitions = 9;
+    constexpr std::uint64_t steps = 20'000;
+    const Recipe recipe = smallest_recipe();
+    const Dataset data({"pixels", {"one", "another"}, {1, 1, 1}}, std::vector<std::uint8_t>(records),
+                       std::vector<std::uint32_t>(records));
+    TrainerOptions options = test::options_for({"simulated"}, batch);
+    options.open_device = [](std::string_view id, const OpenOptions&) -> std::unique_ptr<Device> {
+        return std::make_unique<test::SimulatedDevice>(std::string(id), [](unsigned) { return 0; });
+    };
+    LoopOptions loop{.steps = steps,
+                     .save_every = 0,
+                     .keep = 0,
+                     .log_every = 10,
+                     .origin = {recipe.name, 1, records, 0, "", recipe.checksum},
+                     .global_batch = batch};
+    Trainer trainer(recipe, options, data);
+    const std::filesystem::path folder =
+        std::filesystem::temp_directory_path() / fmt::format("towers-host-stage-{}", ::getpid());
+    std::vector<double> us;
+    for (unsigned i = 0; i < repetitions; ++i, loop.steps += steps) {
+        RunDirectory run(folder / std::to_string(i), Existing::refuse);
+        Metrics metrics(run, records, false);
+        us.push_back(seconds_of([&] { train(trainer, run, loop, false, {&metrics}); }) / double(steps) * 1e6);
+    }
+    std::filesystem::remove_all(folder);
+    const Spread spread = spread_of(us);
+    fmt::print("one tower without work: {:.2f} us a step ({:.2f} - {:.2f})\n", spread.median, spread.min,
+               spread.max);
+}
+
 /// Equal towers that compute nothing; a step of the tutorial takes each of them `seconds`.
 void measure_rate(unsigned towers, double seconds, unsigned threads) {
     constexpr int warm_up = 20, steps = 200;
@@ -75,6 +135,8 @@ void measure_rate(unsigned towers, double seconds, unsigned threads) {
 } // namespace towers
 
 int main(int argc, char** argv) {
+    towers::measure_host();
+    if (argc > 1 && std::string_view(argv[1]) == "alone") return 0;
     const unsigned threads = towers::cpu_threads(argc > 1 ? unsigned(std::atoi(argv[1])) : 0);
     fmt::print("{} threads\n", threads);
     for (const char* recipe : {"cifar10-tutorial", "imagenet-resnet50"})
