@@ -120,7 +120,8 @@ struct Copy {
 };
 
 /// Commands after it may read what commands before it wrote. Commands between two barriers may run in any
-/// order.
+/// order. Where it is known which bytes commands touch (Launch::extents), a device may leave out the order of
+/// two that have none in common or only read those.
 struct Barrier {};
 
 /// A time on the device's clock when all commands before it are done and none after it has begun.

@@ -30,7 +30,7 @@ enum class Item : std::uint8_t { invocation, subgroup, tile };
 
 /// The bytes of a parameter block.
 struct ParameterBlock {
-    static constexpr std::size_t capacity = 128;
+    static constexpr std::size_t capacity = 128, most_pointers = capacity / sizeof(std::uint64_t);
     alignas(8) std::array<std::byte, capacity> bytes{};
 
     template<class Params>
@@ -78,6 +78,9 @@ struct Launch {
     Kernel kernel;
     ParameterBlock parameters;
     std::string_view label = {}; ///< for people; read while the launch is recorded
+    /// The bytes from each pointer's address on that the launch may touch; 0: not known, or the pointer is
+    /// null.
+    std::array<std::size_t, ParameterBlock::most_pointers> extents{};
 };
 
 std::uint64_t items_of(const Launch& launch);

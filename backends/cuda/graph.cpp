@@ -1,9 +1,14 @@
 #include "backends/cuda/graph.h"
 
 #include "backends/cuda/functions.h"
+#include "backends/order.h"
+
+#include <utility>
 
 namespace towers::cuda {
 namespace {
+
+using Nodes = std::vector<cudaGraphNode_t>;
 
 class Builder {
 public:
@@ -15,40 +20,53 @@ public:
     }
 
     void add(const Launch& launch) {
-        const std::uint64_t scratch = recording_->scratch ? recording_->scratch->address : 0;
+        const std::uint64_t scratch =
+            scratch_used_ + (recording_->scratch ? recording_->scratch->address : 0);
         const auto chosen = choose(variants(), launch, facts_);
-        const SplitLaunch parts = split(launch, chosen.offer.parts, scratch + scratch_used_);
+        const SplitLaunch parts = split(launch, chosen.offer.parts, scratch);
         scratch_used_ += parts.scratch_bytes;
-        const cudaGraphNode_t product = add(parts.product, chosen, before_);
-        for (const Launch& sum : parts.sums) add(sum, choose(variants(), sum, facts_), {product});
+        Footprint footprint = footprint_of(launch);
+        if (parts.scratch_bytes > 0)
+            footprint.bytes.push_back({scratch, scratch + parts.scratch_bytes, true});
+        const Nodes after = before(std::move(footprint));
+        const cudaGraphNode_t product = add(parts.product, chosen, after);
+        Nodes& last = last_.emplace_back();
+        for (const Launch& sum : parts.sums)
+            last.push_back(add(sum, choose(variants(), sum, facts_), {product}));
+        if (last.empty()) last.push_back(product);
     }
 
     void add(const Copy& copy) {
         const auto at = [](const BufferSlice& slice) {
             return reinterpret_cast<std::byte*>(slice.buffer->address()) + slice.offset;
         };
-        check(cudaGraphAddMemcpyNode1D(next(), graph_.get(), before_.data(), before_.size(), at(copy.target),
+        const Nodes after = before(footprint_of(copy));
+        cudaGraphNode_t node = nullptr;
+        check(cudaGraphAddMemcpyNode1D(&node, graph_.get(), after.data(), after.size(), at(copy.target),
                                        at(copy.source), copy.source.bytes, cudaMemcpyDefault));
+        last_.push_back({node});
     }
 
     void add(const Barrier&) {
         scratch_used_ = 0;
-        if (current_.empty()) return;
-        before_ = std::move(current_);
-        current_.clear();
+        order_.barrier();
     }
 
     void add(const Timestamp&) {
         add(Barrier{});
         recording_->timestamps.push_back(make_event(cudaEventDefault));
-        check(cudaGraphAddEventRecordNode(next(), graph_.get(), before_.data(), before_.size(),
+        const Nodes after = before({.bytes = {}, .known = false});
+        cudaGraphNode_t node = nullptr;
+        check(cudaGraphAddEventRecordNode(&node, graph_.get(), after.data(), after.size(),
                                           recording_->timestamps.back().get()));
+        last_.push_back({node});
         add(Barrier{});
     }
 
     std::unique_ptr<CudaRecording> finish() {
-        if (before_.empty() && current_.empty()) // an empty recording costs a launch like any other
-            check(cudaGraphAddEmptyNode(next(), graph_.get(), nullptr, 0));
+        cudaGraphNode_t node = nullptr;
+        if (last_.empty()) // an empty recording costs a launch like any other
+            check(cudaGraphAddEmptyNode(&node, graph_.get(), nullptr, 0));
         cudaGraphExec_t executable = nullptr;
         check(cudaGraphInstantiate(&executable, graph_.get(), 0));
         recording_->graph.reset(executable);
@@ -57,8 +75,7 @@ public:
 
 private:
     /// Adds a node that depends on the given nodes.
-    cudaGraphNode_t add(const Launch& launch, const Choice<CudaVariant>& chosen,
-                        const std::vector<cudaGraphNode_t>& after) {
+    cudaGraphNode_t add(const Launch& launch, const Choice<CudaVariant>& chosen, const Nodes& after) {
         const Offer& offer = chosen.offer;
         ParameterBlock parameters = launch.parameters;
         void* arguments[] = {parameters.bytes.data()}; // the node keeps a copy
@@ -67,18 +84,24 @@ private:
         node.gridDim = {offer.groups.x, offer.groups.y, offer.groups.z};
         node.blockDim = {offer.tile ? offer.tile->threads : kernel_info(launch.kernel).workgroup_size, 1, 1};
         node.kernelParams = arguments;
-        cudaGraphNode_t* const added = next();
-        check(cudaGraphAddKernelNode(added, graph_.get(), after.data(), after.size(), &node));
-        return *added;
+        cudaGraphNode_t added = nullptr;
+        check(cudaGraphAddKernelNode(&added, graph_.get(), after.data(), after.size(), &node));
+        return added;
     }
 
-    /// The dependencies of the next node.
-    cudaGraphNode_t* next() { return &current_.emplace_back(); }
+    /// The nodes that the next command's first one depends on.
+    Nodes before(Footprint footprint) {
+        Nodes nodes;
+        for (const std::size_t command : order_.add(std::move(footprint)))
+            nodes.insert(nodes.end(), last_[command].begin(), last_[command].end());
+        return nodes;
+    }
 
     const DeviceFacts& facts_;
     Graph graph_;
-    std::size_t scratch_used_ = 0;                  ///< since the last barrier
-    std::vector<cudaGraphNode_t> before_, current_; ///< nodes between the last two barriers, and since
+    CommandOrder order_;
+    std::vector<Nodes> last_;      ///< by command: the nodes with which it ends
+    std::size_t scratch_used_ = 0; ///< since the last barrier
     std::unique_ptr<CudaRecording> recording_ = std::make_unique<CudaRecording>();
 };
 

@@ -1,5 +1,5 @@
-// A recording as a CUDA graph: commands between two barriers become parallel branches, so that copies run
-// beside kernels.
+// A recording as a CUDA graph: its edges are those of CommandOrder, so that launches and copies run side by
+// side where their bytes allow it.
 #pragma once
 
 #include "backends/cuda/runtime.h"

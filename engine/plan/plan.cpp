@@ -242,8 +242,10 @@ std::vector<Command> Plan::bind(std::span<const Buffer* const, arena_count> aren
             if (std::holds_alternative<PlannedExchange>(operation.work)) continue;
             Launch bound = std::get<Launch>(operation.work);
             for (std::size_t i = 0; i < kernel_info(bound.kernel).pointers.size(); ++i)
-                if (const TensorId id = TensorId::of(bound.parameters.pointer(i)))
+                if (const TensorId id = TensorId::of(bound.parameters.pointer(i))) {
                     bound.parameters.set_pointer(i, address(id));
+                    bound.extents[i] = at(id).bytes;
+                }
             bound.label = operation.name;
             commands.push_back(bound);
         }

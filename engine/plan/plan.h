@@ -181,7 +181,8 @@ public:
     const PlannedTensor& find(const std::string& name) const;
 
     /// The commands of levels [first, last) with real addresses, and a barrier between consecutive levels;
-    /// exchanges are left out. The labels are the operations' names, whose memory the plan owns.
+    /// exchanges are left out. Launches have the extents of their tensors. The labels are the operations'
+    /// names, whose memory the plan owns.
     std::vector<Command> bind(std::span<const Buffer* const, arena_count> arenas, std::size_t first,
                               std::size_t last) const;
 

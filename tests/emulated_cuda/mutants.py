@@ -19,6 +19,7 @@ seeds = ["1", "2", "3"]
 # The file with the mistake, and what is compiled with it.
 graph, backend, functions = [(f"backends/cuda/{name}.cpp", f"{name}.cpp")
                              for name in ("graph", "cuda_backend", "functions")]
+order = "backends/order.cpp", "order.cpp"
 gemm = "shaders/gemm_tile.h", "conv2d_*.cpp"
 gemm_of_data = gemm[0], "conv2d_backward_data_*.cpp"
 dialect = "shaders/dialect/cuda.h", "kernels.cpp"
@@ -34,14 +35,32 @@ sums = "--test-case=sum_squares*,count_nonfinite*"
 
 # name: (where, text, what takes its place, the tests). Between the words of a text may be any space and backslashes.
 mutants = {
-    "edges-after-barrier": (graph, "before_ = std::move(current_);", "before_.clear();", contract),
-    "copy-without-edges": (graph, "before_.data(), before_.size(), at(copy.target)", "nullptr, 0, at(copy.target)",
+    "edges-after-barrier": (graph, "order_.barrier();", "", contract),
+    "launch-without-edges": (graph, "after.data(), after.size(), &node)", "nullptr, 0, &node)", contract),
+    "copy-without-edges": (graph, "after.data(), after.size(), at(copy.target)", "nullptr, 0, at(copy.target)",
                            contract),
-    "record-without-edges": (graph, "before_.data(), before_.size(), recording_->timestamps",
+    "record-without-edges": (graph, "after.data(), after.size(), recording_->timestamps",
                              "nullptr, 0, recording_->timestamps", contract),
-    "sum-before-product": (graph, "facts_), {product});", "facts_), before_);", splits),
+    "timestamp-for-nothing": (graph, "before({.bytes = {}, .known = false})", "before({})", contract),
+    "sum-before-product": (graph, "{product}));", "after));", splits),
+    "first-sum-only": (graph, "last_[command].begin(), last_[command].end()",
+                       "last_[command].begin(), last_[command].begin() + 1", splits),
     "shared-scratch": (graph, "scratch_used_ += parts.scratch_bytes;", "", splits),
-    "barrier-keeps-scratch": (graph, "scratch_used_ = 0; if", "if", splits),
+    "barrier-keeps-scratch": (graph, "scratch_used_ = 0; order_", "order_", splits),
+    "scratch-without-edges": (graph, "if (parts.scratch_bytes > 0) footprint", "if (false) footprint", splits),
+    "unknown-without-edges": (order, "if (!a.known || !b.known) return true;", "", contract),
+    "all-known": (order, "footprint.known && launch.extents[i] > 0", "true", contract),
+    "write-before-read": (order, "(one.written || other.written)", "one.written", contract),
+    "read-before-write": (order, "(one.written || other.written)", "other.written", contract),
+    "writes-in-any-order": (order, "(one.written || other.written)", "(one.written != other.written)", contract),
+    "same-beginnings-only": (order, "one.begin < other.end && other.begin < one.end", "one.begin == other.begin",
+                             contract),
+    "first-byte-only": (order, "begin + launch.extents[i]", "begin + 1", contract),
+    "sums-only-read": (order, "pointers[i] != Access::read", "pointers[i] == Access::write", contract),
+    "copies-only-read": (order, "bytes(copy.target, true)", "bytes(copy.target, false)", contract),
+    "implied-by-any": (order, "if (earlier.after[k]) after[k] = true;", "after[k] = true;", contract),
+    "not-the-last": (order, "for (std::size_t i = before_barrier_; i-- > 0;)",
+                     "for (std::size_t i = before_barrier_; i-- > 1;)", contract),
     "wrong-block-size": (graph, "kernel_info(launch.kernel).workgroup_size, 1, 1", "128, 1, 1", contract),
     "wrong-tile": (functions, "tile.width == wide", "tile.width != wide", functions_differ),
     "no-wait-for-other-queue": (backend, "check(cudaStreamWaitEvent(stream, earlier->done.get(), 0));", ";", contract),

@@ -3,6 +3,7 @@
 //
 // An estimate only, good to some tens of per cent: a product takes the cycles of its offer
 // (backends/sharing.h), any other launch what its bytes take; each has a fixed cost, and so has each level.
+#include "backends/order.h"
 #include "backends/quads.h"
 #include "backends/sharing.h"
 #include "engine/data/pipeline.h"
@@ -34,6 +35,13 @@ struct Estimate {
     std::uint64_t depth = 0; ///< of a product
 };
 
+DeviceFacts facts_of(const Card& card) {
+    return {.busy_groups = 2 * card.units,
+            .subgroup_size = card.subgroup_size,
+            .quads = true,
+            .shared_memory = 48 << 10};
+}
+
 Estimate estimate(const Operation& operation, const Plan& plan, const Card& card) {
     const Cost cost = cost_of(operation, plan);
     const double cycles_per_us = card.gigahertz * 1e3, bytes_per_us = card.gigabytes * 1e3;
@@ -41,10 +49,7 @@ Estimate estimate(const Operation& operation, const Plan& plan, const Card& card
         std::max(cost.flops / (2 * 128 * card.units * cycles_per_us), cost.bytes / bytes_per_us);
     const auto* launch = std::get_if<Launch>(&operation.work);
     if (launch == nullptr) return {"copy", {}, card.launch_us + cost.bytes / bytes_per_us, floor_us};
-    const DeviceFacts facts{.busy_groups = 2 * card.units,
-                            .subgroup_size = card.subgroup_size,
-                            .quads = true,
-                            .shared_memory = 48 << 10};
+    const DeviceFacts facts = facts_of(card);
     Estimate result{std::string(quads_text), {}, 0, floor_us};
     if (const auto quads = offer_quads(*launch, facts)) {
         result.offer = *quads;
@@ -63,6 +68,53 @@ Estimate estimate(const Operation& operation, const Plan& plan, const Card& card
             card.launch_us + cost.bytes / std::min(bytes_per_us, warps * card.warp_bytes * cycles_per_us);
     }
     return result;
+}
+
+/// What an operation touches, at addresses that stand for a card's.
+Footprint footprint_of(const Operation& operation, const Plan& plan) {
+    Footprint footprint;
+    for (const Plan::Use& use : Plan::uses(operation)) {
+        const PlannedTensor& tensor = plan.at(use.tensor);
+        const std::uint64_t begin = ((std::uint64_t(tensor.arena) + 1) << 48) + tensor.offset;
+        footprint.bytes.push_back({begin, begin + tensor.bytes, use.writes});
+    }
+    return footprint;
+}
+
+/// The shape of a recording as a graph of commands.
+struct Graph {
+    std::size_t commands = 0, edges = 0, longest = 0; ///< commands of the longest chain
+};
+
+/// `known`: whether the device knows what commands touch; otherwise each level waits for the one before it.
+Graph graph_of(const Plan& plan, const DeviceFacts& facts, bool known) {
+    CommandOrder order;
+    Graph graph;
+    std::vector<std::size_t> chain; // by command: the commands of the longest chain that ends there
+    for (const Level& level : plan.levels()) {
+        order.barrier();
+        std::size_t scratch = 0;
+        for (const Operation& operation : level) {
+            Footprint footprint = footprint_of(operation, plan);
+            footprint.known = known;
+            if (const auto* launch = std::get_if<Launch>(&operation.work)) {
+                const auto quads = offer_quads(*launch, facts);
+                const unsigned parts = (quads ? quads : offer_shared_text(*launch, facts))->parts;
+                const std::size_t bytes = split(*launch, parts, 0).scratch_bytes;
+                if (bytes > 0) footprint.bytes.push_back({scratch, scratch + bytes, true});
+                scratch += bytes;
+            }
+            std::size_t before = 0;
+            for (const std::size_t each : order.add(std::move(footprint))) {
+                before = std::max(before, chain[each]);
+                ++graph.edges;
+            }
+            chain.push_back(before + 1);
+            graph.longest = std::max(graph.longest, before + 1);
+        }
+    }
+    graph.commands = chain.size();
+    return graph;
 }
 
 Plan plan_of(const Recipe& recipe, unsigned batch) {
@@ -109,6 +161,10 @@ int run(int count, char** words) {
     }
     fmt::print("{} levels; the floor is {:.0f} us, the estimate {:.0f} us\n", plan.levels().size(), floor,
                total);
+    const DeviceFacts facts = facts_of(card);
+    const Graph by_levels = graph_of(plan, facts, false), by_bytes = graph_of(plan, facts, true);
+    fmt::print("a graph of {} commands, the longest chain has {}: {} edges by levels, {} by bytes\n",
+               by_bytes.commands, by_bytes.longest, by_levels.edges, by_bytes.edges);
     for (const std::string& line : idle) fmt::print("leaves multiprocessors idle: {}\n", line);
     return most_us != 0 && total > most_us ? 1 : 0;
 }
