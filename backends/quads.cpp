@@ -1,6 +1,7 @@
 #include "backends/quads.h"
 
 #include "backends/sharing.h"
+#include "backends/stages.h"
 
 #include <algorithm>
 #include <set>
@@ -18,22 +19,22 @@ unsigned bytes_of(const Tile& tile) {
     return 2 * 4 * (floats(tile.height) + floats(tile.width));
 }
 
-bool fits(const Launch& launch) {
-    const auto fours = [](const ConvShape& s) {
-        return s.in_channels / s.groups % 4 == 0 && s.out_channels / s.groups % 4 == 0;
-    };
+/// Of a tiled kernel's launch
+ConvShape shape_of(const Launch& launch) {
     switch (launch.kernel) {
     case Kernel::conv2d_forward:
-        return fours(launch.parameters.as<Conv2dForwardParams>().shape);
-    case Kernel::conv2d_backward_weights:
-        return fours(launch.parameters.as<Conv2dBackwardWeightsParams>().shape);
-    case Kernel::conv2d_backward_data: {
-        const ConvShape s = launch.parameters.as<Conv2dBackwardDataParams>().shape;
-        return fours(s) && s.stride_y == 1 && s.stride_x == 1;
-    }
+        return launch.parameters.as<Conv2dForwardParams>().shape;
+    case Kernel::conv2d_backward_data:
+        return launch.parameters.as<Conv2dBackwardDataParams>().shape;
     default:
-        return false;
+        return launch.parameters.as<Conv2dBackwardWeightsParams>().shape;
     }
+}
+
+bool fits(const Launch& launch) {
+    const ConvShape s = shape_of(launch);
+    return s.in_channels / s.groups % 4 == 0 && s.out_channels / s.groups % 4 == 0 &&
+           (launch.kernel != Kernel::conv2d_backward_data || (s.stride_y == 1 && s.stride_x == 1));
 }
 
 /// The most parts that may be worth trying: they fill the device some times over, and have two slices each.
@@ -62,6 +63,30 @@ std::set<unsigned> numbers_of_parts(const Products& products, const Tile& tile, 
     return numbers;
 }
 
+/// What padding the operands, and cutting the result, take beside the padded product.
+double cycles_of_padding(const Launch& launch, const Launch& padded, unsigned parts,
+                         const DeviceFacts& facts) {
+    const ConvShape s = shape_of(launch), wide = shape_of(padded);
+    const bool forward = launch.kernel == Kernel::conv2d_forward,
+               data = launch.kernel == Kernel::conv2d_backward_data;
+    const auto elements = [](double count, uint real, uint with_zeros) {
+        return real != with_zeros ? count * (real + with_zeros) : 0;
+    };
+    const double x = elements(double(IN_PIXELS(s)), s.in_channels, wide.in_channels),
+                 y = elements(double(OUT_PIXELS(s)), s.out_channels, wide.out_channels),
+                 w = double(s.kernel_height * s.kernel_width) *
+                     (s.in_channels * s.out_channels + wide.in_channels * wide.out_channels);
+    const double cycles = cycles_of_stage(forward ? x + w : data ? y + w : x + y, facts);
+    const double cut = forward ? y : data ? x : w;
+    return parts == 1 && cut != 0 ? cycles + cycles_of_stage(cut, facts) : cycles;
+}
+
+std::optional<Offer> cheapest(const std::vector<Offer>& offers) {
+    const auto best = std::ranges::min_element(offers, {}, &Offer::cost);
+    if (best == offers.end()) return {};
+    return *best;
+}
+
 } // namespace
 
 bool has_room(const Tile& tile, const DeviceFacts& facts) {
@@ -71,8 +96,9 @@ bool has_room(const Tile& tile, const DeviceFacts& facts) {
 
 std::vector<Offer> offers_quads(const Launch& launch, const DeviceFacts& facts) {
     std::vector<Offer> offers;
-    if (!facts.quads || !fits(launch)) return offers;
-    const Products products = *products_of(launch);
+    const std::optional<Products> tiled = products_of(launch);
+    if (!facts.quads || !tiled || !fits(launch)) return offers;
+    const Products& products = *tiled;
     for (const Tile& tile : quad_tiles) {
         if (!has_room(tile, facts)) continue;
         for (const unsigned parts : numbers_of_parts(products, tile, facts))
@@ -85,10 +111,21 @@ std::vector<Offer> offers_quads(const Launch& launch, const DeviceFacts& facts) 
 }
 
 std::optional<Offer> offer_quads(const Launch& launch, const DeviceFacts& facts) {
-    const std::vector<Offer> all = offers_quads(launch, facts);
-    const auto best = std::ranges::min_element(all, {}, &Offer::cost);
-    if (best == all.end()) return {};
-    return *best;
+    return cheapest(offers_quads(launch, facts));
+}
+
+std::vector<Offer> offers_padded_quads(const Launch& launch, const DeviceFacts& facts) {
+    if (!products_of(launch) || shape_of(launch).groups != 1 || fits(launch)) return {};
+    const Launch padded = with_padded_channels(launch);
+    std::vector<Offer> offers = offers_quads(padded, facts);
+    for (Offer& offer : offers) offer.cost += cycles_of_padding(launch, padded, offer.parts, facts);
+    return offers;
+}
+
+std::optional<Offer> offer_padded_quads(const Launch& launch, const DeviceFacts& facts) {
+    std::optional<Offer> best = cheapest(offers_padded_quads(launch, facts));
+    if (best && best->cost >= offer_shared_text(launch, facts)->cost) return {};
+    return best;
 }
 
 } // namespace towers

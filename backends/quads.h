@@ -16,4 +16,10 @@ std::optional<Offer> offer_quads(const Launch& launch, const DeviceFacts& facts)
 /// That one and others: with each tile, and some numbers of parts.
 std::vector<Offer> offers_quads(const Launch& launch, const DeviceFacts& facts);
 
+/// Takes convolutions that only their channels keep from the text by quads, if it is worth padding them to
+/// fours (padded_stages() in backends/stages.h); with groups they are never padded.
+std::optional<Offer> offer_padded_quads(const Launch& launch, const DeviceFacts& facts);
+/// Whether or not it is worth it
+std::vector<Offer> offers_padded_quads(const Launch& launch, const DeviceFacts& facts);
+
 } // namespace towers

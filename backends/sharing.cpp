@@ -3,67 +3,12 @@
 #include "backends/arithmetic.h"
 
 #include <algorithm>
-#include <utility>
 
 namespace towers {
 namespace {
 
 constexpr std::uint64_t most_loops = 4096;                      // 2^20 invocations fill any device
 constexpr SliceCosts slice_costs{.per_edge = 40, .whole = 864}; // of gemm_tile.h
-
-uint weights_of(const ConvShape& s) {
-    return s.kernel_height * s.kernel_width * (s.in_channels / s.groups) * s.out_channels;
-}
-
-/// Splits launches one output after the other.
-class Splitter {
-public:
-    Splitter(unsigned parts, std::uint64_t scratch) : parts_(parts), scratch_(scratch) {}
-
-    /// Has `output`, whose elements `sum.count` counts, written to scratch memory and added up from there.
-    void split(Out_f32& output, SumPartialsParams sum) {
-        sum.partials = {reinterpret_cast<const float*>(scratch_ + bytes_)};
-        sum.sum = output;
-        sum.parts = parts_;
-        output = {reinterpret_cast<float*>(scratch_ + bytes_)};
-        bytes_ += aligned(sizeof(float) * parts_ * sum.count);
-        sums_.push_back(launch(kernels::sum_partials, sum));
-    }
-    template<class Params>
-    SplitLaunch product(Kernel kernel, Params parameters) {
-        parameters.splits = parts_;
-        return {{kernel, ParameterBlock::of(parameters)}, std::move(sums_), bytes_};
-    }
-
-private:
-    unsigned parts_;
-    std::uint64_t scratch_;
-    std::size_t bytes_ = 0;
-    std::vector<Launch> sums_;
-};
-
-SplitLaunch split_product(Kernel kernel, Conv2dForwardParams p, Splitter splitter) {
-    const ConvShape& s = p.shape;
-    splitter.split(p.y, {.b = p.b,
-                         .count = s.batch * s.out_height * s.out_width * s.out_channels,
-                         .channels = s.out_channels,
-                         .bias = p.bias,
-                         .relu = p.relu});
-    return splitter.product(kernel, p);
-}
-
-SplitLaunch split_product(Kernel kernel, Conv2dBackwardDataParams p, Splitter splitter) {
-    const ConvShape& s = p.shape;
-    splitter.split(p.dx,
-                   {.x = p.x, .count = s.batch * s.in_height * s.in_width * s.in_channels, .masked = p.relu});
-    return splitter.product(kernel, p);
-}
-
-SplitLaunch split_product(Kernel kernel, Conv2dBackwardWeightsParams p, Splitter splitter) {
-    splitter.split(p.dw, {.count = weights_of(p.shape)});
-    if (p.bias != 0) splitter.split(p.db, {.count = p.shape.out_channels});
-    return splitter.product(kernel, p);
-}
 
 } // namespace
 
@@ -84,8 +29,11 @@ double cycles_of(const Products& products, const Tile& tile, unsigned parts, con
     const auto slices = double(ceil_div(ceil_div(products.depth, slice_depth), parts));
     const double product = double(ceil_div(groups, units)) * (slices * slice * alone + ends);
     if (parts == 1) return product;
-    // To add up the parts takes a barrier and a launch, which reads what was written, 8 bytes a cycle.
-    return product + 5000 + 0.5 * (parts + 1) * double(products.elements()) / double(units);
+    return product + cycles_of_stage((parts + 1) * double(products.elements()), facts);
+}
+
+double cycles_of_stage(double floats, const DeviceFacts& facts) {
+    return 5000 + 0.5 * floats / std::max(1u, facts.busy_groups / 2); // 8 bytes a cycle
 }
 
 unsigned parts_of(const Launch& launch, const DeviceFacts& facts) {
@@ -149,34 +97,6 @@ std::vector<Offer> offers_shared_text(const Launch& launch, const DeviceFacts& f
         }
     }
     return offers;
-}
-
-SplitLaunch split(const Launch& launch, unsigned parts, std::uint64_t scratch) {
-    if (parts == 1) return {launch, {}, 0};
-    const Splitter splitter(parts, scratch);
-    const auto split_as = [&](auto parameters) { return split_product(launch.kernel, parameters, splitter); };
-    switch (launch.kernel) {
-    case Kernel::conv2d_forward:
-        return split_as(launch.parameters.as<Conv2dForwardParams>());
-    case Kernel::conv2d_backward_data:
-        return split_as(launch.parameters.as<Conv2dBackwardDataParams>());
-    default:
-        return split_as(launch.parameters.as<Conv2dBackwardWeightsParams>());
-    }
-}
-
-std::size_t scratch_bytes(std::span<const Command> commands,
-                          const std::function<unsigned(const Launch&)>& parts_of_launch) {
-    std::size_t most = 0, here = 0;
-    for (const Command& command : commands) {
-        if (const auto* launch = std::get_if<Launch>(&command)) {
-            here += split(*launch, parts_of_launch(*launch), 0).scratch_bytes;
-            most = std::max(most, here);
-        } else if (!std::holds_alternative<Copy>(command)) {
-            here = 0;
-        }
-    }
-    return most;
 }
 
 } // namespace towers

@@ -5,6 +5,9 @@
 
 #include "backends/choices.h"
 
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -37,7 +40,23 @@ struct DeviceFacts {
     const Choices* choices = nullptr; ///< that come before all estimates; null: none
 };
 
-/// A way to compute one kernel: its shared text, its text by quads, or an override.
+/// One of the launches as which a variant runs a launch.
+struct StageLaunch {
+    Launch launch;
+    std::string_view variant; ///< of the launch's kernel, which has a text of its own
+    Offer offer;
+};
+/// Launches that do not depend on each other.
+using Stage = std::vector<StageLaunch>;
+
+/// A launch as a GPU runs it.
+struct StagedLaunch {
+    std::vector<Stage> stages; ///< each reads what those before it have written
+    std::size_t scratch_bytes; ///< of memory for what they hand on; 0: none
+};
+
+/// A way to compute one kernel: its shared text, its text by quads, an override, or several launches of such
+/// texts.
 struct Variant {
     Kernel kernel;
     std::string_view name; ///< for reports
@@ -46,6 +65,9 @@ struct Variant {
     /// All ways in which it could run the launch, also where `offer` leaves the launch to later variants.
     /// Null: only that of `offer`.
     std::vector<Offer> (*all_offers)(const Launch& launch, const DeviceFacts& facts) = nullptr;
+    /// The launches as which it runs a launch; see stages_of() in backends/stages.h. Null: it has a text.
+    StagedLaunch (*stages)(const Launch& launch, const Offer& offer, const DeviceFacts& facts,
+                           std::uint64_t scratch) = nullptr;
 
     std::vector<Offer> offers(const Launch& launch, const DeviceFacts& facts) const {
         if (all_offers != nullptr) return all_offers(launch, facts);
@@ -54,8 +76,17 @@ struct Variant {
     }
 };
 
-constexpr std::string_view shared_text = "shared text"; ///< the name of that variant of each kernel
-constexpr std::string_view quads_text = "quads";        ///< and of each tiled kernel's other shared text
+constexpr std::string_view shared_text = "shared text";   ///< the name of that variant of each kernel
+constexpr std::string_view quads_text = "quads";          ///< and of each tiled kernel's other shared text
+constexpr std::string_view padded_quads = "padded quads"; ///< and of that text with channels padded to fours
+
+/// The kernel's variant with this name, which the table must have.
+template<class BackendVariant>
+const BackendVariant& variant_named(std::span<const BackendVariant> variants, Kernel kernel,
+                                    std::string_view name) {
+    return *std::ranges::find_if(
+        variants, [&](const BackendVariant& each) { return each.kernel == kernel && each.name == name; });
+}
 
 /// A backend's variant, which adds to Variant what the backend runs it with, and its offer for a launch.
 template<class BackendVariant>

@@ -4,6 +4,7 @@
 #include "backends/cuda/architectures.h"
 #include "backends/cuda/functions.h"
 #include "backends/cuda/graph.h"
+#include "backends/stages.h"
 
 #include <algorithm>
 #include <array>
@@ -190,11 +191,8 @@ protected:
     std::unique_ptr<RecordingState> do_record(std::span<const Command> commands) override {
         return guard("recording", [&] {
             const DeviceFacts known = facts();
-            const auto parts = [&](const Launch& launch) {
-                return choose(variants(), launch, known).offer.parts;
-            };
             std::unique_ptr<Allocation> scratch;
-            if (const std::size_t bytes = scratch_bytes(commands, parts))
+            if (const std::size_t bytes = scratch_bytes(commands, variants(), known))
                 scratch = do_allocate(bytes, Memory::device);
             auto recording = build_graph(commands, known, std::move(scratch));
             if (has_launches(commands)) // without launches it is small and may run in any stream

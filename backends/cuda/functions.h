@@ -6,11 +6,11 @@
 namespace towers::cuda {
 
 struct CudaVariant : Variant {
-    /// The __global__ function. `tile`: that of the offer.
+    /// The __global__ function; null if it runs a launch as several. `tile`: that of the offer.
     const void* (*function)(const std::optional<Tile>& tile);
 };
 
-/// The texts by quads, then the shared text of each kernel.
+/// The texts by quads, with channels as they are and padded, then the shared text of each kernel.
 std::span<const CudaVariant> variants();
 
 } // namespace towers::cuda

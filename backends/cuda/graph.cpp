@@ -2,6 +2,7 @@
 
 #include "backends/cuda/functions.h"
 #include "backends/order.h"
+#include "backends/stages.h"
 
 #include <utility>
 
@@ -23,17 +24,18 @@ public:
         const std::uint64_t scratch =
             scratch_used_ + (recording_->scratch ? recording_->scratch->address : 0);
         const auto chosen = choose(variants(), launch, facts_);
-        const SplitLaunch parts = split(launch, chosen.offer.parts, scratch);
-        scratch_used_ += parts.scratch_bytes;
+        const StagedLaunch staged = stages_of(*chosen.variant, launch, chosen.offer, facts_, scratch);
+        scratch_used_ += staged.scratch_bytes;
         Footprint footprint = footprint_of(launch);
-        if (parts.scratch_bytes > 0)
-            footprint.bytes.push_back({scratch, scratch + parts.scratch_bytes, true});
-        const Nodes after = before(std::move(footprint));
-        const cudaGraphNode_t product = add(parts.product, chosen, after);
-        Nodes& last = last_.emplace_back();
-        for (const Launch& sum : parts.sums)
-            last.push_back(add(sum, choose(variants(), sum, facts_), {product}));
-        if (last.empty()) last.push_back(product);
+        if (staged.scratch_bytes > 0)
+            footprint.bytes.push_back({scratch, scratch + staged.scratch_bytes, true});
+        Nodes after = before(std::move(footprint));
+        for (const Stage& stage : staged.stages) {
+            Nodes nodes;
+            for (const StageLaunch& each : stage) nodes.push_back(add(each, after));
+            after = std::move(nodes);
+        }
+        last_.push_back(std::move(after));
     }
 
     void add(const Copy& copy) {
@@ -75,12 +77,12 @@ public:
 
 private:
     /// Adds a node that depends on the given nodes.
-    cudaGraphNode_t add(const Launch& launch, const Choice<CudaVariant>& chosen, const Nodes& after) {
-        const Offer& offer = chosen.offer;
+    cudaGraphNode_t add(const StageLaunch& each, const Nodes& after) {
+        const auto& [launch, variant, offer] = each;
         ParameterBlock parameters = launch.parameters;
         void* arguments[] = {parameters.bytes.data()}; // the node keeps a copy
         cudaKernelNodeParams node{};
-        node.func = const_cast<void*>(chosen.variant->function(offer.tile));
+        node.func = const_cast<void*>(variant_named(variants(), launch.kernel, variant).function(offer.tile));
         node.gridDim = {offer.groups.x, offer.groups.y, offer.groups.z};
         node.blockDim = {offer.tile ? offer.tile->threads : kernel_info(launch.kernel).workgroup_size, 1, 1};
         node.kernelParams = arguments;

@@ -4,7 +4,8 @@
 
 #include "backends/cuda/runtime.h"
 
-#include "backends/sharing.h"
+#include "backends/device.h"
+#include "backends/variants.h"
 
 #include <span>
 #include <vector>
@@ -12,7 +13,7 @@
 namespace towers::cuda {
 
 struct CudaRecording : RecordingState {
-    std::unique_ptr<Allocation> scratch; ///< for sums that are split; may be null
+    std::unique_ptr<Allocation> scratch; ///< between the stages of launches; may be null
     std::vector<Event> timestamps;       // outlive the graph that records them
     GraphExec graph;
 };

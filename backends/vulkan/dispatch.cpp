@@ -1,6 +1,8 @@
 #include "backends/vulkan/dispatch.h"
 
 #include "backends/quads.h"
+#include "backends/sharing.h"
+#include "backends/stages.h"
 #include "backends/vulkan/software_conv2d.h"
 #include "backends/vulkan/spirv.h"
 
@@ -31,6 +33,7 @@ constexpr VulkanVariant all_variants[] = {
     {{Kernel::name, shared_text, offer_shared_text, offers_shared_text}, dispatch_text<spirv_##name>},
 #define TOWERS_TILED_KERNEL(name, Params, size)                                                              \
     {{Kernel::name, quads_text, offer_quads, offers_quads}, dispatch_quads<spirv_##name##_quads>},           \
+        {{Kernel::name, padded_quads, offer_padded_quads, offers_padded_quads, padded_stages}, nullptr},     \
         TOWERS_KERNEL(name, Params, size, )
 #include "shaders/kernels.def"
 #undef TOWERS_KERNEL

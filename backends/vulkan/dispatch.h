@@ -3,7 +3,7 @@
 #pragma once
 
 #include "backends/backend.h"
-#include "backends/sharing.h"
+#include "backends/variants.h"
 #include "backends/vulkan/subgroups.h"
 
 #include <cstdint>
@@ -23,11 +23,12 @@ struct Dispatch {
 };
 
 struct VulkanVariant : Variant {
-    /// `launch`: as split() left it, so with the parts that were offered.
+    /// `launch`: of a stage, so with the parts that were offered. Null if it runs a launch as several.
     Dispatch (*dispatch)(const Launch& launch, const Offer& offer, const DeviceFacts& facts);
 };
 
-/// Overrides for drivers that run on a CPU, then the texts by quads and the shared text of each kernel.
+/// Overrides for drivers that run on a CPU, then the texts by quads, with channels as they are and padded,
+/// and the shared text of each kernel.
 std::span<const VulkanVariant> variants();
 
 /// What a driver tells of its device beyond DeviceInfo

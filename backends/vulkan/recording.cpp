@@ -1,8 +1,9 @@
 #include "backends/vulkan/recording.h"
 
+#include "backends/stages.h"
+
 #include <algorithm>
 #include <chrono>
-#include <iterator>
 #include <limits>
 
 namespace towers::vulkan {
@@ -21,10 +22,14 @@ public:
     void add(const Launch& launch) {
         const std::uint64_t scratch = recording_.scratch ? recording_.scratch->address : 0;
         const auto chosen = choose(variants(), launch, facts_);
-        SplitLaunch split_launch = split(launch, chosen.offer.parts, scratch + scratch_used_);
-        scratch_used_ += split_launch.scratch_bytes;
-        std::move(split_launch.sums.begin(), split_launch.sums.end(), std::back_inserter(sums_));
-        dispatch(chosen, split_launch.product);
+        const StagedLaunch staged =
+            stages_of(*chosen.variant, launch, chosen.offer, facts_, scratch + scratch_used_);
+        scratch_used_ += staged.scratch_bytes;
+        for (const StageLaunch& each : staged.stages.front()) dispatch(each);
+        const std::size_t later = staged.stages.size() - 1;
+        if (later_stages_.size() < later) later_stages_.resize(later);
+        for (std::size_t i = 0; i < later; ++i)
+            for (const StageLaunch& each : staged.stages[i + 1]) later_stages_[i].push_back(each);
     }
 
     void add(const Copy& copy) {
@@ -39,7 +44,7 @@ public:
     }
 
     void add(const Barrier&) {
-        add_sums();
+        add_later_stages();
         barrier();
     }
 
@@ -51,13 +56,14 @@ public:
         barrier(moment);
     }
 
-    /// Before a barrier all that stands before it is done, also the sums that are split.
-    void add_sums() {
+    /// Before a barrier all that stands before it is done, also the launches' later stages.
+    void add_later_stages() {
         scratch_used_ = 0;
-        if (sums_.empty()) return;
-        barrier();
-        for (const Launch& sum : sums_) dispatch(choose(variants(), sum, facts_), sum);
-        sums_.clear();
+        for (const Stage& stage : later_stages_) {
+            barrier();
+            for (const StageLaunch& each : stage) dispatch(each);
+        }
+        later_stages_.clear();
     }
 
     void barrier() { barrier(recording_.family->work.stages); }
@@ -71,8 +77,9 @@ private:
                                                          .dstAccessMask = work.reads | work.writes});
     }
 
-    void dispatch(const Choice<VulkanVariant>& chosen, const Launch& launch) {
-        const Dispatch dispatch = chosen.variant->dispatch(launch, chosen.offer, facts_);
+    void dispatch(const StageLaunch& each) {
+        const VulkanVariant& variant = variant_named(variants(), each.launch.kernel, each.variant);
+        const Dispatch dispatch = variant.dispatch(each.launch, each.offer, facts_);
         recording_.commands.push_back(
             DispatchCommand{pipelines_.pipeline(dispatch), dispatch.parameters, dispatch.groups});
     }
@@ -80,8 +87,8 @@ private:
     VulkanRecording& recording_;
     Pipelines& pipelines_;
     const DeviceFacts& facts_;
-    std::size_t scratch_used_ = 0; ///< since the last barrier
-    std::vector<Launch> sums_;     ///< launches to add before the next barrier
+    std::size_t scratch_used_ = 0;    ///< since the last barrier
+    std::vector<Stage> later_stages_; ///< to add before the next barrier
 };
 
 /// Writes commands into a command buffer.
@@ -111,8 +118,8 @@ std::unique_ptr<VulkanRecording> Recorder::encode(std::span<const Command> comma
                                                   const DeviceFacts& facts) const {
     auto recording = std::make_unique<VulkanRecording>();
     recording->family = &family;
-    const auto parts_of = [&](const Launch& launch) { return choose(variants(), launch, facts).offer.parts; };
-    if (const std::size_t bytes = scratch_bytes(commands, parts_of)) recording->scratch = allocate_(bytes);
+    if (const std::size_t bytes = scratch_bytes(commands, variants(), facts))
+        recording->scratch = allocate_(bytes);
     const auto timestamps = std::uint32_t(std::ranges::count_if(
         commands, [](const Command& each) { return std::holds_alternative<Timestamp>(each); }));
     if (timestamps != 0 && family.timestamp_mask != 0)
@@ -123,7 +130,7 @@ std::unique_ptr<VulkanRecording> Recorder::encode(std::span<const Command> comma
     // Makes earlier submissions' writes visible; submitting makes the host's writes visible.
     encoder.barrier();
     for (const Command& command : commands) std::visit([&](const auto& each) { encoder.add(each); }, command);
-    encoder.add_sums();
+    encoder.add_later_stages();
     return recording;
 }
 

@@ -18,7 +18,7 @@ constexpr auto moment = vk::PipelineStageFlagBits2::eAllCommands;
 
 struct VulkanRecording : RecordingState {
     const Family* family = nullptr;
-    std::unique_ptr<Allocation> scratch;         ///< of sums that are split
+    std::unique_ptr<Allocation> scratch;         ///< between the stages of launches
     mutable std::vector<VulkanCommand> commands; ///< emptied when `pieces` is made
     mutable std::vector<double> seconds;         ///< of each dispatch and copy
     mutable bool measured = false;               ///< well enough to cut it
@@ -35,7 +35,7 @@ struct VulkanRecording : RecordingState {
 class Recorder {
 public:
     using Allocate = std::function<std::unique_ptr<Allocation>(std::size_t bytes)>;
-    /// Keeps references to the first three. `allocate`: memory of the device for sums that are split.
+    /// Keeps references to the first three. `allocate`: memory of the device for scratch memory.
     Recorder(const vk::raii::Device& device, const Queues& queues, Pipelines& pipelines, Allocate allocate)
         : device_(device), queues_(queues), pipelines_(pipelines), allocate_(std::move(allocate)) {}
 

@@ -48,12 +48,22 @@ struct Conv2dBackwardWeightsParams {
 
 // sum[count] = sum over `parts` of partials[parts, count], and then what the split kernel left out: +
 // b[channels] if there is a `bias`, ReLU if `relu`, zeroed where x[count] <= 0 if `masked`. Without them b
-// and x may be null.
+// and x may be null. If `padded_channels` is not 0, sum is [..., rows, channels], the first rows and channels
+// of partials[parts, ..., padded_rows, padded_channels].
 struct SumPartialsParams {
     In_f32 partials, b, x;
     Out_f32 sum;
     uint parts, count, channels;
     uint bias, relu, masked;
+    uint rows, padded_rows, padded_channels;
+};
+
+// y[outer, padded_rows, padded_channels] = x[outer, rows, channels] and zeros after its rows and channels.
+// padded_channels: a multiple of 4
+struct PadChannelsParams {
+    In_f32 x;
+    Out_f32x4 y;
+    uint outer, rows, channels, padded_rows, padded_channels;
 };
 
 #endif

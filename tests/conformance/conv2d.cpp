@@ -1,4 +1,4 @@
-#include "tests/conformance/conv2d_trials.h"
+#include "tests/conformance/choosing.h"
 
 #include <algorithm>
 #include <cmath>
@@ -235,76 +235,9 @@ TEST_CASE("the CPU's products of many pixels and weights add up over all blocks 
     }
 }
 
-namespace {
-
-/// A device that runs launches as the test chooses.
-struct Choosing {
-    Choices choices;
-    std::unique_ptr<Device> device;
-
-    Choosing(const std::string& id, Texts texts) {
-        OpenOptions options = open_options();
-        options.texts = texts;
-        options.choices = &choices;
-        device = open_device(id, options);
-    }
-
-    /// Calls run(tolerance) with each of the launch's candidates chosen, and shows that it is.
-    template<class Function>
-    void with_each(const Launch& launch, Function run) {
-        choices.clear();
-        for (const Candidate& candidate : device->candidates(launch)) {
-            choices = {{key_of(launch), {std::string(candidate.variant), candidate.offer}}};
-            INFO(to_string(candidate.variant, candidate.offer));
-            CHECK(variant_of(*device, launch) == candidate.variant);
-            constexpr double of_winograd = 8e-6; // as in winograd.cpp
-            run(candidate.variant == "Winograd" ? of_winograd : default_tolerance);
-        }
-        choices.clear();
-    }
-};
-
-void check_every_candidate(Choosing& on, const ConvShape& s) {
-    INFO(text(s));
-    const Tensors t(s);
-    Device& device = *on.device;
-    const Values y = reference::relu(reference::conv2d(s, widen(t.x), widen(t.w), widen(t.b)));
-    on.with_each(
-        launch(kernels::conv2d_forward, {.shape = s, .relu = 1, .bias = 1, .splits = 1}),
-        [&](double tolerance) { check_near("y", forward(device, general, s, t, true), y, tolerance); });
-    const Values dx =
-        reference::relu_gradient(widen(t.x), reference::conv2d_data_gradient(s, widen(t.w), widen(t.dy)));
-    on.with_each(launch(kernels::conv2d_backward_data, {.shape = s, .relu = 1, .splits = 1}),
-                 [&](double tolerance) {
-                     check_near("dx", data_gradient(device, general, s, t, true), dx, tolerance);
-                 });
-    const Values dw = reference::conv2d_weights_gradient(s, widen(t.x), widen(t.dy));
-    const Values db = reference::conv2d_bias_gradient(s, widen(t.dy));
-    on.with_each(launch(kernels::conv2d_backward_weights, {.shape = s, .bias = 1, .splits = 1}),
-                 [&](double tolerance) {
-                     const WeightGradients measured = weight_gradients(device, general, s, t, 0);
-                     check_near("dw", measured.dw, dw, tolerance);
-                     check_near("db", measured.db, db, tolerance);
-                 });
-}
-
-} // namespace
-
-TEST_CASE("every way in which a device can run a convolution computes the convolution, whatever is chosen") {
-    for (const std::string& id : device_ids()) {
-        INFO("on ", id);
-        const bool cpu = device(id).info().kind == DeviceKind::cpu;
-        for (const Texts texts : {Texts::best, Texts::cards}) {
-            if (texts == Texts::cards && device(id).info().kind != DeviceKind::software) continue;
-            Choosing on(id, texts);
-            // On software drivers each pipeline takes a while to compile.
-            for (const ConvShape& s :
-                 cpu ? shapes()
-                     : std::vector<ConvShape>{same_conv(1, 5, 4, 8, 3, 3, 1, 20),
-                                              same_conv(1, 9, 9, 6, {{3, 3}, {2, 1}}, 10, 2)})
-                check_every_candidate(on, s);
-        }
-    }
+TEST_CASE("every way in which the CPU can run a convolution computes the convolution, whatever is chosen") {
+    Choosing on("cpu", Texts::best);
+    for (const ConvShape& s : shapes()) check_every_candidate(on, s);
 }
 
 TEST_CASE("a device refuses a choice that it does not have") {

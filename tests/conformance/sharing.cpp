@@ -124,18 +124,28 @@ TEST_CASE("a sum is split only if its product is too small for the device") {
     CHECK(parts(data(same_conv(32, 4, 4, 256, 3, 3, 2, 512))) == 8); // 32 tiles
     CHECK(parts(data(same_conv(32, 4, 4, 256, 3, 3, 2, 16))) == 1);  // a depth of 144
     CHECK(parts(update(5)) == 1);
-    const SplitLaunch whole = split(update(5), 1, 0);
-    CHECK(whole.sums.empty());
-    CHECK(whole.scratch_bytes == 0);
 }
 
-TEST_CASE("scratch memory is reused after each barrier, and never shared between barriers") {
-    const Launch launch = weights_gradient(same_conv(128, 24, 24, 3, 5, 5, 1, 64));
-    const std::size_t one = split(launch, 128, 0).scratch_bytes;
-    CHECK(one >= 128 * (75 * 64 + 64) * sizeof(float));
-    const Command commands[] = {launch, Barrier{}, launch, launch, Barrier{}, launch, Timestamp{}, launch};
-    CHECK(scratch_bytes(commands, parts) == 2 * one);
-    CHECK(scratch_bytes(commands, [](const Launch&) { return 1; }) == 0);
+TEST_CASE("channels are padded to fours where that is faster") {
+    DeviceFacts gpu = card;
+    gpu.quads = true;
+    gpu.shared_memory = 32768;
+    const auto forward = [](const ConvShape& s) { return launch(kernels::conv2d_forward, {.shape = s}); };
+    const ConvShape tutorial = same_conv(128, 24, 24, 3, 5, 5, 1, 64),
+                    imagenet = reference::padded_conv(32, 224, 224, 3, {{7, 7}, {2, 2}}, {3, 3, 3, 3}, 64);
+    for (const Launch& large : {forward(imagenet), weights_gradient(imagenet), weights_gradient(tutorial)}) {
+        const auto padded = offer_padded_quads(large, gpu);
+        REQUIRE(padded);
+        CHECK(padded->cost < offer_shared_text(large, gpu)->cost);
+    }
+    const Launch small = forward(same_conv(1, 5, 7, 3, 3, 3, 1, 13));
+    CHECK_FALSE(offer_padded_quads(small, gpu));
+    CHECK(offers_padded_quads(small, gpu).size() >= 3); // for measuring
+    CHECK(offers_padded_quads(forward(same_conv(32, 24, 24, 4, 5, 5, 1, 64)), gpu).empty());
+    CHECK(offers_padded_quads(forward(same_conv(32, 24, 24, 6, {{3, 3}, {1, 1}}, 6, 3)), gpu).empty());
+    CHECK(offers_padded_quads(launch(kernels::conv2d_backward_data, {.shape = imagenet}), gpu).empty());
+    gpu.quads = false;
+    CHECK(offers_padded_quads(forward(imagenet), gpu).empty());
 }
 
 TEST_CASE("sums that are split side by side and one after the other all come out whole") {

@@ -2,6 +2,7 @@
 #include "tests/conformance/reference.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace towers {
 namespace {
@@ -71,6 +72,70 @@ TEST_CASE("a split convolution's bias, ReLU and mask act on the sum of its parts
         check_near("y", finished({.channels = channels, .bias = 1, .relu = 1}), active);
         check_near("dx", finished({.masked = 1}), masked);
     });
+}
+
+TEST_CASE("the sum of padded parts leaves the padding out") {
+    struct Sizes {
+        std::uint32_t outer, rows, channels, padded_rows, padded_channels;
+    };
+    for (const auto& [outer, rows, channels, padded_rows, padded_channels] :
+         {Sizes{1, 1, 1, 1, 4}, Sizes{25, 3, 64, 4, 64}, Sizes{9, 6, 10, 8, 12}, Sizes{127, 1, 13, 1, 16}})
+        for (const std::uint32_t parts : {1u, 3u}) {
+            INFO(outer, " x ", rows, " x ", channels, " of ", padded_rows, " x ", padded_channels);
+            const std::uint32_t count = outer * rows * channels;
+            std::vector<float> values = random_floats(parts * outer * padded_rows * padded_channels, 1);
+            const std::vector<float> b = random_floats(channels, 2);
+            Values expected(count);
+            for (std::size_t i = 0; i < values.size(); ++i) {
+                const std::size_t channel = i % padded_channels, row = i / padded_channels % padded_rows;
+                if (channel < channels && row < rows)
+                    expected[(i / padded_channels / padded_rows % outer * rows + row) * channels + channel] +=
+                        values[i];
+                else
+                    values[i] = std::numeric_limits<float>::quiet_NaN();
+            }
+            for (std::size_t i = 0; i < count; ++i) expected[i] += b[i % channels];
+            on_every_device([&](Device& device) {
+                Trial trial(device);
+                const Tensor partials = trial.input(values), bias = trial.input(b), sum = trial.output(count);
+                trial.run(launch(kernels::sum_partials, {.partials = partials,
+                                                         .b = bias,
+                                                         .sum = sum,
+                                                         .parts = parts,
+                                                         .count = count,
+                                                         .channels = channels,
+                                                         .bias = 1,
+                                                         .rows = rows,
+                                                         .padded_rows = padded_rows,
+                                                         .padded_channels = padded_channels}));
+                check_near("sum", trial.floats(sum), expected);
+            });
+        }
+}
+
+KERNEL_TEST(pad_channels, "the first layer sees all channels of its images, and zeros beside them") {
+    for (const PadChannelsParams& s :
+         {PadChannelsParams{{}, {}, 1, 1, 1, 1, 4}, PadChannelsParams{{}, {}, 1, 127, 3, 127, 4},
+          PadChannelsParams{{}, {}, 25, 3, 64, 4, 64}, PadChannelsParams{{}, {}, 9, 6, 10, 8, 12},
+          PadChannelsParams{{}, {}, 3, 5, 13, 13, 64}}) {
+        INFO(s.outer, " x ", s.rows, " x ", s.channels, " to ", s.padded_rows, " x ", s.padded_channels);
+        const std::vector<float> values = random_floats(s.outer * s.rows * s.channels, 1);
+        Values expected(s.outer * s.padded_rows * s.padded_channels);
+        for (std::size_t i = 0; i < values.size(); ++i) {
+            const std::size_t row = i / s.channels;
+            expected[(row / s.rows * s.padded_rows + row % s.rows) * s.padded_channels + i % s.channels] =
+                values[i];
+        }
+        on_every_device([&](Device& device) {
+            Trial trial(device);
+            PadChannelsParams p = s;
+            p.x = trial.input(values);
+            const Tensor y = trial.output(expected.size());
+            p.y = y;
+            trial.run(launch(kernels::pad_channels, p));
+            check_near("y", trial.floats(y), expected, 0);
+        });
+    }
 }
 
 } // namespace towers

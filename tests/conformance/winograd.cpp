@@ -1,5 +1,5 @@
 // Winograd's convolutions of the CPU backend: they round more than others, so they have bounds of their own.
-#include "tests/conformance/conv2d_trials.h"
+#include "tests/conformance/choosing.h"
 
 #include <cmath>
 #include <limits>
@@ -13,9 +13,7 @@ using reference::same_conv;
 using reference::valid_conv;
 using reference::Values;
 
-/// Sums of pixels and of weights, multiplied by up to 1/90 and 21, round before they are multiplied with each
-/// other. Measured here: 4e-7 to 4e-6, with F(4x4, 5x5) the most.
-constexpr double tolerance = 8e-6;
+constexpr double tolerance = winograd_tolerance;
 
 /// Runs a test with each size of tile that suits a shape, wherever a device has Winograd's convolutions.
 template<class Function>

@@ -53,6 +53,9 @@ Estimate estimate(const Operation& operation, const Plan& plan, const Card& card
     Estimate result{std::string(quads_text), {}, 0, floor_us};
     if (const auto quads = offer_quads(*launch, facts)) {
         result.offer = *quads;
+    } else if (const auto padded = offer_padded_quads(*launch, facts)) {
+        result.offer = *padded;
+        result.variant = padded_quads;
     } else {
         result.offer = *offer_shared_text(*launch, facts);
         result.variant = shared_text;

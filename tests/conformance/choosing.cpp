@@ -1,0 +1,72 @@
+// Every way in which a device can run a convolution computes it.
+#include "tests/conformance/choosing.h"
+
+namespace towers {
+
+using namespace test;
+using reference::same_conv;
+using reference::Values;
+
+unsigned test::check_every_candidate(Choosing& on, const ConvShape& s, bool bias, std::string_view variant) {
+    INFO(text(s), bias ? "" : ", no bias");
+    const Tensors t(s, bias);
+    const uint with_bias = bias ? 1 : 0;
+    Device& device = *on.device;
+    const Values y = reference::relu(reference::conv2d(s, widen(t.x), widen(t.w), widen(t.b)));
+    unsigned ways = on.with_each(
+        launch(kernels::conv2d_forward, {.shape = s, .relu = 1, .bias = with_bias, .splits = 1}),
+        [&](double tolerance) { check_near("y", forward(device, general, s, t, true), y, tolerance); },
+        variant);
+    const Values dx =
+        reference::relu_gradient(widen(t.x), reference::conv2d_data_gradient(s, widen(t.w), widen(t.dy)));
+    ways += on.with_each(
+        launch(kernels::conv2d_backward_data, {.shape = s, .relu = 1, .splits = 1}),
+        [&](double tolerance) {
+            check_near("dx", data_gradient(device, general, s, t, true), dx, tolerance);
+        },
+        variant);
+    const Values dw = reference::conv2d_weights_gradient(s, widen(t.x), widen(t.dy));
+    const Values db = reference::conv2d_bias_gradient(s, widen(t.dy));
+    return ways + on.with_each(
+                      launch(kernels::conv2d_backward_weights, {.shape = s, .bias = with_bias, .splits = 1}),
+                      [&](double tolerance) {
+                          const WeightGradients measured = weight_gradients(device, general, s, t, 0);
+                          check_near("dw", measured.dw, dw, tolerance);
+                          if (bias) check_near("db", measured.db, db);
+                      },
+                      variant);
+}
+
+TEST_CASE("every way in which a GPU can run a convolution computes the convolution, whatever is chosen") {
+    for (const std::string& id : device_ids()) {
+        INFO("on ", id);
+        const DeviceKind kind = device(id).info().kind;
+        if (kind == DeviceKind::cpu) continue; // conv2d.cpp has all shapes for it
+        for (const Texts texts : {Texts::best, Texts::cards}) {
+            if (texts == Texts::cards && kind != DeviceKind::software) continue;
+            Choosing on(id, texts);
+            // On software drivers each pipeline takes a while to compile.
+            for (const ConvShape& s :
+                 {same_conv(1, 5, 4, 8, 3, 3, 1, 20), same_conv(1, 9, 9, 6, {{3, 3}, {2, 1}}, 10, 2)})
+                check_every_candidate(on, s);
+        }
+    }
+}
+
+TEST_CASE("a convolution whose channels are padded to fours is the convolution") {
+    on_every_card([](Choosing& on) {
+        for (const ConvShape& s : {same_conv(1, 1, 1, 1, 1, 1, 1, 1), same_conv(3, 5, 7, 3, 3, 3, 1, 13),
+                                   same_conv(3, 12, 12, 3, 5, 5, 1, 64), same_conv(1, 4, 3, 8, 3, 3, 1, 10),
+                                   same_conv(2, 6, 5, 1, 3, 3, 1, 4), // grey images
+                                   same_conv(37, 1, 1, 13, 1, 1, 1, 10)})
+            for (const bool bias : {true, false})
+                CHECK(check_every_candidate(on, s, bias, padded_quads) >= 9);
+        const ConvShape strided = reference::padded_conv(2, 11, 10, 3, {{7, 7}, {2, 2}}, {3, 3, 3, 3}, 16);
+        CHECK(check_every_candidate(on, strided, true, padded_quads) >= 6); // but the images' gradient
+        CHECK(check_every_candidate(on, same_conv(1, 5, 4, 8, 3, 3, 1, 20), true, padded_quads) == 0);
+        CHECK(check_every_candidate(on, same_conv(1, 9, 9, 6, {{3, 3}, {1, 1}}, 10, 2), true, padded_quads) ==
+              0);
+    });
+}
+
+} // namespace towers

@@ -1,0 +1,64 @@
+// A device that runs launches as a test chooses.
+#pragma once
+
+#include "backends/variants.h"
+#include "tests/conformance/conv2d_trials.h"
+
+#include <memory>
+#include <string>
+
+namespace towers::test {
+
+/// Of Winograd's convolutions: sums of pixels and of weights, multiplied by up to 1/90 and 21, round before
+/// they are multiplied with each other. Measured here: 4e-7 to 4e-6, with F(4x4, 5x5) the most.
+constexpr double winograd_tolerance = 8e-6;
+constexpr const char* winograd_name = "Winograd";
+
+struct Choosing {
+    Choices choices;
+    std::unique_ptr<Device> device;
+
+    Choosing(const std::string& id, Texts texts) {
+        OpenOptions options = open_options();
+        options.texts = texts;
+        options.choices = &choices;
+        device = open_device(id, options);
+    }
+
+    /// Calls run(tolerance) with each of the launch's candidates chosen, and shows that it is. `variant`:
+    /// only those of this name. Returns how many there are.
+    template<class Function>
+    unsigned with_each(const Launch& launch, Function run, std::string_view variant = {}) {
+        choices.clear();
+        unsigned count = 0;
+        for (const Candidate& candidate : device->candidates(launch)) {
+            if (!variant.empty() && candidate.variant != variant) continue;
+            choices = {{key_of(launch), {std::string(candidate.variant), candidate.offer}}};
+            INFO(to_string(candidate.variant, candidate.offer));
+            CHECK(variant_of(*device, launch) == candidate.variant);
+            run(candidate.variant == winograd_name ? winograd_tolerance : default_tolerance);
+            ++count;
+        }
+        choices.clear();
+        return count;
+    }
+};
+
+/// All three passes of a convolution with each candidate, or with those of one variant. Returns how many ways
+/// there were to compute it.
+unsigned check_every_candidate(Choosing& on, const ConvShape& s, bool bias = true,
+                               std::string_view variant = {});
+
+/// Each device that is not a CPU, opened with the variants for cards
+template<class Function>
+void on_every_card(Function function) {
+    for (const std::string& id : device_ids()) {
+        const DeviceKind kind = device(id).info().kind;
+        if (kind == DeviceKind::cpu) continue;
+        INFO("on ", id);
+        Choosing on(id, kind == DeviceKind::software ? Texts::cards : Texts::best);
+        function(on);
+    }
+}
+
+} // namespace towers::test

@@ -1,0 +1,87 @@
+// The launches as which a launch runs, and the scratch memory between them.
+#include "backends/stages.h"
+#include "backends/quads.h"
+#include "backends/sharing.h"
+
+#include "tests/conformance/harness.h"
+#include "tests/conformance/reference.h"
+
+namespace towers {
+namespace {
+
+using namespace test;
+using reference::same_conv;
+
+constexpr DeviceFacts card{.busy_groups = 256, .subgroup_size = 32, .quads = true, .shared_memory = 32768};
+constexpr std::uint64_t scratch = 1 << 20;
+
+constexpr Variant plain{Kernel::conv2d_backward_weights, shared_text, offer_shared_text, offers_shared_text};
+constexpr Variant padded{Kernel::conv2d_backward_weights, padded_quads, offer_padded_quads,
+                         offers_padded_quads, padded_stages};
+
+Launch weights_gradient(const ConvShape& s) {
+    return {Kernel::conv2d_backward_weights,
+            ParameterBlock::of(Conv2dBackwardWeightsParams{.shape = s, .bias = 1, .splits = 1})};
+}
+
+StagedLaunch staged(const Variant& variant, const Launch& launch, const Offer& offer) {
+    return stages_of(variant, launch, offer, card, scratch);
+}
+
+/// The kernels of each stage
+std::vector<std::vector<Kernel>> kernels_of(const StagedLaunch& launch) {
+    std::vector<std::vector<Kernel>> all;
+    for (const Stage& stage : launch.stages) {
+        all.emplace_back();
+        for (const StageLaunch& each : stage) all.back().push_back(each.launch.kernel);
+    }
+    return all;
+}
+
+} // namespace
+
+TEST_CASE("a launch that is whole runs as it is, and a split one is added up") {
+    const Launch launch = weights_gradient(same_conv(128, 24, 24, 3, 5, 5, 1, 64));
+    const StagedLaunch whole = staged(plain, launch, {.groups = {5, 1, 1}, .parts = 1});
+    CHECK(kernels_of(whole) == std::vector<std::vector<Kernel>>{{launch.kernel}});
+    CHECK(whole.stages[0][0].variant == shared_text);
+    CHECK(whole.stages[0][0].offer.groups.x == 5);
+    CHECK(whole.scratch_bytes == 0);
+    const StagedLaunch split = staged(plain, launch, {.groups = {5, 1, 1}, .parts = 3});
+    CHECK(kernels_of(split) ==
+          std::vector<std::vector<Kernel>>{{launch.kernel}, {Kernel::sum_partials, Kernel::sum_partials}});
+    CHECK(split.scratch_bytes == aligned(3 * 75 * 64 * 4) + aligned(3 * 64 * 4));
+    const auto product = split.stages[0][0].launch.parameters.as<Conv2dBackwardWeightsParams>();
+    CHECK(product.splits == 3);
+    CHECK(reinterpret_cast<std::uint64_t>(product.dw.at) == scratch);
+    CHECK(reinterpret_cast<std::uint64_t>(product.db.at) == scratch + aligned(3 * 75 * 64 * 4));
+}
+
+TEST_CASE("what is padded runs as a product by quads of four channels, and is cut") {
+    const Launch launch = weights_gradient(same_conv(2, 24, 24, 3, 5, 5, 1, 64));
+    const StagedLaunch whole = staged(padded, launch, {.parts = 1});
+    CHECK(kernels_of(whole) ==
+          std::vector<std::vector<Kernel>>{{Kernel::pad_channels}, {launch.kernel}, {Kernel::sum_partials}});
+    CHECK(whole.stages[1][0].variant == quads_text);
+    const auto product = whole.stages[1][0].launch.parameters.as<Conv2dBackwardWeightsParams>();
+    CHECK(product.shape.in_channels == 4);
+    CHECK(product.db.at == nullptr); // 64 channels need no cut
+    CHECK(whole.scratch_bytes == aligned(2 * 24 * 24 * 4 * 4) + aligned(25 * 4 * 64 * 4));
+    const StagedLaunch split = staged(padded, launch, {.parts = 7});
+    CHECK(split.scratch_bytes ==
+          aligned(2 * 24 * 24 * 4 * 4) + aligned(7 * 25 * 4 * 64 * 4) + aligned(7 * 64 * 4));
+}
+
+TEST_CASE("scratch memory is reused after each barrier, and never shared between barriers") {
+    const Launch launch = weights_gradient(same_conv(128, 24, 24, 3, 5, 5, 1, 64));
+    const std::span<const Variant> variants(&plain, 1);
+    const std::size_t one = staged(plain, launch, *offer_shared_text(launch, card)).scratch_bytes;
+    CHECK(one >= 128 * (75 * 64 + 64) * sizeof(float));
+    const Command commands[] = {launch, Barrier{}, launch, launch, Barrier{}, launch, Timestamp{}, launch};
+    CHECK(scratch_bytes(commands, variants, card) == 2 * one);
+    DeviceFacts whole = card;
+    whole.limits.parts = 1;
+    CHECK(scratch_bytes(commands, variants, whole) == 0);
+}
+
+} // namespace towers
