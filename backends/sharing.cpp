@@ -47,7 +47,8 @@ unsigned parts_of(const Launch& launch, const DeviceFacts& facts) {
         most = products->depth / depth;
     } else {
         const ConvShape s = launch.parameters.as<Conv2dBackwardWeightsParams>().shape;
-        const unsigned at_once = kernel_info(launch.kernel).workgroup_size;
+        // An item reads four channels at once, so a quarter of the invocations keep the memory busy.
+        const unsigned at_once = kernel_info(launch.kernel).workgroup_size / 4;
         wanted = std::uint64_t(facts.busy_groups) * at_once / items_of(launch);
         most = std::uint64_t(s.batch) * s.out_height;
     }
@@ -63,10 +64,14 @@ std::optional<Offer> offer_shared_text(const Launch& launch, const DeviceFacts& 
         groups = products->tiles(*offer.tile) * offer.parts;
         offer.cost = cycles_of(*products, *offer.tile, offer.parts, slice_costs, facts);
     } else {
-        const unsigned at_once = kernel.item == Item::subgroup
-                                     ? std::max(1u, kernel.workgroup_size / facts.subgroup_size)
-                                     : kernel.workgroup_size;
-        groups = std::min(ceil_div(items_of(launch) * offer.parts, at_once), most_loops);
+        const std::uint64_t items = items_of(launch) * offer.parts;
+        if (kernel.item == Item::subgroup) {
+            const unsigned at_once = std::max(1u, kernel.workgroup_size / facts.subgroup_size);
+            groups = std::max(ceil_div(items, at_once), std::min<std::uint64_t>(items, facts.busy_groups));
+        } else {
+            groups = ceil_div(items, kernel.workgroup_size);
+        }
+        groups = std::min(groups, most_loops);
     }
     offer.groups = groups_within(groups, facts);
     return offer;

@@ -1,6 +1,61 @@
 #ifndef TOWERS_SHADERS_ACTIVATION_H
 #define TOWERS_SHADERS_ACTIVATION_H
 
+#include "vec4.h"
+
+// The kernels of the activations: `expression` makes y of an element `x`, or dx of `saved` and `dy`.
+#define ACTIVATION_LANE(lane, expression)                                                                    \
+    {                                                                                                        \
+        const float x = xs.lane;                                                                             \
+        ys.lane = expression;                                                                                \
+    }
+#define ACTIVATION_FORWARD(name, expression)                                                                 \
+    KERNEL(name, ActivationForwardParams, 256) {                                                             \
+        if (p.count % 4u == 0u) {                                                                            \
+            FOR_RANGE(i, p.count / 4u) {                                                                     \
+                const vec4 xs = load_vec4(p.x, i);                                                           \
+                vec4 ys;                                                                                     \
+                ACTIVATION_LANE(x, expression)                                                               \
+                ACTIVATION_LANE(y, expression)                                                               \
+                ACTIVATION_LANE(z, expression)                                                               \
+                ACTIVATION_LANE(w, expression)                                                               \
+                store_vec4(p.y, i, ys);                                                                      \
+            }                                                                                                \
+        } else {                                                                                             \
+            FOR_RANGE(i, p.count) {                                                                          \
+                const float x = p.x.at[i];                                                                   \
+                p.y.at[i] = expression;                                                                      \
+            }                                                                                                \
+        }                                                                                                    \
+    }
+#define ACTIVATION_GRADIENT_LANE(lane, expression)                                                           \
+    {                                                                                                        \
+        const float saved = saved_xs.lane;                                                                   \
+        const float dy = dys.lane;                                                                           \
+        dxs.lane = expression;                                                                               \
+    }
+#define ACTIVATION_BACKWARD(name, expression)                                                                \
+    KERNEL(name, ActivationBackwardParams, 256) {                                                            \
+        if (p.count % 4u == 0u) {                                                                            \
+            FOR_RANGE(i, p.count / 4u) {                                                                     \
+                const vec4 saved_xs = load_vec4(p.saved, i);                                                 \
+                const vec4 dys = load_vec4(p.dy, i);                                                         \
+                vec4 dxs;                                                                                    \
+                ACTIVATION_GRADIENT_LANE(x, expression)                                                      \
+                ACTIVATION_GRADIENT_LANE(y, expression)                                                      \
+                ACTIVATION_GRADIENT_LANE(z, expression)                                                      \
+                ACTIVATION_GRADIENT_LANE(w, expression)                                                      \
+                store_vec4(p.dx, i, dxs);                                                                    \
+            }                                                                                                \
+        } else {                                                                                             \
+            FOR_RANGE(i, p.count) {                                                                          \
+                const float saved = p.saved.at[i];                                                           \
+                const float dy = p.dy.at[i];                                                                 \
+                p.dx.at[i] = expression;                                                                     \
+            }                                                                                                \
+        }                                                                                                    \
+    }
+
 // Shared functions of the smooth activations. The dialect's exp() is a call per element on the host and
 // inexact on some drivers, and GLSL has no erf(). The functions here vectorize, and are exact to a few units
 // in the last place everywhere.

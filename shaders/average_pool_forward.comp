@@ -1,38 +1,40 @@
 #include "kernel.h"
 #include "average_pool.h"
+#include "vec4.h"
 
-// An item is an element of the output. The lanes of a subgroup divide the pixels of a large window;
+// An item is four channels of an output pixel. The lanes of a subgroup divide the pixels of a large window;
 // neighbouring subgroups take neighbouring channels.
 KERNEL(average_pool_forward, AveragePoolForwardParams, 256) {
-    const uint row_stride = p.shape.in_width * p.shape.channels;
-    const uint items = p.shape.batch * p.shape.out_height * p.shape.out_width * p.shape.channels;
+    const uint quads = QUADS_OF(p.shape.channels);
+    const uint items = p.shape.batch * p.shape.out_height * p.shape.out_width * quads;
     if (p.shape.window_height * p.shape.window_width >= AVERAGE_POOL_SHARED) {
         FOR_SUBGROUPS(i, items) {
-            const uint pixel = i / p.shape.channels;
+            const uint pixel = i / quads;
             const uint row = pixel / p.shape.out_width % p.shape.out_height;
             const uint image = pixel / p.shape.out_width / p.shape.out_height;
             const AverageWindow window = average_window(p.shape, row, pixel % p.shape.out_width);
-            const uint corner = (image * p.shape.in_height + window.top) * row_stride +
-                                window.left * p.shape.channels + i % p.shape.channels;
-            float sum = 0.0f;
-            for (uint k = SUBGROUP_LANE; k < window.height * window.width; k += SUBGROUP_SIZE)
-                sum += p.x.at[corner + k / window.width * row_stride + k % window.width * p.shape.channels];
+            const uint corner = (image * p.shape.in_height + window.top) * p.shape.in_width + window.left;
+            vec4 sum = vec4(0.0f);
+            for (uint k = SUBGROUP_LANE; k < window.height * window.width; k += SUBGROUP_SIZE) {
+                const uint from = corner + k / window.width * p.shape.in_width + k % window.width;
+                sum += channels_at(p.x, p.shape.channels, from, i % quads);
+            }
             sum = subgroupAdd(sum);
-            if (SUBGROUP_LANE == 0u) p.y.at[i] = sum / window.divisor;
+            if (SUBGROUP_LANE == 0u)
+                set_channels(p.y, p.shape.channels, pixel, i % quads, sum / window.divisor);
         }
     } else {
         FOR_RANGE(i, items) {
-            const uint pixel = i / p.shape.channels;
+            const uint pixel = i / quads;
             const uint row = pixel / p.shape.out_width % p.shape.out_height;
             const uint image = pixel / p.shape.out_width / p.shape.out_height;
             const AverageWindow window = average_window(p.shape, row, pixel % p.shape.out_width);
-            const uint corner = (image * p.shape.in_height + window.top) * row_stride +
-                                window.left * p.shape.channels + i % p.shape.channels;
-            float sum = 0.0f;
+            const uint corner = (image * p.shape.in_height + window.top) * p.shape.in_width + window.left;
+            vec4 sum = vec4(0.0f);
             for (uint y = 0u; y < window.height; ++y)
                 for (uint x = 0u; x < window.width; ++x)
-                    sum += p.x.at[corner + y * row_stride + x * p.shape.channels];
-            p.y.at[i] = sum / window.divisor;
+                    sum += channels_at(p.x, p.shape.channels, corner + y * p.shape.in_width + x, i % quads);
+            set_channels(p.y, p.shape.channels, pixel, i % quads, sum / window.divisor);
         }
     }
 }

@@ -3,26 +3,26 @@
 
 KERNEL(batch_norm_backward, BatchNormBackwardParams, 256) {
     const uint strips = BATCH_NORM_STRIPS(p.rows);
-    FOR_RANGE(i, p.groups * strips * p.channels) {
-        const uint channel = i % p.channels;
-        const uint row = i / p.channels % strips * BATCH_NORM_STRIP;
-        const uint group = i / p.channels / strips;
+    const uint quads = QUADS_OF(p.channels);
+    FOR_RANGE(i, p.groups * strips * quads) {
+        const uint quad = i % quads;
+        const uint row = i / quads % strips * BATCH_NORM_STRIP;
+        const uint group = i / quads / strips;
         const uint end = min(row + BATCH_NORM_STRIP, p.rows);
-        const uint of_group = group * p.channels + channel;
-        const float mean = p.mean.at[of_group];
-        const float rstd = batch_norm_rstd(p.m2.at[of_group], p.count, p.epsilon);
-        const float mean_dy = p.s1.at[of_group] / p.count;
-        const float slope = rstd * (p.s2.at[of_group] / p.count);
-        float factor = rstd;
-        if (p.gamma_used != 0u) factor *= p.gamma.at[channel];
-        float beta = 0.0f;
-        if (p.beta_used != 0u) beta = p.beta.at[channel];
+        const vec4 mean = channels_at(p.mean, p.channels, group, quad);
+        const vec4 rstd = batch_norm_rstd(channels_at(p.m2, p.channels, group, quad), p.count, p.epsilon);
+        const vec4 mean_dy = channels_at(p.s1, p.channels, group, quad) / p.count;
+        const vec4 slope = rstd * (channels_at(p.s2, p.channels, group, quad) / p.count);
+        vec4 factor = rstd;
+        if (p.gamma_used != 0u) factor *= channels_at(p.gamma, p.channels, 0u, quad);
+        vec4 beta = vec4(0.0f);
+        if (p.beta_used != 0u) beta = channels_at(p.beta, p.channels, 0u, quad);
         for (uint k = row; k < end; ++k) {
-            const uint at = (group * p.rows + k) * p.channels + channel;
-            const float x = p.x.at[at];
-            float dy = p.dy.at[at];
-            if (p.relu != 0u) dy = batch_norm_output(x, mean, factor, beta) > 0.0f ? dy : 0.0f;
-            p.dx.at[at] = factor * (dy - mean_dy - (x - mean) * slope);
+            const uint pixel = group * p.rows + k;
+            const vec4 x = channels_at(p.x, p.channels, pixel, quad);
+            vec4 dy = channels_at(p.dy, p.channels, pixel, quad);
+            if (p.relu != 0u) dy = where_positive(batch_norm_output(x, mean, factor, beta), dy);
+            set_channels(p.dx, p.channels, pixel, quad, factor * (dy - mean_dy - (x - mean) * slope));
         }
     }
 }

@@ -3,29 +3,29 @@
 
 KERNEL(batch_norm_backward_sums, BatchNormBackwardSumsParams, 256) {
     const uint chunks = BATCH_NORM_CHUNKS(p.rows, p.chunk_rows);
-    FOR_RANGE(i, p.groups * chunks * p.channels) {
-        const uint channel = i % p.channels;
-        const uint row = i / p.channels % chunks * p.chunk_rows;
-        const uint group = i / p.channels / chunks;
+    const uint quads = QUADS_OF(p.channels);
+    FOR_RANGE(i, p.groups * chunks * quads) {
+        const uint quad = i % quads;
+        const uint row = i / quads % chunks * p.chunk_rows;
+        const uint group = i / quads / chunks;
         const uint end = min(row + p.chunk_rows, p.rows);
-        const uint of_group = group * p.channels + channel;
-        const float mean = p.mean.at[of_group];
-        const float rstd = batch_norm_rstd(p.m2.at[of_group], p.count, p.epsilon);
-        float factor = rstd;
-        if (p.gamma_used != 0u) factor *= p.gamma.at[channel];
-        float beta = 0.0f;
-        if (p.beta_used != 0u) beta = p.beta.at[channel];
-        float sum = 0.0f;
-        float products = 0.0f;
+        const vec4 mean = channels_at(p.mean, p.channels, group, quad);
+        const vec4 rstd = batch_norm_rstd(channels_at(p.m2, p.channels, group, quad), p.count, p.epsilon);
+        vec4 factor = rstd;
+        if (p.gamma_used != 0u) factor *= channels_at(p.gamma, p.channels, 0u, quad);
+        vec4 beta = vec4(0.0f);
+        if (p.beta_used != 0u) beta = channels_at(p.beta, p.channels, 0u, quad);
+        vec4 sum = vec4(0.0f);
+        vec4 products = vec4(0.0f);
         for (uint k = row; k < end; ++k) {
-            const uint at = (group * p.rows + k) * p.channels + channel;
-            const float x = p.x.at[at];
-            float dy = p.dy.at[at];
-            if (p.relu != 0u) dy = batch_norm_output(x, mean, factor, beta) > 0.0f ? dy : 0.0f;
+            const uint pixel = group * p.rows + k;
+            const vec4 x = channels_at(p.x, p.channels, pixel, quad);
+            vec4 dy = channels_at(p.dy, p.channels, pixel, quad);
+            if (p.relu != 0u) dy = where_positive(batch_norm_output(x, mean, factor, beta), dy);
             sum += dy;
             products += dy * (x - mean);
         }
-        p.dy_sums.at[i] = sum;
-        p.xhat_sums.at[i] = products * rstd;
+        set_channels(p.dy_sums, p.channels, i / quads, quad, sum);
+        set_channels(p.xhat_sums, p.channels, i / quads, quad, products * rstd);
     }
 }

@@ -1,20 +1,21 @@
 #include "kernel.h"
 #include "example.h"
 #include "philox.h"
+#include "vec4.h"
 
 // An item is four elements of one example, which share a draw.
 KERNEL(dropout, DropoutParams, 256) {
     const uint quads = QUADS_OF(p.elements);
     FOR_RANGE(i, p.count / p.elements * quads) {
         const uint row = i / quads;
-        const Example example = example_at(p.examples, row);
         const uint quad = i % quads;
-        const uint base = row * p.elements + quad * 4u;
-        const uint lanes = min(4u, p.elements - quad * 4u);
-        const Words w = philox(example.record, example.epoch, DROPOUT_STREAM + p.layer, quad, p.seed_low, p.seed_high);
-        p.y.at[base] = unit(w.a) < p.keep ? p.x.at[base] / p.keep : 0.0f;
-        if (lanes > 1u) p.y.at[base + 1u] = unit(w.b) < p.keep ? p.x.at[base + 1u] / p.keep : 0.0f;
-        if (lanes > 2u) p.y.at[base + 2u] = unit(w.c) < p.keep ? p.x.at[base + 2u] / p.keep : 0.0f;
-        if (lanes > 3u) p.y.at[base + 3u] = unit(w.d) < p.keep ? p.x.at[base + 3u] / p.keep : 0.0f;
+        const Example example = example_at(p.examples, row);
+        const Words w =
+            philox(example.record, example.epoch, DROPOUT_STREAM + p.layer, quad, p.seed_low, p.seed_high);
+        const vec4 x = channels_at(p.x, p.elements, row, quad);
+        const vec4 y =
+            vec4(unit(w.a) < p.keep ? x.x / p.keep : 0.0f, unit(w.b) < p.keep ? x.y / p.keep : 0.0f,
+                 unit(w.c) < p.keep ? x.z / p.keep : 0.0f, unit(w.d) < p.keep ? x.w / p.keep : 0.0f);
+        set_channels(p.y, p.elements, row, quad, y);
     }
 }

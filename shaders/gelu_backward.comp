@@ -1,10 +1,9 @@
 #include "kernel.h"
 #include "activation.h"
 
-KERNEL(gelu_backward, ActivationBackwardParams, 256) {
-    FOR_RANGE(i, p.count) {
-        const float x = p.saved.at[i];
-        const Normal normal = normal_at(x);
-        p.dx.at[i] = p.dy.at[i] * (normal.below + x * normal.density);
-    }
+FUNCTION float gelu_slope(float x) {
+    const Normal normal = normal_at(x);
+    return normal.below + x * normal.density;
 }
+
+ACTIVATION_BACKWARD(gelu_backward, dy * gelu_slope(saved))

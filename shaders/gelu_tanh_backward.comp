@@ -1,10 +1,9 @@
 #include "kernel.h"
 #include "activation.h"
 
-KERNEL(gelu_tanh_backward, ActivationBackwardParams, 256) {
-    FOR_RANGE(i, p.count) {
-        const float x = p.saved.at[i];
-        const TanhGate gate = tanh_gate_at(x);
-        p.dx.at[i] = p.dy.at[i] * (gate.open + x * gate.slope);
-    }
+FUNCTION float gelu_tanh_slope(float x) {
+    const TanhGate gate = tanh_gate_at(x);
+    return gate.open + x * gate.slope;
 }
+
+ACTIVATION_BACKWARD(gelu_tanh_backward, dy * gelu_tanh_slope(saved))

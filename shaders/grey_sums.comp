@@ -12,11 +12,10 @@ KERNEL(grey_sums, GreySumsParams, 256) {
         const float brightness = p.draws.at[i * AUGMENT_DRAWS + 1u].x;
         const float flip = p.draws.at[i * AUGMENT_DRAWS + 2u].x;
         const uint pixels = p.shape.out_height * p.shape.out_width;
-        const uint chunk = (pixels + GREY_CHUNKS - 1u) / GREY_CHUNKS;
-        const uint first = item % GREY_CHUNKS * chunk;
-        const uint end = min(first + chunk, pixels);
+        const uint end = pixels * (item % GREY_CHUNKS + 1u) / GREY_CHUNKS;
         Wide sum = wide_zero();
-        for (uint k = first + SUBGROUP_LANE; k < end; k += SUBGROUP_SIZE) {
+        for (uint k = pixels * (item % GREY_CHUNKS) / GREY_CHUNKS + SUBGROUP_LANE; k < end;
+             k += SUBGROUP_SIZE) {
             const Colour x = mixed(0.0f, colour_at(p.records, slot, p.shape, box, flip, k), brightness);
             sum = wide_plus(sum, uint(grey_of(x, p.shape.channels) * 65536.0f + 0.5f));
         }

@@ -1,9 +1,9 @@
 #include "kernel.h"
+#include "activation.h"
 
-KERNEL(hard_swish_backward, ActivationBackwardParams, 256) {
-    FOR_RANGE(i, p.count) {
-        const float x = p.saved.at[i];
-        const float inner = x < -3.0f ? 0.0f : x / 3.0f + 0.5f;
-        p.dx.at[i] = p.dy.at[i] * (x > 3.0f ? 1.0f : inner);
-    }
+FUNCTION float hard_swish_slope(float x) {
+    const float inner = x < -3.0f ? 0.0f : x / 3.0f + 0.5f;
+    return x > 3.0f ? 1.0f : inner;
 }
+
+ACTIVATION_BACKWARD(hard_swish_backward, dy * hard_swish_slope(saved))

@@ -1,10 +1,10 @@
 #include "kernel.h"
+#include "activation.h"
 
-KERNEL(hard_swish_forward, ActivationForwardParams, 256) {
-    FOR_RANGE(i, p.count) {
-        const float x = p.x.at[i];
-        // Compared, not clamped: GLSL leaves open what min() and max() make of a NaN.
-        const float open = x > -3.0f ? x + 3.0f : 0.0f;
-        p.y.at[i] = x * ((x < 3.0f ? open : 6.0f) / 6.0f);
-    }
+FUNCTION float hard_swish(float x) {
+    // Compared, not clamped: GLSL leaves open what min() and max() make of a NaN.
+    const float open = x > -3.0f ? x + 3.0f : 0.0f;
+    return x * ((x < 3.0f ? open : 6.0f) / 6.0f);
 }
+
+ACTIVATION_FORWARD(hard_swish_forward, hard_swish(x))

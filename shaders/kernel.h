@@ -3,7 +3,8 @@
 //   KERNEL(name, Params, size) { ... }   its parameter block is `p`
 //   FOR_RANGE(i, count) { ... }          the invocations share out the items; the result must not depend on how
 //   FOR_SUBGROUPS(i, count) { ... }      the subgroups share out the items, their lanes work on one together:
-//                                        SUBGROUP_LANE, SUBGROUP_SIZE, subgroupAdd()
+//                                        SUBGROUP_LANE, SUBGROUP_SIZE, subgroupAdd(), subgroupMax().
+//                                        Workgroups get as many items each, neighbours if possible.
 //   GROUP_ID, GROUPS, LOCAL_ID           tiled kernels only, and likewise
 //   FOR_PARTLY_UNROLLED(i, count) { ... }  a loop that would take too many registers unrolled; 4 divides `count`
 // See params.h for what each kernel computes.
@@ -23,6 +24,13 @@ namespace towers::cuda_text {
 namespace towers {
 #include "params.h"
 } // namespace towers
+#endif
+
+#ifndef FOR_SUBGROUPS
+#define FIRST_ITEM(count, group) ((count) / GROUPS * (group) + min((count) % GROUPS, (group)))
+#define FOR_SUBGROUPS(i, count)                                                                              \
+    for (uint i = FIRST_ITEM(count, GROUP_ID) + SUBGROUP_ID, i##_end = FIRST_ITEM(count, GROUP_ID + 1u);     \
+         i < i##_end; i += SUBGROUPS)
 #endif
 
 #endif

@@ -1,8 +1,4 @@
 #include "kernel.h"
+#include "activation.h"
 
-KERNEL(leaky_relu_backward, ActivationBackwardParams, 256) {
-    FOR_RANGE(i, p.count) {
-        const float dy = p.dy.at[i];
-        p.dx.at[i] = p.saved.at[i] > 0.0f ? dy : p.slope * dy;
-    }
-}
+ACTIVATION_BACKWARD(leaky_relu_backward, saved > 0.0f ? dy : p.slope * dy)

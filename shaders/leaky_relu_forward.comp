@@ -1,8 +1,4 @@
 #include "kernel.h"
+#include "activation.h"
 
-KERNEL(leaky_relu_forward, ActivationForwardParams, 256) {
-    FOR_RANGE(i, p.count) {
-        const float x = p.x.at[i];
-        p.y.at[i] = x > 0.0f ? x : p.slope * x;
-    }
-}
+ACTIVATION_FORWARD(leaky_relu_forward, x > 0.0f ? x : p.slope * x)

@@ -1,4 +1,5 @@
 #include "kernel.h"
+#include "vec4.h"
 
 // An item is four channels of an input pixel. It gathers from the windows that contain it, in a fixed order.
 KERNEL(max_pool_backward, MaxPoolBackwardParams, 256) {
@@ -9,7 +10,6 @@ KERNEL(max_pool_backward, MaxPoolBackwardParams, 256) {
         const uint x = pixel % p.shape.in_width + p.shape.pad_left;
         const uint y = pixel / p.shape.in_width % p.shape.in_height + p.shape.pad_top;
         const uint image = pixel / p.shape.in_width / p.shape.in_height;
-        const uint lanes = min(4u, p.shape.channels - quad * 4u);
         // The windows that hold y begin at rows (y - window_height, y]; only every stride-th of them exists.
         const uint first_row =
             y < p.shape.window_height ? 0u : (y - p.shape.window_height) / p.shape.stride_y + 1u;
@@ -24,12 +24,16 @@ KERNEL(max_pool_backward, MaxPoolBackwardParams, 256) {
                     (y - row * p.shape.stride_y) * p.shape.window_width + x - column * p.shape.stride_x;
                 const uint target = (image * p.shape.out_height + row) * p.shape.out_width + column;
                 const uint places = p.argmax.at[target * quads + quad];
-                UNROLL for (uint lane = 0u; lane < 4u; ++lane)
-                    if (lane < lanes && (places >> (8u * lane) & 255u) == place)
-                        sum[lane] += p.dy.at[target * p.shape.channels + quad * 4u + lane];
+                const bool a = (places & 255u) == place;
+                const bool b = (places >> 8u & 255u) == place;
+                const bool c = (places >> 16u & 255u) == place;
+                const bool d = places >> 24u == place;
+                if (a || b || c || d) {
+                    const vec4 dy = channels_at(p.dy, p.shape.channels, target, quad);
+                    sum += vec4(a ? dy.x : 0.0f, b ? dy.y : 0.0f, c ? dy.z : 0.0f, d ? dy.w : 0.0f);
+                }
             }
         }
-        UNROLL for (uint lane = 0u; lane < 4u; ++lane)
-            if (lane < lanes) p.dx.at[pixel * p.shape.channels + quad * 4u + lane] = sum[lane];
+        set_channels(p.dx, p.shape.channels, pixel, quad, sum);
     }
 }

@@ -1,15 +1,17 @@
 #include "kernel.h"
+#include "vec4.h"
 
-// A subgroup sums over one image's pixels for one channel; its neighbours take the neighbouring channels.
+// A subgroup sums over one image's pixels for four channels; its neighbours take the neighbouring channels.
 KERNEL(multiply_backward_scale, MultiplyBackwardScaleParams, 256) {
-    FOR_SUBGROUPS(i, p.batch * p.channels) {
-        const uint base = i / p.channels * p.pixels * p.channels + i % p.channels;
-        float sum = 0.0f;
+    const uint quads = QUADS_OF(p.channels);
+    FOR_SUBGROUPS(i, p.batch * quads) {
+        const uint image = i / quads;
+        vec4 sum = vec4(0.0f);
         for (uint pixel = SUBGROUP_LANE; pixel < p.pixels; pixel += SUBGROUP_SIZE) {
-            const uint at = base + pixel * p.channels;
-            sum += p.dy.at[at] * p.a.at[at];
+            const uint at = image * p.pixels + pixel;
+            sum += channels_at(p.dy, p.channels, at, i % quads) * channels_at(p.a, p.channels, at, i % quads);
         }
         sum = subgroupAdd(sum);
-        if (SUBGROUP_LANE == 0u) p.db.at[i] = sum;
+        if (SUBGROUP_LANE == 0u) set_channels(p.db, p.channels, image, i % quads, sum);
     }
 }

@@ -20,21 +20,18 @@
 #define RESULT_NONFINITE 2
 #define RESULT_FLOATS 3
 
-// A reduction over a large tensor leaves REDUCTION_CHUNKS(quads) partial results, at most 16384, so that one
-// subgroup can add them up. REDUCTION_LANES chunks share blocks of REDUCTION_DEPTH vec4s for each, within
-// which the vec4s interleave, so that neighbouring invocations of a GPU read neighbouring memory while a host
-// thread stays within one page. The chunks share one block, or several consecutive ones if there are more
-// than REDUCTION_MOST_SHARERS: those from REDUCTION_BEGIN(quads, chunk / REDUCTION_LANES) on. Chunks of the
-// last block may be empty.
-#define REDUCTION_LANES 32u
-#define REDUCTION_DEPTH 16u
-#define REDUCTION_BLOCK (REDUCTION_LANES * REDUCTION_DEPTH)
+// A reduction over a large tensor leaves REDUCTION_CHUNKS(quads) partial results, few enough for one subgroup
+// to add up: one for each chunk of the tensor's vec4s, of which the n-th begins at vec4
+// REDUCTION_BEGIN(quads, n). A chunk has whole blocks of REDUCTION_BLOCK vec4s, except the last.
+#define REDUCTION_BLOCK 512u
 #define REDUCTION_BLOCKS(quads) (((quads) + REDUCTION_BLOCK - 1u) / REDUCTION_BLOCK)
-#define REDUCTION_MOST_SHARERS 512u
-#define REDUCTION_SHARERS(quads)                                                                             \
-    (REDUCTION_BLOCKS(quads) < REDUCTION_MOST_SHARERS ? REDUCTION_BLOCKS(quads) : REDUCTION_MOST_SHARERS)
-#define REDUCTION_CHUNKS(quads) (REDUCTION_SHARERS(quads) * REDUCTION_LANES)
-#define REDUCTION_BEGIN(quads, sharer) (REDUCTION_BLOCKS(quads) * (sharer) / REDUCTION_SHARERS(quads))
+#define REDUCTION_MOST_CHUNKS 1024u
+#define REDUCTION_CHUNKS(quads)                                                                              \
+    (REDUCTION_BLOCKS(quads) < REDUCTION_MOST_CHUNKS ? REDUCTION_BLOCKS(quads) : REDUCTION_MOST_CHUNKS)
+#define REDUCTION_BEGIN(quads, chunk)                                                                        \
+    ((chunk) == REDUCTION_CHUNKS(quads)                                                                      \
+         ? (quads)                                                                                           \
+         : REDUCTION_BLOCKS(quads) * (chunk) / REDUCTION_CHUNKS(quads) * REDUCTION_BLOCK)
 
 // Pixels of a batch's images, of a shape that has these members
 #define IN_PIXELS(shape) ((shape).batch * (shape).in_height * (shape).in_width)

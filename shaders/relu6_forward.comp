@@ -1,9 +1,9 @@
 #include "kernel.h"
+#include "activation.h"
 
-KERNEL(relu6_forward, ActivationForwardParams, 256) {
-    FOR_RANGE(i, p.count) {
-        const float x = p.x.at[i];
-        const float y = x < 0.0f ? 0.0f : x > 6.0f ? 6.0f : x;
-        p.y.at[i] = is_finite(x) ? y : x;
-    }
+FUNCTION float relu6(float x) {
+    const float y = x < 0.0f ? 0.0f : x > 6.0f ? 6.0f : x;
+    return is_finite(x) ? y : x;
 }
+
+ACTIVATION_FORWARD(relu6_forward, relu6(x))

@@ -1,5 +1,4 @@
 #include "kernel.h"
+#include "activation.h"
 
-KERNEL(relu_forward, ActivationForwardParams, 256) {
-    FOR_RANGE(i, p.count) { p.y.at[i] = p.x.at[i] < 0.0f ? 0.0f : p.x.at[i]; }
-}
+ACTIVATION_FORWARD(relu_forward, x < 0.0f ? 0.0f : x)

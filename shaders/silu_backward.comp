@@ -1,10 +1,9 @@
 #include "kernel.h"
 #include "activation.h"
 
-KERNEL(silu_backward, ActivationBackwardParams, 256) {
-    FOR_RANGE(i, p.count) {
-        const float x = p.saved.at[i];
-        const float s = sigmoid(x);
-        p.dx.at[i] = p.dy.at[i] * (s + x * s * (1.0f - s));
-    }
+FUNCTION float silu_slope(float x) {
+    const float s = sigmoid(x);
+    return s + x * s * (1.0f - s);
 }
+
+ACTIVATION_BACKWARD(silu_backward, dy * silu_slope(saved))

@@ -1,38 +1,46 @@
 #include "kernel.h"
 
+// A subgroup takes one row.
 KERNEL(softmax_cross_entropy, SoftmaxCrossEntropyParams, 256) {
     const float other_target = p.smoothing / float(p.classes);
     const float label_target = 1.0f - p.smoothing + other_target;
     const float gain = p.scale * p.weight * p.logit_scale;
-    FOR_RANGE(row, p.rows) {
+    FOR_SUBGROUPS(row, p.rows) {
         const uint base = row * p.classes;
         const uint label = p.labels.at[row] + p.label_offset;
         const float label_logit = p.logits.at[base + label];
         float best = label_logit;
         float unsound = 0.0f; // max() and exp() may lose a NaN; a sum does not
-        for (uint c = 0u; c < p.classes; ++c) {
+        for (uint c = SUBGROUP_LANE; c < p.classes; c += SUBGROUP_SIZE) {
             const float z = p.logits.at[base + c];
             best = max(best, z);
             if (!is_finite(z * p.logit_scale)) unsound += z * p.logit_scale;
         }
+        best = subgroupMax(best);
+        unsound = subgroupAdd(unsound);
         const float score = label_logit * p.logit_scale;
         const float top = best * p.logit_scale; // scaling keeps the order
         float sum = 0.0f;
         float below = 0.0f; // sum of the classes' distances below the best score
-        for (uint c = 0u; c < p.classes; ++c) {
+        for (uint c = SUBGROUP_LANE; c < p.classes; c += SUBGROUP_SIZE) {
             const float z = (p.logits.at[base + c] - best) * p.logit_scale;
             sum += exp(z);
             below -= z;
         }
-        for (uint c = 0u; c < p.classes; ++c) {
+        sum = subgroupAdd(sum);
+        below = subgroupAdd(below);
+        for (uint c = SUBGROUP_LANE; c < p.classes; c += SUBGROUP_SIZE) {
             const float probability = exp((p.logits.at[base + c] - best) * p.logit_scale) / sum;
-            p.dlogits.at[base + c] = (probability - (c == label ? label_target : other_target)) * gain + unsound;
+            p.dlogits.at[base + c] =
+                (probability - (c == label ? label_target : other_target)) * gain + unsound;
         }
         float loss = log(sum) + top - score;
         // Smoothing moves a part of the target from the label to all classes. Skipped if it is 0, since 0
         // times an overflow is NaN.
         if (p.smoothing != 0.0f) loss += p.smoothing * (below / float(p.classes) - (top - score));
-        p.losses.at[row] = loss * p.weight + unsound;
-        p.correct.at[row] = unsound == 0.0f && label_logit >= best ? 1u : 0u;
+        if (SUBGROUP_LANE == 0u) {
+            p.losses.at[row] = loss * p.weight + unsound;
+            p.correct.at[row] = unsound == 0.0f && label_logit >= best ? 1u : 0u;
+        }
     }
 }

@@ -1,20 +1,17 @@
 #include "kernel.h"
 
+// A subgroup takes one chunk.
 KERNEL(weight_decay, WeightDecayParams, 256) {
-    FOR_RANGE(chunk, REDUCTION_CHUNKS(p.quads)) {
-        const uint end = REDUCTION_BEGIN(p.quads, chunk / REDUCTION_LANES + 1u);
+    FOR_SUBGROUPS(chunk, REDUCTION_CHUNKS(p.quads)) {
+        const uint end = REDUCTION_BEGIN(p.quads, chunk + 1u);
         float sum = 0.0f;
-        for (uint block = REDUCTION_BEGIN(p.quads, chunk / REDUCTION_LANES); block < end; ++block) {
-            for (uint k = 0u; k < REDUCTION_DEPTH; ++k) {
-                const uint i = block * REDUCTION_BLOCK + k * REDUCTION_LANES + chunk % REDUCTION_LANES;
-                if (i < p.quads) {
-                    const vec4 w = p.w.at[i];
-                    const vec4 dw = p.dw.at[i];
-                    p.dw.at[i] = dw + p.decay * w;
-                    sum += w.x * w.x + w.y * w.y + (w.z * w.z + w.w * w.w);
-                }
-            }
+        for (uint i = REDUCTION_BEGIN(p.quads, chunk) + SUBGROUP_LANE; i < end; i += SUBGROUP_SIZE) {
+            const vec4 w = p.w.at[i];
+            const vec4 dw = p.dw.at[i];
+            p.dw.at[i] = dw + p.decay * w;
+            sum += w.x * w.x + w.y * w.y + (w.z * w.z + w.w * w.w);
         }
-        p.partials.at[chunk] = 0.5f * p.decay * sum;
+        sum = subgroupAdd(sum);
+        if (SUBGROUP_LANE == 0u) p.partials.at[chunk] = 0.5f * p.decay * sum;
     }
 }

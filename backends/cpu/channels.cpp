@@ -55,8 +55,15 @@ void add_tensors(const AddTensorsParams& p, Invocation invocation) {
 }
 
 FOR_EACH_PROCESSOR_LEVEL
-void multiply_broadcast(const MultiplyParams& p, Invocation invocation) {
+void multiply(const MultiplyParams& p, Invocation invocation) {
     const uint pixels = p.batch * p.pixels;
+    if (p.broadcast == 0) {
+        const std::size_t end = invocation.end(pixels * p.channels);
+        INDEPENDENT
+        for (std::size_t i = invocation.begin(pixels * p.channels); i < end; ++i)
+            p.y.at[i] = p.a.at[i] * p.b.at[i];
+        return;
+    }
     for (uint pixel = invocation.begin(pixels); pixel < invocation.end(pixels); ++pixel) {
         const std::size_t base = std::size_t(pixel) * p.channels;
         const float* const a = p.a.at + base;
@@ -100,17 +107,11 @@ void copy_channels(const CopyChannelsParams& p, Invocation invocation) {
                     p.channels * sizeof(float));
 }
 
-std::optional<Offer> offer_broadcast(const Launch& launch, const DeviceFacts&) {
-    if (launch.parameters.as<MultiplyParams>().broadcast == 0) return {};
-    return Offer{};
-}
-
 } // namespace
 
 std::span<const CpuVariant> channels_overrides() {
     static constexpr CpuVariant overrides[] = {
-        vectorized<kernels::add_tensors, add_tensors>(),
-        vectorized<kernels::multiply, multiply_broadcast>(offer_broadcast),
+        vectorized<kernels::add_tensors, add_tensors>(), vectorized<kernels::multiply, multiply>(),
         vectorized<kernels::multiply_backward_scale, multiply_backward_scale>(),
         vectorized<kernels::copy_channels, copy_channels>()};
     return overrides;

@@ -4,33 +4,32 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <numeric>
 
-// Reductions over large tensors in the order of memory, with the partial results of all chunks that share a
-// block side by side. The shared text takes one chunk after the other and would read the same memory once per
-// chunk. The results are equal to the bit.
+// Reductions over large tensors, with several sums side by side in a loop that the compiler vectorizes.
 
 namespace towers {
 namespace {
 
-/// For each of this thread's groups of chunks: calls `begin()`, then `add(first, count)` with every
-/// REDUCTION_LANES vec4s, one per chunk, then `end(chunk)` with the first chunk.
+constexpr uint lanes = 32; // sums of a chunk; each takes every 32nd vec4
+static_assert(REDUCTION_BLOCK % lanes == 0);
+
+/// For each of this thread's chunks: calls `begin()`, then `add(first, count)` with the next vec4s, at most
+/// one per lane, then `end(chunk)`.
 template<class Begin, class Add, class End>
-[[gnu::always_inline]] inline void for_blocks(uint quads, Invocation invocation, Begin begin, Add add,
+[[gnu::always_inline]] inline void for_chunks(uint quads, Invocation invocation, Begin begin, Add add,
                                               End end) {
-    if (quads == 0) return;
-    const uint last = invocation.end(REDUCTION_SHARERS(quads));
-    for (uint sharer = invocation.begin(REDUCTION_SHARERS(quads)); sharer < last; ++sharer) {
+    const uint last = invocation.end(REDUCTION_CHUNKS(quads));
+    for (uint chunk = invocation.begin(REDUCTION_CHUNKS(quads)); chunk < last; ++chunk) {
         begin();
-        const std::size_t stop =
-            std::min<std::size_t>(quads, std::size_t(REDUCTION_BEGIN(quads, sharer + 1)) * REDUCTION_BLOCK);
-        for (std::size_t i = std::size_t(REDUCTION_BEGIN(quads, sharer)) * REDUCTION_BLOCK; i < stop;
-             i += REDUCTION_LANES)
-            add(i, std::min<std::size_t>(REDUCTION_LANES, stop - i));
-        end(sharer * REDUCTION_LANES);
+        const std::size_t stop = REDUCTION_BEGIN(quads, chunk + 1);
+        for (std::size_t i = REDUCTION_BEGIN(quads, chunk); i < stop; i += lanes)
+            add(i, std::min<std::size_t>(lanes, stop - i));
+        end(chunk);
     }
 }
 
-using Sums = std::array<float, REDUCTION_LANES>;
+using Sums = std::array<float, lanes>;
 
 [[gnu::always_inline]] inline void add_squares(const float* __restrict x, Sums& sums, std::size_t quads) {
     for (std::size_t i = 0; i < quads; ++i) {
@@ -53,9 +52,9 @@ void weight_decay(const WeightDecayParams& p, Invocation invocation) {
         add_squares(w, sums, quads);
     };
     const auto end = [&](std::size_t chunk) __attribute__((always_inline)) {
-        for (std::size_t i = 0; i < sums.size(); ++i) p.partials.at[chunk + i] = 0.5f * p.decay * sums[i];
+        p.partials.at[chunk] = 0.5f * p.decay * std::accumulate(sums.begin(), sums.end(), 0.0f);
     };
-    for_blocks(p.quads, invocation, begin, add, end);
+    for_chunks(p.quads, invocation, begin, add, end);
 }
 
 FOR_EACH_PROCESSOR_LEVEL
@@ -66,14 +65,14 @@ void sum_squares(const SumSquaresParams& p, Invocation invocation) {
         add_squares(&p.x.at[first].x, sums, quads);
     };
     const auto end = [&](std::size_t chunk) __attribute__((always_inline)) {
-        for (std::size_t i = 0; i < sums.size(); ++i) p.partials.at[chunk + i] = sums[i];
+        p.partials.at[chunk] = std::accumulate(sums.begin(), sums.end(), 0.0f);
     };
-    for_blocks(p.quads, invocation, begin, add, end);
+    for_chunks(p.quads, invocation, begin, add, end);
 }
 
 FOR_EACH_PROCESSOR_LEVEL
 void count_nonfinite(const CountNonfiniteParams& p, Invocation invocation) {
-    std::array<uint, 4 * REDUCTION_LANES> counts; // of each element of the vec4s
+    std::array<uint, 4 * lanes> counts; // of each element of the vec4s
     const auto begin = [&]() __attribute__((always_inline)) { counts.fill(0); };
     const auto add = [&](std::size_t first, std::size_t quads) __attribute__((always_inline)) {
         const float* const x = &p.x.at[first].x;
@@ -81,12 +80,9 @@ void count_nonfinite(const CountNonfiniteParams& p, Invocation invocation) {
             counts[i] += (std::bit_cast<uint>(x[i]) & 0x7f800000u) == 0x7f800000u ? 1u : 0u;
     };
     const auto end = [&](std::size_t chunk) __attribute__((always_inline)) {
-        for (std::size_t i = 0; i < REDUCTION_LANES; ++i) {
-            const uint* const of_quad = counts.data() + 4 * i;
-            p.counts.at[chunk + i] = of_quad[0] + of_quad[1] + of_quad[2] + of_quad[3];
-        }
+        p.counts.at[chunk] = std::accumulate(counts.begin(), counts.end(), 0u);
     };
-    for_blocks(p.quads, invocation, begin, add, end);
+    for_chunks(p.quads, invocation, begin, add, end);
 }
 
 std::span<const CpuVariant> reductions_overrides() {

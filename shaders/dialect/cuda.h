@@ -89,6 +89,12 @@ inline __device__ float inversesqrt(float x) { return rsqrtf(x); }
 inline __device__ float log(float x) { return logf(x); }
 inline __device__ float pow(float x, float y) { return powf(x, y); }
 inline __device__ float sqrt(float x) { return sqrtf(x); }
+inline __device__ vec4 fma(const vec4& a, const vec4& b, const vec4& c) {
+    return vec4(fmaf(a.x, b.x, c.x), fmaf(a.y, b.y, c.y), fmaf(a.z, b.z, c.z), fmaf(a.w, b.w, c.w));
+}
+inline __device__ vec4 inversesqrt(const vec4& x) {
+    return vec4(rsqrtf(x.x), rsqrtf(x.y), rsqrtf(x.z), rsqrtf(x.w));
+}
 inline __device__ vec4 sqrt(const vec4& x) { return vec4(sqrtf(x.x), sqrtf(x.y), sqrtf(x.z), sqrtf(x.w)); }
 inline __device__ uint max(uint a, uint b) { return a > b ? a : b; }
 inline __device__ uint min(uint a, uint b) { return a < b ? a : b; }
@@ -101,6 +107,14 @@ template<class T>
 __device__ T subgroupAdd(T x) { // every lane gets the same bits: a + b is b + a
     for (uint distance = 16u; distance > 0u; distance /= 2u) x += __shfl_xor_sync(0xffffffffu, x, distance);
     return x;
+}
+inline __device__ float subgroupMax(float x) {
+    for (uint distance = 16u; distance > 0u; distance /= 2u)
+        x = max(x, __shfl_xor_sync(0xffffffffu, x, distance));
+    return x;
+}
+inline __device__ vec4 subgroupAdd(const vec4& x) {
+    return vec4(subgroupAdd(x.x), subgroupAdd(x.y), subgroupAdd(x.z), subgroupAdd(x.w));
 }
 
 } // namespace towers::cuda_text
@@ -119,9 +133,8 @@ __device__ T subgroupAdd(T x) { // every lane gets the same bits: a + b is b + a
 #define SUBGROUP_LANE (threadIdx.x % SUBGROUP_SIZE)
 #define FOR_RANGE(i, count)                                                                                  \
     for (uint i = blockIdx.x * blockDim.x + threadIdx.x; i < (count); i += gridDim.x * blockDim.x)
-#define FOR_SUBGROUPS(i, count)                                                                              \
-    for (uint i = (blockIdx.x * blockDim.x + threadIdx.x) / SUBGROUP_SIZE; i < (count);                      \
-         i += gridDim.x * blockDim.x / SUBGROUP_SIZE)
+#define SUBGROUP_ID (threadIdx.x / SUBGROUP_SIZE)
+#define SUBGROUPS (blockDim.x / SUBGROUP_SIZE)
 #define UNROLL _Pragma("unroll")
 // nvcc chooses the unrolling well; "unroll 4" costs registers.
 #define FOR_PARTLY_UNROLLED(i, count) for (uint i = 0u; i < (count); ++i)

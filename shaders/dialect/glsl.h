@@ -37,11 +37,10 @@ Out_f32x4 out_quads(Out_f32 x) { return Out_f32x4(uvec2(x)); }
 #define LOCAL_ID gl_LocalInvocationIndex
 #define SUBGROUP_LANE gl_SubgroupInvocationID
 #define SUBGROUP_SIZE gl_SubgroupSize
+#define SUBGROUP_ID gl_SubgroupID
+#define SUBGROUPS gl_NumSubgroups
 #define FOR_RANGE(i, count)                                                                                  \
     for (uint i = gl_GlobalInvocationID.x; i < (count); i += gl_NumWorkGroups.x * gl_WorkGroupSize.x)
-#define FOR_SUBGROUPS(i, count)                                                                              \
-    for (uint i = gl_WorkGroupID.x * gl_NumSubgroups + gl_SubgroupID; i < (count);                           \
-         i += gl_NumWorkGroups.x * gl_NumSubgroups)
 #define UNROLL [[unroll]]
 // Drivers unroll a loop fully or not at all; this one is unrolled by four. `count` is a multiple of 4.
 #define FOR_PARTLY_UNROLLED(i, count)                                                                        \

@@ -48,9 +48,16 @@ using std::fma;
 using std::log;
 using std::pow;
 using std::sqrt;
+inline vec4 fma(const vec4& a, const vec4& b, const vec4& c) {
+    return {fma(a.x, b.x, c.x), fma(a.y, b.y, c.y), fma(a.z, b.z, c.z), fma(a.w, b.w, c.w)};
+}
 inline float inversesqrt(float x) { return 1.0f / std::sqrt(x); }
-inline float subgroupAdd(float x) { return x; }
-inline uint subgroupAdd(uint x) { return x; }
+inline vec4 inversesqrt(const vec4& x) { return 1.0f / glm::sqrt(x); }
+template<class T>
+T subgroupAdd(const T& x) {
+    return x;
+}
+inline float subgroupMax(float x) { return x; }
 inline uint mul_high(uint a, uint b) { return uint(std::uint64_t(a) * b >> 32); }
 inline float as_float(uint bits) { return std::bit_cast<float>(bits); }
 inline bool is_finite(float x) { return (std::bit_cast<uint>(x) & 0x7f800000u) != 0x7f800000u; }

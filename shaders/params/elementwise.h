@@ -2,6 +2,9 @@
 #ifndef TOWERS_SHADERS_PARAMS_ELEMENTWISE_H
 #define TOWERS_SHADERS_PARAMS_ELEMENTWISE_H
 
+// Items of activations and sums: four elements each if these come in fours, else one
+#define ELEMENT_ITEMS(count) ((count) % 4u == 0u ? (count) / 4u : (count))
+
 // y = activation(x), by the kernel's name:
 //   relu      x < 0 ? 0 : x
 //   relu6     min(max(x, 0), 6)
@@ -56,7 +59,11 @@ struct MultiplyBackwardScaleParams {
 };
 
 // y[pixel, target_first + c] = x[pixel, source_first + c] for c < channels; a pixel of x has `source_stride`
-// channels and one of y `target_stride`. Other channels of y are left alone.
+// channels and one of y `target_stride`. Other channels of y are left alone. An item is four channels of a
+// pixel if all of them lie in whole vec4s, else one channel.
+#define COPY_CHANNELS_BY_VEC4(p)                                                                             \
+    (((p).channels | (p).source_stride | (p).source_first | (p).target_stride | (p).target_first) % 4u == 0u)
+#define COPY_CHANNELS_ITEMS(p) ((p).pixels * (p).channels / (COPY_CHANNELS_BY_VEC4(p) ? 4u : 1u))
 struct CopyChannelsParams {
     In_f32 x;
     Out_f32 y;

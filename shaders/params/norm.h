@@ -4,10 +4,11 @@
 
 // Local response normalization across channels (Krizhevsky 2012, the *sum* of TensorFlow):
 // y = x / scale^beta, scale = bias + alpha * sum of x^2 over channels [c - radius, c + radius]
-// An item is a run of channels of one pixel, along which the window's sum slides. Runs are short, so that
-// rounding does not build up.
-#define LRN_RUN 16u
-#define LRN_RUNS(channels) (((channels) + LRN_RUN - 1u) / LRN_RUN)
+// An item is four channels of a pixel if their windows reach only into the four on either side, else one
+// channel.
+#define LRN_BY_VEC4(channels, radius) ((channels) % 4u == 0u && (radius) <= 4u)
+#define LRN_ITEMS(pixels, channels, radius)                                                                  \
+    ((pixels) * (channels) / (LRN_BY_VEC4(channels, radius) ? 4u : 1u))
 struct LrnForwardParams {
     In_f32 x;
     Out_f32 y, scale;
@@ -35,7 +36,7 @@ struct LrnBackwardParams {
     ((elements) / 32768u < 32u ? 32u : (elements) / 32768u > 512u ? 512u : (elements) / 32768u)
 // A good `run`
 #define BATCH_NORM_RUN 64u
-// An item of the kernels that write [groups, rows, channels] is one channel of this many rows.
+// An item of the kernels that write [groups, rows, channels] is four channels of this many rows.
 #define BATCH_NORM_STRIP 8u
 #define BATCH_NORM_STRIPS(rows) BATCH_NORM_CHUNKS(rows, BATCH_NORM_STRIP)
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <numeric>
 
 namespace towers {
 namespace {
@@ -260,10 +261,12 @@ KERNEL_TEST(grey_sums, "contrast changes about each image's own mean, however la
                 const Values greys =
                     AugmentedExample{a, stored.size, image, seed, examples[i].record(), examples[i].epoch}
                         .grey(stored.image(examples[i].slot));
-                const std::size_t chunk = (greys.size() + GREY_CHUNKS - 1) / GREY_CHUNKS;
-                Values expected(GREY_CHUNKS);
+                Values expected;
                 std::vector<float> measured;
-                for (std::size_t k = 0; k < greys.size(); ++k) expected[k / chunk] += greys[k];
+                for (std::size_t chunk = 0; chunk < GREY_CHUNKS; ++chunk)
+                    expected.push_back(std::accumulate(
+                        greys.begin() + std::ptrdiff_t(greys.size() * chunk / GREY_CHUNKS),
+                        greys.begin() + std::ptrdiff_t(greys.size() * (chunk + 1) / GREY_CHUNKS), 0.0));
                 for (std::size_t k = i * GREY_CHUNKS; k < (i + 1) * GREY_CHUNKS; ++k)
                     measured.push_back(float(sums[k * 2 + 1]) * 65536.0f + float(sums[k * 2]) / 65536.0f);
                 check_near("sums", measured, expected);

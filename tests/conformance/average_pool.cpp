@@ -18,6 +18,7 @@ const AveragePoolShape shapes[] = {
     {1, 12, 12, 64, 6, 6, 2, 2, 2, 2, 0, 0, 0},    // DenseNet's
     {2, 7, 7, 300, 1, 1, 7, 7, 1, 1, 0, 0, 0},     // global, small
     {3, 17, 13, 127, 1, 1, 17, 13, 1, 1, 0, 0, 0}, // global, large enough for subgroups
+    {2, 9, 8, 64, 1, 1, 9, 8, 1, 1, 0, 0, 0},      //
     {1, 12, 5, 3, 3, 3, 1, 3, 5, 1, 0, 0, 0},      // rows outside all windows
     {1, 12, 5, 8, 4, 2, 5, 4, 3, 2, 1, 0, 0},      // more padding below than above
     {1, 12, 5, 8, 4, 2, 5, 4, 3, 2, 1, 0, 1},      //

@@ -1,6 +1,7 @@
 #include "tests/conformance/harness.h"
 #include "tests/conformance/reference.h"
 
+#include <algorithm>
 #include <cfloat>
 #include <cmath>
 #include <limits>
@@ -53,7 +54,7 @@ void check_softmax(const Scores& s) {
 const std::uint32_t lengths[] = {1, 3, 13, 16, 17, 127, 512, 513, 1031, 2048};
 
 /// Longer than the most chunks of a reduction can cover alone, with unevenly shared blocks and a partial one.
-constexpr std::uint32_t large = 512 * REDUCTION_BLOCK + 300001;
+constexpr std::uint32_t large = REDUCTION_MOST_CHUNKS * REDUCTION_BLOCK + 40001;
 constexpr std::size_t large_bytes = std::size_t(3) * large * 16;
 
 std::size_t capacity(std::size_t quads) { return quads < large ? std::size_t(4) << 20 : large_bytes; }
@@ -191,17 +192,17 @@ TEST_CASE("an infinity anywhere in a large gradient is seen") {
 
 TEST_CASE("a reduction of any size leaves few partial results, and covers each block once") {
     for (const std::uint32_t quads :
-         {1u, 511u, 512u, 513u, 262143u, 262144u, 262145u, large, 34'600'000u, 1u << 29}) {
+         {1u, 511u, 512u, 513u, 524287u, 524288u, 524289u, large, 34'600'000u, 1u << 29}) {
         CAPTURE(quads);
-        const std::uint32_t blocks = REDUCTION_BLOCKS(quads), sharers = REDUCTION_SHARERS(quads);
-        CHECK(REDUCTION_CHUNKS(quads) <= 16384);
-        if (blocks <= 512) CHECK(REDUCTION_CHUNKS(quads) == blocks * REDUCTION_LANES);
+        const std::uint32_t blocks = REDUCTION_BLOCKS(quads), chunks = REDUCTION_CHUNKS(quads);
+        CHECK(chunks == std::min(blocks, 1024u));
         CHECK(REDUCTION_BEGIN(quads, 0) == 0);
-        CHECK(REDUCTION_BEGIN(quads, sharers) == blocks);
+        CHECK(REDUCTION_BEGIN(quads, chunks) == quads);
         bool even = true;
-        for (std::uint32_t i = 0; i < sharers; ++i) {
-            const std::uint32_t taken = REDUCTION_BEGIN(quads, i + 1) - REDUCTION_BEGIN(quads, i);
-            even &= taken == blocks / sharers || taken == blocks / sharers + 1;
+        for (std::uint32_t i = 0; i < chunks; ++i) {
+            const std::uint32_t taken =
+                REDUCTION_BLOCKS(REDUCTION_BEGIN(quads, i + 1) - REDUCTION_BEGIN(quads, i));
+            even &= taken == blocks / chunks || taken == blocks / chunks + 1;
         }
         CHECK(even);
     }

@@ -29,8 +29,10 @@ TEST_CASE("every item has an invocation, or a subgroup, until the device is full
     CHECK(groups_of(update(256)) == 1);
     CHECK(groups_of(update(257)) == 2);
     CHECK(groups_of(update(1u << 31)) == 4096);
-    CHECK(groups_of(images(8)) == 1); // eight subgroups of 32
-    CHECK(groups_of(images(128)) == 16);
+    CHECK(groups_of(images(128)) == 128);
+    CHECK(groups_of(images(256)) == 256);
+    CHECK(groups_of(images(300)) == 256); // eight subgroups of 32 a workgroup; 38 would leave the device idle
+    CHECK(groups_of(images(2049)) == 257);
 }
 
 TEST_CASE("a product gets one workgroup per tile, and tall tiles if these fill the device") {
