@@ -4,6 +4,7 @@
 #include "vec4.h"
 
 // The kernels of the activations: `expression` makes y of an element `x`, or dx of `saved` and `dy`.
+#if defined(TOWERS_GLSL) || defined(__CUDACC__)
 #define ACTIVATION_LANE(lane, expression)                                                                    \
     {                                                                                                        \
         const float x = xs.lane;                                                                             \
@@ -55,6 +56,23 @@
             }                                                                                                \
         }                                                                                                    \
     }
+#else // The host's compilers vectorize no loop over vec4s.
+#define ACTIVATION_FORWARD(name, expression)                                                                 \
+    KERNEL(name, ActivationForwardParams, 256) {                                                             \
+        FOR_ELEMENTS(i, p.count) {                                                                           \
+            const float x = p.x.at[i];                                                                       \
+            p.y.at[i] = expression;                                                                          \
+        }                                                                                                    \
+    }
+#define ACTIVATION_BACKWARD(name, expression)                                                                \
+    KERNEL(name, ActivationBackwardParams, 256) {                                                            \
+        FOR_ELEMENTS(i, p.count) {                                                                           \
+            const float saved = p.saved.at[i];                                                               \
+            const float dy = p.dy.at[i];                                                                     \
+            p.dx.at[i] = expression;                                                                         \
+        }                                                                                                    \
+    }
+#endif
 
 // Shared functions of the smooth activations. The dialect's exp() is a call per element on the host and
 // inexact on some drivers, and GLSL has no erf(). The functions here vectorize, and are exact to a few units

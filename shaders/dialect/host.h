@@ -78,9 +78,15 @@ inline bool is_finite(float x) { return (std::bit_cast<uint>(x) & 0x7f800000u) !
 #define FOR_RANGE(i, items)                                                                                  \
     const uint i##_end = invocation.end(items);                                                              \
     INDEPENDENT for (uint i = invocation.begin(items); i < i##_end; ++i)
+// The elements of the items that ELEMENT_ITEMS(elements) counts
+#define FOR_ELEMENTS(i, elements)                                                                            \
+    const uint i##_size = (elements) % 4u == 0u ? 4u : 1u;                                                   \
+    const uint i##_end = invocation.end(ELEMENT_ITEMS(elements)) * i##_size;                                 \
+    INDEPENDENT for (uint i = invocation.begin(ELEMENT_ITEMS(elements)) * i##_size; i < i##_end; ++i)
 #define FOR_SUBGROUPS(i, items)                                                                              \
     const uint i##_end = invocation.end(items);                                                              \
     for (uint i = invocation.begin(items); i < i##_end; ++i)
 #define UNROLL
-#define FUNCTION inline
+// Always, for GCC leaves out some in a file with as many kernels as host_kernels.cpp has.
+#define FUNCTION [[gnu::always_inline]] inline
 #define TUNABLE(id, name, value) constexpr uint name = value

@@ -9,10 +9,12 @@ std::optional<std::uint64_t> counted;
 
 #undef FOR_RANGE
 #undef FOR_SUBGROUPS
+#undef FOR_ELEMENTS
 #define FOR_RANGE(i, items)                                                                                  \
     counted = (items);                                                                                       \
     for (uint i = 0; i != 0; ++i)
 #define FOR_SUBGROUPS(i, items) FOR_RANGE(i, items)
+#define FOR_ELEMENTS(i, elements) FOR_RANGE(i, ELEMENT_ITEMS(elements))
 #undef KERNEL
 #define KERNEL(name, Params, size) void name(const Params& p)
 

@@ -84,8 +84,9 @@ mutants = {
     "store-too-far": (gemm, "if (first_m + i * SIDE + row < (M) &&", "if (", edges),
     "index-too-far": (dialect, "i < (count); i += gridDim.x * blockDim.x)",
                       "i <= (count); i += gridDim.x * blockDim.x)", "--test-case=draw_augmentations*,average_pool_*,max_pool_*,sum_partials*"),
-    "half-a-sum": (dialect, "uint distance = 16u;", "uint distance = 8u;", sums),
-    "part-of-a-warp": (dialect, "__shfl_xor_sync(0xffffffffu", "__shfl_xor_sync(0xffffu", sums),
+    "half-a-sum": (dialect, "uint distance = 16u; distance > 0u; distance /= 2u) x +=",
+                   "uint distance = 8u; distance > 0u; distance /= 2u) x +=", sums),
+    "part-of-a-warp": (dialect, "x += __shfl_xor_sync(0xffffffffu", "x += __shfl_xor_sync(0xffffu", sums),
     "barrier-for-some": (tiled_dialect, "inline __device__ void barrier() { __syncthreads(); }",
                          "inline __device__ void barrier() { if (threadIdx.x != 7) __syncthreads(); }", convolutions),
 }
