@@ -1,11 +1,14 @@
 // Estimates the training step of a recipe on a card that need not be present, from the plan and the choices
 // that the program would make there: how long each launch takes, and how near its floor that is.
 //
-// An estimate only, good to some tens of per cent: a product takes the cycles of its offer
-// (backends/sharing.h), any other launch what its bytes take; each has a fixed cost, and so has each level.
+// The choices are those of a Vulkan card, which are CUDA's too. An estimate only, good to some tens of per
+// cent: a product takes the cycles of its offer (backends/sharing.h), any other launch what its bytes take;
+// each has a fixed cost, and so has each level.
 #include "backends/order.h"
 #include "backends/quads.h"
 #include "backends/sharing.h"
+#include "backends/stages.h"
+#include "backends/vulkan/dispatch.h"
 #include "engine/data/pipeline.h"
 #include "engine/plan/work.h"
 #include "engine/recipes/recipe.h"
@@ -50,16 +53,8 @@ Estimate estimate(const Operation& operation, const Plan& plan, const Card& card
     const auto* launch = std::get_if<Launch>(&operation.work);
     if (launch == nullptr) return {"copy", {}, card.launch_us + cost.bytes / bytes_per_us, floor_us};
     const DeviceFacts facts = facts_of(card);
-    Estimate result{std::string(quads_text), {}, 0, floor_us};
-    if (const auto quads = offer_quads(*launch, facts)) {
-        result.offer = *quads;
-    } else if (const auto padded = offer_padded_quads(*launch, facts)) {
-        result.offer = *padded;
-        result.variant = padded_quads;
-    } else {
-        result.offer = *offer_shared_text(*launch, facts);
-        result.variant = shared_text;
-    }
+    const auto chosen = choose(vulkan::variants(), *launch, facts);
+    Estimate result{std::string(chosen.variant->name), chosen.offer, 0, floor_us};
     if (const auto products = products_of(*launch)) {
         result.depth = products->depth;
         result.us = card.launch_us + result.offer.cost / cycles_per_us;
@@ -101,9 +96,9 @@ Graph graph_of(const Plan& plan, const DeviceFacts& facts, bool known) {
             Footprint footprint = footprint_of(operation, plan);
             footprint.known = known;
             if (const auto* launch = std::get_if<Launch>(&operation.work)) {
-                const auto quads = offer_quads(*launch, facts);
-                const unsigned parts = (quads ? quads : offer_shared_text(*launch, facts))->parts;
-                const std::size_t bytes = split(*launch, parts, 0).scratch_bytes;
+                const auto chosen = choose(vulkan::variants(), *launch, facts);
+                const std::size_t bytes =
+                    stages_of(*chosen.variant, *launch, chosen.offer, facts, 0).scratch_bytes;
                 if (bytes > 0) footprint.bytes.push_back({scratch, scratch + bytes, true});
                 scratch += bytes;
             }
