@@ -118,6 +118,11 @@ std::vector<Offer> offers_padded_quads(const Launch& launch, const DeviceFacts& 
     if (!products_of(launch) || shape_of(launch).groups != 1 || fits(launch)) return {};
     const Launch padded = with_padded_channels(launch);
     std::vector<Offer> offers = offers_quads(padded, facts);
+    const ConvShape wide = shape_of(padded);
+    const double elements =
+        std::max(double(IN_PIXELS(wide)) * wide.in_channels, double(OUT_PIXELS(wide)) * wide.out_channels);
+    constexpr double most_indices = 0x1p32; // of the texts
+    std::erase_if(offers, [&](const Offer& offer) { return offer.parts * elements > most_indices; });
     for (Offer& offer : offers) offer.cost += cycles_of_padding(launch, padded, offer.parts, facts);
     return offers;
 }

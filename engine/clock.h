@@ -12,8 +12,11 @@ struct Clock : std::chrono::steady_clock {
     static inline std::atomic<time_point (*)()> source = &std::chrono::steady_clock::now;
 };
 
+inline double seconds_between(Clock::time_point begin, Clock::time_point end) {
+    return std::chrono::duration<double>(end - begin).count();
+}
 inline double seconds_since(Clock::time_point begin) {
-    return std::chrono::duration<double>(Clock::now() - begin).count();
+    return seconds_between(begin, Clock::now());
 }
 
 } // namespace towers

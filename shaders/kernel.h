@@ -2,6 +2,7 @@
 // A kernel reads:
 //   KERNEL(name, Params, size) { ... }   its parameter block is `p`
 //   FOR_RANGE(i, count) { ... }          the invocations share out the items; the result must not depend on how
+//   FOR_ELEMENTS(i, count) { ... }       on the host only: elements, where other compilers take items of four
 //   FOR_SUBGROUPS(i, count) { ... }      the subgroups share out the items, their lanes work on one together:
 //                                        SUBGROUP_LANE, SUBGROUP_SIZE, subgroupAdd(), subgroupMax().
 //                                        Workgroups get as many items each, neighbours if possible.

@@ -5,7 +5,7 @@
 #include <vector>
 
 // Local response normalization one pixel at a time, in loops along the channels that the compiler vectorizes.
-// It cannot vectorize the shared text, which slides its window from channel to channel.
+// It cannot vectorize the shared text, which takes four channels of a pixel at a time.
 
 namespace towers {
 namespace {

@@ -57,7 +57,7 @@ Pipelines::~Pipelines() {
 }
 
 vk::Pipeline Pipelines::pipeline(const Dispatch& dispatch) {
-    const auto key = std::pair(dispatch.code.data(), dispatch.constants);
+    const auto key = std::tuple(dispatch.code.data(), dispatch.constants, dispatch.subgroup_size);
     if (const auto found = pipelines_.find(key); found != pipelines_.end()) return *found->second;
     std::vector<vk::SpecializationMapEntry> entries;
     for (std::uint32_t i = 0; i < dispatch.constants.size(); ++i)

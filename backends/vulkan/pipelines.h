@@ -7,7 +7,7 @@
 
 #include <filesystem>
 #include <map>
-#include <utility>
+#include <tuple>
 #include <vector>
 
 namespace towers::vulkan {
@@ -33,8 +33,9 @@ private:
     std::size_t cached_bytes_ = 0;
     vk::raii::PipelineCache cache_ = nullptr;
     vk::raii::PipelineLayout layout_ = nullptr;
-    /// By shader and specialization constants
-    std::map<std::pair<const std::uint32_t*, std::vector<std::uint32_t>>, vk::raii::Pipeline> pipelines_;
+    /// By shader, specialization constants and the subgroup size asked for
+    std::map<std::tuple<const std::uint32_t*, std::vector<std::uint32_t>, unsigned>, vk::raii::Pipeline>
+        pipelines_;
 };
 
 /// Where this device's compiled pipelines are kept: in the user's cache folder, one file per driver version.

@@ -25,9 +25,9 @@ StepBench::StepBench(const Recipe& recipe, const TrainerOptions& options, const 
     : global_batch_(options.global_batch), settings_(settings), trainer_(recipe, options, data) {}
 
 void StepBench::warm_up() {
-    // The first steps compile, allocate and fill caches; afterwards a GPU still needs a while to raise its
-    // clock.
-    constexpr unsigned least_steps = 2;
+    // The first steps compile, allocate and fill caches; with two recordings in turn, a slow device measures
+    // four of them kernel by kernel. Afterwards a GPU still needs a while to raise its clock.
+    constexpr unsigned least_steps = 4;
     const Clock::time_point begin = Clock::now();
     const auto warm = [&](unsigned done) {
         if (settings_.warm_up) return done >= *settings_.warm_up;

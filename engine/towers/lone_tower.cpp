@@ -40,6 +40,7 @@ public:
         const bool begun = std::exchange(ahead_, false);
         if (!begun) prepare(work);
         const Clock::time_point begin = Clock::now();
+        const Clock::time_point working_since = begun ? ended_ : begin;
         StepResults results{};
         {
             const Watchdog::Watch watched =
@@ -53,8 +54,9 @@ public:
             }
             results = wait();
         }
-        times_.work = times_.compute = seconds_since(begin);
-        step_time_.observe(tower_->share(), times_.work);
+        ended_ = Clock::now();
+        times_.work = times_.compute = seconds_between(working_since, ended_);
+        step_time_.observe(tower_->share(), seconds_between(begin, ended_));
         return results;
     }
     bool is_ahead() const override { return ahead_; }
@@ -125,7 +127,8 @@ private:
 
     std::unique_ptr<Tower> tower_;
     std::function<Batch()> next_batch_;
-    bool ahead_ = false; ///< the next step has been submitted
+    bool ahead_ = false;      ///< the next step has been submitted
+    Clock::time_point ended_; ///< the last step
     PhaseClock caller_;
     TowerTimes times_;
     HostTimes host_times_;

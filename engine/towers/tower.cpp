@@ -132,7 +132,14 @@ Tower::Program Tower::record(const TrainingPlan& training) {
         program.images.emplace(program.session, training.plan.find(staged_records).bytes);
     const bool is_lone = training.buckets.empty();
     const std::size_t in_flight = is_lone && info().kind != DeviceKind::cpu ? 2 : 1;
-    while (program.steps.size() < in_flight) program.steps.push_back(record_step(training, program.session));
+    while (program.steps.size() < in_flight) {
+        try {
+            program.steps.push_back(record_step(training, program.session));
+        } catch (const OutOfMemory&) { // each recording has scratch memory of its own; one does too
+            if (program.steps.empty()) throw;
+            break;
+        }
+    }
     return program;
 }
 

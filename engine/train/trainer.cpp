@@ -246,6 +246,7 @@ std::vector<SeenTower> Trainer::seen() const {
 
 StepReport Trainer::step(bool another) {
     std::string notice = probe();
+    if (towers_->is_ahead()) seconds_ += seconds_since(ended_); // in which this step went on
     const HostTimes before = towers_->host_times();
     const double data_before = host_use_.data;
     double seconds = 0;
@@ -261,6 +262,7 @@ StepReport Trainer::step(bool another) {
     const double for_data = host_use_.data - data_before;
     report.host_seconds = seconds - waited - for_data;
     seconds_ += seconds;
+    ended_ = Clock::now();
     host_use_.averaging += towers_->host_times().averaging - before.averaging;
     host_use_.waiting += waited;
     for (std::size_t i = 0; i < use_.size(); ++i) {

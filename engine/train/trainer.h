@@ -118,7 +118,8 @@ public:
     /// Of the last step.
     std::vector<unsigned> last_shares() const { return towers_->shares(); }
 
-    /// The work of each tower and of the host since the start, and the seconds of all steps.
+    /// The work of each tower and of the host since the start, and the seconds of all steps. A step that
+    /// was begun before the one before it had ended takes from then on.
     const std::vector<TowerUse>& use() const { return use_; }
     const HostTimes& host_use() const { return host_use_; }
     double seconds() const { return seconds_; }
@@ -212,6 +213,7 @@ private:
     std::vector<TowerUse> use_;
     HostTimes host_use_;
     double seconds_ = 0;
+    Clock::time_point ended_; ///< the last step
 };
 
 } // namespace towers

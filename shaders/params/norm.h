@@ -33,7 +33,7 @@ struct LrnBackwardParams {
 #define BATCH_NORM_CHUNKS(rows, chunk_rows) (((rows) + (chunk_rows)-1u) / (chunk_rows))
 // A good `chunk_rows` for a tensor with this many elements: just enough chunks to fill a wide device.
 #define BATCH_NORM_CHUNK_ROWS(elements)                                                                      \
-    ((elements) / 32768u < 32u ? 32u : (elements) / 32768u > 512u ? 512u : (elements) / 32768u)
+    ((elements) / 131072u < 32u ? 32u : (elements) / 131072u > 512u ? 512u : (elements) / 131072u)
 // A good `run`
 #define BATCH_NORM_RUN 64u
 // An item of the kernels that write [groups, rows, channels] is four channels of this many rows.

@@ -61,7 +61,8 @@ std::vector<float> backward(Device& device, const Kernels& k, const std::vector<
     return trial.floats(dx);
 }
 
-const std::uint32_t counts[] = {1, 13, 128, 4099};
+/// With and without vectors of four, in one workgroup and in several
+const std::uint32_t counts[] = {1, 13, 128, 4099, 4100};
 
 /// Values between -9 and 9, with zeros of both signs and the kinks of relu6 and hard_swish.
 std::vector<float> inputs(std::uint32_t count) {
@@ -123,7 +124,7 @@ KERNEL_TEST(hard_swish_backward, "units with a hard gate follow the gradient of 
 
 TEST_CASE("smooth activations are precise where they are small and correct where they saturate") {
     std::vector<float> x{-3e38f, -1e30f, -1e4f, -100, -88, 88, 100, 1e4f, 1e30f, 3e38f};
-    for (int i = -600; i <= 600; ++i) x.push_back(float(i) / 100);
+    for (int i = -600; i <= 601; ++i) x.push_back(float(i) / 100);
     for (const Kernels* k : {&sigmoid, &silu, &gelu, &gelu_tanh, &hard_swish}) {
         INFO(k->name);
         const Values y = each(k->function.value, x), slope = each(k->function.derivative, x);
@@ -158,8 +159,8 @@ TEST_CASE("no activation turns a NaN or an infinity into a finite number") {
                 else
                     CHECK(std::isfinite(y[i]) == std::isfinite(x[i]));
             }
-            const std::vector<float> ones(13, 1);
-            std::vector<float> dy = random_floats(13, 2);
+            const std::vector<float> ones(16, 1);
+            std::vector<float> dy = random_floats(16, 2);
             dy[5] = nan;
             const std::vector<float> dx = backward(device, *k, ones, dy);
             for (std::size_t i = 0; i < dx.size(); ++i) CHECK(std::isnan(dx[i]) == (i == 5));
@@ -281,9 +282,9 @@ KERNEL_TEST(copy_channels, "concatenation puts every channel in its place and le
     struct Part {
         std::uint32_t pixels, channels, source_stride, source_first, target_stride, target_first;
     };
-    for (const Part& s :
-         {Part{1, 1, 1, 0, 1, 0}, Part{13, 3, 3, 0, 10, 7}, Part{13, 7, 10, 3, 7, 0},
-          Part{127, 64, 64, 0, 67, 2}, Part{127, 13, 127, 64, 31, 5}, Part{13, 64, 128, 32, 96, 4}}) {
+    for (const Part& s : {Part{1, 1, 1, 0, 1, 0}, Part{13, 3, 3, 0, 10, 7}, Part{13, 7, 10, 3, 7, 0},
+                          Part{127, 64, 64, 0, 67, 2}, Part{127, 13, 127, 64, 31, 5},
+                          Part{13, 64, 128, 32, 96, 4}, Part{127, 64, 128, 32, 96, 4}}) {
         INFO(s.pixels, " pixels, ", s.channels, " channels, from ", s.source_first, " of ", s.source_stride,
              " to ", s.target_first, " of ", s.target_stride);
         std::vector<float> source = random_floats(std::size_t(s.pixels) * s.source_stride, 1);

@@ -49,8 +49,7 @@ void check_softmax(const Scores& s) {
     });
 }
 
-/// Lengths in vec4s: shorter than a chunk, shorter than a block of interleaved chunks, exactly a block, and
-/// with every kind of remainder.
+/// Lengths in vec4s: shorter than a block, exactly a block, and with every kind of remainder.
 const std::uint32_t lengths[] = {1, 3, 13, 16, 17, 127, 512, 513, 1031, 2048};
 
 /// Longer than the most chunks of a reduction can cover alone, with unevenly shared blocks and a partial one.

@@ -51,12 +51,12 @@ TEST_CASE("a device tells what it would run a launch with") {
         const std::string_view card = software ? "shared text" : "quads";
         CHECK(variant_of(device, relu(5)) == "shared text");
         CHECK(variant_of(device, forward(plain)) == (cpu        ? "oneDNN"
-                                                    : software ? "software convolution"
-                                                               : card));
+                                                     : software ? "software convolution"
+                                                                : card));
         CHECK(variant_of(device, forward(strided)) == (cpu ? "oneDNN" : card));
         CHECK(variant_of(device, forward(odd)) == (cpu        ? "oneDNN"
-                                                  : software ? "software convolution"
-                                                             : "shared text"));
+                                                   : software ? "software convolution"
+                                                              : "shared text"));
         CHECK(variant_of(device, launch(kernels::lrn_forward, {.pixels = 1, .channels = 1})) ==
               (cpu ? "vectorized loops" : "shared text"));
     });
