@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Compares `towers train` on the CPU with the same network in PyTorch. The two take turns on the same cores.
+# Compares `towers train` on the CPU with the same network in PyTorch or TensorFlow. The two take turns on the same cores.
 #
 # Usage: tests/peers/compare_cpu.sh [--recipe NAME] [--image N] [--build DIR] [--data PATH] [--batch N] [--steps N]
 #            [--rounds N] [--python PROGRAM]
@@ -11,17 +11,19 @@
 #   --batch N         examples per step (default 128)
 #   --steps N         timed steps of each run, a multiple of 10 (default 120)
 #   --rounds N        runs of each program, A B A B ... (default 3)
-#   --python PROGRAM  a Python that has PyTorch (default /usr/bin/python3)
-# Any other argument goes to pytorch_cifar10.py, e.g. --mode compile, or to train_in_pytorch.py --speed.
+#   --peer NAME       pytorch (default), or tensorflow, which has cifar10-tutorial only
+#   --python PROGRAM  a Python that has the peer (default /usr/bin/python3)
+# Any other argument goes to pytorch_cifar10.py, e.g. --mode compile, to train_in_pytorch.py --speed, or to
+# tensorflow_cifar10.py.
 #
-# The step of towers also gathers and distorts its images. PyTorch's does not, so the ratio is a lower bound.
+# The step of towers also gathers and distorts its images. The peer's does not, so the ratio is a lower bound.
 # Each run prints how much of the machine other programs used meanwhile. Do not trust a run above 5 %.
 # Exit codes: 0, 1 (a program failed or is missing), 2 (the command line is wrong).
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../.." && pwd)
-recipe=cifar10-tutorial image='' build='' data=shapes batch=128 steps=120 rounds=3 python=/usr/bin/python3
+peer_name=pytorch recipe=cifar10-tutorial image='' build='' data=shapes batch=128 steps=120 rounds=3 python=/usr/bin/python3
 warm_up_lines=3 # of the log of towers: steps 0, 10 and 20
 peer_options=()
 
@@ -30,9 +32,11 @@ fail() { echo "compare_cpu.sh: $2" >&2; exit "$1"; }
 while (($#)); do
     case $1 in
     -h | --help) sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "${BASH_SOURCE[0]}"; exit 0 ;;
-    --recipe | --image | --build | --data | --batch | --steps | --rounds | --python)
+    --recipe | --image | --build | --data | --batch | --steps | --rounds | --python | --peer)
         (($# > 1)) || fail 2 "$1 needs a value"
-        printf -v "${1#--}" %s "$2"
+        name=${1#--}
+        if [[ $name == peer ]]; then name=peer_name; fi
+        printf -v "$name" %s "$2"
         shift 2 ;;
     *) peer_options+=("$1"); shift ;;
     esac
@@ -42,8 +46,15 @@ for number in "$batch" "$steps" "$rounds" "${image:-1}"; do
 done
 
 towers_options=(--recipe "$recipe")
+case $peer_name in
+pytorch) module=torch install="apt-get install python3-torch libopenblas0-openmp" ;;
+tensorflow)
+    module=tensorflow install="pip install tensorflow-cpu"
+    [[ $recipe == cifar10-tutorial ]] || fail 2 "tensorflow has cifar10-tutorial only; $recipe is for --peer pytorch" ;;
+*) fail 2 "--peer $peer_name: must be pytorch or tensorflow" ;;
+esac
 if [[ $recipe == cifar10-tutorial ]]; then
-    peer=("$here/pytorch_cifar10.py")
+    peer=("$here/${peer_name}_cifar10.py")
     [[ -z $image ]] || fail 2 "cifar10-tutorial has images of one size; --image is for other recipes"
 else
     peer=("$here/train_in_pytorch.py" --speed --recipe "$recipe")
@@ -53,8 +64,8 @@ if [[ -n $image ]]; then
     peer+=(--image "$image")
 fi
 
-"$python" -c 'import torch' 2>/dev/null ||
-    fail 1 "$python has no PyTorch: apt-get install python3-torch libopenblas0-openmp, or name another with --python"
+"$python" -c "import $module" 2>/dev/null ||
+    fail 1 "$python has no $module: $install, or name another with --python"
 
 towers=''
 if [[ -n $build ]]; then builds=("$build"); else builds=("$root/build/release" "$root/build/ci"); fi
@@ -69,7 +80,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 # Both programs get every core that this shell may use. malloc keeps memory instead of returning it to the system at
-# every step, which makes PyTorch 20 to 30 % faster.
+# every step, which makes the peers 20 to 30 % faster.
 export OMP_NUM_THREADS="${OMP_NUM_THREADS:-$(nproc)}"
 export MALLOC_TOP_PAD_=1073741824 MALLOC_TRIM_THRESHOLD_=4294967296 MALLOC_MMAP_THRESHOLD_=4294967296
 
@@ -112,18 +123,18 @@ for ((round = 1; round <= rounds; round++)); do
     echo "$rate" >>"$work/towers.rates"
     report towers "$rate"
 
-    measure pytorch "$python" -B "${peer[@]}" --batch "$batch" --threads "$OMP_NUM_THREADS" --steps "$steps" \
+    measure "$peer_name" "$python" -B "${peer[@]}" --batch "$batch" --threads "$OMP_NUM_THREADS" --steps "$steps" \
         --json "${peer_options[@]}"
-    rate=$(sed -nE 's|.*"examples_per_second": ([0-9.]+).*|\1|p' "$work/pytorch.log")
-    blas=$(sed -nE 's|.*"blas": "([^"]*)".*|\1|p' "$work/pytorch.log")
-    echo "$rate" >>"$work/pytorch.rates"
-    report pytorch "$rate"
+    rate=$(sed -nE 's|.*"examples_per_second": ([0-9.]+).*|\1|p' "$work/$peer_name.log")
+    blas=$(sed -nE 's|.*"blas": "([^"]*)".*|\1|p' "$work/$peer_name.log")
+    echo "$rate" >>"$work/$peer_name.rates"
+    report "$peer_name" "$rate"
 done
 
 a=$(median <"$work/towers.rates")
-b=$(median <"$work/pytorch.rates")
-tail -n 1 "$work/pytorch.log" | sed -E 's/.*("device".*)\}/pytorch: \1/'
-printf 'medians: towers %.1f, PyTorch %.1f examples/s; towers / PyTorch = %.3f\n' "$a" "$b" "$(awk "BEGIN { print $a / $b }")"
+b=$(median <"$work/$peer_name.rates")
+tail -n 1 "$work/$peer_name.log" | sed -E "s/.*(\"device\".*)\}/$peer_name: \1/"
+printf 'medians: towers %.1f, %s %.1f examples/s; towers / %s = %.3f\n' "$a" "$peer_name" "$b" "$peer_name" "$(awk "BEGIN { print $a / $b }")"
 if [[ $blas == */blas/libblas.so* ]]; then
     echo "warning: this PyTorch multiplies with the slow reference BLAS, so the comparison is unfair; apt-get install libopenblas0-openmp" >&2
 fi
