@@ -31,9 +31,10 @@ struct LrnBackwardParams {
 // mean)^2. Sums over rows are made in chunks of `chunk_rows` rows, of which a group's last may have fewer:
 // [groups, chunks, channels]. Then the merging kernels turn every `run` chunks into one, until one remains.
 #define BATCH_NORM_CHUNKS(rows, chunk_rows) (((rows) + (chunk_rows)-1u) / (chunk_rows))
-// A good `chunk_rows` for a tensor with this many elements: just enough chunks to fill a wide device.
+// A good `chunk_rows` for a tensor with this many elements: many invocations on a card, though not enough for
+// all of a wide one, and loops of some length on a CPU.
 #define BATCH_NORM_CHUNK_ROWS(elements)                                                                      \
-    ((elements) / 131072u < 32u ? 32u : (elements) / 131072u > 512u ? 512u : (elements) / 131072u)
+    ((elements) / 32768u < 32u ? 32u : (elements) / 32768u > 512u ? 512u : (elements) / 32768u)
 // A good `run`
 #define BATCH_NORM_RUN 64u
 // An item of the kernels that write [groups, rows, channels] is four channels of this many rows.
