@@ -34,8 +34,9 @@ bool alike(const Offer& a, const Offer& b) {
 
 std::string to_string(std::string_view variant, const Offer& offer) {
     std::string text(variant);
-    if (offer.tile) text += fmt::format(" {}x{}", offer.tile->height, offer.tile->width);
     if (offer.winograd_tile != 0) text += fmt::format(" {0}x{0}", offer.winograd_tile);
+    if (offer.winograd_tile != 0 && offer.tile) text += " by";
+    if (offer.tile) text += fmt::format(" {}x{}", offer.tile->height, offer.tile->width);
     if (offer.parts > 1) text += fmt::format(", {} parts", offer.parts);
     return text;
 }

@@ -33,7 +33,7 @@ struct Candidate {
     bool used; ///< the device runs the launch so
 };
 
-/// A candidate for people to read: `quads 64x64, 3 parts`.
+/// A candidate for people to read: `quads 64x64, 3 parts`, `Winograd 4x4 by 64x64`.
 std::string to_string(std::string_view variant, const Offer& offer);
 
 /// How to run launches, by key_of() the launch.

@@ -143,9 +143,14 @@ void StageBuilder::add_shared_text(std::size_t stage, const Launch& launch) {
 StagedLaunch stages_of(const Variant& variant, const Launch& launch, const Offer& offer,
                        const DeviceFacts& facts, std::uint64_t scratch) {
     if (variant.stages != nullptr) return variant.stages(launch, offer, facts, scratch);
-    if (offer.parts == 1) return {{{{launch, variant.name, offer}}}, 0};
+    return split_stages(variant.name, launch, offer, facts, scratch);
+}
+
+StagedLaunch split_stages(std::string_view text, const Launch& launch, const Offer& offer,
+                          const DeviceFacts& facts, std::uint64_t scratch) {
+    if (offer.parts == 1) return {{{{launch, text, offer}}}, 0};
     return with_parameters(launch, [&](const auto& p) {
-        return ProductStages(variant.name, offer, 1, facts, scratch).of(launch.kernel, p);
+        return ProductStages(text, offer, 1, facts, scratch).of(launch.kernel, p);
     });
 }
 

@@ -19,6 +19,10 @@ namespace towers {
 StagedLaunch stages_of(const Variant& variant, const Launch& launch, const Offer& offer,
                        const DeviceFacts& facts, std::uint64_t scratch);
 
+/// Those of a launch that one text runs, with the parts that are offered: the product, then their sum.
+StagedLaunch split_stages(std::string_view text, const Launch& launch, const Offer& offer,
+                          const DeviceFacts& facts, std::uint64_t scratch);
+
 /// The stages of a convolution by quads whose channels are first padded to multiples of four.
 StagedLaunch padded_stages(const Launch& launch, const Offer& offer, const DeviceFacts& facts,
                            std::uint64_t scratch);
@@ -61,6 +65,14 @@ public:
     void add(std::size_t stage, KernelHandle<Params> kernel, const Params& parameters) {
         add_shared_text(stage, launch(kernel, parameters));
     }
+    /// The stages of a part of the launch, which begins at `first` and has the scratch memory from
+    /// unreserved() on.
+    void add(std::size_t first, const StagedLaunch& part) {
+        for (std::size_t i = 0; i < part.stages.size(); ++i)
+            for (const StageLaunch& each : part.stages[i]) add(first + i, each);
+        bytes_ += part.scratch_bytes;
+    }
+    std::uint64_t unreserved() const { return scratch_ + bytes_; }
     /// Leaves out stages without launches.
     StagedLaunch finish() &&;
 

@@ -79,6 +79,7 @@ struct Variant {
 constexpr std::string_view shared_text = "shared text";   ///< the name of that variant of each kernel
 constexpr std::string_view quads_text = "quads";          ///< and of each tiled kernel's other shared text
 constexpr std::string_view padded_quads = "padded quads"; ///< and of that text with channels padded to fours
+constexpr std::string_view winograd_method = "Winograd";  ///< on every backend
 
 /// The kernel's variant with this name, which the table must have.
 template<class BackendVariant>

@@ -47,5 +47,6 @@
 #include "params/norm.h"
 #include "params/pool.h"
 #include "params/update.h"
+#include "params/winograd.h"
 
 #endif

@@ -22,9 +22,9 @@ std::FILE* text_stream(std::initializer_list<std::string> files) {
 const char* const threads_help = "Number of threads of the CPU backend; 0 uses OMP_NUM_THREADS or, if "
                                  "that is not set, one thread per processor within the quota";
 
-const char* const exact_products_help = "Let the CPU backend compute convolutions without Winograd's method, "
-                                        "which takes fewer multiplications and rounds "
-                                        "more (default: off)";
+const char* const exact_products_help = "Let the CPU backend, and GPUs that are tuned, compute "
+                                        "convolutions without Winograd's method, which takes "
+                                        "fewer multiplications and rounds more (default: off)";
 
 const char* const set_help = "Change a value of the recipe, such as optimizer.learning_rate=0.05, or take "
                              "it out: optimizer.momentum=; may be given several times";

@@ -293,7 +293,7 @@ std::optional<Offer> offer(const Launch& launch, const DeviceFacts& facts) {
 } // namespace
 
 std::span<const CpuVariant> winograd_overrides() {
-    constexpr const char* name = "Winograd";
+    constexpr std::string_view name = winograd_method;
     static constexpr CpuVariant overrides[] = {
         {{Kernel::conv2d_forward, name, offer<Conv2dForwardParams>, offers<Conv2dForwardParams>}, forward},
         {{Kernel::conv2d_backward_data, name, offer<Conv2dBackwardDataParams>,

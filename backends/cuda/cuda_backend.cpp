@@ -138,7 +138,7 @@ class CudaDevice final : public Device {
 public:
     CudaDevice(int ordinal, DeviceInfo info, const OpenOptions& options)
         : ordinal_(ordinal), info_(std::move(info)), quads_(options.texts != Texts::shared),
-          limits_(options.limits), choices_(options.choices) {
+          exact_products_(options.exact_products), limits_(options.limits), choices_(options.choices) {
         guard("opening the device", [&] {
             for (Lane& lane : lanes_) {
                 cudaStream_t stream = nullptr;
@@ -254,6 +254,7 @@ private:
         // Two workgroups for each multiprocessor: one hides the other's waits.
         return {.busy_groups = 2 * info_.compute_units,
                 .subgroup_size = info_.subgroup_size,
+                .exact_products = exact_products_,
                 .quads = quads_,
                 .shared_memory = 48 << 10, // of every card, without asking for more
                 .limits = limits_ != nullptr ? *limits_ : SharingLimits{},
@@ -312,7 +313,7 @@ private:
 
     int ordinal_;
     DeviceInfo info_;
-    bool quads_;                  ///< see DeviceFacts
+    bool quads_, exact_products_; ///< see DeviceFacts
     const SharingLimits* limits_; ///< may be null
     const Choices* choices_;      ///< may be null
     BlockPool device_memory_{allocate_on_device, cudaFree};

@@ -3,6 +3,7 @@
 #include "backends/quads.h"
 #include "backends/sharing.h"
 #include "backends/stages.h"
+#include "backends/winograd.h"
 
 namespace towers {
 
@@ -45,6 +46,7 @@ std::span<const cuda::CudaVariant> cuda::variants() {
     {{Kernel::name, quads_text, offer_quads, offers_quads},                                                  \
      [](Tiled tile) { return function_of(#name "_quads", *tile); }},                                         \
         {{Kernel::name, padded_quads, offer_padded_quads, offers_padded_quads, padded_stages}, nullptr},     \
+        {{Kernel::name, winograd_method, offer_winograd, offers_winograd, winograd_stages}, nullptr},        \
         {{Kernel::name, shared_text, offer_shared_text, offers_shared_text},                                 \
          [](Tiled tile) { return function_of(#name, *tile); }},
 #include "shaders/kernels.def"

@@ -10,7 +10,8 @@ struct CudaVariant : Variant {
     const void* (*function)(const std::optional<Tile>& tile);
 };
 
-/// The texts by quads, with channels as they are and padded, then the shared text of each kernel.
+/// The texts by quads, with channels as they are and padded, Winograd's convolutions, then the shared
+/// text of each kernel.
 std::span<const CudaVariant> variants();
 
 } // namespace towers::cuda

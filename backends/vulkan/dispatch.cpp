@@ -5,6 +5,7 @@
 #include "backends/stages.h"
 #include "backends/vulkan/software_conv2d.h"
 #include "backends/vulkan/spirv.h"
+#include "backends/winograd.h"
 
 #include <fmt/format.h>
 
@@ -34,6 +35,7 @@ constexpr VulkanVariant all_variants[] = {
 #define TOWERS_TILED_KERNEL(name, Params, size)                                                              \
     {{Kernel::name, quads_text, offer_quads, offers_quads}, dispatch_quads<spirv_##name##_quads>},           \
         {{Kernel::name, padded_quads, offer_padded_quads, offers_padded_quads, padded_stages}, nullptr},     \
+        {{Kernel::name, winograd_method, offer_winograd, offers_winograd, winograd_stages}, nullptr},        \
         TOWERS_KERNEL(name, Params, size, )
 #include "shaders/kernels.def"
 #undef TOWERS_KERNEL

@@ -28,7 +28,7 @@ struct VulkanVariant : Variant {
 };
 
 /// Overrides for drivers that run on a CPU, then the texts by quads, with channels as they are and padded,
-/// and the shared text of each kernel.
+/// Winograd's convolutions, and the shared text of each kernel.
 std::span<const VulkanVariant> variants();
 
 /// What a driver tells of its device beyond DeviceInfo

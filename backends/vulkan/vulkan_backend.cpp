@@ -24,6 +24,7 @@ public:
         : instance_(std::move(instance)), physical_(instance_->devices()[index]),
           info_(describe(physical_, index)), facts_(facts_of(info_, details_of(physical_), options.texts)),
           limits_(options.limits), choices_(options.choices), measure_(options.measure) {
+        facts_.exact_products = options.exact_products;
         require_headroom(info_.id, compiler_memory + driver_threads() * (thread_stack + thread_heap));
         guard("opening the device", [&] {
             device_ = create_device(physical_);

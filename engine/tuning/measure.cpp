@@ -170,14 +170,18 @@ std::vector<Measured> measure(Device& device, Choices& choices, const PlannedLau
 
     std::vector<Measured> all(candidates.size());
     std::vector<Recording> recordings(candidates.size());
-    for (std::size_t i = 0; i < all.size(); ++i) {
-        all[i].candidate = candidates[i];
+    const auto record = [&](std::size_t i, unsigned launches) {
+        recordings[i].reset(); // and its scratch memory
         try {
-            recordings[i] = record_as(candidates[i], 1);
+            recordings[i] = record_as(candidates[i], launches);
         } catch (const OutOfMemory&) {
-            throw;
-        } catch (const DeviceError&) { // such as a pipeline that the driver cannot compile
+            if (i + 1 == all.size()) throw; // the others may need scratch memory that is not there
+        } catch (const DeviceError&) {      // such as a pipeline that the driver cannot compile
         }
+    };
+    for (std::size_t i = all.size(); i-- > 0;) { // the plainest first
+        all[i].candidate = candidates[i];
+        record(i, 1);
     }
     if (!recordings.back()) return all;
     bench.fill_inputs(false);
@@ -202,10 +206,12 @@ std::vector<Measured> measure(Device& device, Choices& choices, const PlannedLau
         unsigned(std::clamp(least_seconds * 1e6 / std::max(least, 1.0), 1.0, double(most_launches)));
     std::vector<std::vector<double>> us(all.size());
     for (std::size_t i = 0; i < all.size(); ++i) {
-        if (!all[i].right || (*all[i].us > long_us && *all[i].us > hopeless * least))
+        if (!all[i].right || (*all[i].us > long_us && *all[i].us > hopeless * least)) {
             recordings[i].reset();
-        else if (launches > 1)
-            recordings[i] = record_as(candidates[i], launches);
+        } else if (launches > 1) {
+            record(i, launches);
+            if (!recordings[i]) all[i].us.reset();
+        }
     }
     for (unsigned round = 0; round < rounds + 2; ++round) // the first two warm up
         for (std::size_t i = 0; i < all.size(); ++i) {

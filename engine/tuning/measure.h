@@ -31,8 +31,8 @@ struct Measured {
 
 /// Runs each of a launch's candidates on the same random tensors, in turn. The last one is the plainest, by
 /// which the results of the others are judged. `choices`: those that the device was opened with; they are the
-/// same afterwards. Times are on the device's clock, if it has one. Throws OutOfMemory, and DeviceError if
-/// the device fails.
+/// same afterwards. Times are on the device's clock, if it has one. Throws OutOfMemory if memory does not
+/// suffice for the plainest, and DeviceError if the device fails.
 std::vector<Measured> measure(Device& device, Choices& choices, const PlannedLaunch& planned,
                               std::span<const Candidate> candidates);
 

@@ -24,6 +24,7 @@ gemm = "shaders/gemm_tile.h", "conv2d_*.cpp"
 gemm_of_data = gemm[0], "conv2d_backward_data_*.cpp"
 dialect = "shaders/dialect/cuda.h", "kernels.cpp"
 tiled_dialect = dialect[0], gemm_of_data[1]
+winograd = "shaders/winograd.h", "kernels.cpp"
 # The smallest choices of tests that should notice, as doctest's arguments.
 contract = "--source-file=*/contract/*"
 functions_differ = "--test-case=every kernel and tile has a function of its own*"
@@ -32,6 +33,7 @@ splits = "--test-case=sums that are split*"
 edges = "--test-case=a product touches nothing behind its tensors*"
 convolutions = "--test-case=conv2d_backward_data*"
 sums = "--test-case=sum_squares*,count_nonfinite*"
+transforms = "--test-case=winograd_*"
 
 # name: (where, text, what takes its place, the tests). Between the words of a text may be any space and backslashes.
 mutants = {
@@ -87,6 +89,9 @@ mutants = {
     "half-a-sum": (dialect, "uint distance = 16u; distance > 0u; distance /= 2u) x +=",
                    "uint distance = 8u; distance > 0u; distance /= 2u) x +=", sums),
     "part-of-a-warp": (dialect, "x += __shfl_xor_sync(0xffffffffu", "x += __shfl_xor_sync(0xffffu", sums),
+    "constant-off": (winograd, "5.25f, -5.25f", "5.25f, -5.2f", transforms),
+    "infinity-misplaced": (winograd, "j + 1u == results", "j + 2u == results", transforms),
+    "border-is-image": (winograd, "corner.y + y < tiles.height", "corner.y + y <= tiles.height", transforms),
     "barrier-for-some": (tiled_dialect, "inline __device__ void barrier() { __syncthreads(); }",
                          "inline __device__ void barrier() { if (threadIdx.x != 7) __syncthreads(); }", convolutions),
 }

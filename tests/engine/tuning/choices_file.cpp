@@ -17,6 +17,7 @@ std::vector<DeviceChoices> two_devices() {
          "driver 5",
          "abc",
          {{"conv2d_forward 1 2", {"quads", {.groups = {3, 2, 1}, .tile = Tile{64, 32, 128}, .parts = 4}}},
+          {"conv2d_forward 3", {"Winograd", {.tile = Tile{64, 64, 256}, .winograd_tile = 2}}},
           {"relu_forward 9", {"shared text", {.groups = {7, 1, 1}}}}}},
         {"cpu", "Processor", "oneDNN", "abc", {{"conv2d_forward 1 2", {"Winograd", {.winograd_tile = 4}}}}}};
 }
@@ -33,11 +34,14 @@ TEST_CASE("choices survive being written and read") {
     CHECK(after[0].name == "Card \"1\"");
     CHECK(after[0].driver == "driver 5");
     CHECK(after[0].kernels == "abc");
-    REQUIRE(after[0].choices.size() == 2);
+    REQUIRE(after[0].choices.size() == 3);
     const Chosen& quads = after[0].choices.at("conv2d_forward 1 2");
     CHECK(quads.variant == "quads");
     CHECK(alike(quads.offer, before[0].choices.at("conv2d_forward 1 2").offer));
     CHECK(quads.offer.groups == glm::uvec3(3, 2, 1));
+    const Chosen& winograd = after[0].choices.at("conv2d_forward 3");
+    CHECK(alike(winograd.offer, before[0].choices.at("conv2d_forward 3").offer));
+    CHECK(to_string(winograd.variant, winograd.offer) == "Winograd 2x2 by 64x64");
     CHECK(after[1].choices.at("conv2d_forward 1 2").offer.winograd_tile == 4);
     CHECK_FALSE(after[1].choices.at("conv2d_forward 1 2").offer.tile);
 }

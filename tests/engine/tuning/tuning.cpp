@@ -15,8 +15,8 @@ using test::input_error;
 using test::TemporaryFolder;
 
 /// A CPU that can run a ReLU in several ways: `slow`, which it takes for the fastest, runs it 50 times more
-/// than `plain`, `wrong` does nothing, and `broken` cannot be recorded. By its estimate, `dear` is the
-/// slowest.
+/// than `plain`, `wrong` does nothing, `broken` cannot be recorded, and for `large` memory does not suffice.
+/// By its estimate, `dear` is the slowest.
 class ManyWays : public WrappedDevice {
 public:
     explicit ManyWays(const Choices& choices) : WrappedDevice(open_device("cpu", {})), choices_(choices) {}
@@ -28,8 +28,12 @@ public:
         const Chosen* const chosen = find(&choices_, launch);
         const std::string used = chosen != nullptr ? chosen->variant : "slow";
         std::vector<Candidate> all;
-        for (const auto& [name, cost] :
-             {std::pair("slow", 1.0), {"wrong", 2.0}, {"dear", 9.0}, {"broken", 3.0}, {"plain", 4.0}})
+        for (const auto& [name, cost] : {std::pair("slow", 1.0),
+                                         {"wrong", 2.0},
+                                         {"dear", 9.0},
+                                         {"broken", 3.0},
+                                         {"large", 5.0},
+                                         {"plain", 4.0}})
             all.push_back({name, {.cost = cost}, name == used});
         return all;
     }
@@ -46,6 +50,7 @@ protected:
             }
             recorded.insert(chosen->variant);
             if (chosen->variant == "broken") throw DeviceError("it does not compile");
+            if (chosen->variant == "large") throw OutOfMemory("no scratch memory");
             for (int i = 0; i < (chosen->variant == "slow" ? 50 : chosen->variant == "wrong" ? 0 : 1); ++i)
                 changed.push_back(command);
         }
@@ -104,7 +109,7 @@ TEST_CASE("tuning chooses the fastest way that computes what the plainest does")
     CHECK(full.changed);
     CHECK(full.variants().size() == 2);
     for (const auto& [key, variant] : full.variants()) CHECK((variant == "plain" || variant == "dear"));
-    CHECK(full.device.recorded == std::set<std::string>{"slow", "wrong", "dear", "broken", "plain"});
+    CHECK(full.device.recorded == std::set<std::string>{"slow", "wrong", "dear", "broken", "large", "plain"});
     CHECK(full.tuning.summary().starts_with("tuned: 2 launches measured in "));
 }
 
