@@ -93,8 +93,9 @@ private:
 
     /// The nodes that the next command's first one depends on.
     Nodes before(Footprint footprint) {
+        const std::vector<std::size_t> commands = order_.add(std::move(footprint));
         Nodes nodes;
-        for (const std::size_t command : order_.add(std::move(footprint)))
+        for (const std::size_t command : commands)
             nodes.insert(nodes.end(), last_[command].begin(), last_[command].end());
         return nodes;
     }

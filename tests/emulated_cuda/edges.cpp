@@ -8,8 +8,12 @@
 using namespace towers;
 using namespace towers::test;
 
-TEST_CASE("a product touches nothing behind its tensors, however little of a tile they fill") {
-    const auto card = open_device("cuda:0", open_options());
+namespace {
+
+void check_products(Texts texts) {
+    OpenOptions options = open_options();
+    options.texts = texts;
+    const auto card = open_device("cuda:0", options);
     // Rows and columns of each pass are fewer than a tile's; sizes are powers of two, as the backend's blocks
     // are.
     const ConvShape shapes[] = {reference::same_conv(16, 1, 1, 64, 1, 1, 1, 8),
@@ -43,4 +47,11 @@ TEST_CASE("a product touches nothing behind its tensors, however little of a til
             CHECK(is_finite);
         }
     }
+}
+
+} // namespace
+
+TEST_CASE("a product touches nothing behind its tensors, however little of a tile they fill") {
+    check_products(Texts::best); // by quads
+    check_products(Texts::shared);
 }

@@ -27,6 +27,7 @@ tiled_dialect = dialect[0], gemm_of_data[1]
 winograd = "shaders/winograd.h", "kernels.cpp"
 # The smallest choices of tests that should notice, as doctest's arguments.
 contract = "--source-file=*/contract/*"
+clock = "--test-case=timestamps follow the clock*"
 functions_differ = "--test-case=every kernel and tile has a function of its own*"
 one_lost = "--test-case=a card that its driver took away*"
 splits = "--test-case=sums that are split*"
@@ -76,7 +77,7 @@ mutants = {
     "event-of-wrong-stream": (backend, "check(cudaEventRecord(done.get(), stream));",
                               "check(cudaEventRecord(done.get(), computing()));", contract),
     "host-address": (backend, "check(cudaHostGetDevicePointer(&pointer, pointer, 0));", "", contract),
-    "origin-not-awaited": (backend, "check(cudaEventSynchronize(next.get()));", "", contract),
+    "origin-not-awaited": (backend, "check(cudaEventSynchronize(next.get()));", "", clock),
     "finish-returns-at-once": (backend, "for (const Lane& lane : lanes_) cudaStreamSynchronize(lane.stream.get());",
                                "", contract),
     "no-first-barrier": (gemm_of_data, "barrier(); FOR_PARTLY", "FOR_PARTLY", convolutions),
