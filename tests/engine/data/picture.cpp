@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <future>
@@ -171,23 +172,26 @@ TEST_CASE("what is no picture, damaged, cut short or too large is refused before
 TEST_CASE("threads take a budget's bytes at once, and what is larger is alone") {
     ByteBudget budget(10);
     std::atomic<unsigned> taken = 0, most = 0;
-    const auto work = [&](unsigned bytes) {
+    // `awaited`: bytes that threads must have taken at once before this one gives its own back
+    const auto work = [&](unsigned bytes, unsigned awaited) {
         const ByteBudget::Share share = budget.take(bytes);
         const unsigned now = taken += bytes;
         for (unsigned before = most; before < now && !most.compare_exchange_weak(before, now);) {
         }
+        const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+        while (most < awaited && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
         for (int i = 0; i < 200; ++i) std::this_thread::yield();
         taken -= bytes;
     };
     {
         std::vector<std::future<void>> threads;
-        for (int i = 0; i < 24; ++i) threads.push_back(std::async(std::launch::async, work, 5u));
+        for (int i = 0; i < 24; ++i) threads.push_back(std::async(std::launch::async, work, 5u, 10u));
     }
     CHECK(most == 10);
     {
         std::vector<std::future<void>> threads;
         for (int i = 0; i < 24; ++i)
-            threads.push_back(std::async(std::launch::async, work, i % 8 == 7 ? 25u : 4u));
+            threads.push_back(std::async(std::launch::async, work, i % 8 == 7 ? 25u : 4u, 0u));
     }
     CHECK(most == 25);
 }
