@@ -7,7 +7,8 @@ KERNEL(softmax_cross_entropy, SoftmaxCrossEntropyParams, 256) {
     const float gain = p.scale * p.weight * p.logit_scale;
     FOR_SUBGROUPS(row, p.rows) {
         const uint base = row * p.classes;
-        const uint label = p.labels.at[row] + p.label_offset;
+        // Clamped, for llvmpipe loads what all lanes share (Mesa 26) even where no lane runs: behind the last row.
+        const uint label = min(p.labels.at[row] + p.label_offset, p.classes - 1u);
         const float label_logit = p.logits.at[base + label];
         float best = label_logit;
         float unsound = 0.0f; // max() and exp() may lose a NaN; a sum does not
