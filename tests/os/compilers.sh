@@ -14,7 +14,7 @@ fi
 cmake --preset "$gcc" ${TOWERS_CUDA:+"-DTOWERS_CUDA=$TOWERS_CUDA"} >/dev/null
 cmake --build --preset "$gcc" --target towers
 cmake --preset clang >/dev/null
-cmake --build --preset clang
+cmake --build --preset clang --target towers conformance_tests backend_tests engine_tests # what runs below
 
 export CUDA_VISIBLE_DEVICES="" VK_DRIVER_FILES=/nonexistent # CPU only
 for tests in conformance backend engine; do
