@@ -79,6 +79,8 @@ void for_each_setting(const Visitor& visitor) {
             "End the run after this many test passes without a better precision; 0: never");
     visitor("log-every", &S::log_every, other, "Number of steps between log lines; 0 writes none");
     visitor("log-towers", &S::log_towers, other, "Also log each tower's own loss (default: off)");
+    visitor("summary-every", &S::summary_every, other,
+            "Number of steps between summaries for TensorBoard in RUN/events.out.tfevents.*; 0 writes none");
     visitor("on-device-loss", &S::on_device_loss, other,
             "When a device of several fails: continue with the others, or stop with a checkpoint");
     visitor(

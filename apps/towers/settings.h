@@ -39,6 +39,7 @@ struct TrainSettings {
     std::uint64_t stop_early = 0;
     std::uint64_t log_every = 10;
     bool log_towers = false;
+    std::uint64_t summary_every = 100;
     std::string on_device_loss = "continue";
     double device_timeout = 60;
     unsigned threads = 0;

@@ -11,6 +11,7 @@
 #include "engine/files/text.h"
 #include "engine/plural.h"
 #include "engine/towers/selection.h"
+#include "engine/train/events.h"
 #include "engine/train/loop.h"
 #include "engine/train/metrics.h"
 
@@ -25,6 +26,7 @@
 #include <optional>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
+#include <vector>
 
 namespace towers {
 namespace {
@@ -229,7 +231,12 @@ void train_and_report(const OpenRun& run, const std::string& progress, std::opti
                                               .divided_batch_time = resolved.quirks.divided_batch_time,
                                               .steps = loop.steps});
     Metrics metrics(directory, loop.origin.records, trainer.tower_count() > 1);
-    const Ended ended = train(trainer, directory, loop, stop_requested, {&metrics, &*terminal});
+    std::optional<Events> events;
+    std::vector<Observer*> observers{&metrics, &*terminal};
+    if (settings.summary_every > 0)
+        observers.insert(observers.begin() + 1,
+                         &events.emplace(trainer, *loop.data, directory, settings.summary_every));
+    const Ended ended = train(trainer, directory, loop, stop_requested, observers);
 
     if (ended.how == Ending::early)
         try_to([&ended] { fmt::print("stopped early: {}\n", why_early(ended.tests)); });

@@ -7,14 +7,12 @@
 #include <fmt/format.h>
 #include <memory>
 #include <spng.h>
-#include <string_view>
 
 namespace towers {
 
-void write_png(const std::filesystem::path& path, const PngSize& size, std::span<const std::uint8_t> pixels) {
+std::string encode_png(const PngSize& size, std::span<const std::uint8_t> pixels) {
     const auto check = [&](int error) {
-        if (error != 0)
-            throw InputError(fmt::format("cannot write {}: {}", path.string(), spng_strerror(error)));
+        if (error != 0) throw InputError(fmt::format("cannot make a PNG: {}", spng_strerror(error)));
     };
     const std::unique_ptr<spng_ctx, void (*)(spng_ctx*)> encoder(spng_ctx_new(SPNG_CTX_ENCODER),
                                                                  spng_ctx_free);
@@ -29,7 +27,11 @@ void write_png(const std::filesystem::path& path, const PngSize& size, std::span
     const std::unique_ptr<void, void (*)(void*)> file(spng_get_png_buffer(encoder.get(), &bytes, &error),
                                                       std::free);
     check(error);
-    write_output(path, {static_cast<const char*>(file.get()), bytes});
+    return {static_cast<const char*>(file.get()), bytes};
+}
+
+void write_png(const std::filesystem::path& path, const PngSize& size, std::span<const std::uint8_t> pixels) {
+    write_output(path, encode_png(size, pixels));
 }
 
 } // namespace towers

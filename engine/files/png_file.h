@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <span>
+#include <string>
 
 namespace towers {
 
@@ -12,7 +13,10 @@ struct PngSize {
     unsigned channels; ///< 1 grey, 3 red, green, blue; 8 bits each
 };
 
-/// `pixels`: [height][width][channels]. Writes as write_output() does. Throws InputError if that fails.
+/// A PNG file's bytes. `pixels`: [height][width][channels]. Throws InputError if libspng refuses.
+std::string encode_png(const PngSize& size, std::span<const std::uint8_t> pixels);
+
+/// The same to a file. Writes as write_output() does. Throws InputError if that fails.
 void write_png(const std::filesystem::path& path, const PngSize& size, std::span<const std::uint8_t> pixels);
 
 } // namespace towers

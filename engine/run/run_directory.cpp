@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <ctime>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -32,6 +33,9 @@ constexpr std::string_view best_name = "best.safetensors";
 constexpr std::string_view checkpoint_prefix = "model.ckpt-";
 constexpr std::string_view diverged_prefix = "diverged-";
 constexpr std::string_view step_suffix = ".safetensors";
+// The beginning is what TensorBoard looks for; the end tells a run's own files from others'.
+constexpr std::string_view events_prefix = "events.out.tfevents.";
+constexpr std::string_view events_suffix = ".towers";
 
 std::string name_of_step(std::string_view prefix, std::uint64_t step) {
     return fmt::format("{}{}{}", prefix, step, step_suffix);
@@ -49,10 +53,21 @@ std::optional<std::uint64_t> step_of(std::string_view name, std::string_view pre
     return step;
 }
 
+std::string events_name(std::uint64_t seconds) {
+    return fmt::format("{}{:010}{}", events_prefix, seconds, events_suffix);
+}
+
+bool is_events_name(std::string_view name) {
+    if (!name.starts_with(events_prefix) || !name.ends_with(events_suffix)) return false;
+    std::uint64_t seconds = 0;
+    std::from_chars(name.data() + events_prefix.size(), name.data() + name.size(), seconds);
+    return name == events_name(seconds);
+}
+
 /// Whether a file of this name belongs to what a run has made.
 bool is_run_file(std::string_view name) {
     return name == config_name || name == recipe_name || name == choices_name || name == metrics_name ||
-           name == best_name || step_of(name) || step_of(name, diverged_prefix);
+           name == best_name || step_of(name) || step_of(name, diverged_prefix) || is_events_name(name);
 }
 
 std::vector<std::string> names_in(const fs::path& folder) {
@@ -104,7 +119,8 @@ bool is_stale(std::string_view line, std::uint64_t step) {
 
 } // namespace
 
-RunDirectory::RunDirectory(const fs::path& path, Existing existing) : path_(path) {
+RunDirectory::RunDirectory(const fs::path& path, Existing existing)
+    : path_(path), metrics_(metrics_path_in(path)) {
     // Comes before locking, which would leave a file in a folder that the user named by mistake.
     if (existing == Existing::resume) latest_checkpoint(path_);
     make_folder(path_);
@@ -157,50 +173,7 @@ void RunDirectory::save_checkpoint(std::uint64_t step, const TensorFile& file, u
     for (const std::uint64_t old : steps) delete_file(checkpoint_path(old));
 }
 
-void RunDirectory::append_metrics(const std::string& json_line) {
-    lines_.append(json_line).append(1, '\n');
-    write_metrics();
-    constexpr std::size_t most = 1024 * 1024; // bytes to keep in case the disk drops what it accepted
-    if (lines_.size() > most) sync_metrics();
-}
-
-void RunDirectory::write_metrics() {
-    if (written_ == lines_.size()) return;
-    const fs::path path = metrics_path();
-    if (!metrics_)
-        metrics_ = FileDescriptor(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
-    struct stat before {};
-    if (!metrics_ || ::fstat(metrics_.get(), &before) != 0) throw_file_error("write", path, errno);
-    if (written_ == 0) unsynced_ = std::uint64_t(before.st_size);
-
-    // One write, so that a concurrent reader sees whole lines.
-    const int error = write_all(metrics_, std::as_bytes(std::span(lines_)).subspan(written_));
-    if (error == 0) {
-        written_ = lines_.size();
-        return;
-    }
-    // An incomplete line would spoil the next one. Removing it may fail too, so truncate_metrics() also drops
-    // incomplete lines.
-    [[maybe_unused]] const int ignored = ::ftruncate(metrics_.get(), before.st_size);
-    throw_file_error("write", path, error);
-}
-
-void RunDirectory::sync_metrics() {
-    write_metrics();
-    if (lines_.empty()) return;
-    if (::fdatasync(metrics_.get()) != 0) {
-        const int error = errno;
-        // The system may have dropped what it could not write, so write it again, unless another program
-        // added lines.
-        struct stat now {};
-        if (::fstat(metrics_.get(), &now) == 0 && std::uint64_t(now.st_size) == unsynced_ + written_ &&
-            ::ftruncate(metrics_.get(), off_t(unsynced_)) == 0)
-            written_ = 0;
-        throw_file_error("write", metrics_path(), error);
-    }
-    lines_.clear();
-    written_ = 0;
-}
+void RunDirectory::append_metrics(const std::string& json_line) { metrics_.append(json_line + '\n'); }
 
 void RunDirectory::truncate_metrics(std::uint64_t step) {
     const fs::path path = metrics_path();
@@ -215,8 +188,8 @@ void RunDirectory::truncate_metrics(std::uint64_t step) {
         if (!is_stale(line, step)) kept.append(line).append(1, '\n');
         begin = end + 1;
     }
-    sync_metrics();
-    metrics_ = FileDescriptor(); // would keep writing to the replaced file
+    metrics_.sync();
+    metrics_.close(); // would keep writing to the replaced file
     if (kept != text) write_file_atomically(path, kept);
 }
 
@@ -240,6 +213,14 @@ std::optional<fs::path> RunDirectory::set_aside_after(std::uint64_t step) {
         if (::rename(best_path().c_str(), (folder / best_name).c_str()) != 0)
             throw_file_error("move", best_path(), errno);
     return folder;
+}
+
+fs::path RunDirectory::make_events_file() const {
+    for (auto seconds = std::uint64_t(std::time(nullptr));; ++seconds) {
+        const fs::path path = path_ / events_name(seconds);
+        if (FileDescriptor(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666))) return path;
+        if (errno != EEXIST) throw_file_error("write", path, errno);
+    }
 }
 
 void RunDirectory::write_config(const std::string& toml) {

@@ -6,10 +6,12 @@
 //   diverged-<step>.safetensors      a step whose loss or gradient was not finite
 //   choices.json                     how the devices run launches, if that was measured
 //   metrics.jsonl                    one JSON object per line
-//   replaced-<n>/                    checkpoints and metrics that were set aside (set_aside_after)
-//   lock                             locked while the run lasts; remains as an empty file
+//   events.out.tfevents.<t>.towers   summaries for TensorBoard, a file for each start; t in seconds since
+//   1970 replaced-<n>/                    checkpoints and metrics that were set aside (set_aside_after) lock
+//   locked while the run lasts; remains as an empty file
 #pragma once
 
+#include "engine/files/append_file.h"
 #include "engine/files/file.h"
 #include "engine/run/safetensors.h"
 
@@ -66,7 +68,7 @@ public:
     /// Syncs all lines to the disk. Call it before save_checkpoint(): otherwise a power cut could leave a
     /// checkpoint without the lines before it, and a resumed run would lack them. Throws InputError as
     /// append_metrics() does.
-    void sync_metrics();
+    void sync_metrics() { metrics_.sync(); }
 
     /// For a run that continues with `step`: deletes the lines of this and later steps (by their "step"), of
     /// test passes after later ones, and lines that a crash cut off.
@@ -81,14 +83,13 @@ public:
     void write_recipe(const std::string& toml);
     void write_choices(const std::string& json);
 
-private:
-    void write_metrics();
+    /// Creates the file for this start's summaries, empty, with a name after those of earlier starts.
+    std::filesystem::path make_events_file() const;
 
+private:
     std::filesystem::path path_;
-    FileDescriptor lock_, metrics_;
-    std::string lines_;          ///< metrics not known to be on the disk
-    std::size_t written_ = 0;    ///< how many of their bytes are in the file
-    std::uint64_t unsynced_ = 0; ///< where they begin in the file
+    FileDescriptor lock_;
+    AppendFile metrics_;
 };
 
 /// Creates and returns the first of the folders `path`, `path`-2, `path`-3 ... that does not exist yet. No

@@ -183,7 +183,9 @@ private:
                                 .log = log,
                                 .examples_per_second = options_.global_batch / seconds,
                                 .seconds_per_step = seconds};
-        tell_observers([&](Observer& each) { return each.observe(progress); });
+        const Clock::time_point before = Clock::now();
+        watch_devices([&] { tell_observers([&](Observer& each) { return each.observe(progress); }); });
+        if (is_needed_after(step_)) logged_ += Clock::now() - before; // the log's rate is the training's
         if (!log) return;
         logged_ = Clock::now();
         logged_steps_ = 0;
@@ -195,7 +197,11 @@ private:
     /// Whether the loop needs the state between this step and the one after it.
     bool is_something_due_after(std::uint64_t step) const {
         return step >= options_.steps || is_save_due_after(step) ||
-               options_.tests.are_due(step, options_.steps);
+               options_.tests.are_due(step, options_.steps) || is_needed_after(step);
+    }
+    /// Whether an observer needs it.
+    bool is_needed_after(std::uint64_t step) const {
+        return std::ranges::any_of(observers_, [&](const Observer* each) { return each->needs_state(step); });
     }
 
     bool has_tested_enough() const { return options_.tests.are_enough(tests_); }

@@ -24,6 +24,9 @@ public:
     /// The name of the output in messages, such as a file's path.
     virtual std::string place() const = 0;
 
+    /// Whether observe() reads the trainer's state after so many steps in all. Then no step is in flight.
+    virtual bool needs_state([[maybe_unused]] std::uint64_t steps) const { return false; }
+
     /// After each step. Returns whether it had anything to write.
     virtual bool observe(const Progress& progress) = 0;
 

@@ -324,7 +324,7 @@ TEST_CASE("if training deletes a checkpoint before it is read, the next one is r
 
 TEST_CASE("the names that a run uses in its folder are known, the lock's among them") {
     for (const char* name : {"config.toml", "recipe.toml", "metrics.jsonl", "model.ckpt-12.safetensors",
-                             "diverged-3.safetensors", "lock"})
+                             "diverged-3.safetensors", "events.out.tfevents.1764087329.towers", "lock"})
         CHECK_MESSAGE(is_taken_by_run(name), name);
     for (const char* name :
          {"trace.json", "model.ckpt-best.safetensors", "model.ckpt-03.safetensors", "lock2"})

@@ -1,0 +1,193 @@
+#include "engine/train/events.h"
+
+#include "engine/train/loop.h"
+#include "tests/support/devices.h"
+#include "tests/support/events.h"
+#include "tests/support/files.h"
+#include "tests/support/networks.h"
+
+#include <chrono>
+#include <cmath>
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+namespace towers {
+namespace {
+
+const Dataset& data() {
+    static const Dataset noise = test::noise(50);
+    return noise;
+}
+
+LoopOptions loop_of(std::uint64_t steps) {
+    return {.steps = steps,
+            .save_every = 4,
+            .keep = 0,
+            .log_every = 1,
+            .origin = {"cifar10-tutorial", 3, 50, 0, "", test::small_recipe().checksum},
+            .global_batch = 4,
+            .tests = {.every = 4}};
+}
+
+/// Remembers each step's report.
+struct Reports final : Observer {
+    std::string place() const override { return "nowhere"; }
+    bool observe(const Progress& progress) override {
+        steps.push_back(progress.report);
+        return false;
+    }
+    bool tested(const TestReport& report) override {
+        tests.push_back(report);
+        return false;
+    }
+    void warn(const std::string& line) override { warnings.push_back(line); }
+
+    std::vector<StepReport> steps;
+    std::vector<TestReport> tests;
+    std::vector<std::string> warnings;
+};
+
+/// Trains in the folder, on from its latest checkpoint if it has one, or from `from`. Returns the state.
+std::vector<float> run_in(const std::filesystem::path& folder, std::uint64_t steps, std::uint64_t every,
+                          Reports& reports, const std::vector<std::string>& towers = {"cpu"},
+                          std::optional<std::uint64_t> from = {}) {
+    const LoopOptions loop = loop_of(steps);
+    const bool resumes = std::filesystem::exists(folder);
+    const Dataset tests = test::noise(24);
+    Trainer trainer(test::small_recipe(), test::options_for(towers, 4), data(), test::borrowed(tests));
+    RunDirectory run(folder, resumes ? Existing::resume : Existing::refuse);
+    if (resumes) {
+        resume(trainer, test::small_recipe(), find_checkpoint(folder, from), loop.origin);
+        rewind(run, trainer);
+    } else {
+        save_checkpoint(trainer, run, loop);
+    }
+    std::optional<Events> events;
+    if (every > 0) events.emplace(trainer, data(), run, every);
+    std::vector<Observer*> observers{&reports};
+    if (events) observers.push_back(&*events);
+    train(trainer, run, loop, false, observers);
+    return trainer.save().state;
+}
+
+/// The steps of the events that have a tag.
+std::vector<std::int64_t> steps_with(const std::vector<test::ReadEvent>& events, const std::string& tag) {
+    std::vector<std::int64_t> steps;
+    for (const test::ReadEvent& event : events)
+        if (event.scalars.contains(tag)) steps.push_back(event.step);
+    return steps;
+}
+
+} // namespace
+
+TEST_CASE("events tell TensorBoard of losses, rates, images and test passes") {
+    const test::TemporaryFolder folder;
+    Reports reports;
+    run_in(folder / "run", 7, 3, reports);
+    const auto files = test::event_files(folder / "run");
+    REQUIRE(files.size() == 1);
+    const auto events = test::read_events(files[0]);
+    REQUIRE(events.size() == 7); // version, begin, steps 0, 3, 6, test passes after 4 and 7
+    CHECK(events[0].file_version == "brain.Event:2");
+    CHECK(events[1].session_status == 1);
+    CHECK(events[1].step == 0);
+    const std::chrono::duration<double> now = std::chrono::system_clock::now().time_since_epoch();
+    for (const test::ReadEvent& event : events) CHECK(std::abs(event.wall_time - now.count()) < 600);
+    CHECK(steps_with(events, "total_loss") == std::vector<std::int64_t>{0, 3, 6});
+    CHECK(steps_with(events, "Precision @ 1") == std::vector<std::int64_t>{4, 7});
+
+    double sum = 0, weight = 0;
+    for (std::size_t step = 0; step < 4; ++step) {
+        sum = 0.9 * sum + 0.1 * reports.steps[step].loss;
+        weight = 0.9 * weight + 0.1;
+    }
+    const test::ReadEvent& third = events[3];
+    CHECK(third.step == 3);
+    CHECK(third.scalars.at("total_loss (raw)") == reports.steps[3].loss);
+    CHECK(third.scalars.at("total_loss") == doctest::Approx(sum / weight));
+    CHECK(third.scalars.at("cross_entropy (raw)") == reports.steps[3].cross_entropy);
+    CHECK(events[2].scalars.at("cross_entropy") == doctest::Approx(reports.steps[0].cross_entropy));
+    CHECK(third.scalars.at("learning_rate") == doctest::Approx(reports.steps[3].learning_rate));
+    CHECK(third.scalars.at("examples_per_second") > 0);
+    CHECK(third.scalars.at("tower_0/share") == 4);
+    CHECK(third.scalars.at("tower_0/examples_per_second") > 0);
+    CHECK(third.scalars.at("tower_0/waiting") >= 0);
+    CHECK(third.scalars.at("tower_0/waiting") <= 1);
+    CHECK(events[4].scalars.at("Precision @ 1") == doctest::Approx(reports.tests[0].evaluation.precision()));
+    CHECK(events[4].scalars.contains("Precision @ 5"));
+    CHECK(events[4].scalars.contains("test/cross_entropy"));
+
+    REQUIRE(third.pictures.size() == 3);
+    for (int i = 0; i < 3; ++i) {
+        const test::ReadPicture& picture = third.pictures.at(fmt::format("images/image/{}", i));
+        CHECK(picture.width == 24);
+        CHECK(picture.height == 24);
+        CHECK(picture.channels == 3);
+        CHECK(picture.png.substr(1, 3) == "PNG");
+        CHECK(picture.png != events[2].pictures.at(fmt::format("images/image/{}", i)).png);
+    }
+}
+
+TEST_CASE("events change no bit of a run, and tell of each tower's part") {
+    const test::TemporaryFolder folder;
+    for (const std::vector<std::string>& towers : {std::vector<std::string>{"cpu"}, {"cpu", "cpu"}}) {
+        const std::string name = fmt::format("{} towers", towers.size());
+        Reports with, without;
+        CHECK(run_in(folder / (name + " with"), 5, 1, with, towers) ==
+              run_in(folder / (name + " without"), 5, 0, without, towers));
+        CHECK(test::event_files(folder / (name + " without")).empty());
+    }
+    const auto events = test::read_events(test::event_files(folder / "2 towers with").at(0));
+    const auto& scalars = events.at(3).scalars;
+    CHECK(scalars.at("tower_0/share") + scalars.at("tower_1/share") == 4);
+    for (const char* tag : {"tower_0/total_loss", "tower_1/total_loss", "tower_1/examples_per_second"})
+        CHECK(scalars.at(tag) > 0);
+}
+
+TEST_CASE("a resumed run writes a file of its own that takes back later steps of earlier ones") {
+    const test::TemporaryFolder folder;
+    Reports reports;
+    run_in(folder / "run", 8, 1, reports);
+    run_in(folder / "run", 10, 1, reports, {"cpu"}, 4);
+    const auto files = test::event_files(folder / "run");
+    REQUIRE(files.size() == 2);
+    const auto events = test::read_events(files[1]);
+    CHECK(events[1].session_status == 1);
+    CHECK(events[1].step == 4);
+    CHECK(steps_with(events, "total_loss") == std::vector<std::int64_t>{4, 5, 6, 7, 8, 9});
+    // The pass after step 4 is the first start's, and a viewer drops it there.
+    CHECK(steps_with(events, "Precision @ 1") == std::vector<std::int64_t>{4, 8, 10});
+    const auto before = test::read_events(files[0]);
+    REQUIRE(steps_with(before, "Precision @ 1").front() == 4);
+    for (const test::ReadEvent& event : before)
+        if (event.step == 4 && event.scalars.contains("Precision @ 1"))
+            CHECK(event.scalars.at("Precision @ 1") == events[2].scalars.at("Precision @ 1"));
+}
+
+TEST_CASE("events that find no room are written when there is some") {
+    const test::TemporaryFolder folder;
+    const RunDirectory run(folder / "run", Existing::refuse);
+    EventFile file(run, 0);
+    Summary summary;
+    summary.add_scalar("value", 1);
+    {
+        const test::FullDisk disk(0);
+        CHECK(test::input_error([&] { file.append(0, summary); }).find("File too large") !=
+              std::string::npos);
+    }
+    file.append(1, summary);
+    file.sync();
+    const auto events = test::read_events(test::event_files(folder / "run").at(0));
+    CHECK(steps_with(events, "value") == std::vector<std::int64_t>{0, 1});
+    CHECK(events.at(0).file_version == "brain.Event:2");
+
+    std::filesystem::rename(folder / "run", folder / "elsewhere");
+    EventFile lost(run, 2);
+    CHECK(test::input_error([&] { lost.append(2, summary); }).find("cannot write") != std::string::npos);
+    std::filesystem::rename(folder / "elsewhere", folder / "run");
+    lost.sync();
+    CHECK(steps_with(test::read_events(test::event_files(folder / "run").at(1)), "value") ==
+          std::vector<std::int64_t>{2});
+}
+
+} // namespace towers
