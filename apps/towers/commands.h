@@ -19,6 +19,7 @@ void add_replay(CLI::App& app, Action& chosen);
 void add_bench(CLI::App& app, Action& chosen);
 void add_data(CLI::App& app, Action& chosen);
 void add_data_show(CLI::App& data, Action& chosen); ///< `towers data show`
+void add_export(CLI::App& app, Action& chosen);
 void add_recipe(CLI::App& app, Action& chosen);
 
 } // namespace towers

@@ -55,6 +55,7 @@ int run_command(int argc, char** argv) {
     towers::add_parity(app, chosen);
     towers::add_replay(app, chosen);
     towers::add_bench(app, chosen);
+    towers::add_export(app, chosen);
     towers::add_recipe(app, chosen);
     towers::add_data(app, chosen);
     try {

@@ -57,22 +57,22 @@ void print_layers(const Recipe& recipe) {
         kind = std::max(kind, layer.kind.size());
     }
     const auto row = [&](const auto& first, const auto& second, const auto& third, const auto& fourth,
-                         const std::string& fifth, const std::string& sixth) {
-        fmt::print("{:<{}}  {:<{}}  {:>13}  {:>11}  {:>13}  {:>14}\n", first, name, second, kind, third,
-                   fourth, fifth, sixth);
+                         const std::string& fifth, const std::string& sixth, const std::string& seventh) {
+        fmt::print("{:<{}}  {:<{}}  {:>13}  {:>11}  {:>13}  {:>14}{}{}\n", first, name, second, kind, third,
+                   fourth, fifth, sixth, seventh.empty() ? "" : "  ", seventh);
     };
-    row("layer", "kind", "output", "parameters", "forward MFLOP", "backward MFLOP");
+    row("layer", "kind", "output", "parameters", "forward MFLOP", "backward MFLOP", "attributes");
     std::size_t parameters = 0;
     double forward = 0, backward = 0;
     for (const LayerDescription& layer : layers) {
         const Shape& out = layer.output;
         row(layer.name, layer.kind, fmt::format("{}x{}x{}", out.height, out.width, out.channels),
-            layer.parameters, mflop(layer.forward_flop), mflop(layer.backward_flop));
+            layer.parameters, mflop(layer.forward_flop), mflop(layer.backward_flop), layer.attributes);
         parameters += layer.parameters;
         forward += layer.forward_flop;
         backward += layer.backward_flop;
     }
-    row("all", "", "", parameters, mflop(forward), mflop(backward));
+    row("all", "", "", parameters, mflop(forward), mflop(backward), "");
     fmt::print("forward and backward {} MFLOP an example\n", mflop(forward + backward));
 }
 

@@ -1,7 +1,5 @@
 #include "engine/files/output.h"
 
-#include "engine/files/atomic_file.h"
-
 #include <cerrno>
 #include <cstdio>
 #include <fcntl.h>
@@ -38,18 +36,41 @@ void check_output(const std::filesystem::path& path) {
         throw_file_error("write", path, errno);
 }
 
-void write_output(const std::filesystem::path& path, std::string_view text) {
+OutputFile::OutputFile(const std::filesystem::path& path) : path_(path) {
     if (is_standard_output(path)) {
-        if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0)
-            throw_file_error("write", "standard output", errno);
+        path_ = "standard output";
         return;
     }
-    if (!is_special(path)) return write_file_atomically(path, text);
-    FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
-    if (!file) throw_file_error("write", path, errno);
-    if (const int error = write_all(file, std::as_bytes(std::span(text))))
-        throw_file_error("write", path, error);
-    if (const int error = file.close()) throw_file_error("write", path, error);
+    if (!is_special(path)) {
+        regular_.emplace(path);
+        return;
+    }
+    special_ = FileDescriptor(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
+    if (!special_) throw_file_error("write", path, errno);
+}
+
+void OutputFile::write(std::span<const std::byte> bytes) {
+    if (regular_) {
+        regular_->write(bytes);
+    } else if (special_) {
+        if (const int error = write_all(special_, bytes)) throw_file_error("write", path_, error);
+    } else if (std::fwrite(bytes.data(), 1, bytes.size(), stdout) != bytes.size())
+        throw_file_error("write", path_, errno);
+}
+
+void OutputFile::commit() {
+    if (regular_)
+        regular_->commit();
+    else if (special_) {
+        if (const int error = special_.close()) throw_file_error("write", path_, error);
+    } else if (std::fflush(stdout) != 0)
+        throw_file_error("write", path_, errno);
+}
+
+void write_output(const std::filesystem::path& path, std::string_view text) {
+    OutputFile file(path);
+    file.write(text);
+    file.commit();
 }
 
 } // namespace towers

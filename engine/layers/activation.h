@@ -11,10 +11,13 @@ enum class Saves { input, output };
 class Activation : public Layer {
 public:
     Activation(KernelHandle<ActivationForwardParams> forward, KernelHandle<ActivationBackwardParams> backward,
-               Saves saves, float slope = 0)
-        : forward_(forward), backward_(backward), saves_(saves), slope_(slope) {}
+               Saves saves, computation::Function function, float slope = 0)
+        : forward_(forward), backward_(backward), saves_(saves), function_(function), slope_(slope) {}
 
     Shape output(std::span<const Shape> in) const override { return in[0]; }
+    Computation computation(std::span<const Shape>) const override {
+        return computation::Activation{function_, slope_};
+    }
 
     TensorId forward(LayerPlan& plan) const override {
         const TensorId y = plan.make_output();
@@ -37,6 +40,7 @@ private:
     KernelHandle<ActivationForwardParams> forward_;
     KernelHandle<ActivationBackwardParams> backward_;
     Saves saves_;
+    computation::Function function_;
     float slope_;
 };
 

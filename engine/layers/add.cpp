@@ -17,6 +17,7 @@ public:
                                              to_string(in[0]), to_string(each)));
         return in[0];
     }
+    Computation computation(std::span<const Shape>) const override { return computation::Add(); }
 
     TensorId forward(LayerPlan& plan) const override {
         AddTensorsParams p{};

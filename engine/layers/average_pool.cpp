@@ -10,6 +10,11 @@ Shape AveragePool::output(std::span<const Shape> in) const {
     return {rows.out, columns.out, in[0].channels};
 }
 
+Computation AveragePool::computation(std::span<const Shape> in) const {
+    if (!window_) return computation::GlobalAveragePool();
+    return computation::AveragePool{placed_window(*window_, in[0]), counts_padding_};
+}
+
 AveragePoolShape AveragePool::shape(const LayerPlan& plan) const {
     const Shape& in = plan.in();
     Window window =

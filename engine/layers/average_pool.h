@@ -13,6 +13,7 @@ public:
         : window_(window), counts_padding_(counts_padding) {}
 
     Shape output(std::span<const Shape> in) const override;
+    Computation computation(std::span<const Shape> in) const override;
     TensorId forward(LayerPlan& plan) const override;
     std::vector<TensorId> backward(LayerPlan& plan, TensorId dy) const override;
 

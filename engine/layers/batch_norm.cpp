@@ -26,6 +26,9 @@ public:
     }
 
     Shape output(std::span<const Shape> in) const override { return in[0]; }
+    Computation computation(std::span<const Shape>) const override {
+        return computation::BatchNorm{epsilon_, affine_.gamma, affine_.beta, blend_};
+    }
 
     std::vector<Variable> variables(std::span<const Shape> in) const override {
         std::vector<Variable> all = affine_.variables(in[0].channels);

@@ -20,6 +20,7 @@ public:
         }
         return {in[0].height, in[0].width, checked_channels(channels)};
     }
+    Computation computation(std::span<const Shape>) const override { return computation::Concatenate(); }
 
     TensorId forward(LayerPlan& plan) const override {
         const TensorId y = plan.make_output();

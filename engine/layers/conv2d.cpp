@@ -38,6 +38,11 @@ public:
         return {rows.out, columns.out, filters(in[0])};
     }
 
+    Computation computation(std::span<const Shape> in) const override {
+        return computation::Convolution{placed_window(window_, in[0]), groups(in[0]),
+                                        weighted_.bias.has_value()};
+    }
+
     std::vector<Variable> variables(std::span<const Shape> in) const override {
         const unsigned each = in[0].channels / groups(in[0]), outputs = filters(in[0]);
         const double area = double(window_.size[0]) * window_.size[1];

@@ -11,6 +11,9 @@ public:
         : units_(unsigned(attributes.whole("units", 1, 1 << 20))), weighted_(read_weighted(attributes)) {}
 
     Shape output(std::span<const Shape>) const override { return {1, 1, units_}; }
+    Computation computation(std::span<const Shape>) const override {
+        return computation::Dense{weighted_.bias.has_value()};
+    }
 
     std::vector<Variable> variables(std::span<const Shape> in) const override {
         return weighted_.variables({in[0].elements(), units_}, "in, out", double(in[0].elements()), units_);

@@ -11,6 +11,7 @@ public:
     explicit Dropout(Attributes& attributes) : keep_(float(attributes.number("keep", 1e-6, 1))) {}
 
     Shape output(std::span<const Shape> in) const override { return in[0]; }
+    Computation computation(std::span<const Shape>) const override { return computation::Dropout{keep_}; }
 
     TensorId forward(LayerPlan& plan) const override {
         if (!plan.training) return plan.input();

@@ -7,6 +7,7 @@ namespace {
 class Flatten final : public Layer {
 public:
     Shape output(std::span<const Shape> in) const override { return {1, 1, unsigned(in[0].elements())}; }
+    Computation computation(std::span<const Shape>) const override { return computation::Flatten(); }
     TensorId forward(LayerPlan& plan) const override { return plan.input(); }
     std::vector<TensorId> backward(LayerPlan&, TensorId dy) const override { return {dy}; }
 };

@@ -7,8 +7,9 @@ namespace towers {
 std::unique_ptr<const Layer> make_gelu(Attributes& attributes) {
     if (attributes.choice("approximate", {"none", "tanh"}, "none") == "tanh")
         return std::make_unique<Activation>(kernels::gelu_tanh_forward, kernels::gelu_tanh_backward,
-                                            Saves::input);
-    return std::make_unique<Activation>(kernels::gelu_forward, kernels::gelu_backward, Saves::input);
+                                            Saves::input, computation::Function::gelu_tanh);
+    return std::make_unique<Activation>(kernels::gelu_forward, kernels::gelu_backward, Saves::input,
+                                        computation::Function::gelu);
 }
 
 } // namespace towers

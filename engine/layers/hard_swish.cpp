@@ -5,7 +5,7 @@ namespace towers {
 
 std::unique_ptr<const Layer> make_hard_swish(Attributes&) {
     return std::make_unique<Activation>(kernels::hard_swish_forward, kernels::hard_swish_backward,
-                                        Saves::input);
+                                        Saves::input, computation::Function::hard_swish);
 }
 
 } // namespace towers

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "engine/config/attributes.h"
+#include "engine/layers/computation.h"
 #include "engine/layers/layer_plan.h"
 #include "engine/plan/shape.h"
 #include "engine/plan/variable.h"
@@ -38,6 +39,9 @@ public:
 
     /// Throws LayerError when the inputs do not fit.
     virtual Shape output(std::span<const Shape> inputs) const = 0;
+
+    /// What it computes of these inputs in an evaluation.
+    virtual Computation computation(std::span<const Shape> inputs) const = 0;
 
     /// The layer's variables, in the order in which backward finishes their gradients. Names lack the
     /// layer's: `weights`.

@@ -18,6 +18,9 @@ public:
         : epsilon_(float(attributes.number("epsilon", 1e-12, 1, 1e-5))), affine_(attributes) {}
 
     Shape output(std::span<const Shape> in) const override { return in[0]; }
+    Computation computation(std::span<const Shape>) const override {
+        return computation::LayerNorm{epsilon_, affine_.gamma, affine_.beta};
+    }
 
     std::vector<Variable> variables(std::span<const Shape> in) const override {
         return affine_.variables(in[0].channels);

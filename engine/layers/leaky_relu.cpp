@@ -5,7 +5,8 @@ namespace towers {
 
 std::unique_ptr<const Layer> make_leaky_relu(Attributes& attributes) {
     return std::make_unique<Activation>(kernels::leaky_relu_forward, kernels::leaky_relu_backward,
-                                        Saves::input, float(attributes.number("slope", 0, 1, 0.01)));
+                                        Saves::input, computation::Function::leaky_relu,
+                                        float(attributes.number("slope", 0, 1, 0.01)));
 }
 
 } // namespace towers

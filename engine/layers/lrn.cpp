@@ -14,6 +14,9 @@ public:
           beta_(float(attributes.number("beta", 0, 6, 0.5))) {} // so that the least bias^-beta is finite
 
     Shape output(std::span<const Shape> in) const override { return in[0]; }
+    Computation computation(std::span<const Shape>) const override {
+        return computation::LocalResponseNorm{radius_, bias_, alpha_, beta_};
+    }
 
     TensorId forward(LayerPlan& plan) const override {
         const TensorId y = plan.make_output();

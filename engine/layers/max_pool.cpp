@@ -18,6 +18,10 @@ public:
         return {rows.out, columns.out, in[0].channels};
     }
 
+    Computation computation(std::span<const Shape> in) const override {
+        return computation::MaxPool{placed_window(window_, in[0])};
+    }
+
     TensorId forward(LayerPlan& plan) const override {
         const TensorId y = plan.make_output();
         // Four channels share a word.

@@ -17,6 +17,7 @@ public:
                                          to_string(in[0]), to_string(in[1]), in[0].channels));
         return in[0];
     }
+    Computation computation(std::span<const Shape>) const override { return computation::Multiply(); }
 
     TensorId forward(LayerPlan& plan) const override {
         const TensorId y = plan.make_output();

@@ -4,7 +4,8 @@
 namespace towers {
 
 std::unique_ptr<const Layer> make_relu(Attributes&) {
-    return std::make_unique<Activation>(kernels::relu_forward, kernels::relu_backward, Saves::output);
+    return std::make_unique<Activation>(kernels::relu_forward, kernels::relu_backward, Saves::output,
+                                        computation::Function::relu);
 }
 
 } // namespace towers

@@ -4,7 +4,8 @@
 namespace towers {
 
 std::unique_ptr<const Layer> make_silu(Attributes&) {
-    return std::make_unique<Activation>(kernels::silu_forward, kernels::silu_backward, Saves::input);
+    return std::make_unique<Activation>(kernels::silu_forward, kernels::silu_backward, Saves::input,
+                                        computation::Function::silu);
 }
 
 } // namespace towers

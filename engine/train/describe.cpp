@@ -16,6 +16,7 @@ std::vector<LayerDescription> describe_layers(const Model& model) {
             if (variable.role == Role::trained) layer.parameters += variable.elements();
         const bool before = std::ranges::any_of(
             node.inputs, [&](int from) { return from >= 0 && learns[std::size_t(from)]; });
+        layer.attributes = to_string(node.layer->computation(in));
         layer.forward_flop = node.layer->flop(in);
         layer.backward_flop =
             (layer.parameters > 0 ? layer.forward_flop : 0) + (before ? layer.forward_flop : 0);

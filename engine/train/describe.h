@@ -16,6 +16,7 @@ struct LayerDescription {
     /// Floating-point operations for one example; a multiply-add counts as two. Backward as Layer::flop()
     /// says.
     double forward_flop = 0, backward_flop = 0;
+    std::string attributes = {}; ///< what the kind does not say: `3x3, stride 2, pad 1, no biases`
 };
 
 /// The layers in the model's order.

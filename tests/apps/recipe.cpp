@@ -42,6 +42,8 @@ TEST_CASE("towers recipe lists, shows, describes and checks") {
     const Outcome describe = run_towers({"recipe", "describe", "cifar10-tutorial", "--batch", "64"});
     check_worked(describe);
     CHECK(contains(describe.out, "1068298           36.9            68.4\n"));
+    CHECK(contains(describe.out, "  3x3, stride 2, pad 0 1 0 1\n")); // pool1: 24x24, SAME
+    CHECK(contains(describe.out, "  radius 4, bias 1, alpha 0.000111111, beta 0.75\n"));
     CHECK(contains(describe.out, "forward and backward 105.3 MFLOP an example\n"));
     CHECK(contains(describe.out, "a training step with 64 examples on one tower: "));
 
