@@ -41,17 +41,20 @@ wheel)
         --config-settings=cmake.define.TOWERS_CUDA="${TOWERS_CUDA:-OFF}" \
         ${TOWERS_WERROR:+--config-settings=cmake.define.TOWERS_WERROR="$TOWERS_WERROR"} ./python
     # Copies the shared libraries that a system may lack into the wheel. Its tag says which systems it runs on.
-    PATH=$tools:$PATH auditwheel -q repair --strip --wheel-dir "$work/repaired" "$work"/plain/*.whl
+    PATH=$tools:$PATH auditwheel repair --strip --wheel-dir "$work/repaired" "$work"/plain/*.whl
     "$tools/wheel" unpack -d "$work" "$work"/repaired/*.whl >/dev/null
     tree=$(echo "$work"/towers-*)
-    # Their licences: auditwheel names each copy NAME-CHECKSUM.so.N.
-    mkdir -p "$tree"/towers-*.dist-info/licenses
+    # Their licences: auditwheel has put a checksum into each file's name.
+    licences=$(echo "$tree"/towers-*.dist-info)/licenses
+    mkdir "$licences"
+    ldd build/wheel/towers | sed -n 's/.* => \(\/[^ ]*\) .*/\1/p' | while read -r path; do readlink -f "$path"; done \
+        >"$work/libraries"
     for library in "$tree"/towers.libs/*; do
-        name=$(basename "$library" | sed 's/-[0-9a-f]*\(\.so.*\)$/\1/')
-        path=$(readlink -f "$(ldd build/wheel/towers | sed -n "s/^\t$name => \([^ ]*\) .*/\1/p")")
+        name=$(basename "$library" | sed 's/-[0-9a-f]*\(\.so\)/\1/')
+        path=$(grep "/$name\$" "$work/libraries")
         # dpkg may know the file in /lib or in /usr/lib.
         package=$(dpkg -S "$path" "/usr$path" "${path#/usr}" 2>/dev/null | sed -n '1s/:.*//p')
-        cp "/usr/share/doc/$package/copyright" "$tree"/towers-*.dist-info/licenses/"$package.txt"
+        cp "/usr/share/doc/$package/copyright" "$licences/$package.txt"
     done
     "$tools/wheel" pack -d "$out" "$tree" >/dev/null
     for wheel in "$work"/repaired/*.whl; do echo "$out/${wheel##*/}"; done

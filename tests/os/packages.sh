@@ -3,11 +3,12 @@
 # devices, trains, evaluates, removes it. The packages remain in .cache/packages/.
 #   tests/os/packages.sh [WHAT...]
 # WHAT is some of deb, wheel, arm64 (default: all), and of bookworm and trixie (default: both). The wheel is made on
-# bookworm. arm64's .deb runs in an arm64 Debian under qemu-user, which needs Linux 6.7 or later.
+# bookworm. arm64's .deb runs in an arm64 Debian under qemu-user, which needs Linux 6.7 or later. The word again tries
+# packages that are in .cache/packages/ already.
 set -euo pipefail
 . "$(dirname "$0")/clean_debian.bash"
 for word in "$@"; do
-    case $word in deb | wheel | arm64 | bookworm | trixie) ;; *) sed -n '4,6s/^# \{0,1\}//p' "$0" >&2; exit 2 ;; esac
+    case $word in deb | wheel | arm64 | bookworm | trixie | again) ;; *) sed -n '4,7s/^# \{0,1\}//p' "$0" >&2; exit 2 ;; esac
 done
 wanted=" $* "
 named() { [[ $wanted == *" $1 "* ]]; }
@@ -131,27 +132,32 @@ print(run.checkpoint()[\"conv1/weights\"].shape, [each[\"id\"] for each in tower
     in_root "towers=/root/venv/bin/towers; $try_vulkan"
 }
 
-for suite in bookworm trixie; do
-    suite_wanted $suite || continue
-    made=$cache/../packages/$suite
-    mkdir -p "$made"
-    make_root $suite
+# make_packages SUITE: in a clean system, to the folder $made
+make_packages() {
+    make_root "$1"
     give
     if made_wanted deb; then
-        timed "$suite: make the .deb" in_root "sh cmake/quickstart.sh packages deb /root/packages"
+        timed "$1: make the .deb" in_root "sh cmake/quickstart.sh packages deb /root/packages"
         rm -f "$made"/*_"$(dpkg --print-architecture)".deb
     fi
-    if [ $suite = bookworm ] && made_wanted wheel; then
-        timed "$suite: make the wheel" in_root "sh cmake/quickstart.sh packages wheel /root/packages"
+    if [ "$1" = bookworm ] && made_wanted wheel; then
+        timed "$1: make the wheel" in_root "sh cmake/quickstart.sh packages wheel /root/packages"
         rm -f "$made"/*.whl
     fi
     if made_wanted arm64; then
-        timed "$suite: make the .deb for arm64" in_root "
+        timed "$1: make the .deb for arm64" in_root "
             sh tests/os/arm64_libraries.sh
             PRESET=arm64 sh cmake/packages.sh deb /root/packages"
         rm -f "$made"/*_arm64.deb
     fi
     cp "$root"/root/packages/* "$made/"
+}
+
+for suite in bookworm trixie; do
+    suite_wanted $suite || continue
+    made=$cache/../packages/$suite
+    mkdir -p "$made"
+    named again || make_packages $suite
     ls -l "$made"
 
     if made_wanted deb; then
