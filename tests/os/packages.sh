@@ -49,7 +49,7 @@ make_arm64_root() {
     done
     if [ ! -f "$archive" ]; then
         # A user namespace without a network of its own may not mount /sys.
-        in_emulation mmdebstrap --quiet --variant=apt --skip=chroot/mount/sys --arch=arm64 --include=ca-certificates "$suite" \
+        in_emulation mmdebstrap --quiet --variant=apt --skip=chroot/mount/sys --arch=arm64 "$suite" \
             "$archive.part.tar" "deb http://deb.debian.org/debian $suite main"
         mv "$archive.part.tar" "$archive"
     fi
