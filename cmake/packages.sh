@@ -20,7 +20,7 @@ mkdir -p "$out"
 
 case $what in
 deb)
-    cmake --preset "$preset" -DTOWERS_CUDA="${TOWERS_CUDA:-OFF}" >/dev/null
+    cmake --preset "$preset" -DBUILD_TESTING=OFF -DTOWERS_CUDA="${TOWERS_CUDA:-OFF}" >/dev/null
     cmake --build --preset "$preset" --target towers man_pages completions
     cd "build/$preset"
     cpack -G DEB -B "$PWD/cpack" >cpack.log || { cat cpack.log >&2; exit 1; }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections
 import functools
 import os
 import re
@@ -12,7 +11,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import Any, Callable, Deque, Dict, FrozenSet, List, Optional, TextIO, Union
+from typing import Any, Callable, Dict, FrozenSet, List, Optional, TextIO, Union
 
 #: What receives a log: True prints it, False drops it, a function gets each line.
 Log = Union[bool, Callable[[str], None]]
@@ -148,8 +147,8 @@ def call(command: str, *words: Any, log: Log = False, **flags: Any) -> str:
     with subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                           errors="replace", start_new_session=True) as process:
         assert process.stdout is not None and process.stderr is not None
-        said: Deque[str] = collections.deque(maxlen=100)
-        listener = threading.Thread(target=_listen, args=(process.stderr, said), daemon=True)
+        last: List[str] = []
+        listener = threading.Thread(target=_listen, args=(process.stderr, last), daemon=True)
         listener.start()
         lines: List[str] = []
         interrupt: Optional[BaseException] = None
@@ -168,22 +167,22 @@ def call(command: str, *words: Any, log: Log = False, **flags: Any) -> str:
                 process.send_signal(signal.SIGINT)
         process.wait()
         listener.join()
-    notes = [each[len("towers: "):] if each.startswith("towers: ") else each for each in said]
     if interrupt is None and process.returncode != 0:
-        message = notes.pop() if notes else f"towers {command} ended with code {process.returncode}"
-        for note in notes:
-            print(note, file=sys.stderr)
+        message = last.pop() if last else f"towers {command} ended with code {process.returncode}"
         raise (UsageError if process.returncode == 2 else Error)(message, process.returncode)
-    for note in notes:
+    for note in last:
         print(note, file=sys.stderr)
     if interrupt is not None:
         raise interrupt
     return "".join(lines)
 
 
-def _listen(stream: TextIO, said: Deque[str]) -> None:
+def _listen(stream: TextIO, last: List[str]) -> None:
+    """Prints what the program says on standard error, but keeps the last line, which may be why it fails."""
     for line in stream:
-        said.append(line.rstrip("\n"))
+        if last:
+            print(last.pop(), file=sys.stderr, flush=True)
+        last.append(line.rstrip("\n")[len("towers: ") if line.startswith("towers: ") else 0:])
 
 
 def _print(line: str) -> None:
