@@ -93,7 +93,7 @@ try_deb() { # RUN-IN-ROOT
         towers=towers
         $use
         bash -euc '. /usr/share/bash-completion/completions/towers; complete -p towers'
-        gzip -dc /usr/share/man/man1/towers-train.1.gz | head -n 3 | tail -n 1
+        gzip -dc /usr/share/man/man1/towers-train.1.gz | sed -n 4p
         ls /usr/share/doc/towers
     "
 }
