@@ -56,6 +56,14 @@ wheel)
         package=$(dpkg -S "$path" "/usr$path" "${path#/usr}" 2>/dev/null | sed -n '1s/:.*//p')
         cp "/usr/share/doc/$package/copyright" "$licences/$package.txt"
     done
+    if [ "${TOWERS_CUDA:-OFF}" = ON ]; then # its run-time library is in the program
+        eula=$(dirname "$(readlink -f "$(command -v nvcc)")")/../EULA.txt
+        if [ -f "$eula" ]; then
+            cp "$eula" "$licences/CUDA.txt"
+        else
+            echo "$eula is missing, so the wheel lacks the licence of CUDA's run-time library" >&2
+        fi
+    fi
     "$tools/wheel" pack -d "$out" "$tree" >/dev/null
     for wheel in "$work"/repaired/*.whl; do echo "$out/${wheel##*/}"; done
     "$tools/auditwheel" show "$out"/"$(basename "$work"/repaired/*.whl)"
