@@ -1,9 +1,9 @@
 #!/bin/sh
 # Makes the man pages of `towers` and of each of its subcommands, with help2man, from the output of --help.
-# Usage: man_pages.sh HELP2MAN FOLDER_OF_TOWERS VERSION FOLDER
+# Usage: man_pages.sh HELP2MAN .../towers VERSION FOLDER
 set -eu
 help2man=$1 version=$3 folder=$4
-PATH=$2:$PATH
+PATH=${2%/*}:$PATH
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 rm -rf "$folder"

@@ -3,6 +3,7 @@
 #   sh cmake/quickstart.sh train [FLAGS]   install what is missing, build, train (FLAGS go to `towers train`)
 #                                          and, if FLAGS name no --run, evaluate
 #   sh cmake/quickstart.sh test            install what is missing, build, run all tests
+#   sh cmake/quickstart.sh packages WHAT   install what is missing, then cmake/packages.sh WHAT
 # Installs with apt on Debian and Ubuntu; elsewhere it says what is needed. PRESET=release (the default) names the
 # CMake preset to build; TOWERS_CUDA says whether to include CUDA: ON (for all cards), OFF, or AUTO (the default: for
 # this machine's cards, where nvcc is installed).
@@ -11,10 +12,11 @@ set -eu
 build_packages="cmake ninja-build g++ libvulkan-dev glslang-tools spirv-tools libdnnl-dev ocl-icd-opencl-dev
 libglm-dev libcli11-dev libfmt-dev libspdlog-dev nlohmann-json3-dev libtomlplusplus-dev zlib1g-dev
 libprotozero-dev libisal-dev libturbojpeg0-dev libspng-dev libstb-dev help2man"
-test_packages="doctest-dev mesa-vulkan-drivers vulkan-validationlayers util-linux man-db python3-jsonschema"
+test_packages="doctest-dev mesa-vulkan-drivers vulkan-validationlayers util-linux man-db python3-jsonschema
+dpkg-dev"
 
 usage() {
-    sed -n '2,8s/^# \{0,1\}//p' "$0" >&2
+    sed -n '2,9s/^# \{0,1\}//p' "$0" >&2
     exit 2
 }
 
@@ -90,6 +92,11 @@ test)
     sh cmake/swiftshader.sh .cache/swiftshader
     build -DBUILD_TESTING=ON
     ctest --test-dir "build/$preset" --output-on-failure "$@"
+    ;;
+packages)
+    # shellcheck disable=SC2086
+    install $build_packages dpkg-dev file python3-venv
+    exec sh cmake/packages.sh "$@"
     ;;
 *) usage ;;
 esac

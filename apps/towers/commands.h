@@ -21,5 +21,6 @@ void add_data(CLI::App& app, Action& chosen);
 void add_data_show(CLI::App& data, Action& chosen); ///< `towers data show`
 void add_export(CLI::App& app, Action& chosen);
 void add_recipe(CLI::App& app, Action& chosen);
+void add_completion(CLI::App& app, Action& chosen);
 
 } // namespace towers

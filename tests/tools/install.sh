@@ -20,6 +20,14 @@ towers train --towers cpu --data data --batch 2 --steps 1 --run run | tee log
 [ "$(sed -n 's/^evaluate with: //p' log)" = "towers eval --run run" ] || fail "the hint of train"
 towers eval --towers cpu --run run
 
+bash -n "a prefix/share/bash-completion/completions/towers" || fail "the completion for bash"
+for file in zsh/site-functions/_towers fish/vendor_completions.d/towers.fish; do
+    [ -s "a prefix/share/$file" ] || fail "there is no share/$file"
+done
+for document in $(sed -n 's/.*](\(docs[^)#]*\).*/\1/p' "a prefix/share/doc/towers/README.md"); do
+    [ -f "a prefix/share/doc/towers/$document" ] || fail "the README's $document is not there"
+done
+
 if [ ! -d "a prefix/share/man" ]; then
     echo "SKIPPED the man pages: this build has none because help2man is missing"
     exit

