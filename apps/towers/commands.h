@@ -20,5 +20,6 @@ void add_bench(CLI::App& app, Action& chosen);
 void add_data(CLI::App& app, Action& chosen);
 void add_data_show(CLI::App& data, Action& chosen); ///< `towers data show`
 void add_recipe(CLI::App& app, Action& chosen);
+void add_report(CLI::App& app, Action& chosen);
 
 } // namespace towers
