@@ -31,6 +31,17 @@ std::filesystem::path place_of_page(const ReportFlags& flags) {
     return flags.runs.size() == 1 ? report_path_in(flags.runs[0]) : std::filesystem::path("report.html");
 }
 
+/// predictions_of(), whose message says how to do without.
+nlohmann::json predicted(const ReportedRun& run, const PredictionOptions& options) {
+    try {
+        return predictions_of(run, options);
+    } catch (const UsageError&) {
+        throw;
+    } catch (const InputError& error) {
+        throw InputError(fmt::format("{}; --no-predictions writes the page without it", error.what()));
+    }
+}
+
 /// Draws the first run's towers at work, with the other runs beside it.
 int run_drawing(const ReportFlags& flags) {
     if (flags.trace.empty())
@@ -68,7 +79,7 @@ int run_report(const ReportFlags& flags) {
                                         .open = flags.open,
                                         .batch = flags.batch};
         for (const ReportedRun& run : runs) {
-            predictions.push_back(predictions_of(run, options));
+            predictions.push_back(predicted(run, options));
             if (const auto why = predictions.back().find("absent"); why != predictions.back().end())
                 fmt::print(text, "{}: no predictions: {}\n", run.folder, why->get<std::string>());
         }

@@ -172,6 +172,7 @@ TEST_CASE("what a report cannot read gets one line") {
     const std::string before = read_text(latest);
     write_text(latest, before.substr(0, before.size() / 2));
     check_failed(report(), 1, latest.filename().string());
+    check_failed(report(), 1, "; --no-predictions writes the page without it");
     check_worked(report({"--no-predictions"}));
     write_text(latest, before);
 
@@ -190,6 +191,33 @@ TEST_CASE("what a report cannot read gets one line") {
                        .at("absent")
                        .get<std::string>(),
                    "is not there any more"));
+}
+
+TEST_CASE("the picture of towers at work shows their tracks, shares and rates") {
+    const TemporaryFolder folder;
+    const auto path = [&](const char* name) { return (folder / name).string(); };
+    train_small(folder / "pair", {"--towers", "cpu,cpu", "--shares", "3:1", "--batch", "4", "--steps", "3",
+                                  "--trace", path("trace.json")});
+    train_small(folder / "one", {"--batch", "8", "--steps", "3"});
+    const Arguments draw{"report", path("pair"), path("one"), "--svg", path("pair.svg")};
+    check_worked(run_towers(draw + Arguments{"--trace", path("trace.json")}));
+    const std::string svg = read_text(folder / "pair.svg");
+    CHECK(svg.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\""));
+    CHECK(svg.ends_with("</svg>\n"));
+    for (const char* text : {"Steps 1 to 2: ", ">cpu 75 %<", ">cpu 25 %<", ">cpu alone<", ">together<",
+                             ">Examples per second<", "prefers-color-scheme: dark"})
+        CHECK(contains(svg, text));
+    CHECK_FALSE(std::regex_search(svg, std::regex("href|url\\(|nan|inf[^o]")));
+
+    check_failed(run_towers(draw), 2, "--trace");
+    check_failed(run_towers({"report", path("pair"), "--trace", path("trace.json")}), 2, "--svg");
+    check_failed(run_towers(draw + Arguments{"--trace", path("trace.json"), "--out", "x.html"}), 2, "--out");
+    check_failed(run_towers(draw + Arguments{"--trace", path("pair/config.toml")}), 1,
+                 "is no trace of a run");
+    write_text(folder / "empty.json", "{\"traceEvents\": []}");
+    check_failed(run_towers(draw + Arguments{"--trace", path("empty.json")}), 1, "is a trace without steps");
+    check_failed(run_towers({"report", path("one"), "--svg", path("x.svg"), "--trace", path("trace.json")}),
+                 1, "shows a run of several towers");
 }
 
 TEST_CASE("the drawing of every network has each parameter, and no boxes on top of each other") {
