@@ -22,5 +22,6 @@ void add_data_show(CLI::App& data, Action& chosen); ///< `towers data show`
 void add_export(CLI::App& app, Action& chosen);
 void add_recipe(CLI::App& app, Action& chosen);
 void add_completion(CLI::App& app, Action& chosen);
+void add_report(CLI::App& app, Action& chosen);
 
 } // namespace towers

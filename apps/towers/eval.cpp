@@ -144,14 +144,6 @@ struct LoadedData {
     std::vector<std::string> names;    ///< of the network's classes
 };
 
-/// The names of the network's classes: the data may have fewer.
-std::vector<std::string> class_names(const Model& model, const DataInfo& data) {
-    std::vector<std::string> names(model.label_offset, "background");
-    for (std::size_t i = 0; i + model.label_offset < model.classes; ++i)
-        names.push_back(i < data.classes.size() ? data.classes[i] : fmt::format("class {}", i));
-    return names;
-}
-
 LoadedData load_data(const Recipe& recipe, const DataRequest& request, const std::vector<std::string>& towers,
                      const EvalFlags& flags) {
     LoadedData loaded{.data = open_data_for(recipe, request)};

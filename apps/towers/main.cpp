@@ -59,6 +59,7 @@ int run_command(int argc, char** argv) {
     towers::add_recipe(app, chosen);
     towers::add_data(app, chosen);
     towers::add_completion(app, chosen);
+    towers::add_report(app, chosen);
     try {
         app.parse(argc, argv);
     } catch (const CLI::Success& help) { // --help and --version

@@ -3,6 +3,7 @@
 #include "apps/towers/ending.h"
 #include "apps/towers/hint.h"
 #include "apps/towers/progress.h"
+#include "apps/towers/report_page.h"
 #include "apps/towers/resolved_run.h"
 #include "apps/towers/trace_file.h"
 #include "apps/towers/train_flags.h"
@@ -10,11 +11,14 @@
 #include "engine/error.h"
 #include "engine/files/text.h"
 #include "engine/plural.h"
+#include "engine/towers/group_watchdog.h"
 #include "engine/towers/selection.h"
 #include "engine/train/events.h"
 #include "engine/train/loop.h"
 #include "engine/train/metrics.h"
+#include "engine/train/times.h"
 
+#include <algorithm>
 #include <atomic>
 #include <csignal>
 #include <ctime>
@@ -232,7 +236,8 @@ void train_and_report(const OpenRun& run, const std::string& progress, std::opti
                                               .steps = loop.steps});
     Metrics metrics(directory, loop.origin.records, trainer.tower_count() > 1);
     std::optional<Events> events;
-    std::vector<Observer*> observers{&metrics, &*terminal};
+    Times times(directory, trainer, past.has_value());
+    std::vector<Observer*> observers{&metrics, &times, &*terminal};
     if (settings.summary_every > 0)
         observers.insert(observers.begin() + 1,
                          &events.emplace(trainer, *loop.data, directory, settings.summary_every));
@@ -253,9 +258,9 @@ void train_and_report(const OpenRun& run, const std::string& progress, std::opti
     report_end(run, saved, ended.how);
 }
 
-/// Opens what the run needs, and trains.
+/// Opens what the run needs, and trains. Sets `folder` to the run's once it has begun.
 void open_and_train(const ResolvedRun& resolved, const std::optional<Past>& past, const TrainFlags& flags,
-                    const TraceFile& trace) {
+                    const TraceFile& trace, std::filesystem::path& folder) {
     TrainSettings settings = resolved.settings;
     const Recipe& recipe = resolved.recipe;
     const RunDirectory* begun = nullptr; // set when the run has begun
@@ -284,6 +289,7 @@ void open_and_train(const ResolvedRun& resolved, const std::optional<Past>& past
                                                    : std::filesystem::path(resolved.folder),
                            resolved.existing);
     begun = &directory;
+    folder = directory.path();
     const CheckpointOrigin origin{recipe.name,
                                   *settings.seed,
                                   data.size(),
@@ -319,17 +325,44 @@ void open_and_train(const ResolvedRun& resolved, const std::optional<Past>& past
     if (!is_done(run)) train_and_report(run, flags.progress, terminal);
 }
 
+/// Each device once.
+std::vector<std::string> without_repeats(std::vector<std::string> devices) {
+    std::ranges::sort(devices);
+    const auto rest = std::ranges::unique(devices);
+    devices.erase(rest.begin(), rest.end());
+    return devices;
+}
+
+/// Writes the page of a run that has failed, as far as it went: only warns if that fails too.
+void write_report_of_failed(const std::filesystem::path& folder) {
+    try {
+        const std::string page = write_report(folder.string(), nullptr);
+        try_to([&] { fmt::print("report: {}\n", page); });
+    } catch (const std::exception& error) {
+        spdlog::warn("no report is written: {}", as_printable(error.what()));
+    }
+}
+
 int run_train(const TrainFlags& flags) {
     const Sources sources = read_sources(flags, select_towers);
     const TraceFile trace = make_trace(flags);
+    std::filesystem::path folder;
+    std::optional<ResolvedRun> resolved;
     try {
-        open_and_train(resolve(flags, sources, select_towers), sources.past, flags, trace);
+        resolved = resolve(flags, sources, select_towers);
+        open_and_train(*resolved, sources.past, flags, trace, folder);
     } catch (...) {
         write_trace_of_failed(trace);
+        if (flags.report && !folder.empty()) write_report_of_failed(folder);
         throw;
     }
     // Every device is closed now.
     if (trace.trace) fmt::print("{}", write_trace(trace));
+    if (flags.report) {
+        const PredictionOptions options{.towers = without_repeats(resolved->towers), .open = resolved->open};
+        // A tower that hangs may keep its device.
+        fmt::print("report: {}\n", write_report(folder.string(), any_tower_hangs() ? nullptr : &options));
+    }
     return 0;
 }
 

@@ -24,6 +24,9 @@ void add_train_flags(CLI::App& command, TrainFlags& flags) {
         ->check(one_of({"auto", "live", "log"}))
         ->type_name("auto|live|log")
         ->capture_default_str();
+    command.add_flag("--report", flags.report,
+                     "At the end, write a page about the run to report.html in its directory, as "
+                     "'towers report' does");
     command.add_option("--trace", flags.trace,
                        "Write a trace of the run's last steps to this file, for https://ui.perfetto.dev: "
                        "each tower's kernels, copies and waits, and the host's averaging");

@@ -14,6 +14,7 @@ struct TrainFlags {
     std::string config, run, progress = "auto";
     bool resume = false;
     std::optional<std::uint64_t> resume_from;
+    bool report = false;
     std::string trace;
     std::optional<std::uint64_t> trace_steps;
     OpenOptions open;

@@ -28,6 +28,8 @@ constexpr std::string_view config_name = "config.toml";
 constexpr std::string_view recipe_name = "recipe.toml";
 constexpr std::string_view choices_name = "choices.json";
 constexpr std::string_view metrics_name = "metrics.jsonl";
+constexpr std::string_view times_name = "times.jsonl";
+constexpr std::string_view report_name = "report.html";
 constexpr std::string_view lock_name = "lock";
 constexpr std::string_view best_name = "best.safetensors";
 constexpr std::string_view checkpoint_prefix = "model.ckpt-";
@@ -67,7 +69,8 @@ bool is_events_name(std::string_view name) {
 /// Whether a file of this name belongs to what a run has made.
 bool is_run_file(std::string_view name) {
     return name == config_name || name == recipe_name || name == choices_name || name == metrics_name ||
-           name == best_name || step_of(name) || step_of(name, diverged_prefix) || is_events_name(name);
+           name == times_name || name == report_name || name == best_name || step_of(name) ||
+           step_of(name, diverged_prefix) || is_events_name(name);
 }
 
 std::vector<std::string> names_in(const fs::path& folder) {
@@ -108,19 +111,38 @@ FileDescriptor take_lock(const fs::path& folder) {
 }
 
 // Whether a line belongs to `step` or a later one, or was cut off by a crash. A test pass before `step`, with
-// its number, came before the checkpoint.
+// its number, came before the checkpoint. What has happened stays so.
 bool is_stale(std::string_view line, std::uint64_t step) {
     const nlohmann::json parsed = nlohmann::json::parse(line, nullptr, false);
     if (!parsed.is_object()) return true;
+    if (parsed.contains("event")) return false;
     const auto found = parsed.find("step");
     const std::uint64_t first = parsed.contains("test_precision") ? step + 1 : step;
     return found != parsed.end() && found->is_number_unsigned() && found->get<std::uint64_t>() >= first;
 }
 
+// Leaves out the stale lines.
+void truncate(AppendFile& file, std::uint64_t step) {
+    std::error_code error;
+    if (!fs::exists(file.path(), error)) return;
+    const std::string text = read_file(file.path());
+    std::string kept;
+    for (std::size_t begin = 0; begin < text.size();) {
+        const std::size_t end = text.find('\n', begin);
+        if (end == std::string::npos) break; // incomplete, even if it happens to be JSON
+        const std::string_view line = std::string_view(text).substr(begin, end - begin);
+        if (!is_stale(line, step)) kept.append(line).append(1, '\n');
+        begin = end + 1;
+    }
+    file.sync();
+    file.close(); // would keep writing to the replaced file
+    if (kept != text) write_file_atomically(file.path(), kept);
+}
+
 } // namespace
 
 RunDirectory::RunDirectory(const fs::path& path, Existing existing)
-    : path_(path), metrics_(metrics_path_in(path)) {
+    : path_(path), metrics_(metrics_path_in(path)), times_(times_path_in(path)) {
     // Comes before locking, which would leave a file in a folder that the user named by mistake.
     if (existing == Existing::resume) latest_checkpoint(path_);
     make_folder(path_);
@@ -175,22 +197,9 @@ void RunDirectory::save_checkpoint(std::uint64_t step, const TensorFile& file, u
 
 void RunDirectory::append_metrics(const std::string& json_line) { metrics_.append(json_line + '\n'); }
 
-void RunDirectory::truncate_metrics(std::uint64_t step) {
-    const fs::path path = metrics_path();
-    std::error_code error;
-    if (!fs::exists(path, error)) return;
-    const std::string text = read_file(path);
-    std::string kept;
-    for (std::size_t begin = 0; begin < text.size();) {
-        const std::size_t end = text.find('\n', begin);
-        if (end == std::string::npos) break; // incomplete, even if it happens to be JSON
-        const std::string_view line = std::string_view(text).substr(begin, end - begin);
-        if (!is_stale(line, step)) kept.append(line).append(1, '\n');
-        begin = end + 1;
-    }
-    metrics_.sync();
-    metrics_.close(); // would keep writing to the replaced file
-    if (kept != text) write_file_atomically(path, kept);
+void RunDirectory::truncate_lines(std::uint64_t step) {
+    truncate(metrics_, step);
+    truncate(times_, step);
 }
 
 std::optional<fs::path> RunDirectory::set_aside_after(std::uint64_t step) {
@@ -202,10 +211,10 @@ std::optional<fs::path> RunDirectory::set_aside_after(std::uint64_t step) {
     for (int i = 1; folder.empty() || fs::exists(folder, error); ++i)
         folder = path_ / fmt::format("replaced-{}", i);
     make_folder(folder);
-    // Copies the metrics first: if the run is killed in between, a later checkpoint is still in place to go
+    // Copies the lines first: if the run is killed in between, a later checkpoint is still in place to go
     // on from.
-    if (fs::exists(metrics_path(), error))
-        write_file_atomically(folder / metrics_name, read_file(metrics_path()));
+    for (const fs::path& file : {metrics_path(), times_path()})
+        if (fs::exists(file, error)) write_file_atomically(folder / file.filename(), read_file(file));
     for (const std::uint64_t each : later)
         if (::rename(checkpoint_path(each).c_str(), (folder / checkpoint_name(each)).c_str()) != 0)
             throw_file_error("move", checkpoint_path(each), errno);
@@ -251,6 +260,8 @@ fs::path config_path_in(const fs::path& folder) { return folder / config_name; }
 fs::path recipe_path_in(const fs::path& folder) { return folder / recipe_name; }
 fs::path choices_path_in(const fs::path& folder) { return folder / choices_name; }
 fs::path metrics_path_in(const fs::path& folder) { return folder / metrics_name; }
+fs::path times_path_in(const fs::path& folder) { return folder / times_name; }
+fs::path report_path_in(const fs::path& folder) { return folder / report_name; }
 
 std::vector<std::uint64_t> checkpoint_steps(const fs::path& folder) {
     std::error_code error;

@@ -6,9 +6,11 @@
 //   diverged-<step>.safetensors      a step whose loss or gradient was not finite
 //   choices.json                     how the devices run launches, if that was measured
 //   metrics.jsonl                    one JSON object per line
-//   events.out.tfevents.<t>.towers   summaries for TensorBoard, a file for each start; t in seconds since
-//   1970 replaced-<n>/                    checkpoints and metrics that were set aside (set_aside_after) lock
-//   locked while the run lasts; remains as an empty file
+//   times.jsonl                      the same, of what the metrics leave out: times, and what happened
+//   events.out.tfevents.<t>.towers   summaries for TensorBoard, a file for each start; t: seconds since 1970
+//   report.html                      a page about the run
+//   replaced-<n>/                    checkpoints, metrics and times that were set aside (set_aside_after)
+//   lock                             locked while the run lasts; remains as an empty file
 #pragma once
 
 #include "engine/files/append_file.h"
@@ -42,6 +44,7 @@ public:
 
     const std::filesystem::path& path() const { return path_; }
     std::filesystem::path metrics_path() const;
+    std::filesystem::path times_path() const { return times_.path(); }
     std::filesystem::path checkpoint_path(std::uint64_t step) const;
     std::filesystem::path diverged_path(std::uint64_t step) const;
     std::filesystem::path best_path() const;
@@ -65,17 +68,21 @@ public:
     /// call of this or of sync_metrics() writes the line.
     void append_metrics(const std::string& json_line);
 
+    void append_times(const std::string& json_line) { times_.append(json_line + '\n'); } ///< likewise
+
     /// Syncs all lines to the disk. Call it before save_checkpoint(): otherwise a power cut could leave a
     /// checkpoint without the lines before it, and a resumed run would lack them. Throws InputError as
     /// append_metrics() does.
     void sync_metrics() { metrics_.sync(); }
+    void sync_times() { times_.sync(); } ///< likewise
 
-    /// For a run that continues with `step`: deletes the lines of this and later steps (by their "step"), of
-    /// test passes after later ones, and lines that a crash cut off.
-    void truncate_metrics(std::uint64_t step);
+    /// For a run that continues with `step`: deletes the metrics' and the times' lines of this and later
+    /// steps (by their "step"), of test passes after later ones, and lines that a crash cut off. What has
+    /// happened (lines with an "event") stays.
+    void truncate_lines(std::uint64_t step);
 
     /// For a run that continues from an earlier step: moves later checkpoints, best_path() if it is later
-    /// too, and copies the metrics into a new folder in path(), whose path it returns. Does nothing if there
+    /// too, and copies metrics and times into a new folder in path(), whose path it returns. Does nothing if there
     /// are no later checkpoints.
     std::optional<std::filesystem::path> set_aside_after(std::uint64_t step);
 
@@ -89,18 +96,21 @@ public:
 private:
     std::filesystem::path path_;
     FileDescriptor lock_;
-    AppendFile metrics_;
+    AppendFile metrics_, times_;
 };
 
 /// Creates and returns the first of the folders `path`, `path`-2, `path`-3 ... that does not exist yet. No
 /// two calls get the same folder, even in different programs at once. Throws InputError if that fails.
 std::filesystem::path make_new_folder(const std::filesystem::path& path);
 
-/// The paths of the settings, the recipe, the choices and the metrics in this run's folder.
+/// The paths of the settings, the recipe, the choices, the metrics, the times and the page in this run's
+/// folder.
 std::filesystem::path config_path_in(const std::filesystem::path& folder);
 std::filesystem::path recipe_path_in(const std::filesystem::path& folder);
 std::filesystem::path choices_path_in(const std::filesystem::path& folder);
 std::filesystem::path metrics_path_in(const std::filesystem::path& folder);
+std::filesystem::path times_path_in(const std::filesystem::path& folder);
+std::filesystem::path report_path_in(const std::filesystem::path& folder);
 
 /// Whether a run uses a file of this name in its folder: one of those listed above.
 bool is_taken_by_run(std::string_view name);

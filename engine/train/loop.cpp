@@ -138,10 +138,16 @@ public:
             const bool ends = step_ == options_.steps || stop || has_tested_enough();
             if (is_save_due_after(step_) && !ends) save_on_the_way();
         }
+        const bool finished = step_ == options_.steps && !is_test_due();
+        const Ending how = finished              ? Ending::finished
+                           : has_tested_enough() ? Ending::early
+                                                 : Ending::stopped;
+        tell_end(how == Ending::finished ? StepsEnd::How::finished
+                 : how == Ending::early  ? StepsEnd::How::early
+                                         : StepsEnd::How::stopped);
         const bool kept = keep_outputs();
         if (!save() || !kept) throw InputError(what_is_lost());
-        const bool finished = step_ == options_.steps && !is_test_due();
-        return {finished ? Ending::finished : has_tested_enough() ? Ending::early : Ending::stopped, tests_};
+        return {how, tests_};
     }
 
 private:
@@ -151,16 +157,19 @@ private:
         try {
             return work();
         } catch (const Diverged& diverged) {
+            tell_end(StepsEnd::How::diverged, diverged.what());
             if (!keep_outputs()) tell_(what_is_lost());
             throw Diverged(fmt::format("{}; {}{}", diverged.what(),
                                        keep(diverged.of, trainer_, run_, options_), way_back(run_, step_)),
                            diverged.of);
         } catch (const DeviceError& error) {
+            tell_end(StepsEnd::How::failed, error.what());
             // With several towers the state is on the host; a single tower's is lost with its device.
             const bool kept = keep_outputs();
             if ((trainer_.tower_count() > 1 && !save()) || !kept) tell_(what_is_lost());
             rethrow(error, way_on(run_));
         } catch (const InputError& error) { // data that cannot be read; the last step's state is sound
+            tell_end(StepsEnd::How::failed, error.what());
             const bool kept = keep_outputs();
             if (!save() || !kept) tell_(what_is_lost());
             rethrow(error, way_on(run_));
@@ -173,6 +182,10 @@ private:
         for (std::size_t i = 0; i < observers_.size(); ++i)
             if (!written_[i].attempt(observers_[i]->place(), [&] { return what(*observers_[i]); }))
                 written_[i].warn();
+    }
+
+    void tell_end(StepsEnd::How how, const std::string& why = "") {
+        tell_observers([&](Observer& each) { return each.steps_end({how, step_, why}); });
     }
 
     void observe(StepReport report) {
@@ -384,7 +397,7 @@ void resume(Trainer& trainer, const Recipe& recipe, const FoundCheckpoint& check
 
 std::optional<std::filesystem::path> rewind(RunDirectory& run, const Trainer& trainer) {
     std::optional<std::filesystem::path> folder = run.set_aside_after(trainer.steps_done());
-    run.truncate_metrics(trainer.steps_done());
+    run.truncate_lines(trainer.steps_done());
     return folder;
 }
 

@@ -1,16 +1,15 @@
 #include "engine/train/metrics.h"
 
-#include "engine/error.h"
-#include "engine/files/file.h"
+#include "engine/train/json_lines.h"
 
-#include <fmt/format.h>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <system_error>
 
 namespace towers {
 
 namespace {
+
+constexpr const char* file_name = "metrics.jsonl";
 
 /// One JSON object without a line end.
 std::string metrics_line(const StepReport& report, std::uint64_t records) {
@@ -38,24 +37,6 @@ std::string metrics_line(const TestReport& report, std::uint64_t records) {
     return line.dump();
 }
 
-/// Calls `read` with each line of a run's metrics, and with a function that refuses the line.
-template<class Read>
-void for_each_line(const std::filesystem::path& metrics, const Read& read) {
-    std::string all = read_file(metrics);
-    all.resize(all.rfind('\n') + 1); // drops a line that a crash cut off or another program is still writing
-    std::istringstream lines(all);
-    std::string text;
-    for (int number = 1; std::getline(lines, text); ++number) {
-        const auto complain = [&] {
-            throw InputError(
-                fmt::format("{}:{}: is no line of a run's metrics.jsonl", metrics.string(), number));
-        };
-        const nlohmann::json line = nlohmann::json::parse(text, nullptr, false);
-        if (!line.is_object()) complain();
-        read(line, complain);
-    }
-}
-
 } // namespace
 
 Metrics::Metrics(RunDirectory& run, std::uint64_t records, bool several_towers)
@@ -81,7 +62,7 @@ bool Metrics::tested(const TestReport& report) {
 
 std::vector<SharesFrom> read_shares(const std::filesystem::path& metrics) {
     std::vector<SharesFrom> found;
-    for_each_line(metrics, [&](const nlohmann::json& line, const auto& complain) {
+    for_each_json_line(metrics, file_name, [&](const nlohmann::json& line, const auto& complain) {
         if (!line.contains("shares")) return;
         const auto step = line.find("step"), shares = line.find("shares");
         if (step == line.end() || !step->is_number_unsigned() || !shares->is_array()) complain();
@@ -97,7 +78,7 @@ std::vector<SharesFrom> read_shares(const std::filesystem::path& metrics) {
 
 std::vector<TestedStep> read_tests(const std::filesystem::path& metrics) {
     std::vector<TestedStep> found;
-    for_each_line(metrics, [&](const nlohmann::json& line, const auto& complain) {
+    for_each_json_line(metrics, file_name, [&](const nlohmann::json& line, const auto& complain) {
         const auto step = line.find("step"), precision = line.find("test_precision");
         if (precision == line.end()) return;
         if (step == line.end() || !step->is_number_unsigned() || !precision->is_number()) complain();

@@ -14,6 +14,13 @@ struct Progress {
     double seconds_per_step;
 };
 
+/// Why the steps of a run end here.
+struct StepsEnd {
+    enum class How { finished, stopped, early, diverged, failed } how;
+    std::uint64_t step; ///< updates done
+    std::string why;    ///< of what diverged or failed
+};
+
 /// Observes a training. train() calls all members on the thread that called it. If observe() or sync() cannot
 /// write, they throw InputError, std::system_error, std::bad_alloc or OutOfMemory and keep the data for their
 /// next call; the training continues.
@@ -32,6 +39,9 @@ public:
 
     /// After each test pass, likewise.
     virtual bool tested([[maybe_unused]] const TestReport& report) { return false; }
+
+    /// After the last step, before the last sync(), likewise.
+    virtual bool steps_end([[maybe_unused]] const StepsEnd& end) { return false; }
 
     /// Syncs the output to the disk. Called before each checkpoint and at the end of the run, even if it
     /// fails.

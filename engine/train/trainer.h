@@ -111,6 +111,8 @@ public:
     const StateLayout& layout() const { return layout_; }
     std::size_t tower_count() const { return towers_->size(); }
     const Tower& tower(std::size_t index) const { return towers_->tower(index); }
+    /// Whether the tower's device has failed, and the others go on without it.
+    bool has_lost(std::size_t tower) const { return assignment_.has_lost(tower); }
     /// The threads that read streamed data; 0: the devices hold it.
     unsigned readers() const { return reader_ ? reader_->readers() : 0; }
     /// Of the next step.

@@ -1,29 +1,6 @@
-'use strict';
-// Draws the report. Inserts text only as text, so that no device or processor name is read as HTML.
-const report = JSON.parse(document.getElementById('report').textContent);
-const at = id => document.getElementById(id);
-
-function element(tag, properties, ...children) {
-  const node = document.createElement(tag);
-  for (const [name, value] of Object.entries(properties || {}))
-    if (name === 'color') node.style.setProperty('--color', value);
-    else if (name === 'style') Object.assign(node.style, value);
-    else node[name] = value;
-  node.append(...children);
-  return node;
-}
-const dot = color => element('span', {className: 'dot', color});
-const number = (value, digits = 3) => new Intl.NumberFormat('en', {
-  maximumSignificantDigits: Math.max(digits, Math.ceil(Math.log10(Math.abs(value) + 1)))}).format(value);
-const percent = part => (100 * part).toFixed(part < 0.0995 ? 1 : 0) + ' %';
-const time = us => us < 1000 ? number(us) + ' µs' : us < 1e6 ? number(us / 1000) + ' ms' : number(us / 1e6) + ' s';
-const size = bytes => bytes < 1e6 ? number(bytes / 1e3) + ' kB' : bytes < 1e9 ? number(bytes / 1e6) + ' MB'
-                                                                               : number(bytes / 1e9) + ' GB';
+// Draws a report of bench.
 const spread = (s, show) => `${show(s.median)} (${show(s.min)} to ${show(s.max)})`;
-const most = values => Math.max(...values, 0) || 1;
-
 const devices = report.devices;
-const colorOf = index => `var(--d${index % 6})`;
 
 function bar(label, small, color, figure, show, full) {
   const part = value => 100 * value / full + '%';
@@ -34,13 +11,6 @@ function bar(label, small, color, figure, show, full) {
   return element('div', {className: 'bar'},
     element('div', {className: 'label'}, label, ...(small ? [element('small', {}, small)] : [])),
     track, element('div', {className: 'value'}, show(figure.median)));
-}
-
-function table(target, heads, rows) {
-  const cell = (tag, value, column) =>
-    element(tag, {className: column && heads[column] !== 'driver' ? 'number' : ''}, value);
-  target.append(element('thead', {}, element('tr', {}, ...heads.map((h, i) => cell('th', h, i)))),
-    element('tbody', {}, ...rows.map(row => element('tr', {}, ...row.map((v, i) => cell('td', v, i))))));
 }
 
 function drawHead() {
@@ -81,7 +51,7 @@ function drawSteps() {
   if (together)
     rows.push([element('span', {}, dot('var(--plain)'), 'together'), time(together.step_us.median),
       time(together.host_us.median), '', '', '', '', '']);
-  table(at('steps'), ['', 'step', 'host time', 'empty step', 'GFLOP/s', 'device memory', 'staging', 'driver'], rows);
+  table(at('steps'), ['', 'step', 'host time', 'empty step', 'GFLOP/s', 'device memory', 'staging', 'driver'], rows, [0, 7]);
   at('together').textContent = 'Host time: how long the host itself works in a step, without waiting. ' +
     'Empty step: from submission to completion with no command in it. GFLOP/s: matrix products over the whole step. ' + (together ?
     `Together: towers ${together.towers.join(', ')} with ${together.shares.join(' : ')} examples a step reach ` +

@@ -257,14 +257,14 @@ TEST_CASE("the error says that the disk is full") {
 TEST_CASE("a resumed run's metrics contain each step once") {
     const test::TemporaryFolder folder;
     RunDirectory run(folder.path(), Existing::refuse);
-    run.truncate_metrics(11); // no file yet
+    run.truncate_lines(11); // no file yet
     CHECK_FALSE(std::filesystem::exists(run.metrics_path()));
 
     write_text(run.metrics_path(),
                "{\"step\":0, \"loss\":4.676}\n{\"note\":\"no step\"}\n{\"step\":10}\n"
                "{\"step\":1\n{\"step\":20}\n{\"step\":11}\n{\"step\":10,\"eval\":0.5}\n{\"step\":3");
-    run.append_metrics(""); // completes the torn line, and opens the file that truncate_metrics() replaces
-    run.truncate_metrics(11);
+    run.append_metrics(""); // completes the torn line, and opens the file that truncate_lines() replaces
+    run.truncate_lines(11);
     const std::string kept =
         "{\"step\":0, \"loss\":4.676}\n{\"note\":\"no step\"}\n{\"step\":10}\n{\"step\":10,\"eval\":0.5}\n";
     CHECK(read_text(run.metrics_path()) == kept);
@@ -279,7 +279,7 @@ TEST_CASE("a resumed run keeps the test pass before its checkpoint, and no later
     for (const char* line : {R"({"step":3})", R"({"step":4,"test_precision":0.5})", R"({"step":4})",
                              R"({"step":5,"test_precision":0.6})"})
         run.append_metrics(line);
-    run.truncate_metrics(4);
+    run.truncate_lines(4);
     CHECK(read_text(run.metrics_path()) == "{\"step\":3}\n{\"step\":4,\"test_precision\":0.5}\n");
 }
 
@@ -287,7 +287,7 @@ TEST_CASE("a line that a crash cut off does not merge with the next one") {
     const test::TemporaryFolder folder;
     RunDirectory run(folder.path(), Existing::refuse);
     write_text(run.metrics_path(), "{\"step\":1}\n{\"step\":2}"); // complete JSON, but not a complete line
-    run.truncate_metrics(5);
+    run.truncate_lines(5);
     CHECK(read_text(run.metrics_path()) == "{\"step\":1}\n");
 }
 

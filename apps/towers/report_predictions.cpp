@@ -1,0 +1,181 @@
+#include "apps/towers/report_predictions.h"
+
+#include "apps/towers/data_flags.h"
+#include "apps/towers/eval_report.h"
+#include "engine/error.h"
+#include "engine/files/base64.h"
+#include "engine/files/png_file.h"
+#include "engine/files/text.h"
+#include "engine/run/run_directory.h"
+#include "engine/train/checkpoint.h"
+#include "engine/train/evaluation.h"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <numeric>
+#include <optional>
+
+namespace towers {
+namespace {
+
+constexpr unsigned most_side = 96;     // pixels of a picture in the page
+constexpr unsigned most_classes = 100; // of a confusion matrix in the page
+
+/// One record's image as a PNG file, made smaller by a whole number if it is large.
+std::string thumbnail(const DataSource& data, std::uint32_t record) {
+    const ImageSize size = data.image_size();
+    std::vector<std::uint8_t> planes(size.elements());
+    data.read(std::span(&record, 1), planes);
+    const unsigned times = (std::max(size.height, size.width) + most_side - 1) / most_side;
+    const unsigned height = size.height / times, width = size.width / times;
+    std::vector<std::uint8_t> pixels(std::size_t(height) * width * size.channels);
+    for (unsigned y = 0; y < height; ++y)
+        for (unsigned x = 0; x < width; ++x)
+            for (unsigned c = 0; c < size.channels; ++c) {
+                unsigned sum = 0;
+                for (unsigned i = 0; i < times * times; ++i)
+                    sum += planes[(std::size_t(c) * size.height + y * times + i / times) * size.width +
+                                  x * times + i % times];
+                pixels[(std::size_t(y) * width + x) * size.channels + c] =
+                    std::uint8_t((sum + times * times / 2) / (times * times));
+            }
+    return encode_png({.width = width, .height = height, .channels = size.channels}, pixels);
+}
+
+nlohmann::json confusion_json(const Confusion& confusion) {
+    nlohmann::json classes = nlohmann::json::array(), counts = nlohmann::json::array();
+    struct Mistaken {
+        std::uint32_t label, predicted;
+        std::uint64_t count;
+    };
+    std::vector<Mistaken> mistaken;
+    for (std::uint32_t label = 0; label < confusion.classes(); ++label) {
+        const ClassFigures& figures = confusion.of(label);
+        nlohmann::json each{
+            {"examples", figures.examples}, {"predicted", figures.predicted}, {"correct", figures.correct}};
+        if (const auto other = confusion.most_mistaken_for(label))
+            each["taken"] = {{"class", *other}, {"count", confusion.count(label, *other)}};
+        classes.push_back(std::move(each));
+        for (std::uint32_t predicted = 0; predicted < confusion.classes(); ++predicted) {
+            const std::uint64_t count = confusion.count(label, predicted);
+            if (count == 0) continue;
+            if (confusion.classes() <= most_classes) counts.push_back({label, predicted, count});
+            if (label != predicted) mistaken.push_back({label, predicted, count});
+        }
+    }
+    std::ranges::stable_sort(mistaken, std::ranges::greater(), &Mistaken::count);
+    mistaken.resize(std::min<std::size_t>(mistaken.size(), 10));
+    nlohmann::json pairs = nlohmann::json::array();
+    for (const Mistaken& each : mistaken) pairs.push_back({each.label, each.predicted, each.count});
+    return {{"classes", std::move(classes)}, {"counts", std::move(counts)}, {"pairs", std::move(pairs)}};
+}
+
+/// The run's latest checkpoint as its evaluation needs it.
+struct Evaluated {
+    TrainingState state;
+    TrainSettings settings; ///< of the training of this checkpoint
+    std::uint64_t seed;
+};
+
+std::optional<Evaluated> read_latest(const ReportedRun& run, const StateLayout& layout) {
+    if (checkpoint_steps(run.folder).empty()) return std::nullopt;
+    std::optional<Evaluated> found;
+    read_latest_checkpoint(run.folder, [&](const std::filesystem::path& path) {
+        const TensorFile file = read_safetensors(path);
+        check_recipe(file, run.recipe, path);
+        found = {from_checkpoint(file, layout, path), run.settings, checkpoint_number(file, "seed", path)};
+        if (const auto text = checkpoint_settings(file))
+            replace(found->settings, parse_settings(*text, path.string() + ", settings"));
+    });
+    return found;
+}
+
+nlohmann::json absent(const std::string& why) { return {{"absent", as_printable(why)}}; }
+
+/// Records at even distances.
+std::vector<std::uint32_t> spread(std::size_t records, std::size_t count) {
+    std::vector<std::uint32_t> chosen;
+    count = std::min(count, records);
+    for (std::size_t i = 0; i < count; ++i) chosen.push_back(std::uint32_t(i * records / count));
+    return chosen;
+}
+
+} // namespace
+
+nlohmann::json predictions_of(const ReportedRun& run, const PredictionOptions& options) {
+    const Recipe& recipe = run.recipe;
+    const StateLayout layout = layout_of(recipe);
+    const std::optional<Evaluated> latest = read_latest(run, layout);
+    if (!latest) return absent("the run has no checkpoint yet");
+    std::unique_ptr<DataSource> data;
+    try {
+        const std::string& source =
+            latest->settings.test_data.empty() ? latest->settings.data : latest->settings.test_data;
+        if (is_gone(source)) return absent(source + ", which the run used, is not there any more");
+        data = open_data_for(recipe, data_request(latest->settings, Split::test, latest->seed));
+    } catch (const InputError& error) {
+        return absent(error.what());
+    }
+    std::vector<std::unique_ptr<Device>> devices;
+    std::vector<Evaluator> evaluators;
+    for (const std::string& id : options.towers) {
+        devices.push_back(open_device(id, options.open));
+        evaluators.emplace_back(*devices.back(), recipe, *data, options.batch);
+    }
+    const bool averaged = layout.averages() != nullptr;
+    std::vector<Prediction> predictions;
+    try {
+        predictions =
+            evaluate(evaluators, part(std::span(latest->state.state),
+                                      averaged ? layout.averages()->range : layout.all_variables()));
+    } catch (const InputError& error) { // a streamed picture
+        return absent(error.what());
+    }
+    const Evaluation result = sum_up(predictions);
+    if (!std::isfinite(result.cross_entropy())) return absent("the model has diverged");
+
+    std::vector<std::uint32_t> labels;
+    for (const std::uint32_t label : data->labels()) labels.push_back(label + recipe.model.label_offset);
+    std::vector<std::uint32_t> mistakes;
+    for (std::uint32_t i = 0; i < labels.size(); ++i)
+        if (predictions[i].predicted != labels[i]) mistakes.push_back(i);
+    std::ranges::stable_sort(mistakes, std::ranges::greater(),
+                             [&](std::uint32_t record) { return predictions[record].loss; });
+    mistakes.resize(std::min<std::size_t>(mistakes.size(), options.pictures));
+
+    const auto pictures = [&](const std::vector<std::uint32_t>& records) {
+        nlohmann::json list = nlohmann::json::array();
+        for (const std::uint32_t record : records) {
+            const Prediction& made = predictions[record];
+            list.push_back({{"image", base64(thumbnail(*data, record))},
+                            {"record", record},
+                            {"place", as_printable(data->place_of(record))},
+                            {"label", labels[record]},
+                            {"predicted", made.predicted},
+                            {"rank", made.rank},
+                            {"probability", std::exp(-double(made.loss))}});
+        }
+        return list;
+    };
+    const Confusion confusion(labels, predictions, recipe.model.classes);
+    nlohmann::json names = nlohmann::json::array();
+    for (const std::string& name : class_names(recipe.model, data->info()))
+        names.push_back(as_printable(name));
+    nlohmann::json json{{"data", as_printable(data->info().name)},
+                        {"step", latest->state.step},
+                        {"averaged", averaged},
+                        {"devices", options.towers},
+                        {"examples", result.examples},
+                        {"correct", result.correct},
+                        {"precision", result.precision()},
+                        {"cross_entropy", result.cross_entropy()},
+                        {"names", std::move(names)},
+                        {"confusion", confusion_json(confusion)},
+                        {"samples", pictures(spread(labels.size(), options.pictures))},
+                        {"mistakes", pictures(mistakes)}};
+    if (recipe.model.classes > few_classes) json["precision_5"] = result.precision_in_few();
+    return json;
+}
+
+} // namespace towers
