@@ -16,6 +16,7 @@ struct TrainFlags {
     std::optional<std::uint64_t> resume_from;
     std::string trace;
     std::optional<std::uint64_t> trace_steps;
+    bool log_placement = false;
     OpenOptions open;
 
     bool resumes() const { return resume || resume_from; }
