@@ -90,7 +90,7 @@ TEST_CASE("--log-placement shows towers that do the same once, their copies, and
 
     const std::string split = train_logged(folder / "split", {"--batch", "9", "--micro-batch", "4", "--steps",
                                                               "2", "--trace", (folder / "trace").string()});
-    CHECK(contains(split, "), 9 examples a step in 3 micro-batches of up to 4 examples"));
+    CHECK(contains(split, "), 9 examples a step in 3 micro-batches of "));
     CHECK(fs::exists(folder / "trace"));
     CHECK(contains(split, "trace of steps 0 to 1: "));
     const auto split_tables = placed(split), split_times = timed(split);
