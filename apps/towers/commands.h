@@ -14,6 +14,7 @@ using Action = std::function<int()>;
 void add_devices(CLI::App& app, Action& chosen);
 void add_train(CLI::App& app, Action& chosen);
 void add_eval(CLI::App& app, Action& chosen);
+void add_predict(CLI::App& app, Action& chosen);
 void add_parity(CLI::App& app, Action& chosen);
 void add_replay(CLI::App& app, Action& chosen);
 void add_bench(CLI::App& app, Action& chosen);

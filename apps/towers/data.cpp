@@ -55,7 +55,7 @@ bool describe(const char* split, DataRequest request) {
     const std::unique_ptr<DataSource> data = open_data(request);
     const DataStatistics statistics = statistics_of(*data);
     for (const BrokenRecord& each : statistics.broken) broken.push_back(each.problem);
-    const auto& [name, names, image, pictures] = data->info();
+    const auto& [name, names, image, pictures, unconverted] = data->info();
     const std::size_t sound = data->size() - statistics.broken.size();
     if (pictures && !(pictures->least == image && pictures->most == image))
         fmt::print("{}: {} pictures of {}x{} to {}x{}, as images of {}x{}x{}\n", split, sound,

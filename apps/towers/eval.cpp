@@ -5,6 +5,7 @@
 #include "apps/towers/flags.h"
 #include "apps/towers/progress.h"
 #include "apps/towers/settings.h"
+#include "apps/towers/trained_model.h"
 #include "engine/data/formats.h"
 #include "engine/error.h"
 #include "engine/run/run_directory.h"
@@ -47,13 +48,9 @@ void check(const EvalFlags& flags) {
     if (!flags.confusion.empty()) check_confusion_file(flags.confusion);
 }
 
-/// The recipe that the flags name, else the one that the run keeps beside its checkpoint.
 Recipe recipe_of(const TrainSettings& settings, const std::filesystem::path& checkpoint,
                  const EvalFlags& flags) {
-    const std::filesystem::path kept = recipe_path_in(checkpoint.parent_path());
-    if (flags.recipe.empty() && flags.set.empty() && std::filesystem::exists(kept))
-        return read_recipe(recipe_name(settings.recipe), kept);
-    return recipe_with(settings.recipe, settings.set);
+    return recipe_of_checkpoint(settings, checkpoint, !flags.recipe.empty() || !flags.set.empty());
 }
 
 /// The settings with --data as the training's data if these have moved there, else none.
@@ -76,18 +73,7 @@ std::optional<TrainSettings> with_moved_data(TrainSettings settings, const Tenso
 
 /// The training settings that evaluation needs, from the flags, else from the checkpoint, else from its run.
 TrainSettings settings_of(const TensorFile& file, const std::filesystem::path& path, const EvalFlags& flags) {
-    TrainSettings settings;
-    settings.data.clear();
-    const std::filesystem::path config = config_path_in(flags.run);
-    if (const auto text = checkpoint_settings(file))
-        replace(settings, parse_settings(*text, path.string() + ", settings"));
-    else if (!flags.run.empty() && std::filesystem::exists(config)) // an early version's checkpoint
-        replace(settings, read_settings(config));
-    if (!flags.recipe.empty()) {
-        settings.recipe = flags.recipe;
-        settings.set.clear();
-    }
-    if (!flags.set.empty()) settings.set = flags.set;
+    TrainSettings settings = settings_of_checkpoint(file, path, flags.run, flags.recipe, flags.set);
     // The pictures that a run holds out are its test examples, also if its folder is named again.
     bool held_out = !settings.hold_out.empty() && !flags.data.empty();
     if (held_out && without_wishes(absolute_source(flags.data)) != without_wishes(settings.data)) {
@@ -154,7 +140,7 @@ LoadedData load_data(const Recipe& recipe, const DataRequest& request, const std
     }
     for (const std::uint32_t label : data.labels())
         loaded.labels.push_back(label + recipe.model.label_offset);
-    loaded.names = class_names(recipe.model, data.info());
+    loaded.names = class_names(recipe.model, data.info().classes);
     return loaded;
 }
 
@@ -200,18 +186,6 @@ void show(const LoadedData& loaded, std::span<const Prediction> predictions, con
     std::fflush(text);
 }
 
-/// Reads the latest checkpoint; a message names a sound one if it is damaged.
-void read_latest(const std::string& run, const std::function<void(const std::filesystem::path&)>& read) {
-    try {
-        read_latest_checkpoint(run, read);
-    } catch (const InputError& error) {
-        const auto sound = newest_sound_checkpoint(run);
-        if (!sound) throw;
-        throw InputError(fmt::format("{}; evaluate {} with --checkpoint, which is sound", error.what(),
-                                     checkpoint_of(run, *sound).string()));
-    }
-}
-
 int run_eval(EvalFlags& flags) {
     check(flags);
     if (!flags.recipe.empty()) find_recipe(flags.recipe, flags.set);
@@ -230,7 +204,7 @@ int run_eval(EvalFlags& flags) {
         if (flags.run.empty()) {
             read(flags.checkpoint);
         } else if (flags.interval == 0 || has_checkpoint(flags.run)) {
-            read_latest(flags.run, read);
+            read_latest(flags.run, "evaluate {} with --checkpoint, which is sound", read);
         } else {
             std::error_code error;
             if (!std::exchange(waiting, true))

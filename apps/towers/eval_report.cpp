@@ -1,5 +1,6 @@
 #include "apps/towers/eval_report.h"
 
+#include "apps/towers/csv.h"
 #include "engine/error.h"
 #include "engine/files/output.h"
 #include "engine/files/text.h"
@@ -13,14 +14,6 @@ namespace towers {
 namespace {
 
 std::string figure(const std::optional<double>& value) { return value ? fmt::format("{:.3f}", *value) : "-"; }
-
-/// A field of a CSV file.
-std::string field(const std::string& text) {
-    if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
-    std::string quoted = "\"";
-    for (const char c : text) quoted += c == '"' ? "\"\"" : std::string(1, c);
-    return quoted + '"';
-}
 
 } // namespace
 
@@ -50,9 +43,9 @@ std::string class_table(const Confusion& confusion, const std::vector<std::strin
 
 std::string confusion_csv(const Confusion& confusion, const std::vector<std::string>& names) {
     std::string text = "class";
-    for (const std::string& name : names) text += ',' + field(name);
+    for (const std::string& name : names) text += ',' + csv_field(name);
     for (std::uint32_t label = 0; label < confusion.classes(); ++label) {
-        text += "\r\n" + field(names[label]);
+        text += "\r\n" + csv_field(names[label]);
         for (std::uint32_t predicted = 0; predicted < confusion.classes(); ++predicted)
             text += fmt::format(",{}", confusion.count(label, predicted));
     }

@@ -52,6 +52,7 @@ int run_command(int argc, char** argv) {
     towers::add_devices(app, chosen);
     towers::add_train(app, chosen);
     towers::add_eval(app, chosen);
+    towers::add_predict(app, chosen);
     towers::add_parity(app, chosen);
     towers::add_replay(app, chosen);
     towers::add_bench(app, chosen);

@@ -12,10 +12,16 @@
 
 namespace towers {
 
+namespace {
+
+constexpr std::uint64_t default_steps = 10;
+
+} // namespace
+
 TraceFile make_trace(const TrainFlags& flags) {
     if (flags.trace.empty()) {
         if (flags.trace_steps) throw UsageError("--trace-steps: name the file to write with --trace FILE");
-        return {};
+        return {"", flags.log_placement ? std::make_shared<Trace>(default_steps) : nullptr};
     }
     namespace fs = std::filesystem;
     const auto complain = [&](const std::string& what) {
@@ -39,7 +45,6 @@ TraceFile make_trace(const TrainFlags& flags) {
     } catch (const InputError& error) {
         complain(error.what());
     }
-    constexpr std::uint64_t default_steps = 10;
     return {flags.trace, std::make_shared<Trace>(flags.trace_steps.value_or(default_steps))};
 }
 
@@ -54,7 +59,7 @@ std::string write_trace(const TraceFile& file) {
 }
 
 void write_trace_of_failed(const TraceFile& file) {
-    if (!file.trace) return;
+    if (file.path.empty()) return;
     try {
         const std::string lines = write_trace(file);
         try_to([&] { fmt::print("{}", lines); });

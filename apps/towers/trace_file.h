@@ -12,8 +12,8 @@ struct TrainFlags;
 
 /// A run's trace and its file.
 struct TraceFile {
-    std::string path;
-    std::shared_ptr<Trace> trace; ///< null without --trace
+    std::string path;             ///< empty without --trace
+    std::shared_ptr<Trace> trace; ///< null without --trace and --log-placement
 };
 
 /// Throws UsageError before the run if the file cannot be written or belongs to the run, since an error after

@@ -2,6 +2,7 @@
 #include "apps/towers/data_flags.h"
 #include "apps/towers/ending.h"
 #include "apps/towers/hint.h"
+#include "apps/towers/placement_log.h"
 #include "apps/towers/progress.h"
 #include "apps/towers/report_page.h"
 #include "apps/towers/resolved_run.h"
@@ -146,7 +147,8 @@ struct OpenRun {
     LoopOptions loop;
     Trainer& trainer;
     RunDirectory& directory;
-    bool has_tests; ///< there are sound test examples
+    bool has_tests;          ///< there are sound test examples
+    PlacementLog* placement; ///< for --log-placement, else null
 };
 
 /// The command that evaluates the run.
@@ -203,7 +205,7 @@ bool is_done(const OpenRun& run) {
 
 /// Trains from the state that the trainer has. `terminal` is filled once the steps begin.
 void train_and_report(const OpenRun& run, const std::string& progress, std::optional<Terminal>& terminal) {
-    const auto& [resolved, past, settings, loop, trainer, directory, has_tests] = run;
+    const auto& [resolved, past, settings, loop, trainer, directory, has_tests, placement] = run;
     const auto replaced = past ? rewind(directory, trainer) : std::nullopt;
     if (!past) save_checkpoint(trainer, directory, loop);
     directory.write_recipe(resolved.recipe.text);
@@ -221,6 +223,8 @@ void train_and_report(const OpenRun& run, const std::string& progress, std::opti
         print_towers(run.trainer);
         for (const std::string& line : {probed, tuned})
             if (!line.empty()) fmt::print("{}\n", line);
+        if (run.placement != nullptr)
+            fmt::print("{}", placement_text(placement_log(run.trainer, run.trainer.shares())));
         if (!run.past) return;
         fmt::print("resumed at step {}\n", run.trainer.steps_done());
         print_changes(run.past->trained, run.settings, run.loop.global_batch);
@@ -243,6 +247,7 @@ void train_and_report(const OpenRun& run, const std::string& progress, std::opti
                          &events.emplace(trainer, *loop.data, directory, settings.summary_every));
     const Ended ended = train(trainer, directory, loop, stop_requested, observers);
 
+    if (placement != nullptr) *placement = placement_log(trainer, trainer.last_shares());
     if (ended.how == Ending::early)
         try_to([&ended] { fmt::print("stopped early: {}\n", why_early(ended.tests)); });
     const std::string saved = fmt::format("{}: saved {}", ended.how == Ending::stopped ? "stopped" : "done",
@@ -260,7 +265,7 @@ void train_and_report(const OpenRun& run, const std::string& progress, std::opti
 
 /// Opens what the run needs, and trains. Sets `folder` to the run's once it has begun.
 void open_and_train(const ResolvedRun& resolved, const std::optional<Past>& past, const TrainFlags& flags,
-                    const TraceFile& trace, std::filesystem::path& folder) {
+                    const TraceFile& trace, PlacementLog& placement, std::filesystem::path& folder) {
     TrainSettings settings = resolved.settings;
     const Recipe& recipe = resolved.recipe;
     const RunDirectory* begun = nullptr; // set when the run has begun
@@ -295,7 +300,9 @@ void open_and_train(const ResolvedRun& resolved, const std::optional<Past>& past
                                   data.size(),
                                   data.checksum(),
                                   write_settings(settings, Settings::of_training),
-                                  recipe.checksum};
+                                  recipe.checksum,
+                                  data.info().classes,
+                                  data.info().converted_from.value_or(data.image_size())};
     if (past) {
         // The checkpoint was read before the folder was locked.
         if (!flags.resume_from && latest_checkpoint(directory.path()) != past->checkpoint.path)
@@ -321,7 +328,8 @@ void open_and_train(const ResolvedRun& resolved, const std::optional<Past>& past
                                          .stop_early = settings.stop_early}},
                       .trainer = trainer,
                       .directory = directory,
-                      .has_tests = has_tests};
+                      .has_tests = has_tests,
+                      .placement = flags.log_placement ? &placement : nullptr};
     if (!is_done(run)) train_and_report(run, flags.progress, terminal);
 }
 
@@ -346,18 +354,20 @@ void write_report_of_failed(const std::filesystem::path& folder) {
 int run_train(const TrainFlags& flags) {
     const Sources sources = read_sources(flags, select_towers);
     const TraceFile trace = make_trace(flags);
+    PlacementLog placement;
     std::filesystem::path folder;
     std::optional<ResolvedRun> resolved;
     try {
         resolved = resolve(flags, sources, select_towers);
-        open_and_train(*resolved, sources.past, flags, trace, folder);
+        open_and_train(*resolved, sources.past, flags, trace, placement, folder);
     } catch (...) {
         write_trace_of_failed(trace);
         if (flags.report && !folder.empty()) write_report_of_failed(folder);
         throw;
     }
     // Every device is closed now.
-    if (trace.trace) fmt::print("{}", write_trace(trace));
+    if (flags.log_placement) fmt::print("{}", placement_times(placement, *trace.trace));
+    if (!trace.path.empty()) fmt::print("{}", write_trace(trace));
     if (flags.report) {
         const PredictionOptions options{.towers = without_repeats(resolved->towers), .open = resolved->open};
         // A tower that hangs may keep its device.

@@ -31,6 +31,9 @@ void add_train_flags(CLI::App& command, TrainFlags& flags) {
                        "Write a trace of the run's last steps to this file, for https://ui.perfetto.dev: "
                        "each tower's kernels, copies and waits, and the host's averaging");
     add_number(command, "--trace-steps", flags.trace_steps, "Steps to keep for --trace (default: 10)", 1);
+    command.add_flag("--log-placement", flags.log_placement,
+                     "List each operation of the step with its device and how that runs it, and at the end "
+                     "what share of the step each took");
     add_validate(command, flags.open);
 }
 

@@ -17,6 +17,7 @@ struct TrainFlags {
     bool report = false;
     std::string trace;
     std::optional<std::uint64_t> trace_steps;
+    bool log_placement = false;
     OpenOptions open;
 
     bool resumes() const { return resume || resume_from; }

@@ -89,7 +89,8 @@ const DataFormat& cifar10_format() {
 
 void write_cifar10(const DataSource& data, Split split, const fs::path& folder) {
     const std::vector<std::string> names = file_names(split);
-    const auto& [name, classes, image, pictures] = data.info();
+    const std::vector<std::string>& classes = data.info().classes;
+    const ImageSize image = data.image_size();
     const bool fits = image == cifar_image && classes.size() == class_count && data.size() >= names.size() &&
                       data.size() <= names.size() * records_per_file;
     if (!fits)

@@ -9,6 +9,7 @@ namespace towers {
 namespace {
 
 DataInfo with_image(DataInfo info, ImageSize image) {
+    info.converted_from = info.image;
     info.image = image;
     return info;
 }

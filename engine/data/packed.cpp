@@ -65,7 +65,7 @@ std::uint64_t place(Contents& contents) {
 }
 
 std::string to_json(const Contents& contents) {
-    const auto& [name, classes, image, pictures] = contents.info;
+    const auto& [name, classes, image, pictures, unconverted] = contents.info;
     Json json{{"name", name}, {"classes", classes}, {"image", {image.channels, image.height, image.width}}};
     for (std::size_t i = 0; i < split_names.size(); ++i)
         if (const auto& split = contents.splits[i])

@@ -107,6 +107,11 @@ RawPicture decode(std::span<const std::uint8_t> bytes, unsigned eighths) {
 
 } // namespace
 
+void check_file_size(std::uint64_t bytes) {
+    if (bytes > most_picture_bytes)
+        throw PictureError(fmt::format("has {} MiB, more than {}", bytes >> 20, most_picture_bytes >> 20));
+}
+
 bool begins_as_picture(std::span<const std::uint8_t> bytes) { return is_jpeg(bytes) || is_png(bytes); }
 
 std::optional<ImageSize> picture_size(std::span<const std::uint8_t> bytes) {

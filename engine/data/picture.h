@@ -14,10 +14,16 @@ namespace towers {
 /// The most pixels of a picture: those beyond which Pillow sees a bomb. In colours 537 MB.
 constexpr std::uint64_t most_picture_pixels = 178'956'970;
 
+/// The most bytes of a picture's file.
+constexpr std::uint64_t most_picture_bytes = std::uint64_t(512) << 20;
+
 /// Why a picture cannot be read, to follow its name: `is neither JPEG nor PNG`.
 class PictureError : public std::runtime_error {
     using std::runtime_error::runtime_error;
 };
+
+/// Throws PictureError for a file with more than most_picture_bytes.
+void check_file_size(std::uint64_t bytes);
 
 /// Whether bytes begin as a JPEG or PNG does.
 bool begins_as_picture(std::span<const std::uint8_t> bytes);

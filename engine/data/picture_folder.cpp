@@ -45,22 +45,30 @@ public:
                   std::size_t most = std::numeric_limits<std::size_t>::max())
         : visit_(std::move(visit)), left_(most) {}
 
+    /// Has `tell` hear of folders that cannot be read, in place of an InputError.
+    void pass_unreadable(std::function<void(const std::string&)> tell) { unreadable_ = std::move(tell); }
+
     /// Visits no folder twice, and real folders before links, so that the names do not depend on the disk.
     bool walk(const fs::path& folder, const std::string& below = "") {
         if (!pass(folder)) return true;
         std::vector<std::pair<bool, std::string>> folders; // whether it is a link, and its name
-        if (!list(folder, [&](const std::string& name, bool is_folder) {
-                if (left_-- == 0) return false;
-                if (!is_folder) {
-                    const FileKind kind = kind_of(name);
-                    if (kind == FileKind::other_picture) others_.add(folder / name);
-                    return kind != FileKind::picture || visit_(below + name);
-                }
-                std::error_code error;
-                folders.emplace_back(fs::is_symlink(folder / name, error), name);
-                return true;
-            }))
-            return false;
+        const auto see = [&](const std::string& name, bool is_folder) {
+            if (left_-- == 0) return false;
+            if (!is_folder) {
+                const FileKind kind = kind_of(name);
+                if (kind == FileKind::other_picture) others_.add(folder / name);
+                return kind != FileKind::picture || visit_(below + name);
+            }
+            std::error_code error;
+            folders.emplace_back(fs::is_symlink(folder / name, error), name);
+            return true;
+        };
+        try {
+            if (!list(folder, see)) return false;
+        } catch (const InputError& error) {
+            if (!unreadable_) throw;
+            unreadable_(error.what());
+        }
         std::ranges::sort(folders);
         return std::ranges::all_of(
             folders, [&](const auto& each) { return walk(folder / each.second, below + each.second + '/'); });
@@ -77,6 +85,7 @@ public:
 
 private:
     std::function<bool(std::string)> visit_;
+    std::function<void(const std::string&)> unreadable_;
     std::size_t left_;
     PicturesLeft others_;
     std::set<std::pair<dev_t, ino_t>> seen_;
@@ -104,15 +113,17 @@ std::vector<std::string> class_folders(const fs::path& folder) {
     return names;
 }
 
-std::vector<std::string> pictures_below(const fs::path& folder, PicturesLeft& others) {
+std::vector<std::string> pictures_below(const fs::path& folder, PicturesLeft& others,
+                                        const std::function<void(const std::string&)>& unreadable) {
     std::vector<std::string> names;
     Walk walk([&](std::string name) {
         names.push_back(std::move(name));
         return true;
     });
+    walk.pass_unreadable(unreadable);
     // A link to a folder above is no class.
-    walk.pass(folder.parent_path());
-    walk.pass(folder.parent_path().parent_path());
+    for (const fs::path& above : {folder.parent_path(), folder.parent_path().parent_path()})
+        if (above != folder) walk.pass(above); // "/" is above itself
     walk.walk(folder);
     if (others.count == 0) others.example = walk.others().example;
     others.count += walk.others().count;

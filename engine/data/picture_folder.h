@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -44,8 +45,9 @@ struct PicturesLeft {
 
 /// The paths, below a folder, of the JPEG and PNG files in it and in its folders, sorted as bytes; without
 /// hidden files. Follows links, but enters no folder twice. Adds pictures of other formats to `others`.
-/// InputError if a folder cannot be read.
-std::vector<std::string> pictures_below(const std::filesystem::path& folder, PicturesLeft& others);
+/// `unreadable` hears of each folder that cannot be read; without it, that is an InputError.
+std::vector<std::string> pictures_below(const std::filesystem::path& folder, PicturesLeft& others,
+                                        const std::function<void(const std::string&)>& unreadable = {});
 
 /// The pictures of any format that lie in a folder itself, beside those of its classes.
 PicturesLeft pictures_beside_classes(const std::filesystem::path& folder);

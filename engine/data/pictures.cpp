@@ -26,8 +26,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uint64_t most_file_bytes = std::uint64_t(512) << 20;
-
 /// What is known of a data set's pictures without decoding them.
 struct Index {
     fs::path folder;
@@ -83,10 +81,9 @@ private:
 /// The size that a file's first bytes tell, as few as possible; and the file's size.
 std::pair<ImageSize, std::uint64_t> read_size(const fs::path& path) {
     const InputFile file(path);
-    if (file.size() > most_file_bytes)
-        throw PictureError(fmt::format("has {} MiB, more than {}", file.size() >> 20, most_file_bytes >> 20));
+    check_file_size(file.size());
     std::vector<std::uint8_t> bytes;
-    for (const std::uint64_t most : {std::uint64_t(4096), std::uint64_t(65536), most_file_bytes}) {
+    for (const std::uint64_t most : {std::uint64_t(4096), std::uint64_t(65536), most_picture_bytes}) {
         bytes.resize(std::min(most, file.size()));
         file.read(0, std::as_writable_bytes(std::span(bytes)));
         if (const auto size = picture_size(bytes)) return {*size, file.size()};

@@ -29,6 +29,7 @@ struct DataInfo {
     ImageSize
         image; ///< of every record; without height and width if no size was asked for, and none is natural
     std::optional<PictureRange> pictures = {}; ///< encoded ones of any size, from which the records are made
+    std::optional<ImageSize> converted_from = {}; ///< the images' size in the source of a ConvertedSource
 };
 
 /// The most bytes of images in a file's data set that lies in memory.

@@ -310,8 +310,7 @@ std::unique_ptr<DataSource> open_data_for(const Recipe& recipe, DataRequest requ
                      as_printable(request.source), data->size(), split, pictures->least.height,
                      pictures->least.width, pictures->most.height, pictures->most.width, stored.height,
                      stored.width, stored.channels, recipe.name);
-    ImageSize wanted{stored.height, stored.width, recipe.model.input.channels};
-    if (!find_problem(recipe, wanted).empty()) wanted = stored_size(recipe);
+    const ImageSize wanted = taken_size(recipe, stored);
     if (wanted != stored) {
         spdlog::info("{}: {} images of {}x{}x{} are converted to {}x{}x{} for {}",
                      as_printable(request.source), split, stored.height, stored.width, stored.channels,
@@ -320,6 +319,11 @@ std::unique_ptr<DataSource> open_data_for(const Recipe& recipe, DataRequest requ
     }
     check_data(recipe, data->info(), request.source);
     return data;
+}
+
+ImageSize taken_size(const Recipe& recipe, const ImageSize& stored) {
+    const ImageSize size{stored.height, stored.width, recipe.model.input.channels};
+    return find_problem(recipe, size).empty() ? size : stored_size(recipe);
 }
 
 ImageSize stored_size(const Recipe& recipe) {

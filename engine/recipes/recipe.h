@@ -95,6 +95,9 @@ void check_classes(const Recipe& recipe, const DataInfo& data, const std::string
 /// says so. InputError as open_data() and check_data().
 std::unique_ptr<DataSource> open_data_for(const Recipe& recipe, DataRequest request);
 
+/// The size to which open_data_for() converts images that are stored like this; `stored` if it need not.
+ImageSize taken_size(const Recipe& recipe, const ImageSize& stored);
+
 /// The size at which images are stored for this recipe if there is a choice.
 ImageSize stored_size(const Recipe& recipe);
 

@@ -68,18 +68,49 @@ bool ForwardPass::run(std::span<const Example> examples, const StreamedData& str
     return true;
 }
 
+void ForwardPass::run(BatchQueue& queue, const SeeScores& see) {
+    images_->forget();
+    using Waiting = BatchQueue::Waiting;
+    std::uint64_t first = 0;
+    Ticket computing = 0;
+    std::vector<Example> examples; // of the batch that has been staged ahead
+    Batch ahead;
+    // Whoever holds a batch keeps the other devices from the queue, so it only copies the images.
+    const auto begin = [&](const Batch& batch) {
+        first = batch.first;
+        computing = submit(batch);
+    };
+    while (!ahead.examples.empty() || queue.take(Waiting::until_read, begin)) {
+        if (!ahead.examples.empty()) begin(std::exchange(ahead, {}));
+        queue.take(Waiting::not_at_all, [&](const Batch& next) {
+            images_->stage_ahead(next);
+            examples.assign(next.examples.begin(), next.examples.end());
+            ahead = {next.first, examples, next.images}; // which will be gone, but they are staged
+        });
+        images_->upload_ahead();
+        session_.device().wait(computing);
+        see(first, logits_);
+    }
+}
+
+/// Computes a batch whose images, unless they are there, come to the device before.
+Ticket ForwardPass::submit(const Batch& batch) {
+    for (std::size_t i = 0; i < batch_.size(); ++i) batch_[i] = batch.examples[i % batch.examples.size()];
+    session_.write(batch_, images_->choose(batch));
+    images_->stage(batch);
+    const Ticket images = images_->upload();
+    return session_.device().submit(recording_, Queue::compute, {&images, 1});
+}
+
 /// Meanwhile the images of the next batch, if they are there, are copied to the device.
 void ForwardPass::compute(const Batch& batch, const Batch& next) {
-    for (std::size_t i = 0; i < batch_.size(); ++i) batch_[i] = batch.examples[i % batch.examples.size()];
     if (!images_) {
+        for (std::size_t i = 0; i < batch_.size(); ++i) batch_[i] = batch.examples[i % batch.examples.size()];
         session_.write(batch_);
         session_.run(recording_);
         return;
     }
-    session_.write(batch_, images_->choose(batch));
-    images_->stage(batch);
-    const Ticket images = images_->upload();
-    const Ticket computed = session_.device().submit(recording_, Queue::compute, {&images, 1});
+    const Ticket computed = submit(batch);
     if (!next.examples.empty()) {
         images_->stage_ahead(next);
         images_->upload_ahead();

@@ -1,6 +1,7 @@
 // Runs a network forward over examples on a device, for evaluations.
 #pragma once
 
+#include "engine/data/batch_queue.h"
 #include "engine/data/batch_reader.h"
 #include "engine/towers/session.h"
 #include "engine/towers/staged_images.h"
@@ -38,6 +39,9 @@ struct StreamedData {
     unsigned readers = 0;               ///< threads that read; 0: see default_readers()
 };
 
+/// Sees a batch's scores, [batch, classes]: that of the records from `first` on.
+using SeeScores = std::function<void(std::uint64_t first, std::span<const float> logits)>;
+
 /// One thread at a time uses it.
 class ForwardPass {
 public:
@@ -54,8 +58,12 @@ public:
     /// cannot be read.
     bool run(std::span<const Example> examples, const StreamedData& streamed,
              std::span<Prediction> predictions, const PassWatch& watch = {});
+    /// Takes batches of the queue, which have this pass's size, until none is left. The plan is for staged
+    /// images. Throws what BatchQueue::take() throws.
+    void run(BatchQueue& queue, const SeeScores& see);
 
 private:
+    Ticket submit(const Batch& batch);
     void compute(const Batch& batch, const Batch& next);
 
     Session session_;

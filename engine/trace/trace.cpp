@@ -6,7 +6,9 @@
 #include <cmath>
 #include <fmt/format.h>
 #include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <tuple>
 
 namespace towers {
 namespace {
@@ -62,6 +64,16 @@ std::uint64_t Trace::step() const {
     return step_;
 }
 
+void Trace::set_testing(bool testing) {
+    const std::lock_guard lock(mutex_);
+    testing_ = testing;
+}
+
+bool Trace::is_testing() const {
+    const std::lock_guard lock(mutex_);
+    return testing_;
+}
+
 void Trace::add(Slice slice) {
     const std::lock_guard lock(mutex_);
     if (!is_kept(slice.step)) return;
@@ -94,6 +106,21 @@ void Trace::note(const std::string& text) {
 std::vector<std::string> Trace::notes() const {
     const std::lock_guard lock(mutex_);
     return notes_;
+}
+
+std::vector<Trace::DeviceWork> Trace::device_work() const {
+    const std::lock_guard lock(mutex_);
+    std::vector<DeviceWork> works;
+    std::map<std::tuple<std::size_t, std::string, const char*>, std::size_t> known; // by track, name, kernel
+    for (const Slice& slice : slices_) {
+        if (slice.clock.index == on_host_clock || slice.of_test || !is_kept(slice.step)) continue;
+        const Row& row = rows_[slice.track.index];
+        const auto [entry, is_new] =
+            known.try_emplace({slice.track.index, slice.name, slice.kernel}, works.size());
+        if (is_new) works.push_back({processes_[row.process], row.name, slice.name, slice.kernel});
+        works[entry->second].seconds += slice.end - slice.begin;
+    }
+    return works;
 }
 
 std::pair<std::uint64_t, std::uint64_t> Trace::steps() const {

@@ -43,6 +43,10 @@ public:
     std::uint64_t step() const;
     static constexpr std::uint64_t none = UINT64_MAX;
 
+    /// Whether what devices begin from now on belongs to a test pass, and not to the step itself.
+    void set_testing(bool testing);
+    bool is_testing() const;
+
     struct Slice {
         Track track;
         std::string name;
@@ -50,6 +54,7 @@ public:
         std::uint64_t step = none;
         ClockId clock{};
         double begin = 0, end = 0; ///< seconds on the clock
+        bool of_test = false;      ///< a device's work for a test pass
     };
     void add(Slice slice);
     /// Adds a slice of the current step on the host's clock.
@@ -62,6 +67,15 @@ public:
     /// Keeps a note for the user, such as that a device has no clock; each text once.
     void note(const std::string& text);
 
+    /// What devices did in the kept steps, without test passes, added up by name, in the order in which it
+    /// began first.
+    struct DeviceWork {
+        std::string process, row;
+        std::string name;
+        const char* kernel; ///< null: a copy
+        double seconds = 0;
+    };
+    std::vector<DeviceWork> device_work() const;
     /// The first and the last step that are kept; `none` twice if there are none.
     std::pair<std::uint64_t, std::uint64_t> steps() const;
     std::vector<std::string> notes() const;
@@ -83,6 +97,7 @@ private:
 
     mutable std::mutex mutex_;
     std::uint64_t most_steps_, step_ = none;
+    bool testing_ = false;
     std::vector<std::string> processes_;
     std::vector<Row> rows_;
     std::vector<DeviceClock> clocks_;
@@ -97,6 +112,21 @@ inline double host_seconds(Clock::time_point moment) {
 
 /// The name of a tower's process in the trace.
 std::string tower_process(std::size_t tower, const DeviceInfo& info);
+
+/// While it lives, devices' work belongs to a test pass.
+class TestSpan {
+public:
+    explicit TestSpan(Trace* trace) : trace_(trace) { mark(true); }
+    TestSpan(const TestSpan&) = delete;
+    TestSpan& operator=(const TestSpan&) = delete;
+    ~TestSpan() { mark(false); }
+
+private:
+    void mark(bool testing) const {
+        if (trace_ != nullptr) trace_->set_testing(testing);
+    }
+    Trace* trace_; ///< may be null
+};
 
 /// Adds its lifetime to a sum of seconds and, if there is a trace, to the trace.
 class Interval {

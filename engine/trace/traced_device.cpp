@@ -32,6 +32,7 @@ struct TracedDevice::TracedRecording : WrappedRecording {
     /// The last submission, its step and its times.
     mutable Submission submission{};
     mutable std::uint64_t step = Trace::none;
+    mutable bool of_test = false;
     mutable double submitted = 0, known = 0; ///< host seconds; `known` is infinite until the end is known
 
     TracedRecording(Recording theirs, TracedDevice& of, std::vector<Work> what)
@@ -75,6 +76,7 @@ void TracedDevice::do_submit(const RecordingState& recording, Submission submiss
     WrappedDevice::do_submit(recording, submission, after);
     traced.submission = submission;
     traced.step = trace_->step();
+    traced.of_test = trace_->is_testing();
     traced.submitted = now;
     traced.known = std::numeric_limits<double>::infinity();
     unread_.push_back(&traced);
@@ -106,7 +108,8 @@ void TracedDevice::read(const TracedRecording& recording) {
                      .step = recording.step,
                      .clock = clock_,
                      .begin = moments[i],
-                     .end = moments[i + 1]});
+                     .end = moments[i + 1],
+                     .of_test = recording.of_test});
 }
 
 } // namespace towers

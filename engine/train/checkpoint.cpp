@@ -1,13 +1,17 @@
 #include "engine/train/checkpoint.h"
 
+#include "engine/data/picture.h"
 #include "engine/error.h"
+#include "engine/files/text.h"
 #include "engine/run/run_directory.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
 
 namespace towers {
 
@@ -50,6 +54,12 @@ void check_finite(const Tensor& tensor, const std::string& name, const std::file
                         bad - tensor.values.begin()));
 }
 
+/// As JSON can hold them.
+std::vector<std::string> list_of(std::vector<std::string> names) {
+    for (std::string& name : names) name = as_utf8(name);
+    return names;
+}
+
 TensorFile read_checkpoint(const std::filesystem::path& path) {
     TensorFile file = read_safetensors(path);
     checkpoint_number(file, "step", path);
@@ -66,16 +76,36 @@ TensorFile to_checkpoint(const TrainingState& state, const StateLayout& layout,
         const std::span<const float> values = part(std::span(state.state), slot.range);
         file.tensors[slot.name] = {slot.variable->shape, {values.begin(), values.end()}};
     }
-    file.metadata = {{"recipe", origin.recipe},
-                     {"recipe_checksum", std::to_string(origin.recipe_checksum)},
-                     {"step", std::to_string(state.step)},
-                     {"epoch", std::to_string(state.examples / origin.records)},
-                     {"examples", std::to_string(state.examples)},
-                     {"seed", std::to_string(origin.seed)},
-                     {"records", std::to_string(origin.records)},
-                     {"checksum", std::to_string(origin.checksum)},
-                     {"settings", origin.settings}};
+    file.metadata = {
+        {"recipe", origin.recipe},
+        {"recipe_checksum", std::to_string(origin.recipe_checksum)},
+        {"step", std::to_string(state.step)},
+        {"epoch", std::to_string(state.examples / origin.records)},
+        {"examples", std::to_string(state.examples)},
+        {"seed", std::to_string(origin.seed)},
+        {"records", std::to_string(origin.records)},
+        {"checksum", std::to_string(origin.checksum)},
+        {"settings", origin.settings},
+        {"classes", nlohmann::json(list_of(origin.classes)).dump()},
+        {"image", nlohmann::json({origin.image.height, origin.image.width, origin.image.channels}).dump()}};
     return file;
+}
+
+std::optional<TrainedOn> checkpoint_data(const TensorFile& file, const std::filesystem::path& path) {
+    const auto classes = file.metadata.find("classes"), image = file.metadata.find("image");
+    if (classes == file.metadata.end() || image == file.metadata.end()) return std::nullopt;
+    try {
+        const auto size = nlohmann::json::parse(image->second).get<std::array<std::int64_t, 3>>();
+        constexpr std::int64_t most = 1 << 16;
+        const auto in_range = [](std::int64_t side) { return side >= 1 && side <= most; };
+        if (in_range(size[0]) && in_range(size[1]) &&
+            size[0] * size[1] <= std::int64_t(most_picture_pixels) && (size[2] == 1 || size[2] == 3))
+            return TrainedOn{nlohmann::json::parse(classes->second).get<std::vector<std::string>>(),
+                             {unsigned(size[0]), unsigned(size[1]), unsigned(size[2])}};
+    } catch (const nlohmann::json::exception&) { // refused below
+    }
+    throw InputError(fmt::format(
+        "{}: 'classes' or 'image' in its metadata is damaged; use another checkpoint", path.string()));
 }
 
 void check_recipe(const TensorFile& file, const Recipe& recipe, const std::filesystem::path& path) {

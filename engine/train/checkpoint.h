@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace towers {
 
@@ -16,14 +17,17 @@ namespace towers {
 struct CheckpointOrigin {
     std::string recipe;
     std::uint64_t seed;
-    std::uint64_t records;             ///< of the training data
-    std::uint64_t checksum;            ///< of the training data, see DataSource::checksum()
-    std::string settings;              ///< TOML: the flags on which the training depends
-    std::uint64_t recipe_checksum = 0; ///< see Recipe
+    std::uint64_t records;                 ///< of the training data
+    std::uint64_t checksum;                ///< of the training data, see DataSource::checksum()
+    std::string settings;                  ///< TOML: the flags on which the training depends
+    std::uint64_t recipe_checksum = 0;     ///< see Recipe
+    std::vector<std::string> classes = {}; ///< names, of the training data, in the order of their labels
+    ImageSize image = {0, 0, 0};           ///< of the training data, before a conversion for the recipe
 };
 
 /// Makes a tensor for each piece of the state, such as `<variable>/ExponentialMovingAverage`, and the
-/// metadata recipe, recipe_checksum, step, epoch, examples, seed, records, checksum, settings.
+/// metadata recipe, recipe_checksum, step, epoch, examples, seed, records, checksum, settings, classes,
+/// image.
 TensorFile to_checkpoint(const TrainingState& state, const StateLayout& layout,
                          const CheckpointOrigin& origin);
 
@@ -47,6 +51,14 @@ std::uint64_t checkpoint_number(const TensorFile& file, const std::string& key,
 
 /// The settings in a checkpoint's metadata; none if an early version wrote it.
 std::optional<std::string> checkpoint_settings(const TensorFile& file);
+
+/// The training data as a checkpoint's metadata describe them.
+struct TrainedOn {
+    std::vector<std::string> classes; ///< CheckpointOrigin's
+    ImageSize image;
+};
+/// None if an early version wrote the checkpoint. InputError, which names `path`, for what is no description.
+std::optional<TrainedOn> checkpoint_data(const TensorFile& file, const std::filesystem::path& path);
 
 /// A checkpoint and the path that it was read from.
 struct FoundCheckpoint {

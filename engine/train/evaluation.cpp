@@ -39,6 +39,11 @@ Plan evaluation_plan(const Recipe& recipe, const ImageSize& stored, std::optiona
     return plan_evaluation(spec);
 }
 
+ForwardPass streaming_pass(Device& device, const Recipe& recipe, const ImageSize& stored, unsigned batch) {
+    const Plan plan = evaluation_plan(recipe, stored, std::nullopt, batch, device.info());
+    return {Session(device), plan, recipe.model.label_offset};
+}
+
 Evaluator::Evaluator(Device& device, const Recipe& recipe, const DataSource& data, unsigned batch,
                      Feeding feeding)
     : records_(data.size()), streamed_(if_streamed(device, data, feeding)), feed_(data), pass_([&] {

@@ -36,6 +36,9 @@ inline Evaluation sum_up(std::span<const Prediction> predictions) {
 Plan evaluation_plan(const Recipe& recipe, const ImageSize& stored, std::optional<std::size_t> slots,
                      unsigned batch, const DeviceInfo& device);
 
+/// A pass over images of this size that come with each batch.
+ForwardPass streaming_pass(Device& device, const Recipe& recipe, const ImageSize& stored, unsigned batch);
+
 /// Evaluates on one device, which must outlive it.
 class Evaluator {
 public:

@@ -318,6 +318,7 @@ std::optional<TestReport> Trainer::test(bool raw, const std::atomic<bool>* stop)
                       .notice = {}};
     double seconds = 0;
     const Interval testing = clock_.time(seconds, "test pass");
+    const TestSpan span(options_.trace.get());
     const StateSection* const averages = raw ? nullptr : layout_.averages();
     const std::vector<float> state = save().state;
     const auto variables =

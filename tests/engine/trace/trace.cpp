@@ -248,6 +248,38 @@ TEST_CASE("a tower without a share has a row that says so") {
     CHECK(found);
 }
 
+TEST_CASE("the work of devices is added up by name over the kept steps, without test passes") {
+    constexpr unsigned share = 4, kept = 3;
+    const Recipe recipe = find_recipe("cifar10-tutorial");
+    const Dataset data = test::noise(100);
+    for (const bool tests : {false, true}) {
+        CAPTURE(tests);
+        const test::VirtualClock clock;
+        TrainerOptions options = test::options_for({"one"}, share);
+        options.open_device = [&](std::string_view id, const OpenOptions&) -> std::unique_ptr<Device> {
+            return std::make_unique<test::SimulatedDevice>(
+                std::string(id), test::seconds_by_work(recipe, share, 10e-3, 20e-3));
+        };
+        options.trace = std::make_shared<Trace>(kept);
+        {
+            Trainer trainer(recipe, options, data, tests ? test::borrowed(data) : nullptr);
+            for (int i = 0; i < 5; ++i) {
+                trainer.step();
+                if (tests) trainer.test(true);
+            }
+        }
+        double sum = 0;
+        std::set<std::string> names;
+        for (const Trace::DeviceWork& each : options.trace->device_work()) {
+            CHECK(each.process.starts_with("tower_0: one"));
+            CHECK(names.insert(each.row + each.name + (each.kernel != nullptr ? each.kernel : "")).second);
+            if (each.kernel != nullptr) sum += each.seconds;
+        }
+        CHECK(names.contains("computeconv1 forwardconv2d_forward"));
+        CHECK(sum == doctest::Approx(kept * 30e-3));
+    }
+}
+
 TEST_CASE("training is the same to the bit with a trace and without") {
     const Recipe recipe = test::small_recipe();
     for (const std::string& id : test::device_ids()) {

@@ -1,0 +1,361 @@
+// towers predict: the classes of pictures in files, as evaluation sees them.
+#include "tests/apps/helpers.h"
+#include "tests/support/files.h"
+
+#include <algorithm>
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <vector>
+
+using namespace towers::test;
+namespace fs = std::filesystem;
+
+namespace {
+
+std::string fixture(const char* name) {
+    return (source_folder() / "tests/fixtures/pictures" / name).string();
+}
+
+/// A run on random records, and the same records as PNG files.
+struct Trained {
+    TemporaryFolder folder;
+    std::string run = (folder / "run").string(), files = (folder / "files").string(),
+                data = (folder / "data").string();
+
+    explicit Trained(const Arguments& flags = {}) {
+        write_records(data, 10);
+        const Outcome trained =
+            run_towers(Arguments{"train", "--towers", "cpu", "--steps", "3", "--data", data, "--run", run} +
+                       (flags.empty() ? Arguments{"--batch", "4"} : flags));
+        CHECK(trained.code == 0);
+        check_worked(run_towers({"data", "import", data, files, "--as", "folder"}));
+    }
+    Outcome predict(const Arguments& arguments, const RunOptions& options = {}) const {
+        return run_towers(Arguments{"predict", run, "--towers", "cpu"} + arguments, options);
+    }
+    /// The last words of the shell's command line are those of `towers predict`.
+    Outcome predict_in_shell(const std::string& before, const std::string& arguments) const {
+        return Program({"sh", "-c",
+                        fmt::format("{} '{}' predict '{}' --towers cpu {}", before, TOWERS_PROGRAM, run,
+                                    arguments)})
+            .end();
+    }
+};
+
+/// The fields of the lines of CSV that has none with quotes; without the header.
+std::vector<std::vector<std::string>> rows_of(const std::string& csv) {
+    std::vector<std::vector<std::string>> rows;
+    for (std::string line : lines_of(csv)) {
+        REQUIRE(line.ends_with('\r'));
+        line.pop_back();
+        std::vector<std::string>& row = rows.emplace_back();
+        for (std::size_t begin = 0; begin <= line.size();) {
+            const std::size_t end = std::min(line.find(',', begin), line.size());
+            row.push_back(line.substr(begin, end - begin));
+            begin = end + 1;
+        }
+    }
+    REQUIRE_FALSE(rows.empty());
+    rows.erase(rows.begin());
+    return rows;
+}
+
+/// How often pictures in the folder of each class are taken for each class, as eval --confusion writes it.
+std::map<std::string, std::map<std::string, unsigned>> confusion_of(const std::string& csv) {
+    std::map<std::string, std::map<std::string, unsigned>> counts;
+    for (const auto& row : rows_of(csv)) ++counts[fs::path(row[0]).parent_path().filename()][row[1]];
+    return counts;
+}
+
+/// Checks that predict and eval see the same in the test pictures.
+void check_as_evaluated(const Trained& trained, const Arguments& flags) {
+    const Outcome eval =
+        run_towers(Arguments{"eval", "--run", trained.run, "--towers", "cpu", "--confusion", "-"} + flags);
+    CHECK(eval.code == 0);
+    const std::vector<std::string> header = [&] {
+        std::string line = lines_of(eval.out)[0];
+        line.pop_back();
+        std::vector<std::string> names;
+        for (std::size_t begin = 0; begin <= line.size();) {
+            const std::size_t end = std::min(line.find(',', begin), line.size());
+            names.push_back(line.substr(begin, end - begin));
+            begin = end + 1;
+        }
+        return names;
+    }();
+    const Outcome outcome =
+        trained.predict(Arguments{trained.files + "/test", "--csv", "--top", "1"} + flags);
+    check_worked(outcome);
+    auto counts = confusion_of(outcome.out);
+    unsigned sum = 0;
+    for (const auto& row : rows_of(eval.out))
+        for (std::size_t i = 1; i < row.size(); ++i) {
+            CAPTURE(row[0]);
+            CAPTURE(header[i]);
+            CHECK(fmt::to_string(counts[row[0]][header[i]]) == row[i]);
+            sum += counts[row[0]][header[i]];
+        }
+    CHECK(sum == 10);
+}
+
+} // namespace
+
+TEST_CASE("predict sees in pictures' files what eval sees in the data set") {
+    const Trained tutorial;
+    check_as_evaluated(tutorial, {});
+    check_as_evaluated(tutorial, {"--raw", "--batch", "3"});
+    // Another recipe's colours and size: the data are converted to grey images of 28x28.
+    const Trained converted({"--recipe", "mnist-lenet", "--batch", "4"});
+    check_as_evaluated(converted, {});
+    // More classes than the data have, resized and cropped
+    const Trained resized({"--recipe", "imagenet-resnet18", "--batch", "32", "--set", "input.shape=[40,40,3]",
+                           "--set", "input.classes=12"});
+    check_as_evaluated(resized, {});
+}
+
+TEST_CASE("predict prints lines, JSON or CSV, in the order of the pictures") {
+    const Trained trained;
+    const Arguments pictures{fixture("rgb.jpg"), trained.files + "/test", fixture("grey.png")};
+    std::vector<std::string> names{fixture("rgb.jpg")};
+    for (const char* name :
+         {"airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"})
+        names.push_back(fmt::format("{}/test/{}/{:06}.png", trained.files, name, names.size() - 1));
+    names.push_back(fixture("grey.png"));
+
+    const Outcome text = trained.predict(pictures);
+    check_worked(text);
+    const std::vector<std::string> lines = lines_of(text.out);
+    const Outcome json = trained.predict(pictures + Arguments{"--json"});
+    check_worked(json);
+    const std::vector<std::string> objects = lines_of(json.out);
+    const Outcome csv = trained.predict(pictures + Arguments{"--csv", "--top", "2"});
+    check_worked(csv);
+    CHECK(csv.out.starts_with("picture,class_1,probability_1,class_2,probability_2\r\n"));
+    const auto rows = rows_of(csv.out);
+    REQUIRE(lines.size() == names.size());
+    REQUIRE(objects.size() == names.size());
+    REQUIRE(rows.size() == names.size());
+    for (std::size_t i = 0; i < names.size(); ++i) {
+        CAPTURE(names[i]);
+        const nlohmann::json object = nlohmann::json::parse(objects[i]);
+        CHECK(object["picture"] == names[i]);
+        REQUIRE(object["classes"].size() == 5);
+        std::string line;
+        double before = 1, sum = 0;
+        for (const nlohmann::json& each : object["classes"]) {
+            const double probability = each["probability"];
+            CHECK(probability <= before);
+            CHECK(each["label"] < 10);
+            line += fmt::format("{}{} {:.3f}", line.empty() ? "" : ", ", each["class"].get<std::string>(),
+                                probability);
+            before = probability;
+            sum += probability;
+        }
+        CHECK(sum < 1);
+        CHECK(lines[i] == names[i] + ": " + line);
+        REQUIRE(rows[i].size() == 5);
+        CHECK(rows[i][0] == names[i]);
+        CHECK(rows[i][1] == object["classes"][0]["class"]);
+        CHECK(std::stod(rows[i][4]) == doctest::Approx(object["classes"][1]["probability"].get<double>()));
+    }
+    const Outcome all = trained.predict({fixture("rgb.jpg"), "--json", "--top", "1000"});
+    const nlohmann::json object = nlohmann::json::parse(all.out);
+    double sum = 0;
+    for (const nlohmann::json& each : object["classes"]) sum += each["probability"].get<double>();
+    CHECK(sum == doctest::Approx(1).epsilon(1e-5));
+
+    // A checkpoint alone knows the classes; several devices divide the batches, and the order stays.
+    fs::copy(checkpoint(trained.run, 3), trained.folder / "model.safetensors");
+    fs::remove_all(trained.data);
+    const Outcome alone = run_towers(Arguments{"predict", (trained.folder / "model.safetensors").string(),
+                                               "--towers", "cpu,cpu,cpu", "--batch", "1"} +
+                                     pictures);
+    check_worked(alone);
+    CHECK(alone.out == text.out);
+}
+
+TEST_CASE("pictures come from standard input, as one picture or as a list of paths") {
+    const Trained trained;
+    const std::string expected = trained.predict({fixture("rgb.jpg")}).out;
+    const std::string classes = expected.substr(expected.find(": "));
+    const auto check = [](const Outcome& outcome, const std::string& out) {
+        check_worked(outcome);
+        CHECK(outcome.out == out);
+    };
+    check(trained.predict_in_shell(fmt::format("cat '{}' |", fixture("rgb.jpg")), "-"),
+          "standard input" + classes);
+    const std::string list =
+        fmt::format("printf '%s\\n' '{}' '{}' |", fixture("rgb.jpg"), fixture("rgb.jpg"));
+    check(trained.predict_in_shell(list, "--files-from -"), expected + expected);
+    const std::string zeros = fmt::format("printf '%s\\0' '{}' |", fixture("rgb.jpg"));
+    check(trained.predict_in_shell(zeros, "--files-from -"), expected);
+    write_text(trained.folder / "list", fixture("rgb.jpg") + "\n");
+    check(trained.predict({fixture("rgb.jpg"), "--files-from", (trained.folder / "list").string()}),
+          expected + expected);
+
+    check_failed(trained.predict_in_shell(": |", "-"), 1, "standard input is empty");
+    check_failed(trained.predict_in_shell(": |", "--files-from -"), 1, "the list names no pictures");
+    check_failed(trained.predict_in_shell(": |", "- --files-from -"), 2, "-: standard input can be only one");
+    check_failed(trained.predict_in_shell(": |", "- -"), 2, "-: standard input can be only one");
+    check_failed(trained.predict({}), 2, "give the pictures: files, folders, - for one");
+}
+
+TEST_CASE("a picture that cannot be read is named, and the others go on") {
+    const Trained trained;
+    const fs::path folder = trained.folder / "hostile";
+    fs::create_directories(folder / "empty");
+    const std::string jpeg = read_text(fixture("rgb.jpg"));
+    write_text(folder / "cut.jpg", jpeg.substr(0, jpeg.size() / 2));
+    write_text(folder / "text.png", "no picture");
+    write_text(folder / "nothing.png", "");
+    std::string bomb = jpeg;
+    const std::size_t frame = bomb.find("\xff\xc0");
+    REQUIRE(frame != std::string::npos);
+    bomb.replace(frame + 5, 4, "\xff\xdc\xff\xdc"); // its height and width, 4 thousand million pixels
+    write_text(folder / "bomb.jpg", bomb);
+    fs::copy(fixture("rgb.jpg"), folder / "jpeg.png");
+    for (const char* name :
+         {"cmyk.jpg", "rgb-16-bits.png", "palette-transparent.png", "interlaced.png", "orientation-6.jpg"})
+        fs::copy(fixture(name), folder / name);
+    write_text(folder / "moving.gif", "GIF89a");
+    REQUIRE(::mkfifo((folder / "pipe.png").c_str(), 0600) == 0);
+    fs::create_symlink("loop.png", folder / "loop.png");
+    const std::string at = folder.string() + "/";
+
+    for (const bool skip : {false, true}) {
+        Arguments words{folder.string(), at + "empty", at + "absent.png", at + "moving.gif", "--batch", "3"};
+        if (skip) words.emplace_back("--skip-broken");
+        const Outcome outcome = trained.predict(words);
+        CHECK(outcome.code == (skip ? 0 : 1));
+        std::vector<std::string> sound;
+        for (const std::string& line : lines_of(outcome.out))
+            sound.push_back(line.substr(0, line.find(": ")));
+        CHECK(sound == std::vector<std::string>{at + "cmyk.jpg", at + "interlaced.png", at + "jpeg.png",
+                                                at + "orientation-6.jpg", at + "palette-transparent.png",
+                                                at + "rgb-16-bits.png"});
+        std::vector<std::string> problems = lines_of(outcome.err);
+        const std::vector<std::string> expected{
+            fmt::format(
+                "towers: {}: 1 picture left out, such as {}moving.gif: only names with .jpg, .jpeg or "
+                ".png count; convert them",
+                folder.string(), at),
+            fmt::format("towers: {}empty has no JPEG or PNG files; name another folder", at),
+            fmt::format("towers: {}bomb.jpg has ", at),
+            fmt::format("towers: {}cut.jpg is cut short", at),
+            fmt::format("towers: cannot read {}loop.png: Too many levels of symbolic links", at),
+            fmt::format("towers: {}nothing.png is empty", at),
+            fmt::format("towers: cannot read {}pipe.png: it is not a regular file", at),
+            fmt::format("towers: {}text.png is neither JPEG nor PNG", at),
+            fmt::format("towers: cannot read {}absent.png: No such file or directory", at),
+            fmt::format("towers: {}moving.gif is neither JPEG nor PNG", at)};
+        CAPTURE(outcome.err);
+        REQUIRE(problems.size() == expected.size());
+        for (std::size_t i = 0; i < expected.size(); ++i) CHECK(problems[i].starts_with(expected[i]));
+    }
+    const Outcome empty = trained.predict({at + "empty"});
+    check_failed(empty, 1, "empty has no JPEG or PNG files");
+}
+
+TEST_CASE("names of any bytes are printed so that nobody is misled") {
+    const Trained trained;
+    fs::create_directory(trained.folder / "names");
+    const std::string at = (trained.folder / "names").string() + "/";
+    for (const char* name : {"a,\"b\".png", "c\nd.png", "e\xff.png"})
+        fs::copy(fixture("grey.png"), at + name);
+    const Outcome text = trained.predict({at}), csv = trained.predict({at, "--csv", "--top", "1"}),
+                  json = trained.predict({at, "--json"});
+    for (const Outcome* each : {&text, &csv, &json}) CHECK(each->code == 0);
+    CHECK(lines_of(text.out).size() == 3);
+    CHECK(contains(text.out, at + "c?d.png: "));
+    CHECK(contains(csv.out, "\"" + at + "a,\"\"b\"\".png\","));
+    CHECK(contains(csv.out, "\"" + at + "c\nd.png\","));
+    std::vector<std::string> pictures;
+    for (const std::string& line : lines_of(json.out))
+        pictures.push_back(nlohmann::json::parse(line)["picture"]);
+    CHECK(pictures ==
+          std::vector<std::string>{at + "a,\"b\".png", at + "c\nd.png", at + "e\xef\xbf\xbd.png"});
+}
+
+TEST_CASE("an early version's checkpoint takes the classes of its data, or numbers") {
+    const Trained trained;
+    const std::string named = trained.predict({fixture("rgb.jpg")}).out;
+    const fs::path file = checkpoint(trained.run, 3);
+    RawTensors early = RawTensors::read(file);
+    const nlohmann::ordered_json sound = early.header["__metadata__"];
+    CHECK(sound["image"] == "[32,32,3]");
+    early.header["__metadata__"].erase("classes");
+    early.header["__metadata__"].erase("image");
+    write_text(file, early.bytes());
+    const Outcome looked_up = trained.predict({fixture("rgb.jpg")});
+    check_worked(looked_up);
+    CHECK(looked_up.out == named);
+    fs::rename(trained.data, trained.folder / "moved");
+    const Outcome numbers = trained.predict({fixture("rgb.jpg")});
+    CHECK(numbers.code == 0);
+    CHECK(lines_of(numbers.err).size() == 1);
+    CHECK(contains(numbers.err, file.string() + " is an early version's and does not name its classes"));
+    CHECK(contains(numbers.out, ": class "));
+
+    // What is no size or no list of names is refused.
+    for (const char* image :
+         {"[32,32]", "[0,32,3]", "[65536,65536,3]", "[32,32,2]", "[1e9,1,1]", "32x32", "{}"}) {
+        early.header["__metadata__"] = sound;
+        early.header["__metadata__"]["image"] = image;
+        write_text(file, early.bytes());
+        check_failed(trained.predict({fixture("rgb.jpg")}), 1,
+                     file.string() + ": 'classes' or 'image' in its metadata is damaged");
+    }
+    early.header["__metadata__"] = sound;
+    early.header["__metadata__"]["classes"] = "[1, 2]";
+    write_text(file, early.bytes());
+    check_failed(trained.predict({fixture("rgb.jpg")}), 1, "in its metadata is damaged");
+}
+
+TEST_CASE("predict refuses what is no model, a diverged one, and mistakes") {
+    const Trained trained;
+    const std::string picture = fixture("rgb.jpg");
+    check_failed(run_towers({"predict", picture, picture}), 1, picture);
+    check_failed(run_towers({"predict", trained.files, picture}), 1, "no checkpoint");
+    check_failed(run_towers({"predict", (trained.folder / "absent").string(), picture}), 1, "absent");
+    check_failed(trained.predict({picture, "--recipe", "mnist-lenet"}), 1, "belongs to recipe");
+    check_failed(trained.predict({picture, "--json", "--csv"}), 2, "--json and --csv: give one of them");
+    check_failed(trained.predict({picture, "--top", "0"}), 2, "--top");
+    check_failed(run_towers({"predict", trained.run, "--towers", "vulkan:99", picture}), 2, "vulkan:99");
+
+    const fs::path file = checkpoint(trained.run, 3);
+    RawTensors poisoned = RawTensors::read(file);
+    poisoned.forget_checksum();
+    const std::size_t begin = poisoned.header["softmax_linear/weights"]["data_offsets"][0];
+    poisoned.data.replace(begin, 4, "\xff\xff\xff\x7f"); // NaN
+    write_text(file, poisoned.bytes());
+    const Outcome outcome = trained.predict({picture, "--raw"});
+    check_failed(outcome, 1, file.string() + ": it gives no finite scores for " + picture);
+    CHECK(outcome.out.empty());
+    fs::resize_file(file, 1000);
+    const Outcome damaged = trained.predict({picture});
+    check_failed(damaged, 1, file.string() + " is not a sound");
+    CHECK(contains(damaged.err, "predict with " + checkpoint(trained.run, 0).string() + ", which is sound"));
+}
+
+TEST_SUITE("slow") {
+    TEST_CASE("every device predicts alike") {
+        const Trained trained;
+        const auto expected = rows_of(trained.predict({trained.files + "/test", "--csv"}).out);
+        for (const std::string& id : other_devices()) {
+            CAPTURE(id);
+            const Outcome outcome = run_towers({"predict", trained.run, "--towers", id + ",cpu", "--batch",
+                                                "2", trained.files + "/test", "--csv"});
+            check_worked(outcome);
+            const auto rows = rows_of(outcome.out);
+            REQUIRE(rows.size() == expected.size());
+            for (std::size_t i = 0; i < rows.size(); ++i) {
+                CHECK(rows[i][0] == expected[i][0]);
+                CHECK(std::stod(rows[i][2]) == doctest::Approx(std::stod(expected[i][2])).epsilon(1e-3));
+            }
+        }
+    }
+}
