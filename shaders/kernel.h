@@ -7,6 +7,7 @@
 //                                        SUBGROUP_LANE, SUBGROUP_SIZE, subgroupAdd(), subgroupMax().
 //                                        Workgroups get as many items each, neighbours if possible.
 //   GROUP_ID, GROUPS, LOCAL_ID           tiled kernels only, and likewise
+//   ADD_ATOMICALLY(word, number)         adds to an element of an InOut_u32; its result is not to be used
 //   FOR_PARTLY_UNROLLED(i, count) { ... }  a loop that would take too many registers unrolled; 4 divides `count`
 // See params.h for what each kernel computes.
 #ifndef TOWERS_SHADERS_KERNEL_H

@@ -42,6 +42,7 @@
 #include "params/augment.h"
 #include "params/conv2d.h"
 #include "params/elementwise.h"
+#include "params/histogram.h"
 #include "params/images.h"
 #include "params/loss.h"
 #include "params/norm.h"

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <limits>
 #include <numeric>
 
 // Reductions over large tensors, with several sums side by side in a loop that the compiler vectorizes.
@@ -85,10 +86,55 @@ void count_nonfinite(const CountNonfiniteParams& p, Invocation invocation) {
     for_chunks(p.quads, invocation, begin, add, end);
 }
 
+FOR_EACH_PROCESSOR_LEVEL
+void histogram(const HistogramParams& p, Invocation invocation) {
+    constexpr uint block = 4 * lanes;
+    constexpr float most = std::numeric_limits<float>::max();
+    std::array<uint, HISTOGRAM_WORDS> counts{}; // this thread's: threads that count in one place wait
+    const uint quads = QUADS_OF(p.count), last = invocation.end(REDUCTION_CHUNKS(quads));
+    for (uint chunk = invocation.begin(REDUCTION_CHUNKS(quads)); chunk < last; ++chunk) {
+        std::array<float, block> least, largest, sums, squares;
+        std::array<uint, block> words;
+        least.fill(most);
+        largest.fill(-most);
+        sums.fill(0);
+        squares.fill(0);
+        const std::size_t stop =
+            std::min<std::size_t>(std::size_t(REDUCTION_BEGIN(quads, chunk + 1)) * 4, p.count);
+        for (std::size_t first = std::size_t(REDUCTION_BEGIN(quads, chunk)) * 4; first < stop;
+             first += block) {
+            const std::size_t here = std::min<std::size_t>(block, stop - first);
+            const float* const values = p.x.at + first;
+            INDEPENDENT
+            for (std::size_t i = 0; i < here; ++i) {
+                const float x = values[i];
+                const uint bits = std::bit_cast<uint>(x), size = bits & 0x7fffffffu;
+                const bool finite = size < 0x7f800000u;
+                const uint above = std::min(((size - HISTOGRAM_LOW) >> HISTOGRAM_SHIFT) + 1u, HISTOGRAM_SIDE);
+                const uint place = size < HISTOGRAM_LOW ? 0u : above;
+                const uint bin = bits == size ? HISTOGRAM_SIDE + place : HISTOGRAM_SIDE - place;
+                const uint word = size == 0u ? HISTOGRAM_ZEROS : bin;
+                words[i] = finite ? word : HISTOGRAM_NONFINITE;
+                const float counted = finite ? x : 0.0f;
+                least[i] = std::min(least[i], finite ? x : most);
+                largest[i] = std::max(largest[i], finite ? x : -most);
+                sums[i] += counted;
+                squares[i] += counted * counted;
+            }
+            for (std::size_t i = 0; i < here; ++i) ++counts[words[i]];
+        }
+        p.partials.at[chunk] = {*std::ranges::min_element(least), *std::ranges::max_element(largest),
+                                std::accumulate(sums.begin(), sums.end(), 0.0f),
+                                std::accumulate(squares.begin(), squares.end(), 0.0f)};
+    }
+    for (std::size_t i = 0; i < counts.size(); ++i)
+        if (counts[i] != 0) ADD_ATOMICALLY(p.counts.at[i], counts[i]);
+}
+
 std::span<const CpuVariant> reductions_overrides() {
-    static constexpr CpuVariant overrides[] = {vectorized<kernels::weight_decay, weight_decay>(),
-                                               vectorized<kernels::sum_squares, sum_squares>(),
-                                               vectorized<kernels::count_nonfinite, count_nonfinite>()};
+    static constexpr CpuVariant overrides[] = {
+        vectorized<kernels::weight_decay, weight_decay>(), vectorized<kernels::sum_squares, sum_squares>(),
+        vectorized<kernels::count_nonfinite, count_nonfinite>(), vectorized<kernels::histogram, histogram>()};
     return overrides;
 }
 

@@ -26,6 +26,8 @@ public:
 
     /// Returns each head's logits for these images. `examples` are for layers that draw random numbers.
     std::vector<TensorId> outputs(TensorId images, TensorId examples);
+    /// A node's output, after outputs().
+    TensorId output(std::size_t node) const { return outputs_[node]; }
     /// `labels`: uint32 [batch]. `arena`: for the losses.
     HeadLosses losses(std::span<const TensorId> logits, TensorId labels, Arena arena = Arena::results);
     /// Computes the variables' gradients from the heads' `dlogits`.

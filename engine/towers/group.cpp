@@ -28,7 +28,7 @@ class TowerGroup final : public TowerSet {
 public:
     TowerGroup(std::vector<std::unique_ptr<Tower>> towers, const UpdateSpec& update,
                const TowerSetOptions& options)
-        : caller_(options.caller), layout_(*update.layout), watchdog_(options.patience),
+        : caller_(options.caller), layout_(*update.layout), watchdog_(options.patience), host_(options.host),
           stage_(options.host, update, staged_by(towers), towers[0]->buckets()), shared_{stage_,
                                                                                          options.next_batch} {
         for (auto& tower : towers)
@@ -58,6 +58,8 @@ public:
     void rehearse(const StepNumbers& numbers, const Batch& batch) override { work(numbers, batch); }
     bool test(const std::shared_ptr<TestPass>& pass) override;
 
+    void summarize(const std::shared_ptr<SummaryPass>& pass) override;
+
     const TowerTimes& times(std::size_t tower) const override { return seats_[tower]->times; }
     const HostTimes& host_times() const override { return host_times_; }
     std::vector<float> losses(const StepResults& results) const override;
@@ -77,6 +79,7 @@ private:
     bool update_buckets();
     bool wait_for_all(Milestones TowerProgress::*what, std::size_t count);
     void throw_failures();
+    void throw_failure_of(Seat& seat);
     void share_out_times(Clock::time_point begin);
     TowerFailed no_answer(const Seat& seat) const;
 
@@ -84,6 +87,7 @@ private:
     HostTimes host_times_;
     const StateLayout& layout_;
     GroupWatchdog watchdog_;
+    OpenOptions host_;
     HostStage stage_;
     SharedStep shared_;
     std::size_t examples_ = 0;                 ///< in the last step, including those beyond the shares
@@ -222,13 +226,15 @@ bool TowerGroup::wait_for_all(Milestones TowerProgress::*what, std::size_t count
 }
 
 void TowerGroup::throw_failures() {
-    for (Seat* seat : shared_.active) {
-        if (seat->progress.is_abandoned()) throw no_answer(*seat);
-        try {
-            seat->done.get();
-        } catch (const DeviceError& error) {
-            throw TowerFailed(error, std::current_exception(), seat->index);
-        }
+    for (Seat* seat : shared_.active) throw_failure_of(*seat);
+}
+
+void TowerGroup::throw_failure_of(Seat& seat) {
+    if (seat.progress.is_abandoned()) throw no_answer(seat);
+    try {
+        seat.done.get();
+    } catch (const DeviceError& error) {
+        throw TowerFailed(error, std::current_exception(), seat.index);
     }
 }
 
@@ -258,6 +264,28 @@ bool TowerGroup::test(const std::shared_ptr<TestPass>& pass) {
     wait_for_all(&TowerProgress::end, 1);
     throw_failures();
     return !pass->over;
+}
+
+void TowerGroup::summarize(const std::shared_ptr<SummaryPass>& pass) {
+    {
+        const std::unique_ptr<Device> host = open_device("cpu", host_);
+        Session session(*host, Session::Place::host);
+        session.hold(pass->state.plan.bytes());
+        const auto state = session.host<float>(Arena::state);
+        std::ranges::copy(stage_.state().first(state.size()), state.begin());
+        stage_.save_gradients(session.host<float>(Arena::gradients));
+        summarize_state(session, *pass);
+    }
+    const auto variables = stage_.state().first(layout_.variable_bytes / sizeof(float));
+    pass->variables.assign(variables.begin(), variables.end());
+    Seat& seat = *shared_.active[0];
+    seat.progress.restart();
+    const auto examples = unsigned(pass->examples.size());
+    watchdog_.begin(seat.step_time.expect_test(examples, seat.share, seat.tower->flops(), seat.tower->info()),
+                    {&seat.progress});
+    seat.summarize(pass);
+    watchdog_.wait_for(seat.progress, &TowerProgress::end, 1);
+    throw_failure_of(seat);
 }
 
 /// After its own part, a tower waits for the others and then for the host. An idle one waits for the others

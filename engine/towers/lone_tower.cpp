@@ -72,6 +72,14 @@ public:
                             {[&pass] { return pass->is_over(); }, reads});
     }
 
+    void summarize(const std::shared_ptr<SummaryPass>& pass) override {
+        const auto examples = unsigned(pass->examples.size());
+        const Watchdog::Watch watched = watch(patience_.limit(
+            step_time_.expect_test(examples, tower_->share(), tower_->flops(), tower_->info())));
+        summarize_state(tower_->session(), *pass);
+        summarize_layers(tower_->session(), tower_->at_once().most, *pass);
+    }
+
     const TowerTimes& times(std::size_t) const override { return times_; }
     const HostTimes& host_times() const override { return host_times_; }
     std::vector<float> losses(const StepResults& results) const override { return {results.total_loss}; }

@@ -161,4 +161,16 @@ void Seat::test(const std::shared_ptr<TestPass>& pass, std::size_t first, std::s
     });
 }
 
+void Seat::summarize(const std::shared_ptr<SummaryPass>& pass) {
+    done = worker.run([this, pass] {
+        try {
+            summarize_layers(tower->session(), tower->at_once().most, *pass);
+            progress.end.advance(1);
+        } catch (...) {
+            progress.fail();
+            throw;
+        }
+    });
+}
+
 } // namespace towers

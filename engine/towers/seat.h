@@ -4,6 +4,7 @@
 #include "engine/towers/host_stage.h"
 #include "engine/towers/patience.h"
 #include "engine/towers/progress.h"
+#include "engine/towers/summary.h"
 #include "engine/towers/tower.h"
 #include "engine/towers/worker.h"
 
@@ -36,6 +37,9 @@ struct Seat {
     void start(SharedStep& step);
     /// Likewise its part of a test pass, so many examples from `first` on.
     void test(const std::shared_ptr<TestPass>& pass, std::size_t first, std::size_t count);
+
+    /// Likewise the layers' part of a summary.
+    void summarize(const std::shared_ptr<SummaryPass>& pass);
 
     std::unique_ptr<Tower> tower;
     std::size_t index;

@@ -5,6 +5,7 @@
 #include "engine/step/update.h"
 #include "engine/towers/patience.h"
 #include "engine/towers/phases.h"
+#include "engine/towers/summary.h"
 #include "engine/towers/tower.h"
 
 #include <atomic>
@@ -96,6 +97,10 @@ public:
     /// and work at the same time. So the shares alone decide the bits. Changes nothing that a step reads, and
     /// no times. Returns false if it was stopped. Throws as step().
     virtual bool test(const std::shared_ptr<TestPass>& pass) = 0;
+
+    /// Makes the pass's histograms: of the state and the last step's gradients where they are, of the layers on
+    /// the first tower that has a share. Changes nothing that a step reads, and no times. Throws as step().
+    virtual void summarize(const std::shared_ptr<SummaryPass>& pass) = 0;
 
     /// A tower's times in the last step.
     virtual const TowerTimes& times(std::size_t tower) const = 0;

@@ -6,6 +6,7 @@
 #include <protozero/pbf_writer.hpp>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 namespace towers {
 namespace {
@@ -25,11 +26,15 @@ namespace summary {
 constexpr Tag value = 1;
 } // namespace summary
 namespace value {
-constexpr Tag tag = 1, simple_value = 2, image = 4;
+constexpr Tag tag = 1, simple_value = 2, image = 4, histo = 5;
 } // namespace value
 namespace image {
 constexpr Tag height = 1, width = 2, colorspace = 3, encoded_image_string = 4;
 } // namespace image
+
+namespace histogram_proto {
+constexpr Tag least = 1, largest = 2, num = 3, sum = 4, sum_squares = 5, bucket_limit = 6, bucket = 7;
+} // namespace histogram_proto
 
 /// An event of now, as a record; `fill` adds what it says.
 template<class Fill>
@@ -65,6 +70,29 @@ void Summary::add_picture(const std::string& tag, const PngSize& size, const std
         picture.add_int32(image::width, std::int32_t(size.width));
         picture.add_int32(image::colorspace, std::int32_t(size.channels));
         picture.add_bytes(image::encoded_image_string, png);
+    });
+}
+
+void Summary::add_histogram(const Histogram& histogram, const std::string& tag) {
+    std::vector<double> limits, counts;
+    for (std::size_t bin = 0; bin < histogram.bins.size(); ++bin) {
+        // A run of empty buckets is one, as TensorFlow has it.
+        if (histogram.bins[bin] == 0 && !counts.empty() && counts.back() == 0)
+            limits.back() = bin_limit(bin);
+        else {
+            limits.push_back(bin_limit(bin));
+            counts.push_back(double(histogram.bins[bin]));
+        }
+    }
+    add_value(bytes_, tag, [&](pbf_writer& writer) {
+        pbf_writer message(writer, value::histo);
+        message.add_double(histogram_proto::least, histogram.least);
+        message.add_double(histogram_proto::largest, histogram.largest);
+        message.add_double(histogram_proto::num, double(histogram.count));
+        message.add_double(histogram_proto::sum, histogram.sum);
+        message.add_double(histogram_proto::sum_squares, histogram.squares);
+        message.add_packed_double(histogram_proto::bucket_limit, limits.begin(), limits.end());
+        message.add_packed_double(histogram_proto::bucket, counts.begin(), counts.end());
     });
 }
 

@@ -5,6 +5,7 @@
 #include "engine/files/append_file.h"
 #include "engine/files/png_file.h"
 #include "engine/run/run_directory.h"
+#include "engine/step/histograms.h"
 
 #include <cstdint>
 #include <optional>
@@ -16,6 +17,7 @@ namespace towers {
 class Summary {
 public:
     void add_scalar(const std::string& tag, double value);
+    void add_histogram(const Histogram& histogram, const std::string& tag);
     void add_picture(const std::string& tag, const PngSize& size, const std::string& png);
 
     const std::string& bytes() const { return bytes_; }

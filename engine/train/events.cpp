@@ -7,6 +7,7 @@
 #include <array>
 #include <cmath>
 #include <fmt/format.h>
+#include <map>
 #include <string>
 #include <utility>
 
@@ -16,13 +17,14 @@ namespace {
 constexpr double average_decay = 0.9; // as the tutorials have it
 constexpr std::size_t pictures = 3;   // of a summary, likewise
 const std::string precision_tag = "Precision @ 1";
+const std::string activations = "/activations", gradients = "/gradients"; // ends of histograms' names
 
 } // namespace
 
 Events::Events(Trainer& trainer, const DataSource& data, const RunDirectory& run, std::uint64_t every)
     : trainer_(trainer), data_(data), every_(every), file_(run, trainer.steps_done()),
       sampler_(std::uint32_t(data.size()), trainer.options().seed, trainer.options().shuffle),
-      total_loss_(average_decay), cross_entropy_(average_decay), used_(trainer.use()),
+      total_loss_(average_decay), cross_entropy_(average_decay), decay_(average_decay), used_(trainer.use()),
       seconds_(trainer.seconds()) {
     const std::uint64_t step = trainer.steps_done();
     if (const TestedStep* const found = TestRecord::read(run.metrics_path(), step).find(step))
@@ -33,11 +35,13 @@ bool Events::observe(const Progress& progress) {
     const StepReport& report = progress.report;
     total_loss_.add(report.loss);
     cross_entropy_.add(report.cross_entropy);
+    decay_.add(double(report.loss) - double(report.cross_entropy));
     if (!needs_state(report.step + 1)) return false;
     Summary summary;
     add_losses(summary, report);
     summary.add_scalar("learning_rate", report.learning_rate);
     add_rates(summary, report);
+    add_histograms(summary, report);
     add_images(summary, report);
     append(report.step, summary);
     return true;
@@ -91,6 +95,38 @@ void Events::add_rates(Summary& summary, const StepReport& report) {
     }
     used_ = use;
     if (seconds > 0) summary.add_scalar("examples_per_second", double(examples) / seconds);
+}
+
+/// Those of the variables also tell the weights' losses.
+void Events::add_histograms(Summary& summary, const StepReport& report) {
+    std::vector<Histogram> made;
+    try {
+        made = trainer_.summarize(data_);
+    } catch (const TowerFailed&) {
+        return; // the next step finds it too, and goes on with the other towers
+    }
+    std::map<std::string, double> weight_losses; // by layer
+    const bool adds_decay = !trainer_.recipe().optimizer->decouples_decay();
+    for (const Histogram& each : made) {
+        if (each.name.ends_with(activations))
+            summary.add_scalar(each.name.substr(0, each.name.size() - activations.size()) + "/sparsity",
+                               each.count > 0 ? double(each.zeros) / double(each.count) : 0);
+        if (trainer_.tower_count() > 1 && each.name.ends_with(gradients))
+            summary.add_histogram(each, "gradients_on_average/" +
+                                            each.name.substr(0, each.name.size() - gradients.size()));
+        summary.add_histogram(each, each.name);
+        const auto slot = std::ranges::find(trainer_.layout().variables, each.name,
+                                            [](const VariableSlot& its) { return its.variable.name; });
+        if (slot != trainer_.layout().variables.end() && slot->weight_decay > 0 && adds_decay)
+            weight_losses[each.name.substr(0, each.name.rfind('/'))] += slot->weight_decay / 2 * each.squares;
+    }
+    // The layers' parts of the decay change slowly, so that of its average are those of this step.
+    const double decay = double(report.loss) - double(report.cross_entropy);
+    const bool known = decay > 0 && !trainer_.options().quirks.last_tower_loss;
+    for (const auto& [layer, loss] : weight_losses) {
+        summary.add_scalar(layer + "/weight_loss (raw)", loss);
+        summary.add_scalar(layer + "/weight_loss", known ? loss * decay_.value() / decay : loss);
+    }
 }
 
 /// The step's first examples as the network sees them.

@@ -46,6 +46,7 @@ private:
     void append(std::uint64_t step, const Summary& summary);
     void add_losses(Summary& summary, const StepReport& report);
     void add_rates(Summary& summary, const StepReport& report);
+    void add_histograms(Summary& summary, const StepReport& report);
     void add_images(Summary& summary, const StepReport& report);
 
     Trainer& trainer_;
@@ -54,7 +55,7 @@ private:
     EventFile file_;
     std::optional<TestedStep> before_; ///< the test pass with the parameters from which this start goes on
     Sampler sampler_;
-    MovingAverage total_loss_, cross_entropy_;
+    MovingAverage total_loss_, cross_entropy_, decay_;
     std::vector<TowerUse> used_; ///< when the last summary was made
     double seconds_;             ///< likewise
 };

@@ -29,19 +29,27 @@ std::uint8_t byte_of(const Recipe& recipe, const PreviewOptions& options, unsign
 
 } // namespace
 
+Dataset bring(const DataSource& data, std::span<Example> examples) {
+    std::vector<std::uint32_t> records, labels;
+    for (std::size_t i = 0; i < examples.size(); ++i) {
+        Example& example = examples[i];
+        example.slot = std::uint32_t(i);
+        example.label = data.labels()[example.record];
+        records.push_back(example.record);
+        labels.push_back(example.label);
+    }
+    std::vector<std::uint8_t> images(examples.size() * data.image_size().elements());
+    data.read(records, images);
+    return {data.info(), std::move(images), std::move(labels)};
+}
+
 std::vector<std::uint8_t> preview(const Recipe& recipe, const DataSource& data,
                                   std::span<const std::uint32_t> records, const PreviewOptions& options) {
     const ImageSize stored = data.image_size();
     const Shape& size = recipe.model.input;
-    std::vector<std::uint8_t> images(records.size() * stored.elements());
-    data.read(records, images);
-    std::vector<std::uint32_t> labels;
     std::vector<Example> examples;
-    for (const std::uint32_t record : records) {
-        labels.push_back(data.labels()[record]);
-        examples.push_back({std::uint32_t(examples.size()), record, options.epoch, labels.back()});
-    }
-    const Dataset shown(data.info(), std::move(images), std::move(labels));
+    for (const std::uint32_t record : records) examples.push_back({.record = record, .epoch = options.epoch});
+    const Dataset shown = bring(data, examples);
 
     const StateLayout layout = layout_of(recipe);
     ResidentFeed feed(shown);

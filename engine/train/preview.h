@@ -1,6 +1,7 @@
 // The images that a recipe's data pipeline makes, as pictures to look at.
 #pragma once
 
+#include "engine/data/example.h"
 #include "engine/data/source.h"
 #include "engine/recipes/recipe.h"
 
@@ -9,6 +10,9 @@
 #include <vector>
 
 namespace towers {
+
+/// A data set of these examples alone, whose slots and labels it sets. Throws InputError.
+Dataset bring(const DataSource& data, std::span<Example> examples);
 
 struct PreviewOptions {
     std::uint64_t seed = 1;

@@ -1,5 +1,7 @@
 #include "engine/train/trainer.h"
 
+#include "engine/train/preview.h"
+
 #include "engine/clock.h"
 #include "engine/error.h"
 #include "engine/trace/traced_device.h"
@@ -344,6 +346,32 @@ std::optional<TestReport> Trainer::test(bool raw, const std::atomic<bool>* stop)
             add_notice(report.notice, assignment_.let_go(failed, "the test pass"));
         }
     }
+}
+
+std::vector<Histogram> Trainer::summarize(const DataSource& data) {
+    check_not_ahead("summarize");
+    const std::vector<unsigned> shares = towers_->shares();
+    const auto first =
+        std::size_t(std::ranges::find_if(shares, [](unsigned share) { return share > 0; }) - shares.begin());
+    std::vector<Example> examples(std::min(shares[first], std::max(1u, tower(first).at_once().most)));
+    Sampler(std::uint32_t(data.size()), options_.seed, options_.shuffle)
+        .fill(examples_ - options_.global_batch, examples);
+    const auto pass = std::make_shared<SummaryPass>(plan_state_histograms(layout_), bring(data, examples));
+    pass->examples = std::move(examples);
+    NetworkSpec spec = network_spec(recipe_, layout_,
+                                          {.stored = data.image_size(),
+                                           .slots = pass->feed.slots(),
+                                           .seed = options_.seed,
+                                           .distort = options_.distort,
+                                           .largest_allocation = tower(first).info().largest_allocation});
+    pass->layers = [spec, model = std::make_shared<const Model>(recipe_.model.for_evaluation())](
+                       unsigned batch) mutable {
+        spec.model = model.get();
+        spec.batch = batch;
+        return plan_activation_histograms(spec);
+    };
+    towers_->summarize(pass);
+    return std::move(pass->found);
 }
 
 std::vector<Example> Trainer::test_examples() {

@@ -151,8 +151,8 @@ public:
     StepReport step(bool another = false);
 
     /// Whether the last step() has begun the next one. Then nothing but step() may be called that reads or
-    /// changes the state or a step's results: load(), save(), gradients(), tune() or test(); they
-    /// throw std::logic_error.
+    /// changes the state or a step's results: load(), save(), gradients(), tune(), test() or summarize();
+    /// they throw std::logic_error.
     bool is_ahead() const { return towers_->is_ahead(); }
 
     /// Evaluates the moving averages, or with `raw` or without averages the variables, on all test examples.
@@ -160,6 +160,12 @@ public:
     /// times. If a device fails, the others repeat the pass, as in step(). Returns nothing if `stop`, which
     /// may be null, becomes true. Throws DeviceError.
     std::optional<TestReport> test(bool raw, const std::atomic<bool>* stop = nullptr);
+
+    /// Histograms of the variables, of the last step's gradients, and of what layers make of its first
+    /// examples, as many as its first tower computes at once: see plan_state_histograms() and
+    /// plan_activation_histograms(). `data`: of the training. Changes nothing that a step depends on, and no
+    /// times. Throws DeviceError, and InputError when data cannot be read.
+    std::vector<Histogram> summarize(const DataSource& data);
 
     /// The notice of a test pass that `stop` has ended, once; or empty.
     std::string take_notice() { return std::exchange(notice_, {}); }

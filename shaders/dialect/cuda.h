@@ -81,6 +81,7 @@ struct SharedQuads {
 };
 
 // GLSL's built-in functions
+inline __device__ float min(float a, float b) { return fminf(a, b); }
 inline __device__ float max(float a, float b) { return fmaxf(a, b); }
 inline __device__ float exp(float x) { return expf(x); }
 inline __device__ float floor(float x) { return floorf(x); }
@@ -100,7 +101,9 @@ inline __device__ uint max(uint a, uint b) { return a > b ? a : b; }
 inline __device__ uint min(uint a, uint b) { return a < b ? a : b; }
 inline __device__ uint mul_high(uint a, uint b) { return __umulhi(a, b); }
 inline __device__ float as_float(uint bits) { return __uint_as_float(bits); }
+inline __device__ uint as_uint(float x) { return __float_as_uint(x); }
 inline __device__ bool is_finite(float x) { return (__float_as_uint(x) & 0x7f800000u) != 0x7f800000u; }
+#define ADD_ATOMICALLY(word, number) atomicAdd((word).element, number)
 inline __device__ void barrier() { __syncthreads(); }
 
 template<class T>

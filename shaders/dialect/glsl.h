@@ -16,6 +16,7 @@ BUFFER(writeonly restrict, Out_f32x4, vec4);
 BUFFER(writeonly restrict, Out_u32, uint);
 BUFFER(restrict, InOut_f32, float);
 BUFFER(restrict, InOut_f32x4, vec4);
+BUFFER(restrict, InOut_u32, uint);
 
 // The same tensor, four elements at once; by way of the address, since SwiftShader ends at a cast from
 // reference to reference
@@ -59,6 +60,9 @@ uint mul_high(uint a, uint b) {
 }
 
 float as_float(uint bits) { return uintBitsToFloat(bits); }
+uint as_uint(float x) { return floatBitsToUint(x); }
+
+#define ADD_ATOMICALLY(word, number) atomicAdd(word, number)
 
 // Not isnan() and isinf(), which a driver without float controls may assume to be always false.
 bool is_finite(float x) { return (floatBitsToUint(x) & 0x7f800000u) != 0x7f800000u; }

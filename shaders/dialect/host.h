@@ -60,6 +60,7 @@ T subgroupAdd(const T& x) {
 inline float subgroupMax(float x) { return x; }
 inline uint mul_high(uint a, uint b) { return uint(std::uint64_t(a) * b >> 32); }
 inline float as_float(uint bits) { return std::bit_cast<float>(bits); }
+inline uint as_uint(float x) { return std::bit_cast<uint>(x); }
 inline bool is_finite(float x) { return (std::bit_cast<uint>(x) & 0x7f800000u) != 0x7f800000u; }
 } // namespace dialect
 
@@ -87,6 +88,7 @@ inline bool is_finite(float x) { return (std::bit_cast<uint>(x) & 0x7f800000u) !
     const uint i##_end = invocation.end(items);                                                              \
     for (uint i = invocation.begin(items); i < i##_end; ++i)
 #define UNROLL
+#define ADD_ATOMICALLY(word, number) __atomic_fetch_add(&(word), number, __ATOMIC_RELAXED)
 // Always, for GCC leaves out some in a file with as many kernels as host_kernels.cpp has.
 #define FUNCTION [[gnu::always_inline]] inline
 #define TUNABLE(id, name, value) constexpr uint name = value

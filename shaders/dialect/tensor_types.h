@@ -9,3 +9,4 @@ using Out_f32x4 = Out<vec4>;
 using Out_u32 = Out<uint>;
 using InOut_f32 = InOut<float>;
 using InOut_f32x4 = InOut<vec4>;
+using InOut_u32 = InOut<uint>;

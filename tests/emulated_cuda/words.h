@@ -58,6 +58,9 @@ T __ldg(const T* address) {
 inline unsigned __umulhi(unsigned a, unsigned b) { return unsigned(std::uint64_t(a) * b >> 32); }
 inline float __uint_as_float(unsigned x) { return std::bit_cast<float>(x); }
 inline unsigned __float_as_uint(float x) { return std::bit_cast<unsigned>(x); }
+inline unsigned atomicAdd(unsigned* word, unsigned number) {
+    return __atomic_fetch_add(word, number, __ATOMIC_RELAXED);
+}
 inline float rsqrtf(float x) { return 1.0f / std::sqrt(x); }
 
 template<class T>

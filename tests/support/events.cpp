@@ -32,6 +32,41 @@ ReadPicture read_picture(pbf_reader image) {
     return picture;
 }
 
+std::vector<double> read_list(pbf_reader& message) {
+    const auto range = message.get_packed_double();
+    return {range.begin(), range.end()};
+}
+
+ReadHistogram read_histogram(pbf_reader message) {
+    ReadHistogram read;
+    while (message.next()) switch (message.tag()) {
+        case 1:
+            read.least = message.get_double();
+            break;
+        case 2:
+            read.largest = message.get_double();
+            break;
+        case 3:
+            read.count = message.get_double();
+            break;
+        case 4:
+            read.sum = message.get_double();
+            break;
+        case 5:
+            read.squares = message.get_double();
+            break;
+        case 6:
+            read.limits = read_list(message);
+            break;
+        case 7:
+            read.counts = read_list(message);
+            break;
+        default:
+            FAIL("a histogram has a field ", message.tag());
+        }
+    return read;
+}
+
 void read_value(pbf_reader value, ReadEvent& event) {
     std::string tag;
     while (value.next()) switch (value.tag()) {
@@ -43,6 +78,9 @@ void read_value(pbf_reader value, ReadEvent& event) {
             break;
         case 4:
             CHECK(event.pictures.emplace(tag, read_picture(value.get_message())).second);
+            break;
+        case 5:
+            CHECK(event.histograms.emplace(tag, read_histogram(value.get_message())).second);
             break;
         default:
             FAIL("a value has a field ", value.tag());

@@ -15,6 +15,11 @@ struct ReadPicture {
     std::string png;
 };
 
+struct ReadHistogram {
+    double least = 0, largest = 0, count = 0, sum = 0, squares = 0;
+    std::vector<double> limits, counts; ///< of the buckets
+};
+
 struct ReadEvent {
     double wall_time = 0;
     std::int64_t step = 0;
@@ -22,6 +27,7 @@ struct ReadEvent {
     std::optional<int> session_status;
     std::map<std::string, float> scalars; ///< by tag
     std::map<std::string, ReadPicture> pictures;
+    std::map<std::string, ReadHistogram> histograms;
 };
 
 /// The events of a file, in order. Checks the records' checksums and that there are no other fields.

@@ -6,10 +6,12 @@
 #include "tests/support/files.h"
 #include "tests/support/networks.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <doctest/doctest.h>
 #include <fmt/format.h>
+#include <span>
 
 namespace towers {
 namespace {
@@ -142,6 +144,111 @@ TEST_CASE("events change no bit of a run, and tell of each tower's part") {
     CHECK(scalars.at("tower_0/share") + scalars.at("tower_1/share") == 4);
     for (const char* tag : {"tower_0/total_loss", "tower_1/total_loss", "tower_1/examples_per_second"})
         CHECK(scalars.at(tag) > 0);
+}
+
+namespace {
+
+/// Checks a histogram against the values that it is of, each of which stands in one bucket.
+void check_histogram(const test::ReadHistogram& made, std::span<const float> values) {
+    double sum = 0, squares = 0;
+    for (const float x : values) {
+        sum += double(x);
+        squares += double(x) * double(x);
+    }
+    CHECK(made.count == double(values.size()));
+    CHECK(made.least == double(*std::ranges::min_element(values)));
+    CHECK(made.largest == double(*std::ranges::max_element(values)));
+    CHECK(made.sum == doctest::Approx(sum).epsilon(1e-4).scale(std::sqrt(squares)));
+    CHECK(made.squares == doctest::Approx(squares).epsilon(1e-5));
+    REQUIRE(made.limits.size() == made.counts.size());
+    CHECK(std::ranges::is_sorted(made.limits));
+    std::vector<double> counts(made.counts.size());
+    for (const float x : values) // a limit belongs to the bucket above it if positive, else to the one below
+        ++counts[std::size_t((x < 0 ? std::ranges::lower_bound(made.limits, double(x))
+                                    : std::ranges::upper_bound(made.limits, double(x))) -
+                             made.limits.begin())];
+    CHECK(counts == made.counts);
+}
+
+/// The scores that the network gives the first examples of data(), by an evaluation of its own.
+std::vector<float> scores(const Recipe& recipe, std::span<const float> variables, unsigned examples) {
+    const StateLayout layout = layout_of(recipe);
+    const Model model = recipe.model.for_evaluation();
+    NetworkSpec spec = test::spec_of(recipe, layout, examples, data().size());
+    spec.model = &model;
+    spec.distort = false;
+    const Plan plan = plan_evaluation(spec);
+    Session session(test::device("cpu"));
+    session.hold(plan.bytes());
+    ResidentFeed feed(data());
+    session.load(feed);
+    session.upload(Arena::state, variables.first(layout.variable_bytes / sizeof(float)));
+    std::vector<Example> batch;
+    for (std::uint32_t i = 0; i < examples; ++i) batch.push_back({.record = i});
+    feed.bring(batch);
+    session.write(batch);
+    session.run(session.record(plan));
+    const auto logits = session.host<float>(plan.find("staged_logits"));
+    return {logits.begin(), logits.end()};
+}
+
+} // namespace
+
+TEST_CASE("events have histograms of variables, gradients and activations, made on the devices") {
+    const test::TemporaryFolder folder;
+    const Recipe recipe = test::small_recipe();
+    for (const std::vector<std::string>& towers : {std::vector<std::string>{"cpu"}, {"cpu", "cpu"}}) {
+        INFO(towers.size(), " towers");
+        TrainerOptions options = test::options_for(towers, 4);
+        options.distort = options.shuffle = false;
+        Trainer trainer(recipe, options, data());
+        const RunDirectory run(folder / fmt::format("{}", towers.size()), Existing::refuse);
+        Events events(trainer, data(), run, 1);
+        const StepReport report = trainer.step();
+        const std::vector<float> state = trainer.save().state, gradients = trainer.gradients();
+        CHECK(events.observe({.report = report}));
+        CHECK(trainer.save().state == state);
+        const test::ReadEvent event = test::read_events(test::event_files(run.path()).at(0)).at(2);
+
+        const bool several = towers.size() > 1;
+        double decay = 0, tagged = 0;
+        for (const VariableSlot& slot : trainer.layout().variables) {
+            const std::string& name = slot.variable.name;
+            INFO(name);
+            const auto of = [&](const std::vector<float>& all) {
+                return std::span(all).subspan(slot.range.offset / sizeof(float), slot.variable.elements());
+            };
+            check_histogram(event.histograms.at(name), of(state));
+            check_histogram(event.histograms.at(name + "/gradients"), of(gradients));
+            CHECK(event.histograms.contains("gradients_on_average/" + name) == several);
+            if (slot.weight_decay == 0) continue;
+            const std::string layer = name.substr(0, name.find('/'));
+            double squares = 0;
+            for (const float x : of(state)) squares += double(x) * double(x);
+            CHECK(event.scalars.at(layer + "/weight_loss (raw)") ==
+                  doctest::Approx(slot.weight_decay / 2 * squares));
+            decay += slot.weight_decay / 2 * squares;
+            tagged += event.scalars.at(layer + "/weight_loss");
+        }
+        CHECK(decay > 0);
+        CHECK(tagged == doctest::Approx(decay)); // the average of one step
+
+        const unsigned examples = several ? 2 : 4;
+        for (const char* layer : {"conv1", "conv2", "local3", "local4"}) {
+            const test::ReadHistogram& histogram = event.histograms.at(std::string(layer) + "/activations");
+            CHECK(histogram.least >= 0); // after its ReLU
+            CHECK(histogram.largest > 0);
+            const auto zeros = std::ranges::upper_bound(histogram.limits, 0.0) - histogram.limits.begin();
+            CHECK(double(event.scalars.at(std::string(layer) + "/sparsity")) ==
+                  doctest::Approx(histogram.counts.at(std::size_t(zeros)) / histogram.count));
+        }
+        CHECK(event.scalars.at("conv1/sparsity") > 0);
+        CHECK(event.scalars.at("conv1/sparsity") < 1);
+        CHECK(event.histograms.at("conv1/activations").count == examples * 24 * 24 * 8);
+        CHECK_FALSE(event.histograms.contains("pool1/activations"));
+        check_histogram(event.histograms.at("softmax_linear/activations"), scores(recipe, state, examples));
+        CHECK(event.scalars.at("softmax_linear/sparsity") == 0);
+    }
 }
 
 TEST_CASE("a resumed run writes a file of its own that takes back later steps of earlier ones") {
