@@ -2,11 +2,14 @@
 """Predicts pictures as `towers predict` does, with PIL and onnxruntime on the CPU: the same classes, and how fast?
 
 Usage: predict_in_onnxruntime.py RUN FOLDER [--threads N] [--batch N] [--csv FILE] [--whole] [--repeat N] [--raw]
+           [--no-spinning]
 
 RUN is a run's folder of a recipe that recipe_network.py knows (cifar10-fast, cifar10-resnet20, imagenet-resnet18, with
 a pipeline of normalized images). Its latest checkpoint becomes an ONNX file through PyTorch. The JPEG and PNG files
 below FOLDER are decoded by N threads of PIL, which let go of Python's lock, while onnxruntime computes with N threads.
 JPEGs are decoded at the smallest eighths that suffice (Image.draft), as towers does; --whole decodes them in full size.
+--no-spinning: onnxruntime's threads do not spin while they wait, which is fairer on a machine that does other work. Also
+prints the processors' seconds, without those of the start.
 --csv writes picture, class and probability, as towers predict --csv --top 1 does.
 
 Needs torch, onnx, onnxruntime, pillow and numpy.
@@ -99,16 +102,19 @@ def main():
     parser.add_argument("--csv")
     parser.add_argument("--whole", action="store_true")
     parser.add_argument("--raw", action="store_true")
+    parser.add_argument("--no-spinning", action="store_true")
     args = parser.parse_args()
 
     model, size, classes = export(args.run, args.raw)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = args.threads
+    if args.no_spinning:
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     paths = sorted(path for path in glob.glob(os.path.join(args.folder, "**/*"), recursive=True)
                    if path.lower().endswith((".png", ".jpg", ".jpeg")))
     for _ in range(args.repeat):
-        rows, begin = [], time.perf_counter()
+        rows, begin, used = [], time.perf_counter(), time.process_time()
         with ThreadPoolExecutor(args.threads) as pool:
             coming, ahead = collections.deque(), 3 * args.batch
             rest = iter(paths)
@@ -124,9 +130,9 @@ def main():
                 probabilities = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
                 best = logits.argmax(axis=1)
                 rows += [(path, classes[i], p[i]) for path, i, p in zip(some, best, probabilities)]
-        seconds = time.perf_counter() - begin
+        seconds, used = time.perf_counter() - begin, time.process_time() - used
         print(f"onnxruntime {onnxruntime.__version__}, {args.threads} threads: {len(paths)} pictures in {seconds:.2f} s, "
-              f"{len(paths) / seconds:.0f} pictures/s")
+              f"{len(paths) / seconds:.0f} pictures/s, {used:.1f} s of processors")
     if args.csv:
         with open(args.csv, "w", newline="") as file:
             writer = csv.writer(file)
