@@ -11,8 +11,11 @@ KERNEL(batch_norm_backward, BatchNormBackwardParams, 256) {
         const uint end = min(row + BATCH_NORM_STRIP, p.rows);
         const vec4 mean = channels_at(p.mean, p.channels, group, quad);
         const vec4 rstd = batch_norm_rstd(channels_at(p.m2, p.channels, group, quad), p.count, p.epsilon);
-        const vec4 mean_dy = channels_at(p.s1, p.channels, group, quad) / p.count;
-        const vec4 slope = rstd * (channels_at(p.s2, p.channels, group, quad) / p.count);
+        vec4 mean_dy = vec4(0.0f), slope = vec4(0.0f);
+        if (p.sums_used != 0u) {
+            mean_dy = channels_at(p.s1, p.channels, group, quad) / p.count;
+            slope = rstd * (channels_at(p.s2, p.channels, group, quad) / p.count);
+        }
         vec4 factor = rstd;
         if (p.gamma_used != 0u) factor *= channels_at(p.gamma, p.channels, 0u, quad);
         vec4 beta = vec4(0.0f);

@@ -5,6 +5,7 @@
 #include "backends/cache.h"
 #include "engine/data/formats.h"
 #include "engine/error.h"
+#include "engine/model/freeze.h"
 #include "engine/train/metrics.h"
 
 #include <cmath>
@@ -195,6 +196,8 @@ ResolvedRun resolve(const TrainFlags& flags, const Sources& sources, const Selec
     TrainSettings& settings = run.settings = sources.settings;
     check(settings);
     run.recipe = recipe_of(settings, run.folder, past);
+    if (settings.freeze == std::vector<std::string>{"none"}) settings.freeze.clear();
+    freeze(run.recipe.model, settings.freeze);
     run.quirks = parse_quirks(settings.quirks);
     run.existing = past ? Existing::resume : run.quirks.delete_run ? Existing::erase : Existing::refuse;
     run.open.threads = settings.threads;

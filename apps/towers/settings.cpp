@@ -64,7 +64,12 @@ void for_each_setting(const Visitor& visitor) {
     visitor("shuffle", &S::shuffle, training,
             "Draw the examples in a new order each epoch; off keeps the order of the records");
     visitor("init", &S::init, other,
-            "Start from the variables in this safetensors file (default: the recipe's initial values)");
+            "Start from the variables in this safetensors file, or in a run's latest checkpoint; if it has "
+            "another number of classes, the last layer begins anew (default: the recipe's initial values)");
+    visitor(
+        "freeze", &S::freeze, training,
+        "Leave the variables as they are whose names fit this pattern, such as 'conv1/*' or 'layer1.*'; may "
+        "be given several times; none: train all, in a resumed run");
     visitor("save-every", &S::save_every, other,
             "Number of steps between checkpoints; 0 saves only at the start and at the end");
     visitor("keep", &S::keep, other, "Number of checkpoints to keep, at least 2; 0 keeps all");
@@ -231,7 +236,10 @@ void add_settings(CLI::App& command, TrainSettings& settings) {
             CLI::Option* option = command.add_option("--" + name, field, help);
             if (!field.empty()) option->capture_default_str();
         } else if constexpr (std::is_same_v<T, std::vector<std::string>>) {
-            add_set(command, field);
+            if (name == "set")
+                add_set(command, field);
+            else
+                command.add_option("--" + name, field, help)->allow_extra_args(false)->type_name("PATTERN");
         } else {
             CLI::Option* option =
                 add_number(command, "--" + name, field, help, name.ends_with("batch") ? 1 : 0);
@@ -257,7 +265,10 @@ void replace(TrainSettings& settings, const GivenSettings& given) {
         settings.format.clear();
         settings.hold_out.clear();
     }
-    if (given.gives("recipe")) settings.set.clear();
+    if (given.gives("recipe")) {
+        settings.set.clear();
+        settings.freeze.clear();
+    }
     if (given.gives("eval-every") && given.values.eval_every == 0) {
         settings.eval_raw = settings.keep_best = false;
         settings.stop_early = 0;

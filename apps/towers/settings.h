@@ -32,6 +32,7 @@ struct TrainSettings {
     std::optional<std::uint64_t> seed;
     bool distort = true, shuffle = true;
     std::string init;
+    std::vector<std::string> freeze; ///< patterns of variables' names
     std::uint64_t save_every = 1000;
     unsigned keep = 5;
     std::uint64_t eval_every = 0;

@@ -11,10 +11,12 @@
 #include "engine/data/formats.h"
 #include "engine/error.h"
 #include "engine/files/text.h"
+#include "engine/model/freeze.h"
 #include "engine/plural.h"
 #include "engine/towers/group_watchdog.h"
 #include "engine/towers/selection.h"
 #include "engine/train/events.h"
+#include "engine/train/initial.h"
 #include "engine/train/loop.h"
 #include "engine/train/metrics.h"
 #include "engine/train/times.h"
@@ -26,6 +28,7 @@
 #include <filesystem>
 #include <fmt/chrono.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -119,6 +122,21 @@ void compare_classes(const Recipe& recipe, const DataInfo& data, const std::stri
         fmt::print("{} tells {} classes apart, and {} has {}{}\n", recipe.name, classes, as_printable(source),
                    data.classes.size(),
                    resumes ? "" : fmt::format("; --set input.classes={} leaves out the others", wanted));
+}
+
+/// Says which layers do not begin as in the file of --init.
+void print_new_layers(const Beginning& beginning) {
+    for (const NewLayer& layer : beginning.new_layers)
+        fmt::print("layer '{}' begins anew, because {} is of another number of classes: {}\n", layer.name,
+                   beginning.path.string(), fmt::join(layer.shapes, "; "));
+}
+
+/// Says how much of the model does not learn.
+void print_frozen(const Model& model) {
+    const Frozen frozen = count_frozen(model);
+    if (frozen.variables > 0)
+        fmt::print("{} of {} variables are frozen, with {} of {} parameters\n", frozen.variables,
+                   frozen.of_variables, frozen.parameters, frozen.of_parameters);
 }
 
 /// Prints each tower's device and its share of the next step.
@@ -221,6 +239,7 @@ void train_and_report(const OpenRun& run, const std::string& progress, std::opti
     const std::string tuned = tune(trainer, directory, stop_requested);
     try_to([&run, &probed, &tuned, &replaced] {
         print_towers(run.trainer);
+        print_frozen(run.resolved.recipe.model);
         for (const std::string& line : {probed, tuned})
             if (!line.empty()) fmt::print("{}\n", line);
         if (run.placement != nullptr)
@@ -288,7 +307,12 @@ void open_and_train(const ResolvedRun& resolved, const std::optional<Past>& past
         has_tests = check_test_data(settings, recipe);
     Trainer trainer(recipe, options_of(resolved, trace.trace, give_up), data, tests);
     tests.reset(); // towers that stream them keep them
-    if (!settings.init.empty() && !past) trainer.load(read_initial(settings.init, trainer.layout()));
+    if (!settings.init.empty() && !past) {
+        const Beginning beginning =
+            read_initial(settings.init, recipe.model, trainer.layout(), *settings.seed);
+        trainer.load(beginning.state);
+        try_to([&beginning] { print_new_layers(beginning); });
+    }
     // Comes only after everything that the run needs has been found, because this may delete an earlier run.
     RunDirectory directory(resolved.folder.empty() ? make_run_directory(recipe.name)
                                                    : std::filesystem::path(resolved.folder),

@@ -86,6 +86,7 @@ template<bool relu>
     const auto prepare = [&](uint group) __attribute__((always_inline)) {
         const std::size_t of_group = std::size_t(group) * p.channels;
         prepare_lines(p, lines, group, mean, factor, beta);
+        if (p.sums_used == 0) return; // the scratch lines stay zero
         INDEPENDENT
         for (uint c = 0; c < p.channels; ++c) {
             const float rstd = 1.0f / std::sqrt(p.m2.at[of_group + c] / p.count + p.epsilon);

@@ -28,17 +28,21 @@ struct Affine {
     TensorId gamma_of(const LayerPlan& plan) const { return gamma ? plan.variable("gamma") : TensorId(); }
     TensorId beta_of(const LayerPlan& plan) const { return beta ? plan.variable("beta") : TensorId(); }
 
+    bool learns_gamma(const LayerPlan& plan) const { return gamma && plan.changes("gamma"); }
+    bool learns_beta(const LayerPlan& plan) const { return beta && plan.changes("beta"); }
+    bool learns(const LayerPlan& plan) const { return learns_gamma(plan) || learns_beta(plan); }
+
     /// Adds up the sums of each of `groups`, [groups, channels]: of dy, and of dy times the normalized input.
     void add_gradients(LayerPlan& plan, TensorId dy_sums, TensorId xhat_sums, unsigned groups) const {
         plan.add("parameters gradient", kernels::batch_norm_parameter_gradients,
                  {.s1 = dy_sums,
                   .s2 = xhat_sums,
-                  .dgamma = gamma ? plan.gradient("gamma") : TensorId(),
-                  .dbeta = beta ? plan.gradient("beta") : TensorId(),
+                  .dgamma = learns_gamma(plan) ? plan.gradient("gamma") : TensorId(),
+                  .dbeta = learns_beta(plan) ? plan.gradient("beta") : TensorId(),
                   .groups = groups,
                   .channels = plan.in().channels,
-                  .gamma_used = gamma ? 1u : 0u,
-                  .beta_used = beta ? 1u : 0u});
+                  .gamma_used = learns_gamma(plan) ? 1u : 0u,
+                  .beta_used = learns_beta(plan) ? 1u : 0u});
     }
 };
 

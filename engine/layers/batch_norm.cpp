@@ -1,6 +1,6 @@
 // Batch normalization (Ioffe and Szegedy 2015): y = (x - mean) / sqrt(variance + epsilon) * gamma + beta,
 // with the statistics of a group of consecutive examples, or of the whole global batch. Evaluation uses
-// moving statistics, which follow each step's mean over all groups.
+// moving statistics, which follow each step's mean over all groups. So does training if they are frozen.
 #include "engine/layers/affine.h"
 
 #include <algorithm>
@@ -45,9 +45,10 @@ public:
 
     TensorId forward(LayerPlan& plan) const override {
         const TensorId y = plan.make_output();
-        if (!plan.training) {
-            const Extent whole{1, plan.batch * pixels(plan), 1};
-            normalize(plan, whole, plan.variable("moving_mean"), plan.variable("moving_variance"), y);
+        if (!plan.training || has_frozen_statistics(plan)) {
+            plan.keep("mean", plan.variable("moving_mean"));
+            plan.keep("m2", plan.variable("moving_variance"));
+            normalize(plan, whole(plan), plan.kept("mean"), plan.kept("m2"), y);
             return y;
         }
         const Extent extent = extent_of(plan);
@@ -70,12 +71,15 @@ public:
     }
 
     std::vector<TensorId> backward(LayerPlan& plan, TensorId dy) const override {
-        const Extent extent = extent_of(plan);
-        const TensorPair own = sums(plan, extent, dy);
+        const bool fixed = has_frozen_statistics(plan);
+        const Extent extent = fixed ? whole(plan) : extent_of(plan);
+        const bool learns = affine_.learns(plan);
+        const TensorPair own = learns || !fixed ? sums(plan, extent, dy) : TensorPair{};
         const unsigned channels = plan.in().channels;
-        if (affine_.gamma || affine_.beta) affine_.add_gradients(plan, own[0], own[1], extent.groups);
+        if (learns) affine_.add_gradients(plan, own[0], own[1], extent.groups);
         if (!plan.wants()) return {TensorId()};
-        const auto [s1, s2] = across_towers(plan, "sums of all", own, Merge::sum, extent);
+        const auto [s1, s2] =
+            fixed ? TensorPair{} : across_towers(plan, "sums of all", own, Merge::sum, extent);
         const TensorId dx = plan.make_gradient();
         plan.add("backward", kernels::batch_norm_backward,
                  {.x = plan.input(),
@@ -92,6 +96,7 @@ public:
                   .count = extent.count,
                   .epsilon = epsilon_,
                   .gamma_used = affine_.gamma ? 1u : 0u,
+                  .sums_used = fixed ? 0u : 1u,
                   .relu = 0});
         return {dx};
     }
@@ -117,6 +122,12 @@ private:
         }
         return rounds;
     }
+
+    /// Then training normalizes as evaluation does, with the moving statistics.
+    static bool has_frozen_statistics(const LayerPlan& plan) { return !plan.changes("moving_mean"); }
+
+    /// All examples as one group, for statistics that are given.
+    static Extent whole(const LayerPlan& plan) { return {1, plan.batch * pixels(plan), 1}; }
 
     static unsigned pixels(const LayerPlan& plan) { return plan.in().height * plan.in().width; }
 

@@ -59,9 +59,9 @@ public:
     /// Adds the operations that compute the output, and returns the output, which may be an input.
     virtual TensorId forward(LayerPlan& plan) const = 0;
 
-    /// Adds the operations that compute the variables' gradients from the output's gradient `dy`. Returns
-    /// each input's gradient, or no tensor for an input that wants none. May return `dy` itself, but never
-    /// writes to it.
+    /// Adds the operations that compute, from the output's gradient `dy`, the gradients of the variables that
+    /// change. Returns each input's gradient, or no tensor for an input that wants none. May return `dy`
+    /// itself, but never writes to it.
     virtual std::vector<TensorId> backward(LayerPlan& plan, TensorId dy) const = 0;
 };
 

@@ -48,7 +48,7 @@ public:
     }
 
     std::vector<TensorId> backward(LayerPlan& plan, TensorId dy) const override {
-        if (affine_.gamma || affine_.beta) parameter_gradients(plan, dy);
+        if (affine_.learns(plan)) parameter_gradients(plan, dy);
         if (!plan.wants()) return {TensorId()};
         const TensorId dx = plan.make_gradient();
         plan.add("backward", kernels::layer_norm_backward,

@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -29,6 +30,7 @@ struct LayerPlan {
     std::vector<bool> wanted;   ///< which inputs want a gradient
     /// The slice of this arena that belongs to the variable with this full name.
     std::function<TensorId(const std::string& name, Arena arena)> slice_of;
+    const std::set<std::string>* frozen; ///< full names of the variables that stay as they are
     std::map<std::string, TensorId> kept_for_backward = {};
 
     std::size_t inputs() const { return shapes.size(); }
@@ -43,6 +45,10 @@ struct LayerPlan {
     /// gradient is this tower's part of its value in the step; the towers' parts add up.
     TensorId variable(const std::string& its) const { return slice_of(name + '/' + its, Arena::state); }
     TensorId gradient(const std::string& its) const { return slice_of(name + '/' + its, Arena::gradients); }
+
+    /// Whether training changes this variable of the layer, so that backward must compute its gradient, or
+    /// forward the statistic's value in the step.
+    bool changes(const std::string& its) const { return !frozen->contains(name + '/' + its); }
 
     /// Whether backward must compute this input's gradient.
     bool wants(std::size_t index = 0) const { return wanted[index]; }

@@ -59,15 +59,21 @@ TensorId Weighted::forward(LayerPlan& plan, const ConvShape& shape) const {
 
 std::vector<TensorId> Weighted::backward(LayerPlan& plan, const ConvShape& shape, TensorId dy) const {
     const bool depthwise = is_depthwise(shape);
-    plan.add("weights gradient",
-             depthwise ? kernels::depthwise_conv2d_backward_weights : kernels::conv2d_backward_weights,
-             {.x = plan.input(),
-              .dy = dy,
-              .dw = plan.gradient("weights"),
-              .db = bias ? plan.gradient("biases") : TensorId(),
-              .shape = shape,
-              .bias = bias ? 1u : 0u,
-              .splits = 1});
+    const bool learns_weights = plan.changes("weights"), learns_biases = bias && plan.changes("biases");
+    if (learns_weights || learns_biases) {
+        const PlannedTensor& weights = plan.plan->at(plan.variable("weights"));
+        plan.add("weights gradient",
+                 depthwise ? kernels::depthwise_conv2d_backward_weights : kernels::conv2d_backward_weights,
+                 {.x = plan.input(),
+                  .dy = dy,
+                  // No kernel makes the biases' gradient alone.
+                  .dw = learns_weights ? plan.gradient("weights")
+                                       : plan.make("unused weights gradient", TensorShape(weights.shape)),
+                  .db = learns_biases ? plan.gradient("biases") : TensorId(),
+                  .shape = shape,
+                  .bias = learns_biases ? 1u : 0u,
+                  .splits = 1});
+    }
     if (!plan.wants()) return {TensorId()};
     const TensorId dx = plan.make_gradient();
     plan.add("data gradient",

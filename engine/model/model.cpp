@@ -18,6 +18,7 @@ std::vector<Variable> Model::variables() const {
         for (Variable& variable : nodes[i].layer->variables(in)) {
             variable.name = nodes[i].name + '/' + variable.name;
             variable.node = int(i);
+            variable.frozen = frozen.contains(variable.name);
             all.push_back(std::move(variable));
         }
     }

@@ -4,6 +4,7 @@
 #include "engine/layers/layer.h"
 
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,7 @@ struct Model {
     unsigned label_offset = 0;   ///< class of the data's first label: 1 leaves class 0 for the background
     std::vector<Node> nodes;     ///< in an order in which each node follows its inputs
     std::vector<LossHead> heads; ///< evaluation uses the first
+    std::set<std::string> frozen = {}; ///< full names of the variables that training leaves as they are
 
     /// The shapes of a node's inputs.
     std::vector<Shape> input_shapes(const Node& node) const;

@@ -16,7 +16,7 @@ std::vector<StateSlot> StateLayout::slots() const {
     std::vector<StateSlot> all;
     for (const StateSection& section : sections)
         for (const VariableSlot& slot : variables) {
-            if (section.role == Role::optimizer && slot.variable.role != Role::trained) continue;
+            if (section.role == Role::optimizer && !slot.variable.learns()) continue;
             const Role role = section.role == Role::trained ? slot.variable.role : section.role;
             all.push_back({slot.variable.name + section.suffix,
                            role,
@@ -59,7 +59,7 @@ StateLayout layout_of_block(const StateLayout& whole, const ArenaRange& block) {
     slot.variable.shape = {block.bytes / sizeof(float)};
     slot.range = {0, block.bytes};
     if (slot.variable.role == Role::trained) layout.trained_bytes = block.bytes;
-    layout.variable_bytes = block.bytes;
+    layout.updated_bytes = layout.variable_bytes = block.bytes;
     layout.variables.push_back(std::move(slot));
     for (const StateSection& section : whole.sections)
         add_section(layout, section.role, section.suffix, section.initial);
@@ -89,7 +89,7 @@ std::vector<float> initial_state(const StateLayout& layout, std::uint64_t seed) 
     for (const StateSection& section : layout.sections)
         if (section.role == Role::optimizer)
             for (const VariableSlot& slot : layout.variables)
-                if (slot.variable.role == Role::trained)
+                if (slot.variable.learns())
                     std::ranges::fill(part(part(std::span(state), section.range), slot.range),
                                       section.initial);
     start_averages(layout, state);
@@ -116,10 +116,10 @@ std::vector<ArenaRange> make_buckets(const StateLayout& layout, const BucketByte
         for (; begin < end; begin += buckets.back().bytes)
             buckets.push_back({begin, std::min(each, end - begin)});
     };
-    for (std::size_t i = 0; i < layout.variables.size(); ++i) {
+    for (std::size_t i = 0; begin < layout.updated_bytes; ++i) {
         const ArenaRange& range = layout.variables[i].range;
         const std::size_t end = range.offset + aligned(range.bytes);
-        const bool last = i + 1 == layout.variables.size();
+        const bool last = end == layout.updated_bytes;
         // Backward finishes a layer's variables together, so they stay in one bucket.
         const bool layer_goes_on =
             !last && layout.variables[i + 1].variable.node == layout.variables[i].variable.node;

@@ -25,7 +25,7 @@ struct VariableSlot {
     float weight_decay; ///< the variable's own or the recipe's
 };
 
-/// A section of the state: one piece per variable, or per trained variable, in the variables' layout.
+/// A section of the state: one piece per variable, or per variable that learns, in the variables' layout.
 struct StateSection {
     Role role;          ///< trained: the variables themselves, including statistics
     std::string suffix; ///< of the pieces' names: `/ExponentialMovingAverage`
@@ -42,15 +42,19 @@ struct StateSlot {
 };
 
 /// Trained variables come in the order in which backward finishes their gradients, last layer first; the
-/// statistics follow. Slices begin at multiples of slice_alignment, with zeros between them.
+/// statistics follow, then what is frozen. Slices begin at multiples of slice_alignment, with zeros between
+/// them.
 struct StateLayout {
     std::vector<VariableSlot> variables;
-    std::size_t trained_bytes = 0;      ///< the trained variables'
-    std::size_t variable_bytes = 0;     ///< with the statistics
+    std::size_t trained_bytes = 0;      ///< of the variables that learn
+    std::size_t updated_bytes = 0;      ///< with the statistics: of what a step changes
+    std::size_t variable_bytes = 0;     ///< with the frozen variables
     std::vector<StateSection> sections; ///< variables, optimizer's state, averages if there are any
     std::size_t bytes = 0;
 
     ArenaRange trained() const { return {0, trained_bytes}; }
+    ArenaRange updated() const { return {0, updated_bytes}; }
+    ArenaRange frozen() const { return {updated_bytes, variable_bytes - updated_bytes}; }
     ArenaRange all_variables() const { return {0, variable_bytes}; }
     /// The section of moving averages, or null.
     const StateSection* averages() const;
@@ -79,7 +83,7 @@ StateLayout layout_of_block(const StateLayout& whole, const ArenaRange& block);
 /// Divides a range of variables into blocks of at most this many bytes, for layout_of_block().
 std::vector<ArenaRange> make_blocks(const StateLayout& layout, const ArenaRange& range, std::size_t most);
 
-/// Appends a section with a piece for each variable, or for each trained variable if the section is the
+/// Appends a section with a piece for each variable, or for each one that learns if the section is the
 /// optimizer's. Call it after all variables are in the layout.
 void add_section(StateLayout& layout, Role role, std::string suffix, float initial);
 
@@ -105,9 +109,9 @@ struct BucketBytes {
 /// back of a large layer overlap, and that the last bucket, which everyone waits for, is small.
 BucketBytes bucket_bytes(const StateLayout& layout);
 
-/// Cuts the trained variables and the statistics that follow them into what a tower delivers to the host
-/// stage at once: runs of whole layers of at least `least` bytes each, except perhaps the last. Runs of more
-/// than `most` bytes are cut into equal parts.
+/// Cuts what a step changes, the trained variables and then the statistics, into what a tower delivers to the
+/// host stage at once: runs of whole layers of at least `least` bytes each, except perhaps the last. Runs of
+/// more than `most` bytes are cut into equal parts.
 std::vector<ArenaRange> make_buckets(const StateLayout& layout, const BucketBytes& bytes);
 
 } // namespace towers

@@ -38,6 +38,8 @@ struct Variable {
     float blend = 0;                        ///< of a statistic: how far a step moves it to the step's value
     int node = 0;                           ///< index into Model::nodes; set by Model
     std::string axes = {};                  ///< names of the shape's axes, for people: "in, out"
+    bool frozen = false;                    ///< training leaves it as it is; set by Model
+    bool learns() const { return role == Role::trained && !frozen; }
     std::size_t elements() const { return elements_of(shape); }
 };
 

@@ -262,18 +262,22 @@ StateLayout layout_of(const Recipe& recipe) {
     const Optimizer& optimizer = *recipe.optimizer;
     std::vector<Variable> variables = recipe.model.variables();
     std::ranges::stable_sort(variables, [](const Variable& a, const Variable& b) {
+        if (a.frozen != b.frozen) return b.frozen;    // what stays as it is comes last
         if (a.role != b.role) return a.role < b.role; // trained variables first
         return a.node > b.node;
     });
     StateLayout layout;
     for (Variable& variable : variables) {
         const std::size_t bytes = variable.elements() * sizeof(float);
-        const bool trained = variable.role == Role::trained;
-        const float decay = variable.weight_decay.value_or(
-            trained && (variable.decays || optimizer.decays_all) ? optimizer.weight_decay : 0.0f);
+        const bool learns = variable.learns(), frozen = variable.frozen;
+        const float decay =
+            frozen ? 0.0f
+                   : variable.weight_decay.value_or(
+                         learns && (variable.decays || optimizer.decays_all) ? optimizer.weight_decay : 0.0f);
         layout.variables.push_back({std::move(variable), {layout.variable_bytes, bytes}, decay});
         layout.variable_bytes += aligned(bytes);
-        if (trained) layout.trained_bytes = layout.variable_bytes;
+        if (learns) layout.trained_bytes = layout.variable_bytes;
+        if (!frozen) layout.updated_bytes = layout.variable_bytes;
     }
     add_section(layout, Role::trained, "", 0);
     for (const Optimizer::State& state : optimizer.state())

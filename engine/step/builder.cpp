@@ -28,7 +28,7 @@ Builder::Builder(Plan& plan, const NetworkSpec& spec, bool training, Arena gradi
     if (training && spec.batch % model_.group() != 0)
         throw std::logic_error("plan: a share is no whole number of the model's groups");
     for (const Variable& variable : model_.variables())
-        if (variable.role == Role::trained) learns_[std::size_t(variable.node)] = true;
+        if (variable.learns()) learns_[std::size_t(variable.node)] = true;
     for (std::size_t i = 0; i < model_.nodes.size(); ++i)
         for (const int from : model_.nodes[i].inputs)
             if (learns(from)) learns_[i] = true;
@@ -98,7 +98,8 @@ LayerPlan Builder::layer_plan(std::size_t index, TensorId images, TensorId examp
         .examples = examples,
         .from = {},
         .wanted = {},
-        .slice_of = [this](const std::string& name, Arena arena) { return variable(name, arena); }};
+        .slice_of = [this](const std::string& name, Arena arena) { return variable(name, arena); },
+        .frozen = &model_.frozen};
     for (const int from : node.inputs) {
         layer.from.push_back(from < 0 ? images : outputs_[std::size_t(from)]);
         layer.wanted.push_back(learns(from));

@@ -46,7 +46,7 @@ private:
     Arena gradient_arena_;
     std::vector<LayerPlan> layers_;
     std::vector<TensorId> outputs_;                ///< by node
-    std::vector<bool> learns_;                     ///< by node: it or an earlier one has trained variables
+    std::vector<bool> learns_;                     ///< by node: it or an earlier one has variables that learn
     std::vector<std::vector<TensorId>> gradients_; ///< by node: gradients of its output, one from each reader
 };
 

@@ -19,7 +19,11 @@ TensorId step_examples(Plan& plan, const NetworkSpec& spec) {
 /// Reserves the memory in which tower and host hand things to each other outside the plan.
 void stage_variables(Plan& plan, const StateLayout& layout) {
     plan.tensor("staged parameters", Arena::staged_parameters, 0, {layout.trained_bytes / sizeof(float)});
-    plan.tensor("staged gradients", Arena::staged_gradients, 0, {layout.variable_bytes / sizeof(float)});
+    plan.tensor("staged gradients", Arena::staged_gradients, 0, {layout.updated_bytes / sizeof(float)});
+    const auto [offset, bytes] = layout.frozen();
+    if (bytes == 0) return;
+    plan.tensor("staged frozen variables", Arena::staged_parameters, offset, {bytes / sizeof(float)});
+    plan.tensor("frozen variables", Arena::state, offset, {bytes / sizeof(float)});
 }
 
 void finish_step(Plan& plan, const NetworkSpec& spec) {
@@ -60,11 +64,14 @@ TrainingPlan plan_single_step(const NetworkSpec& spec, const UpdateSpec& update)
 }
 
 TrainingPlan plan_shared_step(const NetworkSpec& spec) {
-    return plan_step(spec, make_buckets(*spec.layout, bucket_bytes(*spec.layout)),
-                     [&](Plan& plan, const LossList& losses) {
-                         plan_results(plan, losses);
-                         stage_variables(plan, *spec.layout);
-                     });
+    TrainingPlan training = plan_step(spec, make_buckets(*spec.layout, bucket_bytes(*spec.layout)),
+                                      [&](Plan& plan, const LossList& losses) {
+                                          plan_results(plan, losses);
+                                          stage_variables(plan, *spec.layout);
+                                      });
+    training.trained = spec.layout->trained();
+    training.frozen = spec.layout->frozen();
+    return training;
 }
 
 Plan plan_evaluation(const NetworkSpec& spec) {

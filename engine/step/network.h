@@ -38,6 +38,7 @@ struct TrainingPlan {
 
     Plan plan;                       ///< the step, or its end after all micro-batches
     std::vector<ArenaRange> buckets; ///< of the gradient arena; empty if the step includes the update
+    ArenaRange trained{}, frozen{};  ///< of the variables, as StateLayout says; of one of several towers
     std::vector<Cut> cuts;           ///< of `plan`
 
     /// The bytes that each arena needs.
@@ -48,9 +49,9 @@ struct TrainingPlan {
 /// throws std::logic_error if it should use micro-batches but a layer needs the whole global batch.
 TrainingPlan plan_single_step(const NetworkSpec& spec, const UpdateSpec& update);
 
-/// Plans the step of one of several towers. The plan does not contain the copies of parameters from
-/// Arena::staged_parameters and of gradients to Arena::staged_gradients, which happen bucket by bucket
-/// between its recordings. The towers' gradients add up to the global batch's.
+/// Plans the step of one of several towers. The plan does not contain the copies of frozen variables and
+/// parameters from Arena::staged_parameters and of gradients to Arena::staged_gradients, which happen bucket
+/// by bucket between its recordings. The towers' gradients add up to the global batch's.
 TrainingPlan plan_shared_step(const NetworkSpec& spec);
 
 /// In a plan with NetworkSpec::staged: the staging memory for the images of Arena::records.

@@ -25,7 +25,7 @@ Pass plan_pass_of(const NetworkSpec& whole, unsigned size) {
     Pass pass{.size = size};
     // The gradients come first, as in Arena::gradients.
     pass.gradients = pass.plan.reserve("micro-batch's gradients", Arena::micro_batch,
-                                       {spec.layout->variable_bytes / sizeof(float)});
+                                       {spec.layout->updated_bytes / sizeof(float)});
     pass.examples =
         pass.plan.reserve("examples", Arena::micro_batch, {size, example_words}, ElementType::uint32);
     pass.losses = plan_pass(pass.plan, spec, pass.examples, Arena::micro_batch, Arena::micro_batch);
@@ -52,7 +52,7 @@ void receive_examples(Plan& plan, const Pass& pass, std::size_t first) {
 /// Adds the results of a pass, whose examples begin at `first`, to those of the passes before.
 void collect(Plan& plan, const Pass& pass, std::size_t first, const NetworkSpec& spec,
              std::span<const TensorId> losses) {
-    const ArenaRange variables = spec.layout->all_variables();
+    const ArenaRange variables = spec.layout->updated();
     const TensorId own = plan.shared(pass.plan, pass.gradients);
     const TensorId sum = plan.tensor("sum of the gradients", Arena::gradients, 0, {plan.elements(own)});
     if (first == 0)

@@ -62,11 +62,11 @@ private:
     }
 
     void add_results(const LossList& losses) {
-        const TensorId values = slice("gradients and statistics", Arena::gradients, layout_.all_variables());
-        const unsigned chunks = REDUCTION_CHUNKS(quads(layout_.all_variables()));
+        const TensorId values = slice("gradients and statistics", Arena::gradients, layout_.updated());
+        const unsigned chunks = REDUCTION_CHUNKS(quads(layout_.updated()));
         const TensorId nonfinite = plan_.activation("nonfinite", {chunks}, ElementType::uint32);
         plan_.add("finite check", kernels::count_nonfinite,
-                  {.x = values, .counts = nonfinite, .quads = quads(layout_.all_variables())});
+                  {.x = values, .counts = nonfinite, .quads = quads(layout_.updated())});
         results_ = add_up(plan_, losses, plan_.joined("decays", decays_), nonfinite);
     }
 
@@ -103,7 +103,7 @@ private:
 
     void follow_statistics() {
         const auto blend = [](const VariableSlot& slot) -> std::optional<float> {
-            if (slot.variable.role != Role::statistic) return std::nullopt;
+            if (slot.variable.role != Role::statistic || slot.variable.frozen) return std::nullopt;
             return slot.variable.blend;
         };
         for (const Run& run : runs(blend))
@@ -113,8 +113,9 @@ private:
 
     void average_variables() {
         if (const StateSection* averages = layout_.averages())
-            average("averages", slice("variables", Arena::state, layout_.all_variables()),
-                    slice("averages", Arena::state, averages->range), averages->range, -1);
+            average("averages", slice("variables", Arena::state, layout_.updated()),
+                    slice("averages", Arena::state, {averages->range.offset, layout_.updated_bytes}),
+                    layout_.updated(), -1);
     }
 
     /// A run of adjacent variables with an equal value, so that one launch serves them all.
@@ -174,6 +175,8 @@ private:
 } // namespace
 
 void plan_update(Plan& plan, const UpdateSpec& spec, const LossList& losses) {
+    if (spec.layout->frozen().bytes > 0) // the arena holds what no operation of the update reads, too
+        plan.tensor("state", Arena::state, 0, {spec.layout->bytes / sizeof(float)});
     UpdateBuilder(plan, spec).build(losses);
 }
 

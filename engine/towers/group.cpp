@@ -336,7 +336,8 @@ Culprit TowerGroup::find_culprit(const StepResults& results) const {
     for (const Seat* seat : shared_.active) {
         if (!std::isfinite(loss_of(seat))) return found(seat, "the loss");
         for (const VariableSlot& slot : layout_.variables)
-            if (!all_finite(part(std::span<const float>(seat->tower->staged_gradients()),
+            if (!slot.variable.frozen &&
+                !all_finite(part(std::span<const float>(seat->tower->staged_gradients()),
                                  {slot.range.offset, slot.variable.elements() * sizeof(float)})))
                 return found(seat, "the gradient of " + slot.variable.name);
     }

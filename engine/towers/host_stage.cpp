@@ -42,7 +42,7 @@ HostStage::HostStage(const OpenOptions& host, const UpdateSpec& spec, std::vecto
     const unsigned threads = cpu_threads(host.threads);
     for (Buffer& state : states_) state = host_->allocate(layout_.bytes, Memory::staging);
     if (spec.optimizer->clip_norm) { // one block, with all threads on one device
-        add_block(layout_.all_variables(), layout_);
+        add_block(layout_.updated(), layout_);
         blocks_end_.resize(buckets.size());
         blocks_end_.back() = 1;
         updaters_.push_back({open_host(host, threads)});
@@ -88,11 +88,13 @@ void HostStage::record_updates(const UpdateSpec& spec) {
 
 void HostStage::load(std::span<const float> state) {
     copy(state, states_[current_].host<float>());
+    if (layout_.frozen().bytes > 0) copy(state, states_[1 - current_].host<float>()); // no step writes them
     replaced_ = false;
 }
 
 void HostStage::hand_over(std::size_t tower) const {
-    copy(part(state(), layout_.trained()), towers_[tower].parameters);
+    for (const ArenaRange& range : {layout_.trained(), layout_.frozen()})
+        if (range.bytes > 0) copy(part(state(), range), part(towers_[tower].parameters, range));
 }
 
 void HostStage::begin(const StepNumbers& numbers, std::span<const std::size_t> towers) {

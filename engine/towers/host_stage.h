@@ -16,7 +16,8 @@
 
 namespace towers {
 
-/// Where a tower leaves its gradients and finds the trained parameters, laid out as StateLayout's variables.
+/// Where a tower leaves its gradients and finds the trained parameters and, if there are any, the frozen
+/// variables, laid out as StateLayout's variables.
 struct StagedByTower {
     std::span<const float> gradients;
     std::span<float> parameters;
@@ -46,7 +47,7 @@ public:
     /// infinite or NaN. `cross_entropies`: each tower's part of the global batch's cross entropy.
     StepResults end(std::span<const float> cross_entropies);
 
-    /// Copies all trained parameters to a tower's staging memory.
+    /// Copies all trained parameters and frozen variables to a tower's staging memory.
     void hand_over(std::size_t tower) const;
 
     std::span<const float> state() const { return states_[current_].host<float>(); }

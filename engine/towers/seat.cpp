@@ -50,6 +50,7 @@ public:
 private:
     bool receive_all() {
         if (!progress_.among_others([&] { step_.stage.hand_over(seat_.index); })) return false;
+        tower_.upload_frozen();
         upload(buckets_);
         uploaded_ = 0;
         return true;

@@ -173,21 +173,22 @@ void Tower::hold(ArenaBytes bytes) {
 /// Makes the copies for one of several towers. The addresses of their arenas never change.
 void Tower::make_transfers(const TrainingPlan& training) {
     std::vector<Transfer> uploads, downloads; // kept only if all could be made
-    const std::size_t trained = training.plan.bytes(Arena::staged_parameters);
+    const auto transfer = [&](Arena from, Arena to, const ArenaRange& range, const std::string& label) {
+        if (range.bytes == 0) return Transfer{};
+        const std::vector<Command> copy{Copy{session_.slice(from, range.offset, range.bytes),
+                                             session_.slice(to, range.offset, range.bytes), label}};
+        return Transfer{device_->record(copy)};
+    };
+    const std::size_t trained = training.trained.bytes;
     for (const ArenaRange& bucket : training.buckets) {
-        const auto transfer = [&](Arena from, Arena to, std::size_t bytes) {
-            if (bytes == 0) return Transfer{};
-            const std::string label =
-                fmt::format("{} {}", to == Arena::state ? "parameters" : "gradients", uploads.size());
-            const std::vector<Command> copy{Copy{session_.slice(from, bucket.offset, bytes),
-                                                 session_.slice(to, bucket.offset, bytes), label}};
-            return Transfer{device_->record(copy)};
-        };
         const std::size_t end = std::min(trained, bucket.offset + bucket.bytes); // statistics follow
-        downloads.push_back(transfer(Arena::gradients, Arena::staged_gradients, bucket.bytes));
-        uploads.push_back(
-            transfer(Arena::staged_parameters, Arena::state, std::max(end, bucket.offset) - bucket.offset));
+        downloads.push_back(transfer(Arena::gradients, Arena::staged_gradients, bucket,
+                                     fmt::format("gradients {}", uploads.size())));
+        uploads.push_back(transfer(Arena::staged_parameters, Arena::state,
+                                   {bucket.offset, std::max(end, bucket.offset) - bucket.offset},
+                                   fmt::format("parameters {}", uploads.size())));
     }
+    frozen_ = transfer(Arena::staged_parameters, Arena::state, training.frozen, "frozen variables");
     buckets_ = training.buckets;
     uploads_ = std::move(uploads);
     downloads_ = std::move(downloads);
@@ -286,6 +287,10 @@ void Tower::wait_for_bucket(std::size_t bucket) { device_->wait(downloads_[bucke
 void Tower::upload(std::size_t bucket) {
     Transfer& upload = uploads_[bucket];
     if (upload.recording) upload.ticket = device_->submit(upload.recording, Queue::upload);
+}
+
+void Tower::upload_frozen() {
+    if (frozen_.recording) device_->wait(device_->submit(frozen_.recording, Queue::upload));
 }
 
 void Tower::load_tests(TestData data) {

@@ -123,6 +123,8 @@ public:
     void wait_for_bucket(std::size_t bucket);
     /// Call it between steps or after wait_for_bucket(), when nothing reads the old parameters any more.
     void upload(std::size_t bucket);
+    /// Copies the frozen variables from staging memory to the device, and waits.
+    void upload_frozen();
 
     // Test passes, between steps
     /// Has the feed, if any, load the test examples, which stay on the device beside those of the training.
@@ -179,6 +181,7 @@ private:
     MicroBatching micro_batching_;
     std::vector<ArenaRange> buckets_;
     std::vector<Transfer> uploads_, downloads_; ///< by bucket: of parameters, of gradients
+    Transfer frozen_;                           ///< of the frozen variables
     std::map<unsigned, Program> programs_;      ///< by share
     Program* program_ = nullptr;                ///< null: idle
     unsigned share_ = 0;

@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 namespace towers {
 
@@ -28,9 +29,7 @@ std::uint64_t checkpoint_number(const TensorFile& file, const std::string& key,
                                  path.string(), key));
 }
 
-namespace {
-
-void copy_in(const TensorFile& file, const StateSlot& slot, std::vector<float>& state,
+void copy_in(const TensorFile& file, const StateSlot& slot, std::span<float> state,
              const std::filesystem::path& path) {
     const auto found = file.tensors.find(slot.name);
     if (found == file.tensors.end())
@@ -40,7 +39,7 @@ void copy_in(const TensorFile& file, const StateSlot& slot, std::vector<float>& 
         throw InputError(fmt::format("{}: tensor '{}' has shape [{}], but this recipe's model needs [{}]",
                                      path.string(), slot.name, fmt::join(found->second.shape, ", "),
                                      fmt::join(slot.variable->shape, ", ")));
-    std::ranges::copy(found->second.values, part(std::span(state), slot.range).begin());
+    std::ranges::copy(found->second.values, part(state, slot.range).begin());
 }
 
 void check_finite(const Tensor& tensor, const std::string& name, const std::filesystem::path& path) {
@@ -54,10 +53,22 @@ void check_finite(const Tensor& tensor, const std::string& name, const std::file
                         bad - tensor.values.begin()));
 }
 
+namespace {
+
 /// As JSON can hold them.
 std::vector<std::string> list_of(std::vector<std::string> names) {
     for (std::string& name : names) name = as_utf8(name);
     return names;
+}
+
+/// The tensors of the file that are an optimizer's state of variables that are frozen now.
+std::size_t count_unused(const TensorFile& file, const StateLayout& layout) {
+    std::size_t count = 0;
+    for (const VariableSlot& slot : layout.variables)
+        for (const StateSection& section : layout.sections)
+            if (slot.variable.frozen && section.role == Role::optimizer)
+                count += file.tensors.count(slot.variable.name + section.suffix);
+    return count;
 }
 
 TensorFile read_checkpoint(const std::filesystem::path& path) {
@@ -88,6 +99,10 @@ TensorFile to_checkpoint(const TrainingState& state, const StateLayout& layout,
         {"settings", origin.settings},
         {"classes", nlohmann::json(list_of(origin.classes)).dump()},
         {"image", nlohmann::json({origin.image.height, origin.image.width, origin.image.channels}).dump()}};
+    std::vector<std::string> frozen;
+    for (const VariableSlot& slot : layout.variables)
+        if (slot.variable.frozen) frozen.push_back(slot.variable.name);
+    if (!frozen.empty()) file.metadata["frozen"] = fmt::format("{}", fmt::join(frozen, " "));
     return file;
 }
 
@@ -106,6 +121,14 @@ std::optional<TrainedOn> checkpoint_data(const TensorFile& file, const std::file
     }
     throw InputError(fmt::format(
         "{}: 'classes' or 'image' in its metadata is damaged; use another checkpoint", path.string()));
+}
+
+std::set<std::string> frozen_in(const TensorFile& file) {
+    std::set<std::string> names;
+    const auto found = file.metadata.find("frozen");
+    std::istringstream words(found == file.metadata.end() ? "" : found->second);
+    for (std::string name; words >> name;) names.insert(name);
+    return names;
 }
 
 void check_recipe(const TensorFile& file, const Recipe& recipe, const std::filesystem::path& path) {
@@ -131,12 +154,18 @@ TrainingState from_checkpoint(const TensorFile& file, const StateLayout& layout,
     TrainingState state{.state = std::vector<float>(layout.bytes / sizeof(float))};
     state.step = checkpoint_number(file, "step", path);
     state.examples = checkpoint_number(file, "examples", path);
-    const std::vector<StateSlot> slots = layout.slots();
-    for (const StateSlot& slot : slots) copy_in(file, slot, state.state, path);
-    if (file.tensors.size() != slots.size())
+    const std::set<std::string> frozen = frozen_in(file);
+    if (!frozen.empty()) state.state = initial_state(layout, 0);
+    std::size_t wanted = count_unused(file, layout);
+    for (const StateSlot& slot : layout.slots()) {
+        if (slot.role == Role::optimizer && frozen.contains(slot.variable->name)) continue;
+        copy_in(file, slot, state.state, path);
+        ++wanted;
+    }
+    if (file.tensors.size() != wanted)
         throw InputError(fmt::format(
             "{}: holds {} tensors, but this recipe's training has {}; it belongs to another model",
-            path.string(), file.tensors.size(), slots.size()));
+            path.string(), file.tensors.size(), wanted));
     return state;
 }
 
@@ -183,27 +212,6 @@ void check_origin(const TensorFile& file, const CheckpointOrigin& origin, const 
                     path.string(),
                     records == origin.records ? "equally many examples, but different ones"
                                               : fmt::format("{} examples, not {}", origin.records, records)));
-}
-
-TrainingState from_initial(const TensorFile& file, const StateLayout& layout,
-                           const std::filesystem::path& path) {
-    TrainingState state{.state = initial_state(layout, 0)};
-    for (const StateSlot& slot : layout.slots()) {
-        const bool optional = slot.role == Role::statistic && !file.tensors.contains(slot.name);
-        if ((slot.role != Role::trained && slot.role != Role::statistic) || optional) continue;
-        copy_in(file, slot, state.state, path);
-        check_finite(file.tensors.at(slot.name), slot.name, path);
-    }
-    start_averages(layout, state.state);
-    return state;
-}
-
-TrainingState read_initial(const std::filesystem::path& path, const StateLayout& layout) {
-    const auto is_variable = [&](const std::string& name) {
-        return std::ranges::any_of(layout.variables,
-                                   [&](const VariableSlot& slot) { return slot.variable.name == name; });
-    };
-    return from_initial(read_safetensors(path, is_variable), layout, path);
 }
 
 } // namespace towers

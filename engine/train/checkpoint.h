@@ -7,6 +7,8 @@
 
 #include <filesystem>
 #include <optional>
+#include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -27,7 +29,7 @@ struct CheckpointOrigin {
 
 /// Makes a tensor for each piece of the state, such as `<variable>/ExponentialMovingAverage`, and the
 /// metadata recipe, recipe_checksum, step, epoch, examples, seed, records, checksum, settings, classes,
-/// image.
+/// image, and frozen if variables are.
 TensorFile to_checkpoint(const TrainingState& state, const StateLayout& layout,
                          const CheckpointOrigin& origin);
 
@@ -35,8 +37,13 @@ TensorFile to_checkpoint(const TrainingState& state, const StateLayout& layout,
 /// names if an early version wrote the checkpoint.
 void check_recipe(const TensorFile& file, const Recipe& recipe, const std::filesystem::path& path);
 
-/// The inverse of to_checkpoint(). Throws InputError, which names `path`, if a variable is missing, unknown
-/// or of another shape, or a number in the metadata is missing.
+/// The names of the variables that were frozen when the checkpoint was saved. It has no optimizer's state of
+/// them.
+std::set<std::string> frozen_in(const TensorFile& file);
+
+/// The inverse of to_checkpoint(). What was frozen may learn now, with the optimizer's initial state, and
+/// what learned may be frozen. Throws InputError, which names `path`, if a variable is missing, unknown or of
+/// another shape, or a number in the metadata is missing.
 TrainingState from_checkpoint(const TensorFile& file, const StateLayout& layout,
                               const std::filesystem::path& path);
 
@@ -74,13 +81,12 @@ FoundCheckpoint find_checkpoint(const std::filesystem::path& folder, std::option
 /// The step of the latest checkpoint in a run's folder that can be read and holds finite numbers.
 std::optional<std::uint64_t> newest_sound_checkpoint(const std::filesystem::path& folder);
 
-/// An initial state whose trained variables come from the tensors with their names, and its statistics too if
-/// the file has them; moving averages start from the variables. Throws InputError if a variable is missing or
-/// has another shape, or a value is infinite or NaN.
-TrainingState from_initial(const TensorFile& file, const StateLayout& layout,
-                           const std::filesystem::path& path);
+/// Copies the tensor of this piece's name into the state. Throws InputError, which names `path`, if it is
+/// missing or has another shape.
+void copy_in(const TensorFile& file, const StateSlot& slot, std::span<float> state,
+             const std::filesystem::path& path);
 
-/// from_initial() with a safetensors file, which may also contain other tensors of any type.
-TrainingState read_initial(const std::filesystem::path& path, const StateLayout& layout);
+/// Throws InputError if a value is infinite or NaN.
+void check_finite(const Tensor& tensor, const std::string& name, const std::filesystem::path& path);
 
 } // namespace towers

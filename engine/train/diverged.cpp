@@ -186,6 +186,7 @@ DivergedStep read_diverged(const std::filesystem::path& path) {
                           .step = {},
                           .found = read_finding(metadata(file, "found", path), path)};
     check_recipe(file, diverged.recipe, path);
+    diverged.recipe.model.frozen = frozen_in(file);
     LoneStep& step = diverged.step;
     step.before = from_checkpoint(file, layout_of(diverged.recipe), path);
     step.learning_rate = number(metadata(file, "learning_rate", path), path);

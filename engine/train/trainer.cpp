@@ -150,7 +150,7 @@ TrainingState Trainer::save() {
 
 std::vector<float> Trainer::gradients() {
     check_not_ahead("gradients");
-    std::vector<float> gradients(layout_.variable_bytes / sizeof(float));
+    std::vector<float> gradients(layout_.updated_bytes / sizeof(float));
     towers_->save_gradients(gradients);
     return gradients;
 }

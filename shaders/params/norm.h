@@ -94,13 +94,14 @@ struct BatchNormParameterGradientsParams {
 };
 
 // dx = gamma / sqrt(m2 / count + epsilon) * (dy - s1 / count - xhat * s2 / count); count, mean, m2, s1 and s2
-// may be those of several towers. `relu` as above; beta is only used for it.
+// may be those of several towers. Statistics that do not depend on x, such as moving ones, have no sums: s1 and
+// s2 are only read if used. `relu` as above; beta is only used for it.
 struct BatchNormBackwardParams {
     In_f32 x, dy, mean, m2, gamma, beta, s1, s2;
     Out_f32 dx;
     uint groups, rows, channels;
     float count, epsilon;
-    uint gamma_used, beta_used, relu;
+    uint gamma_used, beta_used, sums_used, relu;
 };
 
 // A tower's part of the moving statistics' next value: out_mean = scale * sum of mean over its groups,

@@ -156,6 +156,22 @@ TEST_CASE("backward finds a ReLU off exactly where forward had it off, to the la
     });
 }
 
+TEST_CASE("the gradient through statistics that do not depend on the input is a multiple of the output's") {
+    for_all([&](const BatchNormShape& s, uint) {
+        const std::vector<float> x = random_x(s), dy = random_floats(s.size(), 4);
+        const BatchNorm norm = random_norm(s, widen(x));
+        for (const bool relu : {false, true}) {
+            INFO("relu ", relu);
+            on_every_device([&](Device& device) {
+                const GradientSums zeros{Values(s.groups * s.channels), Values(s.groups * s.channels)};
+                const Values passed = passed_of(device, norm, x, dy, true, relu);
+                check_near("dx", backward(device, norm, {}, x, dy, true, relu),
+                           reference::batch_norm_gradient(norm, zeros, widen(x), passed));
+            });
+        }
+    });
+}
+
 TEST_CASE("the reference batch norm gradients are the gradients of its output") {
     const BatchNormShape s{2, 7, 3};
     const Values x = widen(random_x(s)), dy = widen(random_floats(s.size(), 4));

@@ -169,19 +169,21 @@ inline MeasuredSums merge(Device& device, const BatchNormShape& s, uint chunks, 
     return {trial.floats(s1), trial.floats(s2)};
 }
 
+/// `sums`: empty for statistics that do not depend on x.
 inline std::vector<float> backward(Device& device, const BatchNorm& n, const GradientSums& sums,
                                    const std::vector<float>& x, const std::vector<float>& dy, bool gamma_used,
                                    bool relu) {
     Trial trial(device, capacity);
     const BatchNormShape& s = n.shape;
+    const bool sums_used = !sums.dy.empty();
     BatchNormBackwardParams p{trial.input(x),
                               trial.input(dy),
                               trial.input(narrow(n.moments.mean)),
                               trial.input(narrow(n.moments.m2)),
                               {},
                               {},
-                              trial.input(narrow(sums.dy)),
-                              trial.input(narrow(sums.xhat)),
+                              {},
+                              {},
                               {},
                               s.groups,
                               s.rows,
@@ -190,7 +192,12 @@ inline std::vector<float> backward(Device& device, const BatchNorm& n, const Gra
                               float(n.epsilon),
                               gamma_used,
                               relu,
+                              sums_used,
                               relu};
+    if (sums_used) { // else null, and must not be read
+        p.s1 = trial.input(narrow(sums.dy));
+        p.s2 = trial.input(narrow(sums.xhat));
+    }
     if (relu) p.beta = trial.input(narrow(n.beta));
     if (gamma_used) p.gamma = trial.input(narrow(n.gamma));
     const Tensor dx = trial.output(x.size());

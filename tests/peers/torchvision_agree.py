@@ -29,7 +29,7 @@ import torchvision
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from recipe_from_torch import Translation
+from towers.importing.from_torch import network_of
 
 STEPS, CLASSES, RATE, SMOOTHING = 3, 1000, 0.001, 0.1
 MEAN, DEVIATION = 0.5, 0.25
@@ -107,15 +107,21 @@ def builtin_recipe(name, size, group):
     return text, smoothing
 
 
-def call_as_in(translation, dump_step, recipe):
+def renamed(network, tensors):
+    """With the recipe's names and axes."""
+    arrays = network.renamed({name: each.detach().numpy() for name, each in tensors.items()})
+    return {name: torch.from_numpy(each) for name, each in arrays.items()}
+
+
+def call_as_in(network, dump_step, recipe):
     """Gives variables the recipe's names. Its layers must come in the order in which torchvision's are called."""
     listing = subprocess.run([dump_step, "--variables", recipe], check=True, capture_output=True, text=True)
     names = listing.stdout.split()
-    assert len(names) == len(translation.variables), f"{len(names)} variables for {len(translation.variables)}"
-    for name, ours in zip(translation.variables, names):
-        was, move = translation.variables[name]
+    assert len(names) == len(network.variables), f"{len(names)} variables for {len(network.variables)}"
+    for name, ours in zip(network.variables, names):
+        was, move = network.variables[name]
         assert was.rpartition("/")[2] == ours.rpartition("/")[2], f"{name} is not {ours}"
-        translation.variables[name] = (ours, move)
+        network.variables[name] = (ours, move)
 
 
 def make(maker, seed, distance):
@@ -193,19 +199,17 @@ def compare(name, arguments, folder):
     random = torch.Generator().manual_seed(seed + 2)
     labels = torch.randint(0, CLASSES, (STEPS * batch,), generator=random)
     model = make(maker, seed, distance)
-    translation = Translation(model, torch.zeros(2, 3, size, size), CLASSES, weights, SMOOTHING,
-                              arguments.group or batch, FOOTER)
-    model = make(maker, seed, distance)  # anew, because the translation ran the first one
+    network, _ = network_of(model, (size, size, 3), arguments.group or batch)
     path = {what: os.path.join(folder, f"{name}-{what}") for what in ("recipe.toml", "init", "records", "out")}
-    text, smoothing = translation.text, SMOOTHING
+    text, smoothing = network.text(weights=weights, smoothing=SMOOTHING, footer=FOOTER), SMOOTHING
     if arguments.builtin:
         text, smoothing = builtin_recipe(BUILTIN[name], size, arguments.group or batch)
     with open(path["recipe.toml"], "w", encoding="utf-8") as file:
         file.write(text)
     if arguments.builtin:
-        call_as_in(translation, arguments.dump_step, path["recipe.toml"])
+        call_as_in(network, arguments.dump_step, path["recipe.toml"])
     init = model.state_dict()
-    save_file(translation.renamed(init), path["init"])
+    save_file(renamed(network, init), path["init"])
     save_file({"images": images, "labels": labels.float()}, path["records"])
 
     began = time.monotonic()
@@ -215,9 +219,9 @@ def compare(name, arguments, folder):
     seconds = time.monotonic() - began
     ours = load_file(path["out"])
     losses, gradients, final = train(model, images, labels, weights, smoothing, torch.float64)
-    gradients, final = translation.renamed(gradients), translation.renamed(final)
+    gradients, final = renamed(network, gradients), renamed(network, final)
     _, gradients32, final32 = train(make(maker, seed, distance), images, labels, weights, smoothing, torch.float32)
-    gradients32, final32 = translation.renamed(gradients32), translation.renamed(final32)
+    gradients32, final32 = renamed(network, gradients32), renamed(network, final32)
 
     wrong = 0
     loss_off = max(abs(a - b) / abs(b) for a, b in zip(ours["losses"].tolist(), losses))
@@ -229,7 +233,7 @@ def compare(name, arguments, folder):
         for noise in range(arguments.perturbed):
             model = perturb(make(maker, seed, distance), noise)
             _, moved, _ = train(model, images, labels, weights, smoothing, torch.float64, 1)
-            for key, each in translation.renamed(moved).items():
+            for key, each in renamed(network, moved).items():
                 explained[key] = max(explained[key], off(each, gradients[key], floor.get(key, 0)))
     rows = sorted(((error, explained[key], key) for key, error in ours_off.items()), reverse=True)
     bad = [row for row in rows if row[0] > 1e-4 and not (row[0] < 1e-3 and row[0] < 3 * max(explained.values()))]

@@ -8,7 +8,7 @@ set -u
 dump_step=${1:?usage: torchvision_agree.sh DUMP_STEP [OPTION]...}
 shift
 here=$(cd "$(dirname "$0")" && pwd)
-export PYTHONPATH="$here/../../.cache/python${PYTHONPATH:+:$PYTHONPATH}" PYTHONDONTWRITEBYTECODE=1
+export PYTHONPATH="$here/../../python:$here/../../.cache/python${PYTHONPATH:+:$PYTHONPATH}" PYTHONDONTWRITEBYTECODE=1
 for python in "${TOWERS_PYTHON:-python3}" python3 /usr/bin/python3; do
     if "$python" -c 'import torchvision, safetensors.torch' 2>/dev/null; then
         exec "$python" "$here/torchvision_agree.py" "$dump_step" "$@"

@@ -1,8 +1,10 @@
 // Trains a few steps and writes what they computed, for comparison with other programs.
 //
 // Usage: dump_step --variables RECIPE
+//        dump_step --logits RECIPE INIT RECORDS DEVICE OUTPUT
 //        dump_step RECIPE INIT RECORDS DEVICES STEPS OUTPUT [--shares 3:1] [--set TABLE.KEY=VALUE]...
-// The first prints the names of the variables, statistics included, in the order of the network's layers.
+// The first prints the names of the variables, statistics included, in the order of the network's layers. The
+// second writes the logits [N, classes] of an evaluation.
 //   RECIPE    name or TOML file
 //   INIT      safetensors: the variables before the first step; statistics may be absent
 //   RECORDS   safetensors: images [N, channels, height, width] of whole numbers 0..255, labels [N]. Step 1
@@ -19,8 +21,10 @@
 #include "engine/error.h"
 #include "engine/run/safetensors.h"
 #include "engine/towers/selection.h"
+#include "engine/towers/session.h"
 #include "engine/towers/shares.h"
-#include "engine/train/checkpoint.h"
+#include "engine/train/evaluation.h"
+#include "engine/train/initial.h"
 #include "engine/train/trainer.h"
 
 #include <cstdio>
@@ -91,7 +95,7 @@ void dump(const Arguments& arguments) {
     if (!arguments.shares.empty()) options.shares.weights = parse_shares(arguments.shares);
     Trainer trainer(recipe, options, data);
     const StateLayout& layout = trainer.layout();
-    trainer.load(read_initial(arguments.init, layout));
+    trainer.load(read_initial(arguments.init, recipe.model, layout, options.seed).state);
 
     TensorFile out;
     Tensor losses{{steps}, {}}, cross_entropies{{steps}, {}};
@@ -115,6 +119,32 @@ void dump(const Arguments& arguments) {
     write_safetensors(arguments.output, out);
 }
 
+void dump_logits(const std::vector<std::string>& words) {
+    if (words.size() != 5) throw UsageError("usage: dump_step --logits RECIPE INIT RECORDS DEVICE OUTPUT");
+    const Recipe recipe = find_recipe(words[0]);
+    const StateLayout layout = layout_of(recipe);
+    const TrainingState state = read_initial(words[1], recipe.model, layout, 1).state;
+    const Dataset data = read_records(words[2], recipe.model);
+    const auto device = open_device(words[3], {});
+    ResidentFeed feed(data);
+    const Plan plan =
+        evaluation_plan(recipe, data.image_size(), feed.slots(), unsigned(data.size()), device->info());
+    Session session(*device);
+    session.hold(plan.bytes());
+    session.load(feed);
+    session.upload(Arena::state, std::span(state.state).first(plan.bytes(Arena::state) / sizeof(float)));
+    std::vector<Example> examples;
+    for (std::uint32_t i = 0; i < data.size(); ++i) examples.push_back({.record = i});
+    feed.bring(examples);
+    session.write(examples);
+    session.run(session.record(plan));
+    const PlannedTensor& staged = plan.find("staged_logits");
+    const std::span<const float> logits = session.host<float>(staged);
+    TensorFile out;
+    out.tensors["logits"] = {staged.shape, {logits.begin(), logits.end()}};
+    write_safetensors(words[4], out);
+}
+
 } // namespace
 } // namespace towers
 
@@ -124,6 +154,10 @@ int main(int count, char** words) {
         if (arguments.size() == 2 && arguments[0] == "--variables") {
             for (const towers::Variable& variable : towers::find_recipe(arguments[1]).model.variables())
                 std::puts(variable.name.c_str());
+            return 0;
+        }
+        if (!arguments.empty() && arguments[0] == "--logits") {
+            towers::dump_logits({arguments.begin() + 1, arguments.end()});
             return 0;
         }
         towers::dump(towers::read_arguments(arguments));

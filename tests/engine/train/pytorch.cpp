@@ -1,5 +1,5 @@
 #include "engine/run/safetensors.h"
-#include "engine/train/checkpoint.h"
+#include "engine/train/initial.h"
 #include "tests/support/devices.h"
 #include "tests/support/files.h"
 #include "tests/support/networks.h"

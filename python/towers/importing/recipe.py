@@ -1,0 +1,480 @@
+"""A recipe in the making: its layers, their shapes, and the values of their variables.
+
+The readers of PyTorch modules and of ONNX files call the methods of Network. These take tensors in the order of those
+frameworks (channels first) and write layers and variables as docs/recipes.md says (channels last).
+"""
+
+import dataclasses
+import json
+import math
+
+import numpy as np
+
+
+class NotExpressible(Exception):
+    """A model, or one of its nodes, that a recipe cannot express. The message is one line."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Value:
+    """The output of a layer, or the images."""
+
+    layer: str
+    shape: tuple  # height, width, channels
+    rank: int = 4  # of the framework's tensor, the batch included: 4, or 2 once it is flat
+    last: bool = False  # the framework has moved the channels to the end
+    # The framework's index of each channel, or None if they are in the framework's order. A flat image is in the order
+    # [channels, height, width] there, but [height, width, channels] here.
+    order: object = None
+
+    @property
+    def pixels(self):
+        return self.shape[0] * self.shape[1]
+
+    @property
+    def channels(self):
+        return self.shape[2]
+
+    def flat(self):
+        """The value as a vector; `order` says how its elements are to be moved."""
+        if self.rank == 2:
+            return self
+        height, width, channels = self.shape
+        elements = height * width * channels
+        order = None
+        if self.pixels > 1 and channels > 1 and not self.last:
+            order = np.arange(elements).reshape(channels, height, width).transpose(1, 2, 0).ravel()
+        return dataclasses.replace(self, rank=2, last=False, order=order)
+
+
+def quoted(text):
+    return json.dumps(text, ensure_ascii=False)
+
+
+def toml(value):
+    """A value as TOML writes it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return quoted(value)
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(toml(each) for each in value) + "]"
+    if isinstance(value, float):
+        return f"{value:.9g}" if math.isfinite(value) and "." in f"{value:.9g}" else repr(float(f"{value:.9g}"))
+    return repr(int(value))
+
+
+def short(pair):
+    """[n, n] as n."""
+    return pair[0] if pair[0] == pair[1] else list(pair)
+
+
+def short_pads(top, bottom, left, right):
+    if top == bottom and left == right:
+        return short([top, left])
+    return [top, bottom, left, right]
+
+
+def identity(array):
+    return array
+
+
+class Network:
+    """Layers by name, in their order. `variables`: by the framework's name, this one's name and a function that turns
+    an array of the framework's axes into one of a recipe's."""
+
+    def __init__(self, shape, group):
+        height, width, channels = shape
+        if channels not in (1, 3):
+            raise NotExpressible(f"takes images of {channels} channels; a recipe's have 1 (grey) or 3 (red, green, blue)")
+        self.input_shape, self.group = (height, width, channels), group
+        self.images = Value("images", self.input_shape)
+        self.layers = []  # (name, kind, inputs, attributes)
+        self.variables, self.values = {}, {}
+        self.noted = {}
+        self.heads, self.logit_scales = [], None
+        self.names = {"images", "input"}
+
+    # --- What layers have in common
+
+    def note(self, text, node=None):
+        """Remembers what is not as in the model, and the first node of which that is so."""
+        self.noted.setdefault(text, []).append(node)
+
+    @property
+    def notes(self):
+        places = {text: [node for node in nodes if node is not None] for text, nodes in self.noted.items()}
+        more = lambda nodes: f" and {len(nodes) - 1} more" if len(nodes) > 1 else ""
+        return [text + (f" ({nodes[0]}{more(nodes)})" if nodes else "") for text, nodes in places.items()]
+
+    def free_name(self, wanted):
+        name = "".join("." if each == "/" else each for each in wanted if each.isprintable() and not each.isspace())
+        name = name.strip(".") or "layer"
+        if name[0] == "$":
+            name = "_" + name
+        if name not in self.names:
+            return name
+        number = 2
+        while f"{name}_{number}" in self.names:
+            number += 1
+        return f"{name}_{number}"
+
+    def add_layer(self, name, kind, inputs, shape, **attributes):
+        if min(shape) < 1:
+            raise NotExpressible(f"'{name}' would give an empty image, {list(shape)}; give larger images")
+        if math.prod(shape) >= 2**31:
+            raise NotExpressible(f"'{name}' would give {list(shape)}, more values than a device can count")
+        name = self.free_name(name)
+        self.names.add(name)
+        self.layers.append((name, kind, [each.layer for each in inputs], attributes))
+        first = inputs[0]
+        return dataclasses.replace(first, layer=name, shape=tuple(int(each) for each in shape))
+
+    def variable(self, layer, ours, theirs, array, move=identity):
+        """`theirs`: the framework's name, under which renamed() finds it."""
+        name = f"{layer}/{ours}"
+        if theirs in self.variables:
+            raise NotExpressible(f"'{layer}' shares its variables with '{self.variables[theirs][0].rsplit('/', 1)[0]}'; "
+                                 "layers of a recipe have variables of their own")
+        self.variables[theirs] = (name, move)
+        if array is None:
+            return
+        array = np.asarray(array, np.float32)
+        if not np.isfinite(array).all():
+            raise NotExpressible(f"'{layer}': its {ours} are not all finite")
+        self.values[name] = np.ascontiguousarray(move(array), np.float32)
+
+    def of_image(self, value, name, what):
+        """The value, which must be an image with the channels where the framework has them first."""
+        if value.last:
+            raise NotExpressible(f"'{name}': {what} over axes that were moved; move the channels back before it")
+        if value.order is not None:
+            raise NotExpressible(f"'{name}': {what} after a flattened image; use it before flattening")
+        return value
+
+    # --- Layers with weights
+
+    def conv(self, name, value, weight, bias, *, shape=None, strides=(1, 1), pads=(0, 0, 0, 0), dilations=(1, 1), groups=1,
+             sources=(None, None)):
+        """weight: [out, in / groups, height, width]; pads: top, bottom, left, right; sources: the framework's names."""
+        value = self.of_image(value, name, "a convolution")
+        filters, per_group, *kernel = shape if shape is not None else weight.shape
+        if per_group * groups != value.channels:
+            raise NotExpressible(f"'{name}' takes {per_group * groups} channels, but gets {value.channels}")
+        if min(*kernel, *strides, *dilations) < 1 or min(pads) < 0 or filters % groups:
+            raise NotExpressible(f"'{name}': kernel {list(kernel)}, strides {list(strides)}, pads {list(pads)} and groups "
+                                 f"{groups} do not fit together")
+        height, width = (self.placed(value.shape[i], kernel[i], strides[i], pads[2 * i] + pads[2 * i + 1], dilations[i])
+                         for i in (0, 1))
+        attributes = {"kernel": short(kernel)}
+        if groups > 1 and groups == value.channels:
+            attributes = {"groups": "depthwise", "multiplier": filters // groups, **attributes}
+        else:
+            attributes = {"filters": filters, **attributes, **({"groups": groups} if groups > 1 else {})}
+        if tuple(strides) != (1, 1):
+            attributes["stride"] = short(strides)
+        if tuple(dilations) != (1, 1):
+            attributes["dilation"] = short(dilations)
+        attributes["pad"] = short_pads(*pads)
+        has_bias = bias is not None or sources[1] is not None
+        if not has_bias:
+            attributes["bias"] = False
+        out = self.add_layer(name, "conv2d", [value], (height, width, filters), **attributes)
+        out = dataclasses.replace(out, rank=4)
+        self.variable(out.layer, "weights", sources[0] or f"{out.layer}/weights", weight,
+                      lambda w: w.transpose(2, 3, 1, 0))
+        if has_bias:
+            self.variable(out.layer, "biases", sources[1] or f"{out.layer}/biases", bias)
+        return out
+
+    def dense(self, name, value, weight, bias, *, shape=None, sources=(None, None)):
+        """weight: [out, in]"""
+        units, inputs = shape if shape is not None else weight.shape
+        if value.rank == 4 and value.last and inputs == value.channels and value.pixels > 1:
+            # A dense layer on each pixel is a convolution with a kernel of one.
+            four = dataclasses.replace(value, last=False)
+            out = self.conv(name, four, None if weight is None else weight.reshape(units, inputs, 1, 1), bias,
+                            shape=(units, inputs, 1, 1), sources=sources)
+            ours, move = self.variables[sources[0] or f"{out.layer}/weights"]
+            self.variables[sources[0] or f"{out.layer}/weights"] = (
+                ours, lambda w: move(w.reshape(units, inputs, 1, 1)))
+            return dataclasses.replace(out, last=True)
+        if value.rank == 4 and value.pixels > 1:
+            raise NotExpressible(f"'{name}' takes an image that is not flat; flatten it")
+        value = value.flat()
+        if math.prod(value.shape) != inputs:
+            raise NotExpressible(f"'{name}' takes {inputs} values, but gets {math.prod(value.shape)}")
+        order = value.order
+        has_bias = bias is not None or sources[1] is not None
+        out = self.add_layer(name, "dense", [value], (1, 1, units), units=units, **({} if has_bias else {"bias": False}))
+        out = dataclasses.replace(out, order=None)
+        self.variable(out.layer, "weights", sources[0] or f"{out.layer}/weights", weight,
+                      (lambda w: w.T) if order is None else (lambda w: w[:, order].T))
+        if has_bias:
+            self.variable(out.layer, "biases", sources[1] or f"{out.layer}/biases", bias)
+        return out
+
+    def scale_and_shift(self, name, value, scale, shift, sources=(None, None)):
+        """A number per channel as factor, and one as addend or None."""
+        value = self.as_vector(value)
+        one = lambda v: np.asarray(v, np.float32).reshape(-1)
+        channels = value.channels
+        full = lambda v: np.broadcast_to(one(v), (channels,)) if one(v).size in (1, channels) else None
+        factors, addends = full(1.0 if scale is None else scale), None if shift is None else full(shift)
+        if factors is None or (shift is not None and addends is None):
+            raise NotExpressible(f"'{name}': its numbers are not one per channel")
+        if value.order is not None:
+            factors, addends = factors[value.order], None if addends is None else addends[value.order]
+        plain = dataclasses.replace(value, order=None, last=False)
+        out = self.conv(name, plain, factors.reshape(channels, 1, 1, 1), addends, groups=channels)
+        return dataclasses.replace(out, order=value.order, rank=value.rank, last=value.last)
+
+    # --- Normalizations
+
+    def as_vector(self, value):
+        """A flat image of several pixels becomes a vector of channels."""
+        if value.rank == 2 and value.pixels > 1:
+            return self.add_layer("flatten", "flatten", [value], (1, 1, math.prod(value.shape)))
+        return value
+
+    def batch_norm(self, name, value, gamma, beta, mean, variance, *, epsilon, decay=0.9, affine=True, sources=(None,) * 4):
+        value = self.as_vector(value)
+        if value.last and value.rank == 4:
+            self.of_image(value, name, "a batch norm")
+        order = value.order
+        for what, each in (("mean", mean), ("variance", variance)):
+            if each is not None and np.size(each) != value.channels:
+                raise NotExpressible(f"'{name}': its {what} has {np.size(each)} values for {value.channels} channels")
+        attributes = {"group": self.group, "epsilon": float(epsilon), "decay": float(decay)}
+        if not affine:
+            attributes |= {"gamma": False, "beta": False}
+        out = self.add_layer(name, "batch_norm", [value], value.shape, **attributes)
+        move = identity if order is None else (lambda v: v[order])
+        for ours, array, theirs in zip(("gamma", "beta", "moving_mean", "moving_variance"), (gamma, beta, mean, variance),
+                                       sources):
+            if affine or ours.startswith("moving"):
+                self.variable(out.layer, ours, theirs or f"{out.layer}/{ours}", array, move)
+        return out
+
+    def layer_norm(self, name, value, gamma, beta, *, axes, epsilon, sources=(None, None)):
+        """axes: the framework's shape that it normalizes together."""
+        value = self.as_vector(value)
+        if value.pixels > 1 and not (value.last and tuple(axes) == (value.channels,)):
+            raise NotExpressible(f"'{name}' normalizes over {list(axes)}; a recipe's layer_norm takes each pixel's channels, "
+                                 "which must be the last axis, or a flat vector")
+        if math.prod(axes) != value.channels:
+            raise NotExpressible(f"'{name}' normalizes {list(axes)}, but gets {value.channels} values")
+        order = value.order
+        attributes = {"epsilon": float(epsilon)}
+        has_gamma, has_beta = (array is not None or theirs is not None for array, theirs in zip((gamma, beta), sources))
+        if not has_gamma:
+            attributes["gamma"] = False
+        if not has_beta:
+            attributes["beta"] = False
+        out = self.add_layer(name, "layer_norm", [value], value.shape, **attributes)
+        move = identity if order is None else (lambda v: v.reshape(-1)[order])
+        if has_gamma:
+            self.variable(out.layer, "gamma", sources[0] or f"{out.layer}/gamma", gamma, move)
+        if has_beta:
+            self.variable(out.layer, "beta", sources[1] or f"{out.layer}/beta", beta, move)
+        return out
+
+    def lrn(self, name, value, size, alpha, beta, bias):
+        self.of_image(value, name, "a local response normalization")
+        if size % 2 == 0:
+            raise NotExpressible(f"'{name}' takes {size} channels; a recipe's lrn takes an odd number (2 radius + 1)")
+        return self.add_layer(name, "lrn", [value], value.shape, radius=size // 2, alpha=float(alpha) / size,
+                              beta=float(beta), bias=float(bias))
+
+    # --- Pooling
+
+    @staticmethod
+    def placed(size, window, stride, padding, dilation=1):
+        return (size + padding - dilation * (window - 1) - 1) // stride + 1
+
+    @staticmethod
+    def extra(size, window, stride, before, after):
+        """Rows after the image that a last window of "ceil mode" needs; that window begins within the image or the
+        padding before it."""
+        count = -(-(size + before + after - window) // stride) + 1
+        if (count - 1) * stride >= size + before:
+            count -= 1
+        return max(0, (count - 1) * stride + window - (size + before + after))
+
+    def pool(self, kind, name, value, window, stride, pads, ceil_mode=False, count_padding=None):
+        value = self.of_image(value, name, "a pool")
+        if value.rank != 4:
+            raise NotExpressible(f"'{name}': a pool takes an image, and this is flat")
+        if min(*window, *stride) < 1 or min(pads) < 0:
+            raise NotExpressible(f"'{name}': window {list(window)}, stride {list(stride)}, pads {list(pads)}: must be positive")
+        pads, height_width = list(pads), []
+        for i in (0, 1):
+            if ceil_mode:
+                more = self.extra(value.shape[i], window[i], stride[i], *pads[2 * i:2 * i + 2])
+                if more and count_padding:
+                    raise NotExpressible(f"'{name}': an average pool with ceil mode that counts the padding; images of "
+                                         "another size, or without ceil mode, are possible")
+                pads[2 * i + 1] += more
+            height_width.append(self.placed(value.shape[i], window[i], stride[i], pads[2 * i] + pads[2 * i + 1]))
+        attributes = {"window": short(window), "stride": short(stride), "pad": short_pads(*pads)}
+        if count_padding is not None and any(pads):
+            attributes["count_padding"] = count_padding
+        return self.add_layer(name, kind, [value], (*height_width, value.channels), **attributes)
+
+    def global_average_pool(self, name, value, keeps_rank=True):
+        if value.order is not None or value.rank != 4:
+            raise NotExpressible(f"'{name}': the mean over an image's pixels, but this is flat")
+        out = self.add_layer(name, "global_average_pool", [value], (1, 1, value.channels))
+        return dataclasses.replace(out, rank=4 if keeps_rank else 2, last=value.last and keeps_rank)
+
+    def adaptive_pool(self, kind, name, value, size):
+        """An average or max pool to this size of output."""
+        self.of_image(value, name, "a pool")
+        height, width, _ = value.shape
+        size = [own if wanted is None else wanted for wanted, own in zip(size, (height, width))]
+        if size == [height, width]:
+            return value
+        if size == [1, 1] and kind == "average_pool":
+            return self.global_average_pool(name, value)
+        if height % size[0] or width % size[1]:
+            raise NotExpressible(f"'{name}' makes {size[0]}x{size[1]} of {height}x{width} with windows of several sizes; "
+                                 "images with which the sizes divide are possible, or Identity in its place")
+        window = (height // size[0], width // size[1])
+        return self.pool(kind, name, value, window, window, (0, 0, 0, 0))
+
+    # --- Layers without variables
+
+    def activation(self, kind, name, value, **attributes):
+        return self.add_layer(name, kind, [value], value.shape, **attributes)
+
+    def dropout(self, name, value, rate):
+        if not 0 <= rate < 1:
+            raise NotExpressible(f"'{name}' drops with probability {rate}; give at least 0 and less than 1")
+        if rate == 0:
+            return value
+        return self.add_layer(name, "dropout", [value], value.shape, keep=float(1 - rate))
+
+    def add(self, name, values):
+        values = self.alike(name, values)
+        return self.add_layer(name, "add", values, values[0].shape)
+
+    def multiply(self, name, values):
+        a, b = values
+        if a.shape != b.shape and a.pixels < b.pixels:
+            a, b = b, a
+        if a.shape != b.shape and b.shape != (1, 1, a.channels):
+            raise NotExpressible(f"'{name}' multiplies {list(a.shape)} by {list(b.shape)}; a recipe's multiply takes two of "
+                                 "one shape, or a second one of [1, 1, channels]")
+        if a.shape == b.shape:
+            a, b = self.alike(name, [a, b])
+        return self.add_layer(name, "multiply", [a, b], a.shape)
+
+    def alike(self, name, values):
+        first = values[0]
+        for each in values[1:]:
+            if each.shape != first.shape:
+                raise NotExpressible(f"'{name}' takes values of different shapes, {list(first.shape)} and "
+                                     f"{list(each.shape)}; a recipe's layer takes equal ones")
+            same_order = (each.order is None) == (first.order is None) and (
+                each.order is None or np.array_equal(each.order, first.order))
+            if not same_order or (each.last != first.last and each.pixels > 1):
+                raise NotExpressible(f"'{name}' takes values whose axes come in different orders")
+        return values
+
+    def concatenate(self, name, values):
+        if any(each.rank == 2 for each in values):
+            values = [self.as_vector(each.flat()) for each in values]
+        first = values[0]
+        if len(values) == 1:
+            return first
+        for each in values[1:]:
+            if each.shape[:2] != first.shape[:2] or each.last != first.last:
+                raise NotExpressible(f"'{name}' joins {list(first.shape)} and {list(each.shape)}; heights and widths must be "
+                                     "equal")
+        order = None
+        if any(each.order is not None for each in values):
+            parts, begin = [], 0
+            for each in values:
+                parts.append(begin + (np.arange(each.channels) if each.order is None else each.order))
+                begin += each.channels
+            order = np.concatenate(parts)
+        out = self.add_layer(name, "concatenate", values, (*first.shape[:2], sum(each.channels for each in values)))
+        return dataclasses.replace(out, order=order)
+
+    # --- The end
+
+    def end(self, values):
+        """values: each head's logits."""
+        for value in values:
+            if value.pixels > 1 or value.layer == "images":
+                raise NotExpressible(f"its output is {list(value.shape)}; a classifier's is one number for each class")
+            if value.order is not None:
+                raise NotExpressible("its output is a flattened image; a classifier's is one number for each class")
+        counts = {value.channels for value in values}
+        if len(counts) > 1:
+            raise NotExpressible(f"its outputs have {sorted(counts)} classes; all heads need the same number")
+        self.classes = values[0].channels
+        if self.classes < 2:
+            raise NotExpressible("has one output; a recipe needs at least two classes")
+        if not self.values and not self.variables:
+            raise NotExpressible("has no layer with weights")
+        self.heads = [value.layer for value in values]
+        self.drop_unused()
+        self.free_classes()
+
+    def drop_unused(self):
+        needed = set(self.heads)
+        for name, _, inputs, _ in reversed(self.layers):
+            if name in needed:
+                needed.update(inputs)
+        dropped = [name for name, *_ in self.layers if name not in needed]
+        if dropped:
+            self.note(f"{len(dropped)} layers that no output depends on are left out, such as '{dropped[0]}'")
+        self.layers = [each for each in self.layers if each[0] in needed]
+        unused = lambda name: name.rsplit("/", 1)[0] in dropped
+        self.values = {name: each for name, each in self.values.items() if not unused(name)}
+        self.variables = {name: each for name, each in self.variables.items() if not unused(each[0])}
+
+    def free_classes(self):
+        """The layers of the logits take their number of units from input.classes."""
+        layers = {name: each for each in self.layers for name in [each[0]]}
+        for head in self.heads:
+            name = head
+            while name in layers:
+                _, kind, inputs, attributes = layers[name]
+                size = {"dense": "units", "conv2d": "filters"}.get(kind)
+                if size is not None:
+                    if attributes.get(size) == self.classes:
+                        attributes[size] = "$classes"
+                    break
+                if len(inputs) != 1:
+                    break
+                name = inputs[0]
+
+    def text(self, *, description="", weights=None, smoothing=0.0, footer):
+        """The recipe. weights: of the heads; footer: the tables after the losses."""
+        lines = [f"description = {quoted(description)}", ""] if description else []
+        lines += ["[input]", f"shape = {toml(self.input_shape)}", f"classes = {self.classes}", "", "[network]", "layers = ["]
+        before = "images"
+        for name, kind, inputs, attributes in self.layers:
+            entry = {"name": name, "kind": kind}
+            if inputs != [before]:
+                entry |= {"inputs": inputs} if len(inputs) > 1 else {"input": inputs[0]}
+            entry |= attributes
+            lines.append("  { " + ", ".join(f"{key} = {toml(each)}" for key, each in entry.items()) + " },")
+            before = name
+        lines += ["]", ""]
+        weights = list(weights) if weights is not None else [1.0] + [0.3] * (len(self.heads) - 1)
+        if len(weights) != len(self.heads):
+            raise NotExpressible(f"has {len(self.heads)} outputs, not {len(weights)}")
+        scales = self.logit_scales or [1.0] * len(self.heads)
+        if len(self.heads) > 1 or smoothing or self.heads[0] != before or scales != [1.0]:
+            for head, weight, scale in zip(self.heads, weights, scales):
+                lines += ["[[loss]]", f"logits = {toml(head)}", f"weight = {toml(float(weight))}",
+                          f"smoothing = {toml(float(smoothing))}", f"logit_scale = {toml(float(scale))}", ""]
+        return "\n".join(lines) + "\n" + footer
+
+    def renamed(self, arrays):
+        """The framework's name -> array becomes the recipe's name -> array with the recipe's axes."""
+        return {self.variables[name][0]: np.ascontiguousarray(self.variables[name][1](np.asarray(each)))
+                for name, each in arrays.items() if name in self.variables}
