@@ -80,7 +80,7 @@ HistogramPlan plan_state_histograms(const StateLayout& layout) {
                 planned.plan.tensor(tag + " values", arena, slot.range.offset, {slot.variable.elements()}));
         };
         add(name, Arena::state);
-        if (slot.variable.role == Role::trained) add(name + "/gradients", Arena::gradients);
+        if (slot.variable.learns()) add(name + "/gradients", Arena::gradients);
     }
     planned.plan.place();
     return planned;

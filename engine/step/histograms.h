@@ -28,7 +28,7 @@ struct HistogramPlan {
     std::vector<std::string> names; ///< of the histograms
 };
 
-/// Of each variable in Arena::state, by its name, and of each trained one's gradient in Arena::gradients,
+/// Of each variable in Arena::state, by its name, and of the gradient of each that learns in Arena::gradients,
 /// `<variable>/gradients`.
 HistogramPlan plan_state_histograms(const StateLayout& layout);
 

@@ -270,10 +270,12 @@ void TowerGroup::summarize(const std::shared_ptr<SummaryPass>& pass) {
     {
         const std::unique_ptr<Device> host = open_device("cpu", host_);
         Session session(*host, Session::Place::host);
-        session.hold(pass->state.plan.bytes());
+        ArenaBytes bytes = pass->state.plan.bytes();
+        bytes[std::size_t(Arena::gradients)] = layout_.updated_bytes; // the stage also gives the statistics
+        session.hold(bytes);
         const auto state = session.host<float>(Arena::state);
         std::ranges::copy(stage_.state().first(state.size()), state.begin());
-        stage_.save_gradients(session.host<float>(Arena::gradients));
+        if (layout_.updated_bytes > 0) stage_.save_gradients(session.host<float>(Arena::gradients));
         summarize_state(session, *pass);
     }
     const auto variables = stage_.state().first(layout_.variable_bytes / sizeof(float));

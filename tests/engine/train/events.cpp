@@ -251,6 +251,32 @@ TEST_CASE("events have histograms of variables, gradients and activations, made 
     }
 }
 
+TEST_CASE("events of several towers have histograms of statistics too") {
+    const test::TemporaryFolder folder;
+    const Recipe recipe = test::smooth_recipe("2");
+    Trainer trainer(recipe, test::options_for({"cpu", "cpu"}, 4), data());
+    const RunDirectory run(folder / "run", Existing::refuse);
+    Events events(trainer, data(), run, 1);
+    const StepReport report = trainer.step();
+    const std::vector<float> state = trainer.save().state;
+    CHECK(events.observe({.report = report}));
+    CHECK(trainer.save().state == state);
+    const test::ReadEvent event = test::read_events(test::event_files(run.path()).at(0)).at(2);
+    std::size_t statistics = 0;
+    for (const VariableSlot& slot : trainer.layout().variables) {
+        const std::string& name = slot.variable.name;
+        INFO(name);
+        const auto values =
+            std::span(state).subspan(slot.range.offset / sizeof(float), slot.variable.elements());
+        check_histogram(event.histograms.at(name), values);
+        const bool trained = slot.variable.role == Role::trained;
+        CHECK(event.histograms.contains(name + "/gradients") == trained);
+        statistics += trained ? 0 : 1;
+    }
+    CHECK(statistics == 2);
+    trainer.step();
+}
+
 TEST_CASE("a resumed run writes a file of its own that takes back later steps of earlier ones") {
     const test::TemporaryFolder folder;
     Reports reports;
