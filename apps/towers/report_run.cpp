@@ -192,8 +192,12 @@ ReportedRun read_run(const std::string& folder) {
     run.name = as_printable(name.filename().string());
     replace(run.settings, read_settings(config));
     const fs::path recipe = recipe_path_in(folder);
-    run.recipe = fs::exists(recipe, error) ? read_recipe(recipe_name(run.settings.recipe), recipe)
-                                           : recipe_with(run.settings.recipe, run.settings.set);
+    try {
+        run.recipe = fs::exists(recipe, error) ? read_recipe(recipe_name(run.settings.recipe), recipe)
+                                               : recipe_with(run.settings.recipe, run.settings.set);
+    } catch (const UsageError& mistake) { // in a file of the run, not in the command line
+        throw InputError(mistake.what());
+    }
     read_metrics(run);
     run.times = read_times(times_path_in(folder));
     return run;
