@@ -292,8 +292,9 @@ GivenSettings read_settings(const std::filesystem::path& file) {
 namespace {
 
 /// The flags of train that are not settings, because they concern one start of the program.
-constexpr std::string_view other_flags[] = {"run",   "resume",      "resume-from", "config",
-                                            "trace", "trace-steps", "progress",    "validate"};
+constexpr std::string_view other_flags[] = {"run",           "resume",      "resume-from", "config",
+                                            "trace",         "trace-steps", "progress",    "validate",
+                                            "log-placement", "report"};
 
 } // namespace
 
