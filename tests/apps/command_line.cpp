@@ -170,7 +170,10 @@ TEST_CASE("the message about a wrong flag names it, its value and what to give i
         {{"data", "shape"}, "there is no command 'shape', but there is 'shapes'" + data},
         {{"data", "shapes", "a", "b"}, "'b' does not belong to any flag; see 'towers data shapes --help'\n"},
         // what is missing
-        {{}, "give a subcommand: devices, train, eval, parity, replay, bench, export, recipe, data" + top},
+        {{},
+         "give a subcommand: devices, train, eval, predict, parity, replay, bench, export, recipe, data, "
+         "completion, report" +
+             top},
         {{"data"}, "give a subcommand: describe, shapes, import, show, pack" + data},
         {{"data", "describe"}, "give the source; see 'towers data describe --help'\n"},
         {{"parity"}, "give --towers" + parity},
