@@ -59,8 +59,8 @@ def import_onnx(path, *, shape=None, mean=None, deviation=None, group=32, batch=
     network, (scale, shift), bytes_in, boxes = from_onnx.network_of(path, shape, group)
     if mean is None and deviation is None:
         mean, deviation = 0.0, 1 / 255 if bytes_in else 1.0
-        if bytes_in:
-            network.note("takes pictures as bytes, 0 to 255, as its own normalization says")
+        if bytes_in == "guessed":
+            network.note("takes pictures as bytes, 0 to 255, as its own normalization says; --mean and --deviation say otherwise")
     pipeline = files.Pipeline(0.0 if mean is None else mean, 1.0 if deviation is None else deviation,
                               network.input_shape[2]).then(scale, shift)
     pipeline.kind, pipeline.training, pipeline.evaluation = boxes

@@ -32,7 +32,7 @@ class Pipeline:
         return Pipeline(self.mean - shift * self.deviation / scale, self.deviation / scale, self.mean.size)
 
     def values(self):
-        one = lambda each: [float(each[0])] if np.ptp(each) == 0 else [float(number) for number in each]
+        one = lambda each: [float(f"{number:.7g}") for number in (each[:1] if np.ptp(each) == 0 else each)]
         if np.allclose(self.mean, 0, atol=1e-7) and np.allclose(self.deviation, 1 / 255, rtol=1e-6):
             return 'values = "bytes"\n'
         if np.allclose(self.mean, 0.5, rtol=1e-6) and np.allclose(self.deviation, 0.5, rtol=1e-6):

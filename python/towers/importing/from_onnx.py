@@ -722,13 +722,13 @@ class Translation:
 
 
 def network_of(path, shape, group=32):
-    """The network of an ONNX file; scale and shift of the images' numbers before it; whether these are bytes; and the
-    tables of the pipeline, if it does more than that."""
+    """The network of an ONNX file; scale and shift of the images' numbers before it; whether these are bytes ("known",
+    "guessed" or None); and the tables of the pipeline, if it does more than that."""
     translation = Translation(OnnxFile(path), shape, group)
     images = translation.takes_images
     scale, shift = np.reshape(images.scale, -1), np.reshape(images.shift, -1)
-    takes_bytes = translation.element == onnx.TensorProto.UINT8 or bool(
-        (np.abs(scale) > 0).all() and (1 / np.abs(scale) >= 2).all())
+    takes_bytes = "known" if translation.element == onnx.TensorProto.UINT8 else (
+        "guessed" if (np.abs(scale) > 0).all() and (1 / np.abs(scale) >= 2).all() else None)
     return translation.network, (scale, shift), takes_bytes, boxes(images, translation.network)
 
 
