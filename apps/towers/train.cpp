@@ -1,7 +1,7 @@
 #include "apps/towers/commands.h"
 #include "apps/towers/data_flags.h"
 #include "apps/towers/ending.h"
-#include "apps/towers/hint.h"
+#include "apps/towers/open_run.h"
 #include "apps/towers/placement_log.h"
 #include "apps/towers/progress.h"
 #include "apps/towers/report_page.h"
@@ -11,8 +11,6 @@
 #include "engine/data/formats.h"
 #include "engine/error.h"
 #include "engine/files/text.h"
-#include "engine/model/freeze.h"
-#include "engine/plural.h"
 #include "engine/towers/group_watchdog.h"
 #include "engine/towers/selection.h"
 #include "engine/train/events.h"
@@ -28,7 +26,6 @@
 #include <filesystem>
 #include <fmt/chrono.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -55,12 +52,6 @@ void end_on_signals() {
         if (sigaction(signal, nullptr, &before) == 0 && before.sa_handler != SIG_IGN)
             std::signal(signal, request_stop);
     }
-}
-
-/// Throws if some output was lost. `end`: text that the user would otherwise not see.
-void complain_of_output(const std::string& end) {
-    if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return;
-    throw InputError(fmt::format("cannot write to standard output; the output is incomplete; {}", end));
 }
 
 /// A new folder for a run without --run.
@@ -112,113 +103,6 @@ TrainerOptions options_of(const ResolvedRun& resolved, const std::shared_ptr<Tra
             .open = resolved.open,
             .tuning = resolved.tuning ? std::make_shared<Tuning>(*resolved.tuning) : nullptr,
             .trace = trace};
-}
-
-/// Warns if the data lacks some of the network's classes, and says how a new run gets a network without them.
-void compare_classes(const Recipe& recipe, const DataInfo& data, const std::string& source, bool resumes) {
-    const unsigned classes = recipe.model.classes - recipe.model.label_offset;
-    const std::size_t wanted = data.classes.size() + recipe.model.label_offset;
-    if (data.classes.size() < classes)
-        fmt::print("{} tells {} classes apart, and {} has {}{}\n", recipe.name, classes, as_printable(source),
-                   data.classes.size(),
-                   resumes ? "" : fmt::format("; --set input.classes={} leaves out the others", wanted));
-}
-
-/// Says which layers do not begin as in the file of --init.
-void print_new_layers(const Beginning& beginning) {
-    for (const NewLayer& layer : beginning.new_layers)
-        fmt::print("layer '{}' begins anew, because {} is of another number of classes: {}\n", layer.name,
-                   beginning.path.string(), fmt::join(layer.shapes, "; "));
-}
-
-/// Says how much of the model does not learn.
-void print_frozen(const Model& model) {
-    const Frozen frozen = count_frozen(model);
-    if (frozen.variables > 0)
-        fmt::print("{} of {} variables are frozen, with {} of {} parameters\n", frozen.variables,
-                   frozen.of_variables, frozen.parameters, frozen.of_parameters);
-}
-
-/// Prints each tower's device and its share of the next step.
-void print_towers(const Trainer& trainer) {
-    const std::vector<unsigned> examples = trainer.shares();
-    for (std::size_t i = 0; i < examples.size(); ++i) {
-        const Tower& tower = trainer.tower(i);
-        const std::string pieces = to_string(tower.at_once());
-        fmt::print("tower_{}: {} ({}), {} a step{}{}\n", i, tower.info().id, tower.info().name,
-                   count_of(examples[i], "example"), pieces.empty() ? "" : " in ", pieces);
-    }
-}
-
-/// Why test passes have ended the run.
-std::string why_early(const TestRecord& record) {
-    const std::uint64_t passes = record.since_best();
-    return fmt::format("{} test {} without a better precision than {:.3f}, that after step {}", passes,
-                       passes == 1 ? "pass" : "passes", record.best()->precision, record.best()->step);
-}
-
-/// A run with all that it needs open.
-struct OpenRun {
-    const ResolvedRun& resolved;
-    const std::optional<Past>& past;
-    TrainSettings settings; ///< the resolved ones with the number of steps
-    LoopOptions loop;
-    Trainer& trainer;
-    RunDirectory& directory;
-    bool has_tests;          ///< there are sound test examples
-    PlacementLog* placement; ///< for --log-placement, else null
-};
-
-/// The command that evaluates the run.
-std::string way_to_evaluate(const OpenRun& run) {
-    const std::string eval = hint({"eval", "--run", path_argument(run.directory.path().string())});
-    return run.has_tests
-               ? "evaluate with: " + eval
-               : fmt::format("there are no sound test examples; evaluate on others with: {} --data PATH",
-                             eval);
-}
-
-/// The parameters that --keep-best keeps, with their step; "" if there are none.
-std::string what_is_best(const OpenRun& run) {
-    const auto kept = run.loop.tests.keep_best ? run.directory.best() : std::nullopt;
-    if (!kept) return "";
-    const TestRecord record = TestRecord::read(run.directory.metrics_path(), run.trainer.steps_done());
-    const TestedStep* const best = record.best();
-    const bool is_lost = best != nullptr && best->precision > kept->precision;
-    return fmt::format("best in the test: step {}, precision @ 1 = {:.3f}, kept in {}{}\n", kept->step,
-                       kept->precision, run.directory.best_path().string(),
-                       is_lost ? fmt::format(" (step {} had {:.3f}, but its parameters are not kept)",
-                                             best->step, best->precision)
-                               : "");
-}
-
-/// The last lines: where the state is and what to do with it.
-void report_end(const OpenRun& run, const std::string& saved, Ending ending) {
-    const std::string then =
-        ending == Ending::stopped
-            ? "resume with: " +
-                  hint({"train", "--run", path_argument(run.directory.path().string()), "--resume"})
-            : way_to_evaluate(run);
-    try_to([&] { fmt::print("{}\n{}{}\n", saved, what_is_best(run), then); });
-    complain_of_output(fmt::format("{}; {}", saved, then));
-}
-
-/// Whether the checkpoint has as many steps as are asked for, or test passes have ended the run; says so.
-bool is_done(const OpenRun& run) {
-    if (!run.past) return false;
-    const std::uint64_t steps = run.trainer.steps_done();
-    const TestRecord record = TestRecord::read(run.directory.metrics_path(), steps);
-    const bool tested = !run.loop.tests.are_due(steps, run.loop.steps) || record.find(steps) != nullptr;
-    if (steps >= run.loop.steps && tested)
-        fmt::print("nothing to do: {} steps are asked for, and {} has {}; ask for more with --steps\n",
-                   run.loop.steps, run.past->checkpoint.path.string(), steps);
-    else if (run.loop.tests.are_enough(record))
-        fmt::print("nothing to do: {}; go on with --stop-early {} or more, or 0\n", why_early(record),
-                   record.since_best() + 1);
-    else
-        return false;
-    fmt::print("{}{}\n", what_is_best(run), way_to_evaluate(run));
-    return true;
 }
 
 /// Trains from the state that the trainer has. `terminal` is filled once the steps begin.
