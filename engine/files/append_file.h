@@ -22,6 +22,8 @@ public:
 
     /// Writes the entry at once, in one call, so that a concurrent reader sees whole entries.
     void append(std::string_view entry);
+    /// The bytes that could not be written yet.
+    std::size_t unwritten() const { return entries_.size() - written_; }
     /// Syncs all entries to the disk.
     void sync();
     /// Lets go of the file, which may then be replaced. Call it after sync().

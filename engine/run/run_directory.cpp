@@ -59,18 +59,18 @@ std::string events_name(std::uint64_t seconds) {
     return fmt::format("{}{:010}{}", events_prefix, seconds, events_suffix);
 }
 
-bool is_events_name(std::string_view name) {
-    if (!name.starts_with(events_prefix) || !name.ends_with(events_suffix)) return false;
+std::optional<std::uint64_t> seconds_of_events(std::string_view name) {
+    if (!name.starts_with(events_prefix) || !name.ends_with(events_suffix)) return {};
     std::uint64_t seconds = 0;
     std::from_chars(name.data() + events_prefix.size(), name.data() + name.size(), seconds);
-    return name == events_name(seconds);
+    return name == events_name(seconds) ? std::optional(seconds) : std::nullopt;
 }
 
 /// Whether a file of this name belongs to what a run has made.
 bool is_run_file(std::string_view name) {
     return name == config_name || name == recipe_name || name == choices_name || name == metrics_name ||
            name == times_name || name == report_name || name == best_name || step_of(name) ||
-           step_of(name, diverged_prefix) || is_events_name(name);
+           step_of(name, diverged_prefix) || seconds_of_events(name);
 }
 
 std::vector<std::string> names_in(const fs::path& folder) {
@@ -225,7 +225,10 @@ std::optional<fs::path> RunDirectory::set_aside_after(std::uint64_t step) {
 }
 
 fs::path RunDirectory::make_events_file() const {
-    for (auto seconds = std::uint64_t(std::time(nullptr));; ++seconds) {
+    auto seconds = std::uint64_t(std::time(nullptr));
+    for (const std::string& name : names_in(path_)) // the clock may have been set back
+        if (const auto earlier = seconds_of_events(name)) seconds = std::max(seconds, *earlier + 1);
+    for (;; ++seconds) {
         const fs::path path = path_ / events_name(seconds);
         if (FileDescriptor(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666))) return path;
         if (errno != EEXIST) throw_file_error("write", path, errno);

@@ -39,7 +39,9 @@ void summarize_layers(const Session& tower, unsigned most, SummaryPass& pass) {
             const HistogramPlan planned = pass.layers(batch);
             session.hold(planned.plan.bytes());
             session.load(pass.feed);
-            if (!pass.variables.empty()) session.upload(Arena::state, pass.variables);
+            if (!pass.variables.empty()) // the evaluation may lack the last of them
+                session.upload(Arena::state, std::span<const float>(pass.variables)
+                                                 .first(planned.plan.bytes(Arena::state) / sizeof(float)));
             session.write(std::span(pass.examples).first(batch));
             append(pass.found, make_histograms(session, planned));
             return;

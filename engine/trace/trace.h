@@ -113,7 +113,7 @@ inline double host_seconds(Clock::time_point moment) {
 /// The name of a tower's process in the trace.
 std::string tower_process(std::size_t tower, const DeviceInfo& info);
 
-/// While it lives, devices' work belongs to a test pass.
+/// While it lives, devices' work belongs to a test pass or a summary, not to a step.
 class TestSpan {
 public:
     explicit TestSpan(Trace* trace) : trace_(trace) { mark(true); }

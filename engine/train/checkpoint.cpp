@@ -6,7 +6,6 @@
 #include "engine/run/run_directory.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <cmath>
 #include <fmt/format.h>
@@ -110,13 +109,17 @@ std::optional<TrainedOn> checkpoint_data(const TensorFile& file, const std::file
     const auto classes = file.metadata.find("classes"), image = file.metadata.find("image");
     if (classes == file.metadata.end() || image == file.metadata.end()) return std::nullopt;
     try {
-        const auto size = nlohmann::json::parse(image->second).get<std::array<std::int64_t, 3>>();
-        constexpr std::int64_t most = 1 << 16;
-        const auto in_range = [](std::int64_t side) { return side >= 1 && side <= most; };
-        if (in_range(size[0]) && in_range(size[1]) &&
-            size[0] * size[1] <= std::int64_t(most_picture_pixels) && (size[2] == 1 || size[2] == 3))
-            return TrainedOn{nlohmann::json::parse(classes->second).get<std::vector<std::string>>(),
-                             {unsigned(size[0]), unsigned(size[1]), unsigned(size[2])}};
+        const nlohmann::json size = nlohmann::json::parse(image->second);
+        const auto in_range = [](const nlohmann::json& side) {
+            return side.is_number_unsigned() && side >= 1 && side <= 1 << 16;
+        };
+        if (size.is_array() && size.size() == 3 && std::ranges::all_of(size, in_range)) {
+            const ImageSize found{size[0], size[1], size[2]};
+            if (std::uint64_t(found.height) * found.width <= most_picture_pixels &&
+                (found.channels == 1 || found.channels == 3))
+                return TrainedOn{nlohmann::json::parse(classes->second).get<std::vector<std::string>>(),
+                                 found};
+        }
     } catch (const nlohmann::json::exception&) { // refused below
     }
     throw InputError(fmt::format(

@@ -1,6 +1,7 @@
 #include "engine/train/diverged.h"
 
 #include "engine/error.h"
+#include "engine/model/freeze.h"
 
 #include <algorithm>
 #include <charconv>
@@ -8,7 +9,9 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -186,7 +189,11 @@ DivergedStep read_diverged(const std::filesystem::path& path) {
                           .step = {},
                           .found = read_finding(metadata(file, "found", path), path)};
     check_recipe(file, diverged.recipe, path);
-    diverged.recipe.model.frozen = frozen_in(file);
+    if (const std::set<std::string> names = frozen_in(file); !names.empty()) try {
+            freeze(diverged.recipe.model, std::vector<std::string>(names.begin(), names.end()), "frozen");
+        } catch (const UsageError& error) {
+            throw InputError(fmt::format("{}: {}", path.string(), error.what()));
+        }
     LoneStep& step = diverged.step;
     step.before = from_checkpoint(file, layout_of(diverged.recipe), path);
     step.learning_rate = number(metadata(file, "learning_rate", path), path);

@@ -96,11 +96,17 @@ void Summary::add_histogram(const Histogram& histogram, const std::string& tag) 
     });
 }
 
-void EventFile::append(std::uint64_t step, const Summary& summary) {
+void EventFile::add(std::uint64_t step, const Summary& summary) {
     waiting_ += record_of([&](pbf_writer& writer) {
         writer.add_int64(event::step, std::int64_t(step));
         writer.add_message(event::summary, summary.bytes());
     });
+}
+
+void EventFile::append(std::uint64_t step, const Summary& summary) {
+    constexpr std::size_t most = 64 * 1024 * 1024; // bytes to keep in memory while the disk is full
+    if (waiting_.size() + (file_ ? file_->unwritten() : 0) > most) sync();
+    add(step, summary);
     AppendFile& to = file();
     to.append(std::exchange(waiting_, {})); // which keeps it if it cannot write
 }

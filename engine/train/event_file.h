@@ -36,7 +36,9 @@ public:
     /// The file's path; before the first summary, the folder's.
     std::string place() const { return (file_ ? file_->path() : run_.path()).string(); }
 
-    /// Errors as of AppendFile.
+    /// Adds a summary to those that the next append() or sync() writes.
+    void add(std::uint64_t step, const Summary& summary);
+    /// Errors as of AppendFile, except that a summary is lost if too many cannot be written.
     void append(std::uint64_t step, const Summary& summary);
     void sync();
 
@@ -46,7 +48,7 @@ private:
     const RunDirectory& run_;
     std::uint64_t step_;
     std::optional<AppendFile> file_;
-    std::string waiting_; ///< records that there was no file for
+    std::string waiting_; ///< records that append() and sync() give to the file
 };
 
 } // namespace towers

@@ -14,10 +14,17 @@
 namespace towers {
 namespace {
 
-constexpr double average_decay = 0.9; // as the tutorials have it
-constexpr std::size_t pictures = 3;   // of a summary, likewise
-const std::string precision_tag = "Precision @ 1";
+constexpr double average_decay = 0.9;                                     // as the tutorials have it
+constexpr std::size_t pictures = 3;                                       // of a summary, likewise
 const std::string activations = "/activations", gradients = "/gradients"; // ends of histograms' names
+
+Summary summary_of(const TestedStep& pass) {
+    Summary summary;
+    summary.add_scalar("Precision @ 1", pass.precision);
+    if (pass.precision_in_few) summary.add_scalar("Precision @ 5", *pass.precision_in_few);
+    if (pass.cross_entropy) summary.add_scalar("test/cross_entropy", *pass.cross_entropy);
+    return summary;
+}
 
 } // namespace
 
@@ -49,20 +56,15 @@ bool Events::observe(const Progress& progress) {
 
 bool Events::tested(const TestReport& report) {
     const Evaluation& test = report.evaluation;
-    Summary summary;
-    summary.add_scalar(precision_tag, test.precision());
-    if (report.classes > few_classes) summary.add_scalar("Precision @ 5", test.precision_in_few());
-    summary.add_scalar("test/cross_entropy", test.cross_entropy());
-    append(report.step, summary);
+    TestedStep pass{report.step, test.precision(), {}, test.cross_entropy()};
+    if (report.classes > few_classes) pass.precision_in_few = test.precision_in_few();
+    append(pass.step, summary_of(pass));
     return true;
 }
 
 void Events::append(std::uint64_t step, const Summary& summary) {
-    if (const auto before = std::exchange(before_, {})) { // which the beginning of the file takes back
-        Summary repeated;
-        repeated.add_scalar(precision_tag, before->precision);
-        file_.append(before->step, repeated);
-    }
+    if (const auto before = std::exchange(before_, {})) // which the beginning of the file takes back
+        file_.add(before->step, summary_of(*before));
     file_.append(step, summary);
 }
 

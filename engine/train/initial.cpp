@@ -48,7 +48,8 @@ std::map<int, NewLayer> find_new_layers(const TensorFile& file, const Model& mod
         if (!logits.contains(variable.node) || found == file.tensors.end() ||
             found->second.shape == variable.shape)
             continue;
-        if (!differ_in_last_axis(found->second.shape, variable.shape)) { // another layer altogether
+        if (variable.frozen ||                                           // whose values --freeze is to keep
+            !differ_in_last_axis(found->second.shape, variable.shape)) { // another layer altogether
             logits.erase(variable.node);
             layers.erase(variable.node);
             continue;

@@ -82,7 +82,13 @@ std::vector<TestedStep> read_tests(const std::filesystem::path& metrics) {
         const auto step = line.find("step"), precision = line.find("test_precision");
         if (precision == line.end()) return;
         if (step == line.end() || !step->is_number_unsigned() || !precision->is_number()) complain();
-        found.push_back({step->template get<std::uint64_t>(), precision->template get<double>()});
+        const auto number = [&](const char* key) -> std::optional<double> {
+            const auto value = line.find(key);
+            if (value == line.end() || !value->is_number()) return {};
+            return value->template get<double>();
+        };
+        found.push_back({step->template get<std::uint64_t>(), precision->template get<double>(),
+                         number("test_precision_5"), number("test_cross_entropy")});
     });
     return found;
 }

@@ -68,7 +68,7 @@ std::vector<PlacedOperation> operations_of(const Tower& tower) {
         collector.add(training.micro_plans[i], unsigned(std::ranges::count(training.order, i)));
     collector.add(training.plan, 1);
     collector.add_copy("images", double(training.plan.bytes(Arena::staged_records))); // half of it, twice
-    const double trained = double(training.plan.bytes(Arena::staged_parameters));
+    const double trained = double(training.trained.bytes);
     for (std::size_t i = 0; i < training.buckets.size(); ++i) {
         const double begin = double(training.buckets[i].offset), bytes = double(training.buckets[i].bytes);
         collector.add_copy(fmt::format("gradients {}", i), 2 * bytes);

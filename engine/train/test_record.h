@@ -9,8 +9,9 @@
 namespace towers {
 
 struct TestedStep {
-    std::uint64_t step; ///< updates done
-    double precision;   ///< @ 1, of the test examples
+    std::uint64_t step;                                              ///< updates done
+    double precision;                                                ///< @ 1, of the test examples
+    std::optional<double> precision_in_few = {}, cross_entropy = {}; ///< if they are known
 };
 
 class TestRecord {

@@ -6,6 +6,8 @@
 
 #include <chrono>
 #include <cmath>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 #include <system_error>
 #include <utility>
@@ -61,39 +63,42 @@ Times::Times(RunDirectory& run, const Trainer& trainer, bool resumes)
 
 bool Times::observe(const Progress& progress) {
     const StepReport& report = progress.report;
-    // Not in the constructor: only here may writing fail.
-    bool wrote = !first_.empty();
-    if (wrote) run_.append_times(std::exchange(first_, ""));
-    if (notice(report.step + 1, report.notice, report.shares)) wrote = true;
-    if (!progress.log) return wrote;
-    run_.append_times(step_line(progress));
-    return true;
+    std::vector<std::string> lines = notice(report.step + 1, report.notice, report.shares);
+    if (progress.log) lines.push_back(step_line(progress));
+    return append(std::move(lines));
 }
 
 bool Times::tested(const TestReport& report) {
-    return notice(report.step, report.notice, trainer_.last_shares());
+    return append(notice(report.step, report.notice, trainer_.last_shares()));
 }
 
 bool Times::steps_end(const StepsEnd& end) {
-    if (!first_.empty()) run_.append_times(std::exchange(first_, ""));
-    run_.append_times(event_line(name_of(end.how), end.step, end.why).dump());
+    return append({event_line(name_of(end.how), end.step, end.why).dump()});
+}
+
+/// Writes the lines, after the first one, all at once: a failure to write then loses none of them.
+bool Times::append(std::vector<std::string> lines) {
+    // Not in the constructor, where writing may not fail.
+    if (!first_.empty()) lines.insert(lines.begin(), std::exchange(first_, ""));
+    if (lines.empty()) return false;
+    run_.append_times(fmt::format("{}", fmt::join(lines, "\n")));
     return true;
 }
 
-/// Writes a line if there is something to say after so many steps.
-bool Times::notice(std::uint64_t steps, const std::string& text, std::vector<unsigned> shares) {
+/// A line if there is something to say after so many steps, else none.
+std::vector<std::string> Times::notice(std::uint64_t steps, const std::string& text,
+                                       std::vector<unsigned> shares) {
     std::vector<std::size_t> lost;
     for (std::size_t i = 0; i < lost_.size(); ++i)
         if (trainer_.has_lost(i) && !lost_[i]) lost.push_back(i);
     const bool changed = shares != shares_;
-    if (text.empty() && lost.empty() && !changed) return false;
+    if (text.empty() && lost.empty() && !changed) return {};
     nlohmann::json line = event_line(!lost.empty() ? "lost" : changed ? "shares" : "notice", steps, text);
     if (!lost.empty()) line["lost"] = lost;
     if (changed) line["shares"] = shares;
     for (const std::size_t tower : lost) lost_[tower] = true;
     shares_ = std::move(shares);
-    run_.append_times(line.dump());
-    return true;
+    return {line.dump()};
 }
 
 std::string Times::step_line(const Progress& progress) {

@@ -27,7 +27,9 @@ public:
     void sync() override { run_.sync_times(); }
 
 private:
-    bool notice(std::uint64_t steps, const std::string& text, std::vector<unsigned> shares);
+    bool append(std::vector<std::string> lines);
+    std::vector<std::string> notice(std::uint64_t steps, const std::string& text,
+                                    std::vector<unsigned> shares);
     std::string step_line(const Progress& progress);
 
     RunDirectory& run_;

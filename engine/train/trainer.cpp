@@ -350,6 +350,7 @@ std::optional<TestReport> Trainer::test(bool raw, const std::atomic<bool>* stop)
 
 std::vector<Histogram> Trainer::summarize(const DataSource& data) {
     check_not_ahead("summarize");
+    const TestSpan span(options_.trace.get()); // its kernels are not the step's
     const std::vector<unsigned> shares = towers_->shares();
     const auto first =
         std::size_t(std::ranges::find_if(shares, [](unsigned share) { return share > 0; }) - shares.begin());
@@ -359,11 +360,11 @@ std::vector<Histogram> Trainer::summarize(const DataSource& data) {
     const auto pass = std::make_shared<SummaryPass>(plan_state_histograms(layout_), bring(data, examples));
     pass->examples = std::move(examples);
     NetworkSpec spec = network_spec(recipe_, layout_,
-                                          {.stored = data.image_size(),
-                                           .slots = pass->feed.slots(),
-                                           .seed = options_.seed,
-                                           .distort = options_.distort,
-                                           .largest_allocation = tower(first).info().largest_allocation});
+                                    {.stored = data.image_size(),
+                                     .slots = pass->feed.slots(),
+                                     .seed = options_.seed,
+                                     .distort = options_.distort,
+                                     .largest_allocation = tower(first).info().largest_allocation});
     pass->layers = [spec, model = std::make_shared<const Model>(recipe_.model.for_evaluation())](
                        unsigned batch) mutable {
         spec.model = model.get();
