@@ -1,6 +1,7 @@
 #include "apps/towers/commands.h"
 #include "apps/towers/common_flags.h"
 #include "apps/towers/settings.h"
+#include "apps/towers/trained_model.h"
 #include "engine/error.h"
 #include "engine/export/graph.h"
 #include "engine/export/onnx.h"
@@ -16,6 +17,7 @@
 #include <cstdio>
 #include <fmt/format.h>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -79,6 +81,11 @@ int run_export(const ExportFlags& flags) {
         throw UsageError("give --onnx FILE or --torch FILE.py to say what to write");
     for (const std::string& file : {flags.onnx, flags.torch})
         if (!file.empty()) check_output(file);
+    const auto normal = [](const std::string& file) {
+        return std::filesystem::path(file).lexically_normal();
+    };
+    if (!flags.onnx.empty() && flags.onnx != "/dev/null" && normal(flags.onnx) == normal(flags.torch))
+        throw UsageError(fmt::format("--onnx and --torch are both {}; give two files", flags.onnx));
     PictureSize pictures{.prepared = flags.prepared};
     if (!flags.picture_size.empty()) pictures.size = parse_size(flags.picture_size);
     if (flags.prepared && pictures.size) throw UsageError("--picture-size and --prepared: give one of them");
@@ -98,6 +105,8 @@ int run_export(const ExportFlags& flags) {
     InferenceGraph graph = inference_graph(recipe, layout, variables, pictures);
     const char* const which = averaged ? "moving averages of the variables" : "the variables themselves";
     graph.facts = {{"recipe", recipe.name}, {"step", std::to_string(state.step)}, {"variables", which}};
+    if (const auto data = checkpoint_data(found.file, found.path))
+        graph.facts.emplace_back("classes", nlohmann::json(class_names(recipe.model, data->classes)).dump());
 
     std::FILE* const text = text_stream({flags.onnx, flags.torch});
     const auto [height, width, channels] = graph.preparation.picture;

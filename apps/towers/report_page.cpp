@@ -3,6 +3,7 @@
 #include "apps/towers/html_page.h"
 #include "apps/towers/network_drawing.h"
 #include "apps/towers/report_differences.h"
+#include "engine/error.h"
 #include "engine/files/output.h"
 #include "engine/files/text.h"
 #include "engine/run/run_directory.h"
@@ -98,6 +99,8 @@ std::string write_report(const std::string& folder, const PredictionOptions* opt
     try {
         if (options != nullptr) predictions.push_back(predictions_of(run, *options));
     } catch (const DeviceError& error) { // it may have failed in the run too
+        predictions.push_back({{"absent", as_printable(error.what())}});
+    } catch (const InputError& error) { // the training is done, whatever its files have become
         predictions.push_back({{"absent", as_printable(error.what())}});
     }
     const std::filesystem::path path = report_path_in(folder);

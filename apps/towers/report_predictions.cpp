@@ -28,17 +28,19 @@ std::string thumbnail(const DataSource& data, std::uint32_t record) {
     std::vector<std::uint8_t> planes(size.elements());
     data.read(std::span(&record, 1), planes);
     const unsigned times = (std::max(size.height, size.width) + most_side - 1) / most_side;
-    const unsigned height = size.height / times, width = size.width / times;
+    // Of a flat picture, as thin as this is, all rows or columns stay.
+    const unsigned rows = std::min(times, size.height), columns = std::min(times, size.width);
+    const unsigned height = size.height / rows, width = size.width / columns, count = rows * columns;
     std::vector<std::uint8_t> pixels(std::size_t(height) * width * size.channels);
     for (unsigned y = 0; y < height; ++y)
         for (unsigned x = 0; x < width; ++x)
             for (unsigned c = 0; c < size.channels; ++c) {
                 unsigned sum = 0;
-                for (unsigned i = 0; i < times * times; ++i)
-                    sum += planes[(std::size_t(c) * size.height + y * times + i / times) * size.width +
-                                  x * times + i % times];
+                for (unsigned i = 0; i < count; ++i)
+                    sum += planes[(std::size_t(c) * size.height + y * rows + i / columns) * size.width +
+                                  x * columns + i % columns];
                 pixels[(std::size_t(y) * width + x) * size.channels + c] =
-                    std::uint8_t((sum + times * times / 2) / (times * times));
+                    std::uint8_t((sum + count / 2) / count);
             }
     return encode_png({.width = width, .height = height, .channels = size.channels}, pixels);
 }

@@ -226,8 +226,10 @@ std::optional<fs::path> RunDirectory::set_aside_after(std::uint64_t step) {
 
 fs::path RunDirectory::make_events_file() const {
     auto seconds = std::uint64_t(std::time(nullptr));
-    for (const std::string& name : names_in(path_)) // the clock may have been set back
-        if (const auto earlier = seconds_of_events(name)) seconds = std::max(seconds, *earlier + 1);
+    std::error_code ignored;                                         // creating the file tells of it
+    for (const auto& entry : fs::directory_iterator(path_, ignored)) // the clock may have been set back
+        if (const auto earlier = seconds_of_events(entry.path().filename().string()))
+            seconds = std::max(seconds, *earlier + 1);
     for (;; ++seconds) {
         const fs::path path = path_ / events_name(seconds);
         if (FileDescriptor(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666))) return path;

@@ -76,8 +76,10 @@ def load(path: "Union[str, os.PathLike[str]]") -> Checkpoint:
     arrays: Dict[str, Any] = {}
     for name, entry in header.items():
         try:
-            kind, shape = entry["dtype"], [int(each) for each in entry["shape"]]
-            first, last = (int(each) for each in entry["data_offsets"])
+            kind, shape = entry["dtype"], entry["shape"]
+            first, last = entry["data_offsets"]
+            if not isinstance(shape, list) or not all(type(each) is int for each in [*shape, first, last]):
+                raise TypeError
         except (KeyError, TypeError, ValueError) as error:
             raise damaged(f"its entry of '{name}' is not a tensor's") from error
         if not isinstance(kind, str) or kind not in _TYPES:
@@ -88,7 +90,10 @@ def load(path: "Union[str, os.PathLike[str]]") -> Checkpoint:
         if not 0 <= first <= last <= len(data) - begin or min(shape, default=1) < 0 or \
                 last - first != count * dtype.itemsize:
             raise damaged(f"'{name}' lies outside of it, or its size is wrong")
-        array = np.frombuffer(data, dtype, count, begin + first).reshape(shape)
+        try:
+            array = np.frombuffer(data, dtype, count, begin + first).reshape(shape)
+        except ValueError as error:  # numpy's limits
+            raise damaged(f"'{name}' has the shape {shape}") from error
         arrays[name] = (array.astype("<u4") << 16).view("<f4") if kind == "BF16" else array.copy()
     return Checkpoint(arrays, metadata, Path(path))
 

@@ -158,7 +158,8 @@ def call(command: str, *words: Any, log: Log = False, **flags: Any) -> str:
                 if not text:
                     break
                 lines.append(text)
-                hear(text.rstrip("\n"))
+                if interrupt is None:  # a `log` that has raised once may do so at each line
+                    hear(text.rstrip("\n"))
             except BaseException as error:  # also one that `log` raises
                 if interrupt is not None:
                     process.kill()

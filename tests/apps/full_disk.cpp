@@ -38,7 +38,8 @@ TEST_CASE("a checkpoint that does not fit costs neither the earlier ones nor the
                                             "model.ckpt-0.safetensors",
                                             "model.ckpt-1.safetensors",
                                             "model.ckpt-2.safetensors",
-                                            "recipe.toml"};
+                                            "recipe.toml",
+                                            "times.jsonl"};
     CHECK(names_in(run) == expected); // and no partial file
 
     // Once there is room again, the run continues as if nothing had happened.

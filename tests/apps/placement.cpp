@@ -107,7 +107,7 @@ TEST_SUITE("slow") {
                 train_logged(folder / "run", {"--towers", id, "--steps", "2", "--batch", "4"});
             const auto tables = placed(out), times = timed(out);
             CHECK(contains(out, "tower_0: " + id + " ("));
-            CHECK(contains(tables.at("tower_0").at("relu1"), "shared text"));
+            CHECK(contains(tables.at("tower_0").at("pool1 forward"), "shared text"));
             CHECK(times.at("tower_0").size() == tables.at("tower_0").size());
         }
     }

@@ -42,7 +42,9 @@ Readme read_readme() {
 /// Commands that other tests run, or that cannot run.
 bool runs_elsewhere(const std::string& command) {
     return command.starts_with("sh cmake/quickstart.sh ") || command.starts_with("cmake --install ") ||
-           command.starts_with("git clone ");
+           command.starts_with("git clone ") ||
+           // Needs PyTorch; tests/peers/importing.sh runs it.
+           command.starts_with("python3 -m towers.importing ") || contains(command, " resnet18.toml ");
 }
 
 std::string shortened(std::string command) {

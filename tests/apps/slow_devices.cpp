@@ -21,8 +21,8 @@ struct SlowCard {
     Outcome train(const std::string& towers, const std::string& run, const std::string& milliseconds,
                   const Arguments& flags = {}) const {
         return work(Arguments{"train", "--data", "shapes", "--recipe", recipe.string(), "--towers", towers,
-                              "--batch", "16", "--seed", "7", "--log-every", "1", "--run",
-                              (folder / run).string()} +
+                              "--batch", "16", "--seed", "7", "--log-every", "1", "--summary-every", "0",
+                              "--run", (folder / run).string()} +
                         flags,
                     milliseconds);
     }

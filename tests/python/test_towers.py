@@ -110,6 +110,14 @@ class Training(InFolder):
         self.assertGreaterEqual(max(run.checkpoints), 3)
         self.assertLess(max(run.checkpoints), 1000)
 
+    def test_a_log_that_always_raises_saves_the_run(self):
+        def broken(line):
+            if "step " in line:
+                raise ValueError("a mistake in the notebook")
+        with self.assertRaisesRegex(ValueError, "a mistake"):
+            towers.run(steps=100000, log_every=1, run="broken", log=broken, **SMALL)
+        self.assertGreaterEqual(max(towers.open_run("broken").checkpoints), 1)
+
     def test_messages_become_exceptions(self):
         with self.assertRaisesRegex(towers.UsageError, "'--barch', but there is '--batch'"):
             towers.run(barch=3)

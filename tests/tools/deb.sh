@@ -17,7 +17,7 @@ dpkg-deb -f "$package"
 field() { dpkg-deb -f "$package" "$1"; }
 . /etc/os-release
 release=
-[ "$ID" != debian ] || release="-1~deb$VERSION_ID"
+[ "$ID" != debian ] || release=${VERSION_ID:+-1~deb$VERSION_ID}
 architecture=$(dpkg --print-architecture)
 [ "${package##*/}" = "towers_$version${release}_$architecture.deb" ] || fail "its name is ${package##*/}"
 [ "$(field Version)" = "$version$release" ] || fail "its version"

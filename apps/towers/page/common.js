@@ -13,7 +13,7 @@ function element(tag, properties, ...children) {
   return node;
 }
 const dot = color => element('span', {className: 'dot', color});
-const number = (value, digits = 3) => new Intl.NumberFormat('en', {
+const number = (value, digits = 3) => Math.abs(value) >= 1e15 ? value.toExponential(2) : new Intl.NumberFormat('en', {
   maximumSignificantDigits: Math.max(digits, Math.ceil(Math.log10(Math.abs(value) + 1)))}).format(value);
 const percent = part => (100 * part).toFixed(part < 0.0995 ? 1 : 0) + ' %';
 const time = us => us < 1000 ? number(us) + ' µs' : us < 1e6 ? number(us / 1000) + ' ms' : number(us / 1e6) + ' s';

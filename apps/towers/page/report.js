@@ -212,7 +212,7 @@ function drawHead() {
   at('colophon').textContent = `Written by towers ${report.towers_version} report on ${report.date.replace('T', ' ').replace('Z', ' UTC')}; ` +
     `schema ${report.schema}.`;
   table(at('standings'), ['run', 'state', 'steps', 'last loss', 'best test precision', 'examples/s', 'trained for', 'towers'], runs.map((run, i) => {
-    const values = smooth(run.curves.loss, 0.9).filter(v => v !== null), best = run.tests.reduce((a, t) => !a || t.precision > a.precision ? t : a, null);
+    const values = run.curves.loss.filter(v => v !== null), best = run.tests.reduce((a, t) => !a || t.precision > a.precision ? t : a, null);
     const rates = run.times.slice(-20).map(t => t.rate).sort((a, b) => a - b), last = run.times[run.times.length - 1];
     return [label(run, i), stateOf(run), run.steps === null ? String(run.steps_done) : `${number(run.steps_done, 9)} of ${number(run.steps, 9)}`,
       values.length ? number(values[values.length - 1], 4) : '–',

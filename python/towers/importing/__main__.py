@@ -4,6 +4,7 @@ import argparse
 import ast
 import importlib
 import importlib.util
+import math
 import os
 import sys
 import warnings
@@ -25,7 +26,10 @@ class CannotImport(Exception):
 
 def numbers(text):
     try:
-        return [float(each) for each in text.split(",")]
+        found = [float(each) for each in text.split(",")]
+        if not all(map(math.isfinite, found)):
+            raise ValueError
+        return found
     except ValueError:
         raise argparse.ArgumentTypeError(f"'{text}': give numbers with commas, such as 0.485,0.456,0.406") from None
 
@@ -68,6 +72,7 @@ def make_module(model):
         if place.endswith(".py"):
             spec = importlib.util.spec_from_file_location(os.path.basename(place)[:-3], place)
             package = importlib.util.module_from_spec(spec)
+            sys.modules.setdefault(spec.name, package)  # where dataclasses look for it
             sys.path.insert(0, os.path.dirname(os.path.abspath(place)))
             spec.loader.exec_module(package)
         else:

@@ -79,7 +79,8 @@ class Translation:
             return self.translate(node, arguments)
         except NotExpressible:
             raise
-        except (TypeError, ValueError, IndexError, KeyError, AttributeError, RuntimeError) as error:
+        except (TypeError, ValueError, IndexError, KeyError, AttributeError, RuntimeError,
+                ArithmeticError) as error:
             raise NotExpressible(f"{self.called(node)} is called as a recipe's layers cannot be: "
                                  f"{' '.join(str(error).split())[:160]}") from error
 

@@ -65,8 +65,10 @@ class OnnxFile:
     outputs: names; operators: version of the standard operators."""
 
     def __init__(self, path):
-        try:
-            model = onnx.load(os.fspath(path), load_external_data=False)
+        if os.path.exists(path) and not os.path.isfile(path):
+            raise NotExpressible("is no regular file")
+        try:  # the format, since the file's name would decide otherwise
+            model = onnx.load(os.fspath(path), format="protobuf", load_external_data=False)
         except DecodeError:
             raise NotExpressible("is no ONNX file, or cut short") from None
         if not model.HasField("graph") or not model.graph.node:

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <ctime>
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 #include <span>
@@ -291,10 +292,21 @@ TEST_CASE("a resumed run writes a file of its own that takes back later steps of
     // The pass after step 4 is the first start's, and a viewer drops it there.
     CHECK(steps_with(events, "Precision @ 1") == std::vector<std::int64_t>{4, 8, 10});
     const auto before = test::read_events(files[0]);
-    REQUIRE(steps_with(before, "Precision @ 1").front() == 4);
-    for (const test::ReadEvent& event : before)
-        if (event.step == 4 && event.scalars.contains("Precision @ 1"))
-            CHECK(event.scalars.at("Precision @ 1") == events[2].scalars.at("Precision @ 1"));
+    for (const char* const tag : {"Precision @ 1", "Precision @ 5", "test/cross_entropy"}) {
+        CAPTURE(tag);
+        REQUIRE(steps_with(before, tag).front() == 4);
+        for (const test::ReadEvent& event : before)
+            if (event.step == 4 && event.scalars.contains(tag))
+                CHECK(event.scalars.at(tag) == doctest::Approx(events[2].scalars.at(tag)));
+    }
+}
+
+TEST_CASE("a start's events come after those of earlier ones, also if the clock was set back") {
+    const test::TemporaryFolder folder;
+    const RunDirectory run(folder / "run", Existing::refuse);
+    const std::string tomorrow = fmt::format("events.out.tfevents.{}.towers", std::time(nullptr) + 86400);
+    test::write_text(run.path() / tomorrow, "");
+    CHECK(run.make_events_file().filename().string() > tomorrow);
 }
 
 TEST_CASE("events that find no room are written when there is some") {

@@ -310,6 +310,13 @@ TEST_CASE("from a model of other classes all but the last layer comes") {
     }
     CHECK(read_initial(folder / "ten.safetensors", ten.model, layout, 5).new_layers.empty());
 
+    // What is frozen is to keep the file's values, so it does not begin anew.
+    const Recipe kept = frozen(three, {"logits/*"});
+    CHECK(test::input_error([&] {
+              read_initial(folder / "ten.safetensors", kept.model, layout_of(kept), 5);
+          }).find("tensor 'logits/weights' has shape [8, 10], but this recipe's model needs [8, 3]") !=
+          std::string::npos);
+
     // Any other difference is an error.
     TensorFile file = read_safetensors(folder / "ten.safetensors");
     file.tensors["conv3/weights"] = {{1, 1, 8, 4}, std::vector<float>(32)};
