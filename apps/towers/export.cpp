@@ -63,19 +63,6 @@ FoundCheckpoint read_source(const std::string& source) {
     return found;
 }
 
-/// The recipe that the flags name, else the one that the run keeps beside its checkpoint, else the one that
-/// the checkpoint names.
-Recipe recipe_of(const FoundCheckpoint& found, const ExportFlags& flags) {
-    TrainSettings settings;
-    if (const auto text = checkpoint_settings(found.file))
-        replace(settings, parse_settings(*text, found.path.string() + ", settings"));
-    const std::filesystem::path kept = recipe_path_in(found.path.parent_path());
-    if (flags.recipe.empty() && flags.set.empty() && std::filesystem::exists(kept))
-        return read_recipe(recipe_name(settings.recipe), kept);
-    if (!flags.recipe.empty()) return recipe_with(flags.recipe, flags.set);
-    return recipe_with(settings.recipe, flags.set.empty() ? settings.set : flags.set);
-}
-
 int run_export(const ExportFlags& flags) {
     if (flags.onnx.empty() && flags.torch.empty())
         throw UsageError("give --onnx FILE or --torch FILE.py to say what to write");
@@ -90,7 +77,10 @@ int run_export(const ExportFlags& flags) {
     if (!flags.picture_size.empty()) pictures.size = parse_size(flags.picture_size);
     if (flags.prepared && pictures.size) throw UsageError("--picture-size and --prepared: give one of them");
     const FoundCheckpoint found = read_source(flags.source);
-    const Recipe recipe = recipe_of(found, flags);
+    const TrainSettings settings =
+        settings_of_checkpoint(found.file, found.path, "", flags.recipe, flags.set);
+    const Recipe recipe =
+        recipe_of_checkpoint(settings, found.path, !flags.recipe.empty() || !flags.set.empty());
     check_recipe(found.file, recipe, found.path);
     const StateLayout layout = layout_of(recipe);
     const TrainingState state = from_checkpoint(found.file, layout, found.path);

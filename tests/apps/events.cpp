@@ -51,6 +51,38 @@ TEST_CASE("train writes TensorBoard's summaries by default, and only as many as 
     CHECK(summarized(files[1]) == std::vector<std::int64_t>{4, 6});
 }
 
+TEST_CASE("summaries of several towers do without frozen variables that evaluation does not use") {
+    const TemporaryFolder folder;
+    const fs::path recipe = folder / "heads.toml";
+    write_text(recipe, R"(description = "an auxiliary head"
+[input]
+shape = [8, 8, 3]
+classes = 10
+[network]
+layers = [
+  { name = "conv", kind = "conv2d", filters = 4, kernel = 3 },
+  { name = "fc", kind = "dense", units = 10 },
+  { name = "auxiliary", kind = "dense", units = 10, input = "conv" },
+]
+[[loss]]
+logits = "fc"
+[[loss]]
+logits = "auxiliary"
+weight = 0.4
+[optimizer]
+kind = "sgd"
+learning_rate = 0.01
+[training]
+batch = 4
+steps = 2
+)");
+    const fs::path run = folder / "run";
+    check_worked(run_towers({"train", "--recipe", recipe.string(), "--data", "shapes", "--towers", "cpu,cpu",
+                             "--freeze", "auxiliary/*", "--summary-every", "1", "--run", run.string()}));
+    CHECK(summarized(event_files(run).at(0)) == std::vector<std::int64_t>{0, 1});
+    CHECK(read_events(event_files(run)[0]).at(2).histograms.contains("fc/activations"));
+}
+
 TEST_CASE("a run that cannot write summaries says so once and trains on") {
     const TemporaryFolder folder;
     const fs::path run = folder / "run";
