@@ -83,7 +83,7 @@ function logTicks(low, high) {
       if (unit * 10 ** power >= low * 0.999 && unit * 10 ** power <= high * 1.001) list.push(unit * 10 ** power);
   return list;
 }
-const short = value => value === 0 ? '0' : Math.abs(value) >= 1e6 ? number(value / 1e6) + 'M' : Math.abs(value) >= 1e4 ? number(value / 1e3) + 'k'
+const short = value => value === 0 ? '0' : Math.abs(value) >= 1e9 ? value.toExponential(1) : Math.abs(value) >= 1e6 ? number(value / 1e6) + 'M' : Math.abs(value) >= 1e4 ? number(value / 1e3) + 'k'
   : Math.abs(value) < 1e-3 ? value.toExponential(1).replace('.0e', 'e') : number(value);
 
 // `series`: {points: [[x, y, lower edge]], color, dash, kind}, where a curve and a raw curve are lines, and a band and an
