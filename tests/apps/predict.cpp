@@ -159,7 +159,7 @@ TEST_CASE("predict prints lines, JSON or CSV, in the order of the pictures") {
         CHECK(lines[i] == names[i] + ": " + line);
         REQUIRE(rows[i].size() == 5);
         CHECK(rows[i][0] == names[i]);
-        CHECK(rows[i][1] == object["classes"][0]["class"]);
+        CHECK(object["classes"][0]["class"] == rows[i][1]);
         CHECK(std::stod(rows[i][4]) == doctest::Approx(object["classes"][1]["probability"].get<double>()));
     }
     const Outcome all = trained.predict({fixture("rgb.jpg"), "--json", "--top", "1000"});
