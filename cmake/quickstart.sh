@@ -13,7 +13,7 @@ build_packages="cmake ninja-build g++ libvulkan-dev glslang-tools spirv-tools li
 libglm-dev libcli11-dev libfmt-dev libspdlog-dev nlohmann-json3-dev libtomlplusplus-dev zlib1g-dev
 libprotozero-dev libisal-dev libturbojpeg0-dev libspng-dev libstb-dev help2man"
 test_packages="doctest-dev mesa-vulkan-drivers vulkan-validationlayers util-linux man-db python3-jsonschema
-dpkg-dev"
+dpkg-dev file"
 
 usage() {
     sed -n '2,9s/^# \{0,1\}//p' "$0" >&2
