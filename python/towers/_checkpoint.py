@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional, Union
 
@@ -28,8 +29,11 @@ class Checkpoint(Dict[str, Any]):
 
     @property
     def step(self) -> Optional[int]:
-        """The number of updates that the training had done."""
+        """The number of updates that the training had done; None if the file says nothing of one. Raises Error if it
+        says no number."""
         step = self.metadata.get("step")
+        if step is not None and not re.fullmatch("[0-9]{1,20}", step):
+            raise Error(f"{self.path}: its metadata has no number 'step', but {step[:40]!r}; it is not a checkpoint of towers")
         return None if step is None else int(step)
 
     def averages(self) -> Dict[str, "numpy.ndarray"]:

@@ -83,11 +83,15 @@ class Run:
     @property
     def checkpoints(self) -> Dict[int, Path]:
         """The checkpoints that are kept: the path of each by its step, in order."""
+        try:
+            names = os.listdir(self.path)  # glob() would take a folder that cannot be read for an empty one
+        except FileNotFoundError:
+            names = []
         found = {}
-        for path in self.path.glob("model.ckpt-*.safetensors"):
-            match = re.fullmatch(r"model\.ckpt-([0-9]+)\.safetensors", path.name)
+        for name in names:
+            match = re.fullmatch(r"model\.ckpt-([0-9]+)\.safetensors", name)
             if match:
-                found[int(match[1])] = path
+                found[int(match[1])] = self.path / name
         return dict(sorted(found.items()))
 
     def checkpoint(self, step: Optional[int] = None) -> _checkpoint.Checkpoint:
@@ -160,8 +164,12 @@ def _new_folder(recipe: Optional[_AnyPath]) -> Path:
 
 def open_run(path: _AnyPath) -> Run:
     """A run that is there already."""
-    if not (Path(path) / "config.toml").is_file():
-        raise Error(f"{os.fspath(path)} is no run directory: it has no config.toml")
+    try:
+        os.stat(Path(path) / "config.toml")
+    except FileNotFoundError:
+        raise Error(f"{os.fspath(path)} is no run directory: it has no config.toml") from None
+    except OSError as error:
+        raise Error(f"{os.fspath(path)} cannot be read: {error.strerror}") from error
     return Run(path)
 
 

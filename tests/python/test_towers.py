@@ -132,6 +132,15 @@ class Training(InFolder):
         with redirect_stderr(errors), self.assertRaisesRegex(towers.Error, "diverged|infinite|NaN"):
             towers.run(steps=5, lr=1e30, log=False, run="diverged", **SMALL)
 
+    def test_a_run_that_cannot_be_read_says_why(self):
+        Path("file").touch()
+        with self.assertRaisesRegex(towers.Error, "file/run cannot be read: Not a directory"):
+            towers.open_run("file/run")
+        with self.assertRaises(NotADirectoryError):
+            towers.Run("file/run").checkpoint()
+        with self.assertRaisesRegex(towers.Error, "none has no checkpoint"):
+            towers.Run("none").checkpoint()
+
     def test_half_a_line_of_metrics_is_left_out(self):
         Path("r").mkdir()
         Path("r/metrics.jsonl").write_text('{"step":0,"loss":1.5}\n{"step":1,"lo')
@@ -170,6 +179,15 @@ class Checkpoints(InFolder):
             self.assertTrue(numpy.array_equal(back[name], array))
         with self.assertRaisesRegex(TypeError, "complex"):
             towers.save("a.safetensors", {"x": numpy.zeros(2, "complex64")})
+
+    def test_step(self):
+        for metadata, step in (({}, None), ({"step": "12"}, 12)):
+            towers.save("a.safetensors", {}, metadata)
+            self.assertEqual(towers.load("a.safetensors").step, step)
+        for text in ("", "last", "-1", "1.5", "1_000", " 7", "9" * 5000):
+            towers.save("a.safetensors", {}, {"step": text})
+            with self.assertRaisesRegex(towers.Error, "a.safetensors: its metadata has no number 'step'"):
+                towers.load("a.safetensors").step
 
     def test_bfloat16(self):
         header = b'{"x":{"dtype":"BF16","shape":[2],"data_offsets":[0,4]}}'
