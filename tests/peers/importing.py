@@ -11,6 +11,7 @@ import contextlib
 import io
 import os
 import random
+import re
 import subprocess
 import sys
 import tempfile
@@ -129,6 +130,9 @@ class Test:
                    "a run starts from the import, with a new last layer")
         if run.returncode:
             print(run.stderr)
+        changes = re.findall(r"--set \S+", imported.text)
+        check = self.run(self.towers, "recipe", "check", recipe, *" ".join(changes).split())
+        self.check(len(changes) == 2 and check.returncode == 0, f"the recipe has the keys that its comment sets: {changes}")
 
     # --- What cannot be expressed
 
