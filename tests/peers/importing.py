@@ -183,8 +183,11 @@ class Test:
         external.CopyFrom(weight)
         external.ClearField("float_data")
         external.data_location = TensorProto.EXTERNAL
-        escaping = onnx.TensorProto()
-        escaping.CopyFrom(external)
+        escaping, odd, through = (onnx.TensorProto() for _ in range(3))
+        for each in (escaping, odd, through):
+            each.CopyFrom(external)
+        odd.external_data.add(key="location", value="a\0b")
+        through.external_data.add(key="location", value="hostile.onnx/w.bin")
         external.external_data.add(key="location", value="not_there.bin")
         escaping.external_data.add(key="location", value="../../etc/passwd")
         conv = node("Conv", ["x", "w"], ["y"], "c")
@@ -203,6 +206,9 @@ class Test:
                 ("giant constants", self.model([node("ConstantOfShape", ["s"], ["y"], "k")], [size]), "has the shape"),
                 ("missing external data", self.model([conv], [external]), "not beside the file"),
                 ("external data elsewhere", self.model([conv], [escaping]), "outside the file's folder"),
+                ("external data of an odd name", self.model([conv], [odd]), "outside the file's folder"),
+                ("external data in a file", self.model([conv], [through]), "'hostile.onnx/w.bin': Not a directory"),
+                ("a name with control codes", self.model([node("Frobnicate", ["x"], ["y"], "\x1b[1mf\x07\n")]), "'f? '"),
                 ("negative images", self.model([conv], [weight], ["n", 3, -8, 8]), "size"),
                 ("giant images", self.model([conv], [weight], ["n", 3, 2**40, 8]), "size"),
                 ("images of any size", self.model([conv], [weight], ["n", 3, "h", "w"]), "--shape"),
@@ -231,6 +237,46 @@ class Test:
         with contextlib.redirect_stderr(errors):
             code = command([self.path("none.onnx"), "--out", self.path("hostile")])
         self.check(code == 1 and "none.onnx" in errors.getvalue(), f"a file that is not there: {errors.getvalue().strip()}")
+
+    # --- Files of torch.save()
+
+    def says(self, what, *arguments):
+        """The command ends with this one line."""
+        errors = io.StringIO()
+        with contextlib.redirect_stderr(errors):
+            code = command([*arguments, "--out", self.path("refused")])
+        self.check(code == 1 and errors.getvalue() == f"towers.importing: {what}\n", errors.getvalue().rstrip("\n"))
+
+    def refuse_weights(self):
+        whole, old, state, script, other, cut, text = (
+            self.path(each) for each in ("whole.pt", "old.pt", "state.pt", "script.pt", "list.pt", "cut.pt", "text.pt"))
+        net = nn.Sequential(nn.Flatten(), nn.Linear(192, 3))
+        torch.save(Branches(), whole)
+        torch.save({"model": net, "epoch": 3}, old, _use_new_zipfile_serialization=False)
+        torch.save(net.state_dict(), state)
+        with contextlib.redirect_stderr(io.StringIO()):
+            torch.jit.script(net).save(script)
+        torch.save([1, 2], other)
+        with open(state, "rb") as whole_file, open(cut, "wb") as file:
+            file.write(whole_file.read()[:-100])
+        with open(text, "w") as file:
+            file.write("hello, world")
+        made = "torchvision.models:squeezenet1_1"
+        rest = "not only weights; save those with torch.save(module.state_dict(), 'weights.pt'), and give the code that makes " \
+            "the module: MODULE.py:NAME --weights weights.pt"
+        for path, holds in ((whole, f"a pickled {Branches.__module__}.Branches"),
+                            (old, "a pickled torch.nn.modules.container.Sequential"), (script, "TorchScript")):
+            for arguments in ([path], [f"{path}:Net"], [made, "--weights", path]):
+                self.says(f"{path}: holds {holds}, {rest}", *arguments)
+        self.says(f"{state}: holds weights alone; give also the code that makes the module: MODULE.py:NAME --weights {state}",
+                  state)
+        self.says(f"{other}: holds a list, not a state dict", made, "--weights", other)
+        for path in (cut, text):
+            self.says(f"{path}: is no file of torch.save() or safetensors, or cut short", made, "--weights", path)
+        self.says(f"{text}/w: Not a directory", made, "--weights", f"{text}/w")
+        self.says("torchvision.models: there is no 'resnet81', but there is 'resnet18'", "torchvision.models:resnet81")
+        self.says("torchvision.models: No such file or directory; give an ONNX file, or what makes a module, as in "
+                  "torchvision.models:resnet18 or mynet.py:Net", "torchvision.models")
 
     def fuzz(self, count):
         """Every change of a file is imported, or refused as such."""
@@ -294,6 +340,7 @@ def main():
             test.fuzz(arguments.fuzz)
         test.refuse_modules()
         test.refuse_files()
+        test.refuse_weights()
     sys.exit(1 if test.failed else 0)
 
 

@@ -220,6 +220,84 @@ class Checkpoints(InFolder):
             check(file({"x": {"dtype": "F32", "shape": shape, "data_offsets": offsets}}), "'x' lies outside")
 
 
+@needs_numpy
+class Importing(InFolder):
+    """The messages of `python -m towers.importing` that need neither torch nor onnx; tests/peers/importing.py has more."""
+
+    def setUp(self):
+        super().setUp()
+        Path("net.py").write_text("class Part(list): pass\nclass Net(list): pass\nclass Settings: pass\n"
+                                  "def small():\n  return Net()\ndef show():\n  print(1)\n_hidden = other = Net()\n"
+                                  "size = int(3)\n")
+
+    def says(self, what, *arguments, code=1):
+        from towers.importing.__main__ import main
+        errors = io.StringIO()
+        with redirect_stderr(errors):
+            try:
+                ended = main(list(arguments))
+            except SystemExit as error:
+                ended = error.code
+        self.assertEqual((errors.getvalue(), ended), (f"towers.importing: {what}\n", code))
+
+    def test_wrong_command_lines(self):
+        def says(what, *arguments):
+            self.says(f"{what}; see 'python -m towers.importing --help'", *arguments, code=2)
+
+        says("the following arguments are required: MODEL")
+        says("there is no flag '--shpae', but there is '--shape'", "net.py:Net", "--shpae=8,8,3")
+        says("there is no flag '--bogus'", "net.py:Net", "--bogus", "1")
+        says("'b' does not belong to any flag", "net.py:Net", "b")
+        says("--shape '8,8': give height, width and channels, such as 224,224,3", "net.py:Net", "--shape", "8,8")
+        says("--group: expected one argument", "net.py:Net", "--group")
+        says("--bytes: --mean and --deviation say otherwise", "net.py:Net", "--bytes", "--mean", "1")
+        says("--out './': give a name, such as ./net", "net.py:Net", "--out", "./")
+
+    def test_what_a_file_offers(self):
+        for model in ("net.py", "net.py:"):
+            self.says("net.py: say what in it makes the module, as in net.py:Net; it has Part, Net, small", model)
+        Path("net.py").write_text("from torch import nn\ndef part():\n  return 1\nmine = nn.Sequential(part())\n")
+        self.says("net.py: say what in it makes the module, as in net.py:mine; it has part, mine", "net.py")
+        Path("net.py").write_text("x = 1\n")
+        self.says("net.py: give FILE.py:NAME; this file has no class, and no function, that could make a module", "net.py")
+        Path("net.py").write_text("f(:\n")
+        self.says("net.py: cannot be read as Python: invalid syntax (net.py, line 1)", "net.py")
+
+    def test_misspelt_names(self):
+        self.says("net.py: there is no 'nett', but there is 'Net'", "net.py:nett")
+        self.says("net.py: there is no 'frobnicate'", "net.py:frobnicate")
+        self.says("emial: there is no Python package 'emial', but there is 'email'", "emial:Net")
+        self.says("email.mesage: there is no Python package 'email.mesage', but there is 'email.message'", "email.mesage:Net")
+        self.says("./net:Net: give what makes a module, as in torchvision.models:resnet18 or mynet.py:Net", "./net:Net")
+
+    def test_files_that_cannot_be_used(self):
+        self.says("none.py: No such file or directory", "none.py:Net")
+        self.says("net.py/none.py: Not a directory", "net.py/none.py:Net")
+        self.says("no/folder: there is no such folder; make it, or give another --out", "net.py:Net", "--out", "no/folder/o")
+        self.says("net.py: Not a directory; give another --out", "net.py:Net", "--out", "net.py/o")
+        long = "o" * 300
+        self.says(f"{long}.toml: File name too long", "net.py:Net", "--out", long)
+        Path("o.toml").symlink_to("nowhere")
+        self.says("o.toml: exists; give another --out, or --force", "net.py:Net", "--out", "o")
+
+    def test_a_user_s_own_errors(self):
+        Path("net.py").write_text("open('gone')\n")
+        self.says("net.py: cannot be loaded: FileNotFoundError: [Errno 2] No such file or directory: 'gone'", "net.py:Net")
+        Path("net.py").write_text("import sys\nsys.exit(3)\n")
+        self.says("net.py: cannot be loaded: SystemExit: 3", "net.py:Net")
+        Path("net.py").write_text("raise ValueError('\\x1b[1mbold\\x1b[0m\\n and\\x07 loud')\n")
+        self.says("net.py: cannot be loaded: ValueError: bold and? loud", "net.py:Net")
+
+    def test_writing_names_the_file(self):
+        from towers.importing import files
+        Path("folder").mkdir()
+        for path, named in (("none/a", "none"), ("folder", "folder"), ("folder/" + "a" * 300, "folder/" + "a" * 300)):
+            with self.assertRaises(OSError) as caught:
+                files.write(path, b"")
+            self.assertEqual(caught.exception.filename, named)
+        self.assertEqual(os.listdir("folder"), [])
+
+
 class WithoutNumpy(InFolder):
     def test_loading_says_what_to_install(self):
         code = "import sys; sys.modules['numpy'] = None\nimport towers\ntry: towers.load('x')\n" \

@@ -2,14 +2,18 @@
 
 import argparse
 import ast
+import difflib
 import importlib
 import importlib.util
 import math
 import os
+import pkgutil
+import re
 import sys
 import warnings
 
 from . import NotExpressible, files, import_onnx, import_torch
+from .recipe import plain
 
 DESCRIPTION = """\
 Makes a recipe of towers, NAME.toml, and the variables to start from, NAME.safetensors, out of a model.
@@ -22,6 +26,19 @@ MODEL is an ONNX file, or what makes a torch.nn.Module: PACKAGE:CALL or FILE.py:
 
 class CannotImport(Exception):
     """One line for the user."""
+
+
+class Parser(argparse.ArgumentParser):
+    def error(self, message):
+        message = message.removeprefix("argument ").replace(": '", " '", 1)
+        self.exit(2, f"towers.importing: {plain(message)}; see '{self.prog} --help'\n")
+
+
+def but_there_is(name, names, prefix=""):
+    """", but there is 'Y'", the name that was perhaps meant; or nothing. All names have the prefix, which is not compared."""
+    by_lower = {each.lower(): each for each in names}
+    near = difflib.get_close_matches(name.removeprefix(prefix).lower(), by_lower, 1)
+    return f", but there is '{prefix}{by_lower[near[0]]}'" if near else ""
 
 
 def numbers(text):
@@ -68,6 +85,12 @@ def make_module(model):
     if bracket and not rest.endswith(")"):
         raise CannotImport(f"{model}: the bracket is not closed")
     positional, named = literal_arguments(rest[:-1], model) if bracket else ([], {})
+    if place.endswith(".py"):
+        open(place, "rb").close()  # fails for its own reasons, and what is below for those of the code
+        if not name:
+            raise CannotImport(offer(place))
+    elif not name or not place or os.sep in place:
+        raise CannotImport(f"{model}: give what makes a module, as in torchvision.models:resnet18 or mynet.py:Net")
     try:
         if place.endswith(".py"):
             spec = importlib.util.spec_from_file_location(os.path.basename(place)[:-3], place)
@@ -77,17 +100,53 @@ def make_module(model):
             spec.loader.exec_module(package)
         else:
             package = importlib.import_module(place)
-    except FileNotFoundError:
-        raise CannotImport(f"{place}: there is no such file") from None
-    except Exception as error:  # whatever the user's own code raises
-        raise CannotImport(f"{place}: cannot be loaded: {type(error).__name__}: {one_line(error)}") from error
+    except (Exception, SystemExit) as error:  # whatever the user's own code raises
+        if isinstance(error, ModuleNotFoundError) and f"{place}.".startswith(f"{error.name}."):
+            raise CannotImport(f"{place}: {no_package(error.name)}") from None
+        raise CannotImport(f"{place}: cannot be loaded: {type(error).__name__}: {plain(error, 300)}") from error
     if not hasattr(package, name):
-        raise CannotImport(f"{place} has no '{name}'")
+        public = [each for each, what in vars(package).items() if callable(what) and each[0] != "_"]
+        raise CannotImport(f"{place}: there is no '{name}'{but_there_is(name, public)}")
+    made = getattr(package, name)
+    if is_module(made) or not callable(made):
+        return made
     try:
-        made = getattr(package, name)
-        return made(*positional, **named) if callable(made) and not is_module(made) else made
-    except Exception as error:
-        raise CannotImport(f"{model} fails: {type(error).__name__}: {one_line(error)}") from error
+        return made(*positional, **named)
+    except (Exception, SystemExit) as error:
+        raise CannotImport(f"{model} fails: {type(error).__name__}: {plain(error, 300)}") from error
+
+
+def no_package(name):
+    """Why a Python package cannot be imported, with the nearest of those that can."""
+    parent = name.rpartition(".")[0]
+    places = getattr(sys.modules[parent], "__path__", []) if parent else None
+    beside = [each.name for each in pkgutil.iter_modules(places)]
+    return f"there is no Python package '{name}'{but_there_is(name, beside, f'{parent}.' if parent else '')}"
+
+
+def offer(path):
+    """What to give in place of a Python file alone. Runs none of its code."""
+    try:
+        with open(path, "rb") as file:
+            body = ast.parse(file.read(), path).body
+    except (SyntaxError, ValueError, RecursionError) as error:
+        raise CannotImport(f"{path}: cannot be read as Python: {error}") from None
+    classes, names = [], []  # names: of classes, functions that return something, and what those or Sequential() make
+    for node in body:
+        if isinstance(node, ast.ClassDef) and node.bases and node.name[0] != "_":
+            classes.append(node.name)
+            names.append(node.name)
+        elif isinstance(node, ast.FunctionDef) and any(isinstance(each, ast.Return) and each.value for each in ast.walk(node)):
+            names.append(node.name)
+        elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and isinstance(node.targets[0], ast.Name):
+            made_by = node.value.func  # NAME or PACKAGE.NAME
+            if getattr(made_by, "attr", getattr(made_by, "id", "")) in [*names, "Sequential"]:
+                names.append(node.targets[0].id)
+    names = [each for each in names if each[0] != "_"]
+    if not names:
+        return f"{path}: give FILE.py:NAME; this file has no class, and no function, that could make a module"
+    example = (classes or names)[-1]  # a file's network mostly comes after its parts
+    return f"{path}: say what in it makes the module, as in {path}:{example}; it has {', '.join(names[:10])}"
 
 
 def is_module(thing):
@@ -96,34 +155,71 @@ def is_module(thing):
     return isinstance(thing, torch.nn.Module)
 
 
-def one_line(error):
-    return " ".join(str(error).split())[:300]
+def is_of_torch(path):
+    """Whether the file is like one of torch.save(): a zip file, or in old versions a pickle."""
+    if not os.path.isfile(path):  # whoever reads it says why
+        return False
+    with open(path, "rb") as file:
+        return re.match(rb"PK\x03\x04|\x80[\x02-\x05]", file.read(4)) is not None
 
 
-def load_weights(module, path):
-    """Fills the module from a state dict's file."""
-    import torch
-
+def state_dict(path):
+    """What a .safetensors file or one of torch.save() holds, if it is a state dict."""
+    open(path, "rb").close()  # libraries have errors of their own for a file that cannot be read
     try:
         if path.endswith(".safetensors"):
             from safetensors.torch import load_file
 
-            state = load_file(path)
-        else:
-            state = torch.load(path, map_location="cpu", weights_only=True)
-        state = state.get("state_dict", state)
-        module.load_state_dict(state)
-    except FileNotFoundError:
-        raise CannotImport(f"{path}: there is no such file") from None
-    except ImportError as error:
-        raise CannotImport(f"{path}: {error}; pip install safetensors") from error
+            return load_file(path)
+        import torch
+
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except (ImportError, MemoryError):
+        raise
     except Exception as error:  # of any kind: the file may hold anything
-        raise CannotImport(f"{path}: does not fit the module: {one_line(error)}") from error
+        pickled = re.search(r"\bGLOBAL (\S+)", str(error))
+        if not pickled and "TorchScript" not in str(error):
+            raise CannotImport(f"{path}: is no file of torch.save() or safetensors, or cut short") from None
+        what = f"a pickled {pickled[1]}" if pickled else "TorchScript"
+        raise CannotImport(f"{path}: holds {what}, not only weights; save those with torch.save(module.state_dict(), "
+                           "'weights.pt'), and give the code that makes the module: MODULE.py:NAME --weights weights.pt"
+                           ) from None
+    state = state.get("state_dict", state) if isinstance(state, dict) else state
+    if not isinstance(state, dict):
+        raise CannotImport(f"{path}: holds a {type(state).__name__}, not a state dict")
+    return state
+
+
+def load_weights(module, path):
+    """Fills the module from a state dict's file."""
+    state = state_dict(path)
+    try:
+        module.load_state_dict(state)
+    except Exception as error:  # whatever a module's own code raises
+        raise CannotImport(f"{path}: does not fit the module: {plain(error, 300)}") from error
+
+
+def check_output(paths, force):
+    """Fails before the work if the files cannot be there."""
+    folder = os.path.dirname(paths[0])
+    try:
+        os.stat(os.path.join(folder, "."))
+    except FileNotFoundError:
+        raise CannotImport(f"{folder}: there is no such folder; make it, or give another --out") from None
+    except OSError as error:
+        raise CannotImport(f"{folder}: {error.strerror}; give another --out") from None
+    for path in paths:
+        try:
+            os.lstat(path)
+        except FileNotFoundError:
+            continue
+        if not force:
+            raise CannotImport(f"{path}: exists; give another --out, or --force")
 
 
 def parse(arguments):
-    parser = argparse.ArgumentParser(prog="python -m towers.importing", description=DESCRIPTION,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(prog="python -m towers.importing", description=DESCRIPTION,
+                    formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", metavar="MODEL")
     parser.add_argument("--out", metavar="NAME", help="write NAME.toml and NAME.safetensors (default: the model's name)")
     parser.add_argument("--force", action="store_true", help="replace these files")
@@ -136,7 +232,19 @@ def parse(arguments):
     parser.add_argument("--bytes", action="store_true", help="the model takes bytes, 0 to 255, as they are")
     parser.add_argument("--group", type=positive, default=32, metavar="N",
                         help="examples that share a batch norm's statistics in training (default: 32)")
-    return parser, parser.parse_args(arguments)
+    given, unknown = parser.parse_known_args(arguments)
+    for word in unknown:
+        if word.startswith("-"):
+            flag = word.partition("=")[0]
+            flags = [each for each in vars(given) if each != "model"]
+            parser.error(f"there is no flag '{flag}'{but_there_is(flag, flags, '--')}")
+    if unknown:
+        parser.error(f"'{unknown[0]}' does not belong to any flag")
+    if given.bytes and (given.mean or given.deviation):
+        parser.error("--bytes: --mean and --deviation say otherwise")
+    if given.out and os.path.basename(given.out) in ("", ".", ".."):
+        parser.error(f"--out '{given.out}': give a name, such as {os.path.join(given.out, 'net')}")
+    return given
 
 
 def import_model(arguments):
@@ -146,10 +254,19 @@ def import_model(arguments):
     if deviation is not None and min(deviation) <= 0:
         raise CannotImport("--deviation: give numbers above 0")
     common = {"group": arguments.group}
-    if arguments.model.lower().endswith(".onnx") or ":" not in arguments.model:
+    place = arguments.model.partition(":")[0]
+    if is_of_torch(place):
+        state_dict(place)
+        raise CannotImport(f"{place}: holds weights alone; give also the code that makes the module: "
+                           f"MODULE.py:NAME --weights {place}")
+    if arguments.model.lower().endswith(".onnx") or (":" not in arguments.model and not place.endswith(".py")):
         if arguments.weights:
             raise CannotImport("--weights: an ONNX file has its own")
-        return import_onnx(arguments.model, shape=arguments.shape, mean=mean, deviation=deviation, **common)
+        try:
+            return import_onnx(arguments.model, shape=arguments.shape, mean=mean, deviation=deviation, **common)
+        except FileNotFoundError as error:
+            raise CannotImport(f"{arguments.model}: {error.strerror}; give an ONNX file, or what makes a module, as in "
+                               "torchvision.models:resnet18 or mynet.py:Net") from None
     shape = arguments.shape or (224, 224, 3)
     if mean is None and deviation is None and arguments.model.startswith("torchvision.models") and shape[2] == 3:
         mean, deviation = files.IMAGENET
@@ -163,38 +280,36 @@ def import_model(arguments):
 
 def main(arguments=None):
     warnings.simplefilter("ignore")
-    parser, given = parse(arguments)
-    if given.bytes and (given.mean or given.deviation):
-        parser.error("--bytes: --mean and --deviation say otherwise")
+    given = parse(arguments)
     name = given.out or os.path.splitext(os.path.basename(given.model.rpartition(":")[2].partition("(")[0]))[0]
     try:
-        for path in (f"{name}.toml", f"{name}.safetensors"):
-            if os.path.exists(path) and not given.force:
-                raise CannotImport(f"{path}: exists; give another --out, or --force")
+        check_output([f"{name}.toml", f"{name}.safetensors"], given.force)
         imported = import_model(given)
         recipe, variables = imported.save(name)
-    except (NotExpressible, CannotImport) as error:
-        text = str(error)
-        if isinstance(error, NotExpressible) and not text.startswith(given.model):
-            text = f"{given.model}: {text}"
-        print(f"towers.importing: {one_line(text)}", file=sys.stderr)
-        return 1
+    except CannotImport as error:
+        return fail(error)
+    except NotExpressible as error:
+        return fail(error if str(error).startswith(given.model) else f"{given.model}: {error}")
     except ModuleNotFoundError as error:
-        print(f"towers.importing: {given.model}: needs the Python package '{error.name}'; pip install {error.name}",
-              file=sys.stderr)
-        return 1
+        return fail(f"{given.model}: needs the Python package '{error.name}'; pip install {error.name}")
+    except ImportError as error:  # a package that is there, but broken
+        return fail(f"{given.model}: {error}")
     except OSError as error:
-        print(f"towers.importing: {error.filename or given.model}: {error.strerror or one_line(error)}", file=sys.stderr)
-        return 1
+        return fail(f"{error.filename or given.model}: {error.strerror or error}")
     except MemoryError:
-        print(f"towers.importing: {given.model}: there is not enough memory", file=sys.stderr)
-        return 1
+        return fail(f"{given.model}: there is not enough memory")
     for note in imported.notes:
         print(f"note: {note}")
     count = sum(each.size for key, each in imported.variables.items() if "/moving_" not in key)
+    recipe, variables = plain(recipe), plain(variables)
     print(f"{recipe}: {len(imported.network.layers)} layers, {imported.network.classes} classes; {variables}: {count} parameters")
     print(f"fine-tune with: towers train --recipe {recipe} --init {variables} --data FOLDER --set input.classes=N")
     return 0
+
+
+def fail(message):
+    print(f"towers.importing: {plain(message)}", file=sys.stderr)
+    return 1
 
 
 if __name__ == "__main__":

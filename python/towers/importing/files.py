@@ -76,13 +76,14 @@ def safetensors(tensors):
 
 
 def write(path, data):
-    """Writes a whole file or none."""
+    """Writes a whole file or none. An OSError names `path`, or its folder if that is missing."""
     temporary = f"{path}.{os.getpid()}.part"
     try:
         with open(temporary, "wb") as file:
             file.write(data)
         os.replace(temporary, path)
-    except OSError:
+    except OSError as error:
         if os.path.exists(temporary):
             os.unlink(temporary)
-        raise
+        missing = isinstance(error, FileNotFoundError)
+        raise OSError(error.errno, error.strerror, (os.path.dirname(path) or ".") if missing else path) from None

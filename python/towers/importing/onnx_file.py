@@ -2,6 +2,7 @@
 
 import math
 import os
+import stat
 
 import numpy as np
 import onnx
@@ -95,10 +96,16 @@ class OnnxFile:
         for tensor in external:
             where = {each.key: each.value for each in tensor.external_data}.get("location", "")
             path = os.path.normpath(os.path.join(folder, where))
-            if not where or os.path.isabs(where) or os.path.relpath(os.path.realpath(path), os.path.realpath(folder)).startswith(".."):
+            if not where or "\0" in where or os.path.isabs(where) or os.path.relpath(os.path.realpath(path), os.path.realpath(folder)).startswith(".."):
                 raise NotExpressible(f"tensor '{tensor.name}' is in '{where}', outside the file's folder")
-            if not os.path.isfile(path):
-                raise NotExpressible(f"tensor '{tensor.name}' is in '{where}', which is not beside the file")
+            try:
+                regular = stat.S_ISREG(os.stat(path).st_mode)
+            except FileNotFoundError:
+                raise NotExpressible(f"tensor '{tensor.name}' is in '{where}', which is not beside the file") from None
+            except OSError as error:
+                raise NotExpressible(f"tensor '{tensor.name}' is in '{where}': {error.strerror}") from None
+            if not regular:
+                raise NotExpressible(f"tensor '{tensor.name}' is in '{where}', which is no regular file")
         try:
             onnx.external_data_helper.load_external_data_for_model(model, folder)
         except Exception as error:  # the helper has no kind of its own

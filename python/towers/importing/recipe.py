@@ -7,12 +7,23 @@ frameworks (channels first) and write layers and variables as docs/recipes.md sa
 import dataclasses
 import json
 import math
+import re
 
 import numpy as np
 
 
+def plain(text, most=1000):
+    """One line of at most so many characters. A file's names and a library's messages may have control codes, which a
+    terminal would obey."""
+    text = re.sub(r"\x1b\[[0-?]*[ -/]*[@-~]", "", str(text))  # colours
+    return "".join(each if each.isprintable() else "?" for each in " ".join(text.split()))[:most]
+
+
 class NotExpressible(Exception):
     """A model, or one of its nodes, that a recipe cannot express. The message is one line."""
+
+    def __init__(self, message):
+        super().__init__(plain(message))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,7 +116,7 @@ class Network:
     def notes(self):
         places = {text: [node for node in nodes if node is not None] for text, nodes in self.noted.items()}
         more = lambda nodes: f" and {len(nodes) - 1} more" if len(nodes) > 1 else ""
-        return [text + (f" ({nodes[0]}{more(nodes)})" if nodes else "") for text, nodes in places.items()]
+        return [plain(text + (f" ({nodes[0]}{more(nodes)})" if nodes else "")) for text, nodes in places.items()]
 
     def free_name(self, wanted):
         name = "".join("." if each == "/" else each for each in wanted if each.isprintable() and not each.isspace())
