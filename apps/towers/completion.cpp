@@ -90,7 +90,7 @@ void add_commands(const CLI::App& app, std::vector<std::string> path, std::vecto
         if (option->get_positional()) {
             command.places.push_back(value_of(name, *option));
             command.places.back().repeats = option->get_items_expected_max() > 1;
-            continue;
+            if (option->get_lnames().empty()) continue; // else it may also be given as a flag
         }
         CompletedFlag flag{.help = in_short(option->get_description())};
         for (const std::string& each : option->get_snames()) flag.names.push_back("-" + each);

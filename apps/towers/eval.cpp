@@ -32,18 +32,18 @@ namespace {
 
 struct EvalFlags {
     std::vector<std::string> set;
-    std::string run, checkpoint, recipe, data, format, backend, towers, split = "test", quirks, confusion;
+    std::string model, recipe, data, format, backend, towers, split = "test", quirks, confusion;
     unsigned batch = 128, interval = 0;
     bool raw = false, per_class = false, skip_broken = false;
     OpenOptions open;
 };
 
 void check(const EvalFlags& flags) {
-    if (flags.run.empty() == flags.checkpoint.empty())
-        throw UsageError("give either --run DIR or --checkpoint FILE to say what to evaluate");
-    if (flags.interval > 0 && flags.run.empty())
-        throw UsageError(
-            "--interval: a file gets no newer checkpoint; give --run DIR in place of --checkpoint");
+    check_model(flags.model);
+    if (flags.interval > 0 && !is_run(flags.model))
+        throw UsageError(fmt::format("--interval: a file gets no newer checkpoint; give the folder of a run "
+                                     "in place of {}",
+                                     flags.model));
     check_threads(flags.open.threads);
     if (!flags.confusion.empty()) check_confusion_file(flags.confusion);
 }
@@ -72,8 +72,9 @@ std::optional<TrainSettings> with_moved_data(TrainSettings settings, const Tenso
 }
 
 /// The training settings that evaluation needs, from the flags, else from the checkpoint, else from its run.
-TrainSettings settings_of(const TensorFile& file, const std::filesystem::path& path, const EvalFlags& flags) {
-    TrainSettings settings = settings_of_checkpoint(file, path, flags.run, flags.recipe, flags.set);
+TrainSettings settings_of(const FoundCheckpoint& checkpoint, const EvalFlags& flags) {
+    const auto& [path, file] = checkpoint;
+    TrainSettings settings = settings_of_checkpoint(checkpoint, flags.model, flags.recipe, flags.set);
     // The pictures that a run holds out are its test examples, also if its folder is named again.
     bool held_out = !settings.hold_out.empty() && !flags.data.empty();
     if (held_out && without_wishes(absolute_source(flags.data)) != without_wishes(settings.data)) {
@@ -195,40 +196,42 @@ int run_eval(EvalFlags& flags) {
 
     std::optional<LoadedData> loaded;
     bool waiting = false;
-    for (std::filesystem::path path;;) {
-        std::optional<TensorFile> file; // set if it is not evaluated yet
-        const auto read = [&](const std::filesystem::path& latest) {
-            if (latest != path) file = read_safetensors(latest);
-            path = latest;
-        };
-        if (flags.run.empty()) {
-            read(flags.checkpoint);
-        } else if (flags.interval == 0 || has_checkpoint(flags.run)) {
-            read_latest(flags.run, "evaluate {} with --checkpoint, which is sound", read);
+    for (std::filesystem::path evaluated;;) {
+        std::optional<FoundCheckpoint> found; // set if it is not evaluated yet
+        if (flags.interval == 0) {
+            found = read_model(flags.model);
+        } else if (has_checkpoint(flags.model)) {
+            read_latest(flags.model, [&](const std::filesystem::path& latest) {
+                if (latest != evaluated) found = {latest, read_safetensors(latest)};
+            });
         } else {
             std::error_code error;
             if (!std::exchange(waiting, true))
-                fmt::print("waiting for the first checkpoint in {}{}\n", flags.run,
-                           std::filesystem::exists(flags.run, error) ? "" : ", which is not there yet");
+                fmt::print("waiting for the first checkpoint in {}{}\n", flags.model,
+                           std::filesystem::exists(flags.model, error) ? "" : ", which is not there yet");
             std::fflush(stdout);
         }
-        if (file) {
-            const TrainSettings settings = settings_of(*file, path, flags);
+        if (found) {
+            const auto& [path, file] = *found;
+            evaluated = path;
+            const TrainSettings settings = settings_of(*found, flags);
             const Recipe recipe = recipe_of(settings, path, flags);
-            check_recipe(*file, recipe, path);
+            check_recipe(file, recipe, path);
             const StateLayout layout = layout_of(recipe);
-            const TrainingState state = from_checkpoint(*file, layout, path);
+            const TrainingState state = from_checkpoint(file, layout, path);
             const bool averaged = !flags.raw && layout.averages() != nullptr;
-            if (!loaded)
-                loaded =
-                    load_data(recipe, request_of(settings, checkpoint_number(*file, "seed", path), flags),
-                              towers, flags);
+            if (!loaded) {
+                loaded = load_data(recipe, request_of(settings, checkpoint_number(file, "seed", path), flags),
+                                   towers, flags);
+                if (const auto trained = checkpoint_data(file, path))
+                    warn_of_other_classes(loaded->data->info().classes, trained->classes, path.string());
+            }
             const std::vector<Prediction> predictions =
                 evaluate(loaded->evaluators, part(std::span(state.state), averaged ? layout.averages()->range
                                                                                    : layout.all_variables()));
             show(*loaded, predictions, {path, state.step, averaged},
                  parse_quirks(settings.quirks).padded_evaluation, flags);
-            const std::string ended = flags.interval > 0 ? why_ended(flags.run, state.step) : "";
+            const std::string ended = flags.interval > 0 ? why_ended(flags.model, state.step) : "";
             if (!ended.empty()) {
                 fmt::print("{}: there will be no newer checkpoint\n", ended);
                 return 0;
@@ -244,9 +247,8 @@ int run_eval(EvalFlags& flags) {
 void add_eval(CLI::App& app, Action& chosen) {
     CLI::App* const command = app.add_subcommand("eval", "Measure the precision of a checkpoint");
     const auto flags = std::make_shared<EvalFlags>();
-    command->add_option("--run", flags->run,
-                        "Evaluate this run's latest checkpoint, on the data that it was trained on");
-    command->add_option("--checkpoint", flags->checkpoint, "Evaluate this checkpoint file");
+    add_model(*command, flags->model,
+              "A run's folder, whose latest checkpoint is evaluated, or a checkpoint file");
     command->add_option("--recipe", flags->recipe,
                         "Recipe of the checkpoint: a TOML file, or a built-in one's name (default: the one "
                         "that its run keeps, else the one that it names)");

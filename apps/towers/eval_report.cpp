@@ -17,13 +17,6 @@ std::string figure(const std::optional<double>& value) { return value ? fmt::for
 
 } // namespace
 
-std::vector<std::string> class_names(const Model& model, const DataInfo& data) {
-    std::vector<std::string> names(model.label_offset, "background");
-    for (std::size_t i = 0; i + model.label_offset < model.classes; ++i)
-        names.push_back(i < data.classes.size() ? data.classes[i] : fmt::format("class {}", i));
-    return names;
-}
-
 std::string class_table(const Confusion& confusion, const std::vector<std::string>& names) {
     std::size_t width = 5;
     for (const std::string& name : names) width = std::max(width, as_printable(name).size());

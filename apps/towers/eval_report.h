@@ -1,9 +1,7 @@
 // What eval says of each class.
 #pragma once
 
-#include "engine/data/source.h"
 #include "engine/files/canvas.h"
-#include "engine/model/model.h"
 #include "engine/train/confusion.h"
 
 #include <filesystem>
@@ -11,9 +9,6 @@
 #include <vector>
 
 namespace towers {
-
-/// The names of the network's classes: the data may have fewer.
-std::vector<std::string> class_names(const Model& model, const DataInfo& data);
 
 /// A line for each class: its examples, precision, recall, and what it is taken for most often. `names`: of
 /// the network's classes.

@@ -8,7 +8,6 @@
 #include "engine/export/torch.h"
 #include "engine/files/output.h"
 #include "engine/files/text.h"
-#include "engine/run/run_directory.h"
 #include "engine/train/checkpoint.h"
 
 #include <algorithm>
@@ -25,7 +24,7 @@ namespace towers {
 namespace {
 
 struct ExportFlags {
-    std::string source, onnx, torch, recipe, picture_size;
+    std::string model, onnx, torch, recipe, picture_size;
     std::vector<std::string> set;
     bool raw = false, prepared = false;
 };
@@ -46,24 +45,8 @@ std::array<unsigned, 2> parse_size(const std::string& text) {
     return size;
 }
 
-FoundCheckpoint read_source(const std::string& source) {
-    std::error_code error;
-    if (!std::filesystem::is_directory(source, error)) return {source, read_safetensors(source)};
-    FoundCheckpoint found;
-    try {
-        read_latest_checkpoint(source, [&](const std::filesystem::path& latest) {
-            found = {latest, read_safetensors(latest)};
-        });
-    } catch (const InputError& damaged) {
-        const auto sound = newest_sound_checkpoint(source);
-        if (!sound) throw;
-        throw InputError(fmt::format("{}; export {}, which is sound", damaged.what(),
-                                     checkpoint_of(source, *sound).string()));
-    }
-    return found;
-}
-
 int run_export(const ExportFlags& flags) {
+    check_model(flags.model);
     if (flags.onnx.empty() && flags.torch.empty())
         throw UsageError("give --onnx FILE or --torch FILE.py to say what to write");
     for (const std::string& file : {flags.onnx, flags.torch})
@@ -76,9 +59,8 @@ int run_export(const ExportFlags& flags) {
     PictureSize pictures{.prepared = flags.prepared};
     if (!flags.picture_size.empty()) pictures.size = parse_size(flags.picture_size);
     if (flags.prepared && pictures.size) throw UsageError("--picture-size and --prepared: give one of them");
-    const FoundCheckpoint found = read_source(flags.source);
-    const TrainSettings settings =
-        settings_of_checkpoint(found.file, found.path, "", flags.recipe, flags.set);
+    const FoundCheckpoint found = read_model(flags.model);
+    const TrainSettings settings = settings_of_checkpoint(found, flags.model, flags.recipe, flags.set);
     const Recipe recipe =
         recipe_of_checkpoint(settings, found.path, !flags.recipe.empty() || !flags.set.empty());
     check_recipe(found.file, recipe, found.path);
@@ -121,11 +103,8 @@ void add_export(CLI::App& app, Action& chosen) {
     CLI::App* const command = app.add_subcommand(
         "export", "Write a trained network for other programs: as an ONNX model, or as a PyTorch module");
     const auto flags = std::make_shared<ExportFlags>();
-    command
-        ->add_option("run", flags->source,
-                     "A run's folder, whose latest checkpoint is exported, or a checkpoint file")
-        ->required()
-        ->type_name("RUN|CHECKPOINT");
+    add_model(*command, flags->model,
+              "A run's folder, whose latest checkpoint is exported, or a checkpoint file");
     command->add_option("--onnx", flags->onnx, "Write an ONNX model to this file");
     command->add_option("--torch", flags->torch,
                         "Write the source of a PyTorch module, which reads the checkpoint, to this file");

@@ -142,6 +142,7 @@ std::string describe_mistake(CLI::App& app, const CLI::ParseError& error) {
                            ? fmt::format("{}: give it once, not {} times", flags[0], option->count())
                            : fmt::format("{}: {}", flags[0], advice(*option, "")));
     }
+    if (const std::string odd = describe_odd_value(app); !odd.empty()) return odd;
     // The missing subcommand may be there, but misspelt.
     if (const std::string unknown = describe_unknown_word(commands); !unknown.empty()) return unknown;
     if (is<CLI::ExcludesError>(error) && flags.size() == 2)
@@ -159,7 +160,8 @@ std::string describe_odd_value(CLI::App& app) {
                 const std::string& name = option->get_name();
                 if (value.empty() && option->get_expected_min() > 0)
                     return with_help(name + ": its value is empty", *command);
-                if (value.starts_with('-') && command->get_option_no_throw(value) != nullptr)
+                if (value.starts_with('-') &&
+                    command->get_option_no_throw(value.substr(0, value.find('='))) != nullptr)
                     return with_help(fmt::format("{}: give a value before {}", name, value), *command);
             }
     return {};

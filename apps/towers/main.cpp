@@ -5,6 +5,7 @@
 #include "engine/error.h"
 #include "engine/towers/group_watchdog.h"
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -15,7 +16,9 @@
 #include <new>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
+#include <string>
 #include <unistd.h>
+#include <vector>
 
 namespace {
 
@@ -61,8 +64,15 @@ int run_command(int argc, char** argv) {
     towers::add_data(app, chosen);
     towers::add_completion(app, chosen);
     towers::add_report(app, chosen);
+    // `towers help train` is `towers train --help`
+    std::vector<std::string> words(argv + 1, argv + argc);
+    if (!words.empty() && words[0] == "help") {
+        words.erase(words.begin());
+        words.emplace_back("--help");
+    }
+    std::ranges::reverse(words); // as CLI11 wants them
     try {
-        app.parse(argc, argv);
+        app.parse(words);
     } catch (const CLI::Success& help) { // --help and --version
         return app.exit(help);
     } catch (const CLI::ParseError& error) {

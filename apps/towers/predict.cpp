@@ -12,7 +12,6 @@
 #include "engine/error.h"
 #include "engine/files/file.h"
 #include "engine/files/text.h"
-#include "engine/run/run_directory.h"
 #include "engine/towers/selection.h"
 #include "engine/train/checkpoint.h"
 #include "engine/train/evaluation.h"
@@ -47,6 +46,7 @@ struct PredictFlags {
 };
 
 void check(const PredictFlags& flags) {
+    check_model(flags.model);
     if (flags.pictures.empty() && flags.files_from.empty())
         throw UsageError("give the pictures: files, folders, - for one on standard input, or --files-from");
     const auto inputs =
@@ -138,26 +138,17 @@ TrainedOn look_up_data(const TensorFile& file, const std::filesystem::path& path
 }
 
 LoadedModel load_model(const PredictFlags& flags) {
-    std::error_code error;
-    const bool is_run = std::filesystem::is_directory(flags.model, error);
+    const FoundCheckpoint found = read_model(flags.model);
+    const auto& [path, file] = found;
     LoadedModel model;
-    TensorFile file;
-    const auto read = [&](const std::filesystem::path& path) {
-        file = read_safetensors(path);
-        model.path = path;
-    };
-    if (is_run)
-        read_latest(flags.model, "predict with {}, which is sound", read);
-    else
-        read(flags.model);
-    const TrainSettings settings =
-        settings_of_checkpoint(file, model.path, is_run ? flags.model : "", flags.recipe, flags.set);
-    model.recipe = recipe_of_checkpoint(settings, model.path, !flags.recipe.empty() || !flags.set.empty());
-    check_recipe(file, model.recipe, model.path);
+    model.path = path;
+    const TrainSettings settings = settings_of_checkpoint(found, flags.model, flags.recipe, flags.set);
+    model.recipe = recipe_of_checkpoint(settings, path, !flags.recipe.empty() || !flags.set.empty());
+    check_recipe(file, model.recipe, path);
     model.layout = layout_of(model.recipe);
-    model.state = from_checkpoint(file, model.layout, model.path);
-    const auto known = checkpoint_data(file, model.path);
-    model.data = known ? *known : look_up_data(file, model.path, settings, model.recipe);
+    model.state = from_checkpoint(file, model.layout, path);
+    const auto known = checkpoint_data(file, path);
+    model.data = known ? *known : look_up_data(file, path, settings, model.recipe);
     return model;
 }
 
@@ -230,10 +221,8 @@ int run_predict(const PredictFlags& flags) {
 void add_predict(CLI::App& app, Action& chosen) {
     CLI::App* const command = app.add_subcommand("predict", "Tell the classes of pictures");
     const auto flags = std::make_shared<PredictFlags>();
-    command
-        ->add_option("model", flags->model,
-                     "A run's folder, whose latest checkpoint is taken, or a checkpoint file")
-        ->required();
+    add_model(*command, flags->model,
+              "A run's folder, whose latest checkpoint is taken, or a checkpoint file");
     command->add_option("pictures", flags->pictures,
                         "JPEG and PNG files, and folders, whose pictures are taken with those in their "
                         "folders; - is one picture on standard input");

@@ -59,6 +59,7 @@ int run_drawing(const ReportFlags& flags) {
 
 int run_report(const ReportFlags& flags) {
     constexpr std::size_t most = 12; // that a page can hold side by side
+    if (flags.runs.empty()) throw UsageError("give the folders of runs");
     if (flags.runs.size() > most)
         throw UsageError(
             fmt::format("{} runs are too many for a page; give at most {}", flags.runs.size(), most));
@@ -95,8 +96,7 @@ void add_report(CLI::App& app, Action& chosen) {
     CLI::App* const command =
         app.add_subcommand("report", "Write a page about a run, or about several side by side");
     const auto flags = std::make_shared<ReportFlags>();
-    command->add_option("runs", flags->runs, "Folders of runs, which may still go on")
-        ->required()
+    command->add_option("runs,--run", flags->runs, "Folders of runs, which may still go on")
         ->type_name("RUN");
     command->add_option("--out", flags->out,
                         "HTML file to write (default: report.html in the run's folder; of several runs, in "

@@ -25,7 +25,7 @@ constexpr std::string_view script =
 #include "page/report.js.inc"
     ;
 
-constexpr std::size_t most_recipe_rows = 60;
+constexpr std::size_t most_recipe_rows = 25;
 
 nlohmann::json network_json(const Model& model) {
     const NetworkDrawing drawing = draw_network(model);

@@ -1,17 +1,19 @@
 #include "apps/towers/report_predictions.h"
 
 #include "apps/towers/data_flags.h"
-#include "apps/towers/eval_report.h"
+#include "apps/towers/trained_model.h"
 #include "engine/error.h"
 #include "engine/files/base64.h"
 #include "engine/files/png_file.h"
 #include "engine/files/text.h"
 #include "engine/run/run_directory.h"
 #include "engine/train/checkpoint.h"
+#include "engine/train/confusion.h"
 #include "engine/train/evaluation.h"
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <memory>
 #include <numeric>
 #include <optional>
@@ -95,11 +97,22 @@ std::optional<Evaluated> read_latest(const ReportedRun& run, const StateLayout& 
 
 nlohmann::json absent(const std::string& why) { return {{"absent", as_printable(why)}}; }
 
-/// Records at even distances.
-std::vector<std::uint32_t> spread(std::size_t records, std::size_t count) {
+/// Records of all classes in turn, as many of each, at even distances; of some classes if there are more.
+std::vector<std::uint32_t> samples_of(const std::vector<std::uint32_t>& labels, std::size_t count) {
+    std::map<std::uint32_t, std::vector<std::uint32_t>> classes;
+    for (std::size_t i = 0; i < labels.size(); ++i) classes[labels[i]].push_back(std::uint32_t(i));
+    const std::size_t stride = std::max<std::size_t>(classes.size() / count, 1);
+    const std::size_t rounds = (count + classes.size() - 1) / std::max<std::size_t>(classes.size(), 1);
     std::vector<std::uint32_t> chosen;
-    count = std::min(count, records);
-    for (std::size_t i = 0; i < count; ++i) chosen.push_back(std::uint32_t(i * records / count));
+    for (std::size_t round = 0; round < rounds; ++round) {
+        std::size_t place = 0;
+        for (const auto& [label, records] : classes) {
+            const bool is_first = round == 0, is_taken = place++ % stride == 0;
+            const std::size_t at = round * records.size() / rounds;
+            const bool is_new = is_first || at != (round - 1) * records.size() / rounds;
+            if (is_taken && is_new && chosen.size() < count) chosen.push_back(records[at]);
+        }
+    }
     return chosen;
 }
 
@@ -162,7 +175,7 @@ nlohmann::json predictions_of(const ReportedRun& run, const PredictionOptions& o
     };
     const Confusion confusion(labels, predictions, recipe.model.classes);
     nlohmann::json names = nlohmann::json::array();
-    for (const std::string& name : class_names(recipe.model, data->info()))
+    for (const std::string& name : class_names(recipe.model, data->info().classes))
         names.push_back(as_printable(name));
     nlohmann::json json{{"data", as_printable(data->info().name)},
                         {"step", latest->state.step},
@@ -174,7 +187,7 @@ nlohmann::json predictions_of(const ReportedRun& run, const PredictionOptions& o
                         {"cross_entropy", result.cross_entropy()},
                         {"names", std::move(names)},
                         {"confusion", confusion_json(confusion)},
-                        {"samples", pictures(spread(labels.size(), options.pictures))},
+                        {"samples", pictures(samples_of(labels, options.pictures))},
                         {"mistakes", pictures(mistakes)}};
     if (recipe.model.classes > few_classes) json["precision_5"] = result.precision_in_few();
     return json;

@@ -8,6 +8,7 @@
 #include "apps/towers/resolved_run.h"
 #include "apps/towers/trace_file.h"
 #include "apps/towers/train_flags.h"
+#include "apps/towers/trained_model.h"
 #include "engine/data/formats.h"
 #include "engine/error.h"
 #include "engine/files/text.h"
@@ -122,7 +123,7 @@ void train_and_report(const OpenRun& run, const std::string& progress, std::opti
     const std::string probed = probe(trainer, directory, stop_requested);
     const std::string tuned = tune(trainer, directory, stop_requested);
     try_to([&run, &probed, &tuned, &replaced] {
-        print_towers(run.trainer);
+        if (run.placement == nullptr) print_towers(run.trainer); // else its tables begin with them
         print_frozen(run.resolved.recipe.model);
         for (const std::string& line : {probed, tuned})
             if (!line.empty()) fmt::print("{}\n", line);
@@ -196,6 +197,8 @@ void open_and_train(const ResolvedRun& resolved, const std::optional<Past>& past
             read_initial(settings.init, recipe.model, trainer.layout(), *settings.seed);
         trainer.load(beginning.state);
         try_to([&beginning] { print_new_layers(beginning); });
+        if (beginning.new_layers.empty()) // else the layer of the classes begins anew
+            warn_of_other_classes(data.info().classes, beginning.classes, beginning.path.string());
     }
     // Comes only after everything that the run needs has been found, because this may delete an earlier run.
     RunDirectory directory(resolved.folder.empty() ? make_run_directory(recipe.name)

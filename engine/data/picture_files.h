@@ -13,8 +13,8 @@ namespace towers {
 std::vector<std::string> folder_names(const std::vector<std::string>& classes);
 
 /// Writes each example as FOLDER/CLASS/NUMBER.png, with the folder_names() of `classes`, of which the data
-/// set may have the first ones only. Creates the folders that it needs. Throws InputError if a file cannot be
-/// written.
+/// set may have the first ones only. Creates the folders that it needs. Throws InputError if a file is there
+/// already or cannot be written.
 void write_picture_files(const DataSource& data, const std::vector<std::string>& classes,
                          const std::filesystem::path& folder);
 

@@ -86,6 +86,19 @@ std::string read_file(const std::filesystem::path& path) {
     return text;
 }
 
+void write_new_file(const std::filesystem::path& path, std::string_view bytes) {
+    FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+    if (!file) throw_file_error("write", path, errno);
+    if (const int error = write_all(file, std::as_bytes(std::span(bytes))))
+        throw_file_error("write", path, error);
+    if (const int error = file.close()) throw_file_error("write", path, error);
+}
+
+void sync_all_below(const std::filesystem::path& folder) {
+    const FileDescriptor descriptor(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (!descriptor || ::syncfs(descriptor.get()) != 0) throw_file_error("write", folder, errno);
+}
+
 int write_all(const FileDescriptor& file, std::span<const std::byte> bytes) {
     while (!bytes.empty()) {
         const ssize_t written = ::write(file.get(), bytes.data(), bytes.size());

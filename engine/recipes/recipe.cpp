@@ -30,6 +30,13 @@ constexpr std::pair<const char*, bool Quirks::*> quirk_names[] = {
     {"padded-evaluation", &Quirks::padded_evaluation}, {"divided-batch-time", &Quirks::divided_batch_time},
 };
 
+/// 32x32, or 20x30 to 300x400
+std::string sizes_of(const PictureRange& pictures) {
+    const auto& [least, most] = pictures;
+    const std::string smallest = fmt::format("{}x{}", least.height, least.width);
+    return least == most ? smallest : fmt::format("{} to {}x{}", smallest, most.height, most.width);
+}
+
 } // namespace
 
 Quirks parse_quirks(const std::string& text) {
@@ -310,9 +317,8 @@ std::unique_ptr<DataSource> open_data_for(const Recipe& recipe, DataRequest requ
     const ImageSize stored = data->image_size();
     const char* const split = request.split == Split::train ? "training" : "test";
     if (const auto pictures = data->info().pictures)
-        spdlog::info("{}: {} {} pictures of {}x{} to {}x{} become images of {}x{}x{} for {}",
-                     as_printable(request.source), data->size(), split, pictures->least.height,
-                     pictures->least.width, pictures->most.height, pictures->most.width, stored.height,
+        spdlog::info("{}: {} {} pictures of {} become images of {}x{}x{} for {}",
+                     as_printable(request.source), data->size(), split, sizes_of(*pictures), stored.height,
                      stored.width, stored.channels, recipe.name);
     const ImageSize wanted = taken_size(recipe, stored);
     if (wanted != stored) {

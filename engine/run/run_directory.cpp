@@ -271,7 +271,7 @@ fs::path report_path_in(const fs::path& folder) { return folder / report_name; }
 std::vector<std::uint64_t> checkpoint_steps(const fs::path& folder) {
     std::error_code error;
     if (!fs::exists(folder, error))
-        throw InputError(fmt::format("there is no run directory {}; check --run", folder.string()));
+        throw InputError(fmt::format("there is no run directory {}; check its name", folder.string()));
     std::vector<std::uint64_t> steps;
     for (const std::string& name : names_in(folder))
         if (const auto step = step_of(name)) steps.push_back(*step);
@@ -292,7 +292,7 @@ fs::path latest_checkpoint(const fs::path& folder) {
     const std::vector<std::uint64_t> steps = checkpoint_steps(folder);
     if (steps.empty())
         throw InputError(fmt::format(
-            "{} holds no checkpoint (model.ckpt-<step>.safetensors); check --run, or train without "
+            "{} holds no checkpoint (model.ckpt-<step>.safetensors); give another run, or train without "
             "--resume first",
             folder.string()));
     return folder / checkpoint_name(steps.back());

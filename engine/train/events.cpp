@@ -8,6 +8,7 @@
 #include <cmath>
 #include <fmt/format.h>
 #include <map>
+#include <spdlog/spdlog.h>
 #include <string>
 #include <utility>
 
@@ -104,8 +105,11 @@ void Events::add_histograms(Summary& summary, const StepReport& report) {
     std::vector<Histogram> made;
     try {
         made = trainer_.summarize(data_);
-    } catch (const TowerFailed&) {
-        return; // the next step finds it too, and goes on with the other towers
+    } catch (const TowerFailed& failed) {
+        // If it is lost, the next step finds it too, and goes on with the other towers.
+        if (!failed.lost && !std::exchange(told_of_memory_, true))
+            spdlog::warn("the summaries have no histograms: {}", failed.what());
+        return;
     }
     std::map<std::string, double> weight_losses; // by layer
     const bool adds_decay = !trainer_.recipe().optimizer->decouples_decay();

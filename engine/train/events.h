@@ -58,6 +58,7 @@ private:
     MovingAverage total_loss_, cross_entropy_, decay_;
     std::vector<TowerUse> used_; ///< when the last summary was made
     double seconds_;             ///< likewise
+    bool told_of_memory_ = false;
 };
 
 } // namespace towers

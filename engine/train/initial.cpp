@@ -1,5 +1,6 @@
 #include "engine/train/initial.h"
 
+#include "engine/error.h"
 #include "engine/run/run_directory.h"
 
 #include <algorithm>
@@ -7,6 +8,7 @@
 #include <fmt/ranges.h>
 #include <map>
 #include <set>
+#include <utility>
 
 namespace towers {
 namespace {
@@ -94,11 +96,17 @@ Beginning read_initial(const std::filesystem::path& path, const Model& model, co
     };
     Beginning beginning{.state = {.state = initial_state(layout, seed)},
                         .path = std::filesystem::is_directory(path) ? latest_checkpoint(path) : path,
-                        .new_layers = {}};
+                        .new_layers = {},
+                        .classes = {}};
     const TensorFile file = read_safetensors(beginning.path, is_variable);
     const std::map<int, NewLayer> anew = find_new_layers(file, model, layout);
     start_from(file, layout, beginning.path, anew, beginning.state.state);
     for (const auto& [node, layer] : anew) beginning.new_layers.push_back(layer);
+    try {
+        if (auto trained = checkpoint_data(file, beginning.path))
+            beginning.classes = std::move(trained->classes);
+    } catch (const InputError&) { // another program's file, whose metadata mean something else
+    }
     return beginning;
 }
 

@@ -28,6 +28,8 @@ TEST_CASE("every command has --help") {
 
 TEST_CASE("the flags that scripts rely on are there") {
     const std::string train = run_towers({"train", "--help"}).out;
+    CHECK(run_towers({"help", "train"}).out == train);
+    CHECK(run_towers({"help"}).out == run_towers({"--help"}).out);
     for (const char* flag :
          {"--recipe",     "--data",      "--backend", "--towers",  "--batch",      "--steps",      "--epochs",
           "--lr",         "--seed",      "--distort", "--shuffle", "--init",       "--run",        "--resume",
@@ -187,7 +189,9 @@ TEST_CASE("the message about a wrong flag names it, its value and what to give i
         {{"train", "--data"}, "--data: give a value" + train},
         {{"train", "--data", ""}, "--data: its value is empty" + train},
         {{"train", "--run", "--resume"}, "--run: give a value before --resume" + train},
-        {{"train", "--data=", "--steps", "5"}, "'5' does not belong to any flag" + train},
+        {{"train", "--data=", "--steps", "5"}, "--data: give a value before --steps" + train},
+        {{"train", "--data", "--steps=5", "--batch", "8"}, "--data: give a value before --steps=5" + train},
+        {{"train", "--freeze", "--steps", "5"}, "--freeze: give a value before --steps" + train},
         {{"data", "describe", ""}, "source: its value is empty; see 'towers data describe --help'\n"},
         // numbers
         {{"train", "--batch", "many"}, "--batch 'many': give a whole number of 1 or more" + train},
@@ -263,8 +267,8 @@ TEST_CASE("flags that contradict each other are named") {
         {{"parity"}, "--towers"},
         {{"parity", "--towers", "cpu"}, "--towers 'cpu'"},
         {{"parity", "--towers", "cpu,cpu,cpu"}, "--towers 'cpu,cpu,cpu'"},
-        {{"eval"}, "--checkpoint"},
-        {{"eval", "--run", "r", "--checkpoint", "c"}, "--checkpoint"},
+        {{"eval"}, "give the model: the folder of a run, or a checkpoint file"},
+        {{"eval", "r", "--checkpoint", "c"}, "--run: give it once, not 2 times"},
     });
 }
 

@@ -74,6 +74,9 @@ TEST_CASE("the evaluation uses the run's data and its latest checkpoint") {
     check_worked(outcome);
     CHECK(contains(outcome.out, " of 3 examples"));
     CHECK(contains(outcome.out, "step 11, moving averages")); // not 9, which sorts after 11 as text
+    CHECK(contains(run_towers({"eval", run.string(), "--towers", "cpu"}).out, "step 11, moving averages"));
+    const std::string file = checkpoint(run, 9).string();
+    CHECK(contains(run_towers({"eval", file, "--towers", "cpu"}).out, "step 9, moving averages"));
 }
 
 TEST_CASE("a checkpoint alone is evaluated on the data that it was trained on") {
@@ -83,7 +86,9 @@ TEST_CASE("a checkpoint alone is evaluated on the data that it was trained on") 
     const fs::path file = folder / "file.safetensors";
     fs::copy(checkpoint(folder / "run", 1), file);
     CHECK(evaluate({"--checkpoint", file.string()}).examples == 3);
-    CHECK(evaluate({"--checkpoint", file.string(), "--data", "shapes"}).examples == 2000);
+    const Outcome on_shapes =
+        run_towers({"eval", "--checkpoint", file.string(), "--data", "shapes", "--towers", "cpu"});
+    CHECK(contains(on_shapes.out, " of 2000 examples"));
     // If the checkpoint does not say, eval does not guess.
     RawTensors early = RawTensors::read(file);
     early.header["__metadata__"].erase("settings");
@@ -96,6 +101,24 @@ TEST_CASE("a checkpoint alone is evaluated on the data that it was trained on") 
     check_failed(run_towers({"eval", "--run", (folder / "run").string()}), 1, (folder / "data").string());
 }
 
+TEST_CASE("other classes than the training's are told") {
+    const TemporaryFolder folder;
+    const fs::path run = folder / "run";
+    train(run, {"--steps", "1", "--batch", "2"}); // on shapes
+    write_records(folder / "data", 3);
+    const auto warned = [&](const Arguments& words) {
+        const Outcome outcome = run_towers(words + Arguments{"--towers", "cpu"});
+        CHECK(outcome.code == 0);
+        return contains(outcome.err, checkpoint(run, 1).string() + " was trained with '");
+    };
+    const std::string data = (folder / "data").string();
+    CHECK(warned({"eval", run.string(), "--data", data}));
+    CHECK_FALSE(warned({"eval", run.string(), "--data", "shapes"}));
+    const Arguments tune{"train", "--init", run.string(), "--steps", "1", "--batch", "2"};
+    CHECK(warned(tune + Arguments{"--data", data, "--run", (folder / "tuned").string()}));
+    CHECK_FALSE(warned(tune + Arguments{"--data", "shapes", "--run", (folder / "again").string()}));
+}
+
 TEST_CASE("a newest checkpoint that is damaged is not evaluated, and the sound one before it is named") {
     const TemporaryFolder folder;
     const fs::path run = folder / "run";
@@ -103,7 +126,7 @@ TEST_CASE("a newest checkpoint that is damaged is not evaluated, and the sound o
     fs::resize_file(checkpoint(run, 2), 1000);
     const Outcome outcome = run_towers({"eval", "--run", run.string()});
     check_failed(outcome, 1, checkpoint(run, 2).string() + " is not a sound");
-    CHECK(contains(outcome.err, "evaluate " + checkpoint(run, 1).string() + " with --checkpoint"));
+    CHECK(contains(outcome.err, "give " + checkpoint(run, 1).string() + ", which is sound"));
 }
 
 TEST_CASE("several devices share the evaluation") {

@@ -62,7 +62,7 @@ TEST_CASE("export refuses in one line what it cannot do, and leaves an earlier f
         check_failed(run_towers(Arguments{"export"} + flags), code, text);
     };
     refused(2, {run}, "give --onnx FILE or --torch FILE.py");
-    refused(2, {"--onnx", file}, "give the run; see 'towers export --help'");
+    refused(2, {"--onnx", file}, "give the model: the folder of a run, or a checkpoint file");
     refused(1, {folder / "nowhere", "--onnx", file}, "nowhere");
     refused(1, {folder.path(), "--onnx", file}, folder.path().string());
     refused(1, {file, "--onnx", folder / "new.onnx"}, "kept.onnx");
@@ -92,6 +92,6 @@ TEST_CASE("export names the newest sound checkpoint if the latest is damaged") {
     train_small(run, {"--steps", "2", "--batch", "4"});
     fs::resize_file(checkpoint(run, 2), 5000);
     const Outcome outcome = run_towers({"export", run, "--onnx", folder / "model.onnx"});
-    check_failed(outcome, 1, "export " + checkpoint(run, 0).string() + ", which is sound");
+    check_failed(outcome, 1, "give " + checkpoint(run, 0).string() + ", which is sound");
     CHECK(!fs::exists(folder / "model.onnx"));
 }

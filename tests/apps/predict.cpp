@@ -319,6 +319,9 @@ TEST_CASE("predict refuses what is no model, a diverged one, and mistakes") {
     const Trained trained;
     const std::string picture = fixture("rgb.jpg");
     check_failed(run_towers({"predict", picture, picture}), 1, picture);
+    const Outcome named = run_towers({"predict", "--run", trained.run, "--towers", "cpu", picture});
+    check_worked(named);
+    CHECK(named.out == trained.predict({picture}).out);
     check_failed(run_towers({"predict", trained.files, picture}), 1, "no checkpoint");
     check_failed(run_towers({"predict", (trained.folder / "absent").string(), picture}), 1, "absent");
     check_failed(trained.predict({picture, "--recipe", "mnist-lenet"}), 1, "belongs to recipe");
@@ -338,7 +341,7 @@ TEST_CASE("predict refuses what is no model, a diverged one, and mistakes") {
     fs::resize_file(file, 1000);
     const Outcome damaged = trained.predict({picture});
     check_failed(damaged, 1, file.string() + " is not a sound");
-    CHECK(contains(damaged.err, "predict with " + checkpoint(trained.run, 0).string() + ", which is sound"));
+    CHECK(contains(damaged.err, "give " + checkpoint(trained.run, 0).string() + ", which is sound"));
 }
 
 TEST_SUITE("slow") {

@@ -154,7 +154,7 @@ TEST_CASE("what a report cannot read gets one line") {
     };
     check_failed(run_towers({"report", (folder / "none").string()}), 1, "there is no run directory");
     check_failed(run_towers({"report", folder.path().string()}), 1, "holds no run: it has no config.toml");
-    check_failed(run_towers({"report"}), 2, "runs");
+    check_failed(run_towers({"report"}), 2, "give the folders of runs");
     check_failed(report({"--out", (folder / "none/page.html").string()}), 1, "none/page.html");
     check_failed(run_towers({"report", run.string(), "--towers", "cpu:9"}), 2, "cpu:9");
 

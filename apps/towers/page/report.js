@@ -217,7 +217,7 @@ function drawHead() {
     return [label(run, i), stateOf(run), run.steps === null ? String(run.steps_done) : `${number(run.steps_done, 9)} of ${number(run.steps, 9)}`,
       values.length ? number(values[values.length - 1], 4) : '–',
       best ? `${best.precision.toFixed(3)} at step ${number(best.step, 9)}` : run.predictions && run.predictions.precision !== undefined ?
-        `${run.predictions.precision.toFixed(3)} now` : '–',
+        `${run.predictions.precision.toFixed(3)} at step ${number(run.predictions.step, 9)}` : '–',
       rates.length ? number(rates[rates.length >> 1], 4) : '–', last ? clock(last.elapsed) : '–',
       run.towers.map(t => t.device).join(', ') || '–'];
   }), [0, 1, 7]);
