@@ -22,14 +22,14 @@ run_tests() {
     log=build/arm64/$1.log
     qemu-aarch64 $file devices >"$log"
     grep '^cpu' "$log"
-    ctest --test-dir build/arm64 --no-tests=error -R "^($2)\$" --output-on-failure >"$log" || { cat "$log"; exit 1; }
+    ctest --test-dir build/arm64 --parallel 2 --no-tests=error -R "^($2)\$" --output-on-failure >"$log" || { cat "$log"; exit 1; }
     grep 'Test *#' "$log"
 }
 # oneDNN has different kernels for processors with SVE, such as Grace and DGX Spark, and without, such as those of
 # Raspberry Pi and Jetson Orin. What uses them runs on both; what no processor changes does not run here at all, since
 # emulation takes ten times as long.
-run_tests neoverse-n2 'conformance|engine_(layers|optimizers|step)'
-run_tests cortex-a76 'conformance|backends|engine_(data|layers|optimizers|run|step|train)'
+run_tests neoverse-n2 'conformance(_convolutions)?|engine_(layers|optimizers|step)'
+run_tests cortex-a76 'conformance(_convolutions)?|backends|engine_(data|layers|optimizers|run|step|train)'
 if [ -n "$program" ]; then
     sh tests/os/same_bits.sh --start "$program" "qemu-aarch64 $file"
 else
