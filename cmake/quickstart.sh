@@ -84,7 +84,7 @@ train)
         ;;
     esac
     "$program" train "$@"
-    [ -z "$run" ] || "$program" eval --run "$run"
+    [ -z "$run" ] || "$program" eval "$run"
     ;;
 test)
     # shellcheck disable=SC2086

@@ -22,6 +22,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <spdlog/spdlog.h>
 #include <string>
 #include <thread>
 #include <utility>
@@ -39,7 +40,7 @@ struct EvalFlags {
 };
 
 void check(const EvalFlags& flags) {
-    check_model(flags.model);
+    check_model(flags.model, "eval");
     if (flags.interval > 0 && !is_run(flags.model))
         throw UsageError(fmt::format("--interval: a file gets no newer checkpoint; give the folder of a run "
                                      "in place of {}",
@@ -223,8 +224,9 @@ int run_eval(EvalFlags& flags) {
             if (!loaded) {
                 loaded = load_data(recipe, request_of(settings, checkpoint_number(file, "seed", path), flags),
                                    towers, flags);
-                if (const auto trained = checkpoint_data(file, path))
-                    warn_of_other_classes(loaded->data->info().classes, trained->classes, path.string());
+                const std::string other =
+                    other_classes(loaded->data->info().classes, known_classes(file), path.string());
+                if (!other.empty()) spdlog::warn("{}; are these the right data?", other);
             }
             const std::vector<Prediction> predictions =
                 evaluate(loaded->evaluators, part(std::span(state.state), averaged ? layout.averages()->range

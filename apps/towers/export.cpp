@@ -46,7 +46,7 @@ std::array<unsigned, 2> parse_size(const std::string& text) {
 }
 
 int run_export(const ExportFlags& flags) {
-    check_model(flags.model);
+    check_model(flags.model, "export");
     if (flags.onnx.empty() && flags.torch.empty())
         throw UsageError("give --onnx FILE or --torch FILE.py to say what to write");
     for (const std::string& file : {flags.onnx, flags.torch})

@@ -127,6 +127,7 @@ std::string describe_mistake(CLI::App& app, const CLI::ParseError& error) {
     CLI::App& last = *commands.back();
     const std::string text = error.what();
     const std::vector<std::string> flags = flags_in(text);
+    if (const std::string odd = describe_odd_value(app); !odd.empty()) return odd;
     const auto say = [&](const std::string& message) { return with_help(message, last); };
     if (CLI::Option* const option = flags.empty() ? nullptr : last.get_option_no_throw(flags[0])) {
         const auto wrong = [&](const std::string& value, const std::string& what) {
@@ -142,11 +143,12 @@ std::string describe_mistake(CLI::App& app, const CLI::ParseError& error) {
                            ? fmt::format("{}: give it once, not {} times", flags[0], option->count())
                            : fmt::format("{}: {}", flags[0], advice(*option, "")));
     }
-    if (const std::string odd = describe_odd_value(app); !odd.empty()) return odd;
     // The missing subcommand may be there, but misspelt.
     if (const std::string unknown = describe_unknown_word(commands); !unknown.empty()) return unknown;
     if (is<CLI::ExcludesError>(error) && flags.size() == 2)
         return say(fmt::format("{} and {}: give one of them", flags[0], flags[1]));
+    if (is<CLI::ExcludesError>(error) && flags.size() == 1)
+        return say(fmt::format("{}: it is given without the flag already; give it once", flags[0]));
     if (is<CLI::RequiresError>(error) && flags.size() == 2)
         return say(fmt::format("{}: give {} too", flags[0], flags[1]));
     if (is<CLI::RequiredError>(error)) return say(describe_missing(last));

@@ -22,7 +22,7 @@ void complain_of_output(const std::string& end) {
 
 /// The command that evaluates the run.
 std::string way_to_evaluate(const OpenRun& run) {
-    const std::string eval = hint({"eval", "--run", path_argument(run.directory.path().string())});
+    const std::string eval = hint({"eval", path_argument(run.directory.path().string())});
     return run.has_tests
                ? "evaluate with: " + eval
                : fmt::format("there are no sound test examples; evaluate on others with: {} --data PATH",

@@ -33,7 +33,7 @@ namespace towers {
 namespace {
 
 struct PredictFlags {
-    std::string model, files_from, recipe, backend, towers;
+    std::string first, model, files_from, recipe, backend, towers;
     std::vector<std::string> pictures, set;
     std::size_t top = few_classes;
     unsigned batch = 128, readers = 0;
@@ -46,7 +46,7 @@ struct PredictFlags {
 };
 
 void check(const PredictFlags& flags) {
-    check_model(flags.model);
+    check_model(flags.model, "predict");
     if (flags.pictures.empty() && flags.files_from.empty())
         throw UsageError("give the pictures: files, folders, - for one on standard input, or --files-from");
     const auto inputs =
@@ -167,7 +167,11 @@ Source open_pictures(std::vector<NamedPicture> pictures, const LoadedModel& mode
     return {std::make_unique<ConvertedSource>(std::move(list), wanted), own};
 }
 
-int run_predict(const PredictFlags& flags) {
+int run_predict(PredictFlags& flags) {
+    if (flags.model.empty())
+        flags.model = flags.first;
+    else if (!flags.first.empty()) // with --run or --checkpoint all words are pictures
+        flags.pictures.insert(flags.pictures.begin(), flags.first);
     check(flags);
     if (!flags.recipe.empty()) find_recipe(flags.recipe, flags.set);
     const std::vector<std::string> towers = select_towers(flags.backend, flags.towers, flags.open);
@@ -221,8 +225,11 @@ int run_predict(const PredictFlags& flags) {
 void add_predict(CLI::App& app, Action& chosen) {
     CLI::App* const command = app.add_subcommand("predict", "Tell the classes of pictures");
     const auto flags = std::make_shared<PredictFlags>();
-    add_model(*command, flags->model,
-              "A run's folder, whose latest checkpoint is taken, or a checkpoint file");
+    command
+        ->add_option("model", flags->first,
+                     "A run's folder, whose latest checkpoint is taken, or a checkpoint file")
+        ->type_name("RUN|CHECKPOINT");
+    add_model_flags(*command, flags->model);
     command->add_option("pictures", flags->pictures,
                         "JPEG and PNG files, and folders, whose pictures are taken with those in their "
                         "folders; - is one picture on standard input");

@@ -59,7 +59,7 @@ int run_drawing(const ReportFlags& flags) {
 
 int run_report(const ReportFlags& flags) {
     constexpr std::size_t most = 12; // that a page can hold side by side
-    if (flags.runs.empty()) throw UsageError("give the folders of runs");
+    if (flags.runs.empty()) throw UsageError("give the folders of runs; see 'towers report --help'");
     if (flags.runs.size() > most)
         throw UsageError(
             fmt::format("{} runs are too many for a page; give at most {}", flags.runs.size(), most));

@@ -97,26 +97,32 @@ std::optional<Evaluated> read_latest(const ReportedRun& run, const StateLayout& 
 
 nlohmann::json absent(const std::string& why) { return {{"absent", as_printable(why)}}; }
 
-/// Records of all classes in turn, as many of each, at even distances; of some classes if there are more.
-std::vector<std::uint32_t> samples_of(const std::vector<std::uint32_t>& labels, std::size_t count) {
-    std::map<std::uint32_t, std::vector<std::uint32_t>> classes;
-    for (std::size_t i = 0; i < labels.size(); ++i) classes[labels[i]].push_back(std::uint32_t(i));
-    const std::size_t stride = std::max<std::size_t>(classes.size() / count, 1);
-    const std::size_t rounds = (count + classes.size() - 1) / std::max<std::size_t>(classes.size(), 1);
-    std::vector<std::uint32_t> chosen;
-    for (std::size_t round = 0; round < rounds; ++round) {
-        std::size_t place = 0;
-        for (const auto& [label, records] : classes) {
-            const bool is_first = round == 0, is_taken = place++ % stride == 0;
-            const std::size_t at = round * records.size() / rounds;
-            const bool is_new = is_first || at != (round - 1) * records.size() / rounds;
-            if (is_taken && is_new && chosen.size() < count) chosen.push_back(records[at]);
-        }
+} // namespace
+
+std::vector<std::uint32_t> samples_of(std::span<const std::uint32_t> labels, std::size_t count) {
+    if (count == 0) return {};
+    std::map<std::uint32_t, std::vector<std::uint32_t>> all;
+    for (std::size_t i = 0; i < labels.size(); ++i) all[labels[i]].push_back(std::uint32_t(i));
+    struct Class {
+        std::vector<std::uint32_t> records;
+        std::size_t taken = 0;
+    };
+    std::vector<Class> classes(std::min(count, all.size()));
+    std::size_t place = 0;
+    for (auto& [label, records] : all) // of too many classes those at even distances
+        classes[place++ * classes.size() / all.size()].records = std::move(records);
+    std::size_t left = count;
+    for (bool more = left > 0; more;) {
+        more = false;
+        for (Class& each : classes)
+            if (left > 0 && each.taken < each.records.size()) ++each.taken, --left, more = true;
     }
+    std::vector<std::uint32_t> chosen;
+    for (std::size_t round = 0; chosen.size() < count - left; ++round)
+        for (const Class& each : classes)
+            if (round < each.taken) chosen.push_back(each.records[round * each.records.size() / each.taken]);
     return chosen;
 }
-
-} // namespace
 
 nlohmann::json predictions_of(const ReportedRun& run, const PredictionOptions& options) {
     const Recipe& recipe = run.recipe;

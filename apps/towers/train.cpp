@@ -197,8 +197,12 @@ void open_and_train(const ResolvedRun& resolved, const std::optional<Past>& past
             read_initial(settings.init, recipe.model, trainer.layout(), *settings.seed);
         trainer.load(beginning.state);
         try_to([&beginning] { print_new_layers(beginning); });
-        if (beginning.new_layers.empty()) // else the layer of the classes begins anew
-            warn_of_other_classes(data.info().classes, beginning.classes, beginning.path.string());
+        const std::string other =
+            other_classes(data.info().classes, beginning.classes, beginning.path.string());
+        if (!other.empty() && beginning.new_layers.empty())
+            try_to([&other] {
+                fmt::print("{}; the last layer begins with the weights of the classes there\n", other);
+            });
     }
     // Comes only after everything that the run needs has been found, because this may delete an earlier run.
     RunDirectory directory(resolved.folder.empty() ? make_run_directory(recipe.name)

@@ -1,22 +1,34 @@
 #include "apps/towers/trained_model.h"
 
 #include "apps/towers/common_flags.h"
+#include "engine/data/formats.h"
 #include "engine/error.h"
 #include "engine/files/text.h"
 #include "engine/run/run_directory.h"
 
 #include <algorithm>
 #include <fmt/format.h>
-#include <spdlog/spdlog.h>
 
 namespace towers {
 
-CLI::Option* add_model(CLI::App& command, std::string& model, const std::string& help) {
-    return command.add_option("model,--run,--checkpoint", model, help)->type_name("RUN|CHECKPOINT");
+void add_model_flags(CLI::App& command, std::string& model) {
+    CLI::Option* const run =
+        command.add_option("--run", model, "The model's run, for those who prefer a flag")->type_name("RUN");
+    command.add_option("--checkpoint", model, "The model's checkpoint file, likewise")
+        ->type_name("CHECKPOINT")
+        ->excludes(run);
 }
 
-void check_model(const std::string& model) {
-    if (model.empty()) throw UsageError("give the model: the folder of a run, or a checkpoint file");
+void add_model(CLI::App& command, std::string& model, const std::string& help) {
+    CLI::Option* const word = command.add_option("model", model, help)->type_name("RUN|CHECKPOINT");
+    add_model_flags(command, model);
+    for (const char* const flag : {"--run", "--checkpoint"}) command.get_option(flag)->excludes(word);
+}
+
+void check_model(const std::string& model, const char* command) {
+    if (model.empty())
+        throw UsageError(fmt::format(
+            "give the model: the folder of a run, or a checkpoint file; see 'towers {} --help'", command));
 }
 
 bool is_run(const std::string& model) {
@@ -39,6 +51,9 @@ void read_latest(const std::string& run, const std::function<void(const std::fil
 
 FoundCheckpoint read_model(const std::string& model) {
     if (!is_run(model)) return {model, read_safetensors(model)};
+    std::error_code unknown; // reading will report it
+    if (!std::filesystem::exists(model, unknown) && !unknown)
+        throw InputError(fmt::format("there is no run or checkpoint {}; check its name", model));
     FoundCheckpoint found;
     read_latest(model, [&](const std::filesystem::path& path) { found = {path, read_safetensors(path)}; });
     return found;
@@ -68,16 +83,13 @@ Recipe recipe_of_checkpoint(const TrainSettings& settings, const std::filesystem
     return recipe_with(settings.recipe, settings.set);
 }
 
-void warn_of_other_classes(const std::vector<std::string>& of_data, const std::vector<std::string>& trained,
-                           const std::string& checkpoint) {
-    const std::size_t common = std::min(of_data.size(), trained.size());
-    for (std::size_t i = 0; i < common; ++i)
-        if (of_data[i] != trained[i]) {
-            spdlog::warn("class {} of the data is '{}', but {} was trained with '{}' for it; are these the "
-                         "right data?",
-                         i, as_printable(of_data[i]), as_printable(checkpoint), as_printable(trained[i]));
-            return;
-        }
+std::string other_classes(const std::vector<std::string>& of_data, const std::vector<std::string>& trained,
+                          const std::string& checkpoint) {
+    if (are_numbers_in_order(of_data) || are_numbers_in_order(trained)) return {};
+    const auto [ours, its] = std::ranges::mismatch(of_data, trained);
+    if (ours == of_data.end() || its == trained.end()) return {};
+    return as_printable(fmt::format("class {} of the data is '{}', and {} was trained with '{}' for it",
+                                    ours - of_data.begin(), *ours, checkpoint, *its));
 }
 
 std::vector<std::string> class_names(const Model& model, const std::vector<std::string>& of_data) {

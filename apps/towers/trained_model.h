@@ -14,11 +14,14 @@
 
 namespace towers {
 
-/// Adds RUN|CHECKPOINT, with the words of `help`. It may also be given as --run or as --checkpoint.
-CLI::Option* add_model(CLI::App& command, std::string& model, const std::string& help);
+/// Adds --run and --checkpoint, of which a command line may have one.
+void add_model_flags(CLI::App& command, std::string& model);
 
-/// Throws UsageError if none is given. (If CLI11 required it, it would say so twice in the help.)
-void check_model(const std::string& model);
+/// Adds the word RUN|CHECKPOINT, with this help, and the flags, which may take its place.
+void add_model(CLI::App& command, std::string& model, const std::string& help);
+
+/// Throws UsageError if none is given to the command of this name.
+void check_model(const std::string& model, const char* command);
 
 /// Whether the `model` that a command line names is a run's folder, which may not be there yet, and not a
 /// file.
@@ -41,10 +44,10 @@ TrainSettings settings_of_checkpoint(const FoundCheckpoint& checkpoint, const st
 Recipe recipe_of_checkpoint(const TrainSettings& settings, const std::filesystem::path& checkpoint,
                             bool chosen);
 
-/// Warns if the data's classes have other names than those that `checkpoint` was trained on, so that a label
-/// means another thing. Either may be unknown, and one may have more.
-void warn_of_other_classes(const std::vector<std::string>& of_data, const std::vector<std::string>& trained,
-                           const std::string& checkpoint);
+/// "class 0 of the data is 'cat', and ... was trained with 'dog' for it": a label means another thing. "" if
+/// the names are the same, as far as both have some, or are only numbers.
+std::string other_classes(const std::vector<std::string>& of_data, const std::vector<std::string>& trained,
+                          const std::string& checkpoint);
 
 /// The names of the network's classes, given those of the data, which may have fewer.
 std::vector<std::string> class_names(const Model& model, const std::vector<std::string>& of_data);

@@ -110,17 +110,6 @@ void split_off_wishes(DataRequest& request) {
                                  alternatives(true, &DataFormat::name)));
 }
 
-/// Whether they are 0, 1, 2 ..., perhaps with zeros in front.
-bool are_numbers_in_order(const std::vector<std::string>& names) {
-    for (std::size_t i = 0; i < names.size(); ++i) {
-        std::size_t value = 0;
-        const char* const end = names[i].data() + names[i].size();
-        const auto [rest, error] = std::from_chars(names[i].data(), end, value);
-        if (error != std::errc() || rest != end || value != i) return false;
-    }
-    return true;
-}
-
 /// Why nothing recognizes the source.
 [[noreturn]] void refuse(const DataRequest& request) {
     const std::string& source = request.source;
@@ -182,6 +171,16 @@ std::unique_ptr<DataSource> open_data(DataRequest request) {
                      formats[1].get().key);
     check_wishes(request, format);
     return format.open(request);
+}
+
+bool are_numbers_in_order(const std::vector<std::string>& names) {
+    for (std::size_t i = 0; i < names.size(); ++i) {
+        std::size_t value = 0;
+        const char* const end = names[i].data() + names[i].size();
+        const auto [rest, error] = std::from_chars(names[i].data(), end, value);
+        if (error != std::errc() || rest != end || value != i) return false;
+    }
+    return true;
 }
 
 std::vector<std::string> trained_classes(const DataRequest& request) {

@@ -62,6 +62,9 @@ struct DataFormat {
 /// format, or damaged; the message says what to do.
 std::unique_ptr<DataSource> open_data(DataRequest request);
 
+/// Whether names of classes are 0, 1, 2 ..., perhaps with zeros in front: those of data without names.
+bool are_numbers_in_order(const std::vector<std::string>& names);
+
 /// The names of the classes of what a request's source was trained on, which have the labels; none if they
 /// are unknown, which is said if the training data is gone or has only numbers.
 std::vector<std::string> trained_classes(const DataRequest& request);

@@ -60,12 +60,10 @@ void write_picture_files(const DataSource& data, const std::vector<std::string>&
     data.read_all([&](std::size_t first, std::span<const std::uint8_t> images) {
         for (std::size_t i = 0; i < images.size() / bytes; ++i) {
             to_pixels(images.subspan(i * bytes, bytes), size.channels, pixels);
-            // One sync for all of them: one for each file takes milliseconds.
             write_new_file(folders[data.labels()[first + i]] / fmt::format("{:06}.png", first + i),
                            encode_png({size.width, size.height, size.channels}, pixels));
         }
     });
-    sync_all_below(folder);
 }
 
 } // namespace towers

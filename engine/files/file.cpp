@@ -94,7 +94,7 @@ void write_new_file(const std::filesystem::path& path, std::string_view bytes) {
     if (const int error = file.close()) throw_file_error("write", path, error);
 }
 
-void sync_all_below(const std::filesystem::path& folder) {
+void sync_file_system_of(const std::filesystem::path& folder) {
     const FileDescriptor descriptor(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (!descriptor || ::syncfs(descriptor.get()) != 0) throw_file_error("write", folder, errno);
 }

@@ -64,12 +64,12 @@ std::string read_file(const std::filesystem::path& path);
 /// Writes all of `bytes` at the file's position. Returns the error number, or 0.
 int write_all(const FileDescriptor& file, std::span<const std::byte> bytes);
 
-/// Writes a new file, which may not be on the disk before sync_all_below(). Throws InputError if there is one
-/// or the disk fails.
+/// Writes a new file, which may not be on the disk before sync_file_system_of(). Throws InputError if there
+/// is one or the disk fails.
 void write_new_file(const std::filesystem::path& path, std::string_view bytes);
 
 /// Returns once what was written to the folder's file system is on the disk. Throws InputError if that fails.
-void sync_all_below(const std::filesystem::path& folder);
+void sync_file_system_of(const std::filesystem::path& folder);
 
 /// Throws the InputError "cannot VERB PATH: the system's words; what to do". `verb` is one of "read",
 /// "write", "create", "delete" and their like; `error` is an errno.

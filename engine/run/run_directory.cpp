@@ -292,8 +292,7 @@ fs::path latest_checkpoint(const fs::path& folder) {
     const std::vector<std::uint64_t> steps = checkpoint_steps(folder);
     if (steps.empty())
         throw InputError(fmt::format(
-            "{} holds no checkpoint (model.ckpt-<step>.safetensors); give another run, or train without "
-            "--resume first",
+            "{} holds no checkpoint (model.ckpt-<step>.safetensors); give another run, or train first",
             folder.string()));
     return folder / checkpoint_name(steps.back());
 }

@@ -126,6 +126,14 @@ std::optional<TrainedOn> checkpoint_data(const TensorFile& file, const std::file
         "{}: 'classes' or 'image' in its metadata is damaged; use another checkpoint", path.string()));
 }
 
+std::vector<std::string> known_classes(const TensorFile& file) {
+    try {
+        if (auto data = checkpoint_data(file, {})) return std::move(data->classes);
+    } catch (const InputError&) { // another program's, which mean something else
+    }
+    return {};
+}
+
 std::set<std::string> frozen_in(const TensorFile& file) {
     std::set<std::string> names;
     const auto found = file.metadata.find("frozen");

@@ -67,6 +67,9 @@ struct TrainedOn {
 /// None if an early version wrote the checkpoint. InputError, which names `path`, for what is no description.
 std::optional<TrainedOn> checkpoint_data(const TensorFile& file, const std::filesystem::path& path);
 
+/// The classes of the training data, as far as the metadata tell.
+std::vector<std::string> known_classes(const TensorFile& file);
+
 /// A checkpoint and the path that it was read from.
 struct FoundCheckpoint {
     std::filesystem::path path;

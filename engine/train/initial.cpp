@@ -1,6 +1,5 @@
 #include "engine/train/initial.h"
 
-#include "engine/error.h"
 #include "engine/run/run_directory.h"
 
 #include <algorithm>
@@ -8,7 +7,6 @@
 #include <fmt/ranges.h>
 #include <map>
 #include <set>
-#include <utility>
 
 namespace towers {
 namespace {
@@ -102,11 +100,7 @@ Beginning read_initial(const std::filesystem::path& path, const Model& model, co
     const std::map<int, NewLayer> anew = find_new_layers(file, model, layout);
     start_from(file, layout, beginning.path, anew, beginning.state.state);
     for (const auto& [node, layer] : anew) beginning.new_layers.push_back(layer);
-    try {
-        if (auto trained = checkpoint_data(file, beginning.path))
-            beginning.classes = std::move(trained->classes);
-    } catch (const InputError&) { // another program's file, whose metadata mean something else
-    }
+    beginning.classes = known_classes(file);
     return beginning;
 }
 

@@ -21,7 +21,7 @@ struct Beginning {
     TrainingState state;
     std::filesystem::path path;       ///< the file
     std::vector<NewLayer> new_layers; ///< these have the initial values of the seed
-    std::vector<std::string> classes; ///< of the data that it was trained on, if it tells
+    std::vector<std::string> classes; ///< known_classes()
 };
 
 /// from_initial() with a safetensors file, which may also contain other tensors of any type, or with the

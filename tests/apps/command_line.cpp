@@ -192,6 +192,7 @@ TEST_CASE("the message about a wrong flag names it, its value and what to give i
         {{"train", "--data=", "--steps", "5"}, "--data: give a value before --steps" + train},
         {{"train", "--data", "--steps=5", "--batch", "8"}, "--data: give a value before --steps=5" + train},
         {{"train", "--freeze", "--steps", "5"}, "--freeze: give a value before --steps" + train},
+        {{"train", "--steps", "--data", "x"}, "--steps: give a value before --data" + train},
         {{"data", "describe", ""}, "source: its value is empty; see 'towers data describe --help'\n"},
         // numbers
         {{"train", "--batch", "many"}, "--batch 'many': give a whole number of 1 or more" + train},
@@ -268,7 +269,11 @@ TEST_CASE("flags that contradict each other are named") {
         {{"parity", "--towers", "cpu"}, "--towers 'cpu'"},
         {{"parity", "--towers", "cpu,cpu,cpu"}, "--towers 'cpu,cpu,cpu'"},
         {{"eval"}, "give the model: the folder of a run, or a checkpoint file"},
-        {{"eval", "r", "--checkpoint", "c"}, "--run: give it once, not 2 times"},
+        {{"eval", "r", "--checkpoint", "c"},
+         "--checkpoint: it is given without the flag already; give it once"},
+        {{"eval", "--run", "r", "--checkpoint", "c"}, "--run and --checkpoint: give one of them"},
+        {{"eval", "--checkpoint", "--towers", "cpu"}, "--checkpoint: give a value before --towers"},
+        {{"eval", ""}, "model: its value is empty"},
     });
 }
 

@@ -109,7 +109,7 @@ TEST_CASE("other classes than the training's are told") {
     const auto warned = [&](const Arguments& words) {
         const Outcome outcome = run_towers(words + Arguments{"--towers", "cpu"});
         CHECK(outcome.code == 0);
-        return contains(outcome.err, checkpoint(run, 1).string() + " was trained with '");
+        return contains(outcome.out + outcome.err, checkpoint(run, 1).string() + " was trained with '");
     };
     const std::string data = (folder / "data").string();
     CHECK(warned({"eval", run.string(), "--data", data}));
@@ -117,6 +117,10 @@ TEST_CASE("other classes than the training's are told") {
     const Arguments tune{"train", "--init", run.string(), "--steps", "1", "--batch", "2"};
     CHECK(warned(tune + Arguments{"--data", data, "--run", (folder / "tuned").string()}));
     CHECK_FALSE(warned(tune + Arguments{"--data", "shapes", "--run", (folder / "again").string()}));
+    // Numbers are no names.
+    const std::string numbered = (folder / "numbered").string();
+    check_worked(run_towers({"data", "import", "shapes", numbered, "--as", "tfrecord"}));
+    CHECK_FALSE(warned({"eval", run.string(), "--data", numbered}));
 }
 
 TEST_CASE("a newest checkpoint that is damaged is not evaluated, and the sound one before it is named") {

@@ -84,6 +84,6 @@ TEST_CASE("a suggested command calls the program as the user called it") {
         check_worked(paste(hint, options));
         return hint;
     };
-    CHECK(proposed("towers", "a") == "towers eval --run a\n");
-    CHECK(proposed("it's bin/towers", "b") == "'it'\\''s bin/towers' eval --run b\n");
+    CHECK(proposed("towers", "a") == "towers eval a\n");
+    CHECK(proposed("it's bin/towers", "b") == "'it'\\''s bin/towers' eval b\n");
 }

@@ -50,7 +50,7 @@ TEST_CASE("the log has the tutorial's lines") {
         CHECK(logged_steps(outcome.out) == std::vector<int>{0, 4, 8});
         CHECK(metrics(run).size() == 3);
         CHECK(contains(outcome.out, "done: saved " + checkpoint(run, 9).string()));
-        CHECK(contains(outcome.out, "evaluate with: " TOWERS_PROGRAM " eval --run " + run.string()));
+        CHECK(contains(outcome.out, "evaluate with: " TOWERS_PROGRAM " eval " + run.string()));
         CHECK_FALSE(contains(outcome.out, "\r"));
     }
     CHECK(logged_steps(train(folder / "default", {"--steps", "12", "--batch", "2", "--log-every", "10"})) ==

@@ -122,7 +122,7 @@ TEST_CASE("pictures that do not count are said, and a class without any") {
                                        here);
     check(trained, 5); // and what the pictures become, and that there are no test examples
     CHECK(contains(trained.out, "there are no sound test examples; evaluate on others with: "));
-    CHECK(contains(trained.out, " eval --run 'it'\\''s' --data PATH\n"));
+    CHECK(contains(trained.out, " eval 'it'\\''s' --data PATH\n"));
     CHECK(contains(trained.out, " has 3; --set input.classes=3"));
 }
 

@@ -319,9 +319,14 @@ TEST_CASE("predict refuses what is no model, a diverged one, and mistakes") {
     const Trained trained;
     const std::string picture = fixture("rgb.jpg");
     check_failed(run_towers({"predict", picture, picture}), 1, picture);
-    const Outcome named = run_towers({"predict", "--run", trained.run, "--towers", "cpu", picture});
-    check_worked(named);
-    CHECK(named.out == trained.predict({picture}).out);
+    const std::string other = fixture("grey.jpg"), both = trained.predict({picture, other}).out;
+    for (const Arguments& words :
+         {Arguments{"--run", trained.run, picture, other}, Arguments{picture, other, "--run", trained.run},
+          Arguments{picture, "--checkpoint", checkpoint(trained.run, 3), other}}) {
+        const Outcome named = run_towers(Arguments{"predict", "--towers", "cpu"} + words);
+        check_worked(named);
+        CHECK(named.out == both);
+    }
     check_failed(run_towers({"predict", trained.files, picture}), 1, "no checkpoint");
     check_failed(run_towers({"predict", (trained.folder / "absent").string(), picture}), 1, "absent");
     check_failed(trained.predict({picture, "--recipe", "mnist-lenet"}), 1, "belongs to recipe");

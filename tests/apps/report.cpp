@@ -1,4 +1,5 @@
 #include "apps/towers/network_drawing.h"
+#include "apps/towers/report_predictions.h"
 #include "engine/recipes/recipe.h"
 #include "engine/recipes/recipes.h"
 #include "tests/apps/helpers.h"
@@ -8,6 +9,7 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 #include <regex>
+#include <set>
 
 using namespace towers::test;
 namespace fs = std::filesystem;
@@ -143,6 +145,31 @@ TEST_CASE("the report of a run that goes on does not disturb it") {
     check_worked(run_towers({"report", run.string(), "--no-predictions", "--out", "-"}));
     check_worked(run_towers({"report", run.string(), "--no-predictions"}));
     CHECK(events_of(report_in(run / "report.html").at("runs").at(0)) == Names{"start", "stopped"});
+}
+
+TEST_CASE("the samples of a report show every class, and as many pictures as there are") {
+    using Records = std::vector<std::uint32_t>;
+    const auto classes_of = [](const Records& labels, std::size_t count) {
+        std::vector<std::uint32_t> classes;
+        for (const std::uint32_t record : towers::samples_of(labels, count))
+            classes.push_back(labels[record]);
+        return classes;
+    };
+    CHECK(classes_of({}, 24).empty());
+    CHECK(classes_of({0, 0, 0, 1, 1, 1}, 0).empty());
+    CHECK(classes_of({0, 0, 0, 0, 0, 0, 1, 1, 1}, 5) == Records{0, 1, 0, 1, 0});
+    CHECK(towers::samples_of(Records{0, 0, 0, 0, 0, 0, 1, 1, 1}, 4) == Records{0, 6, 3, 7});
+    Records many(60, 7); // and one of another class
+    many.push_back(3);
+    CHECK(classes_of(many, 24).size() == 24);
+    CHECK(classes_of(many, 24).front() == 3);
+    Records labels;
+    for (std::uint32_t i = 0; i < 100; ++i) labels.insert(labels.end(), 2, i);
+    const Records some = classes_of(labels, 24);
+    CHECK(std::set(some.begin(), some.end()).size() == 24);
+    CHECK(some.front() <= 4);
+    CHECK(some.back() >= 95);
+    CHECK(classes_of(labels, 1000).size() == 200);
 }
 
 TEST_CASE("what a report cannot read gets one line") {

@@ -17,7 +17,7 @@ PATH="$work/a prefix/bin:$PATH"
 towers --version
 towers data shapes data
 towers train --towers cpu --data data --batch 2 --steps 1 --run run | tee log
-[ "$(sed -n 's/^evaluate with: //p' log)" = "towers eval --run run" ] || fail "the hint of train"
+[ "$(sed -n 's/^evaluate with: //p' log)" = "towers eval run" ] || fail "the hint of train"
 towers eval --towers cpu --run run
 
 bash -n "a prefix/share/bash-completion/completions/towers" || fail "the completion for bash"

@@ -121,7 +121,8 @@ def no_package(name):
     parent = name.rpartition(".")[0]
     places = getattr(sys.modules[parent], "__path__", []) if parent else None
     beside = [each.name for each in pkgutil.iter_modules(places)]
-    return f"there is no Python package '{name}'{but_there_is(name, beside, f'{parent}.' if parent else '')}"
+    meant = but_there_is(name, beside, f"{parent}." if parent else "")
+    return f"there is no Python package '{name}'{meant or ('' if parent else '; install it')}"
 
 
 def offer(path):
