@@ -72,7 +72,10 @@ give() {
     mkdir -p "$root/root/packages"
     for file in "$@"; do cp "$file" "$root/root/packages/"; done
     if [ -f /etc/pip.conf ]; then cp /etc/pip.conf "$root/etc/pip.conf"; fi
-    if [ -n "${PIP_CERT-}" ]; then cp "$PIP_CERT" "$root/etc/ssl/certs/ca-certificates.crt"; fi
+    if [ -n "${PIP_CERT-}" ]; then
+        mkdir -p "$root/etc/ssl/certs"
+        cp "$PIP_CERT" "$root/etc/ssl/certs/ca-certificates.crt"
+    fi
 }
 
 # Of the installed program; $towers is its command
