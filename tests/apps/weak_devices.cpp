@@ -198,7 +198,7 @@ TEST_CASE("Vulkan does not take a card of NVIDIA's that CUDA_VISIBLE_DEVICES hid
     write_text(folder / "tiny.toml", tiny_recipe("4", "kind = \"sgd\"\nlearning_rate = 0.1\n"));
     const Arguments train{"train",  "--recipe", (folder / "tiny.toml").string(),
                           "--data", "shapes",   "--steps",
-                          "0",      "--batch",  "2"};
+                          "0",      "--batch",  "4"};
     const std::string withheld = "CUDA_VISIBLE_DEVICES is set, and CUDA does not show this card";
     const std::string id = there[0].at("id"), name = there[0].at("name");
     for (const std::string variable : {"", "7"}) {
