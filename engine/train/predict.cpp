@@ -25,9 +25,11 @@ std::vector<ClassProbability> most_probable(std::span<const float> logits, std::
 }
 
 unsigned batch_for(std::uint64_t records, unsigned most, std::size_t devices) {
-    constexpr std::uint64_t step = 8; // other sizes are slower
+    constexpr std::uint64_t step = 8;        // other sizes are slower
+    constexpr std::uint64_t rounds_each = 4; // so that pictures are decoded beside the work on others
     const std::uint64_t rounds =
-        std::max((records + most - 1) / most, std::min<std::uint64_t>(devices, records));
+        std::max({(records + most - 1) / most, std::min<std::uint64_t>(devices, records),
+                  std::min<std::uint64_t>(devices * rounds_each, (records + step - 1) / step)});
     const std::uint64_t even = (records + rounds - 1) / rounds;
     return unsigned(std::min({std::uint64_t(most), (even + step - 1) / step * step, records}));
 }

@@ -19,8 +19,9 @@ struct ClassProbability {
 /// scores must be finite.
 std::vector<ClassProbability> most_probable(std::span<const float> logits, std::size_t count);
 
-/// The examples at once: at most `most`, and so few that each of so many devices gets a batch and the last
-/// batch is nearly full, since it is filled with records that must be read again.
+/// The examples at once: at most `most`, and so few that each of so many devices gets some batches, during
+/// which the next ones are decoded, and the last batch is nearly full, since it is filled with records that
+/// must be read again.
 unsigned batch_for(std::uint64_t records, unsigned most, std::size_t devices);
 
 /// Scores all records. The passes, each on a device of its own, take the batches as they finish, so a

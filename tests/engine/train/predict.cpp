@@ -39,10 +39,10 @@ TEST_CASE("the most probable classes come first, and of equal ones the first") {
 TEST_CASE("batches leave no device without work, and read few records twice") {
     CHECK(batch_for(1, 128, 1) == 1);
     CHECK(batch_for(5, 128, 1) == 5);
-    CHECK(batch_for(128, 128, 1) == 128);
-    CHECK(batch_for(129, 128, 1) == 72);
+    CHECK(batch_for(128, 128, 1) == 32);
+    CHECK(batch_for(129, 128, 1) == 40);
     CHECK(batch_for(10'000, 128, 1) == 128); // as an evaluation
-    CHECK(batch_for(100, 128, 4) == 32);
+    CHECK(batch_for(100, 128, 4) == 8);
     CHECK(batch_for(3, 128, 4) == 3); // small ones are not divided further than by 8
     CHECK(batch_for(1'000, 6, 1) == 6);
 }
