@@ -245,7 +245,6 @@ int import(const DataFlags& flags) {
     const UnfinishedFolder unfinished(folder);
     for (const Split split : {Split::train, Split::test})
         if (sources[std::size_t(split)]) as.write(sources, split, unfinished.path());
-    sync_file_system_of(unfinished.path());
     unfinished.finish(as.files[0]);
     tell(sources, flags);
     return 0;

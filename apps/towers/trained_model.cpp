@@ -66,7 +66,7 @@ TrainSettings settings_of_checkpoint(const FoundCheckpoint& checkpoint, const st
     const std::filesystem::path config = config_path_in(model);
     if (const auto text = checkpoint_settings(checkpoint.file))
         replace(settings, parse_settings(*text, checkpoint.path.string() + ", settings"));
-    else if (is_run(model) && std::filesystem::exists(config))
+    else if (std::filesystem::exists(config))
         replace(settings, read_settings(config));
     if (!recipe.empty()) {
         settings.recipe = recipe;

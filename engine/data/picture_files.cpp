@@ -64,6 +64,7 @@ void write_picture_files(const DataSource& data, const std::vector<std::string>&
                            encode_png({size.width, size.height, size.channels}, pixels));
         }
     });
+    sync_file_system_of(folder); // once for all: to sync each file takes milliseconds
 }
 
 } // namespace towers

@@ -14,8 +14,7 @@ std::vector<std::string> folder_names(const std::vector<std::string>& classes);
 
 /// Writes each example as FOLDER/CLASS/NUMBER.png, with the folder_names() of `classes`, of which the data
 /// set may have the first ones only. Creates the folders that it needs. Throws InputError if a file is there
-/// already or cannot be written. The files are on the disk after sync_file_system_of(): to sync each takes
-/// milliseconds.
+/// already or cannot be written. Returns once all are on the disk.
 void write_picture_files(const DataSource& data, const std::vector<std::string>& classes,
                          const std::filesystem::path& folder);
 
