@@ -13,6 +13,9 @@ if(EXISTS ${share}/zsh/site-functions) # Debian keeps that folder for files that
   file(RENAME ${share}/zsh/site-functions ${share}/zsh/vendor-completions)
 endif()
 
+if(EXISTS ${documents}/CUDA-EULA.txt)
+  set(comment "Comment: The program contains NVIDIA's CUDA run-time library. Its licence is in CUDA-EULA.txt.\n")
+endif()
 file(WRITE ${documents}/copyright "Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/
 Upstream-Name: towers
 Upstream-Contact: ${CPACK_PACKAGE_CONTACT}
@@ -21,7 +24,7 @@ Files: *
 Copyright: 2026 the authors of towers
 License: unstated
  The authors have not stated a licence. Ask them before you distribute this package.
-")
+${comment}")
 
 set(version ${CPACK_PACKAGE_VERSION})
 if(CPACK_DEBIAN_PACKAGE_RELEASE)

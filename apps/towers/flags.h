@@ -42,6 +42,9 @@ CLI::Option* add_number(CLI::App& command, const std::string& name, T& field, co
                                                         std::numeric_limits<std::int64_t>::max())));
 }
 
+/// One line about the first word that no command knows, and which --help to read; "" if there is none.
+std::string describe_unknown_word(CLI::App& app);
+
 /// One line that says what is wrong and which --help to read. `app` has just thrown `error`.
 std::string describe_mistake(CLI::App& app, const CLI::ParseError& error);
 

@@ -66,7 +66,8 @@ int run_command(int argc, char** argv) {
     towers::add_report(app, chosen);
     // `towers help train` is `towers train --help`
     std::vector<std::string> words(argv + 1, argv + argc);
-    if (!words.empty() && words[0] == "help") {
+    const bool asks_help = !words.empty() && words[0] == "help";
+    if (asks_help) {
         words.erase(words.begin());
         words.emplace_back("--help");
     }
@@ -74,7 +75,8 @@ int run_command(int argc, char** argv) {
     try {
         app.parse(words);
     } catch (const CLI::Success& help) { // --help and --version
-        return app.exit(help);
+        const std::string unknown = asks_help ? towers::describe_unknown_word(app) : "";
+        return unknown.empty() ? app.exit(help) : report(command_line_wrong, unknown);
     } catch (const CLI::ParseError& error) {
         return report(command_line_wrong, towers::describe_mistake(app, error));
     }

@@ -270,10 +270,16 @@ class Test:
                 self.says(f"{path}: holds {holds}, {rest}", *arguments)
         self.says(f"{state}: holds weights alone; give also the code that makes the module: MODULE.py:NAME --weights {state}",
                   state)
+        safe = self.path("state.safetensors")
+        save_file({name: each.numpy() for name, each in net.state_dict().items()}, safe)
+        self.says(f"{safe}: holds weights alone; give also the code that makes the module: MODULE.py:NAME --weights {safe}", safe)
         self.says(f"{other}: holds a list, not a state dict", made, "--weights", other)
         for path in (cut, text):
             self.says(f"{path}: is no file of torch.save() or safetensors, or cut short", made, "--weights", path)
         self.says(f"{text}/w: Not a directory", made, "--weights", f"{text}/w")
+        onnx_file = self.path("net.onnx")
+        onnx.save(self.model([helper.make_node("Relu", ["x"], ["y"])]), onnx_file)
+        self.says(f"{onnx_file}:net: an ONNX file is a model as it is; give {onnx_file}", f"{onnx_file}:net")
         self.says("torchvision.models: there is no 'resnet81', but there is 'resnet18'", "torchvision.models:resnet81")
         self.says("torchvision.models: No such file or directory; give an ONNX file, or what makes a module, as in "
                   "torchvision.models:resnet18 or mynet.py:Net", "torchvision.models")

@@ -156,10 +156,12 @@ def is_module(thing):
     return isinstance(thing, torch.nn.Module)
 
 
-def is_of_torch(path):
-    """Whether the file is like one of torch.save(): a zip file, or in old versions a pickle."""
+def holds_weights(path):
+    """Whether the file is like one of torch.save(), a zip file or in old versions a pickle, or of safetensors."""
     if not os.path.isfile(path):  # whoever reads it says why
         return False
+    if path.endswith(".safetensors"):
+        return True
     with open(path, "rb") as file:
         return re.match(rb"PK\x03\x04|\x80[\x02-\x05]", file.read(4)) is not None
 
@@ -219,7 +221,7 @@ def check_output(paths, force):
 
 
 def parse(arguments):
-    parser = Parser(prog="python -m towers.importing", description=DESCRIPTION,
+    parser = Parser(prog="python -m towers.importing", description=DESCRIPTION, allow_abbrev=False,
                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", metavar="MODEL")
     parser.add_argument("--out", metavar="NAME", help="write NAME.toml and NAME.safetensors (default: the model's name)")
@@ -234,6 +236,7 @@ def parse(arguments):
     parser.add_argument("--group", type=positive, default=32, metavar="N",
                         help="examples that share a batch norm's statistics in training (default: 32)")
     given, unknown = parser.parse_known_args(arguments)
+    unknown = [word for word in unknown if word != "--"]
     for word in unknown:
         if word.startswith("-"):
             flag = word.partition("=")[0]
@@ -256,10 +259,12 @@ def import_model(arguments):
         raise CannotImport("--deviation: give numbers above 0")
     common = {"group": arguments.group}
     place = arguments.model.partition(":")[0]
-    if is_of_torch(place):
+    if holds_weights(place):
         state_dict(place)
         raise CannotImport(f"{place}: holds weights alone; give also the code that makes the module: "
                            f"MODULE.py:NAME --weights {place}")
+    if place.lower().endswith(".onnx") and os.path.isfile(place) and place != arguments.model:
+        raise CannotImport(f"{arguments.model}: an ONNX file is a model as it is; give {place}")
     if arguments.model.lower().endswith(".onnx") or (":" not in arguments.model and not place.endswith(".py")):
         if arguments.weights:
             raise CannotImport("--weights: an ONNX file has its own")
@@ -282,7 +287,8 @@ def import_model(arguments):
 def main(arguments=None):
     warnings.simplefilter("ignore")
     given = parse(arguments)
-    name = given.out or os.path.splitext(os.path.basename(given.model.rpartition(":")[2].partition("(")[0]))[0]
+    made_by = given.model.partition("(")[0].rpartition(":")[2]
+    name = given.out or os.path.splitext(os.path.basename(made_by))[0]
     try:
         check_output([f"{name}.toml", f"{name}.safetensors"], given.force)
         imported = import_model(given)
