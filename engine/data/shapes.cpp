@@ -1,12 +1,14 @@
 #include "engine/data/shapes.h"
 
 #include "engine/data/formats.h"
+#include "engine/data/in_parts.h"
 #include "engine/data/philox.h"
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <memory>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -55,16 +57,25 @@ float cross(Point p, float r) {
 // A pentagram is the set of points beyond at most one of a pentagon's five sides.
 float star(Point p, float r) {
     constexpr float cos72 = 0.30901699f, sin72 = 0.95105652f, cos144 = -0.80901699f, sin144 = 0.58778525f;
-    std::array<float, 5> sides = {p.y, dot(p, {sin72, cos72}), dot(p, {-sin72, cos72}),
-                                  dot(p, {sin144, cos144}), dot(p, {-sin144, cos144})};
-    std::nth_element(sides.begin(), sides.begin() + 3, sides.end());
-    return sides[3] - cos72 * 1.15f * r;
+    float first = p.y, second = -1e30f; // the two greatest
+    for (const float side : {dot(p, {sin72, cos72}), dot(p, {-sin72, cos72}), dot(p, {sin144, cos144}),
+                             dot(p, {-sin144, cos144})}) {
+        second = std::max(second, std::min(first, side));
+        first = std::max(first, side);
+    }
+    return second - cos72 * 1.15f * r;
+}
+
+// Unlike std::floor(), in vectors on every processor. |x| < 2^31
+float floor_of(float x) {
+    const auto whole = float(std::int32_t(x));
+    return whole > x ? whole - 1.0f : whole;
 }
 
 // The distance from stripes of width `w` with gaps of `w`, along x.
 float stripes(float x, float w) {
     const float phase = x / (2.0f * w);
-    return (std::abs(phase - std::floor(phase) - 0.5f) - 0.25f) * 2.0f * w;
+    return (std::abs(phase - floor_of(phase) - 0.5f) - 0.25f) * 2.0f * w;
 }
 
 float rows(Point p, float r) { return stripes(p.y, 0.4f * r); }
@@ -76,23 +87,41 @@ float checkers(Point p, float r) {
     return std::max(std::min(across, down), -std::max(across, down));
 }
 
+struct Place {
+    Point centre, turn;
+    float radius;
+};
+
+// How much of each pixel of row `y` the shape covers: 0 to 1, on its edge between them.
+using Cover = void (*)(const Place& place, std::size_t y, std::span<float> row);
+
+template<Shape shape>
+void cover(const Place& place, std::size_t y, std::span<float> row) {
+    const Point turn = place.turn;
+    for (std::size_t x = 0; x < row.size(); ++x) {
+        const Point p{float(std::int32_t(x)) - place.centre.x, float(y) - place.centre.y};
+        const float distance = shape({dot(p, turn), turn.x * p.y - turn.y * p.x}, place.radius);
+        row[x] = std::clamp(0.5f - distance, 0.0f, 1.0f);
+    }
+}
+
 struct Class {
     const char* name;
-    Shape shape;
+    Cover cover;
     bool turns; // true: any rotation; false: a few degrees
 };
 
 constexpr std::array<Class, 10> classes = {{
-    {"circle", circle, true},
-    {"square", square, true},
-    {"triangle", triangle, true},
-    {"ring", ring, true},
-    {"frame", frame, true},
-    {"cross", cross, true},
-    {"star", star, true},
-    {"rows", rows, false},
-    {"columns", columns, false},
-    {"checkers", checkers, false},
+    {"circle", cover<circle>, true},
+    {"square", cover<square>, true},
+    {"triangle", cover<triangle>, true},
+    {"ring", cover<ring>, true},
+    {"frame", cover<frame>, true},
+    {"cross", cover<cross>, true},
+    {"star", cover<star>, true},
+    {"rows", cover<rows>, false},
+    {"columns", cover<columns>, false},
+    {"checkers", cover<checkers>, false},
 }};
 
 // The cosine and sine of a random angle: a random point in the disc, projected to its edge.
@@ -125,8 +154,8 @@ void draw(const Class& kind, PhiloxStream& random, const ImageSize& size, std::u
         const float reach = 2.0f * scale + float(side - shorter) / 2.0f;
         return float(side - 1) / 2.0f + random.between(-reach, reach);
     };
-    const float x = anywhere(size.width);
-    const Point centre{x, anywhere(size.height)};
+    const float across = anywhere(size.width);
+    const Point centre{across, anywhere(size.height)};
     const float radius = random.between(7.5f, 10.5f) * scale;
     const Point turn = kind.turns ? any_direction(random) : nearly_upright(random);
     Colour back = any_colour(random);
@@ -139,16 +168,22 @@ void draw(const Class& kind, PhiloxStream& random, const ImageSize& size, std::u
     }
 
     constexpr float noise = 12.0f; // at most, out of 255
+    const Place place{centre, turn, radius};
     const std::size_t pixels = std::size_t(size.height) * size.width;
-    for (std::size_t i = 0; i < pixels; ++i) {
-        const Point p{float(i % size.width) - centre.x, float(i / size.width) - centre.y};
-        const float distance = kind.shape({dot(p, turn), turn.x * p.y - turn.y * p.x}, radius);
-        const float cover = std::clamp(0.5f - distance, 0.0f, 1.0f); // of a pixel on the edge
-        std::uint32_t word = random.next();
-        for (unsigned channel = 0; channel < size.channels; ++channel, word >>= 10) {
-            const float deviation = float(word & 1023u) * (2.0f * noise / 1023.0f) - noise;
-            const float value = back[channel] + (front[channel] - back[channel]) * cover + deviation;
-            image[channel * pixels + i] = std::uint8_t(std::clamp(value, 0.0f, 255.0f) + 0.5f);
+    std::vector<float> covers(size.width);
+    std::vector<std::uint32_t> words(size.width);
+    for (std::size_t y = 0; y < size.height; ++y) {
+        kind.cover(place, y, covers);
+        for (std::uint32_t& word : words) word = random.next();
+        for (unsigned channel = 0; channel < size.channels; ++channel) {
+            std::uint8_t* const row = image + channel * pixels + y * size.width;
+            const float from = back[channel], to = front[channel];
+            for (std::size_t x = 0; x < size.width; ++x) {
+                const auto ten_bits = std::int32_t(words[x] >> (10 * channel) & 1023u);
+                const float deviation = float(ten_bits) * (2.0f * noise / 1023.0f) - noise;
+                const float value = from + (to - from) * covers[x] + deviation;
+                row[x] = std::uint8_t(std::int32_t(std::clamp(value, 0.0f, 255.0f) + 0.5f));
+            }
         }
     }
 }
@@ -178,11 +213,14 @@ Dataset make_shapes(Split split, std::uint64_t seed, ImageSize size, std::size_t
     DataInfo info{.name = "shapes", .classes = class_names({}), .image = size};
     std::vector<std::uint8_t> images(count * size.elements());
     std::vector<std::uint32_t> labels(count);
-    for (std::size_t i = 0; i < count; ++i) {
-        PhiloxStream random(seed, purpose, std::uint32_t(i)); // its own: an image depends on no other
-        labels[i] = std::uint32_t(i % classes.size());
-        draw(classes[labels[i]], random, size, images.data() + i * size.elements());
-    }
+    constexpr std::size_t least_bytes = std::size_t(256) << 10;
+    in_parts(count, least_bytes / size.elements(), [&](std::size_t begin, std::size_t end) {
+        for (std::size_t i = begin; i < end; ++i) {
+            PhiloxStream random(seed, purpose, std::uint32_t(i)); // its own: an image depends on no other
+            labels[i] = std::uint32_t(i % classes.size());
+            draw(classes[labels[i]], random, size, images.data() + i * size.elements());
+        }
+    });
     return {std::move(info), std::move(images), std::move(labels)};
 }
 

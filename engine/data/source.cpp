@@ -1,11 +1,10 @@
 #include "engine/data/source.h"
 
-#include "backends/backend.h"
 #include "backends/upload.h"
+#include "engine/data/in_parts.h"
 #include "engine/files/checksum.h"
 
 #include <algorithm>
-#include <future>
 #include <numeric>
 #include <stdexcept>
 #include <utility>
@@ -16,21 +15,13 @@ DataSource::DataSource(DataInfo info, std::vector<std::uint32_t> labels)
     : info_(std::move(info)), labels_(std::move(labels)) {}
 
 void DataSource::read(std::size_t first, std::size_t count, std::span<std::uint8_t> images) const {
-    constexpr std::size_t most = 16, least_bytes = std::size_t(256) << 10; // a thread should pay off
+    constexpr std::size_t least_bytes = std::size_t(256) << 10;
     const std::size_t image = image_size().elements();
-    const std::size_t threads =
-        std::clamp(count * image / least_bytes, std::size_t(1), std::min<std::size_t>(most, cpu_threads(0)));
-    const auto read_part = [&](std::size_t part) {
-        const std::size_t begin = count * part / threads, end = count * (part + 1) / threads;
+    in_parts(count, least_bytes / std::max<std::size_t>(image, 1), [&](std::size_t begin, std::size_t end) {
         std::vector<std::uint32_t> records(end - begin);
         std::iota(records.begin(), records.end(), std::uint32_t(first + begin));
         read(records, images.subspan(begin * image, records.size() * image));
-    };
-    std::vector<std::future<void>> others; // if a part fails, their destructors wait
-    for (std::size_t part = 1; part < threads; ++part)
-        others.push_back(std::async(std::launch::async, read_part, part));
-    read_part(0);
-    for (std::future<void>& each : others) each.get();
+    });
 }
 
 std::size_t DataSource::piece() const {
