@@ -46,6 +46,10 @@ protected:
     /// The other device's memory at an address; do_record() takes such slices too.
     BufferSlice slice_at(std::uint64_t address, std::size_t bytes) const;
 
+    Device& theirs() { return *device_; }
+    /// Leaves this one without the other device. Nothing of this one may exist any more.
+    std::unique_ptr<Device> release() { return std::move(device_); }
+
 private:
     std::unique_ptr<Device> device_;
     std::set<const Buffer*> buffers_; ///< the other device's

@@ -1,8 +1,12 @@
 #include "tests/support/devices.h"
 
+#include "backends/wrapped_device.h"
+
 #include <cstdio>
 #include <map>
-#include <stdexcept>
+#include <mutex>
+#include <tuple>
+#include <utility>
 
 namespace towers::test {
 
@@ -44,19 +48,107 @@ const std::vector<std::string>& device_ids() {
 }
 
 namespace {
-std::map<std::string, std::unique_ptr<Device>> opened;
+std::map<std::string, std::unique_ptr<Device>> shared;
 unsigned expected_messages = 0;
 } // namespace
 
 Device& device(const std::string& id) {
-    auto& slot = opened[id];
+    auto& slot = shared[id];
     if (!slot) slot = open_device(id, open_options());
     return *slot;
+}
+
+namespace {
+
+struct Opened {
+    std::unique_ptr<Device> device;
+    Ticket submissions = 0; ///< so far
+};
+
+/// Devices that no test uses at present
+class Reusable {
+public:
+    using Key = std::tuple<std::string, bool, Texts, bool, const SharingLimits*, bool>;
+
+    static Reusable& all() {
+        static Reusable reusable;
+        return reusable;
+    }
+    Opened take(const Key& key) {
+        const std::lock_guard lock(mutex_);
+        const auto found = devices_.find(key);
+        return found == devices_.end() ? Opened{} : std::move(devices_.extract(found).mapped());
+    }
+    void put(const Key& key, Opened opened) {
+        const std::lock_guard lock(mutex_);
+        devices_.emplace(key, std::move(opened));
+    }
+    void close() {
+        const std::lock_guard lock(mutex_);
+        devices_.clear();
+    }
+
+private:
+    std::mutex mutex_;
+    std::multimap<Key, Opened> devices_;
+};
+
+class ReusedDevice : public WrappedDevice {
+public:
+    ReusedDevice(Reusable::Key key, Opened opened)
+        : WrappedDevice(std::move(opened.device)), key_(std::move(key)), before_(opened.submissions) {}
+    ~ReusedDevice() override {
+        if (!failed_) Reusable::all().put(key_, {release(), before_ + submitted_});
+    }
+
+protected:
+    void do_submit(const RecordingState& recording, Submission submission,
+                   std::span<const Submission> after) override {
+        std::vector<Ticket> tickets;
+        for (const Submission& each : after) tickets.push_back(before_ + each.ticket);
+        or_fail([&] {
+            theirs().submit(static_cast<const WrappedRecording&>(recording).recording, submission.queue,
+                            tickets);
+        });
+        ++submitted_;
+    }
+    void do_wait(Submission submission) override {
+        or_fail([&] { theirs().wait(before_ + submission.ticket); });
+    }
+
+private:
+    template<class Call>
+    void or_fail(const Call& call) {
+        try {
+            call();
+        } catch (...) {
+            failed_ = true;
+            throw;
+        }
+    }
+
+    Reusable::Key key_;
+    Ticket before_, submitted_ = 0;
+    bool failed_ = false;
+};
+
+} // namespace
+
+std::unique_ptr<Device> reuse_device(std::string_view id, const OpenOptions& options) {
+    if (options.choices != nullptr || id == "cpu") return open_device(id, options); // or opened at once
+    const Reusable::Key key(id, options.validate, options.texts, options.exact_products, options.limits,
+                            options.measure);
+    Opened opened = Reusable::all().take(key);
+    if (!opened.device) opened = {open_device(id, options)};
+    return std::make_unique<ReusedDevice>(key, std::move(opened));
 }
 
 void expect_validation_messages(unsigned count) { expected_messages += count; }
 unsigned expected_validation_messages() { return expected_messages; }
 
-void close_devices() { opened.clear(); }
+void close_devices() {
+    shared.clear();
+    Reusable::all().close();
+}
 
 } // namespace towers::test

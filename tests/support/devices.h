@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace towers::test {
@@ -33,6 +34,10 @@ const std::vector<std::string>& device_ids();
 
 /// A device that is opened once for the whole test program.
 Device& device(const std::string& id);
+
+/// Opens a device, or takes one that an earlier test has closed: compiling its pipelines again would take
+/// most of a test's time on software drivers.
+std::unique_ptr<Device> reuse_device(std::string_view id, const OpenOptions& options);
 
 /// Messages of the Vulkan validation layer that are expected; any other makes the test program fail.
 void expect_validation_messages(unsigned count);

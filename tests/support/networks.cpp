@@ -107,14 +107,15 @@ TrainerOptions options_for(std::vector<std::string> towers, unsigned global_batc
             .distort = true,
             .shuffle = true,
             .quirks = {},
-            .open = open};
+            .open = open,
+            .open_device = reuse_device};
 }
 
 void wrap_tower(TrainerOptions& options, std::size_t tower,
                 std::function<std::unique_ptr<Device>(std::unique_ptr<Device>)> wrap) {
     options.open_device = [tower, wrap = std::move(wrap),
                            opened = std::size_t(0)](std::string_view name, const OpenOptions& open) mutable {
-        std::unique_ptr<Device> device = open_device(name, open);
+        std::unique_ptr<Device> device = reuse_device(name, open);
         return opened++ == tower ? wrap(std::move(device)) : std::move(device);
     };
 }

@@ -269,7 +269,7 @@ TEST_CASE("a step that cannot be repeated on its device is repeated on cpu; a fa
         int opened = 0;
         options.open_device = [&](std::string_view name, const OpenOptions& open) {
             if (opened++ > 0) throw DeviceError("no second device");
-            return open_device(name, open);
+            return test::reuse_device(name, open);
         };
         Run run;
         diverge(run, options, data, 6e38);

@@ -325,7 +325,7 @@ TEST_CASE("devices that do not answer are dropped too, even if others wait for t
                                           const OpenOptions& open) -> std::unique_ptr<Device> {
                     const std::size_t i = opened++;
                     const bool hangs = std::ranges::find(victims, i) != victims.end();
-                    return std::make_unique<test::ScriptedDevice>(open_device(id, open),
+                    return std::make_unique<test::ScriptedDevice>(test::reuse_device(id, open),
                                                                   hangs    ? test::hanging(silence)
                                                                   : i == 3 ? test::failing(failure)
                                                                            : noting_haste(silence, hasty));
@@ -362,7 +362,7 @@ TEST_CASE("a device that does not answer in the first step is dropped too") {
     bool hasty = false;
     options.open_device = [&, first = true](std::string_view id, const OpenOptions& open) mutable {
         return std::make_unique<test::ScriptedDevice>(
-            open_device(id, open),
+            test::reuse_device(id, open),
             std::exchange(first, false) ? noting_haste(silence, hasty) : test::hanging(silence));
     };
     Trainer trainer(test::small_recipe(), options, test::noise(50));
@@ -386,7 +386,8 @@ TEST_CASE("if the last tower fails, or with --on-device-loss stop, the run ends 
         options.outlive_devices = outlive;
         test::Failure failure;
         options.open_device = [&](std::string_view id, const OpenOptions& open) -> std::unique_ptr<Device> {
-            return std::make_unique<test::ScriptedDevice>(open_device(id, open), test::failing(failure));
+            return std::make_unique<test::ScriptedDevice>(test::reuse_device(id, open),
+                                                          test::failing(failure));
         };
         Trainer trainer(test::small_recipe(), options, data);
         trainer.step();

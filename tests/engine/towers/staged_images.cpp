@@ -49,7 +49,8 @@ TEST_CASE("images of one step and the next lie in two halves, and are copied onc
     for (const std::string& id : test::device_ids()) {
         CAPTURE(id);
         unsigned submitted = 0;
-        test::ScriptedDevice device(open_device(id, test::open_options()), {.submit = [&] { ++submitted; }});
+        test::ScriptedDevice device(test::reuse_device(id, test::open_options()),
+                                    {.submit = [&] { ++submitted; }});
         Session session(device);
         session.hold(needed());
         StagedImages staged(session, bytes);

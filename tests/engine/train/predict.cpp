@@ -61,7 +61,7 @@ TEST_CASE("every device gives the scores of an evaluation, and several divide th
             std::vector<std::unique_ptr<Device>> devices;
             std::vector<ForwardPass> passes;
             for (unsigned i = 0; i < passes_wanted; ++i) {
-                devices.push_back(open_device(id, test::open_options()));
+                devices.push_back(test::reuse_device(id, test::open_options()));
                 passes.push_back(streaming_pass(*devices.back(), recipe, data.image_size(), batch));
             }
             std::mutex mutex;
