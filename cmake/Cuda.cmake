@@ -107,22 +107,6 @@ else()
   endif()
 endif()
 
-# CUDA's run-time library becomes part of the program, so packages bring its licence. A toolkit made of Python's packages
-# has it with each of them.
-if(TOWERS_WITH_CUDA)
-  file(GLOB licences ${CUDAToolkit_BIN_DIR}/../EULA.txt
-    ${CUDAToolkit_BIN_DIR}/../dist-info/nvidia_cuda_runtime*/licenses/License.txt)
-  if(licences)
-    list(GET licences 0 licence)
-    install(FILES ${licence} DESTINATION ${CMAKE_INSTALL_DOCDIR} RENAME CUDA-EULA.txt)
-    if(SKBUILD)
-      install(FILES ${licence} DESTINATION ${SKBUILD_METADATA_DIR}/licenses RENAME CUDA-EULA.txt COMPONENT wheel)
-    endif()
-  else()
-    message(NOTICE "${CUDAToolkit_BIN_DIR}/../EULA.txt is missing, so packages lack the licence of CUDA's run-time library")
-  endif()
-endif()
-
 # No kernel may compute in double precision.
 set(TOWERS_NVCC_OPTIONS -Xptxas=-warn-double-usage)
 if(TOWERS_WERROR)

@@ -1,3 +1,19 @@
+# CUDA's run-time library becomes part of the program, so packages bring its licence: from NVIDIA's toolkit, from one of
+# Python's packages, or from packages of Debian's or NVIDIA's.
+if(TOWERS_WITH_CUDA)
+  set(toolkit ${CUDAToolkit_BIN_DIR}/..)
+  file(GLOB licences ${toolkit}/EULA.txt ${toolkit}/dist-info/nvidia_cuda_runtime*/licenses/License.txt
+    ${toolkit}/../../nvidia_cuda_runtime*/License.txt ${toolkit}/../../nvidia_cuda_runtime*/licenses/License.txt
+    /usr/share/doc/cuda-cudart*/copyright /usr/share/doc/nvidia-cuda-toolkit/copyright)
+  if(licences)
+    list(GET licences 0 licence)
+    install(FILES ${licence} DESTINATION ${CMAKE_INSTALL_DOCDIR} RENAME CUDA-EULA.txt)
+    if(SKBUILD)
+      install(FILES ${licence} DESTINATION ${SKBUILD_METADATA_DIR}/licenses RENAME CUDA-EULA.txt COMPONENT wheel)
+    endif()
+  endif()
+endif()
+
 # What `cpack -G DEB` makes of an installation: a package for the Debian on which the program was built.
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_CONTACT "The maintainers of towers <maintainers@towers.example.org>" CACHE STRING

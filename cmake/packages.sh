@@ -3,8 +3,8 @@
 #   sh cmake/packages.sh deb [FOLDER]     a .deb for this version of Debian
 #   sh cmake/packages.sh wheel [FOLDER]   a wheel for Linux whose glibc is not older than this system's
 # in FOLDER (build/packages). PRESET=arm64 makes the .deb of the preset arm64. TOWERS_CUDA says whether to include CUDA,
-# for all cards: ON or OFF (default: ON if nvcc 12 or newer is there, OFF for arm64). `sh cmake/quickstart.sh packages
-# deb` installs before what the build needs.
+# for all cards: ON or OFF (default: ON if nvcc 12 or newer is on PATH and works, OFF for arm64). `sh
+# cmake/quickstart.sh packages deb` installs before what the build needs.
 set -eu
 usage() {
     sed -n '2,7s/^# \{0,1\}//p' "$0" >&2
@@ -18,25 +18,39 @@ cd "$(dirname "$0")/.."
 out=${out:-$PWD/build/packages}
 preset=${PRESET:-release}
 mkdir -p "$out"
+unset CUDAARCHS
+nvcc_works() {
+    nvcc --version 2>/dev/null | grep -q 'release \(1[2-9]\|[2-9][0-9]\)' || return 1
+    trial=$(mktemp -d)
+    echo '__global__ void kernel() {} int main() { kernel<<<1, 1>>>(); }' >"$trial/trial.cu"
+    code=0
+    nvcc "$trial/trial.cu" -o "$trial/trial" >/dev/null 2>&1 || code=1
+    rm -r "$trial"
+    return $code
+}
 if [ -z "${TOWERS_CUDA-}" ]; then
     TOWERS_CUDA=OFF
     if [ "$preset" = arm64 ]; then
         echo "CUDA is left out: not for arm64"
-    elif nvcc --version 2>/dev/null | grep -q 'release \(1[2-9]\|[2-9][0-9]\)'; then
+    elif nvcc_works; then
         TOWERS_CUDA=ON
         echo "CUDA is included"
     else
-        echo "CUDA is left out: nvcc 12 or newer is not on PATH"
+        echo "CUDA is left out: no nvcc 12 or newer on PATH works"
     fi
 fi
+lacks_licence() { # PACKAGE
+    echo "$1 contains CUDA's run-time library, but not its licence: this CUDA Toolkit has no EULA.txt" >&2
+}
 
 case $what in
 deb)
-    cmake --preset "$preset" -DBUILD_TESTING=OFF -DTOWERS_CUDA="$TOWERS_CUDA" >/dev/null
+    cmake --preset "$preset" -UCMAKE_CUDA_ARCHITECTURES -DBUILD_TESTING=OFF -DTOWERS_CUDA="$TOWERS_CUDA" >/dev/null
     cmake --build --preset "$preset" --target towers man_pages completions
     cd "build/$preset"
     cpack -G DEB -B "$PWD/cpack" >cpack.log || { cat cpack.log >&2; exit 1; }
     for package in cpack/*.deb; do
+        [ "$TOWERS_CUDA" = OFF ] || dpkg-deb -c "$package" | grep CUDA-EULA.txt >/dev/null || lacks_licence "$package"
         mv "$package" "$out"
         echo "$out/${package##*/}"
     done
@@ -68,6 +82,7 @@ wheel)
         package=$(dpkg -S "$path" "/usr$path" "${path#/usr}" 2>/dev/null | sed -n '1s/:.*//p')
         cp "/usr/share/doc/$package/copyright" "$licences/$package.txt"
     done
+    [ "$TOWERS_CUDA" = OFF ] || [ -f "$licences/CUDA-EULA.txt" ] || lacks_licence "the wheel"
     "$tools/wheel" pack -d "$out" "$tree" >/dev/null
     for wheel in "$work"/repaired/*.whl; do echo "$out/${wheel##*/}"; done
     "$tools/auditwheel" show "$out"/"$(basename "$work"/repaired/*.whl)"

@@ -6,7 +6,7 @@
 #   sh cmake/quickstart.sh packages WHAT   install what is missing, then cmake/packages.sh WHAT
 # Installs with apt on Debian and Ubuntu; elsewhere it says what is needed. PRESET=release (the default) names the
 # CMake preset to build; TOWERS_CUDA says whether to include CUDA: ON (for all cards), OFF, or AUTO (the default: for
-# this machine's cards, where nvcc is installed).
+# this machine's cards, where nvcc is installed). For packages see cmake/packages.sh.
 set -eu
 
 build_packages="cmake ninja-build g++ libvulkan-dev glslang-tools spirv-tools libdnnl-dev ocl-icd-opencl-dev

@@ -68,7 +68,7 @@ int run_command(int argc, char** argv) {
     std::vector<std::string> words(argv + 1, argv + argc);
     const bool asks_help = !words.empty() && words[0] == "help";
     if (asks_help) {
-        words.erase(words.begin());
+        std::erase(words, "help");
         words.emplace_back("--help");
     }
     std::ranges::reverse(words); // as CLI11 wants them

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <future>
+#include <system_error>
 #include <vector>
 
 namespace towers {
@@ -15,8 +16,13 @@ void in_parts(std::size_t count, std::size_t least,
                                            std::min<std::size_t>(most, cpu_threads(0)));
     const auto run = [&](std::size_t i) { part(count * i / threads, count * (i + 1) / threads); };
     std::vector<std::future<void>> others; // if a part fails, their destructors wait
-    for (std::size_t i = 1; i < threads; ++i) others.push_back(std::async(std::launch::async, run, i));
+    std::size_t started = 1;
+    try {
+        for (; started < threads; ++started) others.push_back(std::async(std::launch::async, run, started));
+    } catch (const std::system_error&) { // such as under a limit on memory or on threads
+    }
     run(0);
+    for (; started < threads; ++started) run(started);
     for (std::future<void>& each : others) each.get();
 }
 

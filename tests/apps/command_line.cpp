@@ -30,6 +30,7 @@ TEST_CASE("the flags that scripts rely on are there") {
     const std::string train = run_towers({"train", "--help"}).out;
     CHECK(run_towers({"help", "train"}).out == train);
     CHECK(run_towers({"help"}).out == run_towers({"--help"}).out);
+    CHECK(run_towers({"help", "help"}).out == run_towers({"--help"}).out);
     check_failed(run_towers({"help", "tarin"}), 2, "there is no command 'tarin', but there is 'train'");
     for (const char* flag :
          {"--recipe",     "--data",      "--backend", "--towers",  "--batch",      "--steps",      "--epochs",

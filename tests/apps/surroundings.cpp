@@ -33,7 +33,8 @@ TEST_CASE("towers on the CPU train on processors of every level") {
 #ifndef __SANITIZE_THREAD__
 TEST_CASE("the CPU backend uses as many threads as OpenMP gives") {
     const TemporaryFolder folder;
-    train(folder / "plain", {"--batch", "8", "--steps", "3"});
+    write_text(folder / "tiny.toml", tiny_recipe("2", "kind = \"sgd\"\nlearning_rate = 0.01"));
+    const Arguments tiny{"--recipe", (folder / "tiny.toml").string()};
     for (const auto& [variable, value] : {std::pair{"OMP_THREAD_LIMIT", "1"},
                                           {"OMP_DYNAMIC", "true"},
                                           {"OMP_MAX_ACTIVE_LEVELS", "0"},
@@ -42,14 +43,17 @@ TEST_CASE("the CPU backend uses as many threads as OpenMP gives") {
         CAPTURE(name);
         const RunOptions options{.environment = {{name, value}}};
         const fs::path run = folder / name;
-        check_worked(run_towers({"train", "--towers", "cpu", "--batch", "8", "--steps", "3", "--log-every",
-                                 "1", "--run", run.string()},
+        check_worked(run_towers(Arguments{"train", "--towers", "cpu", "--batch", "8", "--steps", "3",
+                                          "--log-every", "1", "--run", run.string()} +
+                                    tiny,
                                 options));
         CHECK(metrics(run).size() == 3);
-        check_worked(run_towers({"bench", "--towers", "cpu", "--batch", "4", "--steps", "1", "--repetitions",
-                                 "1", "--warm-up", "1"},
+        check_worked(run_towers(Arguments{"bench", "--towers", "cpu", "--batch", "4", "--steps", "1",
+                                          "--repetitions", "1", "--warm-up", "1"} +
+                                    tiny,
                                 options));
-        check_worked(run_towers({"parity", "--towers", "cpu,cpu", "--batch", "4", "--steps", "1"}, options));
+        check_worked(run_towers(
+            Arguments{"parity", "--towers", "cpu,cpu", "--batch", "4", "--steps", "1"} + tiny, options));
     }
     const auto listed = [](const RunOptions& options) { return run_towers({"devices"}, options).out; };
     CHECK(contains(listed({.environment = {{"OMP_NUM_THREADS", "3"}}}), ", 3 threads"));

@@ -56,7 +56,7 @@ TEST_CASE("every way in which a GPU can run a convolution computes the convoluti
 TEST_CASE("a convolution whose channels are padded to fours is the convolution") {
     on_every_card([](Choosing& on) {
         for (const ConvShape& s : {same_conv(1, 1, 1, 1, 1, 1, 1, 1), same_conv(3, 5, 7, 3, 3, 3, 1, 13),
-                                   same_conv(3, 12, 12, 3, 5, 5, 1, 64), same_conv(1, 4, 3, 8, 3, 3, 1, 10),
+                                   same_conv(1, 12, 12, 3, 5, 5, 1, 64), same_conv(1, 4, 3, 8, 3, 3, 1, 10),
                                    same_conv(2, 6, 5, 1, 3, 3, 1, 4), // grey images
                                    same_conv(37, 1, 1, 13, 1, 1, 1, 10)})
             for (const bool bias : {true, false})

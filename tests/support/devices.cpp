@@ -81,16 +81,18 @@ public:
     }
     void put(const Key& key, Opened opened) {
         const std::lock_guard lock(mutex_);
-        devices_.emplace(key, std::move(opened));
+        if (!closed_) devices_.emplace(key, std::move(opened));
     }
     void close() {
         const std::lock_guard lock(mutex_);
+        closed_ = true;
         devices_.clear();
     }
 
 private:
     std::mutex mutex_;
     std::multimap<Key, Opened> devices_;
+    bool closed_ = false;
 };
 
 class ReusedDevice : public WrappedDevice {

@@ -19,7 +19,11 @@ check() {
     shift 2
     printf '#!/bin/sh\nprintf "%s"\n' "$cards" >"$place/nvidia-smi"
     chmod +x "$place/nvidia-smi"
-    PATH="$place:$PATH" "$cmake" -G "$generator" -S "$work/project" -B "$place/build" "$@" >"$place/log" 2>&1 || true
+    PATH="$place:$PATH" "$cmake" -G "$generator" -S "$work/project" -B "$place/build" "$@" >"$place/log" 2>&1 || {
+        echo "FAILED: cards '$cards', $*: cmake fails" >&2
+        cat "$place/log" >&2
+        exit 1
+    }
     if ! grep -qFe "$words" "$place/log"; then
         echo "FAILED: cards '$cards', $*: not '$words' but" >&2
         cat "$place/log" >&2

@@ -30,6 +30,10 @@ share=$work/root/usr/share
 for file in doc/towers/copyright doc/towers/changelog.Debian.gz doc/towers/README.md doc/towers/docs/commands.md; do
     [ -s "$share/$file" ] || fail "there is no usr/share/$file"
 done
+if grep -q CUDA-EULA.txt "$build/cmake_install.cmake"; then
+    [ -s "$share/doc/towers/CUDA-EULA.txt" ] || fail "there is no CUDA-EULA.txt"
+    grep -q CUDA-EULA.txt "$share/doc/towers/copyright" || fail "copyright does not tell of CUDA's licence"
+fi
 if [ -d "$build/apps/completion/bash" ]; then
     for file in bash-completion/completions/towers zsh/vendor-completions/_towers fish/vendor_completions.d/towers.fish; do
         [ -s "$share/$file" ] || fail "there is no usr/share/$file"

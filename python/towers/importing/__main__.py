@@ -241,6 +241,8 @@ def parse(arguments):
         if word.startswith("-"):
             flag = word.partition("=")[0]
             flags = [each for each in vars(given) if each != "model"]
+            if flag[2:] in flags:
+                parser.error(f"{flag}: give it before '--'")
             parser.error(f"there is no flag '{flag}'{but_there_is(flag, flags, '--')}")
     if unknown:
         parser.error(f"'{unknown[0]}' does not belong to any flag")
@@ -260,7 +262,8 @@ def import_model(arguments):
     common = {"group": arguments.group}
     place = arguments.model.partition(":")[0]
     if holds_weights(place):
-        state_dict(place)
+        if not place.endswith(".safetensors"):
+            state_dict(place)
         raise CannotImport(f"{place}: holds weights alone; give also the code that makes the module: "
                            f"MODULE.py:NAME --weights {place}")
     if place.lower().endswith(".onnx") and os.path.isfile(place) and place != arguments.model:
@@ -287,7 +290,8 @@ def import_model(arguments):
 def main(arguments=None):
     warnings.simplefilter("ignore")
     given = parse(arguments)
-    made_by = given.model.partition("(")[0].rpartition(":")[2]
+    is_file = given.model.lower().endswith(".onnx")
+    made_by = given.model if is_file else given.model.partition("(")[0].rpartition(":")[2]
     name = given.out or os.path.splitext(os.path.basename(made_by))[0]
     try:
         check_output([f"{name}.toml", f"{name}.safetensors"], given.force)

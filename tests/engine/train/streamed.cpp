@@ -8,6 +8,7 @@
 #include "tests/support/scripted_device.h"
 #include "tests/support/simulated_device.h"
 
+#include <atomic>
 #include <chrono>
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -80,13 +81,17 @@ public:
 
     using DataSource::read;
     void read(std::span<const std::uint32_t> records, std::span<std::uint8_t> images) const override {
+        ++reads_;
         std::this_thread::sleep_for(delay_);
         data_.read(records, images);
+        --reads_;
     }
+    bool is_reading() const { return reads_ > 0; }
 
 private:
     const Dataset& data_;
     std::chrono::milliseconds delay_;
+    mutable std::atomic<int> reads_ = 0;
 };
 
 } // namespace
@@ -211,9 +216,9 @@ TEST_CASE("a test pass may wait for data as long as it takes") {
     const Dataset data = test::noise(50), tests = test::noise(23);
     const SlowSource slow(tests, std::chrono::milliseconds(300));
     TrainerOptions options = options_with({"cpu", "cpu"}, {Feeding::streamed, 1}, [](TrainerOptions&) {});
-    // A pause counts as a second, and 30 of them are too long: fewer than a read takes.
-    options.patience =
-        Patience(30, {.length = std::chrono::milliseconds(5), .counts = [](std::size_t) { return 1.0; }});
+    // During a read a pause counts as a second, and 30 of them are too long: fewer than the read takes.
+    const auto counts = [&slow](std::size_t) { return slow.is_reading() ? 1.0 : 0.0; };
+    options.patience = Patience(30, {.length = std::chrono::milliseconds(5), .counts = counts});
     Trainer trainer(test::small_recipe(), options, data, test::borrowed(slow));
     for (int i = 0; i < 3; ++i) trainer.step();
     CHECK(trainer.test(false)->notice.empty());
