@@ -157,27 +157,30 @@ TEST_CASE("for want of memory, a command without --batch does not advise one") {
                  "exceeds the driver's maxBufferSize of 1000000; choose other devices with --towers");
 }
 
-TEST_CASE("when the only device hangs, the run ends with one line that names the last checkpoint") {
-    const std::string id = quick_device();
-    if (!id.starts_with("vulkan:")) return;
-    const TemporaryFolder folder;
-    const std::filesystem::path run = folder / "run", hang = folder / "hang", trace = folder / "trace.json";
-    write_text(folder / "tiny.toml", tiny_recipe("4", "kind = \"sgd\"\nlearning_rate = 0.1\n"));
-    Program program(
-        towers_command({"train", "--recipe", (folder / "tiny.toml").string(), "--towers", id, "--batch", "4",
-                        "--log-every", "1", "--save-every", "1000000", "--steps", "1000000",
-                        "--device-timeout", "3", "--run", run.string(), "--trace", trace.string()}),
-        weak("", "answers=" + hang.string(), folder));
-    const bool works = program.wait_for_lines(": step ", 5);
-    write_text(hang, "");
-    const Outcome outcome = program.end();
-    CAPTURE(outcome.err);
-    REQUIRE(works);
-    check_failed(outcome, 1, id + ": no answer for ");
-    CHECK(contains(outcome.err, " s more than a step should take; the last checkpoint is " +
-                                    checkpoint(run, 0).string() + ": go on from it with --resume"));
-    CHECK_FALSE(nlohmann::json::parse(read_text(trace)).empty());
-    check_worked(run_towers({"train", "--run", run.string(), "--resume", "--steps", "1"}));
+TEST_SUITE("timed") {
+    TEST_CASE("when the only device hangs, the run ends with one line that names the last checkpoint") {
+        const std::string id = quick_device();
+        if (!id.starts_with("vulkan:")) return;
+        const TemporaryFolder folder;
+        const std::filesystem::path run = folder / "run", hang = folder / "hang",
+                                    trace = folder / "trace.json";
+        write_text(folder / "tiny.toml", tiny_recipe("4", "kind = \"sgd\"\nlearning_rate = 0.1\n"));
+        Program program(
+            towers_command({"train", "--recipe", (folder / "tiny.toml").string(), "--towers", id, "--batch",
+                            "4", "--log-every", "1", "--save-every", "1000000", "--steps", "1000000",
+                            "--device-timeout", "3", "--run", run.string(), "--trace", trace.string()}),
+            weak("", "answers=" + hang.string(), folder));
+        const bool works = program.wait_for_lines(": step ", 5);
+        write_text(hang, "");
+        const Outcome outcome = program.end();
+        CAPTURE(outcome.err);
+        REQUIRE(works);
+        check_failed(outcome, 1, id + ": no answer for ");
+        CHECK(contains(outcome.err, " s more than a step should take; the last checkpoint is " +
+                                        checkpoint(run, 0).string() + ": go on from it with --resume"));
+        CHECK_FALSE(nlohmann::json::parse(read_text(trace)).empty());
+        check_worked(run_towers({"train", "--run", run.string(), "--resume", "--steps", "1"}));
+    }
 }
 
 TEST_CASE("Vulkan does not take a card of NVIDIA's that CUDA_VISIBLE_DEVICES hides, unless it is named") {
