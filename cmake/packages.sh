@@ -18,7 +18,7 @@ cd "$(dirname "$0")/.."
 out=${out:-$PWD/build/packages}
 preset=${PRESET:-release}
 mkdir -p "$out"
-unset CUDAARCHS
+unset CUDAARCHS # packages are for all cards
 nvcc_works() {
     nvcc --version 2>/dev/null | grep -q 'release \(1[2-9]\|[2-9][0-9]\)' || return 1
     trial=$(mktemp -d)

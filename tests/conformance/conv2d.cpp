@@ -84,7 +84,7 @@ const std::vector<ConvShape>& shapes_for_cpu() {
     return all;
 }
 
-/// In place of EveryText
+/// Runs a check on the CPU alone, where EveryText runs it on every device.
 struct OnCpu {
     template<class Function>
     void run(Function function) {

@@ -137,7 +137,8 @@ private:
 } // namespace
 
 std::unique_ptr<Device> reuse_device(std::string_view id, const OpenOptions& options) {
-    if (options.choices != nullptr || id == "cpu") return open_device(id, options); // or opened at once
+    // The CPU's device opens at once, and choices may not live as long as the test program.
+    if (options.choices != nullptr || id == "cpu") return open_device(id, options);
     const Reusable::Key key(id, options.validate, options.texts, options.exact_products, options.limits,
                             options.measure);
     Opened opened = Reusable::all().take(key);
