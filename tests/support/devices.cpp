@@ -62,7 +62,7 @@ namespace {
 
 struct Opened {
     std::unique_ptr<Device> device;
-    Ticket submissions = 0; ///< so far
+    Ticket last = 0; ///< that it has issued
 };
 
 /// Devices that no test uses at present
@@ -98,9 +98,10 @@ private:
 class ReusedDevice : public WrappedDevice {
 public:
     ReusedDevice(Reusable::Key key, Opened opened)
-        : WrappedDevice(std::move(opened.device)), key_(std::move(key)), before_(opened.submissions) {}
+        : WrappedDevice(std::move(opened.device)), key_(std::move(key)), before_(opened.last),
+          last_(opened.last) {}
     ~ReusedDevice() override {
-        if (!failed_) Reusable::all().put(key_, {release(), before_ + submitted_});
+        if (!failed_) Reusable::all().put(key_, {release(), last_});
     }
 
 protected:
@@ -109,10 +110,9 @@ protected:
         std::vector<Ticket> tickets;
         for (const Submission& each : after) tickets.push_back(before_ + each.ticket);
         or_fail([&] {
-            theirs().submit(static_cast<const WrappedRecording&>(recording).recording, submission.queue,
-                            tickets);
+            last_ = theirs().submit(static_cast<const WrappedRecording&>(recording).recording,
+                                    submission.queue, tickets);
         });
-        ++submitted_;
     }
     void do_wait(Submission submission) override {
         or_fail([&] { theirs().wait(before_ + submission.ticket); });
@@ -130,7 +130,7 @@ private:
     }
 
     Reusable::Key key_;
-    Ticket before_, submitted_ = 0;
+    Ticket before_, last_; ///< issued by the other device before this one existed, and at last
     bool failed_ = false;
 };
 
