@@ -36,6 +36,8 @@ struct OpenOptions {
     const SharingLimits* limits = nullptr;
     /// For tests: if false, Vulkan does not measure recordings and always submits them uncut.
     bool measure = true;
+    /// For tests: the CPU's memory has guards (backends/cpu/host_memory.h).
+    bool guarded = false;
 };
 
 /// A way to run kernels.

@@ -1,74 +1,20 @@
 #include "backends/cpu/host_kernels.h"
-#include "backends/cpu/onednn.h"
-#include "backends/cpu/overrides.h"
+#include "backends/cpu/onednn_conv2d.h"
 
 #include <algorithm>
 #include <memory>
 #include <omp.h>
 #include <optional>
 #include <string_view>
-#include <vector>
+#include <unordered_map>
+#include <utility>
 
-// Convolutions, and dense layers as oneDNN's inner products. Activations and weights have the engine's
-// layouts outside; inside, oneDNN chooses its own layout for the weights, which saves several times the cost
-// of the reorder (conv2 of the CIFAR-10 tutorial at batch 128: 9.7 ms instead of 25.9).
+// Convolutions and dense layers by oneDNN; conv2d_weights.cpp has the gradient of the weights.
 
 namespace towers {
 namespace {
 
 using dnnl::memory;
-using dnnl::prop_kind;
-
-struct Described {
-    bool dense;
-    memory::desc x, w_user, w_any, b, y;                 ///< b: zero if there is no bias
-    memory::dims strides, gaps, pads_before, pads_after; ///< gaps: dilation as oneDNN counts it, from 0
-};
-
-memory::dims gaps_of(const ConvShape& s) { return {s.dilation_y - 1, s.dilation_x - 1}; }
-
-/// From a window's first pixel to its last.
-memory::dims reach_of(const ConvShape& s) {
-    return {memory::dim(s.kernel_height - 1) * s.dilation_y, memory::dim(s.kernel_width - 1) * s.dilation_x};
-}
-
-Described descriptors(const ConvShape& s, bool bias) {
-    Described d;
-    const memory::dim n = s.batch, i = s.in_channels, o = s.out_channels;
-    d.dense = s.in_height * s.in_width * s.kernel_height * s.kernel_width * s.out_height * s.out_width == 1 &&
-              s.groups == 1;
-    if (bias) d.b = described({o}, Tag::a);
-    if (d.dense) {
-        d.x = described({n, i}, Tag::ab);
-        d.w_user = described({o, i}, Tag::ba);
-        d.w_any = described({o, i}, Tag::any);
-        d.y = described({n, o}, Tag::ab);
-        return d;
-    }
-    memory::dims weights{o, i, s.kernel_height, s.kernel_width};
-    if (s.groups > 1) weights = {s.groups, o / s.groups, i / s.groups, s.kernel_height, s.kernel_width};
-    d.x = described({n, i, s.in_height, s.in_width}, Tag::nhwc);
-    d.w_user = described(weights, s.groups > 1 ? Tag::hwigo : Tag::hwio);
-    d.w_any = described(weights, Tag::any);
-    d.y = described({n, o, s.out_height, s.out_width}, Tag::nhwc);
-    d.strides = {s.stride_y, s.stride_x};
-    d.gaps = gaps_of(s);
-    d.pads_before = {s.pad_top, s.pad_left};
-    const memory::dims reach = reach_of(s);
-    d.pads_after = pads_after_of(s, reach[0] + 1, reach[1] + 1);
-    return d;
-}
-
-auto describe_conv_forward(const CpuContext& context, const Described& d) {
-    return describe<dnnl::convolution_forward>(context, prop_kind::forward_training,
-                                               dnnl::algorithm::convolution_direct, d.x, d.w_any, d.b, d.y,
-                                               d.strides, d.gaps, d.pads_before, d.pads_after);
-}
-
-auto describe_dense_forward(const CpuContext& context, const Described& d) {
-    return describe<dnnl::inner_product_forward>(context, prop_kind::forward_training, d.x, d.w_any, d.b,
-                                                 d.y);
-}
 
 /// Whether oneDNN would compute it as batches of small products
 template<class Description>
@@ -82,27 +28,19 @@ public:
     Weights(CpuContext& context, const memory::desc& user, const memory::desc& wanted, const float* data)
         : own_(tensor(context, user, data)) {
         if (wanted == user) return;
-        const memory theirs = own_;
-        own_ = memory(wanted, context.engine);
+        copy_ = HostMemory("cpu", wanted.get_size(), context.guarded);
+        const memory theirs = std::exchange(own_, memory(wanted, context.engine, copy_.data()));
         in_.emplace(reorder(context, theirs, own_));
-        out_.emplace(reorder(context, own_, theirs));
     }
     const memory& wanted() const { return own_; }
     void load() {
         if (in_) (*in_)();
     }
-    void store() {
-        if (out_) (*out_)();
-    }
 
 private:
-    static Execution reorder(CpuContext& context, const memory& from, const memory& to) {
-        const dnnl::reorder::primitive_desc description(from, to, with_scratchpad());
-        return {context, description, dnnl::reorder(description), {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}}};
-    }
-
+    HostMemory copy_;
     memory own_;
-    std::optional<Execution> in_, out_;
+    std::optional<Execution> in_;
 };
 
 /// oneDNN's own ReLU, fused into the product, would turn a NaN into zero and hide a divergence.
@@ -185,33 +123,19 @@ Work mirrored_backward_data(CpuContext& context, const Described& d, const Descr
                             const Conv2dBackwardDataParams& p) {
     const std::size_t taps = std::size_t(p.shape.kernel_height) * p.shape.kernel_width;
     const std::size_t of_tap = std::size_t(p.shape.in_channels) * p.shape.out_channels;
-    auto turned = std::make_shared<std::vector<float>>(taps * of_tap);
-    auto weights = std::make_shared<Weights>(context, d.w_user, description.weights_desc(), turned->data());
+    auto turned = std::make_shared<HostMemory>("cpu", taps * of_tap * sizeof(float), context.guarded);
+    float* const mirror = reinterpret_cast<float*>(turned->data());
+    auto weights = std::make_shared<Weights>(context, d.w_user, description.weights_desc(), mirror);
     Execution product(context, description, dnnl::convolution_forward(description),
                       {{DNNL_ARG_SRC, tensor(context, d.x, p.dy.at)},
                        {DNNL_ARG_WEIGHTS, weights->wanted()},
                        {DNNL_ARG_DST, tensor(context, d.y, p.dx.at)}});
-    return masked(context, p, [w = p.w.at, taps, of_tap, turned, weights, product]() mutable {
+    return masked(context, p, [w = p.w.at, taps, of_tap, turned, mirror, weights, product]() mutable {
         for (std::size_t tap = 0; tap < taps; ++tap)
-            std::copy_n(w + tap * of_tap, of_tap, turned->data() + (taps - 1 - tap) * of_tap);
+            std::copy_n(w + tap * of_tap, of_tap, mirror + (taps - 1 - tap) * of_tap);
         weights->load();
         product();
     });
-}
-
-template<class Primitive, class Description>
-Work backward_weights(CpuContext& context, const Described& d, const Description& description,
-                      const Conv2dBackwardWeightsParams& p) {
-    auto weights = std::make_shared<Weights>(context, d.w_user, description.diff_weights_desc(), p.dw.at);
-    std::unordered_map<int, memory> arguments{{DNNL_ARG_SRC, tensor(context, d.x, p.x.at)},
-                                              {DNNL_ARG_DIFF_DST, tensor(context, d.y, p.dy.at)},
-                                              {DNNL_ARG_DIFF_WEIGHTS, weights->wanted()}};
-    if (p.bias != 0) arguments[DNNL_ARG_DIFF_BIAS] = tensor(context, d.b, p.db.at);
-    Execution product(context, description, Primitive(description), std::move(arguments));
-    return [weights, product]() mutable {
-        product();
-        weights->store();
-    };
 }
 
 Work conv2d_forward(CpuContext& context, const Launch& launch, const Offer&) {
@@ -244,43 +168,16 @@ Work conv2d_backward_data(CpuContext& context, const Launch& launch, const Offer
     return backward_data<convolution_backward_data>(context, d, backward, p);
 }
 
-Work conv2d_backward_weights(CpuContext& context, const Launch& launch, const Offer&) {
-    using dnnl::convolution_backward_weights, dnnl::inner_product_backward_weights;
-    const auto p = launch.parameters.as<Conv2dBackwardWeightsParams>();
-    const Described d = descriptors(p.shape, p.bias != 0);
-    if (d.dense)
-        return backward_weights<inner_product_backward_weights>(
-            context, d,
-            describe_backward<inner_product_backward_weights>(context, describe_dense_forward(context, d),
-                                                              d.x, d.w_any, d.b, d.y),
-            p);
-    return backward_weights<convolution_backward_weights>(
-        context, d,
-        describe_backward<convolution_backward_weights>(
-            context, describe_conv_forward(context, d), dnnl::algorithm::convolution_direct, d.x, d.w_any,
-            d.b, d.y, d.strides, d.gaps, d.pads_before, d.pads_after),
-        p);
-}
-
-/// Takes every launch.
-template<class Params>
-std::optional<Offer> offer(const Launch& launch, const DeviceFacts&) {
-    return Offer{.cost = multiplications(launch.parameters.as<Params>().shape, false)};
-}
-
 } // namespace
 
 std::span<const CpuVariant> conv2d_overrides() {
     static constexpr CpuVariant overrides[] = {
-        {{Kernel::conv2d_forward, "oneDNN", offer<Conv2dForwardParams>}, conv2d_forward},
-        {{Kernel::conv2d_backward_data, "oneDNN", offer<Conv2dBackwardDataParams>}, conv2d_backward_data},
-        {{Kernel::conv2d_backward_weights, "oneDNN", offer<Conv2dBackwardWeightsParams>},
-         conv2d_backward_weights},
-        {{Kernel::depthwise_conv2d_forward, "oneDNN", offer<Conv2dForwardParams>}, conv2d_forward},
-        {{Kernel::depthwise_conv2d_backward_data, "oneDNN", offer<Conv2dBackwardDataParams>},
+        {{Kernel::conv2d_forward, "oneDNN", offer_of_onednn<Conv2dForwardParams>}, conv2d_forward},
+        {{Kernel::conv2d_backward_data, "oneDNN", offer_of_onednn<Conv2dBackwardDataParams>},
          conv2d_backward_data},
-        {{Kernel::depthwise_conv2d_backward_weights, "oneDNN", offer<Conv2dBackwardWeightsParams>},
-         conv2d_backward_weights}};
+        {{Kernel::depthwise_conv2d_forward, "oneDNN", offer_of_onednn<Conv2dForwardParams>}, conv2d_forward},
+        {{Kernel::depthwise_conv2d_backward_data, "oneDNN", offer_of_onednn<Conv2dBackwardDataParams>},
+         conv2d_backward_data}};
     return overrides;
 }
 

@@ -1,9 +1,10 @@
-#include "backends/cpu/onednn.h"
+#include "backends/cpu/long_sums.h"
 #include "backends/cpu/overrides.h"
 #include "backends/cpu/taps.h"
 
 #include <algorithm>
 #include <omp.h>
+#include <type_traits>
 
 // Convolutions of few pixels and many weights, and large dense layers. oneDNN's convolutions first bring the
 // weights into a layout of their own, which pays only when many pixels then use them, and they multiply a
@@ -32,6 +33,9 @@ constexpr std::size_t least_channels = 128;
 /// Smaller dense layers would gain too, but less than a millisecond. They include the tutorial's, whose
 /// numbers should stay comparable with earlier runs.
 constexpr std::size_t least_dense_weights = std::size_t(1) << 20;
+/// The gradient of the weights adds up its pixels one block after another; those of more would be off by
+/// 1e-5.
+constexpr std::size_t most_pixels = std::size_t(1) << 18;
 
 std::size_t weights(const ConvShape& s) {
     return std::size_t(s.kernel_height) * s.kernel_width * s.in_channels * s.out_channels;
@@ -155,10 +159,10 @@ private:
 Work ready(CpuContext& context, Pass pass) {
     pass.share_out(context.threads);
     const std::size_t scratch = pass.scratch();
-    reserve_scratch(context, scratch * context.threads);
-    return [&context, pass = std::move(pass), scratch] {
+    const Scratch memory = Scratch::of_floats(context, scratch * context.threads);
+    return [&context, pass = std::move(pass), scratch, memory] {
         TapProducts products;
-        float* const floats = scratch_of(context);
+        float* const floats = memory.floats();
 #pragma omp parallel for collapse(2) schedule(dynamic) num_threads(int(context.threads))
         for (std::size_t range = 0; range < pass.ranges; ++range)
             for (std::size_t block = 0; block < pass.blocks; ++block)
@@ -187,15 +191,6 @@ void weights_gradient(TapProducts& products, const Conv2dBackwardWeightsParams& 
     }
 }
 
-/// db[first, end) = the sum of dy over all pixels
-void bias_gradient(const Conv2dBackwardWeightsParams& p, std::size_t first, std::size_t end) {
-    const std::size_t out = p.shape.out_channels;
-    const std::size_t pixels = std::size_t(p.shape.batch) * p.shape.out_height * p.shape.out_width;
-    std::fill(p.db.at + first, p.db.at + end, 0.0f);
-    for (std::size_t pixel = 0; pixel < pixels; ++pixel)
-        for (std::size_t c = first; c < end; ++c) p.db.at[c] += p.dy.at[pixel * out + c];
-}
-
 Work ready(CpuContext& context, const Conv2dBackwardWeightsParams& p) {
     const std::vector<Tap> taps = taps_of(p.shape);
     const std::size_t in = p.shape.in_channels, out = p.shape.out_channels;
@@ -207,22 +202,18 @@ Work ready(CpuContext& context, const Conv2dBackwardWeightsParams& p) {
         if (const std::size_t pixels = tap.out.count(); pixels != 0)
             scratch = std::max(scratch, images_at_once(pixels, p.shape.batch) * pixels *
                                             ((tap.in.all() ? 0 : in) + (tap.out.all() ? 0 : out)));
-    reserve_scratch(context, scratch * context.threads);
-    return [&context, p, taps, ranges, scratch, in, out] {
+    const Scratch memory = Scratch::of_floats(context, scratch * context.threads);
+    return [&context, p, taps, ranges, scratch, in, out, memory] {
         TapProducts products;
-        float* const floats = scratch_of(context);
-#pragma omp parallel num_threads(int(context.threads))
-        {
-            const auto thread = std::size_t(omp_get_thread_num()), team = std::size_t(omp_get_num_threads());
-            if (p.bias != 0) bias_gradient(p, begin_of(thread, team, out), begin_of(thread + 1, team, out));
-#pragma omp for collapse(2) schedule(dynamic)
-            for (std::size_t tap = 0; tap < taps.size(); ++tap)
-                for (std::size_t range = 0; range < ranges; ++range) {
-                    const std::size_t channel = begin_of(range, ranges, in);
-                    weights_gradient(products, p, taps[tap], channel,
-                                     begin_of(range + 1, ranges, in) - channel, floats + thread * scratch);
-                }
-        }
+        float* const floats = memory.floats();
+#pragma omp parallel for collapse(2) schedule(dynamic) num_threads(int(context.threads))
+        for (std::size_t tap = 0; tap < taps.size(); ++tap)
+            for (std::size_t range = 0; range < ranges; ++range) {
+                const std::size_t channel = begin_of(range, ranges, in);
+                weights_gradient(products, p, taps[tap], channel, begin_of(range + 1, ranges, in) - channel,
+                                 floats + std::size_t(omp_get_thread_num()) * scratch);
+            }
+        if (p.bias != 0) bias_gradient(context, p);
         products.require_success();
     };
 }
@@ -238,6 +229,9 @@ template<class Params>
 std::vector<Offer> offers(const Launch& launch, const DeviceFacts&) {
     const ConvShape s = launch.parameters.as<Params>().shape;
     if (!fast_products || s.groups != 1) return {};
+    if (std::is_same_v<Params, Conv2dBackwardWeightsParams> &&
+        std::size_t(s.batch) * s.out_height * s.out_width > most_pixels)
+        return {};
     return {Offer{.cost = multiplications(s, true)}};
 }
 

@@ -2,7 +2,6 @@
 
 #include "backends/arithmetic.h"
 #include "backends/cpu/crowding.h"
-#include "backends/cpu/huge_pages.h"
 #include "backends/cpu/overrides.h"
 #include "backends/cpu/processor.h"
 #include "backends/cpu/quota.h"
@@ -10,6 +9,7 @@
 
 #include <chrono>
 #include <cstdlib>
+#include <cstring>
 #include <deque>
 #include <exception>
 #include <fmt/format.h>
@@ -46,7 +46,7 @@ DeviceInfo describe_cpu(unsigned threads) {
 }
 
 struct HostAllocation : Allocation {
-    ~HostAllocation() override { std::free(host); }
+    HostMemory memory;
 };
 
 struct CpuRecording : RecordingState {
@@ -65,6 +65,7 @@ public:
     explicit CpuDevice(const OpenOptions& options)
         : limits_(options.limits), choices_(options.choices), exact_products_(options.exact_products) {
         context_.threads = cpu_threads(options.threads);
+        context_.guarded = options.guarded;
         info_ = describe_cpu(context_.threads);
     }
 
@@ -76,15 +77,10 @@ public:
 
 protected:
     std::unique_ptr<Allocation> do_allocate(std::size_t bytes, Memory) override {
-        const std::size_t size = std::max(slice_alignment, aligned(bytes));
-        const bool large = size >= 2 * huge_page;
         auto allocation = std::make_unique<HostAllocation>();
-        void* memory = nullptr;
-        if (posix_memalign(&memory, large ? huge_page : slice_alignment, size) != 0)
-            throw OutOfMemory(fmt::format("{}: no memory for {} bytes", info_.id, bytes));
-        allocation->host = static_cast<std::byte*>(memory);
-        ask_for_huge_pages(memory, size);
-        std::memset(allocation->host, 0, size);
+        allocation->memory = HostMemory(info_.id.c_str(), bytes, context_.guarded);
+        allocation->host = allocation->memory.data();
+        std::memset(allocation->host, 0, bytes);
         allocation->address = reinterpret_cast<std::uint64_t>(allocation->host);
         allocation->bytes = bytes;
         return allocation;
@@ -142,7 +138,10 @@ private:
         const double begin = seconds_now();
         try {
             while (submitted_ - queue_.size() < ticket) {
-                for (const Work& work : queue_.front()->work) work();
+                for (const Work& work : queue_.front()->work) {
+                    work();
+                    context_.scratch.require_intact();
+                }
                 queue_.pop_front();
             }
         } catch (const dnnl::error& error) {
@@ -218,6 +217,15 @@ public:
 };
 
 } // namespace
+
+constexpr std::size_t cache_line = 64; ///< what oneDNN's scratchpads are aligned to
+
+Scratch::Scratch(CpuContext& context, std::size_t bytes)
+    : context_(&context), bytes_(ceil_div(bytes, cache_line) * cache_line) {
+    if (context.scratch.bytes() < bytes) context.scratch = HostMemory("cpu", aligned(bytes), context.guarded);
+}
+
+std::byte* Scratch::bytes() const { return context_->scratch.data() + context_->scratch.bytes() - bytes_; }
 
 unsigned cpu_threads(unsigned wanted) {
     // Read before anything changes the setting.

@@ -1,5 +1,5 @@
 #include "backends/cpu/level.h"
-#include "backends/cpu/onednn.h"
+#include "backends/cpu/long_sums.h"
 #include "backends/cpu/overrides.h"
 
 #include <algorithm>
@@ -36,39 +36,46 @@ Work forward(CpuContext& context, const Launch& launch, const Offer&) {
                                    .bias = p.bias != 0 ? p.b.at : nullptr,
                                    .relu = p.relu != 0};
     const std::size_t own = pass.shape.scratch();
-    reserve_scratch(context, own * context.threads);
-    return [&context, pass, own, images = std::size_t(p.shape.batch)] {
-        on_images(context, images, scratch_of(context), own,
+    const Scratch memory = Scratch::of_floats(context, own * context.threads);
+    return [&context, pass, own, images = std::size_t(p.shape.batch), memory] {
+        on_images(context, images, memory.floats(), own,
                   [&](std::size_t first, std::size_t end, float* scratch) {
                       level_code()->implicit_gemm.forward(pass, first, end, scratch);
                   });
     };
 }
 
-/// Scratch memory: each thread's padded input, then each thread's dw and db.
+/// Scratch memory: each thread's padded input, then each thread's dw and db as sums of two levels.
 Work backward_weights(CpuContext& context, const Launch& launch, const Offer&) {
     const auto p = launch.parameters.as<Conv2dBackwardWeightsParams>();
     const ImplicitGemmShape s = shape_of(p.shape);
     const std::size_t own = s.scratch(), weights = s.depth() * s.out_channels, threads = context.threads;
     const std::size_t sums = weights + (p.bias != 0 ? s.out_channels : 0);
-    reserve_scratch(context, (own + sums) * threads);
-    return [&context, p, s, own, weights, sums, threads] {
-        float* const scratch = scratch_of(context);
-        float* const parts = scratch + own * threads;
-        std::fill_n(parts, sums * threads, 0.0f); // OpenMP may give fewer threads
+    const Scratch memory = Scratch::of_floats(context, (own + 2 * sums) * threads);
+    return [&context, p, s, own, weights, sums, threads, memory] {
+        float* const scratch = memory.floats();
+        float* const totals = scratch + own * threads;
+        float* const parts = totals + sums * threads;
+        std::fill_n(totals, 2 * sums * threads, 0.0f); // OpenMP may give fewer threads
+        // Rows are added up one after another: an image's, of small images several images'
+        const std::size_t at_once = std::max<std::size_t>(parts_of_sum * s.rows_at_once() / s.out_height, 1);
         on_images(context, p.shape.batch, scratch, own,
                   [&](std::size_t first, std::size_t end, float* padded) {
-                      float* const part = parts + sums * std::size_t(omp_get_thread_num());
-                      level_code()->implicit_gemm.gradient({.shape = s,
-                                                            .x = p.x.at,
-                                                            .dy = p.dy.at,
-                                                            .dw = part,
-                                                            .db = p.bias != 0 ? part + weights : nullptr},
-                                                           first, end, padded);
+                      const auto thread = std::size_t(omp_get_thread_num());
+                      float* const part = parts + sums * thread;
+                      for (; first < end; first += at_once) {
+                          level_code()->implicit_gemm.gradient({.shape = s,
+                                                                .x = p.x.at,
+                                                                .dy = p.dy.at,
+                                                                .dw = part,
+                                                                .db = p.bias != 0 ? part + weights : nullptr},
+                                                               first, std::min(first + at_once, end), padded);
+                          move_into(totals + sums * thread, part, sums);
+                      }
                   });
         for (std::size_t i = 0; i < sums; ++i) {
-            float sum = parts[i];
-            for (std::size_t thread = 1; thread < threads; ++thread) sum += parts[thread * sums + i];
+            float sum = totals[i];
+            for (std::size_t thread = 1; thread < threads; ++thread) sum += totals[thread * sums + i];
             (i < weights ? p.dw.at[i] : p.db.at[i - weights]) = sum;
         }
     };

@@ -1,7 +1,6 @@
 // Hides the one difference between oneDNN 2 and 3 that matters here: how primitives are described.
 #pragma once
 
-#include "backends/cpu/huge_pages.h"
 #include "backends/cpu/overrides.h"
 
 #include <dnnl.hpp>
@@ -55,41 +54,30 @@ auto describe_backward(const CpuContext& context, const Hint& forward, Arguments
 #endif
 }
 
-/// Makes the context's scratchpad at least this large.
-inline void reserve_scratch(CpuContext& context, const dnnl::memory::desc& wanted) {
-    if (context.scratchpad && context.scratchpad.get_desc().get_size() >= wanted.get_size()) return;
-    context.scratchpad = dnnl::memory(wanted, context.engine);
-    ask_for_huge_pages(context.scratchpad.get_data_handle(), wanted.get_size());
-}
-inline void reserve_scratch(CpuContext& context, std::size_t floats) {
-    reserve_scratch(context, described({dnnl::memory::dim(floats)}, Tag::a));
-}
-inline float* scratch_of(const CpuContext& context) {
-    return static_cast<float*>(context.scratchpad.get_data_handle());
-}
-
-/// A primitive and its arguments, except the scratchpad, which it takes from the context when it runs.
+/// A primitive and its arguments, except the scratchpad.
 class Execution {
 public:
     template<class Description>
     Execution(CpuContext& context, const Description& description, const dnnl::primitive& primitive,
               std::unordered_map<int, dnnl::memory> arguments)
         : context_(&context), primitive_(primitive), arguments_(std::move(arguments)),
-          scratchpad_(description.scratchpad_desc()) {
-        reserve_scratch(context, scratchpad_);
-    }
+          scratchpad_(description.scratchpad_desc()), scratch_(context, scratchpad_.get_size()) {}
 
-    void operator()() {
-        arguments_[DNNL_ARG_SCRATCHPAD] =
-            dnnl::memory(scratchpad_, context_->engine, context_->scratchpad.get_data_handle());
-        primitive_.execute(context_->stream, arguments_);
+    void operator()() { run(context_->stream, scratch_.bytes()); }
+
+    /// For several threads at once, each with an execution, a stream and a scratchpad of its own.
+    void run(const dnnl::stream& stream, void* scratch) {
+        arguments_[DNNL_ARG_SCRATCHPAD] = dnnl::memory(scratchpad_, context_->engine, scratch);
+        primitive_.execute(stream, arguments_);
     }
+    std::size_t scratch_bytes() const { return scratchpad_.get_size(); }
 
 private:
     CpuContext* context_;
     dnnl::primitive primitive_;
     std::unordered_map<int, dnnl::memory> arguments_;
     dnnl::memory::desc scratchpad_;
+    Scratch scratch_;
 };
 
 /// oneDNN takes no pointers to const, but leaves its inputs alone.

@@ -1,6 +1,7 @@
 // The variants of a CPU device: kernels of its own, better than the shared text compiled for the host.
 #pragma once
 
+#include "backends/cpu/host_memory.h"
 #include "backends/variants.h"
 
 #include <dnnl.hpp>
@@ -16,8 +17,25 @@ struct CpuContext {
     dnnl::engine engine{dnnl::engine::kind::cpu, 0};
     dnnl::stream stream{engine};
     unsigned threads = 1;
+    bool guarded = false; ///< whether memory has guards, for tests
     /// One for all launches, since a device runs one launch at a time; large enough for any of them.
-    dnnl::memory scratchpad;
+    HostMemory scratch = {};
+};
+
+/// A launch's scratch memory: the end of the device's, where its guard is, if any.
+class Scratch {
+public:
+    Scratch(CpuContext& context, std::size_t bytes);
+    static Scratch of_floats(CpuContext& context, std::size_t count) {
+        return {context, count * sizeof(float)};
+    }
+    std::byte* bytes() const;
+    /// Only while a launch runs: the memory moves if a later launch needs more.
+    float* floats() const { return reinterpret_cast<float*>(bytes()); }
+
+private:
+    const CpuContext* context_;
+    std::size_t bytes_;
 };
 
 /// What the device runs a launch with.
@@ -44,6 +62,7 @@ std::span<const CpuVariant> winograd_overrides();
 std::span<const CpuVariant> implicit_gemm_overrides();
 std::span<const CpuVariant> conv2d_gemm_overrides();
 std::span<const CpuVariant> conv2d_overrides();
+std::span<const CpuVariant> conv2d_weights_overrides();
 std::span<const CpuVariant> max_pool_overrides();
 std::span<const CpuVariant> lrn_overrides();
 std::span<const CpuVariant> layer_norm_overrides();

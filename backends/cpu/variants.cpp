@@ -9,8 +9,8 @@ std::span<const CpuVariant> cpu_variants() {
         std::vector<CpuVariant> joined;
         for (const auto part :
              {winograd_overrides(), implicit_gemm_overrides(), conv2d_gemm_overrides(), conv2d_overrides(),
-              max_pool_overrides(), lrn_overrides(), layer_norm_overrides(), average_pool_overrides(),
-              channels_overrides(), dropout_overrides(), batch_norm_overrides(),
+              conv2d_weights_overrides(), max_pool_overrides(), lrn_overrides(), layer_norm_overrides(),
+              average_pool_overrides(), channels_overrides(), dropout_overrides(), batch_norm_overrides(),
               batch_norm_backward_overrides(), reductions_overrides(), host_texts()})
             joined.insert(joined.end(), part.begin(), part.end());
         return joined;

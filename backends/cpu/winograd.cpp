@@ -1,6 +1,6 @@
 #include "backends/arithmetic.h"
 #include "backends/cpu/level.h"
-#include "backends/cpu/onednn.h"
+#include "backends/cpu/long_sums.h"
 #include "backends/cpu/overrides.h"
 #include "backends/cpu/taps.h"
 
@@ -100,10 +100,10 @@ Work prepare_blocks(CpuContext& context, const WinogradCode& code, const Winogra
     const std::size_t ranges = std::clamp<std::size_t>(2 * context.threads / blocks, 1, panels);
     const std::size_t u = code.weight_floats(s);
     const std::size_t own = code.scratch(s, block_of(code, s), ceil_div(panels, ranges));
-    reserve_scratch(context, u + own * context.threads);
-    return [&context, &code, pass, weights, panels, batches, blocks, ranges, u, own] {
+    const Scratch memory = Scratch::of_floats(context, u + own * context.threads);
+    return [&context, &code, pass, weights, panels, batches, blocks, ranges, u, own, memory] {
         const std::size_t rows = pass.shape.in_channels, plane = (rows + 1) * pass.shape.panel;
-        float* const floats = scratch_of(context);
+        float* const floats = memory.floats();
         WinogradForward with_u = pass;
         with_u.u = floats;
 #pragma omp parallel num_threads(int(context.threads))
@@ -134,9 +134,9 @@ Work prepare_at_once(CpuContext& context, const WinogradCode& code, const Winogr
     const std::size_t ranges = std::min(ceil_div(context.threads, panels), tiles);
     const std::size_t v = code.input_floats(s, tiles), shared = v + s.in_channels;
     const std::size_t own = code.panel_floats(s, ceil_div(tiles, ranges)) + code.panel_floats(s, s.chunk);
-    reserve_scratch(context, shared + own * context.threads);
-    return [&context, &code, pass, weights, panels, tiles, ranges, v, shared, own] {
-        float* const floats = scratch_of(context);
+    const Scratch memory = Scratch::of_floats(context, shared + own * context.threads);
+    return [&context, &code, pass, weights, panels, tiles, ranges, v, shared, own, memory] {
+        float* const floats = memory.floats();
         std::fill(floats + v, floats + shared, 0.0f);
 #pragma omp parallel num_threads(int(context.threads))
         {
@@ -186,8 +186,8 @@ Work backward_data(CpuContext& context, const Launch& launch, const Offer& offer
 }
 
 /// Each thread adds up the gradient of its own tiles; if D is large, of its own output channels instead.
-/// Scratch memory: D and the bias's gradient of each group of threads with the same tiles, then each thread's
-/// V and M.
+/// Scratch memory: D and the bias's gradient of each group of threads with the same tiles, twice if they are
+/// sums of two levels, then each thread's V and M.
 Work gradient_by_blocks(CpuContext& context, const WinogradCode& code, const Conv2dBackwardWeightsParams& p) {
     const WinogradShape s = code.arranged(shape_of(p.shape));
     constexpr std::size_t large = std::size_t(1) << 20; // floats
@@ -196,27 +196,42 @@ Work gradient_by_blocks(CpuContext& context, const WinogradCode& code, const Con
     const std::size_t ranges = d > large ? std::min<std::size_t>(context.threads, panels) : 1;
     const std::size_t groups = std::min(context.threads / ranges, code.tiles(s));
     const std::size_t block = block_of(code, s), biases = p.bias != 0 ? s.out_channels : 0;
+    const std::size_t run = block * parts_of_sum; // tiles whose blocks are added up one after another
     const std::size_t sums = d + biases, own = code.scratch(s, block, ceil_div(panels, ranges));
-    reserve_scratch(context, sums * groups + own * context.threads);
-    return [&context, &code, p, s, panels, batches, d, ranges, groups, block, biases, sums, own] {
-        float* const floats = scratch_of(context);
+    const bool two_levels = ceil_div(code.tiles(s), groups) > run;
+    const std::size_t of_group = two_levels ? 2 * sums : sums;
+    const Scratch memory = Scratch::of_floats(context, of_group * groups + own * context.threads);
+    return [&context, &code, p, s, panels, batches, d, ranges, groups, block, biases, run, sums, own,
+            two_levels, of_group, memory] {
+        float* const floats = memory.floats();
 #pragma omp parallel num_threads(int(context.threads))
         {
-            float* const scratch = floats + sums * groups + own * std::size_t(omp_get_thread_num());
+            float* const scratch = floats + of_group * groups + own * std::size_t(omp_get_thread_num());
 #pragma omp for
-            for (std::size_t i = 0; i < sums * groups; ++i) floats[i] = 0.0f;
+            for (std::size_t i = 0; i < of_group * groups; ++i) floats[i] = 0.0f;
 #pragma omp for collapse(2)
             for (std::size_t group = 0; group < groups; ++group)
                 for (std::size_t range = 0; range < ranges; ++range) {
-                    float* const of_group = floats + group * sums;
-                    code.gradient({.shape = s,
-                                   .x = p.x.at,
-                                   .dy = p.dy.at,
-                                   .block = block,
-                                   .sums = of_group,
-                                   .bias_sums = biases != 0 ? of_group + d : nullptr},
-                                  range_of(code.tiles(s), groups, group), range_of(panels, ranges, range),
-                                  scratch);
+                    float* const totals = floats + group * of_group;
+                    float* const parts = two_levels ? totals + sums : totals;
+                    const WinogradRange tiles = range_of(code.tiles(s), groups, group);
+                    const WinogradRange columns = range_of(panels, ranges, range);
+                    for (std::size_t first = tiles.first; first < tiles.end; first += run) {
+                        code.gradient({.shape = s,
+                                       .x = p.x.at,
+                                       .dy = p.dy.at,
+                                       .block = block,
+                                       .sums = parts,
+                                       .bias_sums = biases != 0 ? parts + d : nullptr},
+                                      {first, std::min(first + run, tiles.end)}, columns, scratch);
+                        if (!two_levels) continue;
+                        const auto move = [&](std::size_t begin, std::size_t end) {
+                            move_into(totals + begin, parts + begin, end - begin);
+                        };
+                        move(columns.first * (d / panels), columns.end * (d / panels));
+                        if (biases != 0)
+                            move(d + columns.first * s.panel, d + std::min(columns.end * s.panel, biases));
+                    }
                 }
 #pragma omp for collapse(2)
             for (std::size_t panel = 0; panel < panels; ++panel)
@@ -224,12 +239,12 @@ Work gradient_by_blocks(CpuContext& context, const WinogradCode& code, const Con
                     const WinogradRange rows = range_of(s.in_channels, batches, batch);
                     const std::size_t plane = (s.in_channels + 1) * s.panel;
                     const float* const of_first = floats + panel * code.points * plane + rows.first * s.panel;
-                    code.finish(s, {of_first, plane, groups, sums}, rows, panel, p.dw.at);
+                    code.finish(s, {of_first, plane, groups, of_group}, rows, panel, p.dw.at);
                 }
 #pragma omp for
             for (std::size_t k = 0; k < biases; ++k) {
                 float sum = 0.0f;
-                for (std::size_t group = 0; group < groups; ++group) sum += floats[group * sums + d + k];
+                for (std::size_t group = 0; group < groups; ++group) sum += floats[group * of_group + d + k];
                 p.db.at[k] = sum;
             }
         }
@@ -243,9 +258,9 @@ Work gradient_at_once(CpuContext& context, const WinogradCode& code, const Conv2
     const std::size_t v = code.input_floats(s, tiles), both = v + panels * code.panel_floats(s, tiles);
     const std::size_t shared = both + std::max(s.in_channels, s.out_channels);
     const std::size_t own = code.panel_floats(s, s.chunk);
-    reserve_scratch(context, shared + own * context.threads);
-    return [&context, &code, p, s, panels, chunks, tiles, v, both, shared, own] {
-        float *const floats = scratch_of(context), *const zeros = floats + both;
+    const Scratch memory = Scratch::of_floats(context, shared + own * context.threads);
+    return [&context, &code, p, s, panels, chunks, tiles, v, both, shared, own, memory] {
+        float *const floats = memory.floats(), *const zeros = floats + both;
         std::fill(zeros, floats + shared, 0.0f);
         const WinogradGradient pass{.shape = s, .x = p.x.at, .dy = p.dy.at};
 #pragma omp parallel num_threads(int(context.threads))

@@ -7,30 +7,31 @@ using namespace test;
 using reference::same_conv;
 using reference::Values;
 
-unsigned test::check_every_candidate(Choosing& on, const ConvShape& s, bool bias, std::string_view variant) {
+unsigned test::check_every_candidate(Choosing& on, const ConvShape& s, bool bias, std::string_view variant,
+                                     const Kernels& kernels) {
     INFO(text(s), bias ? "" : ", no bias");
     const Tensors t(s, bias);
     const uint with_bias = bias ? 1 : 0;
     Device& device = *on.device;
     const Values y = reference::relu(reference::conv2d(s, widen(t.x), widen(t.w), widen(t.b)));
     unsigned ways = on.with_each(
-        launch(kernels::conv2d_forward, {.shape = s, .relu = 1, .bias = with_bias, .splits = 1}),
-        [&](double tolerance) { check_near("y", forward(device, general, s, t, true), y, tolerance); },
+        launch(kernels.forward, {.shape = s, .relu = 1, .bias = with_bias, .splits = 1}),
+        [&](double tolerance) { check_near("y", forward(device, kernels, s, t, true), y, tolerance); },
         variant);
     const Values dx =
         reference::relu_gradient(widen(t.x), reference::conv2d_data_gradient(s, widen(t.w), widen(t.dy)));
     ways += on.with_each(
-        launch(kernels::conv2d_backward_data, {.shape = s, .relu = 1, .splits = 1}),
+        launch(kernels.data, {.shape = s, .relu = 1, .splits = 1}),
         [&](double tolerance) {
-            check_near("dx", data_gradient(device, general, s, t, true), dx, tolerance);
+            check_near("dx", data_gradient(device, kernels, s, t, true), dx, tolerance);
         },
         variant);
     const Values dw = reference::conv2d_weights_gradient(s, widen(t.x), widen(t.dy));
     const Values db = reference::conv2d_bias_gradient(s, widen(t.dy));
     return ways + on.with_each(
-                      launch(kernels::conv2d_backward_weights, {.shape = s, .bias = with_bias, .splits = 1}),
+                      launch(kernels.weights, {.shape = s, .bias = with_bias, .splits = 1}),
                       [&](double tolerance) {
-                          const WeightGradients measured = weight_gradients(device, general, s, t, 0);
+                          const WeightGradients measured = weight_gradients(device, kernels, s, t, 0);
                           check_near("dw", measured.dw, dw, tolerance);
                           if (bias) check_near("db", measured.db, db);
                       },

@@ -18,12 +18,16 @@ struct Choosing {
     Choices choices;
     std::unique_ptr<Device> device;
 
-    Choosing(const std::string& id, Texts texts) {
-        OpenOptions options = open_options();
-        options.texts = texts;
+    Choosing(const std::string& id, OpenOptions options) {
         options.choices = &choices;
         device = open_device(id, options);
     }
+    Choosing(const std::string& id, Texts texts)
+        : Choosing(id, [texts] {
+              OpenOptions options = open_options();
+              options.texts = texts;
+              return options;
+          }()) {}
 
     /// Calls run(tolerance) with each of the launch's candidates chosen, and shows that it is. `variant`:
     /// only those of this name. Returns how many there are.
@@ -47,7 +51,7 @@ struct Choosing {
 /// All three passes of a convolution with each candidate, or with those of one variant. Returns how many ways
 /// there were to compute it.
 unsigned check_every_candidate(Choosing& on, const ConvShape& s, bool bias = true,
-                               std::string_view variant = {});
+                               std::string_view variant = {}, const Kernels& kernels = general);
 
 /// Each device that is not a CPU, opened with the variants for cards
 template<class Function>
