@@ -8,7 +8,9 @@
 #include "engine/model/freeze.h"
 #include "engine/train/metrics.h"
 
+#include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -94,9 +96,9 @@ std::vector<SharesFrom> read_recorded(const std::string& shares) {
         throw UsageError(fmt::format("--shares: {}", error.what()));
     }
     if (recorded.empty())
-        throw UsageError(fmt::format(
-            "--shares '{}': the file tells of no shares; give @ and the path of a run of several towers",
-            shares));
+        throw UsageError(fmt::format("--shares '{}': the file tells of no shares, as early versions' of one "
+                                     "tower; give @ and the path of another run",
+                                     shares));
     return recorded;
 }
 
@@ -125,20 +127,54 @@ void check_global_batch(unsigned global, std::size_t towers, unsigned group) {
                          group, least, group));
 }
 
-/// A resumed run with the same towers begins with its last shares.
-void begin_as_before(ResolvedRun& run, const Past& past) {
-    const fs::path metrics = metrics_path_in(run.folder);
-    const std::uint64_t step = checkpoint_number(past.checkpoint.file, "step", past.checkpoint.path);
-    if (!run.shares.automatic || run.towers != past.trained.towers || step == 0 || !fs::exists(metrics))
-        return;
+/// The shares of the step before the one with which a run goes on; none if they are not known.
+std::optional<SharesFrom> last_shares(const ResolvedRun& run, const Past& past, std::uint64_t step) {
+    if (past.circumstances) return past.circumstances->shares();
+    const fs::path metrics = metrics_path_in(run.folder); // an early version's
+    if (step == 0 || !fs::exists(metrics)) return {};
     const std::vector<SharesFrom> recorded = read_shares(metrics);
-    if (recorded.empty()) return;
-    SharePolicy found{.automatic = true, .weights = {}, .recorded = {{0, shares_at(recorded, step - 1)}}};
+    if (recorded.empty()) return {};
+    return shares_at(recorded, step - 1);
+}
+
+/// A resumed run with the same towers begins with its last shares and micro-batches.
+void begin_as_before(ResolvedRun& run, const Past& past) {
+    if (run.towers != past.trained.towers) return;
+    const std::uint64_t step = checkpoint_number(past.checkpoint.file, "step", past.checkpoint.path);
+    std::optional<SharesFrom> last = last_shares(run, past, step);
+    if (!last) return;
+    last->step = step;
+    if (run.settings.micro_batch != past.trained.settings.micro_batch) last->micro_batches.clear();
+    SharePolicy& policy = run.shares;
+    const auto towers = unsigned(run.towers.size());
+    const unsigned group = run.recipe.model.group();
     try {
-        first_shares(found, run.global_batch, unsigned(run.towers.size()), run.recipe.model.group());
-        run.shares = found;
+        first_shares({.automatic = false, .weights = {}, .recorded = {*last}}, run.global_batch, towers,
+                     group);
+        if (policy.automatic) {
+            policy.recorded = {*last};
+        } else if (last->micro_batches.empty()) {
+            return;
+        } else if (policy.recorded.empty()) {
+            if (first_shares(policy, run.global_batch, towers, group) == last->shares)
+                policy.recorded = {*last};
+        } else {
+            const auto after = std::ranges::upper_bound(policy.recorded, step, {}, &SharesFrom::step);
+            const SharesFrom& at = shares_at(policy.recorded, step);
+            if (at.shares == last->shares && (at.step < step || step == 0))
+                policy.recorded.insert(after, *last);
+        }
     } catch (const UsageError&) { // another batch, or other groups
     }
+}
+
+/// By --threads. Unless the user says otherwise, a resumed run goes on with its own number, on which the last
+/// bits of the results depend, if the process may use so many.
+unsigned threads_of(const TrainSettings& settings, const TrainFlags& flags, const std::optional<Past>& past) {
+    const bool said =
+        settings.threads != 0 || flags.settings.gives("threads") || std::getenv("OMP_NUM_THREADS") != nullptr;
+    if (said || !past || !past->circumstances) return settings.threads;
+    return past->circumstances->threads <= cpu_threads(0) ? past->circumstances->threads : 0;
 }
 
 /// Decides by --tune. A resumed run goes on with its own choices, unless the user names others.
@@ -200,7 +236,7 @@ ResolvedRun resolve(const TrainFlags& flags, const Sources& sources, const Selec
     freeze(run.recipe.model, settings.freeze);
     run.quirks = parse_quirks(settings.quirks);
     run.existing = past ? Existing::resume : run.quirks.delete_run ? Existing::erase : Existing::refuse;
-    run.open.threads = settings.threads;
+    run.open.threads = threads_of(settings, flags, past);
     run.open.exact_products = settings.exact_products;
 
     run.towers = select(settings.backend, settings.towers, run.open);

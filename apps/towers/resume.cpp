@@ -1,10 +1,12 @@
 #include "apps/towers/resume.h"
 
 #include "engine/error.h"
+#include "engine/plural.h"
 #include "engine/run/run_directory.h"
 #include "engine/towers/selection.h"
 #include "engine/towers/shares.h"
 
+#include <algorithm>
 #include <fmt/format.h>
 
 namespace towers {
@@ -43,7 +45,8 @@ Past find_past(const std::string& run, std::optional<std::uint64_t> from, const 
     TrainSettings latest = trained;
     if (has_config) replace(latest, read_settings(config));
     const Course before = course_of(trained, open, select);
-    return {std::move(checkpoint), before, course_of(latest, open, select)};
+    std::optional<Circumstances> circumstances = circumstances_in(file, path);
+    return {std::move(checkpoint), std::move(circumstances), before, course_of(latest, open, select)};
 }
 
 TrainSettings settings_to_go_on_with(const Past& past) {
@@ -63,13 +66,24 @@ void adopt_layout(TrainSettings& settings, const Past& past, const std::vector<s
     }
 }
 
-void print_changes(const Course& trained, const TrainSettings& settings, unsigned global) {
+void print_changes(const Past& past, const TrainSettings& settings, unsigned global,
+                   const Circumstances& now) {
+    const Course& trained = past.trained;
     for (const std::string& change : changes_of_training(trained.settings, settings))
         fmt::print("changed: {}\n", change);
     if (global != trained.global_batch)
         fmt::print("changed: global batch from {} to {} examples a step\n", trained.global_batch, global);
     else if (settings.towers != trained.settings.towers)
         fmt::print("the global batch stays at {} examples a step\n", global);
+    if (!past.circumstances || settings.towers != trained.settings.towers) return;
+    for (const std::string& change : changes_of_devices(*past.circumstances, now))
+        fmt::print("changed: {}; the last bits of the results may change\n", change);
+    const bool on_cpu = std::ranges::find(now.towers, "cpu", &TowerRecord::device) != now.towers.end();
+    if (const unsigned usual = cpu_threads(0); on_cpu && settings.threads == 0 && now.threads != usual)
+        fmt::print(
+            "cpu goes on with {}, as before; --threads {} would use all processors, and change the last "
+            "bits of the results\n",
+            count_of(now.threads, "thread"), usual);
 }
 
 } // namespace towers

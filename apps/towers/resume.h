@@ -3,6 +3,7 @@
 
 #include "apps/towers/settings.h"
 #include "engine/train/checkpoint.h"
+#include "engine/train/circumstances.h"
 
 #include <cstdint>
 #include <filesystem>
@@ -23,8 +24,9 @@ struct Course {
 /// The start of a resumed run.
 struct Past {
     FoundCheckpoint checkpoint;
-    Course trained; ///< settings with which the checkpoint was trained
-    Course latest;  ///< settings of the run's later config.toml; otherwise the same
+    std::optional<Circumstances> circumstances; ///< of the checkpoint; none if an early version wrote it
+    Course trained;                             ///< settings with which the checkpoint was trained
+    Course latest; ///< settings of the run's later config.toml; otherwise the same
 };
 
 /// select_towers(), or what a test has in its place.
@@ -44,7 +46,9 @@ TrainSettings settings_to_go_on_with(const Past& past);
 /// If `towers` are the same, takes over the run's shares and whether it sets --batch or --global-batch.
 void adopt_layout(TrainSettings& settings, const Past& past, const std::vector<std::string>& towers);
 
-/// Prints what has changed since the checkpoint was written. `global`: the global batch now.
-void print_changes(const Course& trained, const TrainSettings& settings, unsigned global);
+/// Prints what has changed since the checkpoint was written: settings, and what decides the last bits of the
+/// results. `global`: the global batch now.
+void print_changes(const Past& past, const TrainSettings& settings, unsigned global,
+                   const Circumstances& now);
 
 } // namespace towers

@@ -131,7 +131,7 @@ void train_and_report(const OpenRun& run, const std::string& progress, std::opti
             fmt::print("{}", placement_text(placement_log(run.trainer, run.trainer.shares())));
         if (!run.past) return;
         fmt::print("resumed at step {}\n", run.trainer.steps_done());
-        print_changes(run.past->trained, run.settings, run.loop.global_batch);
+        print_changes(*run.past, run.settings, run.loop.global_batch, circumstances_of(run.trainer));
         if (replaced)
             fmt::print("moved later checkpoints and a copy of the metrics to {}\n", replaced->string());
     });
@@ -142,7 +142,7 @@ void train_and_report(const OpenRun& run, const std::string& progress, std::opti
                                               .log_towers = settings.log_towers,
                                               .divided_batch_time = resolved.quirks.divided_batch_time,
                                               .steps = loop.steps});
-    Metrics metrics(directory, loop.origin.records, trainer.tower_count() > 1);
+    Metrics metrics(directory, loop.origin.records);
     std::optional<Events> events;
     Times times(directory, trainer, past.has_value());
     std::vector<Observer*> observers{&metrics, &times, &*terminal};

@@ -31,9 +31,12 @@ public:
         : caller_(options.caller), layout_(*update.layout), watchdog_(options.patience), host_(options.host),
           stage_(options.host, update, staged_by(towers), towers[0]->buckets()), shared_{stage_,
                                                                                          options.next_batch} {
-        for (auto& tower : towers)
+        std::vector<Share> taken;
+        for (auto& tower : towers) {
+            taken.push_back(tower->taken());
             seats_.push_back(std::make_unique<Seat>(std::move(tower), seats_.size(), options.trace));
-        take(shares());
+        }
+        take(taken);
     }
     ~TowerGroup() override {
         static auto& kept =
@@ -45,7 +48,7 @@ public:
     std::size_t size() const override { return seats_.size(); }
     const Tower& tower(std::size_t index) const override { return *seats_[index]->tower; }
 
-    void take(std::span<const unsigned> shares) override;
+    void take(std::span<const Share> shares) override;
     std::vector<unsigned> shares() const override {
         std::vector<unsigned> shares;
         for (const auto& seat : seats_) shares.push_back(seat->share);
@@ -90,23 +93,26 @@ private:
     OpenOptions host_;
     HostStage stage_;
     SharedStep shared_;
+    std::vector<Share> given_;                 ///< the towers' shares as take() got them
     std::size_t examples_ = 0;                 ///< in the last step, including those beyond the shares
     std::vector<std::unique_ptr<Seat>> seats_; // last: their threads use the others
 };
 
-void TowerGroup::take(std::span<const unsigned> shares) {
-    if (!shared_.active.empty() && std::ranges::equal(this->shares(), shares)) return;
+void TowerGroup::take(std::span<const Share> shares) {
+    if (!shared_.active.empty() && std::ranges::equal(given_, shares)) return;
     shared_.active.clear();
-    for (const auto& seat : seats_) seat->share = shares[seat->index];
+    given_.assign(shares.begin(), shares.end());
+    for (const auto& seat : seats_) seat->share = given_[seat->index].examples;
     for (const auto& seat : seats_) {
         if (seat->progress.is_abandoned()) { // its thread is still inside the driver, so nothing may touch it
             if (seat->share > 0) throw no_answer(*seat);
             continue;
         }
-        if (seat->tower->share() == seat->share) continue;
+        const Share& given = given_[seat->index];
+        if (seat->tower->taken() == given) continue;
         seat->step_time.renew();
         try {
-            seat->tower->take(seat->share);
+            seat->tower->take(given);
         } catch (const DeviceError& error) {
             throw TowerFailed(error, std::current_exception(), seat->index, seat->share);
         }
@@ -131,7 +137,7 @@ void TowerGroup::record_again() {
         }
     }
     shared_.active.clear(); // it knows the old recordings
-    take(shares());
+    take(std::vector(given_));
 }
 
 StepResults TowerGroup::step(const StepWork& given, const StepWork*) {

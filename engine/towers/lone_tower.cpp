@@ -25,8 +25,8 @@ public:
     std::size_t size() const override { return 1; }
     const Tower& tower(std::size_t) const override { return *tower_; }
 
-    void take(std::span<const unsigned> shares) override {
-        if (shares[0] == tower_->share()) return;
+    void take(std::span<const Share> shares) override {
+        if (shares[0] == tower_->taken()) return;
         step_time_.renew();
         tower_->take(shares[0]);
     }

@@ -1,5 +1,6 @@
 #include "engine/towers/micro_batching.h"
 
+#include "backends/arithmetic.h"
 #include "engine/error.h"
 #include "engine/plan/micro_batches.h"
 #include "engine/plural.h"
@@ -11,15 +12,21 @@
 namespace towers {
 namespace {
 
-/// The bytes available for a step, including what the tower holds. Leaves a tenth of the free memory for
-/// recordings and other programs.
-std::uint64_t room_in(const MemoryBudget& memory) {
+/// How much of the free memory a step may take.
+enum class Part {
+    all,
+    most, ///< leaves a tenth for recordings and other programs
+};
+
+/// The bytes available for a step, including what the tower holds.
+std::uint64_t room_in(const MemoryBudget& memory, Part part) {
     if (memory.free == Device::not_told) return memory.free;
-    return memory.free - memory.free / 10 + counted_bytes(memory.held, memory.kind);
+    const std::uint64_t left = part == Part::all ? 0 : memory.free / 10;
+    return memory.free - left + counted_bytes(memory.held, memory.kind);
 }
 
 /// Why a step with this need does not fit, for the user; empty if it fits.
-std::string obstacle_to(const ArenaBytes& needed, const MemoryBudget& memory) {
+std::string obstacle_to(const ArenaBytes& needed, const MemoryBudget& memory, Part part) {
     const auto too_much = [](std::uint64_t bytes, const char* what, std::uint64_t there) {
         constexpr double mib = 1 << 20;
         return fmt::format("all at once need {:.1f} MiB {} and {:.1f} MiB can be had", double(bytes) / mib,
@@ -27,7 +34,7 @@ std::string obstacle_to(const ArenaBytes& needed, const MemoryBudget& memory) {
     };
     ArenaBytes with_held;
     std::ranges::transform(needed, memory.held, with_held.begin(), std::ranges::max);
-    const std::uint64_t all = counted_bytes(with_held, memory.kind), room = room_in(memory);
+    const std::uint64_t all = counted_bytes(with_held, memory.kind), room = room_in(memory, part);
     if (all > room) return too_much(all, "of memory", room);
     std::uint64_t largest = 0; // arena that grows with the share
     for (std::size_t i = 0; i < arena_count; ++i)
@@ -41,9 +48,13 @@ std::string obstacle_to(const ArenaBytes& needed, const MemoryBudget& memory) {
 
 std::string to_string(const AtOnce& at_once) {
     if (at_once.micro_batches == 1) return "";
-    return fmt::format("{} micro-batches of up to {}{}{}", at_once.micro_batches,
-                       count_of(at_once.most, "example"), at_once.reason.empty() ? "" : ", because ",
-                       at_once.reason);
+    std::string text =
+        fmt::format("{} micro-batches of up to {}", at_once.micro_batches, count_of(at_once.most, "example"));
+    if (!at_once.reason.empty()) text += ", because " + at_once.reason;
+    if (at_once.deviates())
+        text += fmt::format("; {} recorded, so the last bits of the results change",
+                            at_once.recorded == 1 ? "1 was" : fmt::format("{} were", at_once.recorded));
+    return text;
 }
 
 std::uint64_t counted_bytes(const ArenaBytes& bytes, DeviceKind kind) {
@@ -53,26 +64,32 @@ std::uint64_t counted_bytes(const ArenaBytes& bytes, DeviceKind kind) {
     return sum;
 }
 
-AtOnce MicroBatching::choose(unsigned share, const MemoryBudget& memory,
+AtOnce MicroBatching::choose(const Share& share, const MemoryBudget& memory,
                              const std::function<ArenaBytes(unsigned most)>& needed) const {
+    const auto [examples, recorded] = share;
     const auto in_pieces = [&](unsigned most, std::string reason) -> AtOnce {
-        const std::vector<unsigned> sizes = micro_batches(share, splitting_.group, most);
-        return {unsigned(sizes.size()), sizes[0], std::move(reason)};
+        const std::vector<unsigned> sizes = micro_batches(share.examples, splitting_.group, most);
+        return {unsigned(sizes.size()), sizes[0], std::move(reason), share.micro_batches};
     };
-    if (!splitting_.obstacle.empty()) return {1, share, ""};
-    if (splitting_.most != 0 && splitting_.most <= most_) return in_pieces(splitting_.most, "");
-    const auto obstacle = [&](unsigned most) -> std::string {
+    if (!splitting_.obstacle.empty()) return {1, examples, "", recorded};
+    if (splitting_.most != 0 && splitting_.most <= most_)
+        if (AtOnce asked = in_pieces(splitting_.most, ""); asked.micro_batches >= recorded) return asked;
+    const auto obstacle = [&](unsigned most, Part part = Part::most) -> std::string {
         try {
-            return obstacle_to(needed(most), memory);
+            return obstacle_to(needed(most), memory, part);
         } catch (const UsageError&) { // too many examples for the kernels to count
             return "all at once are too large for a kernel";
         }
     };
+    if (recorded != 0) {
+        const auto most = unsigned(ceil_div(examples / splitting_.group, recorded)) * splitting_.group;
+        if (most <= most_ && obstacle(most, Part::all).empty()) return in_pieces(most, "");
+    }
     const unsigned fits =
-        largest_that_fits(share, splitting_.group, [&](unsigned most) { return obstacle(most).empty(); });
-    if (std::min(fits, most_) >= share) return {1, share, ""};
+        largest_that_fits(examples, splitting_.group, [&](unsigned most) { return obstacle(most).empty(); });
+    if (std::min(fits, most_) >= examples) return {1, examples, "", recorded};
     if (most_ <= fits) return in_pieces(most_, refusal_);
-    return in_pieces(fits, obstacle(share));
+    return in_pieces(fits, obstacle(examples));
 }
 
 bool MicroBatching::make_do(const AtOnce& refused, const std::string& why) {

@@ -4,6 +4,7 @@
 
 #include "backends/device.h"
 #include "engine/plan/plan.h"
+#include "engine/towers/shares.h"
 
 #include <climits>
 #include <cstdint>
@@ -23,8 +24,12 @@ struct Splitting {
 /// How a tower computes its share.
 struct AtOnce {
     unsigned micro_batches = 1;
-    unsigned most = 0;  ///< examples in one
-    std::string reason; ///< why not all at once, for the user; empty if memory is not the reason
+    unsigned most = 0;     ///< examples in one
+    std::string reason;    ///< why not all at once, for the user; empty if memory is not the reason
+    unsigned recorded = 0; ///< Share::micro_batches
+
+    /// Whether memory did not suffice for what is recorded, so that the last bits are others.
+    bool deviates() const { return recorded != 0 && recorded != micro_batches; }
 };
 
 /// `2 micro-batches of up to 64 examples, because ...`; empty for one.
@@ -51,9 +56,10 @@ class MicroBatching {
 public:
     explicit MicroBatching(Splitting splitting) : splitting_(std::move(splitting)) {}
 
-    /// How to compute a share, decided before memory is allocated. `needed`: the memory of a step that
-    /// computes at most this many examples at once; throws UsageError if kernels cannot count them.
-    AtOnce choose(unsigned share, const MemoryBudget& memory,
+    /// How to compute a share, which is not empty, decided before memory is allocated. `needed`: the memory
+    /// of a step that computes at most this many examples at once; throws UsageError if kernels cannot count
+    /// them.
+    AtOnce choose(const Share& share, const MemoryBudget& memory,
                   const std::function<ArenaBytes(unsigned most)>& needed) const;
 
     /// Reports that an allocation for choose()'s result failed, so that it chooses fewer examples at once

@@ -66,6 +66,13 @@ std::vector<unsigned> share_out(unsigned global, unsigned towers, std::vector<do
     return shares;
 }
 
+std::vector<Share> to_shares(std::span<const unsigned> examples, std::span<const unsigned> micro_batches) {
+    std::vector<Share> shares;
+    for (std::size_t i = 0; i < examples.size(); ++i)
+        shares.push_back({examples[i], micro_batches.empty() ? 0 : micro_batches[i]});
+    return shares;
+}
+
 std::vector<unsigned> first_shares(const SharePolicy& policy, unsigned global, unsigned towers,
                                    unsigned group) {
     if (policy.recorded.empty()) return share_out(global, towers, policy.weights, group);
@@ -91,9 +98,9 @@ std::vector<unsigned> first_shares(const SharePolicy& policy, unsigned global, u
     return policy.recorded.front().shares;
 }
 
-const std::vector<unsigned>& shares_at(std::span<const SharesFrom> recorded, std::uint64_t step) {
+const SharesFrom& shares_at(std::span<const SharesFrom> recorded, std::uint64_t step) {
     const auto after = std::ranges::upper_bound(recorded, step, {}, &SharesFrom::step);
-    return (after == recorded.begin() ? after : after - 1)->shares;
+    return *(after == recorded.begin() ? after : after - 1);
 }
 
 std::vector<unsigned> shares_without(const std::vector<bool>& lost, std::span<const unsigned> shares,

@@ -21,18 +21,33 @@ unsigned global_batch(unsigned batch, std::size_t towers);
 std::vector<unsigned> share_out(unsigned global, unsigned towers, std::vector<double> weights,
                                 unsigned group = 1);
 
-/// Shares, in examples, and the first step that has them.
+/// A tower's part of a step.
+struct Share {
+    unsigned examples = 0;
+    /// In how many micro-batches the tower computes it if its memory suffices for that, as recorded, so that
+    /// the bits are the same; 0: in as few as fit.
+    unsigned micro_batches = 0;
+    auto operator<=>(const Share&) const = default;
+};
+
+/// Shares with these micro-batches; empty: in as few as fit.
+std::vector<Share> to_shares(std::span<const unsigned> examples,
+                             std::span<const unsigned> micro_batches = {});
+
+/// How the towers took their shares, and the first step that has this.
 struct SharesFrom {
     std::uint64_t step;
-    std::vector<unsigned> shares;
+    std::vector<unsigned> shares; ///< in examples
+    /// Of each share; 0: of a tower without one. Empty: not recorded, as in early versions.
+    std::vector<unsigned> micro_batches = {};
 };
 
 /// How the towers' shares are determined.
 struct SharePolicy {
     bool automatic = false;      ///< from the towers' times, step by step
     std::vector<double> weights; ///< otherwise, and at first, in this proportion; empty: equal
-    /// Instead of weights: the shares that another run had, in the order of steps. With `automatic`, only the
-    /// first entry is used, as the start.
+    /// Instead of weights: the shares that this run had before it was resumed, or that another run had, in
+    /// the order of steps. With `automatic`, only the first entry is used, as the start.
     std::vector<SharesFrom> recorded;
 };
 
@@ -41,7 +56,7 @@ std::vector<unsigned> first_shares(const SharePolicy& policy, unsigned global, u
                                    unsigned group);
 
 /// The recorded shares of a step; there must be recorded shares.
-const std::vector<unsigned>& shares_at(std::span<const SharesFrom> recorded, std::uint64_t step);
+const SharesFrom& shares_at(std::span<const SharesFrom> recorded, std::uint64_t step);
 
 /// The shares after the towers in `lost`, which are not all, have failed: the others' grow in proportion.
 std::vector<unsigned> shares_without(const std::vector<bool>& lost, std::span<const unsigned> shares,

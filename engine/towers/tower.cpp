@@ -45,7 +45,8 @@ std::string without_name(std::string_view message, const DeviceInfo& info) {
 
 } // namespace
 
-Tower::Tower(std::unique_ptr<Device> device, Feed* feed, Planner plan, unsigned share, Splitting splitting)
+Tower::Tower(std::unique_ptr<Device> device, Feed* feed, Planner plan, const Share& share,
+             Splitting splitting)
     : device_(std::move(device)), plan_(std::move(plan)), micro_batching_(std::move(splitting)) {
     for (bool uploaded = false; !uploaded;) {
         take(share);
@@ -73,10 +74,10 @@ std::uint64_t Tower::memory() const {
     return bytes + (tests_ ? counted_bytes(tests_->records.bytes(), info().kind) : 0);
 }
 
-void Tower::take(unsigned share) {
-    share_ = 0;
+void Tower::take(const Share& share) {
+    share_ = {};
     program_ = nullptr;
-    if (share == 0) return;
+    if (share.examples == 0) return;
     auto found = programs_.find(share);
     if (found == programs_.end()) {
         constexpr std::size_t most_programs = 4; // few: a backend may keep a copy of the weights in each
@@ -93,22 +94,22 @@ void Tower::take(unsigned share) {
 }
 
 void Tower::record_again() {
-    const unsigned share = share_;
+    const Share share = share_;
     program_ = nullptr;
     programs_.clear();
     take(share);
 }
 
-Tower::Program Tower::make_program(unsigned share) {
+Tower::Program Tower::make_program(const Share& share) {
     for (;;) {
         const MemoryBudget memory{.kind = info().kind,
                                   .free = device_->free_memory(),
                                   .largest_allocation = info().largest_allocation,
                                   .held = session_.bytes()};
-        const AtOnce at_once =
-            micro_batching_.choose(share, memory, [&](unsigned most) { return plan_(share, most).bytes(); });
+        const AtOnce at_once = micro_batching_.choose(
+            share, memory, [&](unsigned most) { return plan_(share.examples, most).bytes(); });
         try {
-            Program program = record(plan_(share, at_once.most));
+            Program program = record(plan_(share.examples, at_once.most));
             program.at_once = at_once;
             return program;
         } catch (const OutOfMemory& error) {
@@ -303,7 +304,7 @@ void Tower::load_tests(TestData data) {
             tests_->records.load(*tests_->data.feed);
             loaded = true;
         } catch (const OutOfMemory& error) {
-            const unsigned share = share_;
+            const Share share = share_;
             if (!make_do(at_once(), error))
                 throw OutOfMemory(fmt::format("{}; the test examples take {:.1f} MiB", error.what(),
                                               double(bytes[std::size_t(Arena::records)]) / (1 << 20)));

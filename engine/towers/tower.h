@@ -54,7 +54,8 @@ class Tower {
 public:
     /// Takes a first share, which is not 0, and has the feed load the device. `feed`: null if images come
     /// with each step, as NetworkSpec::staged says.
-    Tower(std::unique_ptr<Device> device, Feed* feed, Planner plan, unsigned share, Splitting splitting = {});
+    Tower(std::unique_ptr<Device> device, Feed* feed, Planner plan, const Share& share,
+          Splitting splitting = {});
 
     const DeviceInfo& info() const { return device_->info(); }
     /// The memory that the tower holds for all shares: the data set, the gradients and, if it is a lone
@@ -63,14 +64,16 @@ public:
     /// The bytes that the tower uses of its device's memory.
     std::uint64_t memory() const;
 
-    /// Sets the share of the following steps, in examples; 0 makes the tower idle. Makes new recordings
-    /// unless the tower had this share recently; session() keeps its contents. Divides a share that does not
-    /// fit into memory into micro-batches. Throws OutOfMemory if not even the smallest micro-batch fits; the
+    /// Sets the share of the following steps; an empty one makes the tower idle. Makes new recordings unless
+    /// the tower had this share recently; session() keeps its contents. Divides a share that does not fit
+    /// into memory into micro-batches. Throws OutOfMemory if not even the smallest micro-batch fits; the
     /// tower is then idle and can take another share.
-    void take(unsigned share);
-    unsigned share() const { return share_; }
-    /// The plan of a step with the current share, which is not 0, as take() made recordings of it.
-    TrainingPlan plan() const { return plan_(share_, program_->at_once.most); }
+    void take(const Share& share);
+    unsigned share() const { return share_.examples; }
+    /// The current share as take() got it.
+    const Share& taken() const { return share_; }
+    /// The plan of a step with the current share, which is not empty, as take() made recordings of it.
+    TrainingPlan plan() const { return plan_(share(), program_->at_once.most); }
     /// Makes new recordings for the current share, because the device's choices have changed.
     void record_again();
     AtOnce at_once() const { return program_ ? program_->at_once : AtOnce{}; } ///< for the current share
@@ -166,7 +169,7 @@ private:
         TestData data;
         Session records; ///< if they stay on the device
     };
-    Program make_program(unsigned share);
+    Program make_program(const Share& share);
     Program record(const TrainingPlan& training);
     RecordedStep record_step(const TrainingPlan& training, const Session& program) const;
     void hold(ArenaBytes bytes);
@@ -182,9 +185,9 @@ private:
     std::vector<ArenaRange> buckets_;
     std::vector<Transfer> uploads_, downloads_; ///< by bucket: of parameters, of gradients
     Transfer frozen_;                           ///< of the frozen variables
-    std::map<unsigned, Program> programs_;      ///< by share
-    Program* program_ = nullptr;                ///< null: idle
-    unsigned share_ = 0;
+    std::map<Share, Program> programs_;
+    Program* program_ = nullptr; ///< null: idle
+    Share share_;
     std::uint64_t takes_ = 0;
     std::optional<Tests> tests_;
 };

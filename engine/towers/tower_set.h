@@ -72,10 +72,10 @@ public:
     virtual std::size_t size() const = 0;
     virtual const Tower& tower(std::size_t index) const = 0;
 
-    /// Gives each tower its share; at least one must not be 0. After TowerFailed, call it before the next
+    /// Gives each tower its share; at least one must not be empty. After TowerFailed, call it before the next
     /// step.
-    virtual void take(std::span<const unsigned> shares) = 0;
-    /// The towers' shares as last given.
+    virtual void take(std::span<const Share> shares) = 0;
+    /// The examples of the towers' shares as last given.
     virtual std::vector<unsigned> shares() const = 0;
 
     /// Has each tower make new recordings, because its device's choices have changed. Throws as take().
@@ -98,8 +98,9 @@ public:
     /// no times. Returns false if it was stopped. Throws as step().
     virtual bool test(const std::shared_ptr<TestPass>& pass) = 0;
 
-    /// Makes the pass's histograms: of the state and the last step's gradients where they are, of the layers on
-    /// the first tower that has a share. Changes nothing that a step reads, and no times. Throws as step().
+    /// Makes the pass's histograms: of the state and the last step's gradients where they are, of the layers
+    /// on the first tower that has a share. Changes nothing that a step reads, and no times. Throws as
+    /// step().
     virtual void summarize(const std::shared_ptr<SummaryPass>& pass) = 0;
 
     /// A tower's times in the last step.

@@ -25,11 +25,19 @@ Assignment::Assignment(const SharePolicy& policy, const std::vector<std::string>
 std::vector<unsigned> Assignment::shares(std::uint64_t step) const {
     if (balancer_) return balancer_->shares();
     const std::vector<unsigned>& shares =
-        policy_.recorded.empty() ? first_ : shares_at(policy_.recorded, step);
+        policy_.recorded.empty() ? first_ : shares_at(policy_.recorded, step).shares;
     std::vector<bool> lost;
     for (const Standing& tower : towers_) lost.push_back(tower.lost);
     const bool all_there = std::ranges::find(lost, true) == lost.end();
     return all_there ? shares : shares_without(lost, shares, group_);
+}
+
+std::vector<Share> Assignment::to_take(std::uint64_t step) const {
+    const std::vector<unsigned> examples = shares(step);
+    if (policy_.recorded.empty()) return to_shares(examples);
+    const SharesFrom& recorded = balancer_ ? policy_.recorded.front() : shares_at(policy_.recorded, step);
+    if (recorded.shares != examples) return to_shares(examples); // by their times, or without a lost tower
+    return to_shares(examples, recorded.micro_batches);
 }
 
 std::vector<unsigned> Assignment::probe() const {
@@ -111,14 +119,15 @@ std::string Assignment::idle_towers() const {
     return text;
 }
 
-/// Reports towers whose number of micro-batches has changed because of their memory.
+/// Reports towers whose micro-batches have changed because of their memory.
 std::string Assignment::tell_micro_batches(std::span<const SeenTower> towers) {
     std::string text;
     for (std::size_t i = 0; i < towers_.size(); ++i) {
         if (towers[i].share == 0 || towers_[i].lost) continue;
         const AtOnce& at_once = towers[i].at_once;
+        const AtOnce before = std::exchange(towers_[i].at_once, at_once);
         const bool changed =
-            std::exchange(towers_[i].micro_batches, at_once.micro_batches) != at_once.micro_batches;
+            at_once.micro_batches != before.micro_batches || at_once.deviates() != before.deviates();
         if (changed && !at_once.reason.empty())
             add_notice(text, fmt::format("{}: {}", towers_[i].name, to_string(at_once)));
     }

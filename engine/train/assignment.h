@@ -36,6 +36,8 @@ public:
     /// The first shares without probes.
     const std::vector<unsigned>& first_shares() const { return first_; }
     std::vector<unsigned> shares(std::uint64_t step) const;
+    /// The same with the micro-batches that are recorded with these shares.
+    std::vector<Share> to_take(std::uint64_t step) const;
 
     /// With automatic shares and towers of unknown speed: the examples to try before the first step; empty:
     /// no more.
@@ -58,10 +60,10 @@ public:
 private:
     /// What the assignment knows of a tower.
     struct Standing {
-        std::string name;           ///< `tower_0 (cpu)`
-        unsigned held = 0;          ///< the largest share that it has had in a step
-        unsigned micro_batches = 1; ///< last reported to the user
-        bool lost = false;          ///< its device has failed
+        std::string name;  ///< `tower_0 (cpu)`
+        unsigned held = 0; ///< the largest share that it has had in a step
+        AtOnce at_once{};  ///< last reported to the user
+        bool lost = false; ///< its device has failed
     };
     std::vector<double> take_note(std::span<const SeenTower> towers);
     std::string tell_micro_batches(std::span<const SeenTower> towers);

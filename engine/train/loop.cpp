@@ -2,6 +2,7 @@
 
 #include "engine/clock.h"
 #include "engine/error.h"
+#include "engine/train/circumstances.h"
 #include "engine/train/diverged.h"
 
 #include <algorithm>
@@ -57,6 +58,12 @@ std::string keep(const TowerStep& of, Trainer& trainer, const RunDirectory& run,
     } catch (const std::exception& error) {
         return fmt::format("the step is not kept: {}; ", error.what());
     }
+}
+
+TensorFile whole_checkpoint(Trainer& trainer, const LoopOptions& options) {
+    TensorFile file = to_checkpoint(trainer.save(), trainer.layout(), options.origin);
+    put(circumstances_of(trainer), file);
+    return file;
 }
 
 using Tell = std::function<void(const std::string&)>;
@@ -241,7 +248,7 @@ private:
 
     void keep_best(double precision) {
         save_best([&] {
-            unsaved_best_ = to_checkpoint(trainer_.save(), trainer_.layout(), options_.origin);
+            unsaved_best_ = whole_checkpoint(trainer_, options_);
             kept_ = precision;
         });
         if (!best_.failure().empty()) best_.warn();
@@ -382,8 +389,7 @@ std::string tune(Trainer& trainer, RunDirectory& run, const std::atomic<bool>& s
 }
 
 void save_checkpoint(Trainer& trainer, RunDirectory& run, const LoopOptions& options) {
-    const TrainingState state = trainer.save();
-    run.save_checkpoint(state.step, to_checkpoint(state, trainer.layout(), options.origin), options.keep);
+    run.save_checkpoint(trainer.steps_done(), whole_checkpoint(trainer, options), options.keep);
 }
 
 void resume(Trainer& trainer, const Recipe& recipe, const FoundCheckpoint& checkpoint,

@@ -11,16 +11,21 @@ namespace {
 
 constexpr const char* file_name = "metrics.jsonl";
 
+bool alike(const SharesFrom& a, const SharesFrom& b) {
+    return a.shares == b.shares && a.micro_batches == b.micro_batches;
+}
+
 /// One JSON object without a line end.
 std::string metrics_line(const StepReport& report, std::uint64_t records) {
-    nlohmann::json line{{"step", report.step},
-                        {"epoch", report.examples / records},
-                        {"examples", report.examples},
-                        {"loss", report.loss},
-                        {"cross_entropy", report.cross_entropy},
-                        {"learning_rate", report.learning_rate},
-                        {"tower_losses", report.tower_losses}}; // NaN becomes null
-    if (report.shares.size() > 1) line["shares"] = report.shares;
+    const nlohmann::json line{{"step", report.step},
+                              {"epoch", report.examples / records},
+                              {"examples", report.examples},
+                              {"loss", report.loss},
+                              {"cross_entropy", report.cross_entropy},
+                              {"learning_rate", report.learning_rate},
+                              {"tower_losses", report.tower_losses}, // NaN becomes null
+                              {"shares", report.shares},
+                              {"micro_batches", report.micro_batches}};
     return line.dump();
 }
 
@@ -39,18 +44,18 @@ std::string metrics_line(const TestReport& report, std::uint64_t records) {
 
 } // namespace
 
-Metrics::Metrics(RunDirectory& run, std::uint64_t records, bool several_towers)
-    : run_(run), records_(records) {
+Metrics::Metrics(RunDirectory& run, std::uint64_t records) : run_(run), records_(records) {
     std::error_code error;
-    if (!several_towers || !std::filesystem::exists(run.metrics_path(), error)) return;
+    if (!std::filesystem::exists(run.metrics_path(), error)) return;
     if (const std::vector<SharesFrom> recorded = read_shares(run.metrics_path()); !recorded.empty())
-        shares_ = recorded.back().shares;
+        written_ = recorded.back();
 }
 
 bool Metrics::observe(const Progress& progress) {
     const StepReport& report = progress.report;
-    if (!progress.log && (report.shares.size() < 2 || report.shares == shares_)) return false;
-    shares_ = report.shares;
+    SharesFrom taken{report.step, report.shares, report.micro_batches};
+    if (!progress.log && alike(taken, written_)) return false;
+    written_ = std::move(taken);
     run_.append_metrics(metrics_line(report, records_));
     return true;
 }
@@ -64,14 +69,22 @@ std::vector<SharesFrom> read_shares(const std::filesystem::path& metrics) {
     std::vector<SharesFrom> found;
     for_each_json_line(metrics, file_name, [&](const nlohmann::json& line, const auto& complain) {
         if (!line.contains("shares")) return;
-        const auto step = line.find("step"), shares = line.find("shares");
-        if (step == line.end() || !step->is_number_unsigned() || !shares->is_array()) complain();
-        SharesFrom at{step->get<std::uint64_t>(), {}};
-        for (const nlohmann::json& share : *shares) {
-            if (!share.is_number_unsigned() || share.get<std::uint64_t>() > largest_global_batch) complain();
-            at.shares.push_back(share.get<unsigned>());
-        }
-        if (found.empty() || found.back().shares != at.shares) found.push_back(std::move(at));
+        const auto step = line.find("step");
+        if (step == line.end() || !step->is_number_unsigned()) complain();
+        const auto list_of = [&](const char* key) {
+            std::vector<unsigned> numbers;
+            if (!line.at(key).is_array()) complain();
+            for (const nlohmann::json& each : line.at(key)) {
+                if (!each.is_number_unsigned() || each.get<std::uint64_t>() > largest_global_batch)
+                    complain();
+                numbers.push_back(each.get<unsigned>());
+            }
+            return numbers;
+        };
+        SharesFrom at{step->get<std::uint64_t>(), list_of("shares")};
+        if (line.contains("micro_batches")) at.micro_batches = list_of("micro_batches");
+        if (!at.micro_batches.empty() && at.micro_batches.size() != at.shares.size()) complain();
+        if (found.empty() || !alike(found.back(), at)) found.push_back(std::move(at));
     });
     return found;
 }

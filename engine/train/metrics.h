@@ -13,14 +13,14 @@
 
 namespace towers {
 
-/// Writes a line for each step that is due for the log, for each change of the towers' shares, so that the
-/// shares of every step are known, and for each test pass. A line holds numbers that the same run with the
-/// same shares repeats bit for bit.
+/// Writes a line for each step that is due for the log, for each change of the towers' shares or
+/// micro-batches, so that those of every step are known, and for each test pass. A line holds numbers that
+/// the same run with the same shares and micro-batches repeats bit for bit.
 class Metrics final : public Observer {
 public:
-    /// `records`: of the training data. Of several towers, goes on from the shares that the run's metrics
-    /// tell of; throws InputError when it cannot read them.
-    Metrics(RunDirectory& run, std::uint64_t records, bool several_towers);
+    /// `records`: of the training data. Goes on from the shares that the run's metrics tell of; throws
+    /// InputError when it cannot read them.
+    Metrics(RunDirectory& run, std::uint64_t records);
 
     std::string place() const override { return run_.metrics_path().string(); }
     bool observe(const Progress& progress) override;
@@ -30,11 +30,12 @@ public:
 private:
     RunDirectory& run_;
     std::uint64_t records_;
-    std::vector<unsigned> shares_; ///< those that the last line with shares has
+    SharesFrom written_{}; ///< what the last line with shares has
 };
 
-/// Reads a run's shares from its metrics: one entry for each step at which they changed. Empty for a run with
-/// one tower. Ignores an incomplete last line. Throws InputError if the file cannot be read or is not such a
+/// Reads a run's shares from its metrics: one entry for each step at which they or their micro-batches
+/// changed. Early versions recorded neither the shares of one tower nor micro-batches. Ignores an incomplete
+/// last line. Throws InputError if the file cannot be read or is not such a
 /// file.
 std::vector<SharesFrom> read_shares(const std::filesystem::path& metrics);
 

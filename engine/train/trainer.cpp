@@ -47,7 +47,7 @@ Trainer::Trainer(const Recipe& recipe, const TrainerOptions& options, const Data
         tests_.emplace(*tests);
     }
     towers_ = open_towers(data, tests);
-    if (!to_probe_) towers_->take(assignment_.first_shares());
+    if (!to_probe_) towers_->take(assignment_.to_take(0));
     assignment_.begin(seen());
     load({.state = initial_state(layout_, options_.seed)});
 }
@@ -89,7 +89,8 @@ std::unique_ptr<TowerSet> Trainer::open_towers(const DataSource& data,
             spec.most = most;
             return count == 1 ? plan_single_step(spec, update) : plan_shared_step(spec);
         };
-        const unsigned share = std::max(to_probe_ ? 0 : assignment_.first_shares()[i], recipe_.model.group());
+        Share share = to_probe_ ? Share{} : assignment_.to_take(0)[i];
+        share.examples = std::max(share.examples, recipe_.model.group());
         const DeviceInfo& info = devices[i]->info();
         towers.push_back(std::make_unique<Tower>(std::move(devices[i]), reader_ ? nullptr : &feed_, plan,
                                                  share, splitting));
@@ -209,7 +210,7 @@ std::string Trainer::probe(const std::atomic<bool>* stop) {
         const std::vector<unsigned> tried = assignment_.probe();
         over = tried.empty() || (stop != nullptr && *stop);
         try {
-            towers_->take(over ? shares() : tried);
+            towers_->take(over ? assignment_.to_take(step_) : to_shares(tried));
             if (over) continue;
             towers_->rehearse(numbers, batch);
             assignment_.probed(seen());
@@ -244,6 +245,14 @@ std::vector<SeenTower> Trainer::seen() const {
     for (std::size_t i = 0; i < seen.size(); ++i)
         if (shares[i] > 0) seen[i] = {shares[i], towers_->times(i).work, tower(i).at_once()};
     return seen;
+}
+
+SharesFrom Trainer::taken() const {
+    if (to_probe_) return {step_, {}};
+    SharesFrom taken{step_, towers_->shares()};
+    for (std::size_t i = 0; i < taken.shares.size(); ++i)
+        taken.micro_batches.push_back(taken.shares[i] > 0 ? tower(i).at_once().micro_batches : 0);
+    return taken;
 }
 
 StepReport Trainer::step(bool another) {
@@ -290,7 +299,7 @@ void Trainer::take_step(StepReport& report, bool another) {
     for (bool taken = false; !taken;) {
         const Clock::time_point begin = Clock::now();
         try {
-            towers_->take(shares());
+            towers_->take(assignment_.to_take(step_));
             results = towers_->step(work, next ? &*next : nullptr);
             taken = true;
         } catch (const TowerFailed& failed) {
@@ -302,7 +311,9 @@ void Trainer::take_step(StepReport& report, bool another) {
         throw_diverged(towers_->find_culprit(results), report.learning_rate, work.batch.examples);
     ++step_;
     examples_ += options_.global_batch;
-    report.shares = towers_->shares();
+    SharesFrom taken = this->taken();
+    report.shares = std::move(taken.shares);
+    report.micro_batches = std::move(taken.micro_batches);
     report.loss = results.total_loss;
     report.cross_entropy = results.cross_entropy;
     report.tower_losses = towers_->losses(results);
@@ -333,9 +344,9 @@ std::optional<TestReport> Trainer::test(bool raw, const std::atomic<bool>* stop)
         pass->stop = stop;
         try {
             if (repeated)
-                towers_->take(shares());
+                towers_->take(assignment_.to_take(step_));
             else if (step_ == loaded_ && step_ > 0) // as the step before did, if its shares are recorded
-                towers_->take(assignment_.shares(step_ - 1));
+                towers_->take(assignment_.to_take(step_ - 1));
             if (!towers_->test(pass)) {
                 notice_ = report.notice;
                 return {};

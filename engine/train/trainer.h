@@ -57,11 +57,12 @@ struct StepReport {
     std::uint64_t step;     ///< counted from 0
     std::uint64_t examples; ///< seen before it
     double learning_rate;
-    float loss;                      ///< mean over the global batch, with weight decay
-    float cross_entropy;             ///< the same without weight decay
-    std::vector<unsigned> shares;    ///< each tower's examples
-    std::vector<float> tower_losses; ///< each tower's own over its share, with weight decay; NaN if idle
-    double host_seconds;             ///< of the calling thread, without waiting for towers or data
+    float loss;                          ///< mean over the global batch, with weight decay
+    float cross_entropy;                 ///< the same without weight decay
+    std::vector<unsigned> shares;        ///< each tower's examples
+    std::vector<unsigned> micro_batches; ///< in which each computed them; see SharesFrom
+    std::vector<float> tower_losses;     ///< each tower's own over its share, with weight decay; NaN if idle
+    double host_seconds;                 ///< of the calling thread, without waiting for towers or data
     std::string notice; ///< one line for the user about a change of the towers or about data; or empty
 };
 
@@ -119,6 +120,8 @@ public:
     std::vector<unsigned> shares() const { return assignment_.shares(step_); }
     /// Of the last step.
     std::vector<unsigned> last_shares() const { return towers_->shares(); }
+    /// How the towers took them, to be recorded with a checkpoint. No shares if they are not known yet.
+    SharesFrom taken() const;
 
     /// The work of each tower and of the host since the start, and the seconds of all steps. A step that
     /// was begun before the one before it had ended takes from then on.

@@ -4,6 +4,7 @@
 
 #include "engine/error.h"
 #include "engine/towers/selection.h"
+#include "tests/support/environment.h"
 #include "tests/support/files.h"
 
 #include <algorithm>
@@ -23,6 +24,8 @@ struct Before {
     std::string config = "steps = 10\n"; ///< its config.toml; "": there is none
     std::string metrics = {};            ///< likewise
     std::string recipe = {};
+    std::string towers = {},
+                threads = "1"; ///< in the checkpoints' metadata, unless an early version wrote them
 };
 
 struct Row {
@@ -49,7 +52,9 @@ std::vector<std::string> select(const std::string& backend, const std::string& t
 std::string describe(const ResolvedRun& run, const Sources& sources) {
     std::vector<std::string> recorded;
     for (const SharesFrom& from : run.shares.recorded)
-        recorded.push_back(fmt::format("{} from step {}", to_string(from.shares), from.step));
+        recorded.push_back(fmt::format("{}{}{} from step {}", to_string(from.shares),
+                                       from.micro_batches.empty() ? "" : " in ",
+                                       to_string(from.micro_batches), from.step));
     return fmt::format("{}[towers {}] [global batch {}] [threads {}] [folder {}] [{}]\n"
                        "[{}, weights {}, recorded {}]\n[recipe of {}] [from {}]\n",
                        write_settings(run.settings, Settings::all), fmt::join(run.towers, " "),
@@ -70,13 +75,18 @@ std::string with_folder(std::string text, const test::TemporaryFolder& folder) {
 
 void write_run(const fs::path& run, const Before& before) {
     fs::create_directories(run);
-    for (const std::uint64_t step : {0, 2, 4})
-        write_safetensors(
-            run / fmt::format("model.ckpt-{}.safetensors", step),
-            {.tensors = {},
-             .metadata = {{"step", std::to_string(step)}, {"seed", "7"}, {"settings", before.trained}},
-             .words = {},
-             .bytes = {}});
+    for (const std::uint64_t step : {0, 2, 4}) {
+        TensorFile file{
+            .tensors = {},
+            .metadata = {{"step", std::to_string(step)}, {"seed", "7"}, {"settings", before.trained}},
+            .words = {},
+            .bytes = {}};
+        if (!before.towers.empty()) {
+            file.metadata["towers"] = before.towers;
+            file.metadata["threads"] = before.threads;
+        }
+        write_safetensors(run / fmt::format("model.ckpt-{}.safetensors", step), file);
+    }
     const auto write = [&](const char* name, const std::string& text) {
         if (!text.empty()) test::write_text(run / name, text);
     };
@@ -93,6 +103,8 @@ void check(const Row& row) {
     if (line.find("--resume") != std::string::npos) write_run(folder / "run", row.before);
     for (const auto& [name, text] :
          {std::pair{"shares", "{\"step\":0,\"shares\":[9,7]}\n{\"step\":3,\"shares\":[4,12]}\n"},
+          {"divided", "{\"step\":0,\"shares\":[6,2],\"micro_batches\":[1,1]}\n"
+                      "{\"step\":4,\"shares\":[6,2],\"micro_batches\":[3,1]}\n"},
           {"three", "{\"step\":7,\"shares\":[4,8,4]}\n"},
           {"negative", "{\"step\":0,\"shares\":[-4,20]}\n"},
           {"text", "no metrics\n"},
@@ -234,10 +246,10 @@ TEST_CASE("a resumed run keeps what nobody changes, from the latest of its setti
         // Shares that follow the towers' speed begin with those of the checkpoint's last step.
         {.flags = "--resume --run HERE/run",
          .before = automatic,
-         .has = {"shares = 'auto'", "[automatic, weights , recorded 2:6 from step 0]"}},
+         .has = {"shares = 'auto'", "[automatic, weights , recorded 2:6 from step 4]"}},
         {.flags = "--resume-from 2 --run HERE/run",
          .before = automatic,
-         .has = {"recorded 6:2 from step 0]"}},
+         .has = {"recorded 6:2 from step 2]"}},
         {.flags = "--resume-from 0 --run HERE/run",
          .before = automatic,
          .has = {"[automatic, weights , recorded ]"}},
@@ -262,6 +274,88 @@ TEST_CASE("a resumed run keeps what nobody changes, from the latest of its setti
          .has = {"init = '/x'"}},
     };
     for (const Row& row : rows) check(row);
+}
+
+TEST_CASE("a resumed run goes on with the shares, micro-batches and threads that its checkpoint records") {
+    const auto record = [](const char* a, const char* b) {
+        return fmt::format(R"([{{"device":"a","driver":"1","name":"A",{}}},)"
+                           R"({{"device":"b","driver":"1","name":"B",{}}}])",
+                           a, b);
+    };
+    const std::string taken = record(R"("micro_batches":2,"share":6)", R"("micro_batches":1,"share":2)");
+    const std::string trained = "towers = 'a,b'\nshares = '3:1'\nbatch = 4\n";
+    const std::string automatic = "towers = 'a,b'\nshares = 'auto'\nbatch = 4\n";
+    const Before fixed{.trained = trained, .towers = taken};
+    const std::string none = "[fixed, weights 3:1, recorded ]";
+    const auto with_threads = [&](const char* threads) {
+        return Before{.trained = trained, .towers = taken, .threads = threads};
+    };
+    const auto damaged = [&](const std::string& towers, const char* threads = "1") {
+        return Row{.flags = "--resume --run HERE/run",
+                   .before = {.trained = trained, .towers = towers, .threads = threads},
+                   .error = "HERE/run/model.ckpt-4.safetensors: 'towers' or 'threads' in its metadata is "
+                            "damaged; use another checkpoint",
+                   .usage = false};
+    };
+    const Row rows[] = {
+        {.flags = "--resume --run HERE/run",
+         .before = fixed,
+         .has = {"[fixed, weights 3:1, recorded 6:2 in 2:1 from step 4]", "shares = '3:1'", "threads = 0\n",
+                 "[threads 1]"}},
+        {.flags = "--resume-from 0 --run HERE/run", .before = fixed, .has = {"6:2 in 2:1 from step 0]"}},
+        {.flags = "--resume --run HERE/run --shares 6:2",
+         .before = fixed,
+         .has = {"6:2 in 2:1 from step 4]"}},
+        // Other towers, shares, batch or micro-batches are chosen anew.
+        {.flags = "--resume --run HERE/run --towers a,c",
+         .before = fixed,
+         .has = {"[automatic, weights , recorded ]"}},
+        {.flags = "--resume --run HERE/run --shares 1:7",
+         .before = fixed,
+         .has = {"weights 1:7, recorded ]"}},
+        {.flags = "--resume --run HERE/run --batch 5", .before = fixed, .has = {none}},
+        {.flags = "--resume --run HERE/run --micro-batch 6", .before = fixed, .has = {none}},
+        {.flags = "--resume --run HERE/run --micro-batch 6",
+         .before = {.trained = trained + "micro-batch = 6\n", .towers = taken},
+         .has = {"recorded 6:2 in 2:1 from step 4]"}},
+        // A tower was lost, or the first step's shares are not known yet.
+        {.flags = "--resume --run HERE/run",
+         .before = {.trained = trained,
+                    .towers = record(R"("micro_batches":2,"share":8)", R"("micro_batches":0,"share":0)")},
+         .has = {none}},
+        {.flags = "--resume --run HERE/run",
+         .before = {.trained = automatic,
+                    .towers = record(R"("micro_batches":0,"share":0)", R"("micro_batches":0,"share":0)")},
+         .has = {"[automatic, weights , recorded ]"}},
+        {.flags = "--resume --run HERE/run",
+         .before = {.trained = automatic, .towers = taken},
+         .has = {"[automatic, weights , recorded 6:2 in 2:1 from step 4]"}},
+        {.flags = "--resume --run HERE/run --micro-batch 3",
+         .before = {.trained = automatic, .towers = taken},
+         .has = {"[automatic, weights , recorded 6:2 from step 4]"}},
+        // Of another run's record, what this run has done itself goes on as long as the record stays.
+        {.flags = "--resume-from 2 --run HERE/run --shares @HERE/divided.jsonl",
+         .before = fixed,
+         .has = {"recorded 6:2 in 1:1 from step 0, 6:2 in 2:1 from step 2, 6:2 in 3:1 from step 4]"}},
+        {.flags = "--resume --run HERE/run --shares @HERE/divided.jsonl",
+         .before = fixed,
+         .has = {"recorded 6:2 in 1:1 from step 0, 6:2 in 3:1 from step 4]"}},
+        // Threads: the flag, else as many as before if the process may use them
+        {.flags = "--resume --run HERE/run --threads 3", .before = fixed, .has = {"[threads 3]"}},
+        {.flags = "--resume --run HERE/run --threads 0", .before = fixed, .has = {"[threads 0]"}},
+        {.flags = "--resume --run HERE/run", .before = with_threads("1024"), .has = {"[threads 0]"}},
+        damaged("[{}]"),
+        damaged("x"),
+        damaged(record(R"("micro_batches":-1,"share":6)", R"("micro_batches":1,"share":2)")),
+        damaged(record(R"("micro_batches":1,"share":"6")", R"("micro_batches":1,"share":2)")),
+        damaged(taken, "many"),
+        damaged(taken, "4096"),
+    };
+    test::Environment environment;
+    environment.set("OMP_NUM_THREADS", nullptr);
+    for (const Row& row : rows) check(row);
+    environment.set("OMP_NUM_THREADS", "2");
+    check({.flags = "--resume --run HERE/run", .before = fixed, .has = {"[threads 0]"}});
 }
 
 TEST_CASE("what does not fit together is refused in one line") {
@@ -320,9 +414,9 @@ TEST_CASE("what does not fit together is refused in one line") {
         {.flags = "--towers a,b --shares @HERE/text.jsonl",
          .error = "--shares: HERE/text.jsonl:1: is no line of a run's metrics.jsonl"},
         {.flags = "--towers a,b --shares @HERE/single.jsonl",
-         .error =
-             "--shares '@HERE/single.jsonl': the file tells of no shares; give @ and the path of a run of "
-             "several towers"},
+         .error = "--shares '@HERE/single.jsonl': the file tells of no shares, as early versions' of one "
+                  "tower; give "
+                  "@ and the path of another run"},
         {.flags = "--resume", .error = "--resume: name the run with --run DIR"},
         {.flags = "--resume-from 3", .error = "--resume: name the run with --run DIR"},
         {.flags = "--resume-from 3 --run HERE/run",

@@ -221,6 +221,61 @@ TEST_CASE("a tower that reports its free memory never gets a refusal, and one th
         }
 }
 
+TEST_CASE("a run that goes on takes its recorded micro-batches again, whatever memory is free then") {
+    const Dataset data = test::noise(50);
+    const Recipe recipe = test::small_recipe();
+    for (const std::size_t towers : {1, 2}) { // with two, the second one's memory is small
+        CAPTURE(towers);
+        const auto options_with = [&](Limits& limits, const std::vector<SharesFrom>& recorded) {
+            TrainerOptions options =
+                test::options_for(std::vector<std::string>(towers, "cpu"), unsigned(24 * towers));
+            options.shares.recorded = recorded;
+            wrap_in_small(options, towers - 1, limits);
+            return options;
+        };
+        const TrainerOptions alone = test::options_for({"cpu"}, 24);
+        const std::uint64_t enough = peak_of(recipe, alone, data);
+        const auto go_on = [&](const TrainingState& from, Limits limits,
+                               const std::vector<SharesFrom>& recorded, AtOnce& at_once) {
+            Trainer trainer(recipe, options_with(limits, recorded), data);
+            trainer.load(from);
+            for (int i = 0; i < 3; ++i) trainer.step();
+            at_once = trainer.tower(towers - 1).at_once();
+            return trainer.save().state;
+        };
+
+        Limits limits{.bytes = enough * 6 / 10};
+        Trainer first(recipe, options_with(limits, {}), data);
+        const StepReport report = first.step();
+        const TrainingState before = first.save();
+        const unsigned pieces = first.tower(towers - 1).at_once().micro_batches;
+        REQUIRE(pieces > 1);
+        REQUIRE(first.taken().micro_batches.back() == pieces);
+        CHECK(report.micro_batches == first.taken().micro_batches);
+        for (int i = 0; i < 3; ++i) first.step();
+        const std::vector<float> undisturbed = first.save().state;
+
+        const std::vector<SharesFrom> recorded{first.taken()};
+        AtOnce at_once;
+        CHECK(go_on(before, {}, recorded, at_once) == undisturbed);
+        CHECK(at_once.micro_batches == pieces);
+        CHECK(go_on(before, {.bytes = enough * 2}, {{0, first.taken().shares}}, at_once) != undisturbed);
+        CHECK(at_once.micro_batches == 1); // an early version's record, without micro-batches
+        CHECK(go_on(before, {.bytes = enough * 6 / 10, .told = false}, recorded, at_once) == undisturbed);
+
+        for (const bool told : {true, false}) {
+            CAPTURE(told);
+            const std::vector<float> other =
+                go_on(before, {.bytes = enough * 4 / 10, .told = told}, recorded, at_once);
+            CHECK(at_once.micro_batches > pieces);
+            CAPTURE(to_string(at_once));
+            CHECK(to_string(at_once).ends_with(
+                fmt::format("; {} were recorded, so the last bits of the results change", pieces)));
+            CHECK(test::relative_norm(other, undisturbed) < 1e-4);
+        }
+    }
+}
+
 TEST_CASE("a refusal for another reason than memory is not retried") {
     unsigned asked = 0;
     TrainerOptions options = test::options_for({"cpu"}, 24);

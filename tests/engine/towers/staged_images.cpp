@@ -113,7 +113,7 @@ TEST_CASE("the next step's images are copied while a tower computes, if the devi
                                 .trace = {},
                                 .caller = PhaseClock(nullptr, "", "")};
         const auto towers =
-            make_lone_tower(std::make_unique<Tower>(std::move(device), nullptr, plan, 8), options);
+            make_lone_tower(std::make_unique<Tower>(std::move(device), nullptr, plan, Share{8}), options);
         double seconds = 0;
         for (int i = 0; i < 5; ++i, at += 8) {
             towers->step({.numbers = {}, .batch = batch_at(at)}, nullptr);

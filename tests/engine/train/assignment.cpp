@@ -89,6 +89,32 @@ TEST_CASE("shares that another run recorded are taken step by step, and tried by
     CHECK(on.shares(0) == Shares{600, 200});
 }
 
+TEST_CASE("recorded micro-batches are taken with the shares that they are recorded with, and no others") {
+    using Taken = std::vector<Share>;
+    Assignment assignment(
+        {.automatic = false,
+         .weights = {},
+         .recorded = {{0, {6, 2}, {2, 1}}, {3, {8, 0}, {4, 0}}, {5, {6, 2}, {3, 1}}, {7, {4, 4}}}},
+        {"a", "b"}, 8, 1, true);
+    CHECK(assignment.to_take(2) == Taken{{6, 2}, {2, 1}});
+    CHECK(assignment.to_take(4) == Taken{{8, 4}, {0, 0}});
+    CHECK(assignment.to_take(6) == Taken{{6, 3}, {2, 1}});
+    CHECK(assignment.to_take(8) == Taken{{4, 0}, {4, 0}}); // an early version's
+    assignment.let_go(failure<DeviceLost>(1));
+    CHECK(assignment.to_take(2) == Taken{{8, 0}, {0, 0}});
+
+    Run run{{{0, 1e-3}, {0, 9e-3}},
+            {{.automatic = true, .weights = {}, .recorded = {{40, {50, 50}, {2, 1}}}},
+             {"a", "b"},
+             100,
+             1,
+             false}};
+    CHECK(run.assignment.to_take(40) == Taken{{50, 2}, {50, 1}});
+    for (int i = 0; i < 30; ++i) run.take_step();
+    CHECK(run.assignment.to_take(70)[0].examples > 80);
+    CHECK(run.assignment.to_take(70)[0].micro_batches == 0);
+}
+
 TEST_CASE("the others take a lost tower's examples, unless the run is not to outlive it") {
     for (const bool balanced : {false, true}) {
         const SharePolicy policy = balanced ? automatic() : SharePolicy{};
@@ -132,6 +158,12 @@ TEST_CASE("the user is told when memory makes a tower take its share in other pi
     CHECK(assignment.observe(1, towers, 1e-3, false) ==
           "tower_1 (b): 4 micro-batches of up to 2 examples, because memory is short");
     CHECK(assignment.observe(2, towers, 1e-3, false).empty());
+    towers[1].at_once.recorded = 2;
+    CHECK(
+        assignment.observe(3, towers, 1e-3, false) ==
+        "tower_1 (b): 4 micro-batches of up to 2 examples, because memory is short; 2 were recorded, so the "
+        "last bits of the results change");
+    CHECK(assignment.observe(4, towers, 1e-3, false).empty());
 }
 
 } // namespace towers

@@ -79,7 +79,7 @@ Ending run_in(const std::filesystem::path& folder, const LoopOptions& loop, Watc
     } else {
         save_checkpoint(trainer, run, loop);
     }
-    Metrics metrics(run, loop.origin.records, false);
+    Metrics metrics(run, loop.origin.records);
     return train(trainer, run, loop, stop, {&metrics, &watcher}).how;
 }
 
