@@ -27,6 +27,7 @@ Course course_of(TrainSettings settings, const OpenOptions& open, const SelectTo
 Past find_past(const std::string& run, std::optional<std::uint64_t> from, const std::string& given_config,
                const OpenOptions& open, const SelectTowers& select) {
     FoundCheckpoint checkpoint = find_checkpoint(run, from);
+    checkpoint.file.tensors.clear();
     const auto& [path, file] = checkpoint;
     const std::filesystem::path config = config_path_in(run);
     const bool has_config = std::filesystem::exists(config);

@@ -23,7 +23,7 @@ struct Course {
 
 /// The start of a resumed run.
 struct Past {
-    FoundCheckpoint checkpoint;
+    FoundCheckpoint checkpoint;                 ///< without its tensors: the towers need the memory
     std::optional<Circumstances> circumstances; ///< of the checkpoint; none if an early version wrote it
     Course trained;                             ///< settings with which the checkpoint was trained
     Course latest; ///< settings of the run's later config.toml; otherwise the same

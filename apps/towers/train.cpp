@@ -219,11 +219,12 @@ void open_and_train(const ResolvedRun& resolved, const std::optional<Past>& past
                                   data.info().classes,
                                   data.info().converted_from.value_or(data.image_size())};
     if (past) {
-        // The checkpoint was read before the folder was locked.
-        if (!flags.resume_from && latest_checkpoint(directory.path()) != past->checkpoint.path)
+        const FoundCheckpoint checkpoint = find_checkpoint(directory.path(), flags.resume_from);
+        // The folder was not locked when it was found first.
+        if (checkpoint.path != past->checkpoint.path)
             throw InputError(fmt::format("{}: another program continued this run in the meantime; try again",
                                          directory.path().string()));
-        resume(trainer, recipe, past->checkpoint, origin);
+        resume(trainer, recipe, checkpoint, origin);
     }
     if (settings.epochs) settings.steps = trainer.steps_until(*settings.epochs);
     settings.epochs.reset();

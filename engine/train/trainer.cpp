@@ -251,7 +251,7 @@ SharesFrom Trainer::taken() const {
     if (to_probe_) return {step_, {}};
     SharesFrom taken{step_, towers_->shares()};
     for (std::size_t i = 0; i < taken.shares.size(); ++i)
-        taken.micro_batches.push_back(taken.shares[i] > 0 ? tower(i).at_once().micro_batches : 0);
+        taken.micro_batches.push_back(tower(i).share() > 0 ? tower(i).at_once().micro_batches : 0);
     return taken;
 }
 

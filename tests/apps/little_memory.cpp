@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 using namespace towers::test;
+namespace fs = std::filesystem;
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) // which map terabytes
 
@@ -34,6 +36,62 @@ TEST_CASE("under a memory limit the program works or says that the limit is too 
         }
         CHECK(said);
     }
+}
+
+TEST_CASE("a resumed run keeps its micro-batches, and with them its bits, whatever memory is free by then") {
+    const TemporaryFolder folder;
+    write_text(folder / "wide.toml", R"([input]
+shape = [32, 32, 3]
+classes = 10
+[network]
+layers = [
+  { name = "conv", kind = "conv2d", filters = 16, kernel = 3 },
+  { name = "gelu1", kind = "gelu" },
+  { name = "gelu2", kind = "gelu" },
+  { name = "gelu3", kind = "gelu" },
+  { name = "gelu4", kind = "gelu" },
+  { name = "pool", kind = "global_average_pool" },
+  { name = "fc", kind = "dense", units = 10 },
+]
+[training]
+batch = 1024
+steps = 3
+[optimizer]
+kind = "sgd"
+learning_rate = 0.1
+)");
+    constexpr std::size_t little = 550'000, more = 4 * little; // KiB; all at once need 400 MiB of memory
+    // What the program says of the tower
+    const auto train = [&](const char* run, std::size_t kib, const Arguments& flags) {
+        const Arguments all =
+            Arguments{"train", "--run", (folder / run).string(), "--log-every", "1", "--summary-every", "0"} +
+            flags;
+        const Outcome outcome = run_towers(all, {.address_space = kib << 10});
+        check_worked(outcome);
+        return lines_of(outcome.out).at(0);
+    };
+    const Arguments flags =
+        Arguments{"--recipe", (folder / "wide.toml").string(), "--towers", "cpu", "--threads", "1", "--feed",
+                  "resident"} +
+        small_data();
+    const Arguments again{"--resume", "--steps", "3"};
+    const std::string whole = train("whole", little, flags);
+    CHECK(contains(whole, " micro-batches of up to "));
+    train("part", little, flags + Arguments{"--steps", "2"});
+    fs::copy(folder / "part", folder / "elsewhere", fs::copy_options::recursive);
+    const unsigned pieces = metrics(folder / "whole").at(0).at("micro_batches").at(0);
+    const std::string same = fmt::format(", 1024 examples a step in {} micro-batches of up to ", pieces);
+    CHECK(contains(train("part", little, again), same));
+    CHECK(contains(train("elsewhere", more, again), same));
+    check_same(folder / "whole", folder / "part", 3);
+    check_same(folder / "whole", folder / "elsewhere", 3);
+
+    // Another run takes them too, unless it may not.
+    const std::string recorded = fmt::format("@{}", (folder / "whole").string());
+    CHECK(contains(train("other", more, flags + Arguments{"--shares", recorded}), same));
+    CHECK(any_variables(checkpoint(folder / "other", 3)) == any_variables(checkpoint(folder / "whole", 3)));
+    CHECK(train("part", more, {"--resume", "--steps", "4", "--micro-batch", "1024"})
+              .ends_with(", 1024 examples a step"));
 }
 
 #endif

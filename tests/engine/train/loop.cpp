@@ -202,7 +202,7 @@ TEST_CASE("a disk that is full for a while costs neither the training nor a line
         Trainer trainer(test::small_recipe(), test::options_for({"cpu"}, loop.global_batch), data);
         save_checkpoint(trainer, run, options);
         std::optional<test::FullDisk> disk;
-        Metrics metrics(run, options.origin.records, false);
+        Metrics metrics(run, options.origin.records);
         watcher.warnings.clear();
         watcher.after = [&](const Progress& progress) {
             if (progress.report.step == full) disk.emplace(100);
