@@ -1,5 +1,6 @@
 // Interrupted and repeated runs must end with the same bits; otherwise no experiment can be trusted.
 #include "tests/apps/helpers.h"
+#include "tests/support/environment.h"
 #include "tests/support/files.h"
 
 #include <doctest/doctest.h>
@@ -47,6 +48,30 @@ TEST_CASE("a resumed run may use other devices") {
     // The bits differ, and a tie in a pooling window may be decided the other way.
     CHECK(relative_distance(variables(checkpoint(folder / "two", 4)),
                             variables(checkpoint(folder / "one", 4))) < 1e-3);
+}
+
+TEST_CASE("a resumed run goes on with as many threads as before, unless it is told otherwise") {
+    const TemporaryFolder folder;
+    Environment environment;
+    environment.set("OMP_NUM_THREADS", nullptr);
+    const auto steps = [](const char* n) { return Arguments{"--steps", n, "--batch", "32"}; };
+    const Arguments one{"--threads", "1"}, resume{"--resume"};
+    train_small(folder / "whole", steps("4") + one);
+    environment.set("OMP_NUM_THREADS", "1"); // as if the process might use one processor
+    train_small(folder / "parts", steps("2"));
+    environment.set("OMP_NUM_THREADS", nullptr);
+    fs::copy(folder / "parts", folder / "others", fs::copy_options::recursive);
+    const std::string out = train_small(folder / "parts", steps("4") + resume);
+    check_same(folder / "whole", folder / "parts", 4);
+    CAPTURE(out);
+    const std::string driver = list_devices().at("devices").back().at("driver"); // `oneDNN 2.6.3, 2 threads`
+    CHECK(contains(out, "\ncpu goes on with 1 thread, as before; --threads ") ==
+          driver.ends_with(" threads"));
+    const std::string changed =
+        train_small(folder / "others", steps("4") + resume + Arguments{"--threads", "3"});
+    CHECK(contains(changed, ", 1 thread) to "));
+    CHECK(contains(changed, ", 3 threads); the last bits of the results may change\n"));
+    CHECK_FALSE(contains(changed, "goes on with"));
 }
 
 TEST_CASE("a run with automatic shares resumes with its last shares, and can be repeated") {
