@@ -1,61 +1,63 @@
 #!/usr/bin/env bash
 # Run this on a machine with an NVIDIA GPU. It checks CUDA, NVIDIA's Vulkan and the CPU against each other, trains for
-# real, measures, compares with PyTorch, prints a short table and writes every figure to OUT.
+# real, measures, and compares with PyTorch.
 #
-# Usage: tests/gpu/run.sh OUT [--programs DIR] [--pack FILE] [--data DIR] [--only STEPS] [--stand-in DEVICE]
-#                         [--known FILE]
+# Usage: tests/gpu/run.sh OUT [PART...] [--programs DIR | --pack FILE] [--data DIR] [--known FILE] [--stand-in DEVICE]
+#   quick             the default, about three minutes: tests of kernels and engine, parity and trainings beside each
+#                     other; then the steps of four recipes, default and tuned, on CUDA and Vulkan, beside PyTorch's
+#   peers             PyTorch's steps in fp32, TF32 and bf16: eager, as CUDA graphs, compiled
+#   traces            every kernel of the recipes' steps, and a timeline of towers of both backends and the CPU
+#   kills             a run of such towers, killed and resumed while other programs use card and processors: same bits?
+#   sanitizers        compute-sanitizer's memcheck and racecheck of two steps
 #   --programs DIR    folder of a towers build (default: build/release, built first if it is missing)
 #   --pack FILE       instead, an archive from tests/gpu/pack.sh, for a machine that lacks the libraries
 #   --data DIR        folder with CIFAR-10's binary files (default: the drawn shapes)
-#   --only STEPS      comma-separated list from conformance,parity,train,mixed,bench,peer,sanitizer (default: all)
 #   --known FILE      validation messages that do not count (default: tests/gpu/known_messages.txt)
-#   --stand-in DEVICE try this script without such a GPU, using e.g. vulkan:0 in place of cuda:0
+#   --stand-in DEVICE try this script without such a GPU: this device, e.g. vulkan:0, in place of both, and small work
 #
 # A message of the Vulkan validation layer fails the tests, unless the list of known ones has it for the vendor of a
-# card of this machine. A card that `towers devices` shows and conformance skips is a failure.
+# card of this machine. A card that `towers devices` shows and the tests skip is a failure.
 #
-# OUT gets log.txt (all output), figures.json, devices.json, bench-*.json and bench-128.html.
-# Exit codes: 0, 1 (a check failed; the table says which), 2 (the command line is wrong).
+# OUT gets log.txt (all output), figures.jsonl (a line for each figure), devices.json, and JSON files of `traces`. All is
+# written as it comes, so a run that is cut off loses only what it was doing.
+# Exit codes: 0, 1 (a check failed; the last lines say which), 2 (the command line is wrong).
 set -uo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-out='' programs='' pack='' data='' stand_in='' known=$root/tests/gpu/known_messages.txt
-all=conformance,parity,train,mixed,bench,peer,sanitizer only=$all
+out='' programs='' pack='' data=shapes stand_in='' known=$root/tests/gpu/known_messages.txt parts=()
 
 fail() { echo "run.sh: $2" >&2; exit "$1"; }
 
 while (($#)); do
     case $1 in
     -h | --help) sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "${BASH_SOURCE[0]}"; exit 0 ;;
-    --programs | --pack | --data | --only | --known) (($# > 1)) || fail 2 "$1 needs a value"; printf -v "${1#--}" %s "$2"; shift 2 ;;
+    --programs | --pack | --data | --known) (($# > 1)) || fail 2 "$1 needs a value"; printf -v "${1#--}" %s "$2"; shift 2 ;;
     --stand-in) (($# > 1)) || fail 2 "$1 needs a value"; stand_in=$2; shift 2 ;;
     -*) fail 2 "$1: there is no such flag; see --help" ;;
-    *) [[ -z $out ]] || fail 2 "$1: give one folder"; out=$1; shift ;;
+    quick | peers | traces | kills | sanitizers) [[ -n $out ]] || fail 2 "give the folder for the figures first"; parts+=("$1"); shift ;;
+    *) [[ -z $out ]] || fail 2 "$1: there is no such part; see --help"; out=$1; shift ;;
     esac
 done
 [[ -n $out ]] || fail 2 "give the folder for the figures: tests/gpu/run.sh OUT"
-for step in ${only//,/ }; do
-    case ,$all, in *,$step,*) ;; *) fail 2 "--only $step: there is no such step; see --help" ;; esac
-done
 [[ -r $known ]] || fail 2 "--known $known: cannot read it"
 mkdir -p "$out" && out=$(cd "$out" && pwd) || fail 1 "cannot make $out"
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+trap 'cat "$work"/*.running >>"$out/log.txt" 2>/dev/null; rm -rf "$work"' EXIT
+trap 'exit 1' TERM INT
 export XDG_CACHE_HOME=$work/cache
 export TOWERS_SOURCE=$root # where the tests find their fixtures
-rm -f "$out"/{figures,bench-128,bench-1024}.json "$out/bench-128.html" # left by an earlier run
-log=$out/log.txt
-figures=$work/figures.jsonl
+log=$out/log.txt figures=$out/figures.jsonl
 : >"$log"
 : >"$figures"
 
+python=(env LD_LIBRARY_PATH="${LD_LIBRARY_PATH:-}" python3 -B) # without the pack's libraries
 if [[ -n $pack ]]; then
     mkdir "$work/pack"
     tar -xJf "$pack" -C "$work/pack" || fail 1 "$pack: cannot unpack; make it with tests/gpu/pack.sh"
     programs=$work/pack/bin
     export LD_LIBRARY_PATH=$work/pack/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
     export VK_ADD_LAYER_PATH=$work/pack/layers
-    [[ ! -f $work/pack/lavapipe.json ]] || export VK_ADD_DRIVER_FILES=$work/pack/lavapipe.json
+    export VK_ADD_DRIVER_FILES=$work/pack/swiftshader/vk_swiftshader_icd.json
 elif [[ -z $programs ]]; then
     programs=$root/build/release
     [[ -x $programs/towers ]] || sh "$root/cmake/quickstart.sh" test -N >>"$log" 2>&1 ||
@@ -71,38 +73,28 @@ tests=$programs
 [[ -x $towers ]] || fail 1 "no towers program in $programs: build it, or give the folder with --programs"
 
 figure() { printf '{"name": "%s", "value": %s, "unit": "%s"}\n' "$1" "${2:-null}" "$3" >>"$figures"; } # NAME NUMBER UNIT
-failed=0
-# check NAME COMMAND...: writes the output to the log and to $work/NAME.log, and the result to the figures
+# check NAME SECONDS COMMAND...: ends it after so many seconds, writes its output to the log and its result to the figures
 check() {
-    local name=$1 begin=$EPOCHREALTIME code
-    shift
-    printf '\n=== %s: %s\n' "$name" "$*" >>"$log"
-    "$@" >"$work/$name.log" 2>&1
+    local name=$1 limit=$2 begin=$EPOCHREALTIME code seconds
+    shift 2
+    printf '\n=== %s: %s\n' "$name" "$*" >"$work/$name.running"
+    timeout -k 5 "$limit" "$@" >>"$work/$name.running" 2>&1
     code=$?
-    cat "$work/$name.log" >>"$log"
-    local seconds
+    cat "$work/$name.running" >>"$log"
+    mv "$work/$name.running" "$work/$name.log"
     seconds=$(awk "BEGIN { printf \"%.1f\", $EPOCHREALTIME - $begin }")
-    if ((code)); then failed=1; fi
-    figure "$name" "$([[ $code == 0 ]] && echo true || echo false)" "in $seconds s"
-    printf '%-34s %-8s %6s s  %s\n' "$name" "$( ((code)) && echo FAILED || echo passed)" "$seconds" \
-        "$(grep -v '^ *$' "$work/$name.log" | tail -n 1 | cut -c1-110)"
+    figure "$name" "$( ((code)) && echo false || echo true)" "in $seconds s"
+    printf '%-40s %-8s %6s s  %s\n' "$name" "$( ((code == 0)) && echo passed || ((code == 124)) && echo 'TOO LONG' || echo FAILED)" \
+        "$seconds" "$(grep -av '^ *$' "$work/$name.log" | tail -n 1 | cut -c1-100)"
     return $code
 }
-wanted() { [[ ,$only, == *,$1,* ]]; }
-# losses NAME: prints the losses from the run's metrics, one per line
-losses() { python3 -c 'import json,sys
-for line in open(sys.argv[1]): print(json.loads(line)["loss"])' "$work/run-$1/metrics.jsonl"; }
-train() { # NAME TOWERS STEPS BATCH [FLAGS]
-    local name=$1 devices=$2 steps=$3 batch=$4
-    shift 4
-    check "train-$name" "$towers" train --data "${data:-shapes}" --towers "$devices" --steps "$steps" --batch "$batch" \
-        --run "$work/run-$name" --progress log "$@"
-}
+# require NAME CONDITION WHY: a failure that is not a program's own
+require() { awk "BEGIN { exit !($2) }" || { figure "$1" false "$3"; echo "$1: $3"; }; }
 
 # --- the devices
 "$towers" devices --json >"$out/devices.json" 2>>"$log" || fail 1 "'towers devices' failed; see $log"
 "$towers" devices | tee -a "$log"
-pick() { python3 - "$out/devices.json" "$1" <<'P'
+pick() { "${python[@]}" - "$out/devices.json" "$1" <<'P'
 import json, sys
 listed = json.load(open(sys.argv[1]))["devices"]
 def first(wanted): print(next((d["id"] for d in listed if wanted(d)), ""))
@@ -112,12 +104,14 @@ if sys.argv[2] == "vulkan":
     print(next((d["id"] for d in cards if d["same_card_as"].startswith("cuda:")), cards[0]["id"] if cards else ""))
 if sys.argv[2] == "cards": print(*(d["id"] for d in listed if "GPU" in d["kind"] and not d["withheld"]))
 if sys.argv[2] == "vendors": print(*sorted({d["vendor"] for d in listed if d["id"].startswith("vulkan:")}), sep="\n")
-if sys.argv[2] == "mesa": first(lambda d: d["kind"] == "software" and d["vendor"] == "Mesa")
+if sys.argv[2] == "software": first(lambda d: d["kind"] == "software")
 P
 }
-cuda=${stand_in:-$(pick cuda)} vulkan=${stand_in:-$(pick vulkan)} mesa=$(pick mesa)
-[[ -n $cuda ]] || fail 1 "no CUDA device here: $(python3 -c 'import json,sys; print(json.load(open(sys.argv[1]))["absent"].get("cuda"))' "$out/devices.json")"
-[[ -n $vulkan ]] || { echo "Vulkan does not show the NVIDIA GPU: its checks are FAILED"; failed=1; figure vulkan_sees_nvidia false ""; }
+cuda=${stand_in:-$(pick cuda)} vulkan=${stand_in:-$(pick vulkan)} software=$(pick software)
+[[ -n $cuda ]] || fail 1 "no CUDA device here: $("${python[@]}" -c 'import json,sys; print(json.load(open(sys.argv[1]))["absent"].get("cuda"))' "$out/devices.json")"
+require vulkan_sees_nvidia "length(\"$vulkan\")" "Vulkan does not show the NVIDIA GPU, so nothing is checked there"
+backends=("$cuda")
+[[ -z $vulkan || $vulkan == "$cuda" ]] || backends+=("$vulkan")
 # The known messages for the vendors of this machine's cards, each with its reason
 known_messages=''
 while read -r vendor message reason; do
@@ -127,120 +121,165 @@ while read -r vendor message reason; do
     known_messages=$known_messages${known_messages:+:}$message
 done <"$known"
 [[ -z $known_messages ]] || export VK_LAYER_MESSAGE_ID_FILTER=$known_messages
+
+# The recipes whose steps are measured: name, batch, side of images where it is not the recipe's, and steps that take an
+# H100 about two seconds.
+recipes='cifar10-tutorial 128 - 3000
+cifar10-resnet20 128 - 500
+cifar10-fast 512 - 50
+imagenet-resnet18 256 64 150'
 # The least precision after 2000 steps. On photographs, a PyTorch copy of the tutorial reaches 0.686. On the drawn
 # shapes, at half the learning rate, the network then makes no mistakes.
-steps=2000 rate_steps=300 rate=0.1 least=0.66
-[[ -n $data ]] || { rate=0.05 least=0.95; }
-[[ -z $stand_in ]] || { steps=12 rate_steps=12 least=0; }
+steps=2000 rate=0.1 least=0.66 killed_steps=150 kills=20 peer_device=cuda
+[[ $data != shapes ]] || { rate=0.05 least=0.95; }
+[[ -z $stand_in ]] || {
+    recipes='cifar10-tutorial 4 - 2
+imagenet-resnet18 2 32 2'
+    steps=12 least=0 killed_steps=10 kills=2 peer_device=cpu
+}
 
-# --- every kernel on every device, and the network against PyTorch's numbers
-if wanted conformance; then
-    check conformance-nan "$tests/conformance_tests" --test-case='*NaN*' # a proprietary compiler may get NaN wrong
-    # ran NAME DEVICE: whether the output of check NAME says that it tested DEVICE
-    ran() { grep "^testing on $2: " "$work/$1.log" || { echo "$1 skipped $2: $(grep -m 1 ^SKIPPED "$work/$1.log")"; false; }; }
-    for name in conformance engine; do
-        check $name "$tests/${name}_tests"
-        for device in $(printf '%s\n' "$cuda" $vulkan $(pick cards) | sort -u); do
-            check "$name-on-${device/:/-}" ran $name "$device"
+train() { # NAME SECONDS TOWERS [FLAGS]
+    local name=$1 limit=$2 devices=$3
+    shift 3
+    check "$name" "$limit" "$towers" train --data "$data" --towers "$devices" --threads 3 --run "$work/run-$name" \
+        --progress log "$@"
+}
+# recipe_flags NAME BATCH IMAGE: of `train` and `bench`
+recipe_flags() {
+    echo "--recipe $1 --batch $2"
+    [[ $3 == - ]] || echo "--set input.shape=[$3,$3,3]"
+}
+# peer RECIPE BATCH IMAGE MODE PRECISION SECONDS: PyTorch's examples/s, where it is installed
+peer() {
+    "${python[@]}" -c 'import importlib.util as i; exit(not i.find_spec("torch"))' || { echo "no PyTorch beside $1"; return; }
+    local name=$1-pytorch-$5-$4 program=(tests/peers/train_in_pytorch.py --speed --recipe "$1")
+    [[ $1 != cifar10-tutorial ]] || program=(tests/peers/pytorch_cifar10.py)
+    [[ $3 == - ]] || program+=(--image "$3")
+    check "$name" "$6" "${python[@]}" "$root/${program[0]}" "${program[@]:1}" --batch "$2" --device $peer_device \
+        --mode "$4" --precision "$5" --group 10 --warmup 0.2 --seconds 0.7 --json || return
+    figure "steps-$name" "$(sed -nE 's/.*"examples_per_second": ([0-9.]+).*/\1/p' "$work/$name.log")" examples/s
+}
+
+learns() { # DEVICE: trains the tutorial
+    train "train-${1/:/-}" 120 "$1" --steps $steps --lr $rate
+    check "eval-${1/:/-}" 60 "$towers" eval --run "$work/run-train-${1/:/-}" --towers "$1" --threads 3
+    local precision
+    precision=$(sed -nE 's/.*precision @ 1 = ([0-9.]+).*/\1/p' "$work/eval-${1/:/-}.log")
+    figure "precision-${1/:/-}" "$precision" ""
+    require "precision-${1/:/-}-is-enough" "${precision:-0} >= $least" "it is ${precision:-none}, but must be at least $least"
+}
+# measure_steps RECIPE BATCH IMAGE STEPS DEVICE TUNE: examples/s of whole steps, the median of what `train` logs after its start
+measure_steps() {
+    local name=$1-${5/:/-}-tune-$6 flags
+    mapfile -t flags < <(recipe_flags "$1" "$2" "$3" | tr ' ' '\n')
+    [[ $3 == - ]] || local data=shapes
+    train "$name" 45 "$5" "${flags[@]}" --steps "$4" --log-every $((($4 + 9) / 10)) --save-every 0 --tune "$6" || return
+    figure "steps-$name" "$(sed -nE 's|.*: step [0-9]+, loss = .*\(([0-9.]+) examples/sec;.*|\1|p' "$work/$name.log" |
+        tail -n +2 | sort -g | awk '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] }')" examples/s
+}
+
+quick() {
+    local device each mixed recipe batch image count
+    check conformance 170 "$tests/conformance_tests" &
+    check engine 170 "$tests/engine_tests" &
+    {
+        check parity-cuda 60 "$towers" parity --towers "cpu,$cuda" --data "$data" --threads 3
+        [[ -z $vulkan ]] || check parity-vulkan 60 "$towers" parity --towers "$cuda,$vulkan" --data "$data"
+        check parity-contrast 60 "$towers" parity --towers "cpu,$cuda" --recipe cifar10-resnet20 --threads 3 --steps 0 \
+            --set 'pipeline.train.contrast=[0.5,1.5]'
+        mixed=$cuda${vulkan:+,$vulkan},cpu${software:+,$software}
+        train mixed 60 "$mixed" --shares even --batch 32 --steps 6
+    } &
+    for device in "${backends[@]}"; do learns "$device"; done &
+    wait
+    for each in conformance engine; do
+        for device in $(printf '%s\n' "${backends[@]}" $(pick cards) | sort -u); do
+            grep "^testing on $device: " "$work/$each.log" >/dev/null
+            require "$each-on-${device/:/-}" $((!$?)) "it skipped $device: $(grep -m 1 ^SKIPPED "$work/$each.log")"
         done
     done
-fi
-if wanted parity; then
-    check parity-cuda "$towers" parity --towers "cpu,$cuda" --data "${data:-shapes}"
-    [[ -z $vulkan ]] || check parity-vulkan "$towers" parity --towers "$cuda,$vulkan" --data "${data:-shapes}"
-fi
+    while read -r recipe batch image count; do
+        for device in "${backends[@]}"; do
+            for each in off quick; do measure_steps "$recipe" "$batch" "$image" "$count" "$device" $each; done
+        done
+        peer "$recipe" "$batch" "$image" "$([[ $peer_device == cuda ]] && echo cuda-graph || echo eager)" fp32 40
+    done <<<"$recipes"
+}
 
-# --- real training: compares the first losses with the CPU's, then checks the tutorial's precision
-if wanted train; then
-    for device in cpu "$cuda" $vulkan; do
-        [[ -d $work/run-first-${device/:/-} ]] || train "first-${device/:/-}" "$device" 10 128 --log-every 1
-    done
-    for device in "$cuda" $vulkan; do
-        difference=$(paste <(losses first-cpu) <(losses "first-${device/:/-}") |
-            awk '{ d = ($1 - $2) / $1; if (d < 0) d = -d; if (d > m) m = d; ++n } END { if (n != 10) print 1; else printf "%.3g", m }')
-        figure "first_losses_${device/:/-}_relative_difference" "$difference" ""
-        if awk "BEGIN { exit !($difference > 1e-3) }"; then failed=1; echo "first losses of $device differ from the CPU's: $difference"; fi
-    done
-    for device in "$cuda" $vulkan; do
-        name=full-${device/:/-}
-        [[ -d $work/run-$name ]] || train "$name" "$device" "$steps" 128 --lr "$rate"
-        check "eval-${device/:/-}" "$towers" eval --run "$work/run-$name" --towers "$device"
-        precision=$(sed -nE 's/.*precision @ 1 = ([0-9.]+).*/\1/p' "$work/eval-${device/:/-}.log")
-        figure "precision_${device/:/-}" "$precision" ""
-        if awk "BEGIN { exit !(${precision:-0} < $least) }"; then failed=1; echo "precision of $device is ${precision:-none}, but must be at least $least"; fi
-    done
-fi
-
-# --- several towers: one card through both backends, and two vendors at once
-if wanted mixed; then
-    [[ -z $vulkan ]] || train mixed-backends "$cuda,$vulkan" "$rate_steps" 128 --shares even
-    [[ -z $mesa ]] || train mixed-vendors "$cuda,$mesa" 6 64 --shares 7:1 --log-every 1
-    [[ -z $mesa || -z $vulkan ]] || train mixed-vulkan-vendors "$vulkan,$mesa" 6 64 --shares 7:1 --log-every 1
-fi
-
-if wanted bench; then
-    check bench-128 "$towers" bench --towers "$cuda${vulkan:+,$vulkan},cpu" --batch 128 --json "$out/bench-128.json" \
-        --html "$out/bench-128.html"
-    [[ -n $stand_in ]] || check bench-1024 "$towers" bench --towers "$cuda${vulkan:+,$vulkan}" --batch 1024 \
-        --json "$out/bench-1024.json"
-fi
-
-# --- the peer, in the same session
-if wanted peer; then
-    device=cuda
-    [[ -z $stand_in ]] || device=cpu
-    for batch in 128 1024; do
-        for precision in fp32 tf32; do
+peers() {
+    while read -r recipe batch image _; do
+        for precision in fp32 tf32 bf16; do
             for mode in eager cuda-graph compile-cuda-graph; do
-                [[ -z $stand_in || $batch-$precision-$mode == 128-fp32-eager ]] || continue
-                name=peer-$batch-$precision-$mode
-                check "$name" python3 -B "$root/tests/peers/pytorch_cifar10.py" --device $device --mode $mode \
-                    --precision $precision --batch $batch --seconds 3 --json || continue
-                figure "$name" "$(sed -nE 's/.*"examples_per_second": ([0-9.]+).*/\1/p' "$work/$name.log")" "examples/s"
+                [[ $peer_device == cuda || $precision-$mode == fp32-eager ]] || continue
+                peer "$recipe" "$batch" "$image" $mode $precision 90
             done
         done
+    done <<<"$recipes"
+}
+
+traces() {
+    local flags
+    while read -r recipe batch image _; do
+        mapfile -t flags < <(recipe_flags "$recipe" "$batch" "$image" | tr ' ' '\n')
+        check "bench-$recipe" 60 "$towers" bench --towers "$cuda${vulkan:+,$vulkan}" "${flags[@]}" --repetitions 3 \
+            --seconds 0.4 --json "$out/bench-$recipe.json"
+    done <<<"$recipes"
+    train trace 60 "$cuda${vulkan:+,$vulkan},cpu" --steps $((steps / 10 + 2)) --trace "$out/trace.json" --trace-steps 5
+}
+
+kills() {
+    local flags=(train --data "$data" --towers "$cuda${vulkan:+,$vulkan},cpu" --shares "4${vulkan:+:3}:1" --batch 32
+        --threads 2 --steps $killed_steps --save-every $((killed_steps / 4)) --progress log)
+    local begin=$SECONDS killed=0 round=0 life load=() resume code each run log_of
+    check kills-undisturbed 120 "$towers" "${flags[@]}" --run "$work/undisturbed" || return
+    life=$((SECONDS - begin + 1))
+    for each in "$cuda" cpu; do
+        "$towers" train --towers "$each" --threads 8 --steps 1000000 --save-every 0 --run "$work/load-$each" >/dev/null 2>&1 &
+        load+=($!)
     done
-fi
+    while ((killed < kills && SECONDS - begin < 240)); do
+        run=$work/killed-$((++round)) log_of=$work/kills-$round.running
+        while resume=() && { ! compgen -G "$run/model.ckpt-*" >/dev/null || resume=(--resume); }; do
+            timeout -s KILL "$(awk "BEGIN { srand($RANDOM); print 0.3 + 2 * $life * rand() }")" \
+                "$towers" "${flags[@]}" --run "$run" "${resume[@]}" >>"$log_of" 2>&1
+            code=$?
+            ((code == 137)) && ((++killed)) || break
+        done 2>>"$log" # where bash names each killed program
+        cat "$log_of" >>"$log"
+        rm "$log_of"
+        require "kills-$round-ends" $((code == 0)) "exit code $code; see the log"
+        check "kills-$round-same-bits" 30 "${python[@]}" "$root/tests/os/compare_checkpoints.py" \
+            "$work/undisturbed/model.ckpt-$killed_steps.safetensors" "$run/model.ckpt-$killed_steps.safetensors"
+    done
+    kill "${load[@]}"
+    wait
+    figure kills "$killed" "in $round runs"
+    echo "$killed kills in $round runs"
+}
 
-if wanted sanitizer; then
-    if command -v compute-sanitizer >/dev/null; then
-        for tool in memcheck racecheck; do
-            check "sanitizer-$tool" compute-sanitizer --tool $tool --error-exitcode 9 "$towers" train --data shapes \
-                --towers "$cuda" --steps 2 --batch 16 --run "$work/run-sanitizer-$tool"
-        done
-    else
-        echo "compute-sanitizer is not on PATH: skipped"
-    fi
-fi
+sanitizers() {
+    local sanitizer
+    sanitizer=$(command -v compute-sanitizer || compgen -G '/usr/local/cuda*/bin/compute-sanitizer' | tail -n 1) || {
+        echo "compute-sanitizer is missing: skipped"
+        return
+    }
+    for tool in memcheck racecheck; do
+        check "sanitizer-$tool" 120 "$sanitizer" --tool $tool --error-exitcode 9 "$towers" train --data shapes \
+            --towers "$cuda" --steps 2 --batch 16 --run "$work/run-sanitizer-$tool"
+    done
+}
 
-# --- the short table
-python3 - "$figures" "$out" <<'P' | tee -a "$log" || failed=1
-import json, os, sys
+for part in "${parts[@]:-quick}"; do $part; done
+
+# --- the table of steps, and what failed
+"${python[@]}" - "$figures" <<'P' | tee -a "$log"
+import json, sys
 figures = [json.loads(line) for line in open(sys.argv[1])]
-rates = {}
-for batch in (128, 1024):
-    path = os.path.join(sys.argv[2], f"bench-{batch}.json")
-    if os.path.exists(path):
-        for device in json.load(open(path))["devices"]:
-            rates[batch, device["id"]] = device["examples_per_s"]["median"]
-            figures.append({"name": f"bench-{batch}-{device['id']}", "value": rates[batch, device["id"]], "unit": "examples/s"})
-json.dump(figures, open(os.path.join(sys.argv[2], "figures.json"), "w"), indent=1)
-peers = {f["name"]: f["value"] for f in figures if f["value"] is not None and f["unit"] == "examples/s" and f["name"].startswith("peer-")}
-print("\nexamples/s, whole training steps")
-for (batch, device), rate in rates.items():
-    line = f"  batch {batch:5} {device:10} {rate:12.0f}"
-    for mode in ("fp32-eager", "fp32-cuda-graph", "fp32-compile-cuda-graph"):
-        if peer := peers.get(f"peer-{batch}-{mode}"):
-            line += f"   {rate / peer:.2f} x PyTorch {mode}"
-    print(line)
-for name, value in peers.items():
-    print(f"  {name:40} {value:12.0f}")
+steps = [(f["name"].removeprefix("steps-"), f["value"]) for f in figures if f["name"].startswith("steps-") and f["value"]]
+if steps: print("\nexamples/s, whole training steps")
+for name, value in steps: print(f"  {name:50} {value:12.0f}")
 for f in figures:
-    if f["value"] is False:
-        print(f"FAILED: {f['name']}")
-    elif f["value"] is None:
-        print(f"no value: {f['name']}")
-    elif f["value"] is not True and f["unit"] == "":
-        print(f"{f['name']}: {f['value']}")
+    if f["value"] is False: print(f"FAILED: {f['name']} ({f['unit']})")
+    elif f["value"] is None: print(f"no value: {f['name']}")
 P
-exit $failed
+! grep -q '"value": false' "$figures"

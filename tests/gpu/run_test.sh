@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Tests run.sh with stand-ins for the programs: a card that conformance skips is a failure, and the known messages about
-# a vendor are suppressed only on machines with its cards.
+# Tests run.sh with stand-ins for the programs: a card that the tests skip is a failure, the known messages about a
+# vendor are suppressed only on machines with its cards, and what is cut off keeps the figures that it had.
 set -uo pipefail
 
 run=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/run.sh
@@ -10,16 +10,21 @@ mkdir "$work/programs"
 device() { printf '{"id": "%s", "vendor": "%s", "kind": "%s", "same_card_as": "%s", "withheld": "%s"}' "$@"; }
 cat >"$work/programs/towers" <<P
 #!/bin/sh
-[ "\$*" != "devices --json" ] || echo '{"absent": {}, "devices": [
+case "\$*" in
+"devices --json") echo '{"absent": {}, "devices": [
     $(device cuda:0 NVIDIA "discrete GPU" "" ""), $(device vulkan:0 NVIDIA "discrete GPU" "" "hidden"),
     $(device vulkan:1 NVIDIA "discrete GPU" cuda:0 ""), $(device vulkan:2 AMD "integrated GPU" "" ""),
-    $(device vulkan:3 Mesa software "" "")]}'
+    $(device vulkan:3 Mesa software "" "")]}' ;;
+eval*) echo "precision @ 1 = \${PRECISION:-0.99}" ;;
+train*) for rate in 7 300 100 200; do echo "now: step \$rate, loss = 1.0 (\$rate.0 examples/sec; 0.1 sec/batch)"; done ;;
+esac
 P
 cat >"$work/programs/conformance_tests" <<'P'
 #!/bin/sh
 echo "left out: $VK_LAYER_MESSAGE_ID_FILTER"
 for device in $TESTED; do echo "testing on $device: a card"; done
 echo "SKIPPED vulkan: the validation layer is not installed"
+sleep "${SECONDS_OF_TESTS:-0}"
 P
 cp "$work/programs/conformance_tests" "$work/programs/engine_tests"
 chmod +x "$work/programs"/*
@@ -29,13 +34,13 @@ NVIDIA VUID-one it is wrong
 Intel  VUID-two of another machine
 AMD    VUID-three so is this
 P
-failures=0
+run() { "$run" "$work/out" "$@" --programs "$work/programs" --known "$work/known"; }
 # expect CODE DEVICES TEXT...: run.sh ends with CODE where the tests test these devices, and prints each TEXT
 expect() {
-    local code=$1
-    TESTED=$2 "$run" "$work/out" --programs "$work/programs" --only conformance --known "$work/known" >"$work/text" 2>&1
+    local code=$1 failures=0
+    TESTED=$2 run quick >"$work/text" 2>&1
     local got=$?
-    cat "$work/out/log.txt" >>"$work/text"
+    cat "$work"/out/{log.txt,figures.jsonl} >>"$work/text"
     shift 2
     ((got == code)) || { echo "exit code $got, expected $code"; failures=1; }
     for text; do
@@ -44,25 +49,23 @@ expect() {
     ((!failures)) || { cat "$work/text"; exit 1; }
 }
 expect 0 "cpu cuda:0 vulkan:1 vulkan:2" "known on NVIDIA, not counted: VUID-one: it is wrong" \
-    "left out: VUID-one:VUID-three"
-expect 1 "cpu cuda:0 vulkan:2" "conformance skipped vulkan:1: SKIPPED vulkan: the validation layer is not installed" \
-    "FAILED: conformance-on-vulkan-1" "FAILED: engine-on-vulkan-1"
-expect 1 "cpu vulkan:1 vulkan:2" "FAILED: conformance-on-cuda-0"
-expect 1 "cpu cuda:0 vulkan:1" "FAILED: conformance-on-vulkan-2"
-
-# pack.sh warns of a build for its own machine's cards only. It fails afterwards, since there are no programs to pack
-# here.
-mkdir -p "$work/built/tests"
-for program in towers tests/conformance_tests tests/engine_tests; do
-    printf '#!/bin/sh\n' >"$work/built/$program"
-    chmod +x "$work/built/$program"
+    "left out: VUID-one:VUID-three" '{"name": "precision-vulkan-1", "value": 0.99' \
+    '{"name": "steps-cifar10-fast-cuda-0-tune-quick", "value": 200.0, "unit": "examples/s"}'
+PRECISION=0.5 expect 1 "cpu vulkan:3" "FAILED: engine-on-vulkan-1" "FAILED: engine-on-cuda-0" \
+    "FAILED: conformance-on-vulkan-1 (it skipped vulkan:1: SKIPPED vulkan: the validation layer is not installed)" \
+    "FAILED: conformance-on-vulkan-2" "FAILED: precision-cuda-0-is-enough (it is 0.5"
+for usage in "nothing" "--only x"; do
+    # shellcheck disable=SC2086
+    run $usage >"$work/text" 2>&1
+    (($? == 2)) || { echo "run.sh $usage: not refused"; exit 1; }
 done
-# packs TOWERS_CUDA COUNT: with this value, pack.sh warns COUNT times
-packs() {
-    printf 'TOWERS_CUDA:STRING=%s\nTOWERS_CUDA_ARCHITECTURES:INTERNAL=86 90\n' "$1" >"$work/built/CMakeCache.txt"
-    "${run%run.sh}pack.sh" "$work/pack.tar.xz" --programs "$work/built" >"$work/text" 2>&1
-    (($(grep -c "warning: .* is for the architectures 86 90 alone" "$work/text") == $2)) ||
-        { echo "TOWERS_CUDA=$1: not $2 warnings"; cat "$work/text"; exit 1; }
-}
-packs AUTO 1
-packs ON 0
+
+# Cut off while the tests still run
+SECONDS_OF_TESTS=60 setsid "$run" "$work/cut" --programs "$work/programs" >"$work/text" 2>&1 &
+for ((i = 0; i < 600; i++)); do
+    ! grep -q precision-vulkan-1 "$work/cut/figures.jsonl" 2>/dev/null || break
+    sleep 0.1
+done
+{ kill -KILL -- -$!; wait; } 2>/dev/null
+grep -q '"name": "precision-vulkan-1", "value": 0.99' "$work/cut/figures.jsonl" ||
+    { echo "cut off, it lost its figures"; cat "$work/text" "$work/cut/figures.jsonl"; exit 1; }

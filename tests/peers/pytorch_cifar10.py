@@ -129,6 +129,34 @@ class Network(torch.nn.Module):
         return cross_entropy + 0.5 * WEIGHT_DECAY * decay, cross_entropy
 
 
+def autocast(options):
+    if options.precision != "bf16":
+        return contextlib.nullcontext()
+    return torch.autocast(options.device, dtype=torch.bfloat16)
+
+
+def as_graph(body, images, labels):
+    """`body`, a step on one of these batches that returns the loss, as a CUDA graph"""
+    some_images, some_labels = images[0].clone(memory_format=torch.preserve_format), labels[0].clone()
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            body(some_images, some_labels)
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        loss = body(some_images, some_labels)
+
+    def replay(new_images, new_labels):
+        some_images.copy_(new_images)
+        some_labels.copy_(new_labels)
+        graph.replay()
+        return loss
+
+    return replay
+
+
 class Trainer:
     """One step: forward, backward, SGD, moving averages."""
 
@@ -146,15 +174,10 @@ class Trainer:
         if options.mode.startswith("compile"):
             self.loss_of = torch.compile(self.loss_of)
         if options.mode.endswith("cuda-graph"):
-            self.capture()
-
-    def autocast(self):
-        if self.options.precision != "bf16":
-            return contextlib.nullcontext()
-        return torch.autocast(self.options.device, dtype=torch.bfloat16)
+            self.run = as_graph(self.body, images, labels)
 
     def body(self, images, labels):
-        with self.autocast():
+        with autocast(self.options):
             loss = self.loss_of(images, labels)
         loss.backward()
         with torch.no_grad():
@@ -169,26 +192,6 @@ class Trainer:
         for p in self.parameters:
             p.grad = None
         return loss.detach()
-
-    def capture(self):
-        images, labels = self.images[0].clone(memory_format=torch.preserve_format), self.labels[0].clone()
-        stream = torch.cuda.Stream()
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            for _ in range(3):
-                self.body(images, labels)
-        torch.cuda.current_stream().wait_stream(stream)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            loss = self.body(images, labels)
-
-        def replay(new_images, new_labels):
-            images.copy_(new_images)
-            labels.copy_(new_labels)
-            graph.replay()
-            return loss
-
-        self.run = replay
 
     def step(self):
         self.updates += 1
@@ -261,7 +264,7 @@ def time_steps(step, options):
 def benchmark(options):
     return {
         **time_steps(Trainer(options, *prepared_batches(options)).step, options),
-        "device": torch.cuda.get_device_name() if options.device == "cuda" else platform.processor() or "cpu",
+        "device": device_name(options),
         "kind": options.device,
         "mode": options.mode,
         "precision": options.precision,
@@ -320,13 +323,36 @@ def check_loss(options):
     }
 
 
-def parse():
-    affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def add_device_flags(parser):
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--mode", choices=("eager", "compile", "cuda-graph", "compile-cuda-graph"), default="eager")
     parser.add_argument("--precision", choices=("fp32", "tf32", "bf16"), default="fp32",
                         help="number format; tf32 needs CUDA (default: fp32)")
+    parser.add_argument("--group", type=int, help="steps timed together (default: 2 on the CPU, 50 on CUDA)")
+
+
+def set_device(parser, options):
+    """As these flags say"""
+    options.group = options.group or (50 if options.device == "cuda" else 2)
+    if options.mode.startswith("compile") and not hasattr(torch, "compile"):
+        parser.error(f"--mode {options.mode}: PyTorch {torch.__version__} has no torch.compile; install 2.0 or later")
+    if options.device != "cuda" and (options.mode.endswith("cuda-graph") or options.precision == "tf32"):
+        parser.error("--mode cuda-graph and --precision tf32 need --device cuda")
+    if options.device == "cuda":
+        if not torch.cuda.is_available():
+            parser.error("--device cuda: this PyTorch sees no CUDA device")
+        torch.backends.cudnn.benchmark = True
+        torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = options.precision == "tf32"
+
+
+def device_name(options):
+    return torch.cuda.get_device_name() if options.device == "cuda" else platform.processor() or "cpu"
+
+
+def parse():
+    affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_device_flags(parser)
     parser.add_argument("--lrn", choices=tuple(LRN), help="implementation of LRN (default: custom; band in bf16)")
     parser.add_argument("--layout", choices=("nhwc", "nchw"), default="nhwc",
                         help="memory layout; nhwc is PyTorch's channels-last (default: nhwc)")
@@ -335,19 +361,12 @@ def parse():
     parser.add_argument("--seconds", type=float, default=10.0, help="seconds of timed steps (default: 10)")
     parser.add_argument("--steps", type=int, default=0, help="number of timed steps, instead of --seconds")
     parser.add_argument("--warmup", type=float, default=2.0, help="seconds before timing starts (default: 2)")
-    parser.add_argument("--group", type=int, help="steps timed together (default: 2 on the CPU, 50 on CUDA)")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", action="store_true", help="print one JSON line")
     parser.add_argument("--check-loss", metavar="FOLDER", help="print the loss at step 0 on CIFAR-10's binary files")
     options = parser.parse_args()
     options.lrn = options.lrn or ("band" if options.precision == "bf16" else "custom")
-    options.group = options.group or (50 if options.device == "cuda" else 2)
-    if options.device == "cuda" and not torch.cuda.is_available():
-        parser.error("--device cuda: this PyTorch sees no CUDA device")
-    if options.mode.startswith("compile") and not hasattr(torch, "compile"):
-        parser.error(f"--mode {options.mode}: PyTorch {torch.__version__} has no torch.compile; install 2.0 or later")
-    if options.device != "cuda" and (options.mode.endswith("cuda-graph") or options.precision == "tf32"):
-        parser.error("--mode cuda-graph and --precision tf32 need --device cuda")
+    set_device(parser, options)
     return options
 
 
@@ -355,9 +374,6 @@ def main():
     options = parse()
     torch.set_num_threads(options.threads)
     torch.manual_seed(options.seed)
-    if options.device == "cuda":
-        torch.backends.cudnn.benchmark = True
-        torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = options.precision == "tf32"
     result = check_loss(options) if options.check_loss else benchmark(options)
     if options.json:
         print(json.dumps(result))

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Trains a recipe of towers in PyTorch, on the CPU: does it learn as well, and how fast is it?
+"""Trains a recipe of towers in PyTorch: does it learn as well, and how fast is it?
 
 Usage: /usr/bin/python3 tests/peers/train_in_pytorch.py --data FOLDER [--recipe cifar10-resnet20|FILE] [--epochs X]
            [--set KEY=VALUE]... [--seed N] [--init CHECKPOINT] [--distort off] [--shuffle off]
        /usr/bin/python3 tests/peers/train_in_pytorch.py --speed [--recipe NAME] [--batch N] [--image N] [--steps N] [--json]
+           [--device cuda] [--mode eager|compile|cuda-graph|compile-cuda-graph] [--precision fp32|tf32|bf16]
 
 FOLDER holds CIFAR-10's binary files. Network, pipeline, loss, optimizer and schedule follow the recipe's file as
 `towers train` does; --set is as there. It prints the loss with its weight decay, and at the end the precision @ 1 on
@@ -18,10 +19,10 @@ Debian 12: apt-get install python3-torch python3-torchvision libopenblas0-openmp
 
 import argparse
 import glob
+import itertools
 import json
 import math
 import os
-import platform
 import sys
 import time
 
@@ -224,28 +225,36 @@ def benchmark(options, recipe):
         import torchvision
         network = torchvision.models.resnet18()
         decays = [name for name, _ in network.named_parameters()]  # as in the recipe
-    network = network.to(memory_format=torch.channels_last).train()
+    network = network.to(options.device, memory_format=torch.channels_last).train()
     optimizer = make_optimizer(recipe, dict(network.named_parameters()), decays)
     head, batch = recipe.get("loss", [{}])[0], recipe["training"]["batch"]
-    images = torch.randn(4, batch, height, width, channels).permute(0, 1, 4, 2, 3)  # channels-last
-    labels = torch.randint(0, recipe["input"]["classes"], (4, batch))
-    done = 0
+    images = torch.randn(4, batch, height, width, channels, device=options.device)
+    images = images.permute(0, 1, 4, 2, 3)  # channels-last
+    labels = torch.randint(0, recipe["input"]["classes"], (4, batch), device=options.device)
 
-    def step():
-        nonlocal done
-        done += 1
-        optimizer.zero_grad(set_to_none=True)
-        logits = network(images[done % 4])
-        loss = F.cross_entropy(logits * head["logit_scale"] if "logit_scale" in head else logits, labels[done % 4],
+    def loss_of(images, labels):
+        logits = network(images).float()
+        return F.cross_entropy(logits * head["logit_scale"] if "logit_scale" in head else logits, labels,
                                label_smoothing=head.get("smoothing", 0))
+
+    if options.mode.startswith("compile"):
+        loss_of = torch.compile(loss_of)
+
+    def body(images, labels):
+        optimizer.zero_grad(set_to_none=True)
+        with pytorch_cifar10.autocast(options):
+            loss = loss_of(images, labels)
         loss.backward()
         optimizer.step()
         return loss.detach()
 
     for group in optimizer.param_groups:
         group["lr"] = 0.01  # prepared images are noise: a high rate could diverge, and infinities take other time
-    return {**pytorch_cifar10.time_steps(step, options), "device": platform.processor() or "cpu", "kind": "cpu",
-            "mode": "eager", "precision": "fp32", "recipe": options.recipe, "image": [height, width], "layout": "nhwc",
+    run = pytorch_cifar10.as_graph(body, images, labels) if options.mode.endswith("cuda-graph") else body
+    batches = itertools.cycle(zip(images, labels))
+    return {**pytorch_cifar10.time_steps(lambda: run(*next(batches)), options),
+            "device": pytorch_cifar10.device_name(options), "kind": options.device,
+            "mode": options.mode, "precision": options.precision, "recipe": options.recipe, "image": [height, width], "layout": "nhwc",
             "batch": batch, "threads": torch.get_num_threads(), "torch": torch.__version__,
             "blas": pytorch_cifar10.blas()}
 
@@ -270,11 +279,11 @@ def parse():
     parser.add_argument("--image", type=int, help="of --speed: height and width (default: the recipe's)")
     parser.add_argument("--seconds", type=float, default=10.0, help="of --speed, instead of --steps (default: 10)")
     parser.add_argument("--warmup", type=float, default=2.0, help="of --speed: seconds before (default: 2)")
-    parser.add_argument("--group", type=int, default=2, help="of --speed: steps timed together (default: 2)")
+    pytorch_cifar10.add_device_flags(parser.add_argument_group("of --speed"))
     options = parser.parse_args()
-    options.device = "cpu"
     if not options.speed and not options.data:
         parser.error("give --data FOLDER, or --speed")
+    pytorch_cifar10.set_device(parser, options)
     return options
 
 
