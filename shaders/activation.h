@@ -83,7 +83,7 @@
 FUNCTION float exp_nonpositive(float x) {
     const float bounded = x > -87.0f ? x : -87.0f;
     const float power = floor(bounded * 1.44269504f + 0.5f);
-    const float r = bounded - power * 0.693359375f + power * 2.12194440e-4f;
+    const PRECISE float r = bounded - power * 0.693359375f + power * 2.12194440e-4f; // ln 2 in two parts
     float tail = 1.9875691500e-4f;
     tail = tail * r + 1.3981999507e-3f;
     tail = tail * r + 8.3334519073e-3f;

@@ -142,6 +142,7 @@ inline __device__ vec4 subgroupAdd(const vec4& x) {
 // nvcc chooses the unrolling well; "unroll 4" costs registers.
 #define FOR_PARTLY_UNROLLED(i, count) for (uint i = 0u; i < (count); ++i)
 #define FUNCTION inline __device__
+#define PRECISE // see glsl.h
 // The including file defines CONSTANT_0, CONSTANT_1, ...
 #define TUNABLE(id, name, value) constexpr uint name = CONSTANT_##id
 #define shared __shared__

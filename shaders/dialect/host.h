@@ -91,4 +91,5 @@ inline bool is_finite(float x) { return (std::bit_cast<uint>(x) & 0x7f800000u) !
 #define ADD_ATOMICALLY(word, number) __atomic_fetch_add(&(word), number, __ATOMIC_RELAXED)
 // Always, for GCC leaves out some in a file with as many kernels as host_kernels.cpp has.
 #define FUNCTION [[gnu::always_inline]] inline
+#define PRECISE // see glsl.h
 #define TUNABLE(id, name, value) constexpr uint name = value

@@ -1,9 +1,11 @@
+#include "backends/vulkan/spirv.h"
 #include "tests/conformance/harness.h"
 #include "tests/conformance/reference_elementwise.h"
 
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <span>
 
 namespace towers {
 namespace {
@@ -138,6 +140,42 @@ TEST_CASE("smooth activations are precise where they are small and correct where
             }
         });
     }
+}
+
+TEST_CASE("hard_swish keeps its digits where its gate begins to open") {
+    // There x + 3 is exact. A division rounds by 2.5 units in the last place at most (Vulkan's), the product
+    // by half a unit.
+    std::vector<float> x;
+    for (int i = 1; i < 1024; ++i) x.push_back(-3 + float(i) * float(i) * 0x1p-21f);
+    const Values y = each(hard_swish.function.value, x);
+    on_every_device([&](Device& device) {
+        const std::vector<float> measured = forward(device, hard_swish, x);
+        for (std::size_t i = 0; i < x.size(); ++i) {
+            INFO("at ", x[i]);
+            CHECK(std::abs(measured[i] - y[i]) <= 3.01 * 0x1p-23 * std::abs(y[i]));
+        }
+    });
+}
+
+TEST_CASE("no driver may multiply out or regroup what cancels") {
+    // The drivers here do not anyway, so this counts the operations with the word that forbids it.
+    const auto not_contracted = [](std::span<const std::uint32_t> code) {
+        constexpr std::uint32_t header = 5, op_decorate = 71, no_contraction = 42;
+        unsigned count = 0;
+        for (std::size_t i = header; i < code.size(); i += code[i] >> 16)
+            count += (code[i] & 0xffffu) == op_decorate && code[i + 2] == no_contraction ? 1 : 0;
+        return count;
+    };
+    CHECK(not_contracted(vulkan::spirv_hard_swish_forward) == 2); // (x + 3) / 6
+    for (const std::span<const std::uint32_t> code :
+         {std::span<const std::uint32_t>(vulkan::spirv_sigmoid_forward),
+          {vulkan::spirv_silu_forward},
+          {vulkan::spirv_silu_backward},
+          {vulkan::spirv_gelu_forward},
+          {vulkan::spirv_gelu_backward},
+          {vulkan::spirv_gelu_tanh_forward},
+          {vulkan::spirv_gelu_tanh_backward}})
+        CHECK(not_contracted(code) >= 4); // exp's x - n a + n b
 }
 
 TEST_CASE("no activation turns a NaN or an infinity into a finite number") {
