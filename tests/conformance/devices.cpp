@@ -1,6 +1,8 @@
 #include "engine/clock.h"
 #include "tests/conformance/harness.h"
 
+#include <cstdio>
+
 namespace towers::test {
 
 TEST_CASE("every device opens, and memory copied to it and back is unchanged") {
@@ -54,6 +56,8 @@ TEST_CASE("the validation layer reports a missing barrier, so its silence means 
         const Command correct[] = {copy, Barrier{}, copy};
         device.run(correct);
         CHECK(validation_messages() == messages);
+        std::printf("a hazard between two copies follows, as it should:\n");
+        std::fflush(stdout);
         const Command racing[] = {copy, copy};
         device.run(racing);
         CHECK(validation_messages() > messages);

@@ -25,7 +25,8 @@ private:
     SharingLimits before_;
 };
 
-/// Opens Vulkan under the validation layer and without cutting recordings, so that a missing barrier shows.
+/// Opens Vulkan under the validation layer and without cutting recordings, so that a missing barrier shows,
+/// and the CPU with at most three threads, unless OMP_NUM_THREADS gives another number.
 OpenOptions open_options();
 
 /// The ids of all devices. Reports absent backends once. If a device fails to open, the test that opens it
