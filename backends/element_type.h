@@ -6,17 +6,25 @@
 
 namespace towers {
 
-enum class ElementType : std::uint8_t { float32, uint32, uint8 };
+/// fixed64: whole numbers of 64 bits in two words, the low one first, in units of 2^-16. Unlike those of
+/// float32, their sums have the same bits in any order.
+enum class ElementType : std::uint8_t { float32, fixed64, uint32, uint8 };
 
-constexpr std::size_t size_of(ElementType type) { return type == ElementType::uint8 ? 1 : 4; }
+constexpr std::size_t size_of(ElementType type) {
+    return type == ElementType::fixed64 ? 8 : type == ElementType::uint8 ? 1 : 4;
+}
 
-/// Whether elements are numbers, which devices round each in their own way; else every bit counts.
-constexpr bool is_floating(ElementType type) { return type == ElementType::float32; }
+/// Whether devices round elements, each in its own way; else every bit counts.
+constexpr bool is_rounded(ElementType type) {
+    return type == ElementType::float32 || type == ElementType::fixed64;
+}
 
 constexpr const char* name_of(ElementType type) {
     switch (type) {
     case ElementType::float32:
         return "float32";
+    case ElementType::fixed64:
+        return "fixed64";
     case ElementType::uint32:
         return "uint32";
     case ElementType::uint8:

@@ -138,6 +138,8 @@ template<class Params, std::size_t index>
 consteval ElementType element_of() {
     if constexpr (points_to<Params, index, float>() || points_to<Params, index, vec4>()) {
         return ElementType::float32;
+    } else if constexpr (points_to<Params, index, uvec2>()) {
+        return ElementType::fixed64;
     } else {
         static_assert(points_to<Params, index, uint>() || points_to<Params, index, uvec4>(),
                       "a pointer to elements of an unknown type: say in element_of() which they are");

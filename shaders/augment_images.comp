@@ -2,10 +2,12 @@
 #include "augment.h"
 #include "example.h"
 
-FUNCTION float mean_grey(In_u32 sums, uint i, uint pixels) {
+FUNCTION float mean_grey(In_fixed64 sums, uint i, uint pixels) {
     float sum = 0.0f;
-    for (uint chunk = i * GREY_CHUNKS; chunk < (i + 1u) * GREY_CHUNKS; ++chunk)
-        sum += float(sums.at[chunk * 2u + 1u]) * 65536.0f + float(sums.at[chunk * 2u]) * (1.0f / 65536.0f);
+    for (uint chunk = i * GREY_CHUNKS; chunk < (i + 1u) * GREY_CHUNKS; ++chunk) {
+        const uvec2 words = sums.at[chunk];
+        sum += float(words.y) * 65536.0f + float(words.x) * (1.0f / 65536.0f);
+    }
     return sum / float(pixels);
 }
 

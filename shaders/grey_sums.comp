@@ -20,9 +20,6 @@ KERNEL(grey_sums, GreySumsParams, 256) {
             sum = wide_plus(sum, uint(grey_of(x, p.shape.channels) * 65536.0f + 0.5f));
         }
         sum = wide_subgroup_sum(sum);
-        if (SUBGROUP_LANE == 0u) {
-            p.sums.at[item * 2u] = sum.low;
-            p.sums.at[item * 2u + 1u] = sum.high;
-        }
+        if (SUBGROUP_LANE == 0u) p.sums.at[item] = uvec2(sum.low, sum.high);
     }
 }

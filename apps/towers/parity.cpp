@@ -197,7 +197,7 @@ void add_parity(CLI::App& app, Action& chosen) {
         ->capture_default_str();
     add_number(*command, "--tolerance", flags->tolerance,
                "Largest relative norm ||a - b|| / max(||a||, ||b||) of a tensor that counts as rounding when "
-               "both devices get the same inputs; integers must be equal")
+               "both devices get the same inputs; integers that no rounding decides must be equal")
         ->capture_default_str();
     command
         ->add_option("--distort", flags->distort,

@@ -17,8 +17,8 @@ std::string short_number(double number) {
 std::string worst_value(const TensorComparison& comparison, std::size_t side) {
     if (!comparison.worst_written[side]) return "never written";
     const double value = comparison.worst_values[side];
-    return is_floating(comparison.type) ? fmt::format("{:.9g}", value)
-                                        : fmt::format("{:#x}", std::uint64_t(value));
+    return is_rounded(comparison.type) ? fmt::format("{:.9g}", value)
+                                       : fmt::format("{:#x}", std::uint64_t(value));
 }
 
 /// The table's remark after a tensor.
@@ -37,10 +37,10 @@ void print_comparisons(std::FILE* text, const std::vector<TensorComparison>& com
                "largest difference");
     for (const TensorComparison& each : comparisons) {
         const Difference& difference = each.difference;
-        const std::string relative = is_floating(each.type)    ? short_number(difference.relative_norm)
+        const std::string relative = is_rounded(each.type)     ? short_number(difference.relative_norm)
                                      : difference.unequal == 0 ? "equal"
                                                                : "not equal";
-        const std::string largest = is_floating(each.type)
+        const std::string largest = is_rounded(each.type)
                                         ? short_number(difference.largest)
                                         : fmt::format("{} of {}", difference.unequal, difference.elements);
         fmt::print(text, "{:<31} {:<23} {:<30} {:>13} {:>18}{}\n", each.operation, each.kernel, each.tensor,
@@ -69,7 +69,7 @@ std::string describe_difference(const TensorComparison& comparison, double toler
                                 const std::array<DeviceInfo, 2>& devices) {
     const Difference& difference = comparison.difference;
     const std::string how_far =
-        !is_floating(comparison.type)
+        !is_rounded(comparison.type)
             ? fmt::format("{} of {} words are not equal", difference.unequal, difference.elements)
         : difference.unequal > 0
             ? fmt::format("{} of {} numbers are infinite or NaN on one device and not the same on the other",

@@ -16,13 +16,12 @@ void note(Difference& found, std::size_t element, double difference) {
     found.worst = element;
 }
 
-} // namespace
-
-Difference compare_numbers(std::span<const float> a, std::span<const float> b) {
+template<class Number>
+Difference compare_each(std::span<const Number> a, std::span<const Number> b) {
     Difference found{.elements = a.size()};
     double difference = 0, norm_a = 0, norm_b = 0;
     for (std::size_t i = 0; i < a.size(); ++i) {
-        const double x = a[i], y = b[i];
+        const double x = value_of(a[i]), y = value_of(b[i]);
         if (std::isfinite(x) && std::isfinite(y)) {
             difference += (x - y) * (x - y);
             norm_a += x * x;
@@ -41,6 +40,11 @@ Difference compare_numbers(std::span<const float> a, std::span<const float> b) {
         found.relative_norm = std::sqrt(difference / std::max(norm_a, norm_b));
     return found;
 }
+
+} // namespace
+
+Difference compare_numbers(std::span<const float> a, std::span<const float> b) { return compare_each(a, b); }
+Difference compare_numbers(std::span<const uvec2> a, std::span<const uvec2> b) { return compare_each(a, b); }
 
 Difference compare_words(std::span<const std::uint32_t> a, std::span<const std::uint32_t> b) {
     Difference found{.elements = a.size()};

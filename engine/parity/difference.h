@@ -1,6 +1,8 @@
 // The difference between two devices' values of one tensor.
 #pragma once
 
+#include "backends/kernels.h"
+
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -20,9 +22,15 @@ struct Difference {
     std::size_t worst = 0; ///< the element with that difference, the first of several
 };
 
-/// Compares float32 numbers. A NaN equals a NaN, since both devices computed the same. The spans must have
-/// equal lengths.
+/// Compares numbers, of type float32 or fixed64. A NaN equals a NaN, since both devices computed the same.
+/// The spans must have equal lengths.
 Difference compare_numbers(std::span<const float> a, std::span<const float> b);
+Difference compare_numbers(std::span<const uvec2> a, std::span<const uvec2> b);
+
+/// The value of an element of type float32, uint32 or fixed64
+constexpr double value_of(float number) { return number; }
+constexpr double value_of(std::uint32_t word) { return word; }
+constexpr double value_of(const uvec2& fixed) { return fixed.y * 0x1p16 + fixed.x * 0x1p-16; }
 
 /// Compares uint32 words, such as labels and places, which must be equal.
 Difference compare_words(std::span<const std::uint32_t> a, std::span<const std::uint32_t> b);

@@ -4,33 +4,41 @@
 #include "engine/replay/side.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <span>
 
 namespace towers {
 namespace {
 
+/// The difference, and the values of the element that differs most
+template<class T>
+void compare_as(const ParitySide& a, const ParitySide& b, const WrittenTensor& written,
+                Difference (&difference)(std::span<const T>, std::span<const T>), TensorComparison& found) {
+    const std::span<const T> of_a = a.elements<T>(written), of_b = b.elements<T>(written);
+    found.difference = difference(of_a, of_b);
+    found.worst_values = {value_of(of_a[found.difference.worst]), value_of(of_b[found.difference.worst])};
+}
+
 TensorComparison compare(const ParitySide& a, const ParitySide& b, const WrittenTensor& written,
                          double tolerance) {
     TensorComparison found{};
     found.type = written.planned->type;
-    const bool floating = is_floating(written.planned->type);
-    found.difference = floating ? compare_numbers(a.numbers(written), b.numbers(written))
-                                : compare_words(a.words(written), b.words(written));
-    found.same = floating ? found.difference.relative_norm <= tolerance : found.difference.unequal == 0;
-    const std::array<const ParitySide*, 2> sides{&a, &b};
-    for (const std::size_t side : {0, 1}) {
-        const std::uint32_t worst = sides[side]->words(written)[found.difference.worst];
-        found.worst_values[side] = floating ? double(std::bit_cast<float>(worst)) : double(worst);
-        found.worst_written[side] = worst != unwritten;
-    }
+    if (found.type == ElementType::float32)
+        compare_as<float>(a, b, written, compare_numbers, found);
+    else if (found.type == ElementType::fixed64)
+        compare_as<uvec2>(a, b, written, compare_numbers, found);
+    else
+        compare_as<std::uint32_t>(a, b, written, compare_words, found);
+    found.same =
+        is_rounded(found.type) ? found.difference.relative_norm <= tolerance : found.difference.unequal == 0;
+    found.worst_written = {a.has_written(written, found.difference.worst),
+                           b.has_written(written, found.difference.worst)};
     std::size_t neither = 0;
     for (std::size_t i = 0; i < found.difference.elements; ++i)
-        if (a.words(written)[i] == unwritten && b.words(written)[i] == unwritten) ++neither;
+        if (!a.has_written(written, i) && !b.has_written(written, i)) ++neither;
     if (written.whole)
         found.never_written = neither;
-    else if (floating) // another operation will still write there
+    else if (found.type == ElementType::float32) // another operation will still write there
         found.difference.both_nan -= neither;
     return found;
 }
@@ -50,8 +58,8 @@ public:
     }
 
     void look_at(const ParitySide& side, const WrittenTensor& written) {
-        if (!is_floating(written.planned->type)) return;
-        const std::span<const float> numbers = side.numbers(written);
+        if (written.planned->type != ElementType::float32) return;
+        const auto numbers = side.elements<float>(written);
         const std::span<const std::uint32_t> words = side.words(written);
         bool found = false;
         for (std::size_t i = 0; i < numbers.size() && !found; ++i)

@@ -91,9 +91,10 @@ Replay replay(Device& device, const Recipe& recipe, const LoneStep& step) {
         side.start(level, levels[level]);
         side.finish();
         for (const WrittenTensor& written : levels[level]) {
-            if (!is_floating(written.planned->type)) continue;
+            if (written.planned->type != ElementType::float32) continue;
             const PlannedTensor& tensor = *written.planned;
-            std::optional<NotFinite> found = find_in(side.numbers(written), tensor.shape, written.whole);
+            std::optional<NotFinite> found =
+                find_in(side.elements<float>(written), tensor.shape, written.whole);
             if (!found) continue;
             result.diverges = result.diverges || decides(tensor);
             if (result.first) continue;

@@ -118,6 +118,12 @@ void ParitySide::start(std::size_t level, std::span<const WrittenTensor> written
 
 void ParitySide::finish() { session_.device().wait(ticket_); }
 
+bool ParitySide::has_written(const WrittenTensor& written, std::size_t element) const {
+    const std::size_t each = size_of(written.planned->type) / sizeof(std::uint32_t);
+    return std::ranges::any_of(words(written).subspan(element * each, each),
+                               [](std::uint32_t word) { return word != unwritten; });
+}
+
 void ParitySide::adopt(const ParitySide& other, std::span<const WrittenTensor> written) {
     std::vector<Command> commands;
     for (const WrittenTensor& each : written) {

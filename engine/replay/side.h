@@ -55,22 +55,29 @@ public:
     /// Starts a level, one at a time. `written`: everything that it writes; tensors that nothing has written
     /// yet are first filled with `unwritten`.
     void start(std::size_t level, std::span<const WrittenTensor> written);
-    /// Waits for the level; then numbers() and words() return what it wrote.
+    /// Waits for the level; then elements() and words() return what it wrote.
     void finish();
     /// Replaces the values that this side's level wrote by the other side's.
     void adopt(const ParitySide& other, std::span<const WrittenTensor> written);
 
-    std::span<const float> numbers(const WrittenTensor& written) const { return view<float>(written); }
+    /// T: float, uvec2 (fixed64) or std::uint32_t, as the tensor's type says.
+    template<class T>
+    std::span<const T> elements(const WrittenTensor& written) const {
+        if (size_of(written.planned->type) != sizeof(T)) throw std::logic_error("a tensor of another type");
+        return view<T>(written);
+    }
+    /// A tensor of any type, in words
     std::span<std::uint32_t> words(const WrittenTensor& written) const {
         return view<std::uint32_t>(written);
     }
+    /// Whether the level, or an earlier one, has written an element.
+    bool has_written(const WrittenTensor& written, std::size_t element) const;
 
 private:
     Copy to_window(const WrittenTensor& written) const;
     Copy from_window(const WrittenTensor& written) const;
     template<class T>
     std::span<T> view(const WrittenTensor& written) const {
-        if (size_of(written.planned->type) != sizeof(T)) throw std::logic_error("a tensor of another type");
         return window_.host<T>().subspan(written.window_offset / sizeof(T),
                                          written.planned->bytes / sizeof(T));
     }

@@ -38,7 +38,7 @@ void plan_augmentation(Plan& plan, const NetworkSpec& spec, TensorId records, Te
     plan.add("draws", kernels::draw_augmentations, launches.draw);
     TensorId sums;
     if (launches.needs_sums) {
-        sums = plan.activation("grey sums", {spec.batch, GREY_CHUNKS, 2}, ElementType::uint32);
+        sums = plan.activation("grey sums", {spec.batch, GREY_CHUNKS}, ElementType::fixed64);
         launches.sums.records = records;
         launches.sums.examples = examples;
         launches.sums.draws = draws;

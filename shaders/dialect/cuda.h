@@ -4,12 +4,14 @@
 #include <cuda.h> // before GLM, which looks for it
 #pragma nv_diagnostic push
 #pragma nv_diag_suppress 20012 // GLM marks defaulted functions as __device__, which they are anyway
+#include <glm/vec2.hpp>
 #include <glm/vec4.hpp>
 #pragma nv_diagnostic pop
 
 namespace towers::cuda_text {
 
 using uint = unsigned int;
+using glm::uvec2;
 using glm::uvec4;
 using glm::vec4;
 
@@ -24,6 +26,10 @@ struct Whole<vec4> {
     using type = float4;
 };
 template<>
+struct Whole<uvec2> {
+    using type = uint2;
+};
+template<>
 struct Whole<uvec4> {
     using type = uint4;
 };
@@ -31,9 +37,11 @@ struct Whole<uvec4> {
 inline __device__ float from_whole(float x) { return x; }
 inline __device__ uint from_whole(uint x) { return x; }
 inline __device__ vec4 from_whole(float4 x) { return vec4(x.x, x.y, x.z, x.w); }
+inline __device__ uvec2 from_whole(uint2 x) { return uvec2(x.x, x.y); }
 inline __device__ uvec4 from_whole(uint4 x) { return uvec4(x.x, x.y, x.z, x.w); }
 inline __device__ float to_whole(float x) { return x; }
 inline __device__ uint to_whole(uint x) { return x; }
+inline __device__ uint2 to_whole(const uvec2& x) { return make_uint2(x.x, x.y); }
 inline __device__ float4 to_whole(const vec4& x) { return make_float4(x.x, x.y, x.z, x.w); }
 
 // Memory that no one writes during the launch, through the read-only cache

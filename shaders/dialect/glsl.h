@@ -11,9 +11,11 @@ BUFFER(readonly restrict, In_f32, float);
 BUFFER(readonly restrict, In_f32x4, vec4);
 BUFFER(readonly restrict, In_u32, uint);
 BUFFER(readonly restrict, In_u32x4, uvec4);
+BUFFER(readonly restrict, In_fixed64, uvec2);
 BUFFER(writeonly restrict, Out_f32, float);
 BUFFER(writeonly restrict, Out_f32x4, vec4);
 BUFFER(writeonly restrict, Out_u32, uint);
+BUFFER(writeonly restrict, Out_fixed64, uvec2);
 BUFFER(restrict, InOut_f32, float);
 BUFFER(restrict, InOut_f32x4, vec4);
 BUFFER(restrict, InOut_u32, uint);
@@ -48,8 +50,8 @@ Out_f32x4 out_quads(Out_f32 x) { return Out_f32x4(uvec2(x)); }
     [[dont_unroll]] for (uint first_##i = 0u; first_##i < (count); first_##i += 4u)                          \
         [[unroll]] for (uint i = first_##i; i < first_##i + 4u; ++i)
 #define FUNCTION
-// Of a variable: its sums and products are computed as they are written. Drivers may fuse others, and multiply out
-// (x + 3) / 6 to x / 6 + 1 / 2, whose sum cancels where that of x + 3 is exact.
+// Of a variable: its sums and products are computed as they are written. Drivers may fuse others, and
+// multiply out (x + 3) / 6 to x / 6 + 1 / 2, whose sum cancels where that of x + 3 is exact.
 #define PRECISE precise
 // A constant that the backend may set when it builds the pipeline (a specialization constant)
 #define TUNABLE(id, name, value) layout(constant_id = id) const uint name = value

@@ -7,11 +7,13 @@
 #include <cstdint>
 #include <glm/common.hpp>
 #include <glm/exponential.hpp>
+#include <glm/vec2.hpp>
 #include <glm/vec4.hpp>
 
 namespace towers {
 
 using uint = std::uint32_t;
+using glm::uvec2;
 using glm::uvec4;
 using glm::vec4;
 

@@ -21,7 +21,7 @@
 #define AUGMENT_SATURATION 4u
 #define AUGMENT_HUE 8u
 
-// grey_sums leaves as many sums of an image, two words each: low, high
+// grey_sums leaves as many sums of an image
 #define GREY_CHUNKS 8u
 
 // Of a record (planes of bytes, 1 or 3) and of the image made from it. All sides are at most 2^14.
@@ -45,13 +45,13 @@ struct DrawAugmentationsParams {
     float saturation_low, saturation_high, hue_low, hue_high;
 };
 
-// sums[count, GREY_CHUNKS, 2]: of the grey values after the change of brightness, in units of 2^-16, over each
-// eighth of an image's pixels
+// sums[count, GREY_CHUNKS]: of the grey values after the change of brightness, over each eighth of an image's
+// pixels. Each value is rounded to units of 2^-16, in which the sums are exact.
 struct GreySumsParams {
     In_u32 records;
     In_u32x4 examples;
     In_f32x4 draws;
-    Out_u32 sums;
+    Out_fixed64 sums;
     AugmentShape shape;
     uint count;
 };
@@ -71,7 +71,7 @@ struct AugmentImagesParams {
     In_u32 records;
     In_u32x4 examples;
     In_f32x4 draws;
-    In_u32 grey_sums;
+    In_fixed64 grey_sums;
     Out_f32 images;
     Out_u32 batch_labels;
     AugmentShape shape;

@@ -2,6 +2,7 @@
 #include "tests/apps/helpers.h"
 #include "tests/support/files.h"
 
+#include <algorithm>
 #include <doctest/doctest.h>
 
 using namespace towers::test;
@@ -55,6 +56,20 @@ TEST_CASE("emulated cards: parity with the CPU in every order of work, and betwe
     check_worked(cards.run(
         {"parity", "--towers", "cuda:1,cuda:0", "--recipe", cards.recipe, "--batch", "8", "--steps", "2"},
         "3"));
+}
+
+TEST_CASE("emulated cards: parity with the CPU where an image's contrast changes, though cards fuse sums") {
+    if (absent()) return;
+    const EmulatedCards cards;
+    write_text(cards.recipe, colourful_recipe);
+    const Outcome outcome = cards.run(
+        {"parity", "--towers", "cpu,cuda:0", "--recipe", cards.recipe, "--batch", "32", "--steps", "0"}, "1");
+    check_worked(outcome);
+    const std::vector<std::string> lines = lines_of(outcome.out);
+    const auto sums =
+        std::ranges::find_if(lines, [](const std::string& line) { return line.starts_with("grey sums "); });
+    REQUIRE(sums != lines.end());
+    CHECK_FALSE(sums->ends_with(" 0")); // rounded in another way; else this test would show nothing
 }
 
 TEST_CASE("emulated cards: a run that a processor, a card and Vulkan share trains what one tower trains") {

@@ -222,6 +222,26 @@ steps = 2
                        group, optimizer);
 }
 
+const char* const colourful_recipe = R"([input]
+shape = [16, 16, 3]
+classes = 10
+[network]
+layers = [{ name = "fc", kind = "dense", units = 10 }]
+[training]
+batch = 4
+steps = 2
+[optimizer]
+kind = "sgd"
+learning_rate = 0.01
+[pipeline.train]
+box = "random_area"
+flip = true
+brightness = [0.8, 1.2]
+contrast = [0.5, 1.5]
+saturation = [0.5, 1.5]
+hue = [-0.2, 0.2]
+)";
+
 void write_records(const fs::path& folder, unsigned records_per_file) {
     fs::create_directories(folder);
     std::mt19937 random(7);

@@ -78,6 +78,9 @@ double relative_distance(const std::vector<float>& actual, const std::vector<flo
 /// lines of that section.
 std::string tiny_recipe(const std::string& group, const std::string& optimizer);
 
+/// The text of a recipe whose pipeline changes the box and all colours of an image.
+extern const char* const colourful_recipe;
+
 /// Writes CIFAR-10's five training files and the test file with this many random records each.
 void write_records(const std::filesystem::path& folder, unsigned records_per_file);
 

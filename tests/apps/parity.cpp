@@ -139,6 +139,13 @@ TEST_CASE("parity names the first kernel that a device gets wrong, and no other"
         CHECK(all.at("tensors").at(all.at("first_difference").get<std::size_t>()).at("tensor") ==
               broken.tensor);
     }
+    // Sums that rounding changes are compared with a tolerance, and one missing pixel in 32 exceeds it.
+    const TemporaryFolder recipes;
+    write_text(recipes / "colourful.toml", colourful_recipe);
+    const Outcome sums =
+        run_broken("grey_sums", flags + Arguments{"--recipe", (recipes / "colourful.toml").string()});
+    check_failed(sums, 1, "first in grey sums, kernel grey_sums, tensor 'grey sums': relative norm");
+    CHECK(contains(sums.err, " differ in 1 of "));
     // Without Vulkan, the same program has no fault.
     const Outcome cpu = run_broken("lrn_backward", Arguments{"--towers", "cpu,cpu"} + quick);
     check_worked(cpu);

@@ -11,6 +11,7 @@ struct Pair {
 struct Good {
     In_f32 x;
     In_u32x4 many[3];
+    In_fixed64 sums;
     Out_f32x4 y;
     InOut_f32 z;
     float weights[3];
@@ -19,10 +20,10 @@ struct Good {
 };
 static_assert(layout::readable<Good>());
 static_assert(layout::pointers_of<Good> == std::array{Access::read, Access::read, Access::read, Access::read,
-                                                      Access::write, Access::read_write});
-static_assert(layout::elements_of<Good> == std::array{ElementType::float32, ElementType::uint32,
-                                                      ElementType::uint32, ElementType::uint32,
-                                                      ElementType::float32, ElementType::float32});
+                                                      Access::read, Access::write, Access::read_write});
+static_assert(layout::elements_of<Good> ==
+              std::array{ElementType::float32, ElementType::uint32, ElementType::uint32, ElementType::uint32,
+                         ElementType::fixed64, ElementType::float32, ElementType::float32});
 
 struct Nested {
     In_f32 x;

@@ -56,6 +56,23 @@ private:
     Buffer bad_;
 };
 
+/// A network on images whose contrast changes
+const char* const contrast = R"(
+[input]
+shape = [24, 24, 3]
+classes = 10
+[network]
+layers = [{ name = "fc", kind = "dense", units = 10 }]
+[pipeline.train]
+contrast = [0.5, 1.5]
+[optimizer]
+kind = "sgd"
+learning_rate = 0.01
+[training]
+batch = 4
+steps = 1
+)";
+
 constexpr LockstepOptions lockstep_options{.batch = 6, .seed = 3, .distort = true, .tolerance = 1e-5};
 
 std::vector<TensorComparison> compare_with_cpu(Device& device) {
@@ -86,6 +103,18 @@ TEST_CASE("the difference of numbers is a relative norm, and a NaN equals only a
     CHECK(compare_numbers(std::vector<float>{0, 0}, std::vector<float>{0, -0.0f}).relative_norm == 0);
 }
 
+TEST_CASE("fixed-point numbers differ as numbers do, whichever of their words") {
+    // 3, 65536 and one unit of 2^-16
+    const std::vector<uvec2> a{{3u << 16, 0}, {0, 1}, {1, 0}};
+    CHECK(compare_numbers(a, a).relative_norm == 0);
+    const std::vector<uvec2> less{{3u << 16, 0}, {0xffffffffu, 0}, {1, 0}}; // 2^-16 less than 65536
+    const Difference rounding = compare_numbers(a, less);
+    CHECK(rounding.largest == 0x1p-16);
+    CHECK(rounding.worst == 1);
+    CHECK(rounding.relative_norm < 3e-10);
+    CHECK(compare_numbers(a, std::vector<uvec2>{a[0], {0, 2}, a[2]}).relative_norm > 0.4);
+}
+
 TEST_CASE("words have no tolerance") {
     const Difference difference =
         compare_words(std::vector<std::uint32_t>{1, 2, 3, 4}, std::vector<std::uint32_t>{1, 2, 5, 4});
@@ -102,6 +131,7 @@ TEST_CASE("parity knows which tensors of a kernel are words") {
     };
     constexpr ElementType number = ElementType::float32, word = ElementType::uint32;
     CHECK(elements(Kernel::distort_images) == std::vector{word, word, number, word});
+    CHECK(elements(Kernel::grey_sums) == std::vector{word, word, number, ElementType::fixed64});
     CHECK(elements(Kernel::max_pool_forward) == std::vector{number, number, word});
     CHECK(elements(Kernel::count_nonfinite) == std::vector{number, word});
     CHECK(elements(Kernel::weight_decay) == std::vector{number, number, number});
@@ -154,6 +184,31 @@ TEST_CASE("a wrong word is found") {
     CHECK(found[0].type == ElementType::uint32);
     CHECK(found[0].difference.unequal == 1);
     CHECK(found[0].difference.worst == 5);
+}
+
+TEST_CASE("a wrong or missing sum of greys is found, and labels stay exact beside it") {
+    using Fault = FaultyDevice::Fault;
+    const Recipe recipe = parse_recipe("contrast", contrast, "contrast.toml");
+    const auto differing_from = [&](FaultyDevice& device) {
+        return differing(
+            compare_step(test::device("cpu"), device, recipe, test::noise(50), lockstep_options));
+    };
+    FaultyDevice wrong(Fault::wrong_element, Kernel::grey_sums, 3, 2 * 11); // the low word of sum 11
+    auto found = differing_from(wrong);
+    REQUIRE(found.size() == 1);
+    CHECK(found[0].tensor == "grey sums");
+    CHECK(found[0].type == ElementType::fixed64);
+    CHECK(found[0].worst_index() == std::vector<std::size_t>{1, 3});
+    CHECK(found[0].difference.relative_norm > lockstep_options.tolerance);
+    FaultyDevice idle(Fault::nothing_done, Kernel::grey_sums);
+    found = differing_from(idle);
+    REQUIRE(found.size() == 1);
+    CHECK(found[0].difference.relative_norm > 0.9);
+    CHECK(found[0].worst_written == std::array{true, false});
+    FaultyDevice label(Fault::wrong_element, Kernel::augment_images, 5, 2);
+    found = differing_from(label);
+    REQUIRE(found.size() == 1);
+    CHECK(found[0].tensor == "labels");
 }
 
 TEST_CASE("parity finds what a kernel leaves unwritten, although older values are there") {
