@@ -15,6 +15,7 @@
 #include "engine/towers/selection.h"
 #include "engine/train/checkpoint.h"
 #include "engine/train/evaluation.h"
+#include "engine/train/initial.h"
 
 #include <algorithm>
 #include <atomic>
@@ -37,7 +38,7 @@ struct PredictFlags {
     std::vector<std::string> pictures, set;
     std::size_t top = few_classes;
     unsigned batch = 128, readers = 0;
-    bool json = false, csv = false, raw = false, skip_broken = false;
+    bool json = false, csv = false, scores = false, raw = false, skip_broken = false;
     OpenOptions open;
 
     PredictionFormat format() const {
@@ -118,6 +119,9 @@ struct LoadedModel {
     }
 };
 
+/// Whether the file has variables alone, as what the importer writes.
+bool is_no_checkpoint(const TensorFile& file) { return !file.metadata.contains("recipe"); }
+
 /// What an early version's checkpoint does not say: from its data if they are there, else what the recipe
 /// tells.
 TrainedOn look_up_data(const TensorFile& file, const std::filesystem::path& path,
@@ -144,10 +148,21 @@ LoadedModel load_model(const PredictFlags& flags) {
     model.path = path;
     const TrainSettings settings = settings_of_checkpoint(found, flags.model, flags.recipe, flags.set);
     model.recipe = recipe_of_checkpoint(settings, path, !flags.recipe.empty() || !flags.set.empty());
+    const auto known = checkpoint_data(file, path);
+    if (is_no_checkpoint(file)) {
+        if (flags.recipe.empty())
+            throw InputError(
+                fmt::format("{}: its metadata names no recipe; it is not a checkpoint of towers. "
+                            "If it has the variables of a recipe, give that with --recipe",
+                            path.string()));
+        model.layout = layout_of(model.recipe);
+        model.state = from_initial(file, model.layout, path);
+        model.data = known ? *known : TrainedOn{{}, stored_size(model.recipe)};
+        return model;
+    }
     check_recipe(file, model.recipe, path);
     model.layout = layout_of(model.recipe);
     model.state = from_checkpoint(file, model.layout, path);
-    const auto known = checkpoint_data(file, path);
     model.data = known ? *known : look_up_data(file, path, settings, model.recipe);
     return model;
 }
@@ -200,7 +215,9 @@ int run_predict(PredictFlags& flags) {
         PredictionOutput::Part part;
         for (; part.pictures < batch && first + part.pictures < count; ++part.pictures) {
             const auto record = std::uint32_t(first + part.pictures);
-            const auto scores = logits.subspan(part.pictures * names.size(), names.size());
+            const auto own = logits.subspan(part.pictures * names.size(), names.size());
+            std::vector<float> scores(own.begin(), own.end());
+            for (float& each : scores) each *= model.recipe.model.heads[0].logit_scale;
             if (std::string problem = source.list->problem(record); !problem.empty()) {
                 part.problems.push_back(std::move(problem));
                 broken = true;
@@ -210,8 +227,9 @@ int run_predict(PredictFlags& flags) {
                 throw InputError(fmt::format("{}: it gives no finite scores for {} because the model has "
                                              "diverged; use an earlier checkpoint",
                                              model.path.string(), source.list->place_of(record)));
-            part.lines += prediction_line(flags.format(), source.list->place_of(record),
-                                          most_probable(scores, top), names);
+            part.lines +=
+                prediction_line(flags.format(), source.list->place_of(record), most_probable(scores, top),
+                                names, flags.scores ? scores : std::span<const float>());
         }
         output.add(first, std::move(part));
     };
@@ -241,6 +259,11 @@ void add_predict(CLI::App& app, Action& chosen) {
     CLI::Option* const json =
         command->add_flag("--json", flags->json, "Print a JSON object for each picture");
     command->add_flag("--csv", flags->csv, "Print comma-separated values")->excludes(json);
+    command
+        ->add_flag("--scores", flags->scores,
+                   "With --json: also print the scores of all classes, the logits of which the probabilities "
+                   "are made")
+        ->needs(json);
     command->add_flag("--raw", flags->raw, "Use the variables themselves instead of their moving averages");
     command->add_flag("--skip-broken", flags->skip_broken,
                       "Exit with 0 although there are pictures that cannot be read, which are named anyway");

@@ -6,6 +6,7 @@
 
 #include <cstdio>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 #include <unistd.h>
 #include <utility>
@@ -25,16 +26,19 @@ std::string prediction_header(PredictionFormat format, std::size_t top) {
 }
 
 std::string prediction_line(PredictionFormat format, const std::string& picture,
-                            std::span<const ClassProbability> classes,
-                            const std::vector<std::string>& names) {
+                            std::span<const ClassProbability> classes, const std::vector<std::string>& names,
+                            std::span<const float> scores) {
     using Each = ClassProbability;
     switch (format) {
     case PredictionFormat::json:
-        return fmt::format("{{\"picture\":{},\"classes\":[{}]}}\n", as_json(picture),
-                           listed(classes, [&](const Each& each) {
-                               return fmt::format("{{\"class\":{},\"label\":{},\"probability\":{:.6g}}}",
-                                                  as_json(names[each.label]), each.label, each.probability);
-                           }));
+        return fmt::format("{{\"picture\":{},\"classes\":[{}]{}}}\n", as_json(picture),
+                           listed(classes,
+                                  [&](const Each& each) {
+                                      return fmt::format(
+                                          "{{\"class\":{},\"label\":{},\"probability\":{:.6g}}}",
+                                          as_json(names[each.label]), each.label, each.probability);
+                                  }),
+                           scores.empty() ? "" : fmt::format(",\"scores\":[{:.9g}]", fmt::join(scores, ",")));
     case PredictionFormat::csv: {
         std::string line = csv_field(as_utf8(picture));
         for (const Each& each : classes)

@@ -19,9 +19,11 @@ enum class PredictionFormat { text, json, csv };
 /// What a CSV file begins with; "" of the other formats. `top`: classes of each picture.
 std::string prediction_header(PredictionFormat format, std::size_t top);
 
-/// A picture's line, with its line end. `names`: of the network's classes.
+/// A picture's line, with its line end. `names`: of the network's classes. `scores`: for JSON; of all
+/// classes, or empty.
 std::string prediction_line(PredictionFormat format, const std::string& picture,
-                            std::span<const ClassProbability> classes, const std::vector<std::string>& names);
+                            std::span<const ClassProbability> classes, const std::vector<std::string>& names,
+                            std::span<const float> scores);
 
 /// Prints lines on standard output, and problems on standard error, in the order of the pictures, whoever
 /// brings them first. On a terminal that does not get the lines, it shows how far they are.

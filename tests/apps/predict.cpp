@@ -3,6 +3,7 @@
 #include "tests/support/files.h"
 
 #include <algorithm>
+#include <cmath>
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -176,6 +177,61 @@ TEST_CASE("predict prints lines, JSON or CSV, in the order of the pictures") {
                                      pictures);
     check_worked(alone);
     CHECK(alone.out == text.out);
+}
+
+TEST_CASE("--scores prints the logits of which the probabilities are made") {
+    const Trained trained;
+    const Outcome outcome = trained.predict({fixture("rgb.jpg"), "--json", "--scores", "--top", "10"});
+    check_worked(outcome);
+    const nlohmann::json object = nlohmann::json::parse(outcome.out);
+    const std::vector<double> scores = object["scores"];
+    REQUIRE(scores.size() == 10);
+    double sum = 0;
+    for (const double each : scores) sum += std::exp(each);
+    for (const nlohmann::json& each : object["classes"])
+        CHECK(each["probability"].get<double>() ==
+              doctest::Approx(std::exp(scores[each["label"]]) / sum).epsilon(1e-5));
+    CHECK_FALSE(contains(trained.predict({fixture("rgb.jpg"), "--json"}).out, "scores"));
+    check_failed(trained.predict({fixture("rgb.jpg"), "--scores"}), 2, "--json");
+}
+
+TEST_CASE("predict takes variables alone, such as those of an import, with their recipe") {
+    const Trained trained;
+    const std::string file = (trained.folder / "variables.safetensors").string(),
+                      recipe = (trained.folder / "own.toml").string(), kept = trained.run + "/recipe.toml";
+    RawTensors variables = RawTensors::read(checkpoint(trained.run, 3));
+    variables.header.erase("__metadata__");
+    write_text(file, variables.bytes());
+    const auto scores = [&](const Arguments& words) {
+        const Outcome outcome =
+            run_towers(Arguments{"predict", "--towers", "cpu", "--json", "--scores"} + words);
+        check_worked(outcome);
+        return nlohmann::json::parse(outcome.out)["scores"].get<std::vector<float>>();
+    };
+    const std::string picture = fixture("rgb.jpg");
+    const std::vector<float> expected = scores({trained.run, picture, "--raw"});
+    CHECK(scores({file, picture, "--recipe", kept}) == expected);
+
+    // The logits are scaled as the loss takes them.
+    write_text(recipe, read_text(kept) + "\n[[loss]]\nlogits = \"softmax_linear\"\nlogit_scale = 0.5\n");
+    std::vector<float> half = scores({file, picture, "--recipe", recipe});
+    for (float& each : half) each *= 2;
+    CHECK(half == expected);
+
+    // Pictures become images of the size that the metadata say, as those of a checkpoint.
+    variables.header["__metadata__"] = {{"image", "[24,24,3]"}, {"classes", R"(["a", "b"])"}};
+    write_text(file, variables.bytes());
+    CHECK(scores({file, picture, "--recipe", kept}) != expected);
+    CHECK(contains(run_towers({"predict", file, picture, "--recipe", kept, "--towers", "cpu"}).out,
+                   "class 2 "));
+
+    check_failed(run_towers({"predict", file, picture}), 1,
+                 file + ": its metadata names no recipe; it is not a checkpoint of towers. If it has the "
+                        "variables of a recipe, give that with --recipe");
+    check_failed(run_towers({"predict", file, picture, "--recipe", "mnist-lenet"}), 1, "has no tensor");
+    variables.header.erase("conv1/biases");
+    write_text(file, variables.bytes());
+    check_failed(run_towers({"predict", file, picture, "--recipe", kept}), 1, file);
 }
 
 TEST_CASE("pictures come from standard input, as one picture or as a list of paths") {
