@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Imports models from PyTorch and ONNX, and compares the logits that towers computes with PyTorch's.
+"""Imports models from PyTorch and ONNX, and compares the logits that towers computes with PyTorch's. TOWERS_PROGRAM names the
+program for the checks at the end of each import.
 
 Usage: importing.py TOWERS DUMP_STEP [--models A,B] [--fuzz N]
 
@@ -22,6 +23,8 @@ import onnx
 import torch
 import torchvision
 from onnx import TensorProto, helper
+from importing_channels_last import test_channels_last
+from importing_modules import test_modules
 from safetensors.numpy import load_file, save_file
 from torch import nn
 from torch.nn import functional as F
@@ -240,12 +243,27 @@ class Test:
 
     # --- Files of torch.save()
 
-    def says(self, what, *arguments):
-        """The command ends with this one line."""
+    def says(self, what, *arguments, starts=False):
+        """The command ends with this one line, or one that starts so."""
         errors = io.StringIO()
         with contextlib.redirect_stderr(errors):
-            code = command([*arguments, "--out", self.path("refused")])
-        self.check(code == 1 and errors.getvalue() == f"towers.importing: {what}\n", errors.getvalue().rstrip("\n"))
+            code = command([*(() if "--out" in arguments else ("--out", self.path("refused"))), *arguments])
+        said = errors.getvalue()
+        as_expected = said.startswith(f"towers.importing: {what}") if starts else said == f"towers.importing: {what}\n"
+        self.check(code == 1 and as_expected and said.count("\n") == 1, said.rstrip("\n"))
+
+    def imports(self, *arguments):
+        """What the command says, or "" if it fails."""
+        out, errors = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
+            code = command(list(arguments))
+        if code:
+            self.check(False, errors.getvalue().rstrip("\n"))
+        return "" if code else out.getvalue()
+
+    @staticmethod
+    def load(path):
+        return load_file(path)
 
     def refuse_weights(self):
         whole, old, state, script, other, cut, text = (
@@ -319,7 +337,7 @@ class Test:
             with open(self.path("fuzzed.onnx"), "wb") as file:
                 file.write(data)
             try:
-                import_onnx(self.path("fuzzed.onnx"))
+                import_onnx(self.path("fuzzed.onnx"), check=False)
                 outcomes["imported"] += 1
             except NotExpressible as error:
                 outcomes["refused"] += 1
@@ -344,6 +362,8 @@ def main():
         if "branches" in imported:
             test.trains(imported["branches"])
             test.fuzz(arguments.fuzz)
+        test_modules(test)
+        test_channels_last(test)
         test.refuse_modules()
         test.refuse_files()
         test.refuse_weights()

@@ -8,6 +8,7 @@ towers=${1:?usage: importing.sh TOWERS DUMP_STEP [OPTION]...} dump_step=${2:?usa
 shift 2
 here=$(cd "$(dirname "$0")" && pwd)
 export PYTHONPATH="$here/../../python:$here/../../.cache/python${PYTHONPATH:+:$PYTHONPATH}" PYTHONDONTWRITEBYTECODE=1
+export TOWERS_PROGRAM="$towers"
 for python in "${TOWERS_PYTHON:-python3}" python3 /usr/bin/python3; do
     if "$python" -c 'import torchvision, onnx, safetensors.numpy' 2>/dev/null; then
         exec "$python" "$here/importing.py" "$towers" "$dump_step" "$@"

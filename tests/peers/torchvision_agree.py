@@ -30,6 +30,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from towers.importing.from_torch import network_of
+from towers.importing.recipe import text as recipe_text
 
 STEPS, CLASSES, RATE, SMOOTHING = 3, 1000, 0.001, 0.1
 MEAN, DEVIATION = 0.5, 0.25
@@ -199,9 +200,9 @@ def compare(name, arguments, folder):
     random = torch.Generator().manual_seed(seed + 2)
     labels = torch.randint(0, CLASSES, (STEPS * batch,), generator=random)
     model = make(maker, seed, distance)
-    network, _ = network_of(model, (size, size, 3), arguments.group or batch)
+    network = network_of(model, (size, size, 3), arguments.group or batch)[0]
     path = {what: os.path.join(folder, f"{name}-{what}") for what in ("recipe.toml", "init", "records", "out")}
-    text, smoothing = network.text(weights=weights, smoothing=SMOOTHING, footer=FOOTER), SMOOTHING
+    text, smoothing = recipe_text(network, weights=weights, smoothing=SMOOTHING, footer=FOOTER), SMOOTHING
     if arguments.builtin:
         text, smoothing = builtin_recipe(BUILTIN[name], size, arguments.group or batch)
     with open(path["recipe.toml"], "w", encoding="utf-8") as file:

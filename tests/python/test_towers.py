@@ -298,7 +298,168 @@ class Importing(InFolder):
         self.assertEqual(os.listdir("folder"), [])
 
 
+@needs_numpy
+class Checking(InFolder):
+    """An import's check by numbers, of a network that is a convolution, a mean and a dense layer."""
+
+    MEAN, DEVIATION = [0.4, 0.5, 0.6], [0.2, 0.25, 0.3]
+
+    def imported(self, *, mean=MEAN, heads=("logits",), ending="", leave_out=None, stored=(6, 7, 3)):
+        import dataclasses
+
+        from towers.importing import Imported
+        from towers.importing.network import Network
+        from towers.importing.recipe import Pipeline
+
+        random = numpy.random.default_rng(1)
+        self.weights = {name: random.normal(size=shape).astype("float32")
+                        for name, shape in (("conv", (4, 3, 1, 1)), ("logits", (5, 4)), ("other", (5, 4)))}
+        network = Network(stored, 8)
+        pixels = network.conv("conv", network.images, self.weights["conv"], None)
+        means = network.global_average_pool("means", network.activation("relu", "relu", pixels), False)
+        network.end([dataclasses.replace(network.dense(name, means, self.weights[name], None), ending=ending)
+                     for name in heads])
+        if leave_out is not None:
+            del network.values[leave_out]
+        return Imported(network, Pipeline(mean, self.DEVIATION, 3), stored, description="a test")
+
+    def outputs(self, *heads):
+        def compute(pictures):
+            x = (pictures / 255 - self.MEAN) / self.DEVIATION
+            means = numpy.maximum(x @ self.weights["conv"][:, :, 0, 0].T, 0).mean((1, 2))
+            return [means @ self.weights[name].T for name in heads]
+        return compute
+
+    def refuses(self, imported, outputs, what):
+        from towers.importing import NotExpressible
+        with self.assertRaisesRegex(NotExpressible, what):
+            imported.check(outputs)
+
+    def test_right_numbers(self):
+        imported = self.imported()
+        imported.check(self.outputs("logits"))
+        self.assertLess(imported.off, 1e-5)
+        self.assertEqual(imported.notes, [])
+        self.assertEqual(os.listdir(), [])
+
+    def test_every_output(self):
+        imported = self.imported(heads=("logits", "other"))
+        imported.check(self.outputs("logits", "other"))
+        self.assertLess(imported.off, 1e-5)
+        for heads, wrong in ((("logits", "logits"), "other"), (("other", "other"), "logits")):
+            self.refuses(imported, self.outputs(*heads), f"'{wrong}' of the recipe is off by .* of the largest number of the "
+                         "model's output; 0.0001 is allowed")
+
+    def test_the_pipeline_is_part_of_it(self):
+        self.refuses(self.imported(mean=[0.4, 0.5, 0.601]), self.outputs("logits"), "'logits' of the recipe is off by")
+
+    def test_what_the_model_computes_of_the_logits(self):
+        powers = lambda logits: numpy.exp(logits) / numpy.exp(logits).sum(1, keepdims=True)
+        for ending, compute in (("softmax", powers), ("log_softmax", lambda logits: numpy.log(powers(logits)))):
+            imported = self.imported(ending=ending)
+            outputs = self.outputs("logits")
+            imported.check(lambda pictures, outputs=outputs, compute=compute: list(map(compute, outputs(pictures))))
+            self.assertLess(imported.off, 1e-5)
+            self.refuses(imported, outputs, "is off by")
+
+    def test_grey_pictures_and_a_recipe_that_the_program_refuses(self):
+        from towers.importing import files
+        Path("grey.png").write_bytes(files.png(numpy.arange(12, dtype="uint8").reshape(3, 4, 1)))
+        said = towers.call("predict", self.imported().save("net")[1], "grey.png", recipe="net.toml", towers="cpu", json=True)
+        self.assertEqual(json.loads(said)["picture"], "grey.png")
+        imported = self.imported()
+        imported.network.layers[0][3]["kernel"] = 3
+        self.refuses(imported, self.outputs("logits"), "towers cannot compute with the recipe: .*net.safetensors: tensor "
+                     "'conv/weights' has shape")
+
+    def test_outputs_that_are_not_finite(self):
+        imported = self.imported()
+        imported.check(lambda pictures: [numpy.full((len(pictures), 5), numpy.inf)])
+        self.assertEqual(imported.notes, ["nothing was checked by numbers: the model's own output 'logits' of random pictures "
+                                          "is not finite"])
+
+    def test_a_missing_variable(self):
+        from towers.importing import NotExpressible
+        with self.assertRaisesRegex(NotExpressible, "'conv': its weights are not to be found in the model"):
+            self.imported(leave_out="conv/weights")
+
+    def test_without_the_program(self):
+        imported, before = self.imported(), dict(os.environ)
+        del os.environ["TOWERS_PROGRAM"]
+        os.environ["PATH"] = ""
+        try:
+            imported.check(self.outputs("logits"))
+        finally:
+            os.environ.update(before)
+        self.assertIsNone(imported.off)
+        self.assertEqual(len(imported.notes), 1)
+        self.assertRegex(imported.notes[0], "nothing was checked by numbers: there is no program 'towers'")
+
+
+class StateDicts(unittest.TestCase):
+    """Which of a file's tensors are a module's; tests/peers/importing_modules.py has the files of torch.save()."""
+
+    NAMES = ("conv.weight", "conv.bias", "norm.running_mean", "norm.num_batches_tracked")
+
+    class Tensor:
+        shape = ()
+
+    def state(self, prefix="", without=()):
+        return {prefix + name: self.Tensor() for name in self.NAMES if name not in without}
+
+    def taken(self, saved, label=None, wanted=NAMES):
+        from towers.importing.weights import choose
+        return choose(saved, dict.fromkeys(wanted), "w.pt", label)
+
+    def test_wrappings(self):
+        for label, saved in ((".", self.state()), ("module", self.state("module.")), ("_orig_mod", self.state("_orig_mod.")),
+                             ("module._orig_mod", self.state("module._orig_mod.")), ("model", {"model": self.state("net.")}),
+                             ("state_dict", {"state_dict": self.state("model."), "epoch": 3}),
+                             ("a.b", {"a": {"b": self.state(), "n": 1}, "optimizer": {"state": {0: self.state("x.")["x.conv.bias"]}}}),
+                             ("module", {**self.state("module."), "n_averaged": self.Tensor()})):
+            taken = self.taken(saved)
+            self.assertEqual(taken.label, label)
+            self.assertEqual(set(taken.state), set(self.NAMES))
+            self.assertEqual(taken.unknown, [])
+        wrapped = {name.replace("conv.", "conv._orig_mod."): each for name, each in self.state("module.").items()}
+        self.assertIs(self.taken(wrapped).state["conv.bias"], wrapped["module.conv._orig_mod.bias"])
+        self.assertIs(self.taken({"module.x": wrapped["module.conv._orig_mod.bias"]}, wanted=["module.x"]).state["module.x"],
+                      wrapped["module.conv._orig_mod.bias"])
+        self.assertNotIn(self.NAMES[3], self.taken(self.state("module.", self.NAMES[3:])).state)
+
+    def test_what_is_left(self):
+        taken = self.taken({**self.state("model."), "model.extra": self.Tensor(), "loss.weight": self.Tensor()})
+        self.assertEqual((taken.unknown, taken.others), (["model.extra"], ["loss.weight"]))
+        self.assertEqual(self.taken({**self.state(), "extra": self.Tensor()}).unknown, ["extra"])
+
+    def test_several_that_fit(self):
+        from towers.importing.errors import CannotImport
+        both = {"model": self.state(), "ema": self.state("module.")}
+        with self.assertRaisesRegex(CannotImport, "w.pt: has weights that fit the module more than once: 'model', 'ema'; give "
+                                                  "one, as in --weights w.pt:ema"):
+            self.taken(both)
+        self.assertIs(self.taken(both, "ema").state["conv.bias"], both["ema"]["module.conv.bias"])
+        flat = {**self.state(), **self.state("ema.")}
+        with self.assertRaisesRegex(CannotImport, "more than once: '.', 'ema'"):
+            self.taken(flat)
+        for label, prefix in ((".", ""), ("ema", "ema.")):
+            taken = self.taken(flat, label)
+            self.assertIs(taken.state["conv.bias"], flat[prefix + "conv.bias"])
+            self.assertEqual(taken.unknown, [])
+        with self.assertRaisesRegex(CannotImport, "w.pt: has no 'x' that fits the module; it has 'model', 'ema'"):
+            self.taken(both, "x")
+        with self.assertRaisesRegex(CannotImport, "w.pt: holds no tensors"):
+            self.taken({"epoch": 3, "model": {}})
+
+
 class WithoutNumpy(InFolder):
+    def test_importing_says_what_to_install(self):
+        code = "import runpy, sys; sys.modules['numpy'] = None; sys.argv = ['', 'net.onnx']\n" \
+               "runpy.run_module('towers.importing', run_name='__main__')"
+        ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+        self.assertEqual((ended.returncode, ended.stderr), (
+            1, "towers.importing: net.onnx: needs the Python package 'numpy'; pip install numpy\n"))
+
     def test_loading_says_what_to_install(self):
         code = "import sys; sys.modules['numpy'] = None\nimport towers\ntry: towers.load('x')\n" \
                "except towers.Error as error: print(error)"

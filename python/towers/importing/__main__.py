@@ -8,12 +8,11 @@ import importlib.util
 import math
 import os
 import pkgutil
-import re
 import sys
 import warnings
 
-from . import NotExpressible, files, import_onnx, import_torch
-from .recipe import plain
+from .errors import CannotImport, NotExpressible, plain
+from .weights import holds_weights, load_weights, read
 
 DESCRIPTION = """\
 Makes a recipe of towers, NAME.toml, and the variables to start from, NAME.safetensors, out of a model.
@@ -22,10 +21,6 @@ MODEL is an ONNX file, or what makes a torch.nn.Module: PACKAGE:CALL or FILE.py:
   torchvision.models:resnet18
   torchvision.models:resnet18(weights='IMAGENET1K_V1')
   mynet.py:Net(width=32)"""
-
-
-class CannotImport(Exception):
-    """One line for the user."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -156,52 +151,6 @@ def is_module(thing):
     return isinstance(thing, torch.nn.Module)
 
 
-def holds_weights(path):
-    """Whether the file is like one of torch.save(), a zip file or in old versions a pickle, or of safetensors."""
-    if not os.path.isfile(path):  # whoever reads it says why
-        return False
-    if path.endswith(".safetensors"):
-        return True
-    with open(path, "rb") as file:
-        return re.match(rb"PK\x03\x04|\x80[\x02-\x05]", file.read(4)) is not None
-
-
-def state_dict(path):
-    """What a .safetensors file or one of torch.save() holds, if it is a state dict."""
-    open(path, "rb").close()  # libraries have errors of their own for a file that cannot be read
-    try:
-        if path.endswith(".safetensors"):
-            from safetensors.torch import load_file
-
-            return load_file(path)
-        import torch
-
-        state = torch.load(path, map_location="cpu", weights_only=True)
-    except (ImportError, MemoryError):
-        raise
-    except Exception as error:  # of any kind: the file may hold anything
-        pickled = re.search(r"\bGLOBAL (\S+)", str(error))
-        if not pickled and "TorchScript" not in str(error):
-            raise CannotImport(f"{path}: is no file of torch.save() or safetensors, or cut short") from None
-        what = f"a pickled {pickled[1]}" if pickled else "TorchScript"
-        raise CannotImport(f"{path}: holds {what}, not only weights; save those with torch.save(module.state_dict(), "
-                           "'weights.pt'), and give the code that makes the module: MODULE.py:NAME --weights weights.pt"
-                           ) from None
-    state = state.get("state_dict", state) if isinstance(state, dict) else state
-    if not isinstance(state, dict):
-        raise CannotImport(f"{path}: holds a {type(state).__name__}, not a state dict")
-    return state
-
-
-def load_weights(module, path):
-    """Fills the module from a state dict's file."""
-    state = state_dict(path)
-    try:
-        module.load_state_dict(state)
-    except Exception as error:  # whatever a module's own code raises
-        raise CannotImport(f"{path}: does not fit the module: {plain(error, 300)}") from error
-
-
 def check_output(paths, force):
     """Fails before the work if the files cannot be there."""
     folder = os.path.dirname(paths[0])
@@ -228,19 +177,22 @@ def parse(arguments):
     parser.add_argument("--force", action="store_true", help="replace these files")
     parser.add_argument("--shape", type=size, metavar="H,W,C",
                         help="size of the images (default: the ONNX file's; 224,224,3 for a module)")
-    parser.add_argument("--weights", metavar="FILE", help="a module's state dict, .pt or .safetensors")
+    parser.add_argument("--weights", metavar="FILE", help="a module's state dict, .pt or .safetensors; FILE:KEY if it has "
+                        "several")
     parser.add_argument("--mean", type=numbers, metavar="M,...", help="the model takes (byte / 255 - mean) / deviation "
                         "(default: 0; torchvision's of ImageNet for its own models)")
     parser.add_argument("--deviation", type=numbers, metavar="D,...", help="see --mean (default: 1)")
     parser.add_argument("--bytes", action="store_true", help="the model takes bytes, 0 to 255, as they are")
     parser.add_argument("--group", type=positive, default=32, metavar="N",
                         help="examples that share a batch norm's statistics in training (default: 32)")
+    parser.add_argument("--no-check", action="store_true",
+                        help="do not compare what the model and the program make of random pictures")
     given, unknown = parser.parse_known_args(arguments)
     unknown = [word for word in unknown if word != "--"]
     for word in unknown:
         if word.startswith("-"):
             flag = word.partition("=")[0]
-            flags = [each for each in vars(given) if each != "model"]
+            flags = [each.replace("_", "-") for each in vars(given) if each != "model"]
             if flag[2:] in flags:
                 parser.error(f"{flag}: give it before '--'")
             parser.error(f"there is no flag '{flag}'{but_there_is(flag, flags, '--')}")
@@ -259,11 +211,14 @@ def import_model(arguments):
         mean, deviation = [0.0], [1 / 255]
     if deviation is not None and min(deviation) <= 0:
         raise CannotImport("--deviation: give numbers above 0")
-    common = {"group": arguments.group}
+    from .imported import import_onnx, import_torch
+    from .recipe import IMAGENET
+
+    common = {"group": arguments.group, "check": not arguments.no_check}
     place = arguments.model.partition(":")[0]
     if holds_weights(place):
         if not place.endswith(".safetensors"):
-            state_dict(place)
+            read(place)
         raise CannotImport(f"{place}: holds weights alone; give also the code that makes the module: "
                            f"MODULE.py:NAME --weights {place}")
     if place.lower().endswith(".onnx") and os.path.isfile(place) and place != arguments.model:
@@ -278,13 +233,14 @@ def import_model(arguments):
                                "torchvision.models:resnet18 or mynet.py:Net") from None
     shape = arguments.shape or (224, 224, 3)
     if mean is None and deviation is None and arguments.model.startswith("torchvision.models") and shape[2] == 3:
-        mean, deviation = files.IMAGENET
+        mean, deviation = IMAGENET
     module = make_module(arguments.model)
     if not is_module(module):
         raise CannotImport(f"{arguments.model}: is a {type(module).__name__}, not a torch.nn.Module")
-    if arguments.weights:
-        load_weights(module, arguments.weights)
-    return import_torch(module.train(), shape, mean=mean or 0.0, deviation=deviation or 1.0, **common)
+    notes = load_weights(module, arguments.weights) if arguments.weights else []
+    imported = import_torch(module.train(), shape, mean=mean or 0.0, deviation=deviation or 1.0, **common)
+    imported.notes[:0] = map(plain, notes)
+    return imported
 
 
 def main(arguments=None):
@@ -311,6 +267,8 @@ def main(arguments=None):
         return fail(f"{given.model}: there is not enough memory")
     for note in imported.notes:
         print(f"note: {note}")
+    if imported.off is not None:
+        print(f"checked: the logits of random pictures are within {max(imported.off, 1e-9):.0e} of the model's largest")
     count = sum(each.size for key, each in imported.variables.items() if "/moving_" not in key)
     recipe, variables = plain(recipe), plain(variables)
     print(f"{recipe}: {len(imported.network.layers)} layers, {imported.network.classes} classes; {variables}: {count} parameters")

@@ -8,11 +8,13 @@ import math
 import operator
 
 import torch
-import torch.fx
 import torch.nn.functional as F
 from torch import nn
 
-from .recipe import Network, NotExpressible, Value
+from .errors import NotExpressible
+from .network import Network
+from .torch_graph import AS_IS, BATCH, DROPS_CHANNELS, SHAPES, Graph, function_name, in_float32, listed, outputs_of
+from .value import Value
 
 ACTIVATIONS = {
     nn.ReLU: "relu", nn.ReLU6: "relu6", nn.SiLU: "silu", nn.Sigmoid: "sigmoid", nn.Hardswish: "hard_swish",
@@ -20,16 +22,12 @@ ACTIVATIONS = {
     torch.relu: "relu", torch.relu_: "relu", torch.sigmoid: "sigmoid", "relu": "relu", "relu_": "relu",
     "sigmoid": "sigmoid", "sigmoid_": "sigmoid",
 }
-DROPS_CHANNELS = (nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout)
-AS_IS = (operator.truth, "contiguous", "clone", "detach", torch.clone)
 ARITHMETIC = {
     operator.add: "add", operator.iadd: "add", torch.add: "add", "add": "add", "add_": "add",
     operator.sub: "subtract", operator.isub: "subtract", torch.sub: "subtract", "sub": "subtract", "sub_": "subtract",
     operator.mul: "multiply", operator.imul: "multiply", torch.mul: "multiply", "mul": "multiply", "mul_": "multiply",
     operator.truediv: "divide", operator.itruediv: "divide", torch.div: "divide", "div": "divide", "div_": "divide",
 }
-SHAPES = {"view", "reshape", torch.reshape, "unsqueeze", torch.unsqueeze, "squeeze", torch.squeeze}
-BATCH = "batch"  # stands for the number of images in a shape
 
 
 def both(value):
@@ -43,72 +41,42 @@ class Images:
         self.scale, self.shift = scale, shift
 
 
-class Translation:
+@dataclasses.dataclass(frozen=True)
+class Expanded:
+    """A value of one pixel, repeated to this shape of the framework's."""
+
+    value: Value
+    shape: tuple
+
+
+class Translation(Graph):
     """After construction, `network` has the layers. `normalizes`: scale and shift that the module itself applies to
     its input first."""
 
     def __init__(self, module, shape, group=32):
         """shape: height, width, channels of the images."""
+        super().__init__(module)
         self.network = Network(shape, group)
-        self.modules = dict(module.named_modules())
-        self.tensors = {**dict(module.named_parameters()), **dict(module.named_buffers())}
         self.normalizes, self.takes_images = (1.0, 0.0), False
-        try:
-            graph = torch.fx.symbolic_trace(module).graph
-        except Exception as error:  # whatever a module's own code raises
-            text = " ".join(str(error).split())[:200]
-            raise NotExpressible(f"torch.fx cannot trace it: {text or type(error).__name__}; what its forward() does must "
-                                 "not depend on values; torch.onnx.export and an import of its file may be possible") from error
-        self.results = {}
-        for node in graph.nodes:
-            self.results[node] = self.result_of(node)
+        self.walk()
 
-    def result_of(self, node):
-        if node.op == "placeholder":
-            if any(isinstance(each, Images) for each in self.results.values()):
-                if node.args:
-                    return node.args[0]  # an argument that has a default
-                raise NotExpressible(f"takes a second input, '{node.target}'; a recipe's network takes images alone")
-            return Images()
-        if node.op == "get_attr":
-            return self.tensors[node.target] if node.target in self.tensors else self.attribute(node.target)
-        if node.op == "output":
-            return self.end(self.filled(node.args[0]))
-        arguments = Arguments(self, node)
-        try:
-            return self.translate(node, arguments)
-        except NotExpressible:
-            raise
-        except (TypeError, ValueError, IndexError, KeyError, AttributeError, RuntimeError,
-                ArithmeticError) as error:
-            raise NotExpressible(f"{self.called(node)} is called as a recipe's layers cannot be: "
-                                 f"{' '.join(str(error).split())[:160]}") from error
+    def placeholder(self, node):
+        if any(isinstance(each, Images) for each in self.results.values()):
+            if node.args:
+                return node.args[0]  # an argument that has a default
+            raise NotExpressible(f"takes a second input, '{node.target}'; a recipe's network takes images alone")
+        return Images()
 
-    def attribute(self, name):
-        value = self.modules[""]
-        for part in name.split("."):
-            value = getattr(value, part)
-        return value
-
-    def filled(self, argument):
-        return torch.fx.node.map_arg(argument, lambda node: self.results[node])
-
-    def called(self, node):
-        """What messages call a node."""
-        if node.op == "call_module":
-            return f"'{node.target}' ({type(self.modules[node.target]).__name__})"
-        target = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", str(node.target))
-        if target == "boolean_dispatch" or target == "fn":
-            target = node.name
-        return f"'{node.name}' ({target})"
+    @staticmethod
+    def depends(what):
+        """Whether it depends on the images."""
+        return isinstance(what, (Value, Images, Expanded))
 
     def end(self, result):
-        if isinstance(result, dict):
-            result = list(result.values())
-        result = list(result) if isinstance(result, (tuple, list)) else [result]
-        if any(not isinstance(each, Value) for each in result):
+        heads = listed(result)
+        if any(not isinstance(each, Value) for each in heads):
             raise NotExpressible("its output is no layer's; a classifier's is one number for each class")
-        self.network.end(result)
+        self.network.end(heads)
         return result
 
     # --- Values
@@ -117,49 +85,51 @@ class Translation:
         """A tensor of the graph as a layer's output."""
         if isinstance(what, Images):
             scale, shift = (torch.as_tensor(each, dtype=torch.float64).reshape(-1).numpy() for each in (what.scale, what.shift))
-            if self.takes_images and (scale.tolist(), shift.tolist()) != [each.tolist() for each in self.normalizes]:
+            if self.takes_images and [scale.tolist(), shift.tolist()] != [each.tolist() for each in self.normalizes]:
                 raise NotExpressible(f"{self.called(node)} takes the images with another normalization than the layers before")
             self.takes_images, self.normalizes = True, (scale, shift)
             return self.network.images
         if isinstance(what, Value):
             return what
+        if isinstance(what, Expanded):
+            raise NotExpressible(f"{self.called(node)} takes repeated pixels; a recipe's multiply repeats them, no other layer")
         raise NotExpressible(f"{self.called(node)} takes {type(what).__name__}, which no layer gives")
 
-    def constant(self, what):
-        """Numbers as one for each channel, or None."""
+    def constant(self, what, tensor):
+        """Numbers as one for each channel of the tensor, or None."""
         if isinstance(what, (int, float)) and not isinstance(what, bool):
             return torch.tensor([float(what)])
         if not isinstance(what, torch.Tensor) or what.numel() > 2**20:
             return None
         what = what.detach()
         sizes = [size for size in what.shape if size != 1]
-        if len(sizes) > 1:
+        axis = -1 if isinstance(tensor, Value) and (tensor.last or tensor.rank == 2) else -3
+        if len(sizes) > 1 or sizes and (what.dim() < -axis or what.shape[axis] != sizes[0]):
             return None
-        where = list(what.shape).index(sizes[0]) - what.dim() if sizes else None
-        return (what.reshape(-1).float(), where)[0] if where in (None, -3, -1) else None
+        return what.reshape(-1).float()
 
     # --- Nodes
 
     def translate(self, node, given):
-        module = self.modules[node.target] if node.op == "call_module" else None
+        module = self.module_of(node) if node.op == "call_module" else None
         what = type(module) if module is not None else node.target
         name = node.target if module is not None else node.name
         network = self.network
-        function = getattr(what, "__name__", "") if not isinstance(what, str) else what
-        if what is getattr:
-            return self.shape_of(given.all[0], node) if given.all[1] == "shape" else self.refuse(node)
+        function = function_name(what)
+        if what is getattr and given.all[1] not in AS_IS:
+            return self.attribute_of(given.all[0], given.all[1], node)
         if what == "size":
             shape = self.shape_of(given.all[0], node)
             return shape[given.all[1]] if len(given.all) > 1 else shape
-        if what == "dim":
+        if what in ("dim", "ndimension"):
             return len(self.shape_of(given.all[0], node))
         if what is operator.getitem:
-            if isinstance(given.all[0], (tuple, list, torch.Tensor)):
+            if isinstance(given.all[0], (tuple, list)):
                 return given.all[0][given.all[1]]
             raise NotExpressible(f"{self.called(node)} takes a part of a tensor; layers of a recipe take whole ones")
-        values = [each for each in given.all if isinstance(each, (Value, Images))]
-        if not any(isinstance(each, (Value, Images)) for each in given.everything()):
-            return self.computed(node, given)
+        if what in ("expand_as", "expand"):
+            return self.expand(node, what, given)
+        values = [each for each in given.all if self.depends(each)]
         if what in ARITHMETIC:
             return self.arithmetic(ARITHMETIC[what], name, given, node)
         if what in (torch.cat, torch.concat, torch.concatenate):
@@ -179,39 +149,46 @@ class Translation:
             low, high = (module.min_val, module.max_val) if module else (given.get(1, "min_val", -1.0),
                                                                           given.get(2, "max_val", 1.0))
             return self.clamp(node, name, source, low, high)
-        if what in (torch.clamp, "clamp", torch.clip, "clip"):
+        if what in (torch.clamp, torch.clamp_, torch.clip, "clamp", "clamp_", "clip"):
             return self.clamp(node, name, source, given.get(1, "min", None), given.get(2, "max", None))
         if isinstance(module, nn.Conv2d):
-            return self.convolution(node, module, source)
+            if module.padding_mode != "zeros" and any(both(module.padding) if not isinstance(module.padding, str) else [1]):
+                raise NotExpressible(f"{self.called(node)} pads with '{module.padding_mode}'; recipes pad with zeros")
+            return self.convolution(node, source, self.of_module(node, "weight", "bias"), module.stride, module.padding,
+                                    module.dilation, module.groups)
+        if what is F.conv2d:
+            return self.convolution(node, source, self.of_function(node, given, weight=1, bias=2), given.get(3, "stride", 1),
+                                    given.get(4, "padding", 0), given.get(5, "dilation", 1), given.get(6, "groups", 1))
         if isinstance(module, nn.Linear):
-            return network.dense(name, source, None, None, shape=(module.out_features, module.in_features),
-                                 sources=self.sources(node, module, ("weight", "bias")))
+            return self.linear(source, self.of_module(node, "weight", "bias"))
+        if what is F.linear:
+            return self.linear(source, self.of_function(node, given, weight=1, bias=2))
         if isinstance(module, (nn.BatchNorm2d, nn.BatchNorm1d)):
-            return self.batch_norm(node, module, source)
+            if isinstance(module, nn.BatchNorm1d) and source.rank != 2:
+                raise NotExpressible(f"{self.called(node)} takes a sequence; recipes have batch norm of images and of vectors")
+            return self.batch_norm(node, source, self.of_module(node, "weight", "bias", "running_mean", "running_var"),
+                                   module.momentum, module.eps)
+        if what is F.batch_norm:
+            return self.batch_norm(node, source, self.of_function(node, given, weight=3, bias=4, running_mean=1, running_var=2),
+                                   given.get(6, "momentum", 0.1), given.get(7, "eps", 1e-5))
         if isinstance(module, nn.LayerNorm):
-            return network.layer_norm(name, source, None, None, axes=module.normalized_shape, epsilon=module.eps,
-                                      sources=self.sources(node, module, ("weight", "bias")))
+            return self.layer_norm(source, self.of_module(node, "weight", "bias"), module.normalized_shape, module.eps)
         if what is F.layer_norm:
-            named = {id(each): key for key, each in self.tensors.items()}
-            return network.layer_norm(name.rsplit("_layer_norm", 1)[0], source, None, None, axes=given.get(1, "normalized_shape"),
-                                      epsilon=given.get(4, "eps", 1e-5), sources=[
-                                          named.get(id(given.get(i, key, None))) for i, key in ((2, "weight"), (3, "bias"))])
+            return self.layer_norm(source, self.of_function(node, given, weight=2, bias=3), given.get(1, "normalized_shape"),
+                                   given.get(4, "eps", 1e-5))
         if isinstance(module, nn.LocalResponseNorm):
             return network.lrn(name, source, module.size, module.alpha, module.beta, module.k)
         if what is F.local_response_norm:
             return network.lrn(name, source, given.get(1, "size"), given.get(2, "alpha", 1e-4), given.get(3, "beta", 0.75),
                                given.get(4, "k", 1.0))
-        if isinstance(module, nn.Identity) or what in AS_IS:
+        if isinstance(module, nn.Identity) or what in (*AS_IS, getattr, "clone", torch.clone, operator.pos):
             return source
         if isinstance(module, nn.Dropout) or what in (F.dropout, torch.dropout):
             return network.dropout(name, source, module.p if module else given.get(1, "p", 0.5)
                                    if given.get(2, "training" if what is F.dropout else "train", True) else 0)
-        if isinstance(module, DROPS_CHANNELS) or function in ("dropout1d", "dropout2d", "dropout3d", "feature_dropout",
-                                                              "alpha_dropout", "feature_alpha_dropout", "stochastic_depth"):
-            rate = module.p if module else given.get(1, "p", 0.5)
-            if rate:
-                kind = type(module).__name__ if module else function
-                network.note(f"{kind} is left out: recipes have plain dropout only, and without training a network computes "
+        if function in DROPS_CHANNELS:
+            if module.p if module else given.get(1, "p", 0.5):
+                network.note(f"{function} is left out: recipes have plain dropout only, and without training a network computes "
                              "the same", f"'{name}'")
             return source
         if isinstance(module, nn.MaxPool2d):
@@ -250,7 +227,7 @@ class Translation:
             if any(user.op != "output" for user in node.users):
                 raise NotExpressible(f"{self.called(node)} stands within the network; recipes have a softmax in the loss only")
             network.note("the softmax at the end is left out: a recipe's loss has it")
-            return source
+            return dataclasses.replace(source, ending="log_softmax" if "log" in function.lower() else "softmax")
         return self.refuse(node)
 
     def refuse(self, node):
@@ -263,18 +240,8 @@ class Translation:
         module = self.modules[node.target] if node.op == "call_module" else None
         kind = type(module).__name__ if module is not None else (
             node.target if isinstance(node.target, str) else getattr(node.target, "__name__", ""))
-        raise NotExpressible(f"{self.called(node)} has no layer in recipes; "
-                             + hint.get(kind, "docs/importing.md lists what is possible"))
-
-    def computed(self, node, given):
-        """Numbers that do not depend on the images."""
-        if node.op == "call_module":
-            self.refuse(node)
-        if node.op == "call_method":
-            return getattr(given.all[0], node.target)(*given.all[1:], **given.named)
-        if any(each == BATCH for each in given.everything()):
-            raise NotExpressible(f"{self.called(node)} computes with the number of images")
-        return node.target(*given.all, **given.named)
+        raise NotExpressible(f"{self.called(node)} has no layer in recipes; " + hint.get(kind, (
+            "docs/importing.md lists what is possible; a file of torch.onnx.export, which takes modules apart, may be")))
 
     def shape_of(self, what, node):
         if isinstance(what, torch.Tensor):
@@ -285,15 +252,35 @@ class Translation:
             return (BATCH, height * width * channels)
         return (BATCH, height, width, channels) if value.last else (BATCH, channels, height, width)
 
-    def sources(self, node, module, names):
-        if node.target.startswith("_") and node.target not in self.modules:
-            self.refuse(node)
-        return [f"{node.target}.{each}" if getattr(module, each) is not None else None for each in names]
+    def attribute_of(self, what, name, node):
+        if name == "shape":
+            return self.shape_of(what, node)
+        if name == "ndim":
+            return len(self.shape_of(what, node))
+        if name in ("dtype", "device"):
+            return {"dtype": torch.float32, "device": torch.device("cpu")}[name]
+        return self.refuse(node)
+
+    # --- Layers with weights: a layer's name, and the sources of its weights
+
+    def of_module(self, node, *names):
+        module = self.module_of(node)
+        return node.target, [self.source(f"{node.target}.{name}", getattr(module, name), node) for name in names]
+
+    def of_function(self, node, given, **places):
+        """The layer is called as the module whose parameters the function takes."""
+        tensors = {name: given.get(index, name, None) for name, index in places.items()}
+        if any(each is not None and not isinstance(each, torch.Tensor) for each in tensors.values()):
+            raise NotExpressible(f"{self.called(node)} takes weights that depend on the images")
+        parameters = [self.names[id(each)] for each in tensors.values() if id(each) in self.names]
+        owner = parameters[0].rpartition(".")[0] if parameters else ""
+        return owner or node.name, [self.source(f"{owner or node.name}.{name}", each, node) for name, each in tensors.items()]
 
     def arithmetic(self, operation, name, given, node):
         a, b = given.get(0, "input"), given.get(1, "other")
         alpha = given.get(2, "alpha", 1)
-        numbers = self.constant(b) if isinstance(a, (Value, Images)) else self.constant(a)
+        a, b = self.without_repeats(a, b), self.without_repeats(b, a)
+        numbers = self.constant(b, a) if isinstance(a, (Value, Images)) else self.constant(a, b)
         if isinstance(a, (Value, Images)) and isinstance(b, (Value, Images)):
             if operation not in ("add", "multiply") or alpha != 1:
                 raise NotExpressible(f"{self.called(node)}: recipes add and multiply layers, but do not {operation} them")
@@ -331,31 +318,35 @@ class Translation:
             return self.network.activation("relu", name, source)
         raise NotExpressible(f"{self.called(node)} clamps to {low} .. {high}; recipes have relu (from 0) and relu6 (0 to 6)")
 
-    def convolution(self, node, module, source):
-        if module.padding_mode != "zeros" and any(both(module.padding) if not isinstance(module.padding, str) else [1]):
-            raise NotExpressible(f"{self.called(node)} pads with '{module.padding_mode}'; recipes pad with zeros")
+    def convolution(self, node, source, weights, strides, padding, dilations, groups):
+        name, sources = weights
+        shape, dilations = self.tensors[sources[0]].shape, both(dilations)
         pads = []
         for i in (0, 1):
-            if module.padding == "same":
-                total = module.dilation[i] * (module.kernel_size[i] - 1)
+            if padding == "same":
+                total = dilations[i] * (shape[2 + i] - 1)
                 pads += [total // 2, total - total // 2]
             else:
-                pads += [0 if module.padding == "valid" else both(module.padding)[i]] * 2
-        return self.network.conv(node.target, source, None, None, shape=module.weight.shape, strides=module.stride, pads=pads,
-                                 dilations=module.dilation, groups=module.groups,
-                                 sources=self.sources(node, module, ("weight", "bias")))
+                pads += [0 if padding == "valid" else both(padding)[i]] * 2
+        return self.network.conv(name, source, None, None, shape=shape, strides=both(strides), pads=pads, dilations=dilations,
+                                 groups=groups, sources=sources)
 
-    def batch_norm(self, node, module, source):
-        if isinstance(module, nn.BatchNorm1d) and source.rank != 2:
-            raise NotExpressible(f"{self.called(node)} takes a sequence; recipes have batch norm of images and of vectors")
-        if module.running_mean is None:
+    def linear(self, source, weights):
+        name, sources = weights
+        return self.network.dense(name, source, None, None, shape=self.tensors[sources[0]].shape, sources=sources)
+
+    def batch_norm(self, node, source, weights, momentum, epsilon):
+        name, sources = weights
+        if sources[2] is None or sources[3] is None:
             raise NotExpressible(f"{self.called(node)} keeps no running statistics, with which recipes evaluate")
-        if module.affine and module.bias is None:
+        if (sources[0] is None) != (sources[1] is None):
             self.refuse(node)
-        decay = 0.9 if module.momentum is None else 1 - module.momentum
-        return self.network.batch_norm(node.target, source, None, None, None, None, epsilon=module.eps, decay=decay,
-                                       affine=module.affine, sources=self.sources(
-                                           node, module, ("weight", "bias", "running_mean", "running_var")))
+        return self.network.batch_norm(name, source, None, None, None, None, epsilon=epsilon, sources=sources,
+                                       decay=0.9 if momentum is None else 1 - momentum, affine=sources[0] is not None)
+
+    def layer_norm(self, source, weights, axes, epsilon):
+        name, sources = weights
+        return self.network.layer_norm(name, source, None, None, axes=axes, epsilon=epsilon, sources=sources)
 
     def max_pool(self, node, name, source, window, stride, padding, dilation, ceil_mode, indices):
         if both(dilation) != [1, 1] or indices:
@@ -375,6 +366,20 @@ class Translation:
         if axes != ([1, 2] if source.last else [2, 3]) or source.rank != 4:
             raise NotExpressible(f"{self.called(node)} is a mean over axes {axes}; recipes have that of an image's pixels")
         return self.network.global_average_pool(name, source, bool(keeps))
+
+    def expand(self, node, what, given):
+        """A pixel repeated to an image."""
+        source, wanted = self.value(given.all[0], node), given.all[1] if len(given.all) == 2 else given.all[1:]
+        own = self.shape_of(source, node)
+        wanted = self.shape_of(wanted, node) if what == "expand_as" else wanted
+        if len(wanted) != len(own) or source.pixels != 1:
+            raise NotExpressible(f"{self.called(node)} gives the shape {list(wanted)}; recipes repeat a pixel, and nothing else")
+        return Expanded(source, tuple(mine if each == -1 else each for each, mine in zip(wanted, own)))
+
+    def without_repeats(self, what, other):
+        """A pixel in place of its repetitions, if the other operand has their shape."""
+        repeated = isinstance(what, Expanded) and isinstance(other, Value) and self.shape_of(other, None) == what.shape
+        return what.value if repeated else what
 
     def flatten(self, node, source, start, end):
         if source.rank == 2 or start == 2 and source.pixels == 1:
@@ -409,30 +414,13 @@ class Translation:
         raise NotExpressible(f"{self.called(node)} moves the axes to {axes}; only channels to the end and back is possible")
 
 
-class Arguments:
-    """A node's arguments with the results of the nodes in them."""
-
-    def __init__(self, translation, node):
-        self.all = list(translation.filled(node.args))
-        self.named = dict(translation.filled(node.kwargs))
-
-    def get(self, index, name, *otherwise):
-        if len(self.all) > index:
-            return self.all[index]
-        return self.named.get(name, *otherwise) if otherwise else self.named[name]
-
-    def everything(self):
-        found = []
-        for each in [*self.all, *self.named.values()]:
-            found += each if isinstance(each, (tuple, list)) else [each]
-        return found
-
-
 def network_of(module, shape, group=32):
     """The network of a module for images of this height, width and channels. Returns it, with the values of its
-    variables, and the scale and shift that the module itself applies to its images."""
+    variables; the scale and shift that the module itself applies to its images; and a function that computes the
+    module's outputs in evaluation."""
+    module = in_float32(module)
     translation = Translation(module, shape, group)
     network = translation.network
-    tensors = {name: each.detach().float().cpu().numpy() for name, each in translation.tensors.items()}
-    network.values |= network.renamed(tensors)
-    return network, translation.normalizes
+    network.values |= network.renamed(translation.arrays(network.variables))
+    return network, translation.normalizes, lambda images: outputs_of(
+        module, translation.traced, images, 1 + max(head.output for head in network.heads))

@@ -1,78 +1,16 @@
-"""A recipe in the making: its layers, their shapes, and the values of their variables.
+"""A recipe's network in the making: its layers, their shapes, and the values of their variables.
 
 The readers of PyTorch modules and of ONNX files call the methods of Network. These take tensors in the order of those
 frameworks (channels first) and write layers and variables as docs/recipes.md says (channels last).
 """
 
 import dataclasses
-import json
 import math
-import re
 
 import numpy as np
 
-
-def plain(text, most=1000):
-    """One line of at most so many characters. A file's names and a library's messages may have control codes, which a
-    terminal would obey."""
-    text = re.sub(r"\x1b\[[0-?]*[ -/]*[@-~]", "", str(text))  # colours
-    return "".join(each if each.isprintable() else "?" for each in " ".join(text.split()))[:most]
-
-
-class NotExpressible(Exception):
-    """A model, or one of its nodes, that a recipe cannot express. The message is one line."""
-
-    def __init__(self, message):
-        super().__init__(plain(message))
-
-
-@dataclasses.dataclass(frozen=True)
-class Value:
-    """The output of a layer, or the images."""
-
-    layer: str
-    shape: tuple  # height, width, channels
-    rank: int = 4  # of the framework's tensor, the batch included: 4, or 2 once it is flat
-    last: bool = False  # the framework has moved the channels to the end
-    # The framework's index of each channel, or None if they are in the framework's order. A flat image is in the order
-    # [channels, height, width] there, but [height, width, channels] here.
-    order: object = None
-
-    @property
-    def pixels(self):
-        return self.shape[0] * self.shape[1]
-
-    @property
-    def channels(self):
-        return self.shape[2]
-
-    def flat(self):
-        """The value as a vector; `order` says how its elements are to be moved."""
-        if self.rank == 2:
-            return self
-        height, width, channels = self.shape
-        elements = height * width * channels
-        order = None
-        if self.pixels > 1 and channels > 1 and not self.last:
-            order = np.arange(elements).reshape(channels, height, width).transpose(1, 2, 0).ravel()
-        return dataclasses.replace(self, rank=2, last=False, order=order)
-
-
-def quoted(text):
-    return json.dumps(text, ensure_ascii=False)
-
-
-def toml(value):
-    """A value as TOML writes it."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        return quoted(value)
-    if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(toml(each) for each in value) + "]"
-    if isinstance(value, float):
-        return f"{value:.9g}" if math.isfinite(value) and "." in f"{value:.9g}" else repr(float(f"{value:.9g}"))
-    return repr(int(value))
+from .errors import NotExpressible, plain
+from .value import Value
 
 
 def short(pair):
@@ -90,6 +28,17 @@ def identity(array):
     return array
 
 
+@dataclasses.dataclass(frozen=True)
+class Head:
+    """Logits: a layer's output times `scale`, as a loss takes them. `output`: the number of the model's output that gives
+    them, or their "softmax" or "log_softmax" (`ending`)."""
+
+    layer: str
+    output: int = 0
+    scale: float = 1.0
+    ending: str = ""
+
+
 class Network:
     """Layers by name, in their order. `variables`: by the framework's name, this one's name and a function that turns
     an array of the framework's axes into one of a recipe's."""
@@ -103,7 +52,7 @@ class Network:
         self.layers = []  # (name, kind, inputs, attributes)
         self.variables, self.values = {}, {}
         self.noted = {}
-        self.heads, self.logit_scales = [], None
+        self.heads = []
         self.names = {"images", "input"}
 
     # --- What layers have in common
@@ -414,13 +363,15 @@ class Network:
 
     # --- The end
 
-    def end(self, values):
-        """values: each head's logits."""
-        for value in values:
+    def end(self, values, scales=None):
+        """values: of the model's outputs, of which each layer counts once; scales: factors that they still get."""
+        for output, value in enumerate(values):
             if value.pixels > 1 or value.layer == "images":
                 raise NotExpressible(f"its output is {list(value.shape)}; a classifier's is one number for each class")
             if value.order is not None:
                 raise NotExpressible("its output is a flattened image; a classifier's is one number for each class")
+            if value.layer not in [each.layer for each in self.heads]:
+                self.heads.append(Head(value.layer, output, scales[output] if scales else 1.0, value.ending))
         counts = {value.channels for value in values}
         if len(counts) > 1:
             raise NotExpressible(f"its outputs have {sorted(counts)} classes; all heads need the same number")
@@ -429,12 +380,11 @@ class Network:
             raise NotExpressible("has one output; a recipe needs at least two classes")
         if not self.values and not self.variables:
             raise NotExpressible("has no layer with weights")
-        self.heads = [value.layer for value in values]
         self.drop_unused()
         self.free_classes()
 
     def drop_unused(self):
-        needed = set(self.heads)
+        needed = {head.layer for head in self.heads}
         for name, _, inputs, _ in reversed(self.layers):
             if name in needed:
                 needed.update(inputs)
@@ -450,7 +400,7 @@ class Network:
         """The layers of the logits take their number of units from input.classes."""
         layers = {name: each for each in self.layers for name in [each[0]]}
         for head in self.heads:
-            name = head
+            name = head.layer
             while name in layers:
                 _, kind, inputs, attributes = layers[name]
                 size = {"dense": "units", "conv2d": "filters"}.get(kind)
@@ -462,28 +412,14 @@ class Network:
                     break
                 name = inputs[0]
 
-    def text(self, *, description="", weights=None, smoothing=0.0, footer):
-        """The recipe. weights: of the heads; footer: the tables after the losses."""
-        lines = [f"description = {quoted(description)}", ""] if description else []
-        lines += ["[input]", f"shape = {toml(self.input_shape)}", f"classes = {self.classes}", "", "[network]", "layers = ["]
-        before = "images"
-        for name, kind, inputs, attributes in self.layers:
-            entry = {"name": name, "kind": kind}
-            if inputs != [before]:
-                entry |= {"inputs": inputs} if len(inputs) > 1 else {"input": inputs[0]}
-            entry |= attributes
-            lines.append("  { " + ", ".join(f"{key} = {toml(each)}" for key, each in entry.items()) + " },")
-            before = name
-        lines += ["]", ""]
-        weights = list(weights) if weights is not None else [1.0] + [0.3] * (len(self.heads) - 1)
-        if len(weights) != len(self.heads):
-            raise NotExpressible(f"has {len(self.heads)} outputs, not {len(weights)}")
-        scales = self.logit_scales or [1.0] * len(self.heads)
-        if len(self.heads) > 1 or smoothing or self.heads[0] != before or scales != [1.0]:
-            for head, weight, scale in zip(self.heads, weights, scales):
-                lines += ["[[loss]]", f"logits = {toml(head)}", f"weight = {toml(float(weight))}",
-                          f"smoothing = {toml(float(smoothing))}", f"logit_scale = {toml(float(scale))}", ""]
-        return "\n".join(lines) + "\n" + footer
+    def check_complete(self):
+        """A recipe's variables begin with the model's, or the import has no use."""
+        for name, _ in self.variables.values():
+            if name not in self.values:
+                layer, variable = name.rsplit("/", 1)
+                raise NotExpressible(f"'{layer}': its {variable} are not to be found in the model")
+            if not np.isfinite(self.values[name]).all():
+                raise NotExpressible(f"variable '{name}' has numbers that are not finite")
 
     def renamed(self, arrays):
         """The framework's name -> array becomes the recipe's name -> array with the recipe's axes."""

@@ -9,7 +9,7 @@ import onnx
 from google.protobuf.message import DecodeError
 from onnx import numpy_helper
 
-from .recipe import NotExpressible
+from .errors import CannotCheck, NotExpressible
 
 MOST_NODES = 100_000
 TYPES = {onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE, onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16,
@@ -66,6 +66,7 @@ class OnnxFile:
     outputs: names; operators: version of the standard operators."""
 
     def __init__(self, path):
+        self.path = os.fspath(path)
         if os.path.exists(path) and not os.path.isfile(path):
             raise NotExpressible("is no regular file")
         try:  # the format, since the file's name would decide otherwise
@@ -89,6 +90,27 @@ class OnnxFile:
         self.nodes = [Node(each) for each in graph.node]
         if not self.outputs:
             raise NotExpressible("has no output")
+
+    def outputs_of(self, images):
+        """What onnxruntime computes of float32 images. Raises CannotCheck."""
+        try:
+            import onnxruntime
+        except ImportError as error:
+            raise CannotCheck("onnxruntime is not installed; pip install onnxruntime") from error
+        (name, (element, sizes)), = self.inputs.items()
+        if element not in (onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE, onnx.TensorProto.UINT8):
+            raise CannotCheck("the file computes with less than float32's digits")
+        images = images.astype(onnx.helper.tensor_dtype_to_np_dtype(element))
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 4
+        try:
+            session = onnxruntime.InferenceSession(self.path, options, ["CPUExecutionProvider"])
+            once = sizes[0] or len(images)  # a file may have a fixed number of images
+            parts = [np.resize(images[i:i + once], (once, *images.shape[1:])) for i in range(0, len(images), once)]
+            results = [session.run(self.outputs, {name: part}) for part in parts]
+        except Exception as error:  # of many kinds
+            raise CannotCheck(f"onnxruntime: {' '.join(str(error).split())[:160]}") from error
+        return [np.concatenate(each)[:len(images)] for each in zip(*results)]
 
     @staticmethod
     def load_external(model, folder):
