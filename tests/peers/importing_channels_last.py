@@ -76,6 +76,36 @@ def dense_pixels():
     return file, file.end(file.add("Mul", x, gate), 180)
 
 
+def dense_of_rows():
+    """As Keras calls a dense layer of images: with shapes that it computes of their number."""
+    file = File()
+    x = file.add("Relu", file.conv("x", 3, 6))
+    shape = file.add("Cast", file.add("Shape", x), to=TensorProto.INT32)
+    count = file.add("ReduceProd", file.add("Gather", shape, np.array([0, 1, 2]), axis=0), axes=[0], keepdims=0)
+    rows = file.add("Concat", file.add("Unsqueeze", count, np.array([0])), np.int32([6]), axis=0)
+    image = file.add("Concat", file.add("Gather", shape, np.array([0, 1, 2]), axis=0), np.int32([5]), axis=0)
+    x = file.add("MatMul", file.add("Reshape", x, file.add("Cast", rows, to=TensorProto.INT64)), file.weights(6, 5))
+    x = file.add("Reshape", x, file.add("Cast", image, to=TensorProto.INT64))
+    return file, file.end(file.add("Add", x, file.weights(5)), 180)
+
+
+def padded_pools():
+    """As Keras pads before it pools: zeros, which count in means, and below which no rectified number is."""
+    file = File()
+    pads = np.array([0, 0, 1, 1, 0, 0, 1, 1])
+    x = file.add("Pad", file.add("Relu", file.transposed(file.conv("x", 3, 6), FIRST)), pads)
+    x = file.add("Pad", file.add("MaxPool", x, kernel_shape=[3, 3], strides=[2, 2]), pads)
+    x = file.add("AveragePool", x, kernel_shape=[2, 2], count_include_pad=1)
+    return file, file.end(file.transposed(x, LAST), 96)
+
+
+def numbers_read_twice():
+    """What is added to them is no bias of the layer."""
+    file = File()
+    x = file.transposed(file.add("Conv", file.transposed("x", FIRST), file.weights(6, 3, 3, 3)), LAST)
+    return file, file.end(file.add("Mul", x, file.add("Add", x, file.weights(6))), 216)
+
+
 def normalized():
     file = File()
     x = file.transposed(file.conv("x", 3, 6), FIRST)
@@ -128,7 +158,7 @@ def three_by_three_first():
 
 def test_channels_last(test):
     for make in (one_transpose, around_each_layer, dense_pixels, normalized, no_transpose, of_bytes, cropped, grey, one_pixel,
-                 three_by_three, three_by_three_first):
+                 dense_of_rows, padded_pools, numbers_read_twice, three_by_three, three_by_three_first):
         file, output = make()
         path = test.path("last.onnx")
         onnx.save(file.model(output), path)
@@ -156,6 +186,10 @@ def test_channels_last(test):
     onnx.save(file.model(output), test.path("last.onnx"))
     test.refuses("an open size", "--shape", lambda: import_onnx(test.path("last.onnx")))
     test.check(import_onnx(test.path("last.onnx"), shape=(8, 8, 3)).network.input_shape == (8, 8, 3), "its size is given")
+    file = File()
+    x = file.add("Pad", file.transposed(file.conv("x", 3, 6), FIRST), np.array([0, 0, 1, 1, 0, 0, 1, 1]))
+    onnx.save(file.model(file.end(file.add("MaxPool", x, kernel_shape=[8, 8]), 6)), test.path("last.onnx"))
+    test.refuses("zeros above negative numbers", "the zeros of a Pad", lambda: import_onnx(test.path("last.onnx")))
     file = File()
     onnx.save(file.model(file.add("Conv", "x", file.weights(4, 8, 3, 3))), test.path("last.onnx"))
     test.refuses("a layer over moved axes", "move the channels back", lambda: import_onnx(test.path("last.onnx")))

@@ -34,7 +34,8 @@ def logits_of(recipe, variables, pictures):
     try:
         text = _program.call("predict", variables, *pictures, recipe=recipe, towers="cpu", json=True, scores=True)
     except _program.Error as error:
-        raise NotExpressible(f"towers cannot compute with the recipe: {error}") from error
+        text = str(error).replace(os.path.dirname(recipe) + os.sep, "")
+        raise NotExpressible(f"towers cannot compute with the recipe: {text}") from error
     except OSError as error:
         raise CannotCheck(f"{_program.program()}: {error.strerror}") from error
     return np.array([json.loads(line)["scores"] for line in text.splitlines()])

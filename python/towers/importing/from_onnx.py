@@ -11,9 +11,12 @@ from .errors import NotExpressible
 from .network import Network
 from .onnx_constants import BATCH, refuse
 from .onnx_file import OnnxFile
-from .onnx_graph import Ended, Graph, Padded
+from .onnx_graph import Ended, Graph, Padded, Rows
 from .onnx_images import Images, OfImage, number
 from .value import Value
+
+
+NEVER_NEGATIVE = ("relu", "relu6", "sigmoid")  # layers that give no numbers below zero
 
 
 class Translation(Graph):
@@ -69,14 +72,15 @@ class Translation(Graph):
         strides, dilations = self.pair(node, "strides", [1, 1]), self.pair(node, "dilations", [1, 1])
         if self.pair(node, "kernel_shape", window) != window:
             raise NotExpressible(f"{node}: its kernel_shape is not that of its weights, {window}")
-        own = self.pads(node, value.shape, window, strides, dilations)
+        padded = [side + pads[2 * i] + pads[2 * i + 1] for i, side in enumerate(value.shape[:2])]
+        own = self.pads(node, padded, window, strides, dilations)
         groups = int(node.attributes.get("group", 1))
         if groups < 1:
             raise NotExpressible(f"{node}: {groups} groups")
         out = self.network.conv(self.name_of(node, node.inputs[1]), value, weight, self.vector(node, bias, weight.shape[0]),
                                 strides=strides, pads=[a + b for a, b in zip(pads, own)], dilations=dilations, groups=groups)
         if bias is None:
-            self.unbiased[out.layer] = node.outputs[0]
+            self.unbiased[out.layer] = []
         return out
 
     def run_Pad(self, node, what, pads=None, number=None, axes=None):
@@ -99,13 +103,17 @@ class Translation(Graph):
         bias = self.vector(node, c, weight.shape[0])
         if bias is not None:
             bias = bias * np.float32(attributes.get("beta", 1.0))
-        return self.network.dense(self.name_of(node, node.inputs[1]), self.value(a, node), weight, bias)
+        return self.dense(node, a, weight, bias)
 
     def run_MatMul(self, node, a, b):
-        weight = self.weights(node, b, 2)
-        out = self.network.dense(self.name_of(node, node.inputs[1]), self.value(a, node), weight.T, None)
-        self.unbiased[out.layer] = node.outputs[0]
-        return out
+        return self.dense(node, a, self.weights(node, b, 2).T, None)
+
+    def dense(self, node, what, weight, bias):
+        value = what.value if isinstance(what, Rows) else self.value(what, node)
+        out = self.network.dense(self.name_of(node, node.inputs[1]), value, weight, bias)
+        if bias is None:
+            self.unbiased[out.layer] = []
+        return Rows(out) if isinstance(what, Rows) else out
 
     # --- Normalizations
 
@@ -145,6 +153,11 @@ class Translation(Graph):
     # --- Pooling
 
     def pool(self, node, kind, what, **more):
+        zeros = [0] * 4
+        if isinstance(what, Padded):
+            what, zeros = what.value, what.pads
+            if kind == "max_pool" and self.network.kind_of(what) not in NEVER_NEGATIVE or not more.get("count_padding", True):
+                raise NotExpressible(f"{node} takes the zeros of a Pad for pixels; recipes' pools do not")
         value = self.value(what, node)
         if value.rank != 4:
             raise NotExpressible(f"{node} pools what is no image")
@@ -152,8 +165,10 @@ class Translation(Graph):
         strides = self.pair(node, "strides", [1, 1])
         if self.pair(node, "dilations", [1, 1]) != [1, 1]:
             raise NotExpressible(f"{node} has dilations; a recipe's pools have none")
+        padded = [side + zeros[2 * i] + zeros[2 * i + 1] for i, side in enumerate(value.shape[:2])]
+        own = self.pads(node, padded, window, strides, [1, 1])
         return self.network.pool(kind, self.name_of(node), value, window, strides,
-                                 self.pads(node, value.shape, window, strides, [1, 1]),
+                                 [a + b for a, b in zip(zeros, own)],
                                  bool(node.attributes.get("ceil_mode", 0)), **more)
 
     def run_MaxPool(self, node, what):
@@ -248,7 +263,7 @@ class Translation(Graph):
         return value.flat()
 
     def run_Reshape(self, node, what, sizes=None):
-        value = self.value(what, node)
+        value = what.value if isinstance(what, Rows) else self.value(what, node)
         sizes = sizes if sizes is not None else node.attributes.get("shape")
         if not isinstance(sizes, (np.ndarray, list)):
             raise NotExpressible(f"{node} takes a shape that is not known beforehand")
@@ -257,7 +272,9 @@ class Translation(Graph):
                  for i, each in enumerate(sizes)]
         # A file whose batch is fixed has that number in its shapes.
         sizes = [-1 if each == BATCH or (i == 0 and each > 0) else each for i, each in enumerate(sizes)]
-        if len(sizes) == 2 and sizes[1] in (-1, math.prod(value.shape)):
+        if len(sizes) == 2 and value.last and value.pixels > 1 and sizes == [-1, value.channels]:
+            return Rows(value)
+        if len(sizes) == 2 and sizes[1] in (-1, math.prod(value.shape)) and not isinstance(what, Rows):
             return value.flat()
         if len(sizes) == 4 and value.pixels == 1 and value.order is None and all(
                 each in (-1, mine) for each, mine in zip(sizes[1:], (value.channels, 1, 1))):

@@ -75,6 +75,12 @@ def fold(node, given):
         for start, end, axis, step in zip(given[1], given[2], axes, steps):
             parts[int(axis)] = slice(int(start), int(end), int(step))
         return given[0][tuple(parts)]
+    if kind == "ReduceProd":
+        axes = given[1] if len(given) > 1 and given[1] is not None else attributes.get("axes")
+        axes, keeps = None if axes is None else tuple(int(each) for each in axes), bool(attributes.get("keepdims", 1))
+        # Several times the number of images is as unknown as that.
+        unknown = (given[0] == BATCH).any(axis=axes, keepdims=keeps)
+        return np.where(unknown, BATCH, np.where(given[0] == BATCH, 1, given[0]).prod(axis=axes, keepdims=keeps))
     if kind in BINARY and len(given) == 2:
         if math.prod(np.broadcast_shapes(given[0].shape, given[1].shape)) > MOST_NUMBERS:
             raise NotExpressible(f"{node} has more numbers than can be computed with")

@@ -109,7 +109,7 @@ class OnnxFile:
             parts = [np.resize(images[i:i + once], (once, *images.shape[1:])) for i in range(0, len(images), once)]
             results = [session.run(self.outputs, {name: part}) for part in parts]
         except Exception as error:  # of many kinds
-            raise CannotCheck(f"onnxruntime: {' '.join(str(error).split())[:160]}") from error
+            raise CannotCheck(f"onnxruntime: {' '.join(str(error).split())[:300]}") from error
         return [np.concatenate(each)[:len(images)] for each in zip(*results)]
 
     @staticmethod

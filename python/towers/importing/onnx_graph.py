@@ -21,6 +21,17 @@ class Padded:
 
 
 @dataclasses.dataclass(frozen=True)
+class Rows:
+    """A layer's output, with channels last, as a matrix: each pixel of each image is a row."""
+
+    value: Value
+
+    @property
+    def layer(self):
+        return self.value.layer
+
+
+@dataclasses.dataclass(frozen=True)
 class Ended:
     """An output that is computed of the logits `what` by "softmax" or "log_softmax"."""
 
@@ -47,7 +58,7 @@ class Graph:
         self.network = Network(self.stored, group)
         self.results = dict(file.constants)
         self.results[self.input] = Images((height, width), channels, height, width, last=self.last)
-        self.unbiased = {}  # layers without biases, by name, with the file's name of their output
+        self.unbiased = {}  # layers without biases, by name, with the file's names of their output
         for node in file.nodes:
             self.run(node)
         self.end()
@@ -90,6 +101,7 @@ class Graph:
         if not node.outputs:
             raise NotExpressible(f"{node} gives nothing")
         self.results[node.outputs[0]] = result
+        self.unbiased.get(getattr(result, "layer", None), []).append(node.outputs[0])
         for name in node.outputs[1:]:
             if name and (self.uses.get(name) or name in self.file.outputs):
                 raise NotExpressible(f"{node} has a second output, '{name}', that is used; recipes' layers have one")
@@ -138,6 +150,8 @@ class Graph:
             raise NotExpressible(f"{node} takes a Pad's output; recipes pad in convolutions and pools")
         if isinstance(what, OfImage):
             raise NotExpressible(f"{node} takes a statistic of the images; only their standardization is possible")
+        if isinstance(what, Rows):
+            raise NotExpressible(f"{node} takes pixels as the rows of a matrix; only a dense layer may")
         if isinstance(what, Ended):
             raise NotExpressible(f"{node} takes a softmax's output; recipes have a softmax in the loss only")
         raise NotExpressible(f"{node} takes numbers where a layer's output should be")
@@ -239,7 +253,9 @@ class Graph:
 
     def take_bias(self, node, value, numbers):
         """Whether a layer without biases has taken the numbers as such."""
-        if value.layer not in self.unbiased or self.uses.get(self.unbiased[value.layer], 0) != 1 or len(numbers) != value.channels:
+        names = self.unbiased.get(value.layer)
+        if names is None or len(numbers) != value.channels or any(
+                self.uses.get(name) != 1 or name in self.file.outputs for name in names):
             return False
         attributes = next(each[3] for each in self.network.layers if each[0] == value.layer)
         if attributes.pop("bias", None) is None:
