@@ -156,7 +156,7 @@ LoadedModel load_model(const PredictFlags& flags) {
                             "If it has the variables of a recipe, give that with --recipe",
                             path.string()));
         model.layout = layout_of(model.recipe);
-        model.state = from_initial(file, model.layout, path);
+        model.state = from_variables(file, model.layout, path);
         model.data = known ? *known : TrainedOn{{}, stored_size(model.recipe)};
         return model;
     }

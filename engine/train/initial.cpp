@@ -63,16 +63,23 @@ std::map<int, NewLayer> find_new_layers(const TensorFile& file, const Model& mod
     return layers;
 }
 
+bool is_of_the_model(const StateSlot& slot) {
+    return slot.role == Role::trained || slot.role == Role::statistic;
+}
+
+void take(const TensorFile& file, const StateSlot& slot, const std::filesystem::path& path,
+          std::span<float> state) {
+    copy_in(file, slot, state, path);
+    check_finite(file.tensors.at(slot.name), slot.name, path);
+}
+
 /// Copies the file's variables except those of `anew` into the state.
 void start_from(const TensorFile& file, const StateLayout& layout, const std::filesystem::path& path,
                 const std::map<int, NewLayer>& anew, std::span<float> state) {
     for (const StateSlot& slot : layout.slots()) {
         const bool optional = slot.role == Role::statistic && !file.tensors.contains(slot.name);
-        if ((slot.role != Role::trained && slot.role != Role::statistic) || optional ||
-            anew.contains(slot.variable->node))
-            continue;
-        copy_in(file, slot, state, path);
-        check_finite(file.tensors.at(slot.name), slot.name, path);
+        if (is_of_the_model(slot) && !optional && !anew.contains(slot.variable->node))
+            take(file, slot, path, state);
     }
     start_averages(layout, state);
 }
@@ -83,6 +90,15 @@ TrainingState from_initial(const TensorFile& file, const StateLayout& layout,
                            const std::filesystem::path& path) {
     TrainingState state{.state = initial_state(layout, 0)};
     start_from(file, layout, path, {}, state.state);
+    return state;
+}
+
+TrainingState from_variables(const TensorFile& file, const StateLayout& layout,
+                             const std::filesystem::path& path) {
+    TrainingState state{.state = std::vector<float>(layout.bytes / sizeof(float))};
+    for (const StateSlot& slot : layout.slots())
+        if (is_of_the_model(slot)) take(file, slot, path, state.state);
+    start_averages(layout, state.state);
     return state;
 }
 

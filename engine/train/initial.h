@@ -11,6 +11,11 @@ namespace towers {
 TrainingState from_initial(const TensorFile& file, const StateLayout& layout,
                            const std::filesystem::path& path);
 
+/// A state for use without training: it has the file's variables and statistics, which must all be there.
+/// Throws like from_initial().
+TrainingState from_variables(const TensorFile& file, const StateLayout& layout,
+                             const std::filesystem::path& path);
+
 /// A layer that gives a head's logits, and whose variables in the file are for another number of classes.
 struct NewLayer {
     std::string name;

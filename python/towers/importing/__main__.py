@@ -268,7 +268,7 @@ def main(arguments=None):
     for note in imported.notes:
         print(f"note: {note}")
     if imported.off is not None:
-        print(f"checked: the logits of random pictures are within {max(imported.off, 1e-9):.0e} of the model's largest")
+        print(f"checked: the outputs of random pictures differ by at most {imported.off:.1g} of the largest number")
     count = sum(each.size for key, each in imported.variables.items() if "/moving_" not in key)
     recipe, variables = plain(recipe), plain(variables)
     print(f"{recipe}: {len(imported.network.layers)} layers, {imported.network.classes} classes; {variables}: {count} parameters")

@@ -1,6 +1,9 @@
 """Reads the weights of a module from a file, in whatever people wrap them."""
 
+import argparse
+import contextlib
 import os
+import pathlib
 import re
 from collections.abc import Mapping
 
@@ -21,16 +24,18 @@ def holds_weights(path):
         return re.match(rb"PK\x03\x04|\x80[\x02-\x05]", file.read(4)) is not None
 
 
-def harmless():
-    """What training scripts save beside weights, and what runs no code when it is read."""
-    import argparse
-    import pathlib
-
+def allowing_what_is_harmless():
+    """Allows torch.load() what training scripts save beside weights, and what runs no code when it is read: settings, paths
+    and numpy's numbers."""
     import numpy as np
+    import torch
 
-    arrays = getattr(np, "_core", None) or np.core
+    if not hasattr(torch.serialization, "safe_globals"):  # before 2.5
+        return contextlib.nullcontext()
+    scalar = (getattr(np, "_core", None) or np.core).multiarray.scalar
+    names = [(scalar, f"numpy.{core}.multiarray.scalar") for core in ("core", "_core")]  # before numpy 2, and since
     kinds = [type(np.dtype(each)) for each in ("f4", "f8", "i4", "i8", "?")]
-    return [argparse.Namespace, pathlib.PosixPath, np.dtype, arrays.multiarray.scalar, *kinds]
+    return torch.serialization.safe_globals([argparse.Namespace, pathlib.PosixPath, np.dtype, *names, *kinds])
 
 
 def read(path):
@@ -43,7 +48,7 @@ def read(path):
             return load_file(path)
         import torch
 
-        with torch.serialization.safe_globals(harmless()):
+        with allowing_what_is_harmless():
             saved = torch.load(path, map_location="cpu", weights_only=True)
     except (ImportError, MemoryError):
         raise
