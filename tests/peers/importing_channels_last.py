@@ -1,5 +1,7 @@
 """ONNX files whose images have their channels at the end, as tf2onnx writes them. For importing.py."""
 
+import sys
+
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
@@ -182,6 +184,14 @@ def test_channels_last(test):
             imported.off = error
         test.check(isinstance(imported.off, float) and imported.off < 1e-5, f"channels last, {name}: off by {imported.off}")
     file, output = one_transpose()
+    onnx.save(file.model(output), test.path("last.onnx"))
+    without = {name: sys.modules.pop(name) for name in list(sys.modules) if name.partition(".")[0] == "onnxruntime"}
+    sys.modules["onnxruntime"] = None
+    notes = import_onnx(test.path("last.onnx")).notes
+    sys.modules.pop("onnxruntime")
+    sys.modules.update(without)
+    test.check("nothing was checked by numbers: onnxruntime is not installed; pip install onnxruntime" in notes,
+               "without onnxruntime, a line says that nothing was checked")
     file.sizes = ("n", "h", "w", 3)
     onnx.save(file.model(output), test.path("last.onnx"))
     test.refuses("an open size", "--shape", lambda: import_onnx(test.path("last.onnx")))

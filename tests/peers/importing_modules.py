@@ -286,6 +286,8 @@ def test_numbers(test):
         outputs = network_of(module, (6, 6, 3))[2]
         test.refuses(f"a wrong {layer}", f"'{layer}' of the recipe is off by ", lambda: imported.check(
             lambda pictures: outputs(np.float32(pictures.transpose(0, 3, 1, 2) / 255))))
+    for wrap in (nn.DataParallel, torch.optim.swa_utils.AveragedModel, torch.compile):
+        agrees(f"a module in {wrap.__name__}", lambda wrap=wrap: wrap(Net(Net.end_of_all)))
     half = agrees("half precision", lambda: Net(Net.end_of_all).half())
     test.check(half is not None and half.variables["fc/weights"].dtype == np.float32, "it becomes float32")
 

@@ -12,7 +12,7 @@ from torch import nn
 
 from .errors import NotExpressible
 from .network import Network
-from .torch_graph import AS_IS, DROPS_CHANNELS, SHAPES, function_name, in_float32, listed, outputs_of
+from .torch_graph import AS_IS, DROPS_CHANNELS, SHAPES, TRY_ONNX, function_name, in_float32, listed, outputs_of
 from .torch_shapes import Expanded, Images, Shapes
 from .value import Value
 
@@ -225,8 +225,8 @@ class Translation(Shapes):
         module = self.modules[node.target] if node.op == "call_module" else None
         kind = type(module).__name__ if module is not None else (
             node.target if isinstance(node.target, str) else getattr(node.target, "__name__", ""))
-        raise NotExpressible(f"{self.called(node)} has no layer in recipes; " + hint.get(kind, (
-            "docs/importing.md lists what is possible; a file of torch.onnx.export, which takes modules apart, may be")))
+        raise NotExpressible(f"{self.called(node)} has no layer in recipes; " + hint.get(
+            kind, f"docs/importing.md lists what is possible; {TRY_ONNX}"))
 
     # --- Layers with weights: a layer's name, and the sources of its weights
 

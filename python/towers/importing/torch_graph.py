@@ -17,6 +17,8 @@ from torch.nn.utils.weight_norm import WeightNorm
 from .errors import NotExpressible, plain
 
 BATCH = "batch"  # stands for the number of images in a shape
+TRY_ONNX = "torch.onnx.export and an import of its file may be possible"
+WRAPPERS = ("DataParallel", "DistributedDataParallel", "AveragedModel", "OptimizedModule")  # the last is torch.compile()'s
 COMPUTES_WEIGHTS = (WeightNorm, SpectralNorm, BasePruningMethod)  # hooks that do so before a module runs
 IN_PLACE = {operator.iadd, operator.isub, operator.imul, operator.itruediv, operator.ifloordiv, operator.imod, operator.ipow,
             operator.iand, operator.ior, operator.ixor}
@@ -58,7 +60,9 @@ def evaluating(module):
 
 
 def in_float32(module):
-    """The module, or a copy of it that computes in float32."""
+    """The module within wrappers, or a copy of it that computes in float32."""
+    while type(module).__name__ in WRAPPERS:
+        module = getattr(module, "_orig_mod", None) or module.module
     halves = {torch.float16, torch.bfloat16}
     return copy.deepcopy(module).float() if any(each.dtype in halves for each in module.parameters()) else module
 
@@ -91,7 +95,7 @@ def trace(module):
     except Exception as error:  # whatever a module's own code raises
         text = " ".join(str(error).split())[:200]
         raise NotExpressible(f"torch.fx cannot trace it: {text or type(error).__name__}; what its forward() does must "
-                             "not depend on values; torch.onnx.export and an import of its file may be possible") from error
+                             f"not depend on values; {TRY_ONNX}") from error
     finally:
         for each, before in counters:
             each.copy_(before)
@@ -143,7 +147,7 @@ class Graph:
         except (TypeError, ValueError, IndexError, KeyError, AttributeError, RuntimeError,
                 ArithmeticError, AssertionError) as error:
             raise NotExpressible(f"{self.called(node)} is called as a recipe's layers cannot be: "
-                                 f"{' '.join(str(error).split())[:160]}") from error
+                                 f"{' '.join(str(error).split())[:160]}; {TRY_ONNX}") from error
 
     def attribute(self, name):
         value = self.modules[""]
