@@ -289,6 +289,7 @@ def test_numbers(test):
     for wrap in (nn.DataParallel, torch.optim.swa_utils.AveragedModel, torch.compile):
         agrees(f"a module in {wrap.__name__}", lambda wrap=wrap: wrap(Net(Net.end_of_all)))
     half = agrees("half precision", lambda: Net(Net.end_of_all).half())
+    test.refuses("no weights", "has no copy on the CPU in float32", lambda: import_torch(Net(Net.end_of_all).to("meta"), (6, 8, 3)))
     test.check(half is not None and half.variables["fc/weights"].dtype == np.float32, "it becomes float32")
 
 

@@ -12,7 +12,7 @@ from torch import nn
 
 from .errors import NotExpressible
 from .network import Network
-from .torch_graph import AS_IS, DROPS_CHANNELS, SHAPES, TRY_ONNX, function_name, in_float32, listed, outputs_of
+from .torch_graph import AS_IS, DROPS_CHANNELS, SHAPES, TRY_ONNX, function_name, with_all_digits, listed, outputs_of
 from .torch_shapes import Expanded, Images, Shapes
 from .value import Value
 
@@ -339,7 +339,7 @@ def network_of(module, shape, group=32):
     """The network of a module for images of this height, width and channels. Returns it, with the values of its
     variables; the scale and shift that the module itself applies to its images; and a function that computes the
     module's outputs in evaluation."""
-    module = in_float32(module)
+    module = with_all_digits(module)
     translation = Translation(module, shape, group)
     network = translation.network
     network.values |= network.renamed(translation.arrays(network.variables))

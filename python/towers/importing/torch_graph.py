@@ -59,12 +59,16 @@ def evaluating(module):
             each.training = mode
 
 
-def in_float32(module):
-    """The module within wrappers, or a copy of it that computes in float32."""
+def with_all_digits(module):
+    """The module within wrappers, or a copy of it that computes on the CPU in float32, since GPUs may leave digits out."""
     while type(module).__name__ in WRAPPERS:
         module = getattr(module, "_orig_mod", None) or module.module
-    halves = {torch.float16, torch.bfloat16}
-    return copy.deepcopy(module).float() if any(each.dtype in halves for each in module.parameters()) else module
+    if all(each.device.type == "cpu" and each.dtype in (torch.float32, torch.float64) for each in module.parameters()):
+        return module
+    try:
+        return copy.deepcopy(module).cpu().float()
+    except Exception as error:  # of a module's own code, or of tensors that cannot be copied
+        raise NotExpressible(f"has no copy on the CPU in float32: {plain(error, 200)}; give it as module.float().cpu()") from error
 
 
 class Mutable(torch.fx.Proxy):
