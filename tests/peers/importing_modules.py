@@ -364,12 +364,12 @@ def test_state_dicts(test):
     for saved, says in (
             (both, f"{path}: has weights that fit the module more than once: 'model', 'model_ema'; give one, as in --weights "
                    f"{path}:model_ema"),
-            (flat, f"{path}: has weights that fit the module more than once: 'ema.module', 'model'; give one, as in --weights "
-                   f"{path}:model"),
+            (flat, f"{path}: has weights that fit the module more than once: 'model', 'ema.module'; give one, as in --weights "
+                   f"{path}:ema.module"),
             ({"epoch": 3}, f"{path}: holds no tensors with names"),
             ({"model": {**plain, "6.weight": torch.ones(1)}}, f"{path}: does not fit the module: Error(s) in loading state_dict "
              'for Sequential: Unexpected key(s) in state_dict: "6.weight".'),
-            ({"model": {name: each for name, each in plain.items() if name != "5.bias"}},
+            ({"model": {name: each for name, each in state("module.").items() if name != "module.5.bias"}},
              f"{path}: does not fit the module: Error(s) in loading state_dict for Sequential: Missing key(s) in state_dict: "
              '"5.bias".')):
         torch.save(saved, path)

@@ -224,6 +224,13 @@ class StateDicts(unittest.TestCase):
         self.assertEqual((taken.unknown, taken.others), (["model.extra"], ["loss.weight"]))
         self.assertEqual(self.taken({**self.state(), "extra": self.Tensor()}).unknown, ["extra"])
 
+    def test_the_nearest_of_what_does_not_fit(self):
+        taken = self.taken({"optimizer": {"x": self.Tensor()}, "model": {**self.state("module.", self.NAMES[1:2]),
+                                                                         "module.extra": self.Tensor()}})
+        self.assertEqual(set(taken.state), {*self.NAMES} - {self.NAMES[1]})
+        self.assertEqual(taken.unknown, ["module.extra"])
+        self.assertEqual(self.taken({"x": self.Tensor()}).unknown, ["x"])
+
     def test_several_that_fit(self):
         from towers.importing.errors import CannotImport
         both = {"model": self.state(), "ema": self.state("module.")}

@@ -1,6 +1,7 @@
 """Reads the weights of a module from a file, in whatever people wrap them."""
 
 import argparse
+import collections
 import contextlib
 import os
 import pathlib
@@ -75,12 +76,25 @@ def state_dicts_in(saved, place=""):
             yield from state_dicts_in(each, f"{place}.{key}".strip("."))
 
 
+def prefixes(names, wanted):
+    """With which prefixes there are wanted names, and how many."""
+    found = collections.Counter()
+    for name in names:
+        parts = name.split(".")
+        found.update("".join(f"{part}." for part in parts[:i]) for i in range(len(parts)) if ".".join(parts[i:]) in wanted)
+    return found
+
+
+def with_prefix(prefix, names, wanted):
+    """wanted -> name, of those that are there."""
+    return {each: prefix + each for each in wanted if prefix + each in names}
+
+
 def by_prefix(names, wanted):
-    """prefix -> {wanted: name}, for each prefix with which all wanted names are there."""
+    """prefix -> with_prefix(), for each prefix with which all wanted names are there."""
     needed = [each for each in wanted if not each.endswith(COUNTER)]
-    prefixes = {name[:-len(needed[0])] for name in names if f".{name}".endswith(f".{needed[0]}")} if needed else {""}
-    return {prefix: {each: prefix + each for each in wanted if prefix + each in names}
-            for prefix in sorted(prefixes) if all(prefix + each in names for each in needed)}
+    return {prefix: with_prefix(prefix, names, wanted) for prefix in prefixes(names, wanted)
+            if all(prefix + each in names for each in needed)}
 
 
 def unwrapped(name):
@@ -135,12 +149,19 @@ def choose(saved, wanted, path, label=None):
         raise CannotImport(f"{path}: has weights that fit the module more than once: {labels}; give one, as in --weights "
                            f"{path}:{found[-1].label}")
     if not found:
-        best = max((tensors for _, tensors in state_dicts_in(saved)), default=None,
-                   key=lambda tensors: len(wanted.keys() & tensors.keys()))
-        if best is None:
-            raise CannotImport(f"{path}: holds no tensors with names")
-        return Weights(".", best, {each: each for each in best}, [])
+        return nearest(saved, wanted, path)
     return found[0]
+
+
+def nearest(saved, wanted, path):
+    """The Weights of which most are the module's."""
+    dicts = [tensors for _, tensors in state_dicts_in(saved)]
+    if not dicts:
+        raise CannotImport(f"{path}: holds no tensors with names")
+    _, prefix, tensors = max(((count, prefix, tensors) for tensors in dicts for prefix, count in prefixes(tensors, wanted).items()),
+                             key=lambda each: each[0], default=(0, "", dicts[0]))
+    names = with_prefix(prefix, tensors, wanted)
+    return Weights(".", tensors, names, [each for each in tensors if each not in names.values()])
 
 
 def load_weights(module, argument):
