@@ -119,8 +119,8 @@ struct LoadedModel {
     }
 };
 
-/// Whether the file has variables alone, as what the importer writes.
-bool is_no_checkpoint(const TensorFile& file) { return !file.metadata.contains("recipe"); }
+/// Whether the file is no checkpoint, but what the importer writes.
+bool has_variables_alone(const TensorFile& file) { return !file.metadata.contains("recipe"); }
 
 /// What an early version's checkpoint does not say: from its data if they are there, else what the recipe
 /// tells.
@@ -149,7 +149,7 @@ LoadedModel load_model(const PredictFlags& flags) {
     const TrainSettings settings = settings_of_checkpoint(found, flags.model, flags.recipe, flags.set);
     model.recipe = recipe_of_checkpoint(settings, path, !flags.recipe.empty() || !flags.set.empty());
     const auto known = checkpoint_data(file, path);
-    if (is_no_checkpoint(file)) {
+    if (has_variables_alone(file)) {
         if (flags.recipe.empty())
             throw InputError(
                 fmt::format("{}: its metadata names no recipe; it is not a checkpoint of towers. "
