@@ -181,7 +181,7 @@ measure_steps() {
 
 quick() {
     local device each mixed recipe batch image count
-    check conformance 170 "$tests/conformance_tests" &
+    check conformance 170 "$tests/conformance_tests" --test-suite-exclude=slow &
     check engine 170 "$tests/engine_tests" &
     {
         check parity-cuda 60 "$towers" parity --towers "cpu,$cuda" --data "$data" --threads 3 "${few[@]}"
