@@ -29,6 +29,33 @@ void check(const Decompressor& jpeg, int result) {
         throw PictureError(fmt::format("is damaged: libjpeg says '{}'", tjGetErrorStr2(jpeg.get())));
 }
 
+unsigned number(std::span<const std::uint8_t> bytes, std::size_t at) {
+    return unsigned(bytes[at] << 8 | bytes[at + 1]);
+}
+
+/// Throws PictureError for components whose samples do not divide those of the densest one, which libjpeg
+/// would refuse only when it decodes. `components`: 3 bytes each, of which the second one says how dense.
+void check_sampling(std::span<const std::uint8_t> components) {
+    unsigned across = 0, down = 0;
+    for (std::size_t i = 1; i < components.size(); i += 3) {
+        across = std::max(across, components[i] / 16u);
+        down = std::max(down, components[i] % 16u);
+    }
+    for (std::size_t i = 1; i < components.size(); i += 3)
+        if (const unsigned x = components[i] / 16u, y = components[i] % 16u;
+            x != 0 && y != 0 && (across % x != 0 || down % y != 0))
+            throw PictureError(
+                "has colours sampled at a fraction, which libjpeg does not decode; convert it");
+}
+
+/// Of an APP1 segment, what Exif or XMP say.
+void add_application_data(std::span<const std::uint8_t> data, Orientation& orientation) {
+    constexpr std::string_view exif("Exif\0\0", 6), xmp("http://ns.adobe.com/xap/1.0/\0", 29);
+    const std::string_view text(reinterpret_cast<const char*>(data.data()), data.size());
+    if (text.starts_with(exif)) orientation.add_exif(data);
+    if (text.starts_with(xmp)) orientation.add_xmp(text.substr(xmp.size()));
+}
+
 /// a b / 255, rounded, as Pillow computes it.
 unsigned times(unsigned a, unsigned b) {
     const unsigned product = a * b + 128;
@@ -46,12 +73,13 @@ void cmyk_to_rgb(const std::uint8_t* cmyk, std::uint8_t* rgb, std::size_t pixels
 
 } // namespace
 
-std::optional<JpegHeader> read_jpeg_header(std::span<const std::uint8_t> bytes) {
-    const auto number = [&](std::size_t at) { return unsigned(bytes[at] << 8 | bytes[at + 1]); };
-    unsigned orientation = 1;
-    for (std::size_t at = 2; at + 10 <= bytes.size();) {
-        const unsigned marker = bytes[at + 1];
-        if (bytes[at] != 0xff || marker == 0xff || marker == 0) { // bytes between segments
+JpegHeader read_jpeg_header(PictureBytes& bytes) {
+    Orientation orientation;
+    for (std::uint64_t at = 2;;) {
+        const std::span<const std::uint8_t> head = bytes.at(at, 10);
+        if (head.size() < 10) throw PictureError("is cut short");
+        const unsigned marker = head[1];
+        if (head[0] != 0xff || marker == 0xff || marker == 0) { // bytes between segments
             ++at;
             continue;
         }
@@ -62,35 +90,36 @@ std::optional<JpegHeader> read_jpeg_header(std::span<const std::uint8_t> bytes) 
         const bool is_frame =
             marker >= 0xc0 && marker <= 0xcf && marker != 0xc4 && marker != 0xc8 && marker != 0xcc;
         if (is_frame) {
-            check_picture_size(number(at + 5), number(at + 7));
-            return JpegHeader{number(at + 5), number(at + 7), bytes[at + 9] == 1 ? 1u : 3u, orientation, at};
+            const unsigned height = number(head, 5), width = number(head, 7), components = head[9];
+            check_picture_size(height, width);
+            check_sampling(bytes.at(at + 10, std::size_t(3) * components));
+            return {{{height, width, components == 1 ? 1u : 3u}, orientation.value()}, at};
         }
-        const std::size_t length = number(at + 2), data = at + 4;
+        const unsigned length = number(head, 2);
         if (marker == 0xd9 || marker == 0xda || length < 2)
             throw PictureError("is damaged: it is no JPEG beyond its first bytes");
+        if (marker == 0xe1) add_application_data(bytes.at(at + 4, length - 2), orientation);
         at += 2 + length;
-        constexpr std::string_view exif("Exif\0\0", 6);
-        if (marker == 0xe1 && at <= bytes.size() && length >= 2 + exif.size() &&
-            std::equal(exif.begin(), exif.end(), bytes.begin() + std::ptrdiff_t(data)))
-            orientation = exif_orientation(bytes.subspan(data + exif.size(), length - 2 - exif.size()));
     }
-    return std::nullopt;
 }
 
 RawPicture decode_jpeg(std::span<const std::uint8_t> bytes, unsigned eighths) {
-    const auto header = read_jpeg_header(bytes);
+    PictureBytes all(bytes);
+    const JpegHeader header = read_jpeg_header(all);
     const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
     const std::size_t end = text.rfind("\xff\xd9");
-    if (!header || end == text.npos || end < header->length) throw PictureError("is cut short");
+    if (end == text.npos || end < header.length) throw PictureError("is cut short");
     const Decompressor jpeg(tjInitDecompress());
     if (!jpeg) throw std::bad_alloc();
-    int width = 0, height = 0, subsampling = 0, colours = 0;
-    check(jpeg, tjDecompressHeader3(jpeg.get(), bytes.data(), bytes.size(), &width, &height, &subsampling,
-                                    &colours));
-    if (width != int(header->width) || height != int(header->height))
+    int width = 0, height = 0, subsampling = 0, colours = -1;
+    const int read =
+        tjDecompressHeader3(jpeg.get(), bytes.data(), bytes.size(), &width, &height, &subsampling, &colours);
+    // A sampling without a name is an error there, once all else is told; it can be decoded nevertheless.
+    if (subsampling >= 0 || colours < 0) check(jpeg, read);
+    if (width != int(header.size.width) || height != int(header.size.height))
         throw PictureError("is damaged: it has two sizes");
-    RawPicture picture{scaled(header->height, eighths), scaled(header->width, eighths), header->orientation,
-                       nullptr};
+    RawPicture picture{scaled(header.size.height, eighths), scaled(header.size.width, eighths),
+                       header.orientation, nullptr};
     const std::size_t pixels = std::size_t(picture.height) * picture.width;
     const bool printed = colours == TJCS_CMYK || colours == TJCS_YCCK;
     std::unique_ptr<std::uint8_t[]> decoded(new std::uint8_t[pixels * (printed ? 4 : 3)]);

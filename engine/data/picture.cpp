@@ -114,13 +114,11 @@ void check_file_size(std::uint64_t bytes) {
 
 bool begins_as_picture(std::span<const std::uint8_t> bytes) { return is_jpeg(bytes) || is_png(bytes); }
 
-std::optional<ImageSize> picture_size(std::span<const std::uint8_t> bytes) {
-    if (is_png(bytes)) return read_png_header(bytes);
-    if (!is_jpeg(bytes)) refuse_other(bytes);
-    const std::optional<JpegHeader> header = read_jpeg_header(bytes);
-    if (!header) return std::nullopt;
-    ImageSize size{header->height, header->width, header->channels};
-    if (turns(header->orientation)) std::swap(size.height, size.width);
+ImageSize picture_size(PictureBytes bytes) {
+    const std::span<const std::uint8_t> begin = bytes.at(0, 8);
+    if (!begins_as_picture(begin)) refuse_other(begin);
+    auto [size, orientation] = is_png(begin) ? read_png_header(bytes) : read_jpeg_header(bytes);
+    if (turns(orientation)) std::swap(size.height, size.width);
     return size;
 }
 
@@ -132,10 +130,9 @@ Picture decode_picture(std::span<const std::uint8_t> bytes, unsigned channels) {
 }
 
 void prepare_picture(std::span<const std::uint8_t> bytes, ImageSize size, std::span<std::uint8_t> image) {
-    const std::optional<ImageSize> full = picture_size(bytes);
-    if (!full) throw PictureError("is cut short");
-    const unsigned eighths = is_jpeg(bytes) ? eighths_for(*full, size) : 8;
-    const std::uint64_t pixels = std::uint64_t(scaled(full->height, eighths)) * scaled(full->width, eighths);
+    const ImageSize full = picture_size(bytes);
+    const unsigned eighths = is_jpeg(bytes) ? eighths_for(full, size) : 8;
+    const std::uint64_t pixels = std::uint64_t(scaled(full.height, eighths)) * scaled(full.width, eighths);
     const ByteBudget::Share share = decoding().take(6 * pixels); // as decoded, and as planes
     const RawPicture raw = decode(bytes, eighths);
     const Box box = centre_box(upright(raw), size);

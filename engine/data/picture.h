@@ -1,10 +1,10 @@
 // Encoded pictures: JPEG and PNG, of any size.
 #pragma once
 
+#include "engine/data/picture_bytes.h"
 #include "engine/data/source.h"
 
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <stdexcept>
 #include <vector>
@@ -28,14 +28,15 @@ void check_file_size(std::uint64_t bytes);
 /// Whether bytes begin as a JPEG or PNG does.
 bool begins_as_picture(std::span<const std::uint8_t> bytes);
 
-/// The size of a picture by its header, a JPEG's upright (as its EXIF orientation says); 1 channel if it is
-/// grey. Nothing if the header is longer than these bytes. Throws PictureError for what is no picture, or
-/// has no pixels or too many.
-std::optional<ImageSize> picture_size(std::span<const std::uint8_t> bytes);
+/// The size of a picture, upright as its orientation says, without decoding it; 1 channel if it is grey.
+/// Throws PictureError for what is no picture, is cut short, or has no pixels or too many.
+ImageSize picture_size(PictureBytes bytes);
+inline ImageSize picture_size(std::span<const std::uint8_t> bytes) {
+    return picture_size(PictureBytes(bytes));
+}
 
 /// Decodes a picture in full size to planes [channels][height][width], 1 or 3, as Pillow does: upright
-/// (ImageOps.exif_transpose), converted to "L" or "RGB" (without alpha). The size is picture_size()'s but for
-/// channels, or turned if a PNG has an orientation. Throws PictureError.
+/// (ImageOps.exif_transpose), converted to "L" or "RGB" (without alpha). Throws PictureError.
 struct Picture {
     ImageSize size;
     std::vector<std::uint8_t> planes;

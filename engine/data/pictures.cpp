@@ -78,18 +78,11 @@ private:
     mutable BrokenPictures broken_;
 };
 
-/// The size that a file's first bytes tell, as few as possible; and the file's size.
+/// A picture's size, and its file's.
 std::pair<ImageSize, std::uint64_t> read_size(const fs::path& path) {
     const InputFile file(path);
     check_file_size(file.size());
-    std::vector<std::uint8_t> bytes;
-    for (const std::uint64_t most : {std::uint64_t(4096), std::uint64_t(65536), most_picture_bytes}) {
-        bytes.resize(std::min(most, file.size()));
-        file.read(0, std::as_writable_bytes(std::span(bytes)));
-        if (const auto size = picture_size(bytes)) return {*size, file.size()};
-        if (bytes.size() == file.size()) break;
-    }
-    throw PictureError("is cut short");
+    return {picture_size(PictureBytes(file)), file.size()};
 }
 
 /// Whether a picture is held out for testing. Depends on its name only, so that it stays when others are

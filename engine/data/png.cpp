@@ -1,7 +1,11 @@
 #include "engine/data/png.h"
 
+#include "engine/data/png_chunks.h"
+
+#include <algorithm>
 #include <fmt/format.h>
 #include <new>
+#include <optional>
 #include <spng.h>
 
 namespace towers {
@@ -15,16 +19,52 @@ using Context = std::unique_ptr<spng_ctx, Freer>;
 
 void check(int error) {
     if (error == SPNG_EMEM) throw std::bad_alloc();
+    if (error == SPNG_IO_EOF) throw PictureError("is cut short");
     if (error != 0) throw PictureError(fmt::format("is damaged: libspng says '{}'", spng_strerror(error)));
 }
 
-Context open(std::span<const std::uint8_t> bytes) {
+/// Hands a file to libspng without the chunks that are not needed for its pixels, of which it would keep all
+/// or refuse many.
+class Pixels {
+public:
+    explicit Pixels(std::span<const std::uint8_t> bytes) : bytes_(bytes), size_(bytes.size()) {}
+
+    /// For spng_set_png_stream()
+    static int read(spng_ctx*, void* pixels, void* target, std::size_t count) {
+        return static_cast<Pixels*>(pixels)->take(static_cast<std::uint8_t*>(target), count) ? 0
+                                                                                             : SPNG_IO_EOF;
+    }
+
+private:
+    /// Returns whether there are so many.
+    bool take(std::uint8_t* target, std::size_t count) {
+        while (count > 0) {
+            if (at_ == end_) find_next();
+            const auto some = bytes_.at(at_, std::size_t(std::min<std::uint64_t>(count, end_ - at_)));
+            if (some.empty()) return false;
+            target = std::ranges::copy(some, target).out;
+            at_ += some.size();
+            count -= some.size();
+        }
+        return true;
+    }
+
+    /// Goes on to the next chunk that is needed. What is no chunk is for libspng to refuse.
+    void find_next() {
+        std::optional<PngChunk> chunk;
+        while ((chunk = png_chunk_at(bytes_, at_)) && chunk->is_ancillary() && chunk->end() <= size_)
+            at_ = chunk->end();
+        end_ = chunk ? chunk->end() : size_;
+    }
+
+    PictureBytes bytes_;
+    std::uint64_t size_, at_ = 0, end_ = png_mark_bytes; ///< of the chunk that is being read
+};
+
+Context open(Pixels& pixels) {
     Context png(spng_ctx_new(0));
     if (!png) throw std::bad_alloc();
-    constexpr std::size_t most = std::size_t(64)
-                                 << 20; // of the chunks that are no pixels, which may be bombs
-    check(spng_set_chunk_limits(png.get(), most, most));
-    check(spng_set_png_buffer(png.get(), bytes.data(), bytes.size()));
+    check(spng_set_png_stream(png.get(), Pixels::read, &pixels));
     return png;
 }
 
@@ -35,26 +75,22 @@ spng_ihdr read_header(const Context& png) {
     return header;
 }
 
-unsigned read_orientation(const Context& png) {
-    spng_exif exif{};
-    if (spng_get_exif(png.get(), &exif) != 0) return 1; // it has none, or the pixels' error will be the same
-    return exif_orientation({reinterpret_cast<const std::uint8_t*>(exif.data), exif.length});
-}
-
 } // namespace
 
-std::optional<ImageSize> read_png_header(std::span<const std::uint8_t> bytes) {
-    if (constexpr std::size_t length = 33; bytes.size() < length) return std::nullopt;
-    const spng_ihdr header = read_header(open(bytes));
+PictureHeader read_png_header(PictureBytes& bytes) {
+    Pixels begin(bytes.at(0, 33)); // the header's chunk
+    const spng_ihdr header = read_header(open(begin));
     const bool grey = header.color_type == SPNG_COLOR_TYPE_GRAYSCALE ||
                       header.color_type == SPNG_COLOR_TYPE_GRAYSCALE_ALPHA;
-    return ImageSize{header.height, header.width, grey ? 1u : 3u};
+    return {{header.height, header.width, grey ? 1u : 3u}, png_orientation(bytes)};
 }
 
 RawPicture decode_png(std::span<const std::uint8_t> bytes) {
-    const Context png = open(bytes);
+    PictureBytes all(bytes);
+    Pixels pixels(bytes);
+    const Context png = open(pixels);
     const spng_ihdr header = read_header(png);
-    RawPicture picture{header.height, header.width, read_orientation(png), nullptr};
+    RawPicture picture{header.height, header.width, png_orientation(all), nullptr};
     std::size_t size = 0;
     check(spng_decoded_image_size(png.get(), SPNG_FMT_RGB8, &size));
     if (size != std::size_t(header.height) * header.width * 3)

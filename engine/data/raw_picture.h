@@ -1,11 +1,18 @@
 // A picture as its library decodes it: in colours, not yet upright.
 #pragma once
 
+#include "engine/data/orientation.h"
 #include "engine/data/picture.h"
 
 #include <memory>
 
 namespace towers {
+
+/// What a picture's file tells before it is decoded.
+struct PictureHeader {
+    ImageSize size; ///< as stored; 1 channel if it is grey, else 3
+    unsigned orientation = 1;
+};
 
 struct RawPicture {
     unsigned height, width;                 ///< as stored
@@ -15,11 +22,5 @@ struct RawPicture {
 
 /// Throws PictureError for a picture without pixels or with too many. To be called before memory is taken.
 void check_picture_size(std::uint64_t height, std::uint64_t width);
-
-/// The orientation in EXIF's data, which begin with TIFF's header; 1 if there is none. Trusts no offset.
-unsigned exif_orientation(std::span<const std::uint8_t> exif);
-
-/// Whether an orientation turns height into width.
-constexpr bool turns(unsigned orientation) { return orientation >= 5; }
 
 } // namespace towers

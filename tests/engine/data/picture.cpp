@@ -1,9 +1,11 @@
 // Pictures that Pillow wrote and read (tests/fixtures/make_pictures.py), and damaged ones.
 #include "engine/data/picture.h"
 #include "engine/data/byte_budget.h"
+#include "engine/files/file.h"
 #include "tests/support/files.h"
 
 #include <doctest/doctest.h>
+#include <zlib.h>
 
 #include <algorithm>
 #include <atomic>
@@ -61,6 +63,27 @@ std::string error_of(std::span<const std::uint8_t> bytes) {
     return "none";
 }
 
+std::string big_endian(std::uint32_t number) {
+    std::string bytes;
+    for (int shift = 24; shift >= 0; shift -= 8) bytes += char(number >> shift);
+    return bytes;
+}
+
+/// A PNG's chunk.
+std::string chunk(const std::string& type, const std::string& data) {
+    const std::string checked = type + data;
+    const auto sum = crc32(0, reinterpret_cast<const Bytef*>(checked.data()), uInt(checked.size()));
+    return big_endian(std::uint32_t(data.size())) + checked + big_endian(std::uint32_t(sum));
+}
+
+/// zlib's compression of a text.
+std::string packed(const std::string& text) {
+    std::vector<Bytef> bytes(compressBound(text.size()));
+    uLongf size = bytes.size();
+    REQUIRE(compress(bytes.data(), &size, reinterpret_cast<const Bytef*>(text.data()), text.size()) == Z_OK);
+    return {bytes.begin(), bytes.begin() + std::ptrdiff_t(size)};
+}
+
 /// The first bytes of a PNG in grey of this size.
 std::vector<std::uint8_t> png_header(std::uint32_t height, std::uint32_t width) {
     std::vector<std::uint8_t> bytes = bytes_of(fixtures() / "grey.png");
@@ -90,11 +113,67 @@ TEST_CASE("pictures of every kind are decoded as Pillow decodes them: PNG exactl
             ++compared;
         }
     }
-    CHECK(compared == 29);
+    CHECK(compared == 49);
     CHECK(picture_size(bytes_of(fixtures() / "grey.jpg")) == ImageSize{13, 19, 1});
     CHECK(picture_size(bytes_of(fixtures() / "grey-alpha.png")) == ImageSize{13, 19, 1});
     CHECK(picture_size(bytes_of(fixtures() / "palette.png")) == ImageSize{13, 19, 3});
     CHECK(picture_size(bytes_of(fixtures() / "orientation-5.jpg")) == ImageSize{19, 13, 3});
+}
+
+TEST_CASE("the size of a picture is that of its upright pixels, in memory and in a file") {
+    for (const std::string& name : test::names_in(fixtures())) {
+        if (!name.ends_with(".jpg") && !name.ends_with(".png")) continue;
+        CAPTURE(name);
+        const std::vector<std::uint8_t> bytes = bytes_of(fixtures() / name);
+        const ImageSize size = picture_size(bytes);
+        CHECK(size == decode_picture(bytes, size.channels).size);
+        CHECK(size == picture_size(PictureBytes(InputFile(fixtures() / name))));
+    }
+}
+
+TEST_CASE("PNG: chunks beside the pixels do no harm, however many and large they are") {
+    const std::vector<std::uint8_t> whole = bytes_of(fixtures() / "turned.png");
+    const Picture expected = read_pnm(fixtures() / "turned.png.ppm");
+    const auto check_with = [&](const std::string& more) {
+        std::vector<std::uint8_t> png = whole;
+        png.insert(png.begin() + 33, more.begin(), more.end()); // after the header
+        CHECK(picture_size(png) == expected.size);
+        CHECK(decode_picture(png, 3).planes == expected.planes);
+    };
+    std::string many;
+    for (int i = 0; i < 1200; ++i) many += chunk("tEXt", std::string("Comment\0and so on", 17));
+    check_with(many);
+    check_with(chunk("tEXt", "Comment" + std::string(70'000'000, '\0')));
+    check_with(chunk("eXIf", ""));
+    const std::string zeros = packed(std::string(50'000'000, '0'));
+    const std::string bomb("Raw profile type exif\0\0", 23);
+    check_with(chunk("zTXt", bomb + zeros) + chunk("zTXt", bomb + zeros));
+    check_with(chunk("zTXt", bomb + "this is not packed") + chunk("iTXt", "XML:com.adobe.xmp"));
+    check_with(chunk("zTXt", "Raw profile type exif") + chunk("tEXt", "Raw profile type APP1") +
+               chunk("tEXt", ""));
+
+    // What is damaged is named: a chunk of pixels, one that says the orientation, one that is too long.
+    const auto error_with = [&](std::string_view type, std::size_t byte) {
+        std::vector<std::uint8_t> png = whole;
+        const auto at = std::ranges::search(png, type).begin() - png.begin();
+        png[std::size_t(at) + byte] ^= 1;
+        return error_of(png);
+    };
+    CHECK(error_with("eXIf", 8) == "is damaged: its chunk eXIf has another checksum");
+    CHECK(error_with("IDAT", 30) == "is damaged: libspng says 'IDAT stream error'");
+    CHECK(error_with("IHDR", 12) == "is damaged: libspng says 'invalid bit depth'");
+}
+
+TEST_CASE("a JPEG whose colours are sampled as libjpeg cannot decode them is refused by its header") {
+    std::vector<std::uint8_t> jpeg = bytes_of(fixtures() / "sampled-3x1.jpg");
+    const std::vector<std::uint8_t> frame{0xff, 0xc0};
+    const auto at = std::ranges::search(jpeg, frame).begin() - jpeg.begin();
+    REQUIRE(jpeg[std::size_t(at) + 11] == 0x31);
+    jpeg[std::size_t(at) + 14] = 0x21; // 3 samples of brightness to 2 of a colour
+    const char* const problem =
+        "has colours sampled at a fraction, which libjpeg does not decode; convert it";
+    CHECK(error_of(jpeg) == problem);
+    CHECK_THROWS_WITH_AS(picture_size(jpeg), problem, PictureError);
 }
 
 TEST_CASE("a picture is prepared from its middle, resized as Pillow does") {
