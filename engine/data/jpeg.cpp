@@ -93,7 +93,7 @@ JpegHeader read_jpeg_header(PictureBytes& bytes) {
             const unsigned height = number(head, 5), width = number(head, 7), components = head[9];
             check_picture_size(height, width);
             check_sampling(bytes.at(at + 10, std::size_t(3) * components));
-            return {{{height, width, components == 1 ? 1u : 3u}, orientation.value()}, at};
+            return {{{height, width, components == 1 ? 1u : 3u}, orientation.value()}, components, at};
         }
         const unsigned length = number(head, 2);
         if (marker == 0xd9 || marker == 0xda || length < 2)
@@ -111,17 +111,17 @@ RawPicture decode_jpeg(std::span<const std::uint8_t> bytes, unsigned eighths) {
     if (end == text.npos || end < header.length) throw PictureError("is cut short");
     const Decompressor jpeg(tjInitDecompress());
     if (!jpeg) throw std::bad_alloc();
-    int width = 0, height = 0, subsampling = 0, colours = -1;
+    int width = 0, height = 0, subsampling = 0, colours = 0;
     const int read =
         tjDecompressHeader3(jpeg.get(), bytes.data(), bytes.size(), &width, &height, &subsampling, &colours);
-    // A sampling without a name is an error there, once all else is told; it can be decoded nevertheless.
-    if (subsampling >= 0 || colours < 0) check(jpeg, read);
+    // A sampling without a name is an error there, once the size is told; it can be decoded nevertheless.
+    if (subsampling >= 0 || width <= 0) check(jpeg, read);
     if (width != int(header.size.width) || height != int(header.size.height))
         throw PictureError("is damaged: it has two sizes");
     RawPicture picture{scaled(header.size.height, eighths), scaled(header.size.width, eighths),
                        header.orientation, nullptr};
     const std::size_t pixels = std::size_t(picture.height) * picture.width;
-    const bool printed = colours == TJCS_CMYK || colours == TJCS_YCCK;
+    const bool printed = header.components == 4;
     std::unique_ptr<std::uint8_t[]> decoded(new std::uint8_t[pixels * (printed ? 4 : 3)]);
     check(jpeg, tjDecompress2(jpeg.get(), bytes.data(), bytes.size(), decoded.get(), int(picture.width), 0,
                               int(picture.height), printed ? TJPF_CMYK : TJPF_RGB, TJFLAG_LIMITSCANS));

@@ -10,6 +10,7 @@
 namespace towers {
 
 struct JpegHeader : PictureHeader {
+    unsigned components = 0;  ///< 4: the colours of printing
     std::uint64_t length = 0; ///< bytes before the frame; those of a thumbnail are among them
 };
 

@@ -16,6 +16,13 @@ namespace {
 
 constexpr std::int64_t most_classes = 1 << 20;
 
+} // namespace
+
+const char* const advice_on_pixels =
+    "give a byte (uint8) for each colour of a pixel, or the size in features height and width";
+
+namespace {
+
 [[noreturn]] void refuse(const RecordName& name, const std::string& what) {
     throw InputError(fmt::format("{} {}", name.text(), what));
 }
@@ -53,11 +60,16 @@ void examine(const TfExample& example, const RecordName& name, bool encoded, TfC
     const bool fills = size.elements() == bytes.size() && !bytes.empty();
     content.encoded = !(fills && told) && begins_as_picture(as_bytes(bytes));
     const bool are_pixels = fills && (told || !encoded) && (size.channels == 1 || size.channels == 3);
+    content.guessed = are_pixels && !told;
     if (content.encoded || are_pixels) return;
     if (encoded) throw PictureError("is neither JPEG nor PNG");
-    refuse(name, fmt::format("has {} bytes of pixels, which are no picture {}", bytes.size(),
-                             told ? fmt::format("of {}x{} in grey or colours", size.height, size.width)
-                                  : "that is square, in grey or colours"));
+    refuse(name,
+           fmt::format(
+               "has {} bytes of pixels, which are no picture {}", bytes.size(),
+               told ? fmt::format("of {}x{} in grey or colours; give a byte (uint8) for each colour of a "
+                                  "pixel",
+                                  size.height, size.width)
+                    : fmt::format("that is square, in grey or colours; {}", advice_on_pixels)));
 }
 
 } // namespace

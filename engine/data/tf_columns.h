@@ -17,6 +17,9 @@ inline std::span<const std::uint8_t> as_bytes(std::string_view text) {
     return {reinterpret_cast<const std::uint8_t*>(text.data()), text.size()};
 }
 
+/// What to do about bytes that are no pixels of a known size.
+extern const char* const advice_on_pixels;
+
 /// Finds features by the names that are wished for or known.
 class TfColumns {
 public:
@@ -24,10 +27,13 @@ public:
     TfColumns(std::string source, std::map<std::string, std::string> wishes)
         : source_(std::move(source)), wishes_(std::move(wishes)) {}
 
+    const std::string& source() const { return source_; }
+
     struct Content {
         std::string_view bytes; ///< [height][width][channels], or a JPEG or PNG
         bool encoded;
         ImageSize size; ///< of pixels that are not encoded
+        bool guessed;   ///< the size, which the example does not tell
         std::uint32_t label;
     };
     /// The bytes are the example's. `encoded`: earlier records have encoded pictures. InputError when

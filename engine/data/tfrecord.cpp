@@ -5,6 +5,7 @@
 
 #include "engine/data/broken_pictures.h"
 #include "engine/data/formats.h"
+#include "engine/data/guessed_pixels.h"
 #include "engine/data/picture.h"
 #include "engine/data/picture_size.h"
 #include "engine/data/planes.h"
@@ -86,6 +87,7 @@ public:
                     broken_.leave_out(name.text(), error.what());
                 }
             });
+        check_guess();
         broken_.report(source, records_);
         if (index_.labels.empty()) throw InputError(source + " holds no records; give files that do");
         if (index_.labels.size() > std::numeric_limits<std::uint32_t>::max() / 2)
@@ -106,10 +108,25 @@ private:
         } else {
             if (first) index_.size = content.size;
             check_size(name, content.size);
+            if (content.guessed && !guessed_.are_enough()) {
+                guessed_.add(as_bytes(content.bytes),
+                             std::size_t(content.size.width) * content.size.channels);
+                if (guessed_.are_enough()) check_guess();
+            }
         }
         index_.entries.push_back({std::uint32_t(index_.files.size()), std::uint32_t(record.bytes.size()),
                                   record.offset, std::uint32_t(name.record)});
         index_.labels.push_back(content.label);
+    }
+
+    /// InputError if the records whose size was guessed look like something else.
+    void check_guess() const {
+        if (const std::string other = guessed_.look_like(); !other.empty())
+            throw InputError(
+                fmt::format("{} has records whose bytes would be pictures of {}x{}x{}, but look like "
+                            "{}; {}",
+                            columns_.source(), index_.size->height, index_.size->width, index_.size->channels,
+                            other, advice_on_pixels));
     }
 
     void check_size(const RecordName& name, const ImageSize& size) const {
@@ -123,6 +140,7 @@ private:
 
     TfColumns columns_;
     TfExample example_;
+    GuessedPixels guessed_;
     BrokenPictures broken_;
     Index index_;
     std::size_t records_ = 0;

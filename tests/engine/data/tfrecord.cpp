@@ -223,9 +223,13 @@ TEST_CASE("damaged TFRecord files and examples that do not fit are refused") {
     CHECK(folder.error_of(sound + example("abcdefghi", 3)) ==
           ", record 1 has a picture of 3x3x1, but those before have 2x2x1; give pictures of one size");
     CHECK(folder.error_of(example("abc", 3, {{"height", 2}, {"width", 2}})) ==
-          ", record 0 has 3 bytes of pixels, which are no picture of 2x2 in grey or colours");
+          ", record 0 has 3 bytes of pixels, which are no picture of 2x2 in grey or colours; give a byte "
+          "(uint8) for "
+          "each colour of a pixel");
     CHECK(folder.error_of(example("abcde", 3)) ==
-          ", record 0 has 5 bytes of pixels, which are no picture that is square, in grey or colours");
+          ", record 0 has 5 bytes of pixels, which are no picture that is square, in grey or colours; give a "
+          "byte "
+          "(uint8) for each colour of a pixel, or the size in features height and width");
     CHECK(folder.error_of(example("", 3)).find("has 0 bytes of pixels") != std::string::npos);
     for (const std::int64_t label : {std::int64_t(-1), std::int64_t(1) << 20, INT64_MAX})
         CHECK(folder.error_of(example("abcd", label)) == ", record 0 has no label from 0 to 1048575");
