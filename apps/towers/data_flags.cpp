@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <string_view>
 #include <system_error>
+#include <utility>
 
 namespace towers {
 
@@ -65,14 +66,15 @@ void check_still_there(const std::string& source, const char* flag) {
             "{}, which the run used, is not there any more; give its new place with {}", source, flag));
 }
 
-DataRequest data_request(const TrainSettings& settings, Split split, std::uint64_t seed) {
+DataRequest data_request(const TrainSettings& settings, Split split, std::uint64_t seed,
+                         std::vector<std::string> trained) {
     const bool apart = split == Split::test && !settings.test_data.empty();
     DataRequest request{.source = apart ? settings.test_data : settings.data, .split = split, .seed = seed};
     request.whole = apart;
     request.format = settings.format;
     request.hold_out = apart ? 0 : hold_out_part(settings.hold_out);
     request.skip_broken = settings.skip_broken;
-    if (apart) request.trained_on = settings.data;
+    request.trained = std::move(trained);
     return request;
 }
 

@@ -7,6 +7,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace towers {
 
@@ -38,7 +39,9 @@ bool is_gone(const std::string& source);
 /// InputError if it is gone: the message says to give its new place with `flag`.
 void check_still_there(const std::string& source, const char* flag);
 
-/// The split's data set that the settings name. UsageError as hold_out_part().
-DataRequest data_request(const TrainSettings& settings, Split split, std::uint64_t seed);
+/// The split's data set that the settings name, with the classes of what a network was trained on, if they
+/// are known. UsageError as hold_out_part().
+DataRequest data_request(const TrainSettings& settings, Split split, std::uint64_t seed,
+                         std::vector<std::string> trained = {});
 
 } // namespace towers

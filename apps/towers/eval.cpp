@@ -8,6 +8,7 @@
 #include "apps/towers/trained_model.h"
 #include "engine/data/formats.h"
 #include "engine/error.h"
+#include "engine/files/text.h"
 #include "engine/run/run_directory.h"
 #include "engine/towers/selection.h"
 #include "engine/train/checkpoint.h"
@@ -146,11 +147,21 @@ LoadedData load_data(const Recipe& recipe, const DataRequest& request, const std
     return loaded;
 }
 
-/// Uses the training's seed, to draw the same shapes.
-DataRequest request_of(const TrainSettings& settings, std::uint64_t seed, const EvalFlags& flags) {
+/// Uses the training's seed, to draw the same shapes, and its classes.
+DataRequest request_of(const TrainSettings& settings, const FoundCheckpoint& checkpoint, const Recipe& recipe,
+                       const EvalFlags& flags) {
+    const auto& [path, file] = checkpoint;
     const Split split = flags.split == "test" ? Split::test : Split::train;
-    DataRequest request = data_request(settings, split, seed);
+    DataRequest request =
+        data_request(settings, split, checkpoint_number(file, "seed", path), known_classes(file));
     request.whole = request.whole || !flags.data.empty();
+    if (!request.trained.empty() || settings.test_data.empty()) return request;
+    // An early version's
+    if (const auto trained = trained_on(file, path, settings, recipe))
+        request.trained = trained->classes;
+    else
+        spdlog::warn("{} is not there any more, so its classes cannot be compared with those of {}",
+                     as_printable(settings.data), as_printable(settings.test_data));
     return request;
 }
 
@@ -222,8 +233,7 @@ int run_eval(EvalFlags& flags) {
             const TrainingState state = from_checkpoint(file, layout, path);
             const bool averaged = !flags.raw && layout.averages() != nullptr;
             if (!loaded) {
-                loaded = load_data(recipe, request_of(settings, checkpoint_number(file, "seed", path), flags),
-                                   towers, flags);
+                loaded = load_data(recipe, request_of(settings, *found, recipe, flags), towers, flags);
                 const std::string other =
                     other_classes(loaded->data->info().classes, known_classes(file), path.string());
                 if (!other.empty()) spdlog::warn("{}; are these the right data?", other);

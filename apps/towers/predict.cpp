@@ -122,25 +122,6 @@ struct LoadedModel {
 /// Whether the file is no checkpoint, but what the importer writes.
 bool has_variables_alone(const TensorFile& file) { return !file.metadata.contains("recipe"); }
 
-/// What an early version's checkpoint does not say: from its data if they are there, else what the recipe
-/// tells.
-TrainedOn look_up_data(const TensorFile& file, const std::filesystem::path& path,
-                       const TrainSettings& settings, const Recipe& recipe) {
-    if (!settings.data.empty() && !is_gone(settings.data)) {
-        try {
-            const auto data = open_data_for(
-                recipe, data_request(settings, Split::train, checkpoint_number(file, "seed", path)));
-            return {data->info().classes, data->info().converted_from.value_or(data->image_size())};
-        } catch (const InputError&) { // others are there now
-        }
-    }
-    const ImageSize size = stored_size(recipe);
-    spdlog::warn("{} is an early version's and does not name its classes, and its training data are not "
-                 "there: classes are numbers, and pictures become images of {}x{}",
-                 as_printable(path.string()), size.height, size.width);
-    return {{}, size};
-}
-
 LoadedModel load_model(const PredictFlags& flags) {
     const FoundCheckpoint found = read_model(flags.model);
     const auto& [path, file] = found;
@@ -148,7 +129,6 @@ LoadedModel load_model(const PredictFlags& flags) {
     model.path = path;
     const TrainSettings settings = settings_of_checkpoint(found, flags.model, flags.recipe, flags.set);
     model.recipe = recipe_of_checkpoint(settings, path, !flags.recipe.empty() || !flags.set.empty());
-    const auto known = checkpoint_data(file, path);
     if (has_variables_alone(file)) {
         if (flags.recipe.empty())
             throw InputError(
@@ -157,13 +137,21 @@ LoadedModel load_model(const PredictFlags& flags) {
                             path.string()));
         model.layout = layout_of(model.recipe);
         model.state = from_variables(file, model.layout, path);
-        model.data = known ? *known : TrainedOn{{}, stored_size(model.recipe)};
+        model.data = checkpoint_data(file, path).value_or(TrainedOn{{}, stored_size(model.recipe)});
         return model;
     }
     check_recipe(file, model.recipe, path);
     model.layout = layout_of(model.recipe);
     model.state = from_checkpoint(file, model.layout, path);
-    model.data = known ? *known : look_up_data(file, path, settings, model.recipe);
+    if (auto known = trained_on(file, path, settings, model.recipe)) {
+        model.data = std::move(*known);
+        return model;
+    }
+    const ImageSize size = stored_size(model.recipe);
+    spdlog::warn("{} is an early version's and does not name its classes, and its training data are not "
+                 "there: classes are numbers, and pictures become images of {}x{}",
+                 as_printable(path.string()), size.height, size.width);
+    model.data = {{}, size};
     return model;
 }
 

@@ -80,6 +80,7 @@ struct Evaluated {
     TrainingState state;
     TrainSettings settings; ///< of the training of this checkpoint
     std::uint64_t seed;
+    std::vector<std::string> classes; ///< as far as the checkpoint names them
 };
 
 std::optional<Evaluated> read_latest(const ReportedRun& run, const StateLayout& layout) {
@@ -88,7 +89,8 @@ std::optional<Evaluated> read_latest(const ReportedRun& run, const StateLayout& 
     read_latest_checkpoint(run.folder, [&](const std::filesystem::path& path) {
         const TensorFile file = read_safetensors(path);
         check_recipe(file, run.recipe, path);
-        found = {from_checkpoint(file, layout, path), run.settings, checkpoint_number(file, "seed", path)};
+        found = {from_checkpoint(file, layout, path), run.settings, checkpoint_number(file, "seed", path),
+                 known_classes(file)};
         if (const auto text = checkpoint_settings(file))
             replace(found->settings, parse_settings(*text, path.string() + ", settings"));
     });
@@ -134,7 +136,8 @@ nlohmann::json predictions_of(const ReportedRun& run, const PredictionOptions& o
         const std::string& source =
             latest->settings.test_data.empty() ? latest->settings.data : latest->settings.test_data;
         if (is_gone(source)) return absent(source + ", which the run used, is not there any more");
-        data = open_data_for(recipe, data_request(latest->settings, Split::test, latest->seed));
+        data =
+            open_data_for(recipe, data_request(latest->settings, Split::test, latest->seed, latest->classes));
     } catch (const InputError& error) {
         return absent(error.what());
     }

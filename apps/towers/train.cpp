@@ -62,9 +62,11 @@ std::filesystem::path make_run_directory(const std::string& recipe) {
 }
 
 /// The examples for the run's test passes.
-std::unique_ptr<DataSource> open_tests(const TrainSettings& settings, const Recipe& recipe) {
+std::unique_ptr<DataSource> open_tests(const TrainSettings& settings, const Recipe& recipe,
+                                       const DataSource& trained) {
     try {
-        return open_data_for(recipe, data_request(settings, Split::test, *settings.seed));
+        return open_data_for(recipe,
+                             data_request(settings, Split::test, *settings.seed, trained.info().classes));
     } catch (const InputError& error) {
         throw InputError(
             fmt::format("{}; --eval-every needs test examples, and --test-data names others", error.what()));
@@ -73,9 +75,10 @@ std::unique_ptr<DataSource> open_tests(const TrainSettings& settings, const Reci
 
 /// Warns now about bad test examples: evaluation needs them, but may be hours away. Refuses those that
 /// --test-data names. Returns whether there are sound ones.
-bool check_test_data(const TrainSettings& settings, const Recipe& recipe) {
+bool check_test_data(const TrainSettings& settings, const Recipe& recipe, const DataSource& trained) {
     try {
-        const DataRequest request = data_request(settings, Split::test, *settings.seed);
+        const DataRequest request =
+            data_request(settings, Split::test, *settings.seed, trained.info().classes);
         if (is_path(request.source)) check_classes(recipe, open_data(request)->info(), request.source);
         return true;
     } catch (const InputError& error) {
@@ -187,9 +190,9 @@ void open_and_train(const ResolvedRun& resolved, const std::optional<Past>& past
     std::shared_ptr<const DataSource> tests;
     bool has_tests = true;
     if (settings.eval_every > 0)
-        tests = open_tests(settings, recipe);
+        tests = open_tests(settings, recipe, data);
     else
-        has_tests = check_test_data(settings, recipe);
+        has_tests = check_test_data(settings, recipe, data);
     Trainer trainer(recipe, options_of(resolved, trace.trace, give_up), data, tests);
     tests.reset(); // towers that stream them keep them
     if (!settings.init.empty() && !past) {

@@ -1,7 +1,8 @@
 #include "apps/towers/trained_model.h"
 
 #include "apps/towers/common_flags.h"
-#include "engine/data/formats.h"
+#include "apps/towers/data_flags.h"
+#include "engine/data/class_labels.h"
 #include "engine/error.h"
 #include "engine/files/text.h"
 #include "engine/run/run_directory.h"
@@ -83,13 +84,30 @@ Recipe recipe_of_checkpoint(const TrainSettings& settings, const std::filesystem
     return recipe_with(settings.recipe, settings.set);
 }
 
+std::optional<TrainedOn> trained_on(const TensorFile& file, const std::filesystem::path& path,
+                                    const TrainSettings& settings, const Recipe& recipe) {
+    if (auto known = checkpoint_data(file, path)) return known;
+    if (settings.data.empty() || is_gone(settings.data)) return std::nullopt;
+    try {
+        const auto data = open_data_for(
+            recipe, data_request(settings, Split::train, checkpoint_number(file, "seed", path)));
+        return TrainedOn{data->info().classes, data->info().converted_from.value_or(data->image_size())};
+    } catch (const InputError&) { // others are there now
+        return std::nullopt;
+    }
+}
+
 std::string other_classes(const std::vector<std::string>& of_data, const std::vector<std::string>& trained,
                           const std::string& checkpoint) {
-    if (are_numbers_in_order(of_data) || are_numbers_in_order(trained)) return {};
-    const auto [ours, its] = std::ranges::mismatch(of_data, trained);
-    if (ours == of_data.end() || its == trained.end()) return {};
-    return as_printable(fmt::format("class {} of the data is '{}', and {} was trained with '{}' for it",
-                                    ours - of_data.begin(), *ours, checkpoint, *its));
+    const auto own_numbers = numbers_of(of_data), its_numbers = numbers_of(trained);
+    const bool by_number = own_numbers && its_numbers;
+    if (!by_number && (are_numbers_in_order(of_data) || are_numbers_in_order(trained))) return {};
+    for (std::size_t i = 0; i < std::min(of_data.size(), trained.size()); ++i)
+        if (by_number ? (*own_numbers)[i] != (*its_numbers)[i] : of_data[i] != trained[i])
+            return as_printable(
+                fmt::format("class {} of the data is '{}', and {} was trained with '{}' for it", i,
+                            of_data[i], checkpoint, trained[i]));
+    return {};
 }
 
 std::vector<std::string> class_names(const Model& model, const std::vector<std::string>& of_data) {

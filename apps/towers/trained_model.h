@@ -9,6 +9,7 @@
 #include <CLI/CLI.hpp>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -44,8 +45,14 @@ TrainSettings settings_of_checkpoint(const FoundCheckpoint& checkpoint, const st
 Recipe recipe_of_checkpoint(const TrainSettings& settings, const std::filesystem::path& checkpoint,
                             bool chosen);
 
+/// What a checkpoint was trained on: as it says, or, if an early version wrote it, as its data are, in the
+/// settings; none if they are gone. InputError, which names `path`, as checkpoint_data().
+std::optional<TrainedOn> trained_on(const TensorFile& file, const std::filesystem::path& path,
+                                    const TrainSettings& settings, const Recipe& recipe);
+
 /// "class 0 of the data is 'cat', and ... was trained with 'dog' for it": a label means another thing. "" if
-/// the names are the same, as far as both have some, or are only numbers.
+/// the names are the same, as far as both have some. Numbers are the same if their values are; numbers in
+/// order are no names beside others.
 std::string other_classes(const std::vector<std::string>& of_data, const std::vector<std::string>& trained,
                           const std::string& checkpoint);
 

@@ -25,8 +25,9 @@ void BrokenPictures::refuse(const std::string& problem) const {
 void BrokenPictures::leave_out(const std::string& place, const std::string& what) {
     const std::string problem = problem_of(place, what);
     if (!skip_) refuse(problem);
+    if (first_.empty()) first_ = problem;
     if (tell_) return tell_(problem);
-    if (left_out_++ == 0) first_ = problem;
+    ++left_out_;
 }
 
 void BrokenPictures::report(const std::string& source, std::size_t all) const {

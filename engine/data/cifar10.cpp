@@ -51,7 +51,7 @@ fs::path folder_of(const fs::path& folder, Split split) {
 
 /// `tell`: report names that are not 10. Training and `data describe` open both splits, and one line is
 /// enough.
-std::vector<std::string> class_names_in(const fs::path& folder, Split split, bool tell = false) {
+std::vector<std::string> class_names_in(const fs::path& folder, Split split, bool tell) {
     std::vector<std::string> names =
         read_class_names(folder_of(folder, split) / names_file, class_count, tell);
     return names.empty() ? official_classes() : names;
@@ -82,8 +82,7 @@ const DataFormat& cifar10_format() {
             [](const DataRequest& request) {
                 return !find_cifar(request.source, archive_folder, file_names(request.split)).empty();
             },
-        .open = [](const DataRequest& request) { return open_cifar10(request.source, request.split); },
-        .classes = [](const DataRequest& request) { return class_names_in(request.source, Split::train); }};
+        .open = [](const DataRequest& request) { return open_cifar10(request.source, request.split); }};
     return format;
 }
 

@@ -77,8 +77,7 @@ const DataFormat& cifar100_format() {
         .files = {"train.bin", "test.bin"},
         .wishes = {"labels"},
         .recognizes = [](const DataRequest& request) { return !find_folder(request.source).empty(); },
-        .open = open_cifar100,
-        .classes = [](const DataRequest& request) { return class_names(request, false); }};
+        .open = open_cifar100};
     return format;
 }
 

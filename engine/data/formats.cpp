@@ -1,5 +1,6 @@
 #include "engine/data/formats.h"
 
+#include "engine/data/class_labels.h"
 #include "engine/data/other_data.h"
 #include "engine/error.h"
 #include "engine/files/file.h"
@@ -7,7 +8,6 @@
 #include "engine/nearest.h"
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -170,39 +170,9 @@ std::unique_ptr<DataSource> open_data(DataRequest request) {
                      as_printable(request.source), format.name, formats[1].get().name, format.key,
                      formats[1].get().key);
     check_wishes(request, format);
-    return format.open(request);
-}
-
-bool are_numbers_in_order(const std::vector<std::string>& names) {
-    for (std::size_t i = 0; i < names.size(); ++i) {
-        std::size_t value = 0;
-        const char* const end = names[i].data() + names[i].size();
-        const auto [rest, error] = std::from_chars(names[i].data(), end, value);
-        if (error != std::errc() || rest != end || value != i) return false;
-    }
-    return true;
-}
-
-std::vector<std::string> trained_classes(const DataRequest& request) {
-    if (!request.whole || request.trained_on.empty()) return {};
-    DataRequest training{request.trained_on, Split::train};
-    training.format = request.format;
-    split_off_wishes(training);
-    FormatList formats = formats_of(training);
-    if (formats.empty()) { // eval's --format is for its own data
-        training.format.clear();
-        formats = formats_of(training);
-    }
-    if (formats.empty())
-        spdlog::warn("{} is not there any more, so its classes cannot be compared with those of {}",
-                     as_printable(request.trained_on), as_printable(request.source));
-    if (formats.empty()) return {};
-    if (formats[0].get().classes != nullptr) return formats[0].get().classes(training);
-    if (const FormatList own = formats_of(request); !own.empty() && own[0].get().classes != nullptr &&
-                                                    !are_numbers_in_order(own[0].get().classes(request)))
-        spdlog::warn("the classes of {} are numbers, and those of {} get them in the order of their names",
-                     as_printable(request.trained_on), as_printable(request.source));
-    return {};
+    std::unique_ptr<DataSource> data = format.open(request);
+    if (!request.trained.empty()) take_training_classes(*data, request.trained, format.named, request.source);
+    return data;
 }
 
 bool has_examples(DataRequest request) {

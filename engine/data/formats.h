@@ -34,7 +34,9 @@ struct DataRequest {
     std::function<void(const std::string&)> left_out = {};
     /// The side of the images of pictures of many sizes if no size is asked for; 0: they have none.
     unsigned thumbnail = 0;
-    std::string trained_on = {}; ///< of a whole source: one whose classes' names have the labels
+    /// The names of the classes on which a network was trained, in the order of their labels, which the
+    /// source's are to have (take_training_classes). Empty: it is trained on this source.
+    std::vector<std::string> trained = {};
 };
 
 /// Each format is a line in formats.def.
@@ -50,9 +52,7 @@ struct DataFormat {
     bool (*recognizes)(const DataRequest& request);
     /// Of a source that it recognizes. InputError for what is damaged.
     std::unique_ptr<DataSource> (*open)(const DataRequest& request);
-    /// The names of a source's classes in the order of their labels, without reading its records; null: they
-    /// are only numbers.
-    std::vector<std::string> (*classes)(const DataRequest& request) = nullptr;
+    bool named = false; ///< whether its users name the classes
 
     bool is_word() const { return files[0].empty(); }
 };
@@ -61,13 +61,6 @@ struct DataFormat {
 /// the source's path are added to the request's. InputError when nothing is there, when it is of no known
 /// format, or damaged; the message says what to do.
 std::unique_ptr<DataSource> open_data(DataRequest request);
-
-/// Whether names of classes are 0, 1, 2 ..., perhaps with zeros in front: those of data without names.
-bool are_numbers_in_order(const std::vector<std::string>& names);
-
-/// The names of the classes of what a request's source was trained on, which have the labels; none if they
-/// are unknown, which is said if the training data is gone or has only numbers.
-std::vector<std::string> trained_classes(const DataRequest& request);
 
 /// Whether the source has examples of the request's split, sound or not. Never throws.
 bool has_examples(DataRequest request);

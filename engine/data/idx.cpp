@@ -35,7 +35,8 @@ std::vector<fs::path> find_images(const fs::path& folder, Split split) {
     std::error_code error; // what cannot be examined counts as absent
     for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
         std::error_code unknown;
-        if (is_images(entry->path().filename().string(), split) && !entry->is_directory(unknown))
+        const std::string name = entry->path().filename().string();
+        if (!name.starts_with('.') && is_images(name, split) && !entry->is_directory(unknown))
             found.push_back(entry->path());
     }
     std::ranges::sort(found); // a plain file comes before its compressed copy, which is left out

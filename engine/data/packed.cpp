@@ -194,19 +194,6 @@ std::unique_ptr<DataSource> open(const DataRequest& request) {
     file.read(split->labels, std::as_writable_bytes(std::span(labels)));
     if (std::ranges::max(labels) >= contents.info.classes.size())
         refuse(path, "is damaged: it has a label without a class");
-    if (std::vector<std::string> trained = trained_classes(request); !trained.empty()) {
-        for (std::uint32_t& label : labels) {
-            const std::string& name = contents.info.classes[label];
-            const auto found = std::ranges::find(trained, name);
-            if (found == trained.end())
-                throw InputError(
-                    fmt::format("{} has examples of the class {}, which is none of the {} classes of "
-                                "the training data; give others",
-                                path.string(), name, trained.size()));
-            label = std::uint32_t(found - trained.begin());
-        }
-        contents.info.classes = std::move(trained);
-    }
     return std::make_unique<PackedSource>(std::move(file), contents.info, std::move(labels), *split);
 }
 
@@ -261,10 +248,7 @@ const DataFormat& packed_format() {
                                        .wishes = {},
                                        .recognizes = recognizes,
                                        .open = open,
-                                       .classes = [](const DataRequest& request) {
-                                           const fs::path path = request.source;
-                                           return read_contents(InputFile(path), path).info.classes;
-                                       }};
+                                       .named = true};
     return format;
 }
 

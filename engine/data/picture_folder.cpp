@@ -25,13 +25,25 @@ bool ends_with_one_of(const std::string& name, const std::array<std::string_view
     return std::ranges::any_of(ends, [&](std::string_view end) { return name.ends_with(end); });
 }
 
+/// Hidden, or a folder that systems make beside people's: of repaired files, thumbnails, what was deleted.
+bool is_of_the_system(const std::string& name) {
+    constexpr std::array<std::string_view, 7> known{"lost+found",
+                                                    "__MACOSX",
+                                                    "@eaDir",
+                                                    "#recycle",
+                                                    "@Recycle",
+                                                    "$RECYCLE.BIN",
+                                                    "System Volume Information"};
+    return name.starts_with('.') || std::ranges::find(known, name) != known.end();
+}
+
 /// Calls visit(name, whether it is a folder) for what is in a folder, in any order, until that returns false.
 bool list(const fs::path& folder, const std::function<bool(const std::string&, bool)>& visit) {
     std::error_code error;
     for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
         const std::string name = entry->path().filename().string();
         std::error_code unknown; // a link to nothing is no folder
-        if (!name.starts_with('.') && !visit(name, entry->is_directory(unknown))) return false;
+        if (!is_of_the_system(name) && !visit(name, entry->is_directory(unknown))) return false;
     }
     if (error) throw_file_error("read", folder, error.value());
     return true;
@@ -91,6 +103,31 @@ private:
     std::set<std::pair<dev_t, ino_t>> seen_;
 };
 
+/// Looks for a picture, in what can be read.
+class Search {
+public:
+    explicit Search(std::size_t most)
+        : walk_(
+              [this](const std::string&) {
+                  found_ = true;
+                  return false;
+              },
+              most) {
+        walk_.pass_unreadable([](const std::string&) {}); // whoever opens it learns it
+    }
+    Search(const Search&) = delete;
+    Search& operator=(const Search&) = delete;
+
+    Walk& walk() { return walk_; }
+    bool found() const { return found_; }
+
+private:
+    Walk walk_;
+    bool found_ = false;
+};
+
+constexpr std::size_t most_to_see = 10'000;
+
 } // namespace
 
 FileKind kind_of(const std::string& name) {
@@ -141,48 +178,31 @@ PicturesLeft pictures_beside_classes(const fs::path& folder) {
 }
 
 bool holds_classes_of_pictures(const fs::path& folder) {
-    bool found = false;
+    Search search(most_to_see);
+    search.walk().pass(folder);
     try {
-        Walk walk(
-            [&](const std::string&) {
-                found = true;
-                return false;
-            },
-            10'000);
-        walk.pass(folder);
         for (const std::string& name : class_folders(folder))
-            if (!walk.walk(folder / name)) break;
-    } catch (const InputError&) {
-        // Whoever opens it learns it.
+            if (!search.walk().walk(folder / name)) break;
+    } catch (const InputError&) { // whoever opens it learns it
     }
-    return found;
+    return search.found();
 }
 
-PictureFolders find_picture_folders(const fs::path& folder) {
-    constexpr std::array<const char*, 4> tests{"val", "valid", "validation", "test"}; // the first one counts
-    PictureFolders found;
-    std::vector<std::string> names;
+bool holds_pictures(const fs::path& folder) {
+    Search search(most_to_see);
+    search.walk().walk(folder);
+    return search.found();
+}
+
+bool holds_pictures_itself(const fs::path& folder) {
+    bool found = false;
     try {
-        names = class_folders(folder);
-    } catch (const InputError&) {
-        return found;
+        list(folder, [&](const std::string& name, bool is_folder) {
+            found = !is_folder && kind_of(name) == FileKind::picture;
+            return !found;
+        });
+    } catch (const InputError&) { // whoever opens it learns it
     }
-    const auto named = [&](std::string_view wanted) {
-        const auto name =
-            std::ranges::find_if(names, [&](const std::string& each) { return lower(each) == wanted; });
-        return name == names.end() ? fs::path() : folder / *name;
-    };
-    std::size_t splits = 0;
-    for (const char* name : tests) {
-        const fs::path path = named(name);
-        splits += path.empty() ? 0 : 1;
-        if (found.test.empty() && !path.empty() && holds_classes_of_pictures(path)) found.test = path;
-    }
-    found.train = named("train");
-    if (names.size() > splits + 1 && !found.train.empty() && !holds_classes_of_pictures(found.train))
-        found.train.clear(); // beside other folders it is a class, of trains
-    found.split = !found.train.empty() || (splits > 0 && splits == names.size());
-    if (!found.split) found = {.train = folder, .test = {}};
     return found;
 }
 

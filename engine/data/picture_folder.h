@@ -9,20 +9,15 @@
 
 namespace towers {
 
-/// The folders of a data set whose pictures lie in one folder a class. Empty: there is none.
-struct PictureFolders {
-    std::filesystem::path train; ///< the set's own folder if its classes are not split
-    std::filesystem::path test;
-    bool split = false; ///< into train, and val, valid, validation or test
-};
-
-/// Looks at names only. Never throws.
-PictureFolders find_picture_folders(const std::filesystem::path& folder);
-
 /// Whether a folder's classes have pictures. Looks at a few thousand files at most, and never throws.
 bool holds_classes_of_pictures(const std::filesystem::path& folder);
 
-/// The names of a folder's folders, sorted as bytes, without hidden ones. InputError if it cannot be read.
+/// Whether there are pictures below a folder, or in the folder itself, likewise.
+bool holds_pictures(const std::filesystem::path& folder);
+bool holds_pictures_itself(const std::filesystem::path& folder);
+
+/// The names of a folder's folders, sorted as bytes, without hidden ones and those that systems make, such as
+/// lost+found. InputError if it cannot be read.
 std::vector<std::string> class_folders(const std::filesystem::path& folder);
 
 /// What a file is by the end of its name, in any case.
@@ -44,8 +39,8 @@ struct PicturesLeft {
 };
 
 /// The paths, below a folder, of the JPEG and PNG files in it and in its folders, sorted as bytes; without
-/// hidden files. Follows links, but enters no folder twice. Adds pictures of other formats to `others`.
-/// `unreadable` hears of each folder that cannot be read; without it, that is an InputError.
+/// what class_folders() leaves out. Follows links, but enters no folder twice. Adds pictures of other formats
+/// to `others`. `unreadable` hears of each folder that cannot be read; without it, that is an InputError.
 std::vector<std::string> pictures_below(const std::filesystem::path& folder, PicturesLeft& others,
                                         const std::function<void(const std::string&)>& unreadable = {});
 

@@ -5,6 +5,7 @@
 #include "engine/data/picture.h"
 #include "engine/data/picture_folder.h"
 #include "engine/data/picture_size.h"
+#include "engine/data/picture_splits.h"
 #include "engine/error.h"
 #include "engine/files/checksum.h"
 #include "engine/files/file.h"
@@ -94,18 +95,27 @@ bool is_held_out(const std::string& name, double part) {
     return double(sum.value() >> 11) * 0x1p-53 < part;
 }
 
+constexpr const char* splits_wish = "splits";
+
+/// The folders of a request's source. With `?splits=none` all folders are classes.
+PictureFolders folders_of(const DataRequest& request) {
+    if (request.wishes.contains(splits_wish)) return {.train = request.source, .test = {}};
+    return find_picture_folders(request.source);
+}
+
 /// The folder that has a request's pictures, or an empty path.
 fs::path folder_of(const DataRequest& request) {
-    const PictureFolders found = find_picture_folders(request.source);
+    const PictureFolders found = folders_of(request);
     if (request.split == Split::train) return found.train;
     const bool all_in_one = !found.split && (request.hold_out > 0 || request.whole);
     return all_in_one ? found.train : found.test;
 }
 
-/// The names of the folder's own classes, or of those of the training pictures beside it.
-std::vector<std::string> own_classes(const DataRequest& request) {
-    const fs::path train = find_picture_folders(request.source).train;
-    std::vector<std::string> names = class_folders(train.empty() ? folder_of(request) : train);
+/// The names of the folder's classes; of a source for both splits, those of its training pictures.
+std::vector<std::string> classes_of(const DataRequest& request) {
+    const fs::path train = folders_of(request).train;
+    const bool alone = train.empty() || (request.whole && !request.trained.empty());
+    std::vector<std::string> names = class_folders(alone ? folder_of(request) : train);
     for (std::string& name : names) name = as_printable(name);
     if (const auto same = std::ranges::adjacent_find(names); same != names.end())
         throw InputError(fmt::format("{} has two folders that read {}; rename one of them",
@@ -113,14 +123,9 @@ std::vector<std::string> own_classes(const DataRequest& request) {
     return names;
 }
 
-/// The names of the classes: those of the training data, wherever it is.
-std::vector<std::string> classes_of(const DataRequest& request) {
-    std::vector<std::string> trained = trained_classes(request);
-    return trained.empty() ? own_classes(request) : trained;
-}
-
-/// Says which pictures do not count.
-void tell_what_is_left(const fs::path& folder, const PicturesLeft& others) {
+/// Says which pictures do not count. `closed`: what is wrong with each folder that cannot be read.
+void tell_what_is_left(const fs::path& folder, const PicturesLeft& others,
+                       const std::vector<std::string>& closed) {
     const auto tell = [&](const PicturesLeft& left, const char* why) {
         if (left.count > 0)
             spdlog::warn("{}: {} left out, such as {}: {}", as_printable(folder.string()),
@@ -128,6 +133,9 @@ void tell_what_is_left(const fs::path& folder, const PicturesLeft& others) {
     };
     tell(others, "only names with .jpg, .jpeg or .png count; convert them");
     tell(pictures_beside_classes(folder), "only those in a class's folder count; move them into one");
+    if (!closed.empty())
+        spdlog::warn("{}: the pictures in {} left out, such as: {}", as_printable(folder.string()),
+                     count_of(closed.size(), "folder"), as_printable(closed[0]));
 }
 
 /// Says which classes have no pictures. They stay classes, since the labels of the others must not depend on
@@ -150,12 +158,13 @@ Index list_files(const DataRequest& request, const fs::path& folder,
     const bool training = request.split == Split::train;
     Index index{.folder = folder};
     PicturesLeft others;
-    std::vector<std::string> empty; // classes
+    std::vector<std::string> empty, closed; // classes; what is wrong with folders that cannot be read
     std::unordered_map<std::string, std::uint32_t> labels;
     for (std::uint32_t i = 0; i < classes.size(); ++i) labels.emplace(classes[i], i);
     for (const std::string& name : class_folders(folder)) {
         const auto found = labels.find(as_printable(name));
-        const std::vector<std::string> files = pictures_below(folder / name, others);
+        const std::vector<std::string> files = pictures_below(
+            folder / name, others, [&](const std::string& problem) { closed.push_back(problem); });
         if (found == labels.end()) {
             if (files.empty()) continue;
             throw InputError(as_printable(fmt::format("{} is none of the {} classes of the training data; "
@@ -171,9 +180,9 @@ Index list_files(const DataRequest& request, const fs::path& folder,
         }
     }
     // Those who open both splits of one folder hear it once.
-    if (training || request.whole || folder != find_picture_folders(request.source).train)
-        tell_what_is_left(folder, others);
-    if (training) tell_of_empty(folder, empty, classes.size());
+    if (training || request.whole || folder != folders_of(request).train)
+        tell_what_is_left(folder, others, closed);
+    if (training && request.trained.empty()) tell_of_empty(folder, empty, classes.size());
     if (index.files.empty())
         throw InputError(as_printable(fmt::format("{} has no {} pictures{}; add some", folder.string(),
                                                   training ? "training" : "test",
@@ -206,19 +215,27 @@ Index read_headers(Index listed, const DataRequest& request) {
     }
     broken.report(request.source, listed.files.size());
     if (index.files.empty())
-        throw InputError(as_printable(request.source) + " has no picture that is sound; give others");
+        throw InputError(fmt::format("{} has no picture that is sound{}; give others",
+                                     as_printable(request.source), broken.example()));
     return index;
 }
 
 std::unique_ptr<DataSource> open_pictures(const DataRequest& request) {
+    if (const auto wish = request.wishes.find(splits_wish);
+        wish != request.wishes.end() && wish->second != "none")
+        throw InputError(as_printable(
+            fmt::format("{}?{}={}: give '{}?{}=none', so that all folders are classes", request.source,
+                        splits_wish, wish->second, request.source, splits_wish)));
+    const PictureFolders found = folders_of(request);
+    if (!found.unclear.empty()) throw InputError(as_printable(found.unclear));
     const fs::path folder = folder_of(request);
     if (folder.empty() || !fs::is_directory(folder))
         throw InputError(as_printable(request.source) + " has no folders of pictures; give others");
-    if (request.hold_out > 0 && find_picture_folders(request.source).split)
+    if (request.hold_out > 0 && found.split)
         throw InputError(fmt::format("{} has folders for training and testing already; leave out --hold-out",
                                      as_printable(request.source)));
     const std::vector<std::string> classes = classes_of(request);
-    if (classes.size() < 2)
+    if (classes.size() < 2 && request.trained.empty())
         throw InputError(
             fmt::format("{} has one class only ({}); give a folder to each of two classes or more",
                         as_printable(request.source), classes.empty() ? "none" : classes[0]));
@@ -234,7 +251,7 @@ const DataFormat& pictures_format() {
                                        .name = "JPEG and PNG files (a folder for each class)",
                                        .more = {},
                                        .files = {"train/CLASS/*.jpg", "val/CLASS/*.jpg"},
-                                       .wishes = {"size"},
+                                       .wishes = {"size", splits_wish},
                                        .holds_out = true,
                                        .recognizes =
                                            [](const DataRequest& request) {
@@ -242,7 +259,7 @@ const DataFormat& pictures_format() {
                                                return !folder.empty() && holds_classes_of_pictures(folder);
                                            },
                                        .open = open_pictures,
-                                       .classes = own_classes};
+                                       .named = true};
     return format;
 }
 

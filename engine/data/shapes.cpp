@@ -188,7 +188,7 @@ void draw(const Class& kind, PhiloxStream& random, const ImageSize& size, std::u
     }
 }
 
-std::vector<std::string> class_names(const DataRequest& /*any*/) {
+std::vector<std::string> class_names() {
     std::vector<std::string> names;
     for (const Class& kind : classes) names.emplace_back(kind.name);
     return names;
@@ -210,7 +210,7 @@ Dataset make_shapes(Split split, std::uint64_t seed, ImageSize size, std::size_t
     if (count == 0) count = shapes_count(split, size);
     const RandomPurpose purpose =
         split == Split::train ? RandomPurpose::train_shapes : RandomPurpose::test_shapes;
-    DataInfo info{.name = "shapes", .classes = class_names({}), .image = size};
+    DataInfo info{.name = "shapes", .classes = class_names(), .image = size};
     std::vector<std::uint8_t> images(count * size.elements());
     std::vector<std::uint32_t> labels(count);
     constexpr std::size_t least_bytes = std::size_t(256) << 10;
@@ -235,8 +235,7 @@ const DataFormat& shapes_format() {
         .open = [](const DataRequest& request) -> std::unique_ptr<DataSource> {
             const ImageSize size = request.image.height > 0 ? request.image : ImageSize{32, 32, 3};
             return std::make_unique<Dataset>(make_shapes(request.split, request.seed, size));
-        },
-        .classes = class_names};
+        }};
     return format;
 }
 

@@ -14,6 +14,11 @@ namespace towers {
 DataSource::DataSource(DataInfo info, std::vector<std::uint32_t> labels)
     : info_(std::move(info)), labels_(std::move(labels)) {}
 
+void DataSource::relabel(std::span<const std::uint32_t> labels, std::vector<std::string> classes) {
+    for (std::uint32_t& label : labels_) label = labels[label];
+    info_.classes = std::move(classes);
+}
+
 void DataSource::read(std::size_t first, std::size_t count, std::span<std::uint8_t> images) const {
     constexpr std::size_t least_bytes = std::size_t(256) << 10;
     const std::size_t image = image_size().elements();

@@ -48,6 +48,9 @@ public:
         return labels_;
     } ///< [size()], each below the classes' number
 
+    /// Gives the records with label i the label `labels[i]`, and the classes other names.
+    void relabel(std::span<const std::uint32_t> labels, std::vector<std::string> classes);
+
     /// Fills images [records.size()][channels][height][width], planes of bytes as in CIFAR-10. From any
     /// thread. InputError when a record cannot be read.
     virtual void read(std::span<const std::uint32_t> records, std::span<std::uint8_t> images) const = 0;

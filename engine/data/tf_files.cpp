@@ -1,7 +1,8 @@
 #include "engine/data/tf_files.h"
 
+#include "engine/data/picture_splits.h"
+
 #include <algorithm>
-#include <array>
 #include <cctype>
 #include <glob.h>
 #include <iterator>
@@ -20,7 +21,9 @@ std::vector<fs::path> all_files(const std::string& source) {
     std::error_code error; // what cannot be examined counts as absent
     if (fs::is_directory(source, error)) {
         for (fs::directory_iterator entry(source, error), end; !error && entry != end; entry.increment(error))
-            if (is_named_tfrecord(entry->path().filename().string())) files.push_back(entry->path());
+            if (const std::string name = entry->path().filename().string();
+                is_named_tfrecord(name) && !name.starts_with('.'))
+                files.push_back(entry->path());
     } else if (fs::is_regular_file(source, error)) {
         files.emplace_back(source);
     } else if (is_pattern(source)) {
@@ -48,9 +51,10 @@ std::vector<std::string> words_of(const std::string& name) {
     return words;
 }
 
-template<std::size_t n>
-bool has_word(const std::vector<std::string>& words, const std::array<std::string_view, n>& wanted) {
-    return std::ranges::find_first_of(words, wanted) != words.end();
+bool has_word_of(const std::vector<std::string>& words, Split split) {
+    return std::ranges::any_of(words, [&](const std::string& word) {
+        return split_called(word) == split || (split == Split::test && word == "t10k");
+    });
 }
 
 } // namespace
@@ -60,15 +64,12 @@ bool is_named_tfrecord(const std::string& name) {
 }
 
 std::vector<fs::path> tf_record_files(const DataRequest& request) {
-    constexpr std::array<std::string_view, 8> test_words{"test",       "testing", "val",        "valid",
-                                                         "validation", "eval",    "evaluation", "t10k"};
-    constexpr std::array<std::string_view, 2> train_words{"train", "training"};
     const std::vector<fs::path> files = all_files(request.source);
     const bool training = request.split == Split::train;
     if (training && files.size() == 1 && files[0] == request.source) return files;
     const auto is_of_split = [&](const fs::path& file) {
         const std::vector<std::string> words = words_of(file.filename().string());
-        const bool test = has_word(words, test_words), train = has_word(words, train_words);
+        const bool test = has_word_of(words, Split::test), train = has_word_of(words, Split::train);
         return training ? !test || train : test && !train;
     };
     std::vector<fs::path> of_split;

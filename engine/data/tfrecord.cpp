@@ -4,6 +4,7 @@
 #include "engine/data/tfrecord.h"
 
 #include "engine/data/broken_pictures.h"
+#include "engine/data/class_labels.h"
 #include "engine/data/formats.h"
 #include "engine/data/guessed_pixels.h"
 #include "engine/data/picture.h"
@@ -89,6 +90,9 @@ public:
             });
         check_guess();
         broken_.report(source, records_);
+        if (index_.labels.empty() && records_ > 0)
+            throw InputError(
+                fmt::format("{} has no record that is sound{}; give others", source, broken_.example()));
         if (index_.labels.empty()) throw InputError(source + " holds no records; give files that do");
         if (index_.labels.size() > std::numeric_limits<std::uint32_t>::max() / 2)
             throw InputError(source + " has too many records; give a part of them");
@@ -224,16 +228,18 @@ void write_tfrecord(const DataSource& data, const fs::path& path) {
     const std::size_t bytes = size.elements();
     std::vector<std::uint8_t> pixels(bytes);
     const std::string_view image_raw(reinterpret_cast<const char*>(pixels.data()), bytes);
+    std::vector<std::int64_t> labels(data.labels().begin(), data.labels().end());
+    if (const auto numbers = numbers_of(data.info().classes))
+        for (std::int64_t& label : labels) label = (*numbers)[std::size_t(label)];
     AtomicFile file(path);
     data.read_all([&](std::size_t first, std::span<const std::uint8_t> images) {
         for (std::size_t i = 0; i < images.size() / bytes; ++i) {
             to_pixels(images.subspan(i * bytes, bytes), size.channels, pixels);
-            file.write(
-                framed(write_tf_example({{"image_raw", image_raw}}, {{"height", size.height},
-                                                                     {"width", size.width},
-                                                                     {"depth", size.channels},
-                                                                     {"pixels", std::int64_t(bytes)},
-                                                                     {"label", data.labels()[first + i]}})));
+            file.write(framed(write_tf_example({{"image_raw", image_raw}}, {{"height", size.height},
+                                                                            {"width", size.width},
+                                                                            {"depth", size.channels},
+                                                                            {"pixels", std::int64_t(bytes)},
+                                                                            {"label", labels[first + i]}})));
         }
     });
     file.commit();

@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <filesystem>
 #include <string>
+#include <unistd.h>
+#include <utility>
 #include <vector>
 
 namespace towers {
@@ -140,33 +142,55 @@ TEST_CASE("pictures without a split are held out by their names, which others do
           "shapes: --hold-out is for folders of pictures, and these are shapes; leave it out");
 }
 
-TEST_CASE("test pictures that come apart have the labels of the training's classes") {
-    const Folder training, testing;
-    training.put("ant/1.png");
-    training.put("bee/1.png");
-    training.put("cow/1.png");
+TEST_CASE("pictures that come apart have the labels of the classes that were trained") {
+    const Folder testing;
     testing.put("cow/1.png");
-    DataRequest request = testing.request(Split::test);
+    for (const Split split : {Split::test, Split::train}) {
+        DataRequest request = testing.request(split);
+        request.whole = true;
+        request.trained = {"ant", "bee", "cow"};
+        const auto data = open_data(request);
+        CHECK(labels_of(*data) == std::vector<std::uint32_t>{2});
+        CHECK(data->info().classes == request.trained);
+        testing.put("dog/1.png");
+        CHECK(testing.error(request) ==
+              ": its class dog is none of the 3 classes of the training data; call it as "
+              "one of them, or leave it out");
+        fs::remove(testing / "dog/1.png"); // a folder without pictures has no labels
+        CHECK(labels_of(*open_data(request)) == std::vector<std::uint32_t>{2});
+    }
+    // A folder for training beside them does not count then.
+    testing.put("pictures/val/cow/1.png");
+    testing.put("pictures/train/ape/1.png");
+    DataRequest request{.source = (testing / "pictures").string(), .split = Split::test, .image = {8, 8, 3}};
     request.whole = true;
-    request.trained_on = training.path().string() + "?size=9";
+    request.trained = {"ape", "bee", "cow"};
     CHECK(labels_of(*open_data(request)) == std::vector<std::uint32_t>{2});
-    testing.put("dog/1.png");
-    CHECK(testing.error(request).find("/dog is none of the 3 classes") == 0);
-    fs::rename(testing / "cow", testing / "cat");
-    request.trained_on = "shapes";
-    CHECK(testing.error(request).find("/cat is none of the 10 classes") == 0);
-    // Those of CIFAR's files, whose names may be others than the usual ones
-    test::write_text(training / "data_batch_1.bin", "");
-    request.trained_on = training.path().string();
-    request.format = "cifar10";
-    CHECK(trained_classes(request)[3] == "cat");
-    test::write_text(training / "batches.meta.txt", "a\nb\nc\nd\ne\nf\ng\nh\ncat\ndog\n");
-    CHECK(trained_classes(request)[8] == "cat");
-    test::write_text(training / "fine_label_names.txt", "");
-    request.format = "cifar100";
-    CHECK(trained_classes(request).size() == 100);
-    request.trained_on += "?labels=coarse";
-    CHECK(trained_classes(request).size() == 20);
+}
+
+TEST_CASE("folders called as numbers are the labels of these numbers where labels are numbers") {
+    const std::vector<std::string> digits{"0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11"};
+    const Folder folder;
+    for (const char* name : {"10/1.png", "2/1.png", "07/1.png"}) folder.put(name);
+    CHECK(folder.open()->info().classes == std::vector<std::string>{"07", "10", "2"}); // among themselves
+    DataRequest request = folder.request(Split::test);
+    request.whole = true;
+    request.trained = digits;
+    CHECK(labels_of(*open_data(request)) == std::vector<std::uint32_t>{7, 10, 2});
+    request.trained = {"0", "1", "10", "11", "2", "3", "4", "5", "6", "7", "8", "9"}; // trained on folders
+    CHECK(labels_of(*open_data(request)) == std::vector<std::uint32_t>{9, 2, 4});
+    request.trained.resize(8);
+    CHECK(folder.error(request) ==
+          ": its class 07 is none of the 8 classes of the training data; call it as one "
+          "of them, or leave it out");
+    request.trained.assign(digits.begin(), digits.begin() + 10);
+    CHECK(folder.error(request).find(": its class 10 is none of the 10 classes") == 0);
+    // Names that are no numbers get numbers in their order, unless some are labels.
+    fs::rename(folder / "10", folder / "ten");
+    CHECK(folder.error(request).find(": its class 07 is none of the 10 classes") == 0);
+    fs::rename(folder / "07", folder / "seven");
+    fs::rename(folder / "2", folder / "two");
+    CHECK(labels_of(*open_data(request)) == std::vector<std::uint32_t>{0, 1, 2});
 }
 
 TEST_CASE("a class without pictures stays one, so that the labels of others do not depend on it") {
@@ -222,6 +246,19 @@ TEST_CASE("broken pictures are refused, or left out; those that prove broken lat
     CHECK(Folder::read_all(*data) == images);
 }
 
+TEST_CASE("pictures of which none is sound are refused with an example") {
+    const Folder folder;
+    for (const char* name : {"a/1.jpg", "b/1.jpg"}) {
+        fs::create_directories((folder / name).parent_path());
+        test::write_text(folder / name, "this is no picture");
+    }
+    DataRequest request = folder.request();
+    request.skip_broken = true;
+    CHECK(folder.error(request) ==
+          " has no picture that is sound, such as: " + (folder / "a/1.jpg").string() +
+              " is neither JPEG nor PNG; give others");
+}
+
 TEST_CASE("classes whose names read the same are refused") {
     const Folder folder;
     folder.put("caf\xe8/1.png");
@@ -238,6 +275,104 @@ TEST_CASE("there may be many classes") {
         fs::create_symlink("../0/1.png", folder / (std::to_string(i) + "/1.png"));
     }
     CHECK(folder.open()->info().classes.size() == count);
+}
+
+TEST_CASE("folders called as splits, in any way") {
+    for (const auto& [train, test] :
+         std::vector<std::pair<std::string, std::string>>{{"train", "test"},
+                                                          {"Train", "Test"},
+                                                          {"training", "testing"},
+                                                          {"TRAINING_SET", "TEST_SET"},
+                                                          {"train-data", "valid-data"},
+                                                          {"trainset", "testset"},
+                                                          {"train_images", "Evaluation"},
+                                                          {"training", "dev"},
+                                                          {"train", "eval"},
+                                                          {"Train Data", "validation_set"}}) {
+        CAPTURE(train);
+        const Folder folder;
+        for (const std::string& name :
+             {train + "/a/1.png", train + "/b/1.png", test + "/b/1.png", test + "/b/2.png"})
+            folder.put(name);
+        CHECK(folder.open()->info().classes == std::vector<std::string>{"a", "b"});
+        CHECK(labels_of(*folder.open(Split::test)) == std::vector<std::uint32_t>{1, 1});
+    }
+    const Folder folder;
+    for (const char* name : {"train/a/1.png", "train/b/1.png", "test/a/1.png", "dev/a/1.png", "dev/b/1.png"})
+        folder.put(name);
+    CHECK(folder.open(Split::test)->size() == 2); // dev is before test
+    folder.put("training_set/a/1.png");
+    CHECK(folder.error(folder.request()) ==
+          " has two folders of training pictures, train and training_set; leave "
+          "one of them");
+}
+
+TEST_CASE("folders that may be splits or classes are refused") {
+    const std::string remedy_begin =
+        "; move the pictures to train/CLASS and test/CLASS, or, if they are classes, give '";
+    const auto check_refused = [&](const std::vector<const char*>& names, const std::string& why,
+                                   const std::vector<std::string>& classes) {
+        const Folder folder;
+        for (const char* name : names) folder.put(std::string(name) + "/1.png");
+        const std::string path = folder.path().string();
+        CHECK(folder.error(folder.request()) == why + remedy_begin + path + "?splits=none'");
+        DataRequest held_out = folder.request();
+        held_out.hold_out = 0.5;
+        CHECK(folder.error(held_out) == why + remedy_begin + path + "?splits=none'");
+        DataRequest request = folder.request();
+        request.source += "?splits=none";
+        CHECK(open_data(request)->info().classes == classes);
+        request.source += "&size=9";
+        CHECK(open_data(request)->image_size() == ImageSize{9, 9, 3});
+    };
+    check_refused({"cats", "dogs", "test/cats", "test/dogs"},
+                  ": test is called as a folder of test pictures, and cats beside it as a class",
+                  {"cats", "dogs", "test"});
+    check_refused({"cats", "dogs", "Val_Set"},
+                  ": Val_Set is called as a folder of test pictures, and cats beside it as a class",
+                  {"Val_Set", "cats", "dogs"});
+    check_refused({"lessons/cats", "lessons/dogs", "exam/cats", "exam/dogs"},
+                  ": exam and lessons hold folders of the same names (cats, dogs), so they may be no classes",
+                  {"exam", "lessons"});
+    check_refused({"cats/train", "cats/test", "dogs/train"},
+                  ": cats and dogs hold folders of the same names (train), so they may be no classes",
+                  {"cats", "dogs"});
+    check_refused({"a/1", "a/2", "a/3", "a/4", "b/1", "b/2", "b/3", "b/4", "b/5"},
+                  ": a and b hold folders of the same names (1, 2, 3 ...), so they may be no classes",
+                  {"a", "b"});
+    const Folder folder;
+    for (const char* name : {"a/images", "b/images", "c/other", "c/images"})
+        folder.put(std::string(name) + "/1.png");
+    fs::create_directories(folder / "a/boxes");
+    fs::create_directories(folder / "b/boxes");
+    fs::create_directories(folder / "test"); // without pictures
+    CHECK(folder.open()->size() == 4);
+    DataRequest request = folder.request();
+    request.source += "?splits=all";
+    CHECK(folder.error(request) ==
+          "?splits=all: give '" + folder.path().string() + "?splits=none', so that all folders are classes");
+}
+
+TEST_CASE("folders that systems make are no classes and hold no pictures, and closed ones are left out") {
+    const Folder folder;
+    for (const char* name : {"a/1.png", "b/1.png", "b/@eaDir/1.png/thumbnail.jpg", "__MACOSX/a/1.png",
+                             "__MACOSX/b/._1.png", "@eaDir/a/1.jpg", "System Volume Information/1.png"})
+        folder.put(name);
+    fs::create_directory(folder / "lost+found");
+    test::write_text(folder / ".DS_Store", "");
+    test::write_text(folder / "a/Thumbs.db", "");
+    CHECK(folder.open()->info().classes == std::vector<std::string>{"a", "b"});
+    CHECK(folder.open()->size() == 2);
+    if (::geteuid() == 0) return; // who may read every folder
+    folder.put("b/closed/1.png");
+    folder.put("c/1.png");
+    fs::permissions(folder / "b/closed", fs::perms::none);
+    fs::permissions(folder / "a", fs::perms::none);
+    fs::permissions(folder / "lost+found", fs::perms::none);
+    CHECK(folder.open()->info().classes == std::vector<std::string>{"a", "b", "c"});
+    CHECK(labels_of(*folder.open()) == std::vector<std::uint32_t>{1, 2});
+    fs::permissions(folder / "b/closed", fs::perms::owner_all);
+    fs::permissions(folder / "a", fs::perms::owner_all);
 }
 
 TEST_CASE("train may be a class, beside others") {
