@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace towers {
@@ -99,6 +100,34 @@ CLI::Validator one_of(std::initializer_list<std::string> words) {
         "");
 }
 
+CLI::Option* add_switch(CLI::App& command, const std::string& name, bool& field, const std::string& help) {
+    const auto take = [&field](const CLI::results_t& words) {
+        field = words[0] != "off" && words[0] != "false"; // also true for a flag without a value
+        return true;
+    };
+    const auto check = [](std::string& word) -> std::string {
+        return word == "on" || word == "off" || word == "true" || word == "false" ? "" : "give on or off";
+    };
+    return command.add_option(name, take, help)
+        ->check(CLI::Validator(check, ""))
+        ->type_name("on|off")
+        ->expected(0, 1)
+        ->default_str(field ? "on" : "");
+}
+
+std::vector<std::string> switch_words(std::vector<std::string> words) {
+    std::vector<std::string> joined;
+    for (std::string& word : words) {
+        const bool follows_flag = !joined.empty() && joined.back().starts_with("--") &&
+                                  joined.back() != "--" && joined.back().find('=') == std::string::npos;
+        if ((word == "on" || word == "off") && follows_flag)
+            joined.back() += '=' + word;
+        else
+            joined.push_back(std::move(word));
+    }
+    return joined;
+}
+
 std::string describe_unknown_word(CLI::App& app) {
     const std::vector<CLI::App*> commands = chosen_commands(app);
     for (const CLI::App* const command : commands)
@@ -135,8 +164,7 @@ std::string describe_mistake(CLI::App& app, const CLI::ParseError& error) {
         if (is<CLI::ValidationError>(error))
             for (const std::string& value : option->results())
                 if (const std::string what = advice(*option, value); !what.empty()) return wrong(value, what);
-        if (is<CLI::ConversionError>(error))
-            return wrong(option->results()[0], "give the flag without a value");
+        if (is<CLI::ConversionError>(error)) return wrong(option->results()[0], "give on or off");
         if (is<CLI::ArgumentMismatch>(error))
             return say(option->count() > 1
                            ? fmt::format("{}: give it once, not {} times", flags[0], option->count())

@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <type_traits>
+#include <vector>
 
 namespace towers {
 
@@ -17,6 +18,13 @@ namespace towers {
 CLI::Validator whole_number(std::uint64_t least, std::uint64_t most);
 CLI::Validator any_number();
 CLI::Validator one_of(std::initializer_list<std::string> words);
+
+/// Adds a flag that is `on` alone, and takes `on` or `off`. For a command without words, which would be taken
+/// for its value; others have add_flag(), and switch_words() in main() makes both alike.
+CLI::Option* add_switch(CLI::App& command, const std::string& name, bool& field, const std::string& help);
+
+/// The words of a command line with `--flag on` and `--flag off` written as `--flag=on` and `--flag=off`.
+std::vector<std::string> switch_words(std::vector<std::string> words);
 
 template<class T>
 struct NumberOf {

@@ -65,7 +65,7 @@ int run_command(int argc, char** argv) {
     towers::add_completion(app, chosen);
     towers::add_report(app, chosen);
     // `towers help train` is `towers train --help`
-    std::vector<std::string> words(argv + 1, argv + argc);
+    std::vector<std::string> words = towers::switch_words({argv + 1, argv + argc});
     const bool asks_help = !words.empty() && words[0] == "help";
     if (asks_help) {
         std::erase(words, "help");

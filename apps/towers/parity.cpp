@@ -22,7 +22,8 @@ constexpr unsigned default_batch = 32;
 
 struct ParityFlags {
     std::vector<std::string> set;
-    std::string recipe = "cifar10-tutorial", data = "shapes", towers, distort = "on", json;
+    std::string recipe = "cifar10-tutorial", data = "shapes", towers, json;
+    bool distort = true;
     unsigned batch = 0; ///< 0: as run_parity() chooses
     std::uint64_t seed = 1, steps = 10;
     double tolerance = 1e-5;
@@ -58,7 +59,7 @@ Lockstep run_lockstep(const std::array<std::string, 2>& ids, const Recipe& recip
             compare_step(*a, *b, recipe, data,
                          {.batch = flags.batch,
                           .seed = flags.seed,
-                          .distort = flags.distort != "off",
+                          .distort = flags.distort,
                           .tolerance = flags.tolerance})};
 }
 
@@ -75,7 +76,7 @@ Drift run_drift(const Lockstep& lockstep, const Recipe& recipe, const DataSource
                        .shares = {},
                        .learning_rate = recipe.optimizer->learning_rate,
                        .seed = flags.seed,
-                       .distort = flags.distort != "off",
+                       .distort = flags.distort,
                        .shuffle = true,
                        .quirks = {},
                        .open = flags.open},
@@ -98,7 +99,7 @@ void write_json(const ParityFlags& flags, const Lockstep& lockstep, const Drift&
     const nlohmann::json all{
         {"devices", devices},           {"recipe", with_changes(flags.recipe, flags.set)},
         {"data", flags.data},           {"batch", flags.batch},
-        {"seed", flags.seed},           {"distort", flags.distort == "on"},
+        {"seed", flags.seed},           {"distort", flags.distort},
         {"tolerance", flags.tolerance}, {"tensors", tensors},
         {"first_difference", first},    {"drift", to_json(drift)}};
     // A path may contain bytes that are not text.
@@ -199,13 +200,9 @@ void add_parity(CLI::App& app, Action& chosen) {
                "Largest relative norm ||a - b|| / max(||a||, ||b||) of a tensor that counts as rounding when "
                "both devices get the same inputs; integers that no rounding decides must be equal")
         ->capture_default_str();
-    command
-        ->add_option("--distort", flags->distort,
-                     "Crop, flip and change the images at random, as the recipe says; off uses its "
-                     "evaluation pipeline")
-        ->check(one_of({"on", "off"}))
-        ->type_name("on|off")
-        ->capture_default_str();
+    add_switch(*command, "--distort", flags->distort,
+               "Crop, flip and change the images at random, as the recipe says; off uses its evaluation "
+               "pipeline");
     add_threads(*command, flags->open.threads);
     add_exact_products(*command, flags->open.exact_products);
     command->add_option("--json", flags->json, "Also write the numbers to this file as JSON");

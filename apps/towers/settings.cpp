@@ -221,17 +221,7 @@ void add_settings(CLI::App& command, TrainSettings& settings) {
                                   const char* help) {
         T& field = settings.*member;
         if constexpr (std::is_same_v<T, bool>)
-            command
-                .add_option(
-                    "--" + name,
-                    [&field](const CLI::results_t& words) {
-                        field = words[0] != "off"; // also true for a flag without a value
-                        return true;
-                    },
-                    help)
-                ->check(one_of({"on", "off"}))
-                ->type_name("on|off")
-                ->default_str(field ? "on" : "off");
+            add_switch(command, "--" + name, field, help);
         else if constexpr (std::is_same_v<T, std::string>) {
             CLI::Option* option = command.add_option("--" + name, field, help);
             if (!field.empty()) option->capture_default_str();
@@ -247,8 +237,6 @@ void add_settings(CLI::App& command, TrainSettings& settings) {
         }
     };
     for_each_setting(add);
-    for (const char* const name : {"--log-towers", "--eval-raw", "--keep-best", "--skip-broken"})
-        command.get_option(name)->expected(0, 1)->default_str("");
 }
 
 std::set<std::string> given_settings(const CLI::App& command) {

@@ -187,7 +187,6 @@ TEST_CASE("the message about a wrong flag names it, its value and what to give i
         {{"train", "--batch"}, "--batch: give a whole number of 1 or more" + train},
         {{"train", "--batch="}, "--batch: give a whole number of 1 or more" + train},
         {{"train", "--lr"}, "--lr: give a number" + train},
-        {{"train", "--distort"}, "--distort: give on or off" + train},
         {{"train", "--data"}, "--data: give a value" + train},
         {{"train", "--data", ""}, "--data: its value is empty" + train},
         {{"train", "--run", "--resume"}, "--run: give a value before --resume" + train},
@@ -221,7 +220,10 @@ TEST_CASE("the message about a wrong flag names it, its value and what to give i
         {{"train", "--progress", "bar"}, "--progress 'bar': give auto or live or log" + train},
         {{"train", "--shuffle", "maybe"}, "--shuffle 'maybe': give on or off" + train},
         {{"train", "--log-towers", "maybe"}, "--log-towers 'maybe': give on or off" + train},
-        {{"train", "--resume=maybe"}, "--resume 'maybe': give the flag without a value" + train},
+        {{"train", "--exact-products", "maybe"}, "--exact-products 'maybe': give on or off" + train},
+        {{"train", "--resume=maybe"}, "--resume 'maybe': give on or off" + train},
+        {{"parity", "--distort=maybe"}, "--distort 'maybe': give on or off" + parity},
+        {{"eval", "--raw=maybe"}, "--raw 'maybe': give on or off" + eval},
         {{"eval", "--split", "dev"}, "--split 'dev': give test or train" + eval},
         // too much
         {{"train", "--batch", "2", "--batch", "3"}, "--batch: give it once, not 2 times" + train},
@@ -234,6 +236,50 @@ TEST_CASE("the message about a wrong flag names it, its value and what to give i
         CHECK(outcome.code == 2);
         CHECK(names_in(folder.path()) == std::vector<std::string>{});
     }
+}
+
+TEST_CASE("every flag that switches something may stand alone, or be on or off") {
+    const TemporaryFolder folder;
+    const Arguments names{"--exact-products", "--eval-raw", "--keep-best", "--log-towers",
+                          "--skip-broken",    "--distort",  "--shuffle"};
+    const auto check_all = [&](const char* value,
+                               const std::function<Arguments(const std::string&)>& written) {
+        Arguments flags{"--steps", "0", "--batch", "2", "--eval-every", "1"};
+        for (const std::string& name : names) flags = flags + written(name);
+        train_small(folder / "run", flags);
+        const std::string config = read_text(folder / "run/config.toml");
+        for (const std::string& name : names) CHECK(contains(config, name.substr(2) + " = " + value + "\n"));
+        fs::remove_all(folder / "run");
+    };
+    check_all("true", [](const std::string& name) { return Arguments{name}; });
+    check_all("true", [](const std::string& name) { return Arguments{name, "on"}; });
+    check_all("true", [](const std::string& name) { return Arguments{name + "=true"}; });
+    check_all("false", [](const std::string& name) { return Arguments{name, "off"}; });
+    check_all("false", [](const std::string& name) { return Arguments{name + "=off"}; });
+
+    // Also beside words, which they do not take for their values
+    const std::string run = (folder / "run").string(), cpu = "--towers=cpu";
+    train_small(run, {"--steps", "1", "--batch", "2", "--report", "off", "--exact-products"});
+    CHECK_FALSE(fs::exists(folder / "run/report.html"));
+    const auto kind_of_parameters = [&](const Arguments& words) {
+        const Outcome outcome = run_towers(words + Arguments{cpu});
+        check_worked(outcome);
+        return contains(outcome.out, "moving averages") ? "averages" : "variables";
+    };
+    CHECK(kind_of_parameters({"eval", run}) == "averages");
+    CHECK(kind_of_parameters({"eval", "--raw", run}) == "variables");
+    CHECK(kind_of_parameters({"eval", "--raw", "on", run}) == "variables");
+    CHECK(kind_of_parameters({"eval", "--raw", "off", run}) == "averages");
+    CHECK(kind_of_parameters({"eval", run, "--raw=false", "--exact-products", "on"}) == "averages");
+
+    // A resumed run and a file's settings are overridden.
+    train_small(run, {"--resume", "--steps", "2", "--exact-products=off"});
+    CHECK(contains(read_text(folder / "run/config.toml"), "exact-products = false\n"));
+    write_text(folder / "dos.toml",
+               "\xef\xbb\xbfsteps = 0\r\nexact-products = true\r\nlog-towers = true\r\n");
+    train_small(folder / "other", {"--config", (folder / "dos.toml").string(), "--log-towers", "off"});
+    CHECK(contains(read_text(folder / "other/config.toml"), "exact-products = true\n"));
+    CHECK(contains(read_text(folder / "other/config.toml"), "log-towers = false\n"));
 }
 
 TEST_CASE("a number with leading zeros is not octal") {
