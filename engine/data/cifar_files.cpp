@@ -72,13 +72,8 @@ std::vector<std::string> read_class_names(const fs::path& path, std::size_t coun
     const InputFile file(path);
     std::string text(std::min<std::uint64_t>(file.size(), 4096), '\0');
     file.read(0, std::as_writable_bytes(std::span(text)));
-    std::erase(text, '\r');
-    std::vector<std::string> names;
-    for (std::size_t begin = 0; begin < text.size();) {
-        const std::size_t end = std::min(text.find('\n', begin), text.size());
-        if (end > begin) names.push_back(as_printable(text.substr(begin, end - begin)));
-        begin = end + 1;
-    }
+    std::vector<std::string> names = lines_in(text);
+    for (std::string& name : names) name = as_printable(name);
     if (names.size() == count) return names;
     if (tell)
         spdlog::warn("{} names {} classes, but the records have {}; their usual names stand in for it",

@@ -67,10 +67,12 @@ std::vector<NamedPicture> pictures_at(const fs::path& path,
 }
 
 std::vector<std::string> paths_in(std::string_view list) {
-    const char end = list.find('\0') == std::string_view::npos ? '\n' : '\0';
+    if (list.starts_with("\xff\xfe") || list.starts_with("\xfe\xff")) // its byte order mark
+        throw InputError("the list of pictures is UTF-16; write it as UTF-8");
+    if (list.find('\0') == list.npos) return lines_in(list);
     std::vector<std::string> paths;
     for (std::size_t begin = 0; begin < list.size();) {
-        const std::size_t stop = std::min(list.find(end, begin), list.size());
+        const std::size_t stop = std::min(list.find('\0', begin), list.size());
         if (stop > begin) paths.emplace_back(list.substr(begin, stop - begin));
         begin = stop + 1;
     }

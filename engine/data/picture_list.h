@@ -27,8 +27,8 @@ std::vector<NamedPicture> pictures_at(const std::filesystem::path& path,
                                       const std::function<void(const std::string&)>& complain,
                                       const std::function<void(const std::string&)>& warn);
 
-/// The paths in a list: ended by zero bytes if it has one (`find -print0`), else by newlines. Leaves out
-/// empty ones.
+/// The paths in a list: ended by zero bytes if it has one (`find -print0`), else the lines_in() it. Leaves out
+/// empty ones. InputError for a list in UTF-16.
 std::vector<std::string> paths_in(std::string_view list);
 
 /// A data set of pictures whose labels are all 0. One that cannot be read is grey, and problem() says why.

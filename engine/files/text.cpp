@@ -29,4 +29,17 @@ std::string as_printable(const std::string& text) {
     return printable;
 }
 
+std::vector<std::string> lines_in(std::string_view text) {
+    constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";
+    if (text.starts_with(byte_order_mark)) text.remove_prefix(byte_order_mark.size());
+    std::vector<std::string> lines;
+    for (std::size_t begin = 0, end; begin < text.size(); begin = end + 1) {
+        end = std::min(text.find('\n', begin), text.size());
+        std::string_view line = text.substr(begin, end - begin);
+        if (line.ends_with('\r')) line.remove_suffix(1);
+        if (!line.empty()) lines.emplace_back(line);
+    }
+    return lines;
+}
+
 } // namespace towers

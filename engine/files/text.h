@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 #include <functional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 namespace towers {
 
@@ -17,6 +19,10 @@ std::string as_utf8(const std::string& text);
 /// as_utf8() with `?` in place of each control character, so that a terminal shows the text and obeys nothing
 /// in it.
 std::string as_printable(const std::string& text);
+
+/// The lines of a text, without what ends them on any system (`\n` or `\r\n`) and without the byte order mark
+/// that some programs put before the first one. Leaves out empty ones.
+std::vector<std::string> lines_in(std::string_view text);
 
 /// `a, b, c`: what `text` says of each element. (Views of the standard library do not compile with clang 14.)
 template<class Range, class Text>

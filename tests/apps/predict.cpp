@@ -249,6 +249,11 @@ TEST_CASE("pictures come from standard input, as one picture or as a list of pat
     check(trained.predict_in_shell(list, "--files-from -"), expected + expected);
     const std::string zeros = fmt::format("printf '%s\\0' '{}' |", fixture("rgb.jpg"));
     check(trained.predict_in_shell(zeros, "--files-from -"), expected);
+    const std::string dos = fmt::format("printf '\\357\\273\\277%s\\r\\n%s\\r\\n' '{}' '{}' |",
+                                        fixture("rgb.jpg"), fixture("rgb.jpg"));
+    check(trained.predict_in_shell(dos, "--files-from -"), expected + expected);
+    check_failed(trained.predict_in_shell("printf '\\377\\376a\\0' |", "--files-from -"), 1,
+                 "the list of pictures is UTF-16; write it as UTF-8");
     write_text(trained.folder / "list", fixture("rgb.jpg") + "\n");
     check(trained.predict({fixture("rgb.jpg"), "--files-from", (trained.folder / "list").string()}),
           expected + expected);

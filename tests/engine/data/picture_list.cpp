@@ -90,6 +90,14 @@ TEST_CASE("a list of paths ends them by lines or, if it has one, by zero bytes")
     CHECK(paths_in("") == Lines{});
     CHECK(paths_in("a\nb c\n\n d") == Lines{"a", "b c", " d"});
     CHECK(paths_in(std::string("a\nb\0c\0", 6)) == Lines{"a\nb", "c"});
+    CHECK(paths_in("\xef\xbb\xbf"
+                   "a\r\n\r\nb\rc\r\nd") == Lines{"a", "b\rc", "d"});
+    CHECK(paths_in(std::string("a\r\0b", 4)) == Lines{"a\r", "b"}); // with zero bytes, names are exact
+    CHECK(test::input_error([] {
+              paths_in(std::string("\xff\xfe"
+                                   "a\0",
+                                   4));
+          }) == "the list of pictures is UTF-16; write it as UTF-8");
 }
 
 TEST_CASE("a picture that cannot be read is grey, and the others are as prepare_picture() makes them") {
