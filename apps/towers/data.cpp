@@ -52,7 +52,19 @@ bool describe(const char* split, DataRequest request) {
     request.left_out = [&](const std::string& problem) { broken.push_back(problem); };
     request.stand_in = false;
     request.thumbnail = 64;
-    const std::unique_ptr<DataSource> data = open_data(request);
+    const auto print_broken = [&] {
+        constexpr std::size_t most = 10;
+        for (const std::string& each : std::span(broken).first(std::min(most, broken.size())))
+            fmt::print("  broken: {}\n", each);
+        if (broken.size() > most) fmt::print("  and {} more\n", broken.size() - most);
+    };
+    std::unique_ptr<DataSource> data;
+    try {
+        data = open_data(request);
+    } catch (const InputError&) { // perhaps because all are broken
+        print_broken();
+        throw;
+    }
     const DataStatistics statistics = statistics_of(*data);
     for (const BrokenRecord& each : statistics.broken) broken.push_back(each.problem);
     const auto& [name, names, image, pictures, unconverted] = data->info();
@@ -68,10 +80,7 @@ bool describe(const char* split, DataRequest request) {
     for (std::size_t i = 0; i < names.size(); ++i)
         fmt::print("  {} {:<{}} {:>6}\n", i, names[i], width, statistics.counts[i]);
     fmt::print("  mean = [{}], deviation = [{}]\n", joined(statistics.mean), joined(statistics.deviation));
-    constexpr std::size_t most = 10;
-    for (const std::string& each : std::span(broken).first(std::min(most, broken.size())))
-        fmt::print("  broken: {}\n", each);
-    if (broken.size() > most) fmt::print("  and {} more\n", broken.size() - most);
+    print_broken();
     if (!broken.empty() && !skip)
         fmt::print("  replace what is broken, or leave it out with --skip-broken\n");
     const std::string damage = data->find_damage();

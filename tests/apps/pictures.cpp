@@ -170,6 +170,59 @@ TEST_CASE("data describe names every broken picture, and counts the others") {
     }
 }
 
+TEST_CASE("data describe names broken pictures also where none is sound") {
+    const TemporaryFolder folder;
+    for (const char* name : {"a", "b"}) fs::create_directories(folder / "photos" / name);
+    for (int i = 0; i < 12; ++i)
+        write_text(folder / "photos" / (i % 2 == 0 ? "a" : "b") / (std::to_string(i) + ".jpg"), "no picture");
+    const std::string cut = read_text(source_folder() / "tests/fixtures/pictures/rgb.jpg");
+    const auto describe = [&](const Arguments& more) {
+        return run_towers(Arguments{"data", "describe", "photos"} + more, {.folder = folder.path()});
+    };
+    for (const Arguments& more : {Arguments{}, {"--skip-broken"}}) {
+        const Outcome outcome = describe(more);
+        check_failed(outcome, 1, "photos has no picture that is sound, such as: photos/a/0.jpg is neither");
+        const std::vector<std::string> lines = lines_of(outcome.out);
+        REQUIRE(lines.size() == 11);
+        CHECK(lines[0] == "  broken: photos/a/0.jpg is neither JPEG nor PNG");
+        CHECK(lines[10] == "  and 2 more");
+    }
+    // Those that prove broken when they are decoded
+    for (int i = 0; i < 12; ++i)
+        write_text(folder / "photos" / (i % 2 == 0 ? "a" : "b") / (std::to_string(i) + ".jpg"),
+                   cut.substr(0, cut.size() - 40));
+    const Outcome decoded = describe({});
+    CHECK(decoded.code == 1);
+    CHECK(contains(decoded.out, "train: 0 images of 13x19x3\n"));
+    CHECK(contains(decoded.out, "  broken: photos/a/0.jpg is cut short\n"));
+    CHECK(contains(decoded.out, "  and 2 more\n"));
+    CHECK_FALSE(contains(decoded.out, "nan"));
+}
+
+TEST_CASE("pictures that are turned have their upright size everywhere") {
+    const TemporaryFolder folder;
+    for (const char* name : {"turned.png", "turned-after.png", "turned-raw.png", "turned-long-big.jpg"})
+        for (const char* kind : {"a", "b"}) {
+            fs::create_directories(folder / "photos" / kind);
+            fs::copy_file(source_folder() / "tests/fixtures/pictures" / name,
+                          folder / "photos" / kind / name);
+        }
+    const RunOptions here{.folder = folder.path()};
+    const Outcome described = run_towers({"data", "describe", "photos"}, here);
+    check_worked(described);
+    CHECK(contains(described.out, "train: 8 images of 19x13x3\n"));
+    check_worked(run_towers({"data", "import", "photos", "records"}, here));
+    check_worked(run_towers({"data", "pack", "photos", "packed"}, here));
+    for (const char* copy : {"records", "packed"}) {
+        const Outcome copied = run_towers({"data", "describe", copy}, here);
+        check_worked(copied);
+        CHECK(contains(copied.out, "train: 8 images of 19x13x3\n"));
+        CHECK(lines_of(copied.out).back() == lines_of(described.out).back());
+        const auto mean = [](const std::string& text) { return text.substr(text.find("  mean"), 60); };
+        CHECK(mean(copied.out) == mean(described.out));
+    }
+}
+
 TEST_CASE("a broken picture is named before the first step, and may be skipped") {
     const TemporaryFolder folder;
     make_photos(folder.path());
