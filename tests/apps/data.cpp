@@ -234,9 +234,8 @@ TEST_CASE("test pictures have the labels of the training data, whatever its form
                     "--batch", "4", "--towers", "cpu", "--run", "run"},
                    here);
     CHECK(numbers.code == 0);
-    CHECK(contains(numbers.err, "the classes of " + (folder / "records").string() +
-                                    " are numbers, and those of " + (folder / "some").string() +
-                                    " get them in the order of their names\n"));
+    CHECK(contains(numbers.err, "the training's classes are numbers, and those of " +
+                                    (folder / "some").string() + " get them in the order of their names\n"));
 }
 
 TEST_CASE("a bad data file is named") {

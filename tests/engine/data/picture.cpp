@@ -155,7 +155,7 @@ TEST_CASE("PNG: chunks beside the pixels do no harm, however many and large they
     // What is damaged is named: a chunk of pixels, one that says the orientation, one that is too long.
     const auto error_with = [&](std::string_view type, std::size_t byte) {
         std::vector<std::uint8_t> png = whole;
-        const auto at = std::ranges::search(png, type).begin() - png.begin();
+        const auto at = std::search(png.begin(), png.end(), type.begin(), type.end()) - png.begin();
         png[std::size_t(at) + byte] ^= 1;
         return error_of(png);
     };
@@ -167,7 +167,7 @@ TEST_CASE("PNG: chunks beside the pixels do no harm, however many and large they
 TEST_CASE("a JPEG whose colours are sampled as libjpeg cannot decode them is refused by its header") {
     std::vector<std::uint8_t> jpeg = bytes_of(fixtures() / "sampled-3x1.jpg");
     const std::vector<std::uint8_t> frame{0xff, 0xc0};
-    const auto at = std::ranges::search(jpeg, frame).begin() - jpeg.begin();
+    const auto at = std::search(jpeg.begin(), jpeg.end(), frame.begin(), frame.end()) - jpeg.begin();
     REQUIRE(jpeg[std::size_t(at) + 11] == 0x31);
     jpeg[std::size_t(at) + 14] = 0x21; // 3 samples of brightness to 2 of a colour
     const char* const problem =
