@@ -11,6 +11,9 @@ namespace towers {
 
 namespace {
 
+constexpr std::size_t least_words = 64; // to tell anything
+constexpr double clearly = 0.9;
+
 static_assert(std::endian::native == std::endian::little);
 
 template<class Number>
@@ -60,6 +63,7 @@ void GuessedPixels::add(std::span<const std::uint8_t> bytes, std::size_t row_byt
     }
     from_word_ += std::min(difference(bytes, lanes), difference(bytes, 2 * lanes)); // or numbers of 8 bytes
     from_row_ += difference(bytes, row_bytes);
+    from_far_ += difference(bytes, bytes.size() / 2 + 1);
 }
 
 bool GuessedPixels::look_like_floats() const {
@@ -70,9 +74,13 @@ bool GuessedPixels::look_like_floats() const {
     return are_floats_ && std::ranges::any_of(sums_, differs);
 }
 
+bool GuessedPixels::are_noise() const {
+    constexpr double contrast = 32; // on average
+    return words_ >= least_words && from_far_ > contrast * double(records_) &&
+           std::min(from_word_, from_row_) > clearly * from_far_;
+}
+
 std::string GuessedPixels::look_like() const {
-    constexpr std::size_t least_words = 64;
-    constexpr double clearly = 0.9;
     if (!in_words_ || words_ < least_words) return "";
     if (look_like_floats())
         return fmt::format("float32 numbers from {:.3g} to {:.3g}", double(least_), double(most_));

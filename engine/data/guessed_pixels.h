@@ -24,6 +24,10 @@ public:
     /// `float32 numbers from 0 to 1`: what they look like; "" if they may well be pixels.
     std::string look_like() const;
 
+    /// Whether they would be pictures in which no byte is like those around it. Numbers and pixels may look
+    /// so too, of which nothing else tells.
+    bool are_noise() const;
+
 private:
     static constexpr std::size_t most_records = 64, lanes = 4;
 
@@ -36,6 +40,7 @@ private:
     std::array<double, lanes> sums_{};           ///< of these, of words_
     bool are_floats_ = true, are_small_ = true;  ///< the words, as float32 and as int32
     float least_ = 0, most_ = 0;                 ///< as float32
+    double from_far_ = 0;                        ///< likewise from bytes half a picture before
     double from_word_ = 0, from_row_ = 0; ///< how much bytes differ from those a word, and a row, before
 };
 

@@ -24,6 +24,7 @@
 #include <limits>
 #include <optional>
 #include <protozero/exception.hpp>
+#include <spdlog/spdlog.h>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -88,7 +89,7 @@ public:
                     broken_.leave_out(name.text(), error.what());
                 }
             });
-        check_guess();
+        if (!guessed_.are_enough()) check_guess();
         broken_.report(source, records_);
         if (index_.labels.empty() && records_ > 0)
             throw InputError(
@@ -131,6 +132,11 @@ private:
                             "{}; {}",
                             columns_.source(), index_.size->height, index_.size->width, index_.size->channels,
                             other, advice_on_pixels));
+        if (guessed_.are_noise())
+            spdlog::warn("{} has records that as pictures of {}x{}x{} are noise; if they are others, such as "
+                         "RGBA, {}",
+                         as_printable(columns_.source()), index_.size->height, index_.size->width,
+                         index_.size->channels, advice_on_pixels);
     }
 
     void check_size(const RecordName& name, const ImageSize& size) const {

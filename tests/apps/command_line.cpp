@@ -249,7 +249,7 @@ TEST_CASE("every flag that switches something may stand alone, or be on or off")
         train_small(folder / "run", flags);
         const std::string config = read_text(folder / "run/config.toml");
         for (const std::string& name : names) CHECK(contains(config, name.substr(2) + " = " + value + "\n"));
-        fs::remove_all(folder / "run");
+        std::filesystem::remove_all(folder / "run");
     };
     check_all("true", [](const std::string& name) { return Arguments{name}; });
     check_all("true", [](const std::string& name) { return Arguments{name, "on"}; });
@@ -260,7 +260,7 @@ TEST_CASE("every flag that switches something may stand alone, or be on or off")
     // Also beside words, which they do not take for their values
     const std::string run = (folder / "run").string(), cpu = "--towers=cpu";
     train_small(run, {"--steps", "1", "--batch", "2", "--report", "off", "--exact-products"});
-    CHECK_FALSE(fs::exists(folder / "run/report.html"));
+    CHECK_FALSE(std::filesystem::exists(folder / "run/report.html"));
     const auto kind_of_parameters = [&](const Arguments& words) {
         const Outcome outcome = run_towers(words + Arguments{cpu});
         check_worked(outcome);

@@ -135,6 +135,26 @@ TEST_CASE("grey and coloured squares pass, whatever they show") {
     }
 }
 
+TEST_CASE("noise is told from pictures") {
+    const auto is_noise = [](const Drawing& draw, unsigned bytes, unsigned height, unsigned width) {
+        GuessedPixels guessed;
+        for (unsigned i = 0; i < 8; ++i) {
+            Bytes pixels;
+            for (unsigned y = 0; y < height; ++y)
+                for (unsigned x = 0; x < width * bytes; ++x) pixels.push_back(std::uint8_t(draw(i, y, x)));
+            guessed.add(pixels, std::size_t(std::lround(std::sqrt(double(pixels.size())))));
+        }
+        return guessed.are_noise();
+    };
+    CHECK(is_noise(noise, 1, 28, 28));
+    CHECK(is_noise(noise, 4, 32, 32)); // RGBA without a constant byte
+    CHECK_FALSE(is_noise(slope, 1, 28, 28));
+    CHECK_FALSE(is_noise(digit, 1, 28, 28));
+    CHECK_FALSE(is_noise([](unsigned, unsigned, unsigned) { return 7u; }, 1, 28, 28));
+    CHECK_FALSE(
+        is_noise([](unsigned i, unsigned y, unsigned x) { return 60 + noise(i, y, x) % 20; }, 1, 28, 28));
+}
+
 TEST_CASE("TFRecord files without sizes are refused if they look like no bytes") {
     const test::TemporaryFolder folder;
     const std::string file = (folder / "train.tfrecord").string();
