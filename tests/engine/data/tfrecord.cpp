@@ -182,10 +182,12 @@ TEST_CASE("the split is told from words of a file's name") {
     const Folder folder;
     for (const char* name : {"latest.tfrecord", "strain-1.tfrecord", "interval.tfrecord"})
         test::write_text(folder / name, example("abcd", 0));
-    for (const char* name : {"mnistTest-00.tfrecord", "validation1.tfrecord", "t10k.tfrecord"})
+    for (const char* name : {"mnistTest-00.tfrecord", "validation1.tfrecord", "t10k.tfrecord",
+                             "dev-1.tfrecord", "testset.tfrecord"})
         test::write_text(folder / name, example("abcd", 0));
+    test::write_text(folder / "._train.tfrecord", "what macOS leaves on other disks");
     CHECK(folder.open()->size() == 3);
-    CHECK(folder.open("", Split::test)->size() == 3);
+    CHECK(folder.open("", Split::test)->size() == 5);
 }
 
 TEST_CASE("a data set written as TFRecord files is read back the same") {
