@@ -48,18 +48,19 @@ double cycles(const Products& products, const Tile& tile, unsigned parts, const 
     return cycles_of(products, tile, parts, slice_costs, facts);
 }
 
-/// The best number of parts by estimate, and for measuring also a whole sum and those that fill the device
-/// once and twice; ascending.
-std::set<unsigned> numbers_of_parts(const Products& products, const Tile& tile, const DeviceFacts& facts) {
+/// The best number of parts by estimate, and for measuring also the least and those that fill the device once
+/// and twice; ascending.
+std::set<unsigned> numbers_of_parts(const Products& products, unsigned least, const Tile& tile,
+                                    const DeviceFacts& facts) {
     if (facts.limits.parts != 0) return {facts.limits.parts};
-    const unsigned most = most_parts(products, tile, facts);
-    unsigned best = 1;
-    for (unsigned parts = 2; parts <= most; ++parts)
+    const unsigned most = std::max(least, most_parts(products, tile, facts));
+    unsigned best = least;
+    for (unsigned parts = least + 1; parts <= most; ++parts)
         if (cycles(products, tile, parts, facts) < cycles(products, tile, best, facts)) best = parts;
-    std::set<unsigned> numbers{1, best};
+    std::set<unsigned> numbers{least, best};
     for (const unsigned times : {1u, 2u})
-        numbers.insert(
-            unsigned(std::clamp<std::uint64_t>(times * facts.busy_groups / products.tiles(tile), 1, most)));
+        numbers.insert(unsigned(
+            std::clamp<std::uint64_t>(times * facts.busy_groups / products.tiles(tile), least, most)));
     return numbers;
 }
 
@@ -101,7 +102,8 @@ std::vector<Offer> offers_quads(const Launch& launch, const DeviceFacts& facts) 
     const Products& products = *tiled;
     for (const Tile& tile : quad_tiles) {
         if (!has_room(tile, facts)) continue;
-        for (const unsigned parts : numbers_of_parts(products, tile, facts))
+        for (const unsigned parts :
+             numbers_of_parts(products, least_parts(launch, products, facts), tile, facts))
             offers.push_back({.groups = groups_within(products.tiles(tile) * parts, facts),
                               .tile = tile,
                               .parts = parts,

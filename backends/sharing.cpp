@@ -36,6 +36,16 @@ double cycles_of_stage(double floats, const DeviceFacts& facts) {
     return 5000 + 0.5 * floats / std::max(1u, facts.busy_groups / 2); // 8 bytes a cycle
 }
 
+unsigned least_parts(const Launch& launch, const Products& products, const DeviceFacts& facts) {
+    constexpr std::uint64_t few = 1 << 15;  // sums, so that adding up parts costs next to nothing
+    constexpr std::uint64_t most = 1 << 24; // floats of all parts
+    // Equal gradients of 1024 pixels are off by 7e-6. Other devices are compared with software drivers.
+    const std::uint64_t pixels = facts.software ? 1024 : 4096;
+    if (launch.kernel != Kernel::conv2d_backward_weights || products.elements() > few) return 1;
+    return unsigned(
+        std::clamp<std::uint64_t>(ceil_div(products.depth, pixels), 1, most / products.elements()));
+}
+
 unsigned parts_of(const Launch& launch, const DeviceFacts& facts) {
     const auto products = products_of(launch);
     if (!products && launch.kernel != Kernel::depthwise_conv2d_backward_weights) return 1;
@@ -43,7 +53,9 @@ unsigned parts_of(const Launch& launch, const DeviceFacts& facts) {
     std::uint64_t wanted = 0, most = 0;
     if (products) {
         constexpr unsigned depth = 256; // that is worth a tile
-        wanted = facts.busy_groups / products->tiles(tile_for(*products, facts.busy_groups));
+        wanted = std::max<std::uint64_t>(facts.busy_groups /
+                                             products->tiles(tile_for(*products, facts.busy_groups)),
+                                         least_parts(launch, *products, facts));
         most = products->depth / depth;
     } else {
         const ConvShape s = launch.parameters.as<Conv2dBackwardWeightsParams>().shape;

@@ -32,6 +32,10 @@ double cycles_of_stage(double floats, const DeviceFacts& facts);
 /// As many workgroups, within what drivers and tests allow.
 glm::uvec3 groups_within(std::uint64_t groups, const DeviceFacts& facts);
 
+/// Into how many parts a launch's sums are split at least, since one float32 that takes many pixels one after
+/// another loses digits: the gradient of few weights. (Parts of many would take too long to add up.)
+unsigned least_parts(const Launch& launch, const Products& products, const DeviceFacts& facts);
+
 /// Into how many parts a launch's sums are split, where whole they would leave the device idle; 1 for kernels
 /// without such sums.
 unsigned parts_of(const Launch& launch, const DeviceFacts& facts);

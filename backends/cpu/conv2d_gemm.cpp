@@ -229,9 +229,8 @@ template<class Params>
 std::vector<Offer> offers(const Launch& launch, const DeviceFacts&) {
     const ConvShape s = launch.parameters.as<Params>().shape;
     if (!fast_products || s.groups != 1) return {};
-    if (std::is_same_v<Params, Conv2dBackwardWeightsParams> &&
-        std::size_t(s.batch) * s.out_height * s.out_width > most_pixels)
-        return {};
+    if constexpr (std::is_same_v<Params, Conv2dBackwardWeightsParams>)
+        if (std::size_t(s.batch) * s.out_height * s.out_width > most_pixels) return {};
     return {Offer{.cost = multiplications(s, true)}};
 }
 

@@ -15,8 +15,8 @@
 
 // The gradient of the weights of convolutions and dense layers by oneDNN, which adds up all pixels in one
 // float32 after another. So a batch of many pixels is divided into pieces, whose gradients are added up in
-// two levels. Threads share out the pieces; where these are few or the weights many, they compute each piece
-// together.
+// two levels. Threads share out the pieces; where these are few or the weights many, all threads compute one
+// larger piece after another.
 
 namespace towers {
 namespace {
@@ -29,9 +29,9 @@ struct Piece {
     std::size_t x, dy; ///< where its pixels begin, in floats
 };
 
-/// Output pixels of a piece, and of a batch that is worth dividing. The gradient of constant pixels is then
-/// off by 2e-6 and 7e-6; undivided, by 7e-4 for 800,000 pixels.
-constexpr std::size_t pixels_of_piece = 2048, pixels_undivided = 8192;
+/// Output pixels of a thread's piece, and of all threads'. The gradient of equal pixels is then off by 2e-6
+/// and 7e-6; undivided, by 7e-4 for 800,000 pixels.
+constexpr std::size_t pixels_of_thread = 2048, pixels_of_all = 8192;
 /// More weights take too long to add up for each piece, and too much memory for each thread.
 constexpr std::size_t most_weights_of_thread = 65536;
 
@@ -51,11 +51,11 @@ Piece rows_of(const ConvShape& s, std::size_t image, std::size_t first, std::siz
     return piece;
 }
 
-std::vector<Piece> pieces_of(const ConvShape& s) {
+/// Pieces of about so many output pixels
+std::vector<Piece> pieces_of(const ConvShape& s, std::size_t most) {
     const std::size_t pixels = std::size_t(s.out_height) * s.out_width;
-    if (s.batch * pixels <= pixels_undivided) return {{s, 0, 0}};
     std::vector<Piece> pieces;
-    if (const std::size_t at_once = pixels_of_piece / pixels; at_once != 0) {
+    if (const std::size_t at_once = most / pixels; at_once != 0) {
         for (std::size_t image = 0; image < s.batch; image += at_once) {
             pieces.push_back(
                 {s, image * s.in_height * s.in_width * s.in_channels, image * pixels * s.out_channels});
@@ -63,7 +63,7 @@ std::vector<Piece> pieces_of(const ConvShape& s) {
         }
         return pieces;
     }
-    const std::size_t rows = std::max<std::size_t>(pixels_of_piece / s.out_width, 1);
+    const std::size_t rows = std::max<std::size_t>(most / s.out_width, 1);
     for (std::size_t image = 0; image < s.batch; ++image)
         for (std::size_t row = 0; row < s.out_height; row += rows) {
             const Piece piece = rows_of(s, image, row, std::min<std::size_t>(row + rows, s.out_height));
@@ -161,10 +161,10 @@ private:
 /// of one.
 class Sum {
 public:
-    /// Plans for one thread if `alone`, else for all.
-    Sum(CpuContext& context, std::span<const Piece> pieces, std::size_t weights, bool alone)
-        : pieces_(pieces.begin(), pieces.end()), weights_(weights), stream_(context.engine) {
-        omp_set_num_threads(alone ? 1 : int(context.threads)); // oneDNN plans for as many as it sees
+    Sum(CpuContext& context, std::span<const Piece> pieces, std::size_t weights, unsigned threads)
+        : pieces_(pieces.begin(), pieces.end()), weights_(weights), threads_(threads),
+          stream_(context.engine) {
+        omp_set_num_threads(int(threads)); // oneDNN plans for as many as it sees
         for (const Piece& piece : pieces_)
             if (gradient_of(piece) == gradients_.end())
                 gradients_.push_back(std::make_unique<Gradient>(context, piece.shape));
@@ -184,10 +184,10 @@ public:
         std::size_t added = 0;
         for (const Piece& piece : pieces_) {
             (*gradient_of(piece))->run(x + piece.x, dy + piece.dy, one, stream_, scratch + sums_bytes());
-            move_into(some, one, weights_);
-            if (++added % parts_of_sum == 0) move_into(total, some, weights_);
+            move(some, one);
+            if (++added % parts_of_sum == 0) move(total, some);
         }
-        move_into(total, some, weights_);
+        move(total, some);
     }
 
 private:
@@ -196,26 +196,33 @@ private:
     Gradients::iterator gradient_of(const Piece& piece) {
         return std::ranges::find_if(gradients_, [&](const auto& each) { return each->takes(piece.shape); });
     }
+    void move(float* total, float* part) const {
+        if (threads_ == 1) return move_into(total, part, weights_);
+#pragma omp parallel for num_threads(int(threads_))
+        for (std::size_t thread = 0; thread < threads_; ++thread) {
+            const std::size_t first = weights_ * thread / threads_, end = weights_ * (thread + 1) / threads_;
+            move_into(total + first, part + first, end - first);
+        }
+    }
     std::size_t sums_bytes() const { return 3 * aligned(weights_ * sizeof(float)); }
 
     std::vector<Piece> pieces_;
     std::size_t weights_;
+    unsigned threads_;
     dnnl::stream stream_;
     Gradients gradients_;
 };
 
-Work in_pieces(CpuContext& context, const Conv2dBackwardWeightsParams& p, std::span<const Piece> pieces) {
-    const ConvShape& s = p.shape;
-    const std::size_t weights =
-        std::size_t(s.kernel_height) * s.kernel_width * (s.in_channels / s.groups) * s.out_channels;
-    const bool shared_out = pieces.size() >= 2 * context.threads && weights <= most_weights_of_thread;
-    const std::size_t threads = shared_out ? context.threads : 1;
+/// `threads` share out the pieces; 1: all threads compute one after another.
+Work in_pieces(CpuContext& context, const Conv2dBackwardWeightsParams& p, std::span<const Piece> pieces,
+               std::size_t weights, unsigned threads) {
     auto sums = std::make_shared<std::vector<Sum>>();
     std::size_t own = 0;
     for (std::size_t thread = 0; thread < threads; ++thread) {
         const std::size_t first = pieces.size() * thread / threads,
                           end = pieces.size() * (thread + 1) / threads;
-        sums->emplace_back(context, pieces.subspan(first, end - first), weights, shared_out);
+        sums->emplace_back(context, pieces.subspan(first, end - first), weights,
+                           threads == 1 ? context.threads : 1);
         own = std::max(own, sums->back().scratch_bytes());
     }
     const Scratch scratch(context, own * threads);
@@ -252,10 +259,20 @@ Work undivided(CpuContext& context, const Conv2dBackwardWeightsParams& p) {
     };
 }
 
+Work weights_gradient(CpuContext& context, const Conv2dBackwardWeightsParams& p) {
+    const ConvShape& s = p.shape;
+    const std::size_t weights =
+        std::size_t(s.kernel_height) * s.kernel_width * (s.in_channels / s.groups) * s.out_channels;
+    if (std::size_t(s.batch) * s.out_height * s.out_width <= pixels_of_all) return undivided(context, p);
+    const std::vector<Piece> pieces = pieces_of(s, pixels_of_thread);
+    if (weights <= most_weights_of_thread && pieces.size() >= 2 * context.threads)
+        return in_pieces(context, p, pieces, weights, context.threads);
+    return in_pieces(context, p, pieces_of(s, pixels_of_all), weights, 1);
+}
+
 Work prepare(CpuContext& context, const Launch& launch, const Offer&) {
     const auto p = launch.parameters.as<Conv2dBackwardWeightsParams>();
-    const std::vector<Piece> pieces = pieces_of(p.shape);
-    Work weights = pieces.size() == 1 ? undivided(context, p) : in_pieces(context, p, pieces);
+    Work weights = weights_gradient(context, p);
     if (p.bias == 0) return weights;
     return [&context, p, weights = std::move(weights)] {
         weights();

@@ -5,9 +5,9 @@
 
 namespace towers {
 
-/// Movable. Memory with guards is for tests: an access up to 256 KiB before or behind it crashes, and what is
-/// written into the few bytes between the memory and its guards ends the program with a message when the
-/// memory is freed.
+/// Movable. Memory with guards is for tests: an access behind it, or a page or more before it, crashes. What
+/// is written closer before it or up to 255 bytes behind it ends the program with a message when the memory
+/// is freed.
 class HostMemory {
 public:
     HostMemory() = default;

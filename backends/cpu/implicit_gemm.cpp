@@ -57,7 +57,7 @@ Work backward_weights(CpuContext& context, const Launch& launch, const Offer&) {
         float* const totals = scratch + own * threads;
         float* const parts = totals + sums * threads;
         std::fill_n(totals, 2 * sums * threads, 0.0f); // OpenMP may give fewer threads
-        // Rows are added up one after another: an image's, of small images several images'
+        // So many images' rows are added up one after another.
         const std::size_t at_once = std::max<std::size_t>(parts_of_sum * s.rows_at_once() / s.out_height, 1);
         on_images(context, p.shape.batch, scratch, own,
                   [&](std::size_t first, std::size_t end, float* padded) {

@@ -26,12 +26,13 @@ constexpr std::size_t block = 512; ///< rows that are added up one after another
 
 } // namespace
 
-/// Adds the sum of rows [first, end) of x[rows, channels] to total[channels].
+/// Adds the sum of rows [first, end) of x[rows, channels] to total[channels]. `scratch`: zeros, a line's and
+/// a row's.
 FOR_EACH_PROCESSOR_LEVEL
-void add_rows(const float* x, std::size_t channels, std::size_t first, std::size_t end, float* total) {
+void add_rows(const float* x, std::size_t channels, std::size_t first, std::size_t end, float* total,
+              float* scratch) {
     const Lines lines{uint(channels)};
-    std::vector<float> scratch(lines.width() + channels);
-    float *const line = scratch.data(), *const sums = line + lines.width();
+    float *const line = scratch, *const sums = line + lines.width();
     for (std::size_t part = 1; first < end; first += block, ++part) {
         for_lines(
             lines, uint(std::min(block, end - first)),
@@ -50,14 +51,15 @@ void bias_gradient(const CpuContext& context, const Conv2dBackwardWeightsParams&
     const std::size_t channels = p.shape.out_channels;
     const std::size_t pixels = std::size_t(p.shape.batch) * p.shape.out_height * p.shape.out_width;
     const std::size_t threads = std::clamp<std::size_t>(pixels / block, 1, context.threads);
-    std::vector<float> totals(channels * threads);
+    const std::size_t own = 2 * channels + Lines(uint(channels)).width();
+    std::vector<float> sums(own * threads); // each thread's total and scratch memory
 #pragma omp parallel for num_threads(int(threads))
     for (std::size_t thread = 0; thread < threads; ++thread)
         add_rows(p.dy.at, channels, pixels * thread / threads, pixels * (thread + 1) / threads,
-                 totals.data() + channels * thread);
+                 sums.data() + own * thread, sums.data() + own * thread + channels);
     for (std::size_t thread = 1; thread < threads; ++thread)
-        move_into(totals.data(), totals.data() + channels * thread, channels);
-    std::copy_n(totals.data(), channels, p.db.at);
+        move_into(sums.data(), sums.data() + own * thread, channels);
+    std::copy_n(sums.data(), channels, p.db.at);
 }
 
 } // namespace towers

@@ -99,7 +99,7 @@ void measure_host() {
     std::vector<double> us;
     for (unsigned i = 0; i < repetitions; ++i, loop.steps += steps) {
         RunDirectory run(folder / std::to_string(i), Existing::refuse);
-        Metrics metrics(run, records, false);
+        Metrics metrics(run, records);
         us.push_back(seconds_of([&] { train(trainer, run, loop, false, {&metrics}); }) / double(steps) * 1e6);
     }
     std::filesystem::remove_all(folder);
