@@ -95,7 +95,7 @@ def padded_pools():
     """As Keras pads before it pools: zeros, which count in means, and below which no rectified number is."""
     file = File()
     pads = np.array([0, 0, 1, 1, 0, 0, 1, 1])
-    x = file.add("Pad", file.add("Relu", file.transposed(file.conv("x", 3, 6), FIRST)), pads)
+    x = file.add("Pad", file.add("Relu", file.transposed(file.conv("x", 3, 6), FIRST)), pads, np.float32(0))
     x = file.add("Pad", file.add("MaxPool", x, kernel_shape=[3, 3], strides=[2, 2]), pads)
     x = file.add("AveragePool", x, kernel_shape=[2, 2], count_include_pad=1)
     return file, file.end(file.transposed(x, LAST), 96)
@@ -200,6 +200,11 @@ def test_channels_last(test):
     x = file.add("Pad", file.transposed(file.conv("x", 3, 6), FIRST), np.array([0, 0, 1, 1, 0, 0, 1, 1]))
     onnx.save(file.model(file.end(file.add("MaxPool", x, kernel_shape=[8, 8]), 6)), test.path("last.onnx"))
     test.refuses("zeros above negative numbers", "the zeros of a Pad", lambda: import_onnx(test.path("last.onnx")))
+    for what in (np.float32(1), "x"):
+        file = File()
+        x = file.add("Pad", file.conv("x", 3, 6), np.array([0, 1, 1, 0, 0, 1, 1, 0]), what)
+        onnx.save(file.model(file.end(x, 384)), test.path("last.onnx"))
+        test.refuses(f"a Pad with {what}", "recipes pad with zeros", lambda: import_onnx(test.path("last.onnx"), check=False))
     file = File()
     onnx.save(file.model(file.add("Conv", "x", file.weights(4, 8, 3, 3))), test.path("last.onnx"))
     test.refuses("a layer over moved axes", "move the channels back", lambda: import_onnx(test.path("last.onnx")))

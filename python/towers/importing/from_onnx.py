@@ -83,9 +83,9 @@ class Translation(Graph):
             self.unbiased[out.layer] = []
         return out
 
-    def run_Pad(self, node, what, pads=None, number=None, axes=None):
+    def run_Pad(self, node, what, pads=None, padding=None, axes=None):
         mode, pads = node.attributes.get("mode", "constant"), pads if pads is not None else node.attributes.get("pads")
-        if mode != "constant" or (number is not None and number(number) not in (0.0, None)) or axes is not None or pads is None:
+        if mode != "constant" or (padding is not None and number(padding) != 0) or axes is not None or pads is None:
             raise NotExpressible(f"{node}: recipes pad with zeros on all sides of an image")
         pads, value = [int(each) for each in pads], self.value(what, node)
         rows, columns, channels = (1, 2, 3) if value.last else (2, 3, 1)
