@@ -3,6 +3,7 @@ people save them. For importing.py."""
 
 import argparse
 import os
+from unittest import mock
 
 import numpy as np
 import torch
@@ -12,6 +13,7 @@ from torch.nn.utils import parametrizations, prune, spectral_norm, weight_norm
 
 from towers.importing import import_torch
 from towers.importing.from_torch import network_of
+from towers.importing.weights import read
 
 
 class Net(nn.Module):
@@ -378,7 +380,25 @@ def test_state_dicts(test):
     test.says(f"{path}: has no 'ema' that fits the module; it has 'model', 'model_ema'", f"{code}:small", "--weights", path + ":ema")
 
 
+def refuse_pairs(kinds):
+    if any(isinstance(each, tuple) for each in kinds):
+        raise AttributeError("'tuple' object has no attribute '__module__'")
+
+
+def test_old_torch(test):
+    """What PyTorch before 2.6 reads."""
+    path = test.path("weights.pt")
+    torch.save(small().state_dict(), path)
+    version = torch.torch_version.TorchVersion("2.5.1")
+    with mock.patch.object(torch, "__version__", version), mock.patch.object(torch.serialization, "safe_globals", refuse_pairs):
+        try:
+            test.check("5.weight" in read(path), "PyTorch 2.5 reads weights")
+        except Exception as error:
+            test.check(False, f"PyTorch 2.5: {error}")
+
+
 def test_modules(test):
     test_numbers(test)
     test_refusals(test)
     test_state_dicts(test)
+    test_old_torch(test)
