@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from torch.nn.utils import parametrizations, prune, spectral_norm, weight_norm
 
 from towers.importing import import_torch
-from towers.importing.from_torch import network_of
+from towers.importing.from_torch import ACTIVATIONS, network_of
 from towers.importing.weights import read
 
 
@@ -229,28 +229,42 @@ class Functions(nn.Module):
         return self.last(x.mean((2, 3)) * self.scale)
 
 
+class Buffers(nn.Module):
+    """Weights that are no parameters, in any precision."""
+
+    def __init__(self, kind=torch.float32):
+        super().__init__()
+        self.register_buffer("steps", torch.tensor(3))
+        self.register_buffer("kernel", torch.randn(8, 3, 3, 3).to(kind))
+        self.register_buffer("weight", torch.randn(5, 8).to(kind))
+
+    def forward(self, x):
+        return F.linear(F.relu(F.conv2d(x, self.kernel)).mean((2, 3)), self.weight)
+
+
 class Auxiliary(nn.Module):
     """A second head in training only, with a dropout."""
 
-    def __init__(self):
+    def __init__(self, dropout=F.dropout):
         super().__init__()
         self.conv, self.aux, self.last = nn.Conv2d(3, 8, 3), nn.Linear(8, 5), nn.Linear(8, 5)
+        self.dropout = dropout
 
     def forward(self, x):
         x = F.relu(self.conv(x)).mean((2, 3))
-        return (self.last(x), self.aux(F.dropout(x, 0.5, self.training))) if self.training else self.last(x)
+        return (self.last(x), self.aux(self.dropout(x, 0.5, self.training))) if self.training else self.last(x)
 
 
 class Moody(nn.Module):
-    """Computes something else in training."""
+    """Computes something else in evaluation."""
 
-    def __init__(self):
+    def __init__(self, otherwise):
         super().__init__()
-        self.conv, self.last = nn.Conv2d(3, 8, 3), nn.Linear(8, 5)
+        self.conv, self.last, self.otherwise = nn.Conv2d(3, 8, 3), nn.Linear(8, 5), otherwise
 
     def forward(self, x):
-        x = self.conv(x).mean((2, 3))
-        return self.last(x if self.training else x * 1.01)
+        x = self.last(F.relu(self.conv(x)).mean((2, 3)))
+        return x if self.training else self.otherwise(x)
 
 
 def test_numbers(test):
@@ -279,7 +293,16 @@ def test_numbers(test):
         8.0)).permute(0, 3, 1, 2))), shape=(8, 8, 3))
     for end in (nn.Softmax(1), nn.LogSoftmax(1)):
         agrees(type(end).__name__, lambda end=end: nn.Sequential(Net(Net.end_of_all), end))
-    agrees("an auxiliary head", Auxiliary)
+    for dropout in (F.dropout, torch.dropout, torch.alpha_dropout, lambda x, p, train: torch.dropout(input=x, p=p, train=train)):
+        agrees(f"an auxiliary head after a {dropout.__name__}", lambda dropout=dropout: Auxiliary(dropout))
+    for kind in (torch.float32, torch.float64, torch.bfloat16):
+        agrees(f"weights in buffers, {kind}", lambda kind=kind: Buffers(kind))
+    for what, otherwise in (("softmax", lambda x: x.softmax(1)), ("other numbers", lambda x: x * 1.01),
+                            ("classes", lambda x: x.argmax(1)), ("a dict", lambda x: {"probabilities": x.softmax(1)})):
+        imported = agrees(f"{what} in evaluation", lambda otherwise=otherwise: Moody(otherwise))
+        test.check(imported and "in eval mode the module computes something else" in imported.notes[-1], "a line says so")
+        imported = import_torch(Moody(otherwise).eval(), (6, 6, 3)) if what == "softmax" else None
+        test.check(not imported or imported.off < 1e-5 and "eval" not in str(imported.notes), "none does for eval mode")
     for layer in ("aux", "last"):
         module = Auxiliary().train()
         imported = import_torch(module, (6, 6, 3), check=False)
@@ -307,17 +330,24 @@ def test_refusals(test):
     test.refuses("splits", "torch.onnx.export", lambda: import_torch(
         Net(lambda net, x: net.end(torch.cat(net.conv1(x).roll(1, 1).chunk(2, 1), 1))), (6, 6, 3), check=False))
     # The command leaves nothing behind.
-    path, out = test.path("moody.py"), test.path("moody")
+    path, out = test.path("wrong.py"), test.path("wrong")
     with open(path, "w") as file:
-        file.write("from importing_modules import Moody\n")
-    test.says(f"{path}:Moody: 'last' of the recipe is off by", f"{path}:Moody", "--shape", "6,6,3", "--out", out, starts=True)
-    test.check(not any(os.path.exists(out + end) for end in (".toml", ".safetensors")), "no file is left")
-    test.check(test.imports(f"{path}:Moody", "--shape", "6,6,3", "--out", out, "--no-check") and os.path.exists(out + ".toml"),
-               "--no-check imports it")
+        file.write("from importing_modules import Auxiliary\n")
+    model = f"{path}:Auxiliary"
+    with mock.patch.dict(ACTIVATIONS, {F.relu: "sigmoid"}):
+        test.says(f"{model}: 'last' of the recipe is off by", model, "--shape", "6,6,3", "--out", out, starts=True)
+        test.check(not any(os.path.exists(out + end) for end in (".toml", ".safetensors")), "no file is left")
+        test.check(test.imports(model, "--shape", "6,6,3", "--out", out, "--no-check") and os.path.exists(out + ".toml"),
+                   "--no-check imports it")
+    for mode in (True, False):
+        test.refuses("random numbers", "is off by", lambda mode=mode: import_torch(
+            Net(lambda net, x: net.end(net.conv1(x) + torch.randn(8, 1, 1))).train(mode), (6, 6, 3)))
+    test.refuses("no tensor in evaluation", "fails in evaluation: AttributeError", lambda: import_torch(
+        Moody(lambda x: "a cat").train(), (6, 6, 3)))
     program = os.environ.pop("TOWERS_PROGRAM")
     path_before = os.environ["PATH"]
     os.environ["PATH"] = ""
-    said = test.imports(f"{path}:Moody", "--shape", "6,6,3", "--out", out, "--force")
+    said = test.imports(model, "--shape", "6,6,3", "--out", out, "--force")
     os.environ["PATH"], os.environ["TOWERS_PROGRAM"] = path_before, program
     test.check(said.count("nothing was checked by numbers: there is no program 'towers'") == 1, "without the program, a line says so")
 

@@ -170,6 +170,21 @@ class Checking(InFolder):
         self.assertEqual(imported.notes, ["nothing was checked by numbers: the model's own output 'logits' of random pictures "
                                           "is not finite"])
 
+    def test_other_numbers_in_evaluation(self):
+        from towers.importing import NotExpressible
+        imported, right, wrong = self.imported(), self.outputs("logits"), self.outputs("other")
+        imported.check(wrong, right)
+        self.assertLess(imported.off, 1e-5)
+        self.assertEqual(len(imported.notes), 1)
+        self.assertRegex(imported.notes[0], "^in eval mode the module computes something else than in training")
+        fewer = lambda pictures: [right(pictures)[0][:, :4]]
+        self.imported().check(fewer, right)
+        for traced in (wrong, lambda pictures: [numpy.full((len(pictures), 5), numpy.nan)]):
+            imported = self.imported()
+            with self.assertRaisesRegex(NotExpressible, "'logits' gives 5 numbers, and the model's output 4"):
+                imported.check(fewer, traced)
+            self.assertEqual((imported.off, imported.notes), (None, []))
+
     def test_a_missing_variable(self):
         from towers.importing import NotExpressible
         with self.assertRaisesRegex(NotExpressible, "'conv': its weights are not to be found in the model"):

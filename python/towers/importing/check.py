@@ -8,7 +8,7 @@ import numpy as np
 
 from . import files
 from .. import _program
-from .errors import CannotCheck, NotExpressible
+from .errors import CannotCheck, Differs, NotExpressible
 
 MOST_OFF = 1e-4  # of the largest logit
 
@@ -43,7 +43,8 @@ def logits_of(recipe, variables, pictures):
 
 def off_by(imported, outputs):
     """The largest difference of any output, in parts of the output's largest number. `outputs`: computes the model's of
-    pictures. Raises NotExpressible if it is too large, CannotCheck if it cannot be known."""
+    pictures. Raises Differs if it is too large, NotExpressible if one of both cannot compute, CannotCheck if it cannot be
+    known."""
     try:
         _program.program()
     except _program.Error as error:
@@ -63,11 +64,11 @@ def off_by(imported, outputs):
             logits = logits_of(path("net.toml"), path("net.safetensors"), [path(f"{i}.png") for i in range(len(pictures))])
             found = ENDINGS[head.ending](logits)
             if found.shape != expected.shape:
-                raise NotExpressible(f"'{head.layer}' gives {found.shape[1]} numbers, and the model's output {expected.shape[1]}")
+                raise Differs(f"'{head.layer}' gives {found.shape[1]} numbers, and the model's output {expected.shape[1]}")
             off = np.abs(found - expected).max() / max(np.abs(expected).max(), np.finfo(np.float32).tiny)
             if not off <= MOST_OFF:
-                raise NotExpressible(f"'{head.layer}' of the recipe is off by {off:.1e} of the largest number of the model's "
-                                     f"output; {MOST_OFF:g} is allowed. The import is wrong, or the model computes with less "
-                                     "than float32's digits; --no-check writes it anyway")
+                raise Differs(f"'{head.layer}' of the recipe is off by {off:.1e} of the largest number of the model's output; "
+                              f"{MOST_OFF:g} is allowed. The import is wrong, or the model computes with random numbers or less "
+                              "than float32's digits; --no-check writes it anyway")
             most = max(most, off)
     return most

@@ -17,6 +17,10 @@ class NotExpressible(Exception):
         super().__init__(plain(message))
 
 
+class Differs(NotExpressible):
+    """A recipe that does not compute what the model does."""
+
+
 class CannotImport(Exception):
     """A wrong command line, or a file that cannot be used. The message is one line."""
 

@@ -337,11 +337,10 @@ class Translation(Shapes):
 
 def network_of(module, shape, group=32):
     """The network of a module for images of this height, width and channels. Returns it, with the values of its
-    variables; the scale and shift that the module itself applies to its images; and a function that computes the
-    module's outputs in evaluation."""
+    variables; the scale and shift that the module itself applies to its images; and outputs_of() this module."""
     module = with_all_digits(module)
     translation = Translation(module, shape, group)
     network = translation.network
     network.values |= network.renamed(translation.arrays(network.variables))
-    return network, translation.normalizes, lambda images: outputs_of(
-        module, translation.traced, images, 1 + max(head.output for head in network.heads))
+    return network, translation.normalizes, lambda images, **options: outputs_of(
+        module, translation.traced, images, 1 + max(head.output for head in network.heads), **options)

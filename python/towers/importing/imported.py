@@ -1,11 +1,12 @@
 """A model as a recipe with its variables: read, checked and written."""
 
+import functools
 import json
 import os
 
 from . import files, recipe
 from .check import off_by
-from .errors import CannotCheck, NotExpressible, plain
+from .errors import CannotCheck, Differs, NotExpressible, plain
 
 
 __all__ = ["Imported", "NotExpressible", "import_onnx", "import_torch"]
@@ -29,13 +30,23 @@ class Imported:
         """The recipe that is evaluated with this head."""
         return recipe.text(self.network, first=first, **self._written)
 
-    def check(self, outputs):
-        """Compares the program's logits with the model's `outputs` of random pictures, [pictures, height, width, channels].
-        Raises NotExpressible if they differ."""
+    def check(self, outputs, in_training=None):
+        """Compares the program's logits with the model's `outputs` of random pictures, [pictures, height, width, channels];
+        where they differ, with those of its computation `in_training`, if that may be another. Raises NotExpressible if
+        they differ."""
         try:
             self.off = off_by(self, outputs)
         except CannotCheck as reason:
             self.notes.append(plain(f"nothing was checked by numbers: {reason}"))
+        except Differs as difference:
+            if in_training is None:
+                raise
+            try:
+                self.off = off_by(self, in_training)
+            except (NotExpressible, CannotCheck):
+                raise difference from None
+            self.notes.append("in eval mode the module computes something else than in training, as by `if self.training`; the "
+                              "recipe has what it computes in training; import_torch(module.eval(), ...) imports the other")
 
     def save(self, name):
         """Writes NAME.toml and NAME.safetensors, and returns their paths."""
@@ -62,7 +73,8 @@ def import_torch(module, shape, *, mean=0.0, deviation=1.0, group=32, batch=None
     imported = Imported(network, given.then(*normalization), shape, batch=batch or group, head_weights=head_weights,
                         description=description or f"{type(module).__name__}, from PyTorch")
     if check:
-        imported.check(lambda pictures: outputs(given.prepared(pictures).transpose(0, 3, 1, 2)))
+        of_pictures = lambda pictures, **options: outputs(given.prepared(pictures).transpose(0, 3, 1, 2), **options)
+        imported.check(of_pictures, functools.partial(of_pictures, as_traced=True) if module.training else None)
     return imported
 
 

@@ -3,6 +3,7 @@
 import contextlib
 import copy
 import inspect
+import itertools
 import operator
 
 import numpy as np
@@ -27,6 +28,8 @@ SHAPES = {"view", "reshape", torch.reshape, "unsqueeze", torch.unsqueeze, "squee
 DROPS_CHANNELS = {"dropout1d", "dropout2d", "dropout3d", "feature_dropout", "alpha_dropout", "feature_alpha_dropout",
                   "stochastic_depth", "Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout", "FeatureAlphaDropout",
                   "StochasticDepth"}
+# bound() knows no arguments of these
+DROPOUTS = {torch.dropout, torch.feature_dropout, torch.alpha_dropout, torch.feature_alpha_dropout}
 # What may give the memory that it got. Dropout does so without training.
 VIEWS = {*SHAPES, *AS_IS, *DROPS_CHANNELS, torch.flatten, "flatten", "Flatten", "permute", torch.permute, "Permute",
          "expand_as", "expand", F.dropout, torch.dropout, "Dropout"}
@@ -59,11 +62,16 @@ def evaluating(module):
             each.training = mode
 
 
+def numbers_of(module):
+    """Its parameters and buffers of floating-point numbers."""
+    return [each for each in itertools.chain(module.parameters(), module.buffers()) if each.is_floating_point()]
+
+
 def with_all_digits(module):
     """The module within wrappers, or a copy of it that computes on the CPU in float32, since GPUs may leave digits out."""
     while type(module).__name__ in WRAPPERS:
         module = getattr(module, "_orig_mod", None) or module.module
-    if all(each.device.type == "cpu" and each.dtype in (torch.float32, torch.float64) for each in module.parameters()):
+    if all(each.device.type == "cpu" and each.dtype in (torch.float32, torch.float64) for each in numbers_of(module)):
         return module
     try:
         return copy.deepcopy(module).cpu().float()
@@ -284,25 +292,30 @@ class Evaluation(torch.fx.Interpreter):
     """Runs a graph that was traced in training as if it were in evaluation."""
 
     def call_function(self, target, args, kwargs):
+        if target in DROPOUTS:
+            return args[0] if args else kwargs["input"]
         named = bound(target, args, kwargs)
         if "training" not in named or named.get("running_mean", self) is None:  # statistics of weights
             return super().call_function(target, args, kwargs)
         return super().call_function(target, (), {**named, "training": False})
 
 
-def outputs_of(module, traced, images, count):
+def outputs_of(module, traced, images, count, *, as_traced=False):
     """The module's first `count` outputs in evaluation, for float32 images, [images, channels, height, width]. Those that it
-    has only in training, as auxiliary heads, follow from the graph."""
-    like = next(module.parameters())
+    has only in training, as auxiliary heads, follow from the graph; as_traced: all do."""
+    like = next(iter(numbers_of(module)), torch.zeros(()))
     images = torch.from_numpy(np.ascontiguousarray(images)).to(like.device, like.dtype)
     try:
         with evaluating(module):
-            found = listed(module(images.clone()))
+            own = listed(module(images.clone()))
+            if as_traced:  # then random numbers that a trace takes for constants may not be what differs
+                torch.testing.assert_close(listed(Evaluation(trace(module)).run(images.clone())), own)
+            found = [] if as_traced else own
             if len(found) < count:
                 found += listed(Evaluation(traced).run(images.clone()))[len(found):]
+        return [each.double().cpu().numpy() for each in found[:count]]
     except Exception as error:  # whatever a module's own code raises
         raise NotExpressible(f"fails in evaluation: {type(error).__name__}: {plain(error, 300)}") from error
-    return [each.double().cpu().numpy() for each in found[:count]]
 
 
 def listed(result):
