@@ -294,6 +294,8 @@ void Trainer::take_step(StepReport& report, bool another) {
     report.examples = examples_;
     report.learning_rate = learning_rate({step_, examples_});
     const StepWork work{numbers({step_, examples_}), batch()};
+    // A step that is taken in another way does not begin before this one has ended.
+    another = another && assignment_.to_take(step_ + 1) == assignment_.to_take(step_);
     const std::optional<StepWork> next = another ? next_work() : std::nullopt;
     StepResults results{};
     for (bool taken = false; !taken;) {

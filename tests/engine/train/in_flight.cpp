@@ -155,6 +155,21 @@ TEST_CASE("a device that works by itself always has the next step before it ends
     CHECK_FALSE(traced.is_ahead());
 }
 
+TEST_CASE("a step that takes other micro-batches than the one before it does not begin before that ends") {
+    const Dataset data = test::noise(50);
+    for (const std::string& id : test::device_ids()) {
+        CAPTURE(id);
+        TrainerOptions options = test::options_for({id}, 12);
+        for (const Feeding feeding : {Feeding::resident, Feeding::streamed}) {
+            CAPTURE(int(feeding));
+            options.feed = {feeding, 2};
+            options.shares.recorded = {{0, {12}, {1}}, {3, {12}, {2}}, {5, {12}, {1}}, {6, {12}, {3}}};
+            CHECK(train(test::small_recipe(), options, data, true) ==
+                  train(test::small_recipe(), options, data, false));
+        }
+    }
+}
+
 TEST_CASE("the state cannot be had while a step is in flight") {
     for (const std::string& id : test::device_ids()) {
         if (id == "cpu") continue;
