@@ -68,8 +68,8 @@ AtOnce MicroBatching::choose(const Share& share, const MemoryBudget& memory,
                              const std::function<ArenaBytes(unsigned most)>& needed) const {
     const auto [examples, recorded] = share;
     const auto in_pieces = [&](unsigned most, std::string reason) -> AtOnce {
-        const std::vector<unsigned> sizes = micro_batches(share.examples, splitting_.group, most);
-        return {unsigned(sizes.size()), sizes[0], std::move(reason), share.micro_batches};
+        const std::vector<unsigned> sizes = micro_batches(examples, splitting_.group, most);
+        return {unsigned(sizes.size()), sizes[0], std::move(reason), recorded};
     };
     if (!splitting_.obstacle.empty()) return {1, examples, "", recorded};
     if (splitting_.most != 0 && splitting_.most <= most_)

@@ -415,8 +415,7 @@ TEST_CASE("what does not fit together is refused in one line") {
          .error = "--shares: HERE/text.jsonl:1: is no line of a run's metrics.jsonl"},
         {.flags = "--towers a,b --shares @HERE/single.jsonl",
          .error = "--shares '@HERE/single.jsonl': the file tells of no shares, as early versions' of one "
-                  "tower; give "
-                  "@ and the path of another run"},
+                  "tower; give @ and the path of another run"},
         {.flags = "--resume", .error = "--resume: name the run with --run DIR"},
         {.flags = "--resume-from 3", .error = "--resume: name the run with --run DIR"},
         {.flags = "--resume-from 3 --run HERE/run",
