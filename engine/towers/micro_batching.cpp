@@ -12,21 +12,23 @@
 namespace towers {
 namespace {
 
-/// How much of the free memory a step may take.
-enum class Part {
-    all,
-    most, ///< leaves a tenth for recordings and other programs
+/// How much of the free memory a step leaves.
+enum class Leaves {
+    enough, ///< a tenth, for recordings and other programs
+    little, ///< to compute as recorded: what the program itself needs, such as a copy of the state to save it
 };
 
-/// The bytes available for a step, including what the tower holds.
-std::uint64_t room_in(const MemoryBudget& memory, Part part) {
+/// The bytes available for a step with this need, including what the tower holds.
+std::uint64_t room_for(const ArenaBytes& needed, const MemoryBudget& memory, Leaves leaves) {
     if (memory.free == Device::not_told) return memory.free;
-    const std::uint64_t left = part == Part::all ? 0 : memory.free / 10;
+    std::uint64_t left = memory.free / 10;
+    if (leaves == Leaves::little)
+        left = std::min<std::uint64_t>(left / 2, needed[std::size_t(Arena::state)] + (32 << 20));
     return memory.free - left + counted_bytes(memory.held, memory.kind);
 }
 
 /// Why a step with this need does not fit, for the user; empty if it fits.
-std::string obstacle_to(const ArenaBytes& needed, const MemoryBudget& memory, Part part) {
+std::string obstacle_to(const ArenaBytes& needed, const MemoryBudget& memory, Leaves leaves) {
     const auto too_much = [](std::uint64_t bytes, const char* what, std::uint64_t there) {
         constexpr double mib = 1 << 20;
         return fmt::format("all at once need {:.1f} MiB {} and {:.1f} MiB can be had", double(bytes) / mib,
@@ -34,7 +36,7 @@ std::string obstacle_to(const ArenaBytes& needed, const MemoryBudget& memory, Pa
     };
     ArenaBytes with_held;
     std::ranges::transform(needed, memory.held, with_held.begin(), std::ranges::max);
-    const std::uint64_t all = counted_bytes(with_held, memory.kind), room = room_in(memory, part);
+    const std::uint64_t all = counted_bytes(with_held, memory.kind), room = room_for(needed, memory, leaves);
     if (all > room) return too_much(all, "of memory", room);
     std::uint64_t largest = 0; // arena that grows with the share
     for (std::size_t i = 0; i < arena_count; ++i)
@@ -74,16 +76,16 @@ AtOnce MicroBatching::choose(const Share& share, const MemoryBudget& memory,
     if (!splitting_.obstacle.empty()) return {1, examples, "", recorded};
     if (splitting_.most != 0 && splitting_.most <= most_)
         if (AtOnce asked = in_pieces(splitting_.most, ""); asked.micro_batches >= recorded) return asked;
-    const auto obstacle = [&](unsigned most, Part part = Part::most) -> std::string {
+    const auto obstacle = [&](unsigned most, Leaves leaves = Leaves::enough) -> std::string {
         try {
-            return obstacle_to(needed(most), memory, part);
+            return obstacle_to(needed(most), memory, leaves);
         } catch (const UsageError&) { // too many examples for the kernels to count
             return "all at once are too large for a kernel";
         }
     };
     if (recorded != 0) {
         const auto most = unsigned(ceil_div(examples / splitting_.group, recorded)) * splitting_.group;
-        if (most <= most_ && obstacle(most, Part::all).empty()) return in_pieces(most, "");
+        if (most <= most_ && obstacle(most, Leaves::little).empty()) return in_pieces(most, "");
     }
     const unsigned fits =
         largest_that_fits(examples, splitting_.group, [&](unsigned most) { return obstacle(most).empty(); });

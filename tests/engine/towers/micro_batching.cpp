@@ -128,15 +128,24 @@ TEST_CASE("micro-batches that are recorded are taken again as long as memory suf
         return MicroBatching(splitting).choose({80, recorded}, memory, needed);
     };
     // 80 at once need 90 MiB, 40 need 50, 27 need 37.
-    for (const std::uint64_t free : {90, 100, 10'000}) {
+    for (const std::uint64_t free : {95, 100, 10'000}) {
         CHECK(choose(1, card_with(free)).micro_batches == 1);
         CHECK(choose(2, card_with(free)).micro_batches == 2);
         CHECK(to_string(choose(3, card_with(free))) == "3 micro-batches of up to 27 examples");
     }
-    CHECK(choose(0, card_with(90)).micro_batches == 2); // to leave a tenth
-    CHECK(choose(2, card_with(50)).micro_batches == 2);
+    CHECK(choose(0, card_with(95)).micro_batches == 2); // to leave a tenth
+    CHECK(choose(2, card_with(53)).micro_batches == 2);
     CHECK(choose(2, MemoryBudget{}).micro_batches == 2); // the device does not tell
-    CHECK_FALSE(choose(2, card_with(50)).deviates());
+    CHECK_FALSE(choose(2, card_with(53)).deviates());
+
+    // They leave a twentieth, or the size of the state and 32 MiB if that is less.
+    CHECK(choose(1, card_with(94)).deviates());
+    CHECK(choose(2, card_with(52)).deviates());
+    const auto many = [](std::uint64_t free_mib) {
+        return MicroBatching({}).choose({2000, 1}, card_with(free_mib), needed); // 2010 MiB
+    };
+    CHECK(many(2010 + 42).micro_batches == 1);
+    CHECK(many(2010 + 41).deviates());
 
     CHECK(
         to_string(choose(2, card_with(49))) ==
