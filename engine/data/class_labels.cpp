@@ -53,6 +53,14 @@ std::optional<std::vector<std::uint32_t>> numbers_of(const std::vector<std::stri
     return numbers;
 }
 
+std::optional<std::vector<std::uint32_t>> labels_in(const std::vector<std::string>& names) {
+    auto numbers = numbers_of(names);
+    const std::size_t end = std::min<std::size_t>(10 * names.size(), most_classes);
+    if (numbers && std::ranges::any_of(*numbers, [&](std::uint32_t number) { return number >= end; }))
+        return std::nullopt;
+    return numbers;
+}
+
 void take_training_classes(DataSource& data, const std::vector<std::string>& trained, bool named,
                            const std::string& source) {
     const std::vector<std::string>& own = data.info().classes;

@@ -17,6 +17,13 @@ bool are_numbers_in_order(const std::vector<std::string>& names);
 /// otherwise, or two are called the same number.
 std::optional<std::vector<std::uint32_t>> numbers_of(const std::vector<std::string>& names);
 
+/// Labels are below it.
+constexpr std::uint32_t most_classes = 1 << 20;
+
+/// The numbers that all classes are called, where these may be labels: names such as 1990 and 2000 would
+/// leave most classes without examples, so the largest is below ten times the number of classes.
+std::optional<std::vector<std::uint32_t>> labels_in(const std::vector<std::string>& names);
+
 /// Gives a data set the classes of the data that a network was trained on, and its records their labels: by
 /// name, or by number where both sides' names are numbers. If it is not `named`, so that its labels have
 /// their own meaning, it keeps them unless both sides are numbers in different orders. InputError, which

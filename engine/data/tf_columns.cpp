@@ -1,5 +1,6 @@
 #include "engine/data/tf_columns.h"
 
+#include "engine/data/class_labels.h"
 #include "engine/data/picture.h"
 #include "engine/error.h"
 #include "engine/files/text.h"
@@ -11,12 +12,6 @@
 #include <vector>
 
 namespace towers {
-
-namespace {
-
-constexpr std::int64_t most_classes = 1 << 20;
-
-} // namespace
 
 const char* const advice_on_pixels =
     "give a byte (uint8) for each colour of a pixel, or the size in features height and width";

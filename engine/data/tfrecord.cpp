@@ -235,8 +235,8 @@ void write_tfrecord(const DataSource& data, const fs::path& path) {
     std::vector<std::uint8_t> pixels(bytes);
     const std::string_view image_raw(reinterpret_cast<const char*>(pixels.data()), bytes);
     std::vector<std::int64_t> labels(data.labels().begin(), data.labels().end());
-    if (const auto numbers = numbers_of(data.info().classes))
-        for (std::int64_t& label : labels) label = (*numbers)[std::size_t(label)];
+    if (const auto called = labels_in(data.info().classes))
+        for (std::int64_t& label : labels) label = (*called)[std::size_t(label)];
     AtomicFile file(path);
     data.read_all([&](std::size_t first, std::span<const std::uint8_t> images) {
         for (std::size_t i = 0; i < images.size() / bytes; ++i) {

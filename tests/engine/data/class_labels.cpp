@@ -7,12 +7,14 @@
 
 #include <doctest/doctest.h>
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
 namespace towers {
 namespace {
 
+namespace fs = std::filesystem;
 using Names = std::vector<std::string>;
 
 /// Records with these labels.
@@ -89,6 +91,14 @@ TEST_CASE("classes called as numbers keep these where they are packed or become 
     for (const char* name : {"packed", "train.tfrecord"}) {
         CHECK(labels_of(*open(name, numbers)) == Labels{10, 2, 11});
         CHECK(labels_of(*open(name, data.info().classes)) == Labels{2, 4, 3});
+    }
+    for (const Names& names : {Names{"1990", "2000"}, {"20230101", "20230102"}, {"0", "20"}, {"5", "6"}}) {
+        const bool are_labels = names[0] == "5"; // others would give many classes without examples
+        CAPTURE(names[0]);
+        const fs::path file = folder / (names[0] + ".tfrecord");
+        write_tfrecord(records(names, {1, 0}), file);
+        CHECK(labels_of(*open(file.filename().c_str(), {})) == (are_labels ? Labels{6, 5} : Labels{1, 0}));
+        CHECK(open(file.filename().c_str(), {})->info().classes.size() == (are_labels ? 7 : 2));
     }
     const Dataset named = records({"ant", "bee"}, {1, 0});
     write_tfrecord(named, folder / "named.tfrecord");
