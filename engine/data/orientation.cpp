@@ -6,12 +6,13 @@ namespace towers {
 
 namespace {
 
+constexpr std::string_view exif_mark("Exif\0\0", 6), intel("II*\0", 4), motorola("MM\0*", 4);
+
 std::string_view as_text(std::span<const std::uint8_t> bytes) {
     return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
 std::optional<unsigned> in_exif(std::span<const std::uint8_t> exif) {
-    constexpr std::string_view intel("II*\0", 4), motorola("MM\0*", 4);
     const bool little = as_text(exif).starts_with(intel);
     if (!little && !as_text(exif).starts_with(motorola)) return std::nullopt;
     const auto number = [&](std::uint64_t at, unsigned bytes) { // 0 beyond the end
@@ -49,9 +50,12 @@ std::optional<unsigned> in_xmp(std::string_view packet) {
 
 } // namespace
 
+bool begins_as_exif(std::string_view block) {
+    return block.starts_with(exif_mark) || block.starts_with(intel) || block.starts_with(motorola);
+}
+
 void Orientation::add_exif(std::span<const std::uint8_t> block) {
-    constexpr std::string_view mark("Exif\0\0", 6);
-    if (as_text(block).starts_with(mark)) block = block.subspan(mark.size());
+    if (as_text(block).starts_with(exif_mark)) block = block.subspan(exif_mark.size());
     if (has_exif_ || block.empty()) return;
     has_exif_ = true;
     exif_ = in_exif(block);

@@ -8,6 +8,9 @@
 
 namespace towers {
 
+/// Whether a block of data is Exif's: `Exif\0\0`, or TIFF's header.
+bool begins_as_exif(std::string_view block);
+
 /// Collects what a picture's file says of its orientation, as Pillow reads it: the first block of Exif
 /// counts, and XMP where that says nothing.
 class Orientation {

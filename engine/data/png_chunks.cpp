@@ -134,9 +134,11 @@ private:
         take_part(rest);
         std::string text = text_of(chunk.type, rest);
         if (keyword != known.begin()) text = bytes_of_profile(text);
-        // APP1 is either, as in a JPEG.
-        std::string& kept = text.find("tiff:Orientation") != text.npos ? xmp_ : exif_;
-        if (kept.empty()) kept = std::move(text);
+        // APP1 is either, as in a JPEG. Of XMP, the first that says it counts.
+        if (!begins_as_exif(text))
+            xmp_ += text;
+        else if (exif_.empty())
+            exif_ = std::move(text);
     }
 
     Orientation told_;
