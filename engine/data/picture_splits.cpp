@@ -102,6 +102,12 @@ PictureFolders find(const fs::path& folder) {
             found.unclear =
                 fmt::format("{} has two folders of training pictures, {} and {}; leave one of them",
                             folder.string(), *train, *second);
+        const Names same = common(others, class_folders(found.train));
+        if (const auto beside = std::ranges::find_if(same, has_pictures);
+            beside != same.end() && found.unclear.empty())
+            found.unclear = fmt::format(
+                "{}: {} is called as a folder of training pictures, and {} beside it as a class; {}",
+                folder.string(), *train, *beside, remedy(folder));
     }
     const bool are_splits = std::ranges::none_of(others, has_pictures) && !(trains.empty() && tests.empty());
     found.split = !found.train.empty() || are_splits;
