@@ -28,8 +28,8 @@ public:
     /// Says how many of `all` pictures are left out, if any, unless the request hears of each.
     void report(const std::string& source, std::size_t all) const;
 
-    /// `, such as: ` and what is wrong with the first picture that is left out; "" if none is.
-    std::string example() const { return first_.empty() ? "" : ", such as: " + first_; }
+    /// ` (the first: ` and what is wrong with the first picture that is left out; "" if none is.
+    std::string example() const { return first_.empty() ? "" : " (the first: " + first_ + ')'; }
 
     /// Fills an image with grey, and says so of the first one. InputError unless grey ones stand in. From any
     /// thread.

@@ -181,7 +181,7 @@ TEST_CASE("data describe names broken pictures also where none is sound") {
     };
     for (const Arguments& more : {Arguments{}, {"--skip-broken"}}) {
         const Outcome outcome = describe(more);
-        check_failed(outcome, 1, "photos has no picture that is sound, such as: photos/a/0.jpg is neither");
+        check_failed(outcome, 1, "photos has no picture that is sound (the first: photos/a/0.jpg is neither");
         const std::vector<std::string> lines = lines_of(outcome.out);
         REQUIRE(lines.size() == 11);
         CHECK(lines[0] == "  broken: photos/a/0.jpg is neither JPEG nor PNG");

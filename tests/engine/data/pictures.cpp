@@ -228,8 +228,8 @@ TEST_CASE("pictures of which none is sound are refused with an example") {
     DataRequest request = folder.request();
     request.skip_broken = true;
     CHECK(folder.error(request) ==
-          " has no picture that is sound, such as: " + (folder / "a/1.jpg").string() +
-              " is neither JPEG nor PNG; give others");
+          " has no picture that is sound (the first: " + (folder / "a/1.jpg").string() +
+              " is neither JPEG nor PNG); give others");
 }
 
 TEST_CASE("classes whose names read the same are refused") {
