@@ -84,7 +84,7 @@ std::string GuessedPixels::look_like() const {
     if (!in_words_ || words_ < least_words) return "";
     if (look_like_floats())
         return fmt::format("float32 numbers from {:.3g} to {:.3g}", double(least_), double(most_));
-    if (from_row_ < clearly * from_word_) return ""; // rows continue each other, as a picture's do
+    if (from_row_ <= clearly * from_word_) return ""; // rows continue each other, as a picture's do
     if (are_small_ && values_.front() != values_.back()) return "int32 numbers";
     std::size_t constant = 0;
     for (std::size_t lane = 0; lane < lanes; ++lane) constant += is_lane_constant(lane) ? 1 : 0;

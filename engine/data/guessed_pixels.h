@@ -5,6 +5,7 @@
 #include <bitset>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string>
 
@@ -39,8 +40,8 @@ private:
     std::array<std::bitset<256>, lanes> values_; ///< that a byte of a word has
     std::array<double, lanes> sums_{};           ///< of these, of words_
     bool are_floats_ = true, are_small_ = true;  ///< the words, as float32 and as int32
-    float least_ = 0, most_ = 0;                 ///< as float32
-    double from_far_ = 0;                        ///< likewise from bytes half a picture before
+    float least_ = std::numeric_limits<float>::infinity(), most_ = -least_; ///< as float32
+    double from_far_ = 0;                 ///< likewise from bytes half a picture before
     double from_word_ = 0, from_row_ = 0; ///< how much bytes differ from those a word, and a row, before
 };
 

@@ -76,7 +76,8 @@ TfColumns::Content content_of(const RecordView& record, const RecordName& name, 
 class Indexer {
 public:
     explicit Indexer(const DataRequest& request)
-        : columns_(request.source, request.wishes), broken_(request) {}
+        : columns_(request.source, request.wishes), broken_(request),
+          tells_of_noise_(request.split == Split::train || request.whole) {}
 
     Index index(const std::vector<fs::path>& files, const std::string& source) {
         std::uint64_t room = most_bytes_in_memory;
@@ -130,9 +131,9 @@ private:
             throw InputError(
                 fmt::format("{} has records whose bytes would be pictures of {}x{}x{}, but look like "
                             "{}; {}",
-                            columns_.source(), index_.size->height, index_.size->width, index_.size->channels,
-                            other, advice_on_pixels));
-        if (guessed_.are_noise())
+                            as_printable(columns_.source()), index_.size->height, index_.size->width,
+                            index_.size->channels, other, advice_on_pixels));
+        if (tells_of_noise_ && guessed_.are_noise())
             spdlog::warn("{} has records that as pictures of {}x{}x{} are noise; if they are others, such as "
                          "RGBA, {}",
                          as_printable(columns_.source()), index_.size->height, index_.size->width,
@@ -152,6 +153,7 @@ private:
     TfExample example_;
     GuessedPixels guessed_;
     BrokenPictures broken_;
+    bool tells_of_noise_; ///< to those who open both splits once
     Index index_;
     std::size_t records_ = 0;
 };

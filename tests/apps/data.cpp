@@ -1,4 +1,6 @@
 // towers must find a bad copy of the data before it trains on it for hours.
+#include "engine/data/record_file.h"
+#include "engine/data/tf_example.h"
 #include "tests/apps/helpers.h"
 #include "tests/support/files.h"
 
@@ -6,6 +8,7 @@
 #include <cstdlib>
 #include <doctest/doctest.h>
 #include <fmt/format.h>
+#include <random>
 #include <sys/inotify.h>
 #include <unistd.h>
 
@@ -236,6 +239,22 @@ TEST_CASE("test pictures have the labels of the training data, whatever its form
     CHECK(numbers.code == 0);
     CHECK(contains(numbers.err, "the training's classes are numbers, and those of " +
                                     (folder / "some").string() + " get them in the order of their names\n"));
+}
+
+TEST_CASE("records that would be noise are told of once") {
+    const TemporaryFolder folder;
+    std::mt19937 random(5); // NOLINT: the same in each run
+    std::string records;
+    for (unsigned i = 0; i < 4; ++i) {
+        std::string image(32 * 32, ' ');
+        for (char& byte : image) byte = char(random() % 256);
+        records += towers::framed(towers::write_tf_example({{"image_raw", image}}, {{"label", i % 2}}));
+    }
+    for (const char* name : {"train.tfrecord", "test.tfrecord"}) write_text(folder / name, records);
+    const Outcome outcome = run_towers({"data", "describe", folder.path().string()});
+    CHECK(outcome.code == 0);
+    CHECK(lines_of(outcome.err).size() == 1);
+    CHECK(contains(outcome.err, " has records that as pictures of 32x32x1 are noise; "));
 }
 
 TEST_CASE("a bad data file is named") {

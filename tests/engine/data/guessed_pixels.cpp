@@ -8,6 +8,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <random>
@@ -17,6 +18,7 @@
 namespace towers {
 namespace {
 
+namespace fs = std::filesystem;
 using Bytes = std::vector<std::uint8_t>;
 
 /// What pixel (y, x) of the i-th record has, 0 to 255.
@@ -90,6 +92,10 @@ TEST_CASE("numbers of several bytes do not pass for pixels") {
                   }) == rgba);
         }
     }
+    CHECK(look(slope, [](unsigned v) { return as(0.2f + 0.7f * float(v) / 255); }) ==
+          "float32 numbers from 0.2 to 0.9");
+    CHECK(look(slope, [](unsigned v) { return as(-0.9f + 0.7f * float(v) / 255); }) ==
+          "float32 numbers from -0.9 to -0.2");
     // In colours, and others whose number of bytes happens to be that of a square
     CHECK(look(
               slope, [](unsigned v) { return as(float(v)); }, 4, 28, 3 * 28) != "");
@@ -121,6 +127,8 @@ TEST_CASE("grey and coloured squares pass, whatever they show") {
         {"a stroke in one column", [](unsigned, unsigned, unsigned x) { return x == 12 ? 250u : 0u; }},
         {"strokes", [](unsigned, unsigned y, unsigned x) { return x % 4 == 3 ? 0u : 9 * x + y % 3; }},
         {"black and white", [](unsigned, unsigned, unsigned x) { return x / 2 % 2 == 1 ? 255u : 0u; }},
+        {"wide stripes",
+         [](unsigned, unsigned, unsigned x) { return x % 8 == 3 || x % 8 == 7 ? 255u : 30 * (x % 8); }},
         {"rows", [](unsigned, unsigned y, unsigned) { return y % 2 == 0 ? 255u : 0u; }},
         {"squares", [](unsigned, unsigned y, unsigned x) { return (y / 4 + x / 4) % 2 == 0 ? 255u : 0u; }},
         {"points", [](unsigned i, unsigned y, unsigned x) { return y == i && x == 4 ? 255u : 0u; }},
@@ -182,6 +190,10 @@ TEST_CASE("TFRecord files without sizes are refused if they look like no bytes")
                                   "float32 numbers from 0 to 1"));
         CHECK(error().ends_with("; " + advice));
     }
+    fs::copy_file(file, folder / "two\nlines.tfrecord");
+    CHECK(test::input_error([&] {
+              open_data({.source = (folder / "two\nlines.tfrecord").string(), .split = Split::train});
+          }).starts_with((folder / "two?lines.tfrecord").string() + " has records"));
     write(3, {{"height", 56}, {"width", 56}}); // who says so is believed
     CHECK(error() == "nothing was thrown");
     write(3, {{"height", 28}, {"width", 28}});
