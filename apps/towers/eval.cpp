@@ -160,7 +160,7 @@ DataRequest request_of(const TrainSettings& settings, const FoundCheckpoint& che
     if (const auto trained = trained_on(file, path, settings, recipe))
         request.trained = trained->classes;
     else
-        spdlog::warn("{} is not there any more, so its classes cannot be compared with those of {}",
+        spdlog::warn("{} cannot be read any more, so its classes cannot be compared with those of {}",
                      as_printable(settings.data), as_printable(settings.test_data));
     return request;
 }
