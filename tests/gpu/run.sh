@@ -43,7 +43,9 @@ done
 mkdir -p "$out" && out=$(cd "$out" && pwd) || fail 1 "cannot make $out"
 work=$(mktemp -d)
 trap 'cat "$work"/*.running >>"$out/log.txt" 2>/dev/null; rm -rf "$work"' EXIT
-trap 'exit 1' TERM INT
+# In each shell that waits for a program, since shells in the background do not take it over
+end_with_programs() { trap 'kill $(jobs -p) 2>/dev/null; wait; exit 1' TERM INT; }
+end_with_programs
 export XDG_CACHE_HOME=$work/cache
 export TOWERS_SOURCE=$root # where the tests find their fixtures
 log=$out/log.txt figures=$out/figures.jsonl
@@ -78,7 +80,9 @@ check() {
     local name=$1 limit=$2 begin=$EPOCHREALTIME code seconds result=FAILED
     shift 2
     printf '\n=== %s: %s\n' "$name" "$*" >"$work/$name.running"
-    timeout -k 10 "$limit" "$@" >>"$work/$name.running" 2>&1
+    end_with_programs
+    timeout -k 10 "$limit" "$@" >>"$work/$name.running" 2>&1 &
+    wait $!
     code=$?
     cat "$work/$name.running" >>"$log"
     mv "$work/$name.running" "$work/$name.log"
@@ -150,9 +154,10 @@ recipe_flags() {
     echo "--recipe $1 --batch $2"
     [[ $3 == - ]] || echo "--set input.shape=[$3,$3,3]"
 }
+has_pytorch() { "${python[@]}" -c 'import importlib.util as i; exit(not i.find_spec("torch"))'; }
 # peer RECIPE BATCH IMAGE MODE PRECISION SECONDS: PyTorch's examples/s, where it is installed
 peer() {
-    "${python[@]}" -c 'import importlib.util as i; exit(not i.find_spec("torch"))' || { echo "no PyTorch beside $1"; return; }
+    has_pytorch || { echo "no PyTorch beside $1"; return; }
     local name=$1-pytorch-$5-$4 program=(tests/peers/train_in_pytorch.py --speed --recipe "$1")
     [[ $1 != cifar10-tutorial ]] || program=(tests/peers/pytorch_cifar10.py)
     [[ $3 == - ]] || program+=(--image "$3")
@@ -208,6 +213,7 @@ quick() {
 }
 
 peers() {
+    has_pytorch || { require peers-have-pytorch 0 "PyTorch is missing; install it for python3"; return; }
     while read -r recipe batch image _; do
         for precision in fp32 tf32 bf16; do
             for mode in eager cuda-graph compile-cuda-graph; do
@@ -231,7 +237,7 @@ traces() {
 kills() {
     local flags=(train --data "$data" --towers "$cuda${vulkan:+,$vulkan},cpu" --shares "4${vulkan:+:3}:1" "${few[@]:---batch=32}"
         --threads 2 --steps "$killed_steps" --save-every $((killed_steps / 4)) --progress log)
-    local begin=$SECONDS killed=0 round=0 life load=() resume code each run log_of
+    local begin=$SECONDS killed=0 round=0 life end load=() resume code each run log_of
     check kills-undisturbed 120 "$towers" "${flags[@]}" --run "$work/undisturbed" || return
     life=$((SECONDS - begin + 1))
     for each in "$cuda" cpu; do
@@ -239,8 +245,8 @@ kills() {
         load+=($!)
     done
     while ((killed < kills && SECONDS - begin < 240)); do
-        run=$work/killed-$((++round)) log_of=$work/kills-$round.running
-        while resume=() && { ! compgen -G "$run/model.ckpt-*" >/dev/null || resume=(--resume); }; do
+        run=$work/killed-$((++round)) log_of=$work/kills-$round.running end=$((SECONDS + 60 + 10 * life))
+        while ((SECONDS < end)) && resume=() && { ! compgen -G "$run/model.ckpt-*" >/dev/null || resume=(--resume); }; do
             timeout -s KILL "$(awk "BEGIN { srand($RANDOM); print 0.3 + 2 * $life * rand() }")" \
                 "$towers" "${flags[@]}" --run "$run" "${resume[@]}" >>"$log_of" 2>&1
             code=$?
@@ -260,10 +266,9 @@ kills() {
 
 sanitizers() {
     local sanitizer
-    sanitizer=$(command -v compute-sanitizer || compgen -G '/usr/local/cuda*/bin/compute-sanitizer' | tail -n 1) || {
-        echo "compute-sanitizer is missing: skipped"
-        return
-    }
+    sanitizer=$(command -v compute-sanitizer || compgen -G '/usr/local/cuda*/bin/compute-sanitizer' | tail -n 1)
+    require sanitizers-have-program "length(\"$sanitizer\")" "compute-sanitizer is missing; install it from the CUDA toolkit"
+    [[ -n $sanitizer ]] || return
     for tool in memcheck racecheck; do
         check "sanitizer-$tool" 120 "$sanitizer" --tool $tool --error-exitcode 9 "$towers" train --data shapes \
             --towers "$cuda" --steps 2 --batch 16 --run "$work/run-sanitizer-$tool"

@@ -59,6 +59,26 @@ for usage in "nothing" "--only x"; do
     run $usage >"$work/text" 2>&1
     (($? == 2)) || { echo "run.sh $usage: not refused"; exit 1; }
 done
+# missing PART LINE: a part whose program is missing fails
+missing() {
+    run "$1" >"$work/text" 2>&1
+    (($? == 1)) && grep -F -- "$2" "$work/text" >/dev/null || { echo "run.sh $1: passes without its program"; cat "$work/text"; exit 1; }
+}
+command -v compute-sanitizer >/dev/null || compgen -G '/usr/local/cuda*/bin/compute-sanitizer' >/dev/null ||
+    missing sanitizers "FAILED: sanitizers-have-program (compute-sanitizer is missing"
+python3 -c 'import torch' 2>/dev/null || missing peers "FAILED: peers-have-pytorch (PyTorch is missing"
+
+# Ended while the tests still run: it ends them too
+SECONDS_OF_TESTS=60 "$run" "$work/ended" --programs "$work/programs" >"$work/text" 2>&1 &
+tests() { pgrep -f "$work/programs/(conformance|engine)_tests" >/dev/null; }
+for ((i = 0; i < 600; i++)); do
+    ! tests || break
+    sleep 0.1
+done
+kill $!
+begin=$SECONDS
+wait $!
+(($? == 1 && SECONDS - begin < 10)) && ! tests || { echo "ended, it leaves its tests"; cat "$work/text"; exit 1; }
 
 # Cut off while the tests still run
 SECONDS_OF_TESTS=60 setsid "$run" "$work/cut" --programs "$work/programs" >"$work/text" 2>&1 &
