@@ -21,6 +21,7 @@ esac
 P
 cat >"$work/programs/conformance_tests" <<'P'
 #!/bin/sh
+echo $$ >>"$(dirname "$0")/ids"
 echo "left out: $VK_LAYER_MESSAGE_ID_FILTER"
 for device in $TESTED; do echo "testing on $device: a card"; done
 echo "SKIPPED vulkan: the validation layer is not installed"
@@ -69,8 +70,15 @@ command -v compute-sanitizer >/dev/null || compgen -G '/usr/local/cuda*/bin/comp
 python3 -c 'import torch' 2>/dev/null || missing peers "FAILED: peers-have-pytorch (PyTorch is missing"
 
 # Ended while the tests still run: it ends them too
+: >"$work/programs/ids"
 SECONDS_OF_TESTS=60 "$run" "$work/ended" --programs "$work/programs" >"$work/text" 2>&1 &
-tests() { pgrep -f "$work/programs/(conformance|engine)_tests" >/dev/null; }
+tests() { # whether one runs
+    local id
+    while read -r id; do
+        ! kill -0 "$id" 2>/dev/null || return 0
+    done <"$work/programs/ids"
+    return 1
+}
 for ((i = 0; i < 600; i++)); do
     ! tests || break
     sleep 0.1
