@@ -203,7 +203,7 @@ Work ready(CpuContext& context, const Conv2dBackwardWeightsParams& p) {
             scratch = std::max(scratch, images_at_once(pixels, p.shape.batch) * pixels *
                                             ((tap.in.all() ? 0 : in) + (tap.out.all() ? 0 : out)));
     const Scratch memory = Scratch::of_floats(context, scratch * context.threads);
-    return [&context, p, taps, ranges, scratch, in, out, memory] {
+    return [&context, p, taps, ranges, scratch, in, memory] {
         TapProducts products;
         float* const floats = memory.floats();
 #pragma omp parallel for collapse(2) schedule(dynamic) num_threads(int(context.threads))

@@ -68,7 +68,7 @@ std::uint64_t counted_bytes(const ArenaBytes& bytes, DeviceKind kind) {
 
 AtOnce MicroBatching::choose(const Share& share, const MemoryBudget& memory,
                              const std::function<ArenaBytes(unsigned most)>& needed) const {
-    const auto [examples, recorded] = share;
+    const unsigned examples = share.examples, recorded = share.micro_batches;
     const auto in_pieces = [&](unsigned most, std::string reason) -> AtOnce {
         const std::vector<unsigned> sizes = micro_batches(examples, splitting_.group, most);
         return {unsigned(sizes.size()), sizes[0], std::move(reason), recorded};

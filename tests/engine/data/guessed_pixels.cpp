@@ -68,7 +68,8 @@ std::string look(const Drawing& draw, const std::function<Bytes(unsigned)>& stor
 TEST_CASE("numbers of several bytes do not pass for pixels") {
     const std::map<std::string, Drawing> drawings{{"noise", noise}, {"slope", slope}, {"digits", digit}};
     for (const auto& [name, draw] : drawings) {
-        CAPTURE(name);
+        const std::string& called = name; // clang before 16 captures no binding
+        CAPTURE(called);
         for (const unsigned records : {1u, 12u}) {
             const auto looks = [&, &drawing = draw](auto&& store) { return look(drawing, store, records); };
             CHECK(looks([](unsigned v) {
@@ -134,7 +135,8 @@ TEST_CASE("grey and coloured squares pass, whatever they show") {
         {"points", [](unsigned i, unsigned y, unsigned x) { return y == i && x == 4 ? 255u : 0u; }},
     };
     for (const auto& [name, draw] : drawings) {
-        CAPTURE(name);
+        const std::string& called = name; // clang before 16 captures no binding
+        CAPTURE(called);
         for (const unsigned records : {1u, 12u, 100u})
             for (const unsigned side : {8u, 28u, 32u, 33u}) {
                 CHECK(look(draw, byte, records, side, side) == "");

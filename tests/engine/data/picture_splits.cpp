@@ -56,7 +56,8 @@ TEST_CASE("folders called as splits, in any way") {
                                                           {"training", "dev"},
                                                           {"train", "eval"},
                                                           {"Train Data", "validation_set"}}) {
-        CAPTURE(train);
+        const std::string& called = train; // clang before 16 captures no binding
+        CAPTURE(called);
         const Folder folder;
         for (const std::string& name :
              {train + "/a/1.png", train + "/b/1.png", test + "/b/1.png", test + "/b/2.png"})
