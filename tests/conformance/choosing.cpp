@@ -10,16 +10,6 @@ using namespace test;
 using reference::same_conv;
 using reference::Values;
 
-namespace {
-
-double norm(const Values& values) {
-    double squares = 0;
-    for (const double value : values) squares += value * value;
-    return std::sqrt(squares);
-}
-
-} // namespace
-
 unsigned test::check_every_candidate(Choosing& on, const ConvShape& s, bool bias, std::string_view variant,
                                      const Kernels& kernels) {
     INFO(text(s), bias ? "" : ", no bias");
@@ -42,7 +32,9 @@ unsigned test::check_every_candidate(Choosing& on, const ConvShape& s, bool bias
     const Values dw = reference::conv2d_weights_gradient(s, widen(t.x), widen(t.dy));
     const Values db = reference::conv2d_bias_gradient(s, widen(t.dy));
     // Sums that happen to cancel keep the digits of their terms, not their own.
-    const double of_biases = default_tolerance * std::max(1.0, norm(widen(t.dy)) / norm(db));
+    const Values dy = widen(t.dy);
+    const double of_biases =
+        default_tolerance * std::max(1.0, std::sqrt(reference::dot(dy, dy) / reference::dot(db, db)));
     return ways + on.with_each(
                       launch(kernels.weights, {.shape = s, .bias = with_bias, .splits = 1}),
                       [&](double tolerance) {
