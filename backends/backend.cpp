@@ -2,8 +2,10 @@
 
 #include "backends/cpu/cpu_backend.h"
 #include "backends/cuda/cuda_backend.h"
+#include "backends/unusable.h"
 #include "backends/visible_cards.h"
 #include "backends/vulkan/vulkan_backend.h"
+#include "backends/watched_device.h"
 
 #include <charconv>
 #include <cstdlib>
@@ -24,6 +26,46 @@ void try_all_drivers(std::span<const Backend* const> backends) {
     for (const Backend* backend : backends) backend->try_drivers();
 }
 
+/// Whether the backend's calls may hang, and the caller cares.
+bool is_watched(const Backend& backend, const OpenOptions& options) {
+    return backend.name() != "cpu" && options.timeout > 0;
+}
+
+Backend::Listing list_in_time(const Backend& backend, const OpenOptions& options) {
+    if (!is_watched(backend, options)) return backend.list(options);
+    Backend::Listing listing;
+    try {
+        DriverThread(options).call(std::string(backend.name()), "listing its devices",
+                                   DriverThread::Takes::moments, [&] { listing = backend.list(options); });
+        return listing;
+    } catch (const DeviceLost& lost) {
+        return {.devices = {}, .absence = lost.what()};
+    }
+}
+
+std::unique_ptr<Device> open_listed(const Backend& backend, std::string_view id, unsigned index,
+                                    const OpenOptions& options) {
+    const Backend::Listing listing = backend.list(options);
+    if (listing.devices.empty()) throw DeviceError(fmt::format("device '{}': {}", id, listing.absence));
+    if (index >= listing.devices.size()) return nullptr;
+    const DeviceInfo& device = listing.devices[index];
+    const DriverCall opening(keep_text(fmt::format("{} ({})", device.id, device.name)), "opening the device");
+    return backend.open(index, options);
+}
+
+void leave_out_unusable(Backend::Listing& listing) {
+    const auto reason_of = [](const DeviceInfo& device) {
+        return why_unusable(device.id, std::getenv(unusable_devices));
+    };
+    const std::size_t listed = listing.devices.size();
+    for (const DeviceInfo& device : listing.devices)
+        if (std::string reason = reason_of(device); !reason.empty())
+            listing.left_out.push_back(
+                {fmt::format("{} ({})", device.id, device.name), std::move(reason), device.uuid});
+    std::erase_if(listing.devices, [&](const DeviceInfo& device) { return !reason_of(device).empty(); });
+    if (listing.devices.empty() && listed > 0) listing.absence = "none of its devices works";
+}
+
 std::string known_devices(const OpenOptions& options, std::span<const Backend* const> backends) {
     std::string ids;
     for (const Backend::Listing& listing : list_devices(options, backends))
@@ -39,12 +81,14 @@ std::vector<Backend::Listing> list_devices(const OpenOptions& options,
     std::vector<Backend::Listing> listings;
     Backend::Listing cuda;
     for (const Backend* backend : backends) {
-        listings.push_back(backend->list(options));
+        listings.push_back(list_in_time(*backend, options));
         if (backend->name() == "cuda") cuda = listings.back();
     }
     const char* const variable = std::getenv("CUDA_VISIBLE_DEVICES");
-    for (Backend::Listing& listing : listings)
+    for (Backend::Listing& listing : listings) {
         for (DeviceInfo& device : listing.devices) device.withheld = why_withheld(device, cuda, variable);
+        leave_out_unusable(listing);
+    }
     return listings;
 }
 
@@ -66,9 +110,15 @@ std::unique_ptr<Device> open_device_of(std::span<const Backend* const> backends,
     for (const Backend* backend : backends) {
         if (!valid || backend->name() != name) continue;
         if (name != "cpu") try_all_drivers(backends);
-        const Backend::Listing listing = backend->list(options);
-        if (index < listing.devices.size()) return backend->open(index, options);
-        if (listing.devices.empty()) throw DeviceError(fmt::format("device '{}': {}", id, listing.absence));
+        try {
+            const auto open = [&] { return open_listed(*backend, id, index, options); };
+            auto device =
+                is_watched(*backend, options) ? open_watched(std::string(id), options, open) : open();
+            if (device) return device;
+        } catch (DeviceError& error) {
+            error.device = id;
+            throw;
+        }
     }
     throw DeviceError(fmt::format("device '{}': there is no such device; this machine has {}", id,
                                   known_devices(options, backends)));

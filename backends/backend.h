@@ -4,6 +4,7 @@
 #include "backends/device.h"
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -23,8 +24,13 @@ enum class Texts {
 };
 
 struct OpenOptions {
-    unsigned threads = 0;  ///< of a CPU device; 0: OMP_NUM_THREADS, else one per processor within the quota
-    bool validate = false; ///< run under the Vulkan validation layer; each message is an error
+    unsigned threads = 0; ///< of a CPU device; 0: OMP_NUM_THREADS, else one per processor within the quota
+    /// The seconds that a GPU's driver may take for a call, ten times as many where it may compile or copy;
+    /// then the device counts as lost (backends/watched_device.h). 0: any time.
+    double timeout = 0;
+    /// Whether the user wants to end the program, which then waits only seconds for a driver; may be null.
+    const std::atomic<bool>* stop = nullptr;
+    bool validate = false;     ///< run under the Vulkan validation layer; each message is an error
     Texts texts = Texts::best; ///< of a GPU or Vulkan driver
     /// Convolutions multiply each pixel by each weight: no Winograd, whose sums of pixels and of weights
     /// round more.

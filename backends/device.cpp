@@ -10,6 +10,16 @@ namespace {
 constexpr std::uint64_t pointer_alignment = 16; // what the kernels' widest loads need
 
 std::size_t index_of(Queue queue) { return std::size_t(queue); }
+/// What the device's part of a verb returns; its errors say which device it is.
+template<class Verb>
+auto of_device(const Device& device, Verb verb) {
+    try {
+        return verb();
+    } catch (DeviceError& error) {
+        if (error.device.empty()) error.device = device.info().id;
+        throw;
+    }
+}
 void raise(Ticket& ticket, Ticket least) { ticket = std::max(ticket, least); }
 
 } // namespace
@@ -25,7 +35,10 @@ void Device::broken(const std::string& what) const {
 
 void Device::check_usable() const {
     if (!failure_.empty())
-        throw DeviceError(fmt::format("{}: failed before and can only be closed: {}", info().id, failure_));
+        of_device(*this, [this] {
+            throw DeviceError(
+                fmt::format("{}: failed before and can only be closed: {}", info().id, failure_));
+        });
 }
 
 void Device::check_own(const char* verb, const Recording& recording) const {
@@ -74,13 +87,13 @@ void Device::check_command(std::size_t index, const Command& command) const {
 
 Buffer Device::allocate(std::size_t bytes, Memory memory) {
     check_usable();
-    return Buffer(*this, do_allocate(bytes, memory));
+    return Buffer(*this, of_device(*this, [&] { return do_allocate(bytes, memory); }));
 }
 
 Recording Device::record(std::span<const Command> commands) {
     check_usable();
     for (std::size_t i = 0; i < commands.size(); ++i) check_command(i, commands[i]);
-    Recording recording(do_record(commands).release(), {this});
+    Recording recording(of_device(*this, [&] { return do_record(commands); }).release(), {this});
     recording->launches = has_launches(commands);
     return recording;
 }
@@ -103,7 +116,7 @@ Ticket Device::submit(const Recording& recording, Queue queue, std::span<const T
         if (last[i] > implied_[index_of(queue)][i]) waits.push_back({last[i], Queue(i)});
     const Submission submission{issued_ + 1, queue};
     try {
-        do_submit(*recording, submission, waits);
+        of_device(*this, [&] { do_submit(*recording, submission, waits); });
     } catch (const std::exception& error) {
         failure_ = error.what();
         throw;
@@ -121,7 +134,7 @@ void Device::wait(Ticket ticket) {
     const Pending* const awaited = pending(ticket);
     if (awaited == nullptr) return;
     try {
-        do_wait({ticket, awaited->queue});
+        of_device(*this, [&] { do_wait({ticket, awaited->queue}); });
     } catch (const std::exception& error) {
         failure_ = error.what();
         throw;
@@ -144,7 +157,7 @@ std::vector<double> Device::timestamps(const Recording& recording) const {
     check_own("timestamps", recording);
     const Ticket last = recording->last_submission.ticket;
     if (last == 0 || pending(last) != nullptr) broken("timestamps: the recording has not finished");
-    return do_timestamps(*recording);
+    return of_device(*this, [&] { return do_timestamps(*recording); });
 }
 
 } // namespace towers

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <span>
 #include <stdexcept>
@@ -23,6 +24,9 @@ namespace towers {
 /// device is unchanged.
 class DeviceError : public std::runtime_error {
     using std::runtime_error::runtime_error;
+
+public:
+    std::string device; ///< its id; empty: not known
 };
 
 /// The device has too little memory; less work at once may fit. The message does not say what to do, since
@@ -202,6 +206,12 @@ public:
     /// is lost.
     void finish() noexcept;
 
+    /// Destroys something that this device made, after finish(). Never throws.
+    virtual void free(const std::function<void()>& destroy) {
+        finish();
+        destroy();
+    }
+
     /// The times at which the recording's last submission, which must have been waited for, passed each
     /// Timestamp: in seconds since an arbitrary moment, the same for all of the device's recordings. Empty if
     /// the device has no clock.
@@ -247,8 +257,7 @@ private:
 
 template<class T>
 void FreeWhenIdle::operator()(T* made) const {
-    device->finish();
-    delete made;
+    device->free([made] { delete made; });
 }
 
 } // namespace towers

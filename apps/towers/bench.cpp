@@ -6,13 +6,13 @@
 #include "apps/towers/common_flags.h"
 #include "apps/towers/flags.h"
 #include "apps/towers/progress.h"
+#include "apps/towers/start_over.h"
 #include "engine/bench/json.h"
 #include "engine/bench/machine.h"
 #include "engine/error.h"
 #include "engine/files/file.h"
 #include "engine/files/output.h"
 #include "engine/recipes/recipe.h"
-#include "engine/towers/selection.h"
 #include "engine/towers/shares.h"
 
 #include <algorithm>
@@ -73,7 +73,7 @@ void check(const BenchFlags& flags) {
 
 /// The devices that training would use and, for comparison, the CPU.
 std::vector<std::string> devices_to_measure(const BenchFlags& flags, const OpenOptions& open) {
-    std::vector<std::string> towers = select_towers(flags.backend, flags.towers, open);
+    std::vector<std::string> towers = choose_towers(flags.backend, flags.towers, open);
     if (flags.backend.empty() && flags.towers.empty() && towers.back() != "cpu") towers.push_back("cpu");
     return towers;
 }
@@ -180,6 +180,7 @@ int run(const BenchFlags& flags) {
         if (!path.empty()) check_output(path);
     const std::optional<BenchReport> before = read_baseline(flags, options);
     BenchReport report = run_bench(options);
+    work_begins();
     report.towers_version = TOWERS_VERSION;
     show_progress("");
     tell(report, before, flags);
@@ -239,7 +240,7 @@ void add_bench(CLI::App& app, Action& chosen) {
         ->capture_default_str()
         ->needs(baseline);
     seconds->excludes(steps);
-    add_validate(*command, flags->open);
+    add_device_flags(*command, flags->open);
     command->callback([flags, &chosen] { chosen = [flags] { return run(*flags); }; });
 }
 

@@ -6,8 +6,10 @@
 #include "engine/recipes/recipe.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <fmt/format.h>
+#include <limits>
 #include <spdlog/spdlog.h>
 
 namespace towers {
@@ -65,7 +67,25 @@ void check_threads(unsigned threads) {
                      threads, given, given);
 }
 
+double device_timeout(double seconds) {
+    if (!(seconds >= 0 && std::isfinite(seconds)))
+        throw UsageError(fmt::format("--device-timeout {}: give a number of seconds of at least 0", seconds));
+    return seconds > 0 ? seconds : std::numeric_limits<double>::infinity();
+}
+
+void add_device_flags(CLI::App& command, OpenOptions& options) {
+    add_validate(command, options);
+    command
+        .add_option_function<double>(
+            "--device-timeout", [&options](double seconds) { options.timeout = device_timeout(seconds); },
+            "Seconds after which a GPU's driver that gives no answer has failed, ten times as many where it "
+            "compiles or copies; 0 waits for ever")
+        ->default_str("60")
+        ->type_name("FLOAT");
+}
+
 void add_validate(CLI::App& command, OpenOptions& options) {
+    options.timeout = 60;
     command.add_flag(
         "--validate", options.validate,
         "Run Vulkan under the Khronos validation layer; each of its messages counts as an error");

@@ -38,7 +38,13 @@ void add_exact_products(CLI::App& command, bool& exact_products);
 /// Throws UsageError if there are too many; warns if OpenMP gives fewer.
 void check_threads(unsigned threads);
 
-/// Adds the flags for opening devices. They are not among a run's settings.
+/// Adds --validate, which is not among a run's settings, and the --device-timeout of all commands.
 void add_validate(CLI::App& command, OpenOptions& options);
+
+/// Adds the flags for opening devices to a command that does not use add_settings().
+void add_device_flags(CLI::App& command, OpenOptions& options);
+
+/// OpenOptions::timeout of --device-timeout. Throws UsageError if it is no number of seconds.
+double device_timeout(double seconds);
 
 } // namespace towers

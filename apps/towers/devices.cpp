@@ -81,7 +81,7 @@ void add_devices(CLI::App& app, Action& chosen) {
     };
     const auto flags = std::make_shared<Flags>();
     command->add_flag("--json", flags->json, "Print the list as JSON");
-    add_validate(*command, flags->open);
+    add_device_flags(*command, flags->open);
     command->callback([flags, &chosen] {
         chosen = [flags] {
             check_threads(0);

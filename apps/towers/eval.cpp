@@ -5,12 +5,12 @@
 #include "apps/towers/flags.h"
 #include "apps/towers/progress.h"
 #include "apps/towers/settings.h"
+#include "apps/towers/start_over.h"
 #include "apps/towers/trained_model.h"
 #include "engine/data/formats.h"
 #include "engine/error.h"
 #include "engine/files/text.h"
 #include "engine/run/run_directory.h"
-#include "engine/towers/selection.h"
 #include "engine/train/checkpoint.h"
 #include "engine/train/evaluation.h"
 #include "engine/train/test_record.h"
@@ -204,7 +204,7 @@ int run_eval(EvalFlags& flags) {
     if (!flags.recipe.empty()) find_recipe(flags.recipe, flags.set);
     if (!flags.quirks.empty()) parse_quirks(flags.quirks);
     // Before reading or waiting for anything
-    const std::vector<std::string> towers = select_towers(flags.backend, flags.towers, flags.open);
+    const std::vector<std::string> towers = choose_towers(flags.backend, flags.towers, flags.open);
 
     std::optional<LoadedData> loaded;
     bool waiting = false;
@@ -234,6 +234,7 @@ int run_eval(EvalFlags& flags) {
             const bool averaged = !flags.raw && layout.averages() != nullptr;
             if (!loaded) {
                 loaded = load_data(recipe, request_of(settings, *found, recipe, flags), towers, flags);
+                work_begins();
                 const std::string other =
                     other_classes(loaded->data->info().classes, known_classes(file), path.string());
                 if (!other.empty()) spdlog::warn("{}; are these the right data?", other);
@@ -296,7 +297,7 @@ void add_eval(CLI::App& app, Action& chosen) {
         "--quirks", flags->quirks,
         "Reproduce a defect of the published system. padded-evaluation: fill the last batch with repeated "
         "images and count them; none: do not (default: as the checkpoint was trained)");
-    add_validate(*command, flags->open);
+    add_device_flags(*command, flags->open);
     command->callback([flags, &chosen] { chosen = [flags] { return run_eval(*flags); }; });
 }
 

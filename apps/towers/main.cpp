@@ -1,9 +1,10 @@
 #include "apps/towers/commands.h"
 #include "apps/towers/ending.h"
 #include "apps/towers/flags.h"
+#include "apps/towers/start_over.h"
 #include "backends/backend.h"
+#include "backends/watched_device.h"
 #include "engine/error.h"
-#include "engine/towers/group_watchdog.h"
 
 #include <algorithm>
 #include <csignal>
@@ -41,6 +42,15 @@ void limit_spinning(char** argv) {
     const auto program = std::filesystem::read_symlink("/proc/self/exe", error);
     if (error || setenv("GOMP_SPINCOUNT", "2000", 0) != 0) return;
     execv(program.c_str(), argv); // returns only on failure; then the threads spin as before
+}
+
+int run_or_start_over(const towers::Action& command) {
+    try {
+        return command();
+    } catch (const towers::DeviceError& error) {
+        towers::start_over_without(error);
+        throw;
+    }
 }
 
 int run_command(int argc, char** argv) {
@@ -83,7 +93,7 @@ int run_command(int argc, char** argv) {
     if (const std::string odd = towers::describe_odd_value(app); !odd.empty())
         return report(command_line_wrong, odd);
     try {
-        const int code = chosen();
+        const int code = run_or_start_over(chosen);
         if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
             return report(work_failed, "cannot write to standard output; the output is incomplete");
         if (towers::validation_messages() == 0) return code;
@@ -111,7 +121,8 @@ int main(int argc, char** argv) {
     std::signal(SIGXFSZ, SIG_IGN); // a file over the user's limit is an error to report, like a full disk
     spdlog::set_default_logger(spdlog::stderr_color_mt("towers"));
     spdlog::set_pattern("towers: %v");
+    towers::watch_for_crashes(argv);
     const int code = run_command(argc, argv);
-    if (towers::any_tower_hangs()) towers::end_at_once(code);
+    if (towers::any_driver_hangs()) towers::end_at_once(code);
     return code;
 }

@@ -206,7 +206,7 @@ void add_parity(CLI::App& app, Action& chosen) {
     add_threads(*command, flags->open.threads);
     add_exact_products(*command, flags->open.exact_products);
     command->add_option("--json", flags->json, "Also write the numbers to this file as JSON");
-    add_validate(*command, flags->open);
+    add_device_flags(*command, flags->open);
     command->callback([flags, &chosen] { chosen = [flags] { return run_parity(*flags); }; });
 }
 

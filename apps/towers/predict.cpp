@@ -5,6 +5,7 @@
 #include "apps/towers/ending.h"
 #include "apps/towers/flags.h"
 #include "apps/towers/predict_output.h"
+#include "apps/towers/start_over.h"
 #include "apps/towers/trained_model.h"
 #include "engine/data/converted.h"
 #include "engine/data/picture.h"
@@ -12,7 +13,6 @@
 #include "engine/error.h"
 #include "engine/files/file.h"
 #include "engine/files/text.h"
-#include "engine/towers/selection.h"
 #include "engine/train/checkpoint.h"
 #include "engine/train/evaluation.h"
 #include "engine/train/initial.h"
@@ -177,7 +177,7 @@ int run_predict(PredictFlags& flags) {
         flags.pictures.insert(flags.pictures.begin(), flags.first);
     check(flags);
     if (!flags.recipe.empty()) find_recipe(flags.recipe, flags.set);
-    const std::vector<std::string> towers = select_towers(flags.backend, flags.towers, flags.open);
+    const std::vector<std::string> towers = choose_towers(flags.backend, flags.towers, flags.open);
     const LoadedModel model = load_model(flags);
     Named named = pictures_of(flags);
     const int incomplete = named.complete || flags.skip_broken ? 0 : work_failed;
@@ -197,6 +197,7 @@ int run_predict(PredictFlags& flags) {
     const std::vector<std::string> names = class_names(model.recipe.model, model.data.classes);
     const std::size_t top = std::min(flags.top, names.size());
     std::atomic<bool> broken = false;
+    work_begins();
     fmt::print("{}", prediction_header(flags.format(), top));
     PredictionOutput output(count);
     const auto see = [&](std::uint64_t first, std::span<const float> logits) {
@@ -270,7 +271,7 @@ void add_predict(CLI::App& app, Action& chosen) {
         ->capture_default_str();
     add_threads(*command, flags->open.threads);
     add_exact_products(*command, flags->open.exact_products);
-    add_validate(*command, flags->open);
+    add_device_flags(*command, flags->open);
     command->callback([flags, &chosen] { chosen = [flags] { return run_predict(*flags); }; });
 }
 

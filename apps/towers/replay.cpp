@@ -1,6 +1,6 @@
 #include "apps/towers/commands.h"
 #include "apps/towers/common_flags.h"
-#include "engine/towers/selection.h"
+#include "apps/towers/start_over.h"
 #include "engine/train/diverged.h"
 
 #include <cstdio>
@@ -35,7 +35,7 @@ struct ReplayFlags {
 
 /// The devices that training would use and, for comparison, the CPU.
 std::vector<std::string> devices_of(const ReplayFlags& flags) {
-    std::vector<std::string> towers = select_towers(flags.backend, flags.towers, flags.open);
+    std::vector<std::string> towers = choose_towers(flags.backend, flags.towers, flags.open);
     if (flags.backend.empty() && flags.towers.empty() && towers.back() != "cpu") towers.push_back("cpu");
     return towers;
 }
@@ -89,6 +89,7 @@ int run_replay(ReplayFlags& flags) {
     const DivergedStep diverged = read_diverged(flags.file);
     const std::vector<std::string> devices = devices_of(flags);
     print_step(diverged);
+    work_begins();
     const std::size_t failed = print_table(diverged, flags, devices);
     if (failed > 0)
         throw DeviceError(fmt::format("{} of {} devices could not do the step", failed, devices.size()));
@@ -113,7 +114,7 @@ void add_replay(CLI::App& app, Action& chosen) {
                         "('towers devices' lists them; default: those that training would use, and the CPU)");
     add_threads(*command, flags->open.threads);
     add_exact_products(*command, flags->open.exact_products);
-    add_validate(*command, flags->open);
+    add_device_flags(*command, flags->open);
     command->callback([flags, &chosen] { chosen = [flags] { return run_replay(*flags); }; });
 }
 

@@ -3,10 +3,10 @@
 #include "apps/towers/flags.h"
 #include "apps/towers/pair_drawing.h"
 #include "apps/towers/report_page.h"
+#include "apps/towers/start_over.h"
 #include "engine/error.h"
 #include "engine/files/output.h"
 #include "engine/run/run_directory.h"
-#include "engine/towers/selection.h"
 
 #include <filesystem>
 #include <fmt/format.h>
@@ -76,7 +76,7 @@ int run_report(const ReportFlags& flags) {
     std::FILE* const text = text_stream({flags.out});
     std::vector<nlohmann::json> predictions;
     if (flags.predict) {
-        const PredictionOptions options{.towers = select_towers(flags.backend, flags.towers, flags.open),
+        const PredictionOptions options{.towers = choose_towers(flags.backend, flags.towers, flags.open),
                                         .open = flags.open,
                                         .batch = flags.batch};
         for (const ReportedRun& run : runs) {
@@ -116,7 +116,7 @@ void add_report(CLI::App& app, Action& chosen) {
         ->capture_default_str();
     add_threads(*command, flags->open.threads);
     add_exact_products(*command, flags->open.exact_products);
-    add_validate(*command, flags->open);
+    add_device_flags(*command, flags->open);
     command->callback([flags, &chosen] { chosen = [flags] { return run_report(*flags); }; });
 }
 

@@ -36,9 +36,7 @@ void check(const TrainSettings& s) {
         complain("--hold-out and --test-data both say what to test on; give one of them");
     if (s.on_device_loss != "continue" && s.on_device_loss != "stop")
         complain(fmt::format("--on-device-loss '{}': give continue or stop", s.on_device_loss));
-    if (!(s.device_timeout >= 0 && std::isfinite(s.device_timeout)))
-        complain(
-            fmt::format("--device-timeout {}: give a number of seconds of at least 0", s.device_timeout));
+    device_timeout(s.device_timeout);
     const std::pair<const char*, bool> of_tests[] = {
         {"--eval-raw", s.eval_raw}, {"--keep-best", s.keep_best}, {"--stop-early", s.stop_early != 0}};
     for (const auto& [flag, given] : of_tests)
@@ -236,6 +234,7 @@ ResolvedRun resolve(const TrainFlags& flags, const Sources& sources, const Selec
     freeze(run.recipe.model, settings.freeze);
     run.quirks = parse_quirks(settings.quirks);
     run.existing = past ? Existing::resume : run.quirks.delete_run ? Existing::erase : Existing::refuse;
+    run.open.timeout = device_timeout(settings.device_timeout);
     run.open.threads = threads_of(settings, flags, past);
     run.open.exact_products = settings.exact_products;
 

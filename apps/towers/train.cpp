@@ -6,14 +6,14 @@
 #include "apps/towers/progress.h"
 #include "apps/towers/report_page.h"
 #include "apps/towers/resolved_run.h"
+#include "apps/towers/start_over.h"
 #include "apps/towers/trace_file.h"
 #include "apps/towers/train_flags.h"
 #include "apps/towers/trained_model.h"
+#include "backends/watched_device.h"
 #include "engine/data/formats.h"
 #include "engine/error.h"
 #include "engine/files/text.h"
-#include "engine/towers/group_watchdog.h"
-#include "engine/towers/selection.h"
 #include "engine/train/events.h"
 #include "engine/train/initial.h"
 #include "engine/train/loop.h"
@@ -91,12 +91,15 @@ bool check_test_data(const TrainSettings& settings, const Recipe& recipe, const 
 TrainerOptions options_of(const ResolvedRun& resolved, const std::shared_ptr<Trace>& trace,
                           const std::function<void(const DeviceError&)>& give_up) {
     const TrainSettings& settings = resolved.settings;
+    OpenOptions open = resolved.open;
+    open.stop = &stop_requested;
     return {.towers = resolved.towers,
             .global_batch = resolved.global_batch,
             .shares = resolved.shares,
             .micro_batch = settings.micro_batch.value_or(0),
             .outlive_devices = settings.on_device_loss == "continue",
-            .patience = settings.device_timeout > 0 ? Patience(settings.device_timeout) : Patience(),
+            .patience = settings.device_timeout > 0 ? Patience(settings.device_timeout, {}, &stop_requested)
+                                                    : Patience(),
             .give_up = give_up,
             .learning_rate = *settings.lr,
             .seed = *settings.seed,
@@ -104,7 +107,7 @@ TrainerOptions options_of(const ResolvedRun& resolved, const std::shared_ptr<Tra
             .shuffle = settings.shuffle,
             .feed = {parse_feeding(settings.feed), settings.readers.value_or(0)},
             .quirks = resolved.quirks,
-            .open = resolved.open,
+            .open = open,
             .tuning = resolved.tuning ? std::make_shared<Tuning>(*resolved.tuning) : nullptr,
             .trace = trace};
 }
@@ -178,6 +181,7 @@ void open_and_train(const ResolvedRun& resolved, const std::optional<Past>& past
     const RunDirectory* begun = nullptr; // set when the run has begun
     std::optional<Terminal> terminal;
     const auto give_up = [&](const DeviceError& error) {
+        start_over_without(error);
         if (terminal) terminal->finish();
         write_trace_of_failed(trace);
         end_at_once(report(work_failed, error.what() + (begun != nullptr ? way_on(*begun) : "")));
@@ -207,12 +211,14 @@ void open_and_train(const ResolvedRun& resolved, const std::optional<Past>& past
                 fmt::print("{}; the last layer begins with the weights of the classes there\n", other);
             });
     }
+    work_begins();
     // Comes only after everything that the run needs has been found, because this may delete an earlier run.
     RunDirectory directory(resolved.folder.empty() ? make_run_directory(recipe.name)
                                                    : std::filesystem::path(resolved.folder),
                            resolved.existing);
     begun = &directory;
     folder = directory.path();
+    work_begins(fmt::format("; go on from the last checkpoint in {} with --resume", folder.string()));
     const CheckpointOrigin origin{recipe.name,
                                   *settings.seed,
                                   data.size(),
@@ -271,13 +277,13 @@ void write_report_of_failed(const std::filesystem::path& folder) {
 }
 
 int run_train(const TrainFlags& flags) {
-    const Sources sources = read_sources(flags, select_towers);
+    const Sources sources = read_sources(flags, choose_towers);
     const TraceFile trace = make_trace(flags);
     PlacementLog placement;
     std::filesystem::path folder;
     std::optional<ResolvedRun> resolved;
     try {
-        resolved = resolve(flags, sources, select_towers);
+        resolved = resolve(flags, sources, choose_towers);
         open_and_train(*resolved, sources.past, flags, trace, placement, folder);
     } catch (...) {
         write_trace_of_failed(trace);
@@ -290,7 +296,7 @@ int run_train(const TrainFlags& flags) {
     if (flags.report) {
         const PredictionOptions options{.towers = without_repeats(resolved->towers), .open = resolved->open};
         // A tower that hangs may keep its device.
-        fmt::print("report: {}\n", write_report(folder.string(), any_tower_hangs() ? nullptr : &options));
+        fmt::print("report: {}\n", write_report(folder.string(), any_driver_hangs() ? nullptr : &options));
     }
     return 0;
 }

@@ -1,5 +1,6 @@
 #include "backends/vulkan/instance.h"
 
+#include "backends/driver_call.h"
 #include "backends/vulkan/requirements.h"
 #include "backends/vulkan/vulkan_backend.h"
 
@@ -106,6 +107,7 @@ bool controls_subgroup_size(const vk::raii::PhysicalDevice& device) {
 
 std::vector<vk::raii::PhysicalDevice> enumerate(const vk::raii::Instance& instance) {
     try {
+        const DriverCall call("vkEnumeratePhysicalDevices");
         return instance.enumeratePhysicalDevices();
     } catch (const vk::InitializationFailedError&) { // the loader's error for no device
         return {};
@@ -132,6 +134,7 @@ Instance::Instance(bool validate) try {
     const auto synchronization = vk::ValidationFeatureEnableEXT::eSynchronizationValidation;
     const vk::ValidationFeaturesEXT features{.enabledValidationFeatureCount = 1,
                                              .pEnabledValidationFeatures = &synchronization};
+    const DriverCall call("vkCreateInstance");
     instance_ = vk::raii::Instance(
         context_, vk::InstanceCreateInfo{.pNext = validate ? &features : nullptr,
                                          .pApplicationInfo = &application,
@@ -238,6 +241,7 @@ vk::raii::Device create_device(const vk::raii::PhysicalDevice& device, const voi
     // requirements.h does not check hostQueryReset: every device of Vulkan 1.2 has it.
     const vk::PhysicalDeviceVulkan12Features features12{
         .pNext = &features13, .hostQueryReset = true, .timelineSemaphore = true, .bufferDeviceAddress = true};
+    const DriverCall call("vkCreateDevice");
     return {device, vk::DeviceCreateInfo{.pNext = &features12,
                                          .queueCreateInfoCount = std::uint32_t(queues.size()),
                                          .pQueueCreateInfos = queues.data(),

@@ -1,5 +1,6 @@
 #include "backends/vulkan/memory.h"
 
+#include "backends/driver_call.h"
 #include "backends/headroom.h"
 
 #include <algorithm>
@@ -46,10 +47,13 @@ std::unique_ptr<VulkanAllocation> Allocator::allocate(std::size_t bytes, Memory 
     allocation->buffer = vk::raii::Buffer(device_, info);
     const vk::MemoryRequirements needs = allocation->buffer.getMemoryRequirements();
     const vk::MemoryAllocateFlagsInfo flags{.flags = vk::MemoryAllocateFlagBits::eDeviceAddress};
-    allocation->memory = vk::raii::DeviceMemory(
-        device_, vk::MemoryAllocateInfo{.pNext = &flags,
+    const vk::MemoryAllocateInfo wanted{.pNext = &flags,
                                         .allocationSize = needs.size,
-                                        .memoryTypeIndex = memory_type(needs.memoryTypeBits, memory)});
+                                        .memoryTypeIndex = memory_type(needs.memoryTypeBits, memory)};
+    {
+        const DriverCall call("vkAllocateMemory");
+        allocation->memory = vk::raii::DeviceMemory(device_, wanted);
+    }
     allocation->buffer.bindMemory(*allocation->memory, 0);
     allocation->address =
         device_.getBufferAddress(vk::BufferDeviceAddressInfo{.buffer = *allocation->buffer});
@@ -104,6 +108,7 @@ void Allocator::clear(vk::Buffer target) const {
                                      .dstAccessMask = work.reads | work.writes};
     buffer.pipelineBarrier2(vk::DependencyInfo{}.setMemoryBarriers(cleared));
     buffer.end();
+    const DriverCall call("vkQueueWaitIdle");
     const vk::raii::Queue& queue = queues_.first_lane().queue;
     queue.submit(vk::SubmitInfo{}.setCommandBuffers(*buffer));
     queue.waitIdle();

@@ -1,6 +1,7 @@
 #include "backends/vulkan/pipelines.h"
 
 #include "backends/cache.h"
+#include "backends/driver_call.h"
 
 #include <fmt/format.h>
 #include <fstream>
@@ -31,6 +32,7 @@ Pipelines::Pipelines(const vk::raii::PhysicalDevice& physical, const vk::raii::D
         cached.assign(std::istreambuf_iterator<char>(file), {});
     cached_bytes_ = cached.size();
     // The driver checks the data's header and ignores what another driver wrote.
+    const DriverCall call("vkCreatePipelineCache");
     cache_ = vk::raii::PipelineCache(device_, vk::PipelineCacheCreateInfo{.initialDataSize = cached.size(),
                                                                           .pInitialData = cached.data()});
     const vk::PushConstantRange range{
@@ -85,6 +87,7 @@ vk::Pipeline Pipelines::pipeline(const Dispatch& dispatch) {
                                                   .module = *module,
                                                   .pName = "main",
                                                   .pSpecializationInfo = &constants};
+    const DriverCall call("vkCreateComputePipelines");
     vk::raii::Pipeline pipeline(
         device_, cache_, vk::ComputePipelineCreateInfo{.flags = flags_, .stage = stage, .layout = *layout_});
     return *pipelines_.emplace(key, std::move(pipeline)).first->second;

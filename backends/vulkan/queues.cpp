@@ -1,5 +1,7 @@
 #include "backends/vulkan/queues.h"
 
+#include "backends/driver_call.h"
+
 #include <algorithm>
 
 namespace towers::vulkan {
@@ -47,6 +49,7 @@ Queues::Queues(const vk::raii::PhysicalDevice& physical, const vk::raii::Device&
 }
 
 void Queues::wait_for(const Lane& lane, Ticket ticket) const {
+    const DriverCall call("vkWaitSemaphores");
     const vk::Result result = device_.waitSemaphores(
         vk::SemaphoreWaitInfo{}.setSemaphores(*lane.timeline).setValues(ticket), UINT64_MAX);
     if (result != vk::Result::eSuccess) throw DeviceError(vk::to_string(result));

@@ -1,5 +1,6 @@
 #include "backends/vulkan/vulkan_backend.h"
 
+#include "backends/driver_call.h"
 #include "backends/headroom.h"
 #include "backends/vulkan/instance.h"
 #include "backends/vulkan/recording.h"
@@ -39,7 +40,9 @@ public:
     ~VulkanDevice() override { finish(); }
 
     const DeviceInfo& info() const override { return info_; }
-    std::uint64_t free_memory() const override { return memory_->free_memory(); }
+    std::uint64_t free_memory() const override {
+        return guard("asking for free memory", [&] { return memory_->free_memory(); });
+    }
     std::vector<Candidate> candidates(const Launch& launch) const override {
         return towers::candidates(variants(), launch, facts());
     }
@@ -81,6 +84,7 @@ protected:
                 info.setCommandBufferInfos(commands);
                 if (first) info.setWaitSemaphoreInfos(waits);
                 if (last) info.setSignalSemaphoreInfos(signal);
+                const DriverCall call("vkQueueSubmit2");
                 lane.queue.submit2(info);
             };
             if (recorded.pieces.empty()) {

@@ -4,7 +4,7 @@
 #include "engine/bench/report.h"
 #include "engine/recipes/recipe.h"
 #include "engine/towers/host_stage.h"
-#include "engine/towers/worker.h"
+#include "backends/worker.h"
 
 #include <functional>
 #include <memory>

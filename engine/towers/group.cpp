@@ -245,7 +245,7 @@ void TowerGroup::throw_failure_of(Seat& seat) {
 }
 
 TowerFailed TowerGroup::no_answer(const Seat& seat) const {
-    const DeviceError error(towers::no_answer(seat.tower->info(), watchdog_.limit()));
+    const DeviceError error(watchdog_.no_answer(seat.tower->info()));
     return {error, std::make_exception_ptr(error), seat.index};
 }
 

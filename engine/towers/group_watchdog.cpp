@@ -1,23 +1,17 @@
 #include "engine/towers/group_watchdog.h"
 
+#include "backends/watched_device.h"
+
 #include <algorithm>
-#include <atomic>
 #include <cstdint>
 #include <utility>
 
 namespace towers {
-namespace {
-
-std::atomic<bool> a_tower_hangs = false;
-
-} // namespace
-
-bool any_tower_hangs() { return a_tower_hangs; }
 
 void GroupWatchdog::begin(const ExpectedTime& expected, std::vector<TowerProgress*> towers) {
     limit_ = patience_.limit(expected);
     left_ = limit_.seconds();
-    waiters_woken_ = false;
+    waiters_woken_ = told_to_end_ = false;
     towers_ = std::move(towers);
 }
 
@@ -27,6 +21,8 @@ bool GroupWatchdog::wait_for(const TowerProgress& tower, Milestones TowerProgres
         if (outcome != Milestones::Outcome::late) return outcome == Milestones::Outcome::passed;
         if (std::ranges::any_of(towers_, [](auto* each) { return each->reads && !each->end.has_failed(); }))
             continue;
+        if (patience_.told_to_end() && !std::exchange(told_to_end_, true))
+            left_ = std::min(left_, Patience::at_the_end(limit_.expected));
         const std::vector<TowerProgress*> late = hanging(what);
         left_ -= patience_.pause().counts(late.size());
         if (left_ > 0) continue;
@@ -35,7 +31,7 @@ bool GroupWatchdog::wait_for(const TowerProgress& tower, Milestones TowerProgres
         // Towers that waited for the failed one at an exchange may need a moment.
         if (failed && !std::exchange(waiters_woken_, true)) continue;
         for (TowerProgress* each : late) {
-            a_tower_hangs = true;
+            note_hanging_driver();
             each->abandon();
         }
     }

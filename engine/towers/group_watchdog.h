@@ -5,6 +5,7 @@
 #include "engine/towers/progress.h"
 
 #include <cstddef>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -24,6 +25,10 @@ public:
 
     /// The limit of the last step.
     const TimeLimit& limit() const { return limit_; }
+    /// Why a tower that hangs counts as failed.
+    std::string no_answer(const DeviceInfo& device) const {
+        return towers::no_answer(device, limit_, patience_.told_to_end());
+    }
 
 private:
     std::vector<TowerProgress*> hanging(Milestones TowerProgress::*awaited) const;
@@ -32,10 +37,8 @@ private:
     TimeLimit limit_;
     double left_ = 0; ///< seconds until the step takes too long
     bool waiters_woken_ = false;
+    bool told_to_end_ = false;
     std::vector<TowerProgress*> towers_; ///< of the step
 };
-
-/// Whether a thread hangs in a driver, so that the program must end without the usual clean-up.
-bool any_tower_hangs();
 
 } // namespace towers

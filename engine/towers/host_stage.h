@@ -3,10 +3,10 @@
 #pragma once
 
 #include "backends/backend.h"
+#include "backends/worker.h"
 #include "engine/step/update.h"
 #include "engine/towers/session.h"
 #include "engine/towers/stream.h"
-#include "engine/towers/worker.h"
 
 #include <cstddef>
 #include <functional>

@@ -17,8 +17,10 @@ public:
           patience_(options.patience) {
         // A cpu device has no driver that could hang.
         if (options.give_up && tower_->info().kind != DeviceKind::cpu)
-            watchdog_.emplace(patience_.pause(), [this, give_up = options.give_up] {
-                give_up(DeviceError(no_answer(tower_->info(), limit_)));
+            watchdog_.emplace(patience_, [this, give_up = options.give_up] {
+                DeviceError error(no_answer(tower_->info(), limit_, patience_.told_to_end()));
+                error.device = tower_->info().id;
+                give_up(error);
             });
     }
 
@@ -130,7 +132,7 @@ private:
     /// The tower's work during the result's lifetime must end within the limit.
     Watchdog::Watch watch(const TimeLimit& limit) {
         limit_ = limit;
-        return {watchdog_, limit.seconds()};
+        return {watchdog_, limit};
     }
 
     std::unique_ptr<Tower> tower_;

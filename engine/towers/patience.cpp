@@ -1,5 +1,7 @@
 #include "engine/towers/patience.h"
 
+#include "backends/driver_call.h"
+
 #include <algorithm>
 #include <fmt/format.h>
 
@@ -11,6 +13,9 @@ double least_rate(const DeviceInfo& device) {
     const bool is_host = device.kind == DeviceKind::cpu || device.kind == DeviceKind::software;
     return is_host ? 1e9 : 1e10;
 }
+
+/// Another program may slow down all steps, long ones by more seconds than short ones.
+constexpr double much_slower = 9; // times the expected time, beyond it
 
 std::string in_seconds(double seconds) {
     return seconds < 1000 ? fmt::format("{:.3g} s", seconds) : fmt::format("{:.0f} s", seconds);
@@ -32,16 +37,25 @@ void StepTime::observe(unsigned share, double seconds) {
 }
 
 TimeLimit Patience::limit(const ExpectedTime& expected) const {
-    // Another program may slow down all steps, long ones by more seconds than short ones.
-    constexpr double much_slower = 9; // times the expected time, beyond it
     return {expected, expected.known ? std::max(timeout_, much_slower * expected.seconds) : 10 * timeout_};
 }
 
-std::string no_answer(const DeviceInfo& device, const TimeLimit& limit) {
-    if (!limit.expected.known)
-        return fmt::format("{}: no answer for {}", device.id, in_seconds(limit.seconds()));
-    return fmt::format("{}: no answer for {} more than a step should take", device.id,
-                       in_seconds(limit.more));
+double Patience::at_the_end(const ExpectedTime& expected) {
+    constexpr double few = 4;
+    return expected.known ? std::max(few, (1 + much_slower) * expected.seconds) : few;
+}
+
+std::string no_answer(const DeviceInfo& device, const TimeLimit& limit, bool told_to_end) {
+    std::string text = device.id + ": no answer";
+    if (told_to_end)
+        text += " since the program was told to end";
+    else if (limit.expected.known)
+        text += fmt::format(" for {} more than a step should take", in_seconds(limit.more));
+    else
+        text += fmt::format(" for {}", in_seconds(limit.seconds()));
+    if (const DriverCall::Place* const place = longest_driver_call(device.id))
+        if (const char* const function = place->function) text += fmt::format(" ({})", function);
+    return text;
 }
 
 } // namespace towers

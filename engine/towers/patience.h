@@ -3,6 +3,7 @@
 
 #include "backends/device.h"
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <functional>
@@ -68,20 +69,28 @@ class Patience {
 public:
     /// `timeout`: how many seconds longer than expected a step may take. If ten times the expected time is
     /// more, a step may take that; without earlier steps, ten times the timeout.
-    explicit Patience(double timeout = std::numeric_limits<double>::infinity(), Pause pause = {})
-        : timeout_(timeout), pause_(std::move(pause)) {}
+    /// `stop`: whether the user wants to end the program; may be null.
+    explicit Patience(double timeout = std::numeric_limits<double>::infinity(), Pause pause = {},
+                      const std::atomic<bool>* stop = nullptr)
+        : timeout_(timeout), pause_(std::move(pause)), stop_(stop) {}
 
     TimeLimit limit(const ExpectedTime& expected) const;
     /// The limit for copies, whose times are unknown.
     TimeLimit limit_of_copies() const { return limit({0, false}); }
     const Pause& pause() const { return pause_; }
+    bool told_to_end() const { return stop_ != nullptr && *stop_; }
+    /// The seconds that work may still take after the user wants to end the program: some that work which
+    /// was done before must not be lost, few otherwise.
+    static double at_the_end(const ExpectedTime& expected);
 
 private:
     double timeout_;
     Pause pause_;
+    const std::atomic<bool>* stop_;
 };
 
-/// Why a device counts as failed: `vulkan:0: no answer for 60 s more than a step should take`.
-std::string no_answer(const DeviceInfo& device, const TimeLimit& limit);
+/// Why a device counts as failed: `vulkan:0: no answer for 60 s more than a step should take`; with the
+/// driver's function if that is known.
+std::string no_answer(const DeviceInfo& device, const TimeLimit& limit, bool told_to_end = false);
 
 } // namespace towers

@@ -1,5 +1,6 @@
 #include "engine/towers/seat.h"
 
+#include "backends/watched_device.h"
 #include "engine/clock.h"
 #include "engine/towers/tower_set.h"
 
@@ -134,6 +135,7 @@ private:
 
 void Seat::start(SharedStep& step) {
     done = worker.run([this, &step, was_up_to_date = std::exchange(up_to_date, false)] {
+        const Attended attended;
         try {
             if (!Turn(*this, step).take(was_up_to_date)) progress.fail();
         } catch (...) {
@@ -145,6 +147,7 @@ void Seat::start(SharedStep& step) {
 
 void Seat::test(const std::shared_ptr<TestPass>& pass, std::size_t first, std::size_t count) {
     done = worker.run([this, pass, first, count] {
+        const Attended attended;
         const auto stop = [&] { // the pass's `stop` is another's memory
             bool over = false;
             return !progress.among_others([&] { over = pass->is_over(); }) || over;
@@ -164,6 +167,7 @@ void Seat::test(const std::shared_ptr<TestPass>& pass, std::size_t first, std::s
 
 void Seat::summarize(const std::shared_ptr<SummaryPass>& pass) {
     done = worker.run([this, pass] {
+        const Attended attended;
         try {
             summarize_layers(tower->session(), tower->at_once().most, *pass);
             progress.end.advance(1);

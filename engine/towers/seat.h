@@ -1,12 +1,12 @@
 // A tower of a group and its thread.
 #pragma once
 
+#include "backends/worker.h"
 #include "engine/towers/host_stage.h"
 #include "engine/towers/patience.h"
 #include "engine/towers/progress.h"
 #include "engine/towers/summary.h"
 #include "engine/towers/tower.h"
-#include "engine/towers/worker.h"
 
 #include <functional>
 #include <future>

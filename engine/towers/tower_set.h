@@ -98,8 +98,9 @@ public:
     /// no times. Returns false if it was stopped. Throws as step().
     virtual bool test(const std::shared_ptr<TestPass>& pass) = 0;
 
-    /// Makes the pass's histograms: of the state and the last step's gradients where they are, of the layers on
-    /// the first tower that has a share. Changes nothing that a step reads, and no times. Throws as step().
+    /// Makes the pass's histograms: of the state and the last step's gradients where they are, of the layers
+    /// on the first tower that has a share. Changes nothing that a step reads, and no times. Throws as
+    /// step().
     virtual void summarize(const std::shared_ptr<SummaryPass>& pass) = 0;
 
     /// A tower's times in the last step.

@@ -2,9 +2,11 @@
 // nothing can stop it.
 #pragma once
 
+#include "backends/watched_device.h"
 #include "engine/towers/patience.h"
 #include "engine/towers/progress.h"
 
+#include <algorithm>
 #include <functional>
 #include <mutex>
 #include <optional>
@@ -16,25 +18,29 @@ namespace towers {
 class Watchdog {
 public:
     /// Starts a thread that calls `expired` whenever watched work takes too long.
-    Watchdog(Pause pause, std::function<void()> expired)
-        : pause_(std::move(pause)), expired_(std::move(expired)), thread_([this] { watch(); }) {}
+    Watchdog(Patience patience, std::function<void()> expired)
+        : patience_(std::move(patience)), expired_(std::move(expired)), thread_([this] { watch(); }) {}
     ~Watchdog() { stopped_.advance(1); }
 
-    /// What is done while it lives must end within so many seconds; time in which this program was stopped
-    /// hardly counts. One at a time. Without a dog it does nothing.
+    /// What is done while it lives must end within the limit, or soon after the user wants to end the
+    /// program; time in which this program was stopped hardly counts. One at a time. Without a dog it does
+    /// nothing.
     class Watch {
     public:
-        Watch(std::optional<Watchdog>& dog, double seconds) : dog_(dog) {
-            if (dog_) dog_->set(seconds + dog_->pause_.length.count()); // it begins within a pause
+        Watch(std::optional<Watchdog>& dog, const TimeLimit& limit) : dog_(dog) {
+            if (!dog_) return;
+            attended_.emplace();
+            dog_->set(limit);
         }
         Watch(const Watch&) = delete;
         Watch& operator=(const Watch&) = delete;
         ~Watch() {
-            if (dog_) dog_->set({});
+            if (dog_) dog_->unset();
         }
 
     private:
         std::optional<Watchdog>& dog_;
+        std::optional<Attended> attended_;
     };
 
     /// Time until it is called with false does not count.
@@ -44,14 +50,23 @@ public:
     }
 
 private:
-    void set(std::optional<double> left) {
+    void set(const TimeLimit& limit) {
         const std::lock_guard lock(mutex_);
-        left_ = left;
+        left_ = limit.seconds() + pause_.length.count(); // it begins within a pause
+        at_the_end_ = Patience::at_the_end(limit.expected);
+    }
+    void unset() {
+        const std::lock_guard lock(mutex_);
+        left_.reset();
     }
 
     void watch() {
         while (stopped_.wait_for(1, pause_.length) == Milestones::Outcome::late) {
             std::unique_lock lock(mutex_);
+            if (left_ && patience_.told_to_end()) {
+                left_ = std::min(*left_, at_the_end_);
+                at_the_end_ = *left_;
+            }
             if (!left_ || stands_ || (*left_ -= pause_.counts(1)) > 0) continue;
             left_.reset();
             lock.unlock();
@@ -59,10 +74,12 @@ private:
         }
     }
 
-    Pause pause_;
+    Patience patience_;
+    const Pause& pause_ = patience_.pause();
     std::function<void()> expired_;
     std::mutex mutex_;
     std::optional<double> left_; ///< seconds; none: no work is watched
+    double at_the_end_ = 0;      ///< seconds from the moment on when the user wants to end the program
     bool stands_ = false;
     Milestones stopped_;
     std::jthread thread_; // last: it uses the others

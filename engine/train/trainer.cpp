@@ -4,7 +4,6 @@
 
 #include "engine/clock.h"
 #include "engine/error.h"
-#include "engine/trace/traced_device.h"
 
 #include <algorithm>
 #include <cmath>
@@ -12,27 +11,6 @@
 #include <utility>
 
 namespace towers {
-namespace {
-
-Splitting splitting_of(const Model& model, unsigned most) {
-    Splitting splitting{.group = model.group(), .most = most, .obstacle = {}};
-    if (const Node* const joining = model.joining_layer())
-        splitting.obstacle =
-            fmt::format("the batch norm of layer '{}' takes the whole global batch, which cannot be done in "
-                        "micro-batches; give it groups of examples (group = N)",
-                        joining->name);
-    if (most == 0) return splitting;
-    if (!splitting.obstacle.empty())
-        throw UsageError(fmt::format("--micro-batch {}: {}", most, splitting.obstacle));
-    if (most < splitting.group)
-        throw UsageError(
-            fmt::format("--micro-batch {}: batch norm takes groups of {} examples; give at least that many",
-                        most, splitting.group));
-    return splitting;
-}
-
-} // namespace
-
 Trainer::Trainer(const Recipe& recipe, const TrainerOptions& options, const DataSource& data,
                  const std::shared_ptr<const DataSource>& tests)
     : recipe_(recipe), options_(options), records_(data.size()), layout_(layout_of(recipe_)),
@@ -50,85 +28,6 @@ Trainer::Trainer(const Recipe& recipe, const TrainerOptions& options, const Data
     if (!to_probe_) towers_->take(assignment_.to_take(0));
     assignment_.begin(seen());
     load({.state = initial_state(layout_, options_.seed)});
-}
-
-std::unique_ptr<TowerSet> Trainer::open_towers(const DataSource& data,
-                                               const std::shared_ptr<const DataSource>& tests) {
-    const Splitting splitting = splitting_of(recipe_.model, options_.micro_batch);
-    const UpdateSpec update = update_spec(recipe_, layout_, options_.quirks);
-    const std::size_t count = options_.towers.size();
-    std::vector<std::unique_ptr<Device>> devices;
-    for (std::size_t i = 0; i < count; ++i) {
-        OpenOptions open = options_.open;
-        if (options_.tuning) open.choices = &options_.tuning->choices(options_.towers[i]);
-        devices.push_back(options_.open_device(options_.towers[i], open));
-        if (options_.tuning) options_.tuning->opened(devices[i]->info());
-        if (options_.trace)
-            devices[i] = std::make_unique<TracedDevice>(std::move(devices[i]), options_.trace, i);
-    }
-    std::vector<Device*> opened;
-    for (const auto& device : devices) opened.push_back(device.get());
-    if (streams(options_.feed.feeding, data, opened)) open_reader(data, opened);
-    const bool streams_tests =
-        tests != nullptr && streams(options_.feed.feeding, *tests, opened, reader_ ? 0 : data.image_bytes());
-    std::vector<std::unique_ptr<Tower>> towers;
-    for (std::size_t i = 0; i < count; ++i) {
-        const NetworkSpec any_share =
-            network_spec(recipe_, layout_,
-                         {.global_batch = options_.global_batch,
-                          .stored = data.image_size(),
-                          .slots = feed_.slots(),
-                          .staged = reader_.has_value(),
-                          .seed = options_.seed,
-                          .distort = options_.distort,
-                          .largest_allocation = devices[i]->info().largest_allocation});
-        const Planner plan = [=](unsigned share, unsigned most) {
-            NetworkSpec spec = any_share;
-            spec.batch = share;
-            if (spec.staged) spec.slots = StagedImages::slots(share);
-            spec.most = most;
-            return count == 1 ? plan_single_step(spec, update) : plan_shared_step(spec);
-        };
-        Share share = to_probe_ ? Share{} : assignment_.to_take(0)[i];
-        share.examples = std::max(share.examples, recipe_.model.group());
-        const DeviceInfo& info = devices[i]->info();
-        towers.push_back(std::make_unique<Tower>(std::move(devices[i]), reader_ ? nullptr : &feed_, plan,
-                                                 share, splitting));
-        if (tests == nullptr) continue;
-        const std::optional<std::size_t> slots =
-            streams_tests ? std::nullopt : std::optional(tests_->slots());
-        towers.back()->load_tests(
-            {.feed = streams_tests ? nullptr : &*tests_,
-             .source = streams_tests ? tests : nullptr,
-             .readers = options_.feed.readers,
-             .plan = [this, &info, stored = tests->image_size(),
-                      slots](unsigned batch) { return evaluation_plan(recipe_, stored, slots, batch, info); },
-             .label_offset = recipe_.model.label_offset});
-    }
-    TowerSetOptions set{.host = options_.open,
-                        .patience = options_.patience,
-                        .give_up = options_.give_up,
-                        .next_batch = {},
-                        .trace = options_.trace,
-                        .caller = clock_};
-    if (reader_) set.next_batch = [this] { return reader_->next(); };
-    if (count == 1) return make_lone_tower(std::move(towers[0]), set);
-    return make_tower_group(std::move(towers), update, set);
-}
-
-void Trainer::open_reader(const DataSource& data, Devices devices) {
-    const unsigned readers = options_.feed.readers;
-    reader_.emplace(
-        data,
-        [sampler = Sampler(std::uint32_t(data.size()), options_.seed, options_.shuffle)](
-            std::uint64_t first, std::span<Example> examples) mutable { sampler.fill(first, examples); },
-        ReadAhead{.batch = options_.global_batch,
-                  .readers = readers > 0 ? readers : default_readers(devices)});
-    std::string advice = "more --readers";
-    if (data.info().pictures) advice += ", or pack the data into one file with 'towers data pack'";
-    if (options_.feed.feeding == Feeding::streamed && !streams(Feeding::automatic, data, devices))
-        advice += ", or --feed resident";
-    data_watch_ = DataWatch(reader_->readers(), advice);
 }
 
 void Trainer::check_not_ahead(const char* verb) const {
@@ -233,7 +132,11 @@ void Trainer::tune(const std::atomic<bool>* stop) {
         const TrainingPlan planned = its.plan();
         std::vector<const Plan*> plans{&planned.plan};
         for (const Plan& plan : planned.micro_plans) plans.push_back(&plan);
-        changed = options_.tuning->tune(its.session().device(), plans, stop) || changed;
+        try {
+            changed = options_.tuning->tune(its.session().device(), plans, stop) || changed;
+        } catch (const DeviceLost&) { // its next step tells
+            if (!options_.outlive_devices || towers_->size() == 1) throw;
+        }
     }
     if (changed) towers_->record_again();
 }

@@ -178,6 +178,7 @@ public:
     std::vector<float> gradients();
 
 private:
+    std::unique_ptr<Device> open_device(std::size_t tower);
     std::unique_ptr<TowerSet> open_towers(const DataSource& data,
                                           const std::shared_ptr<const DataSource>& tests);
     void open_reader(const DataSource& data, Devices devices);

@@ -1,5 +1,5 @@
 // A data race between two towers' threads, which the thread sanitizer must report under the tests' options.
-#include "engine/towers/worker.h"
+#include "backends/worker.h"
 
 #include <future>
 

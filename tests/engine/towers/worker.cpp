@@ -1,4 +1,4 @@
-#include "engine/towers/worker.h"
+#include "backends/worker.h"
 
 #include <doctest/doctest.h>
 #include <stdexcept>

@@ -1,0 +1,60 @@
+#include "backends/lost_device.h"
+
+#include <cstdlib>
+#include <new>
+#include <utility>
+
+namespace towers {
+namespace {
+
+/// Zeroed memory, of which the system gives only the pages that are touched.
+struct HostAllocation : Allocation {
+    explicit HostAllocation(std::size_t size) {
+        constexpr std::size_t alignment = 256;
+        block_ = std::calloc(1, size + alignment);
+        if (block_ == nullptr) throw std::bad_alloc();
+        address = (reinterpret_cast<std::uint64_t>(block_) + alignment - 1) / alignment * alignment;
+        host = reinterpret_cast<std::byte*>(address);
+        bytes = size;
+    }
+    HostAllocation(const HostAllocation&) = delete;
+    HostAllocation& operator=(const HostAllocation&) = delete;
+    ~HostAllocation() override { std::free(block_); }
+
+private:
+    void* block_;
+};
+
+class LostDevice final : public Device {
+public:
+    LostDevice(DeviceInfo info, DeviceLost lost) : info_(std::move(info)), lost_(std::move(lost)) {}
+    const DeviceInfo& info() const override { return info_; }
+
+protected:
+    std::unique_ptr<Allocation> do_allocate(std::size_t bytes, Memory memory) override {
+        auto allocation = std::make_unique<HostAllocation>(bytes);
+        if (memory == Memory::device) allocation->host = nullptr;
+        return allocation;
+    }
+    std::unique_ptr<RecordingState> do_record(std::span<const Command>) override {
+        return std::make_unique<RecordingState>();
+    }
+    void do_submit(const RecordingState& recording, Submission, std::span<const Submission>) override {
+        if (recording.launches) throw lost_;
+    }
+    void do_wait(Submission) override {}
+    void do_finish() noexcept override {}
+    std::vector<double> do_timestamps(const RecordingState&) const override { return {}; }
+
+private:
+    DeviceInfo info_;
+    DeviceLost lost_;
+};
+
+} // namespace
+
+std::unique_ptr<Device> make_lost_device(const DeviceInfo& info, const DeviceLost& lost) {
+    return std::make_unique<LostDevice>(info, lost);
+}
+
+} // namespace towers

@@ -1,0 +1,172 @@
+#include "backends/watched_device.h"
+
+#include "backends/wrapped_device.h"
+
+#include <chrono>
+#include <exception>
+#include <fmt/format.h>
+#include <future>
+#include <optional>
+#include <spdlog/spdlog.h>
+#include <utility>
+#include <vector>
+
+namespace towers {
+namespace {
+
+std::atomic<bool> a_driver_hangs = false;
+
+constexpr double until_told = 10, until_stopped = 3; // seconds
+/// Short, so that time in which this program is stopped or the machine sleeps hardly counts.
+constexpr double pause_length = 0.1;
+
+/// Kept for ever where a tool that looks for leaks sees it.
+template<class T>
+void leak(std::unique_ptr<T> object) {
+    static auto& kept = *new std::vector<std::unique_ptr<T>>();
+    static std::mutex mutex;
+    const std::lock_guard lock(mutex);
+    kept.push_back(std::move(object));
+}
+
+class WatchedDevice final : public WrappedDevice {
+public:
+    using Takes = DriverThread::Takes;
+
+    WatchedDevice(std::unique_ptr<Device> device, std::unique_ptr<DriverThread> thread)
+        : WrappedDevice(std::move(device)), name_(keep_text(fmt::format("{} ({})", info().id, info().name))),
+          thread_(std::move(thread)) {}
+    ~WatchedDevice() override {
+        if (!thread_->hangs()) try {
+                thread_->call(name_, "closing the device", Takes::moments, [this] { release().reset(); });
+            } catch (const DeviceLost& lost) {
+                spdlog::warn("{}", lost.what());
+            }
+        if (auto theirs = release()) leak(std::move(theirs));
+    }
+
+    std::uint64_t free_memory() const override {
+        return answer("asking for free memory", Takes::moments,
+                      [this] { return WrappedDevice::free_memory(); });
+    }
+
+    void free(const std::function<void()>& destroy) override {
+        if (thread_->hangs()) return; // its memory too is never freed
+        try {
+            answer("freeing memory", Takes::long_if_it_compiles_or_copies, [&] {
+                WrappedDevice::do_finish();
+                destroy();
+                return true;
+            });
+        } catch (const DeviceLost& lost) {
+            spdlog::warn("{}", lost.what());
+        }
+    }
+
+protected:
+    std::unique_ptr<Allocation> do_allocate(std::size_t bytes, Memory memory) override {
+        return answer("allocating memory", Takes::moments,
+                      [&] { return WrappedDevice::do_allocate(bytes, memory); });
+    }
+    std::unique_ptr<RecordingState> do_record(std::span<const Command> commands) override {
+        return answer("preparing kernels", Takes::long_if_it_compiles_or_copies,
+                      [&] { return WrappedDevice::do_record(commands); });
+    }
+    void do_submit(const RecordingState& recording, Submission submission,
+                   std::span<const Submission> after) override {
+        answer("submitting", Takes::long_if_it_compiles_or_copies, [&] {
+            WrappedDevice::do_submit(recording, submission, after);
+            return true;
+        });
+    }
+    void do_wait(Submission submission) override {
+        answer("running", Takes::long_if_it_compiles_or_copies, [&] {
+            WrappedDevice::do_wait(submission);
+            return true;
+        });
+    }
+    void do_finish() noexcept override {
+        try {
+            if (!thread_->hangs())
+                answer("running", Takes::long_if_it_compiles_or_copies, [&] {
+                    WrappedDevice::do_finish();
+                    return true;
+                });
+        } catch (const DeviceLost&) { // told when it is used next
+        }
+    }
+    std::vector<double> do_timestamps(const RecordingState& recording) const override {
+        return answer("reading timestamps", Takes::moments,
+                      [&] { return WrappedDevice::do_timestamps(recording); });
+    }
+
+private:
+    template<class Work>
+    auto answer(const char* doing, Takes takes, const Work& work) const -> decltype(work()) {
+        if (thread_->hangs()) throw DeviceLost(thread_->failure());
+        if (Attended::here()) {
+            const DriverCall call(name_, doing);
+            return work();
+        }
+        std::optional<decltype(work())> result;
+        thread_->call(name_, doing, takes, [&] { result.emplace(work()); });
+        return std::move(*result);
+    }
+
+    const char* name_;
+    std::unique_ptr<DriverThread> thread_;
+};
+
+} // namespace
+
+bool any_driver_hangs() { return a_driver_hangs; }
+void note_hanging_driver() { a_driver_hangs = true; }
+
+DriverThread::~DriverThread() {
+    if (hangs()) leak(std::move(calls_));
+}
+
+void DriverThread::abandon(const std::string& what) {
+    note_hanging_driver();
+    if (DriverCall::Place* const place = calls_->place) place->abandoned = true;
+    failure_ = what;
+    throw DeviceLost(what);
+}
+
+void DriverThread::call(const std::string& device, const char* doing, Takes takes,
+                        const std::function<void()>& work) {
+    const char* const name = keep_text(device);
+    std::future<void> done = calls_->worker.run([calls = calls_.get(), name, doing, &work] {
+        calls->place = DriverCall::place();
+        const DriverCall call(name, doing);
+        work();
+    });
+    const double limit = takes == Takes::moments ? timeout_ : 10 * timeout_;
+    const auto no_answer = [&](double seconds) {
+        const DriverCall::Place* const place = calls_->place;
+        return place != nullptr ? no_answer_from(*place, seconds)
+                                : fmt::format("{}: no answer for {:.3g} s while {}", device, seconds, doing);
+    };
+    double passed = 0, since_stop = 0;
+    bool told = false;
+    while (done.wait_for(std::chrono::duration<double>(pause_length)) != std::future_status::ready) {
+        passed += pause_length;
+        if (passed >= limit) abandon(no_answer(limit));
+        if (stop_ != nullptr && *stop_ && (since_stop += pause_length) >= until_stopped)
+            abandon(no_answer(passed) + ", and the program was told to end");
+        if (passed >= until_told && !std::exchange(told, true))
+            spdlog::info("{}; it counts as lost after {:.3g} s", no_answer(passed), limit);
+    }
+    done.get();
+}
+
+std::unique_ptr<Device> open_watched(const std::string& id, const OpenOptions& options,
+                                     const std::function<std::unique_ptr<Device>()>& open) {
+    auto thread = std::make_unique<DriverThread>(options);
+    std::unique_ptr<Device> device;
+    thread->call(id, "opening the device", DriverThread::Takes::moments, [&] { device = open(); });
+    if (!device) return nullptr;
+    return std::make_unique<WatchedDevice>(std::move(device), std::move(thread));
+}
+
+} // namespace towers

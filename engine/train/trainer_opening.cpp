@@ -1,0 +1,161 @@
+// How a trainer opens its devices and makes its towers.
+#include "backends/lost_device.h"
+#include "engine/error.h"
+#include "engine/trace/traced_device.h"
+#include "engine/train/trainer.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+#include <utility>
+
+namespace towers {
+namespace {
+
+Splitting splitting_of(const Model& model, unsigned most) {
+    Splitting splitting{.group = model.group(), .most = most, .obstacle = {}};
+    if (const Node* const joining = model.joining_layer())
+        splitting.obstacle =
+            fmt::format("the batch norm of layer '{}' takes the whole global batch, which cannot be done in "
+                        "micro-batches; give it groups of examples (group = N)",
+                        joining->name);
+    if (most == 0) return splitting;
+    if (!splitting.obstacle.empty())
+        throw UsageError(fmt::format("--micro-batch {}: {}", most, splitting.obstacle));
+    if (most < splitting.group)
+        throw UsageError(
+            fmt::format("--micro-batch {}: batch norm takes groups of {} examples; give at least that many",
+                        most, splitting.group));
+    return splitting;
+}
+
+/// What a device is called, if it could not be opened.
+DeviceInfo info_of(const std::string& id, const OpenOptions& options) {
+    for (const Backend::Listing& listing : list_devices(options))
+        for (const DeviceInfo& device : listing.devices)
+            if (device.id == id) return device;
+    DeviceInfo info;
+    info.id = info.name = id;
+    info.kind = DeviceKind::discrete_gpu;
+    return info;
+}
+
+/// Towers whose devices are lost before the first step, in place of which there is something else as long as
+/// one tower is left.
+class Losses {
+public:
+    explicit Losses(std::size_t towers) : left_(towers) {}
+
+    /// What `make` makes; after DeviceLost, what `make_lost` makes.
+    template<class Make, class MakeLost>
+    auto outlive(Make make, MakeLost make_lost) -> decltype(make()) {
+        try {
+            return make();
+        } catch (const DeviceLost& lost) {
+            if (--left_ == 0) throw;
+            return make_lost(lost);
+        }
+    }
+
+private:
+    std::size_t left_;
+};
+
+} // namespace
+
+std::unique_ptr<Device> Trainer::open_device(std::size_t tower) {
+    const std::string& id = options_.towers[tower];
+    OpenOptions open = options_.open;
+    if (options_.tuning) open.choices = &options_.tuning->choices(id);
+    std::unique_ptr<Device> device = options_.open_device(id, open);
+    if (options_.tuning) options_.tuning->opened(device->info());
+    if (options_.trace) device = std::make_unique<TracedDevice>(std::move(device), options_.trace, tower);
+    return device;
+}
+
+std::unique_ptr<TowerSet> Trainer::open_towers(const DataSource& data,
+                                               const std::shared_ptr<const DataSource>& tests) {
+    const Splitting splitting = splitting_of(recipe_.model, options_.micro_batch);
+    const UpdateSpec update = update_spec(recipe_, layout_, options_.quirks);
+    const std::size_t count = options_.towers.size();
+    Losses losses(options_.outlive_devices ? count : 1);
+    std::vector<std::unique_ptr<Device>> devices;
+    for (std::size_t i = 0; i < count; ++i)
+        devices.push_back(losses.outlive([&] { return open_device(i); },
+                                         [&](const DeviceLost& lost) {
+                                             return make_lost_device(
+                                                 info_of(options_.towers[i], options_.open), lost);
+                                         }));
+    std::vector<Device*> opened;
+    for (const auto& device : devices) opened.push_back(device.get());
+    if (streams(options_.feed.feeding, data, opened)) open_reader(data, opened);
+    const bool streams_tests =
+        tests != nullptr && streams(options_.feed.feeding, *tests, opened, reader_ ? 0 : data.image_bytes());
+    std::vector<std::unique_ptr<Tower>> towers;
+    for (std::size_t i = 0; i < count; ++i) {
+        const NetworkSpec any_share =
+            network_spec(recipe_, layout_,
+                         {.global_batch = options_.global_batch,
+                          .stored = data.image_size(),
+                          .slots = feed_.slots(),
+                          .staged = reader_.has_value(),
+                          .seed = options_.seed,
+                          .distort = options_.distort,
+                          .largest_allocation = devices[i]->info().largest_allocation});
+        const Planner plan = [=](unsigned share, unsigned most) {
+            NetworkSpec spec = any_share;
+            spec.batch = share;
+            if (spec.staged) spec.slots = StagedImages::slots(share);
+            spec.most = most;
+            return count == 1 ? plan_single_step(spec, update) : plan_shared_step(spec);
+        };
+        Share share = to_probe_ ? Share{} : assignment_.to_take(0)[i];
+        share.examples = std::max(share.examples, recipe_.model.group());
+        const auto make = [&](std::unique_ptr<Device> device) {
+            auto tower = std::make_unique<Tower>(std::move(device), reader_ ? nullptr : &feed_, plan, share,
+                                                 splitting);
+            if (tests == nullptr) return tower;
+            const std::optional<std::size_t> slots =
+                streams_tests ? std::nullopt : std::optional(tests_->slots());
+            const auto plan_tests = [this, &info = tower->info(), stored = tests->image_size(),
+                                     slots](unsigned batch) {
+                return evaluation_plan(recipe_, stored, slots, batch, info);
+            };
+            tower->load_tests({.feed = streams_tests ? nullptr : &*tests_,
+                               .source = streams_tests ? tests : nullptr,
+                               .readers = options_.feed.readers,
+                               .plan = plan_tests,
+                               .label_offset = recipe_.model.label_offset});
+            return tower;
+        };
+        const DeviceInfo known = devices[i]->info();
+        towers.push_back(
+            losses.outlive([&] { return make(std::move(devices[i])); },
+                           [&](const DeviceLost& lost) { return make(make_lost_device(known, lost)); }));
+    }
+    TowerSetOptions set{.host = options_.open,
+                        .patience = options_.patience,
+                        .give_up = options_.give_up,
+                        .next_batch = {},
+                        .trace = options_.trace,
+                        .caller = clock_};
+    if (reader_) set.next_batch = [this] { return reader_->next(); };
+    if (count == 1) return make_lone_tower(std::move(towers[0]), set);
+    return make_tower_group(std::move(towers), update, set);
+}
+
+void Trainer::open_reader(const DataSource& data, Devices devices) {
+    const unsigned readers = options_.feed.readers;
+    reader_.emplace(
+        data,
+        [sampler = Sampler(std::uint32_t(data.size()), options_.seed, options_.shuffle)](
+            std::uint64_t first, std::span<Example> examples) mutable { sampler.fill(first, examples); },
+        ReadAhead{.batch = options_.global_batch,
+                  .readers = readers > 0 ? readers : default_readers(devices)});
+    std::string advice = "more --readers";
+    if (data.info().pictures) advice += ", or pack the data into one file with 'towers data pack'";
+    if (options_.feed.feeding == Feeding::streamed && !streams(Feeding::automatic, data, devices))
+        advice += ", or --feed resident";
+    data_watch_ = DataWatch(reader_->readers(), advice);
+}
+
+} // namespace towers
