@@ -106,6 +106,13 @@ const Listed& list() {
 
 } // namespace
 
+RunOptions broken_vulkan(const std::string& rules, const std::filesystem::path& folder) {
+    return {.folder = folder,
+            .environment = {{"VK_ADD_LAYER_PATH", TOWERS_BROKEN_VULKAN},
+                            {"VK_INSTANCE_LAYERS", "VK_LAYER_TOWERS_broken"},
+                            {"TOWERS_BROKEN_VULKAN", rules}}};
+}
+
 const std::vector<std::string>& other_devices() { return list().ids; }
 std::string quick_device() { return list().quick; }
 

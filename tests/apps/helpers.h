@@ -38,6 +38,9 @@ bool contains(std::string_view text, std::string_view part);
 nlohmann::json list_devices(const RunOptions& options = {});
 std::vector<nlohmann::json> vulkan_devices(const nlohmann::json& all);
 
+/// For a program that runs in `folder` under the layer of tests/broken_vulkan, with these rules.
+RunOptions broken_vulkan(const std::string& rules, const std::filesystem::path& folder = {});
+
 /// Every device except the CPU, as `towers devices --json` lists them. If there is none, prints that once.
 const std::vector<std::string>& other_devices();
 /// The one of them on which tests are fastest, or "".

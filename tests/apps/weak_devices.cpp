@@ -1,5 +1,5 @@
 // If a card cannot run the kernels, towers must name it and what it lacks. Such a card must not hide another
-// card or stop the work halfway. The layer in tests/weak_vulkan removes abilities of the installed drivers.
+// card or stop the work halfway.
 #include "tests/apps/helpers.h"
 #include "tests/support/files.h"
 
@@ -7,18 +7,6 @@
 #include <doctest/doctest.h>
 
 using namespace towers::test;
-
-namespace {
-
-RunOptions weak(const std::string& device, const std::string& ability, const TemporaryFolder& folder) {
-    return {.folder = folder.path(),
-            .environment = {{"VK_ADD_LAYER_PATH", TOWERS_WEAK_VULKAN},
-                            {"VK_INSTANCE_LAYERS", "VK_LAYER_TOWERS_weak"},
-                            {"TOWERS_WEAK_DEVICE", device},
-                            {"TOWERS_WEAK_ABILITY", ability}}};
-}
-
-} // namespace
 
 TEST_CASE("a Vulkan device that lacks what the kernels need is left out, with the reason") {
     const std::vector<nlohmann::json> there = vulkan_devices(list_devices());
@@ -30,25 +18,29 @@ TEST_CASE("a Vulkan device that lacks what the kernels need is left out, with th
     const auto alike = std::size_t(std::count_if(
         there.begin(), there.end(), [&](const nlohmann::json& device) { return device.at("name") == name; }));
     const std::pair<const char*, const char*> cases[] = {
-        {"apiVersion", "it offers Vulkan 1.2, but 1.3 is needed"},
-        {"bufferDeviceAddress", "it has no bufferDeviceAddress"},
-        {"timelineSemaphore", "it has no timelineSemaphore"},
-        {"synchronization2", "it has no synchronization2"},
-        {"maintenance4", "it has no maintenance4"},
-        {"compute queue", "it has no compute queue"},
-        {"subgroups", "it has no subgroups in compute shaders"},
-        {"subgroup arithmetic", "it has no subgroup arithmetic in compute shaders"},
-        {"computeFullSubgroups", "it has no computeFullSubgroups"},
+        {"apiVersion=1.2", "it offers Vulkan 1.2, but 1.3 is needed"},
+        {"bufferDeviceAddress=0", "it has no bufferDeviceAddress"},
+        {"timelineSemaphore=0", "it has no timelineSemaphore"},
+        {"synchronization2=0", "it has no synchronization2"},
+        {"maintenance4=0", "it has no maintenance4"},
+        {"queueFlags=5", "it has no compute queue"},
+        {"supportedStages=0", "it has no subgroups in compute shaders"},
+        {"supportedOperations=1", "it has no subgroup arithmetic in compute shaders"},
+        {"computeFullSubgroups=0", "it has no computeFullSubgroups"},
         {"maxComputeWorkGroupInvocations=128",
          "its maxComputeWorkGroupInvocations is 128, but 256 is needed"},
         {"maxComputeWorkGroupSize[0]=128", "its maxComputeWorkGroupSize[0] is 128, but 256 is needed"},
         {"maxComputeSharedMemorySize=8192", "its maxComputeSharedMemorySize is 8192, but 12352 is needed"},
         {"maxPushConstantsSize=64", "its maxPushConstantsSize is 64, but 128 is needed"}};
     const TemporaryFolder folder;
+    const auto of_first = [&](const std::string& rule) {
+        std::string whose = rule;
+        return broken_vulkan(whose.insert(rule.find('='), "@" + name), folder.path());
+    };
     for (const auto& [lacking, reason] : cases) {
         const char* const ability = lacking; // clang 14 cannot CAPTURE a structured binding
         CAPTURE(ability);
-        const nlohmann::json all = list_devices(weak(name, ability, folder));
+        const nlohmann::json all = list_devices(of_first(ability));
         CHECK(vulkan_devices(all).size() + alike == there.size());
         REQUIRE(all.at("left_out").size() == alike);
         CHECK(all.at("left_out")[0].at("backend") == "vulkan");
@@ -56,10 +48,10 @@ TEST_CASE("a Vulkan device that lacks what the kernels need is left out, with th
         CHECK(contains(all.at("left_out")[0].at("reason").get<std::string>(), reason));
     }
     const std::string line = "vulkan     left out: " + name + ": it has no maintenance4\n";
-    CHECK(contains(run_towers({"devices"}, weak(name, "maintenance4", folder)).out, line));
+    CHECK(contains(run_towers({"devices"}, of_first("maintenance4=0")).out, line));
 
     // All of them are weak: then Vulkan is absent, and asking for it gives the reason.
-    const RunOptions all_weak = weak("", "maintenance4", folder);
+    const RunOptions all_weak = broken_vulkan("maintenance4=0", folder.path());
     const nlohmann::json all = list_devices(all_weak);
     CHECK(vulkan_devices(all).empty());
     CHECK(all.at("left_out").size() == there.size());
@@ -79,7 +71,7 @@ TEST_CASE("where an allocation may be small, a step takes several, and its resul
         const Outcome outcome =
             run_towers({"train", "--data", "data", "--recipe", "tiny.toml", "--towers", towers, "--steps",
                         "3", "--batch", "64", "--shares", "even", "--log-every", "1", "--run", run},
-                       weak("", limit, folder));
+                       broken_vulkan(limit, folder.path()));
         check_worked(outcome);
         CHECK_FALSE(contains(outcome.out, "micro-batches"));
     };
@@ -96,7 +88,7 @@ TEST_CASE("a batch over the driver's buffer limit is done in micro-batches, and 
     const TemporaryFolder folder;
     const auto train = [&](const std::string& device, const std::string& limit) {
         return run_towers({"train", "--data", "shapes", "--towers", device, "--steps", "0", "--batch", "400"},
-                          weak("", limit, folder));
+                          broken_vulkan(limit, folder.path()));
     };
     for (const nlohmann::json& each : vulkan_devices(list_devices())) {
         const std::string id = each.at("id"), name = each.at("name");
@@ -117,7 +109,7 @@ TEST_CASE("bench leaves out a device that refuses memory, says so and measures t
     const std::string id = quick_device();
     if (id.empty()) return;
     const TemporaryFolder folder;
-    const RunOptions options = weak("", "maxBufferSize=40000000", folder);
+    const RunOptions options = broken_vulkan("maxBufferSize=40000000", folder.path());
     const Outcome outcome = run_towers({"bench", "--towers", "cpu,cpu," + id, "--batch", "2", "--repetitions",
                                         "1", "--steps", "1", "--warm-up", "1", "--together", "--subsets",
                                         "--shares", "1:3:2", "--json", "report.json"},
@@ -152,7 +144,7 @@ TEST_CASE("for want of memory, a command without --batch does not advise one") {
                              "--run", run.string()}),
                  1, "Model diverged");
     const Outcome outcome = run_towers({"replay", (run / "diverged-1.safetensors").string(), "--towers", id},
-                                       weak("", "maxBufferSize=1000000", folder));
+                                       broken_vulkan("maxBufferSize=1000000", folder.path()));
     check_failed(outcome, 1,
                  "exceeds the driver's maxBufferSize of 1000000; choose other devices with --towers");
 }
@@ -169,7 +161,7 @@ TEST_SUITE("timed") {
             towers_command({"train", "--recipe", (folder / "tiny.toml").string(), "--towers", id, "--batch",
                             "4", "--log-every", "1", "--save-every", "1000000", "--steps", "1000000",
                             "--device-timeout", "3", "--run", run.string(), "--trace", trace.string()}),
-            weak("", "answers=" + hang.string(), folder));
+            broken_vulkan("vkWaitSemaphores?" + hang.string() + "=hang", folder.path()));
         const bool works = program.wait_for_lines(": step ", 5);
         write_text(hang, "");
         const Outcome outcome = program.end();
@@ -190,7 +182,7 @@ TEST_CASE("Vulkan does not take a card of NVIDIA's that CUDA_VISIBLE_DEVICES hid
         return;
     }
     const TemporaryFolder folder;
-    const RunOptions options = weak("", "other vendors", folder);
+    const RunOptions options = broken_vulkan("vendorID=0x10DE;deviceType=discrete", folder.path());
     const auto run = [&](const std::string& variable, const Arguments& flags) {
         return Program(Arguments{"env", variable == "not set" ? "-uCUDA_VISIBLE_DEVICES"
                                                               : "CUDA_VISIBLE_DEVICES=" + variable} +

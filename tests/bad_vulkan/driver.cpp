@@ -1,12 +1,11 @@
-// A Vulkan driver that fails as TOWERS_BAD_DRIVER says: `PLACE=abort`, `crash`, `hang`, `exit` or a
-// VkResult's number, where PLACE is one of the functions below, or `load`. Otherwise it has one device, of
-// Vulkan 1.0.
-#include <csignal>
+// A Vulkan driver that fails as TOWERS_BAD_DRIVER says: `PLACE=HOW`, where PLACE is one of the functions
+// below, or `load`, and misbehave() knows HOW. Otherwise it has one device, of Vulkan 1.0.
+#include "tests/support/misbehave.h"
+
 #include <cstdlib>
 #include <cstring>
 #include <string>
 #include <string_view>
-#include <unistd.h>
 #include <vulkan/vk_icd.h>
 #include <vulkan/vulkan.h>
 
@@ -18,15 +17,7 @@ VkResult behave(std::string_view place) {
     const std::string_view all = text != nullptr ? text : "";
     const std::size_t equals = all.find('=');
     if (equals == all.npos || all.substr(0, equals) != place) return VK_SUCCESS;
-    const std::string how(all.substr(equals + 1));
-    if (how == "abort") std::abort();
-    if (how == "crash") std::raise(SIGSEGV);
-    if (how == "exit") std::exit(0);
-    if (how == "hang") {
-        if (alarm(1) == 0) alarm(0); // shortens a time limit, if one is set, for the tests
-        while (true) pause();
-    }
-    return VkResult(std::atoi(how.c_str()));
+    return towers::test::misbehave(std::string(all.substr(equals + 1)));
 }
 
 [[maybe_unused]] const VkResult loaded = behave("load");

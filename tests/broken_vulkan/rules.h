@@ -1,0 +1,42 @@
+// What the layer changes: the rules in TOWERS_BROKEN_VULKAN, separated by semicolons.
+//
+// A call that fails: CALL[@DEVICE][#COUNT][?FILE]=HOW
+// - CALL: a Vulkan command; `*` stands for any letters
+// - DEVICE: part of the driver's name for it; without it: all devices, and calls of no device
+// - COUNT: `3` for the third of these calls in a process, `3+` also for all later ones; without it: all
+// - FILE: the rule holds while this file exists
+// - HOW: see misbehave()
+// For example: vkCreateDevice@llvmpipe#2=hang;vkQueueSubmit2#10+=VK_ERROR_DEVICE_LOST
+//
+// A device that is different: ABILITY[@DEVICE]=VALUE
+// - deviceName=TEXT, deviceUUID=BYTE, deviceType=KIND (discrete, integrated, virtual or cpu)
+// - subgroupSize=64, unless a pipeline asks; without shuffles, for overrides rely on that size
+// - apiVersion=1.2, and by its name in Vulkan what else abilities.cpp lists
+// - heaps=256M local,4G for the heaps of its memory, with types=0 local visible,1 visible cached: the heap
+//   and the properties of each type of memory (`visible` is also coherent). The driver's first type with
+//   these properties serves it, else its first. A heap gives no more than its size.
+// - shown=PLACE, in the list of devices: never, first, last, or twice; the copy's name ends with "(again)"
+// For example: deviceType@SwiftShader=discrete;shown@SwiftShader=twice
+//
+// TOWERS_BROKEN_LOG names a file for the first, second, fourth, eighth ... of each call of each device in a
+// process, as the left sides of rules.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vulkan/vulkan.h>
+
+namespace towers::test {
+
+/// Logs the call and does what the rules say. Anything but VK_SUCCESS is what the call shall return.
+/// `device`: empty for calls of no device.
+VkResult disturb(const std::string& call, const std::string& device);
+
+/// What a rule says of this ability.
+std::optional<std::string> value_of(const std::string& ability, const std::string& device);
+
+/// Of a text such as `0x10DE` or `256M`
+unsigned long long number(const std::string& text);
+
+} // namespace towers::test
