@@ -131,9 +131,9 @@ std::string no_answer_from(const DriverCall::Place& place, double seconds) {
     const char* const device = place.device;
     const char* const doing = place.doing;
     const char* const function = place.function;
-    return fmt::format("{}: no answer for {:.3g} s while {}{}", device != nullptr ? device : "a driver",
-                       seconds, doing != nullptr ? doing : "it worked",
-                       function != nullptr ? fmt::format(" ({})", function) : "");
+    return fmt::format("{}: no answer{} for {:.3g} s while {}", device != nullptr ? device : "a driver",
+                       function != nullptr ? fmt::format(" from {}", function) : "", seconds,
+                       doing != nullptr ? doing : "working");
 }
 
 } // namespace towers

@@ -48,7 +48,7 @@ std::string_view id_of(const DriverCall::Place& place);
 /// Since when the place's call lasts, in seconds. Likewise.
 double seconds_in(const DriverCall::Place& place);
 
-/// `vulkan:0 (llvmpipe): no answer for 60 s while opening the device (vkCreateDevice)`
+/// `vulkan:0 (llvmpipe): no answer from vkCreateDevice for 60 s while opening the device`
 std::string no_answer_from(const DriverCall::Place& place, double seconds);
 
 } // namespace towers

@@ -27,7 +27,8 @@ private:
 
 class LostDevice final : public Device {
 public:
-    LostDevice(DeviceInfo info, DeviceLost lost) : info_(std::move(info)), lost_(std::move(lost)) {}
+    LostDevice(DeviceInfo info, std::exception_ptr cause)
+        : info_(std::move(info)), cause_(std::move(cause)) {}
     const DeviceInfo& info() const override { return info_; }
 
 protected:
@@ -40,7 +41,7 @@ protected:
         return std::make_unique<RecordingState>();
     }
     void do_submit(const RecordingState& recording, Submission, std::span<const Submission>) override {
-        if (recording.launches) throw lost_;
+        if (recording.launches) std::rethrow_exception(cause_);
     }
     void do_wait(Submission) override {}
     void do_finish() noexcept override {}
@@ -48,13 +49,13 @@ protected:
 
 private:
     DeviceInfo info_;
-    DeviceLost lost_;
+    std::exception_ptr cause_;
 };
 
 } // namespace
 
-std::unique_ptr<Device> make_lost_device(const DeviceInfo& info, const DeviceLost& lost) {
-    return std::make_unique<LostDevice>(info, lost);
+std::unique_ptr<Device> make_lost_device(const DeviceInfo& info, std::exception_ptr cause) {
+    return std::make_unique<LostDevice>(info, std::move(cause));
 }
 
 } // namespace towers

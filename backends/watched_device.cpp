@@ -103,7 +103,7 @@ protected:
 private:
     template<class Work>
     auto answer(const char* doing, Takes takes, const Work& work) const -> decltype(work()) {
-        if (thread_->hangs()) throw DeviceLost(thread_->failure());
+        if (thread_->hangs()) throw NoAnswer(thread_->failure());
         if (Attended::here()) {
             const DriverCall call(name_, doing);
             return work();
@@ -130,7 +130,7 @@ void DriverThread::abandon(const std::string& what) {
     note_hanging_driver();
     if (DriverCall::Place* const place = calls_->place) place->abandoned = true;
     failure_ = what;
-    throw DeviceLost(what);
+    throw NoAnswer(what);
 }
 
 void DriverThread::call(const std::string& device, const char* doing, Takes takes,

@@ -13,6 +13,11 @@
 
 namespace towers {
 
+/// A driver did not answer in time; less work at once does not help.
+class NoAnswer : public DeviceLost {
+    using DeviceLost::DeviceLost;
+};
+
 /// While one lives, others notice if the calling thread hangs, so it makes calls to devices itself: handing
 /// them to another thread would cost each step some microseconds.
 class Attended {
@@ -39,11 +44,11 @@ public:
     enum class Takes { moments, long_if_it_compiles_or_copies };
     /// Makes the call, which throws what `work` throws. After a few seconds tells the user what takes long.
     /// Abandons the thread after the timeout, or ten timeouts, or seconds after `stop` has become true, and
-    /// throws DeviceLost: the thread never returns from `work` then. `device`: its name in messages.
+    /// throws NoAnswer: the thread never returns from `work` then. `device`: its name in messages.
     void call(const std::string& device, const char* doing, Takes takes, const std::function<void()>& work);
     /// Whether it was abandoned. Then nothing may touch what its calls have touched.
     bool hangs() const { return !failure_.empty(); }
-    /// The message of the DeviceLost; empty if the thread does not hang.
+    /// The message of the NoAnswer; empty if the thread does not hang.
     const std::string& failure() const { return failure_; }
 
 private:
@@ -59,7 +64,7 @@ private:
     std::unique_ptr<Calls> calls_ = std::make_unique<Calls>();
 };
 
-/// The device that `open` opens, with a DriverThread. Throws what `open` throws, and DeviceLost.
+/// The device that `open` opens, with a DriverThread. Throws what `open` throws, and NoAnswer.
 std::unique_ptr<Device> open_watched(const std::string& id, const OpenOptions& options,
                                      const std::function<std::unique_ptr<Device>()>& open);
 

@@ -103,6 +103,8 @@ int run_command(int argc, char** argv) {
         return report(command_line_wrong, error.what());
     } catch (const towers::OutOfMemory& error) {
         return report(work_failed, error.what() + towers::memory_advice(app));
+    } catch (const towers::NoAnswer& error) {
+        return report(work_failed, error.what());
     } catch (const towers::DeviceLost& error) {
         return report(work_failed, error.what() + towers::lost_advice(app));
     } catch (const std::bad_alloc&) {

@@ -4,6 +4,7 @@
 #include "backends/cuda/architectures.h"
 #include "backends/cuda/functions.h"
 #include "backends/cuda/graph.h"
+#include "backends/driver_call.h"
 #include "backends/stages.h"
 
 #include <algorithm>
@@ -30,12 +31,14 @@ constexpr unsigned wait_event = cudaEventDisableTiming | cudaEventBlockingSync;
 
 void* allocate_on_device(std::size_t bytes) {
     void* pointer = nullptr;
+    const DriverCall call("cudaMalloc");
     check(cudaMalloc(&pointer, bytes));
     return pointer;
 }
 
 void* allocate_on_host(std::size_t bytes) {
     void* pointer = nullptr;
+    const DriverCall call("cudaHostAlloc");
     check(cudaHostAlloc(&pointer, bytes, cudaHostAllocPortable | cudaHostAllocMapped));
     return pointer;
 }
@@ -97,6 +100,7 @@ Search find_devices() {
     if (driver == 0) {
         return {{}, "no NVIDIA driver is installed (libcuda.so.1)"};
     }
+    const DriverCall call("cudaGetDeviceCount");
     const cudaError_t error = cudaGetDeviceCount(&count);
     if (error == cudaErrorInsufficientDriver) {
         cudaGetLastError();
@@ -195,6 +199,7 @@ protected:
             if (const std::size_t bytes = scratch_bytes(commands, variants(), known))
                 scratch = do_allocate(bytes, Memory::device);
             auto recording = build_graph(commands, known, std::move(scratch));
+            const DriverCall call("cudaGraphUpload");
             if (has_launches(commands)) // without launches it is small and may run in any stream
                 check(cudaGraphUpload(recording->graph.get(), computing()));
             return std::unique_ptr<RecordingState>(std::move(recording));
@@ -209,6 +214,7 @@ protected:
             for (const Submission& each : after)
                 if (const Pending* earlier = pending(each))
                     check(cudaStreamWaitEvent(stream, earlier->done.get(), 0));
+            const DriverCall call("cudaGraphLaunch");
             check(cudaGraphLaunch(static_cast<const CudaRecording&>(recording).graph.get(), stream));
             Event done = unused_event(lane);
             check(cudaEventRecord(done.get(), stream));
@@ -218,8 +224,7 @@ protected:
 
     void do_wait(Submission submission) override {
         guard("running", [&] {
-            if (const Pending* awaited = pending(submission))
-                check(cudaEventSynchronize(awaited->done.get()));
+            if (const Pending* awaited = pending(submission)) wait_for(*awaited);
         });
     }
 
@@ -278,6 +283,11 @@ private:
     Lane& lane_of(Queue queue) { return lanes_[std::size_t(queue)]; }
     cudaStream_t computing() { return lane_of(Queue::compute).stream.get(); }
 
+    static void wait_for(const Pending& submission) {
+        const DriverCall call("cudaEventSynchronize");
+        check(cudaEventSynchronize(submission.done.get()));
+    }
+
     /// Null: it has finished.
     const Pending* pending(const Submission& submission) {
         const std::deque<Pending>& all = lane_of(submission.queue).pending;
@@ -296,11 +306,16 @@ private:
         return event;
     }
 
+    void make_current() const {
+        const DriverCall call("cudaSetDevice"); // which makes the card's context
+        check(cudaSetDevice(ordinal_));
+    }
+
     /// Makes the device current in this thread, and adds device and action to the runtime's errors.
     template<class Function>
     auto guard(const std::string& doing, Function function) const -> decltype(function()) {
         try {
-            check(cudaSetDevice(ordinal_));
+            make_current();
             return function();
         } catch (const RuntimeError& error) {
             const std::string what =

@@ -1,6 +1,7 @@
 #include "backends/cuda/graph.h"
 
 #include "backends/cuda/functions.h"
+#include "backends/driver_call.h"
 #include "backends/order.h"
 #include "backends/stages.h"
 
@@ -70,6 +71,7 @@ public:
         if (last_.empty()) // an empty recording costs a launch like any other
             check(cudaGraphAddEmptyNode(&node, graph_.get(), nullptr, 0));
         cudaGraphExec_t executable = nullptr;
+        const DriverCall call("cudaGraphInstantiate");
         check(cudaGraphInstantiate(&executable, graph_.get(), 0));
         recording_->graph.reset(executable);
         return std::move(recording_);

@@ -46,16 +46,13 @@ double Patience::at_the_end(const ExpectedTime& expected) {
 }
 
 std::string no_answer(const DeviceInfo& device, const TimeLimit& limit, bool told_to_end) {
-    std::string text = device.id + ": no answer";
-    if (told_to_end)
-        text += " since the program was told to end";
-    else if (limit.expected.known)
-        text += fmt::format(" for {} more than a step should take", in_seconds(limit.more));
-    else
-        text += fmt::format(" for {}", in_seconds(limit.seconds()));
-    if (const DriverCall::Place* const place = longest_driver_call(device.id))
-        if (const char* const function = place->function) text += fmt::format(" ({})", function);
-    return text;
+    const DriverCall::Place* const place = longest_driver_call(device.id);
+    const char* const function = place != nullptr ? place->function.load() : nullptr;
+    const std::string silent = fmt::format("{}: no answer{}", device.id,
+                                           function != nullptr ? fmt::format(" from {}", function) : "");
+    if (told_to_end) return silent + " since the program was told to end";
+    if (!limit.expected.known) return fmt::format("{} for {}", silent, in_seconds(limit.seconds()));
+    return fmt::format("{} for {} more than a step should take", silent, in_seconds(limit.more));
 }
 
 } // namespace towers

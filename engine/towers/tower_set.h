@@ -2,6 +2,7 @@
 #pragma once
 
 #include "backends/backend.h"
+#include "backends/watched_device.h"
 #include "engine/step/update.h"
 #include "engine/towers/patience.h"
 #include "engine/towers/phases.h"
@@ -23,12 +24,14 @@ namespace towers {
 struct TowerFailed : DeviceError {
     std::size_t tower;
     unsigned share; ///< that the tower could not take, as without memory; 0: it failed within a step
-    bool lost;
+    bool lost;      ///< less work at once may help
     std::exception_ptr cause; ///< the device's own error
 
     TowerFailed(const DeviceError& error, std::exception_ptr same, std::size_t its, unsigned wanted = 0)
         : DeviceError(error), tower(its), share(wanted),
-          lost(dynamic_cast<const DeviceLost*>(&error) != nullptr), cause(std::move(same)) {}
+          lost(dynamic_cast<const DeviceLost*>(&error) != nullptr &&
+               dynamic_cast<const NoAnswer*>(&error) == nullptr),
+          cause(std::move(same)) {}
 };
 
 /// The cause of a step that is infinite or NaN.

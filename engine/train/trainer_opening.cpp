@@ -5,6 +5,7 @@
 #include "engine/train/trainer.h"
 
 #include <algorithm>
+#include <exception>
 #include <fmt/format.h>
 #include <utility>
 
@@ -50,9 +51,9 @@ public:
     auto outlive(Make make, MakeLost make_lost) -> decltype(make()) {
         try {
             return make();
-        } catch (const DeviceLost& lost) {
+        } catch (const DeviceLost&) {
             if (--left_ == 0) throw;
-            return make_lost(lost);
+            return make_lost(std::current_exception());
         }
     }
 
@@ -81,7 +82,7 @@ std::unique_ptr<TowerSet> Trainer::open_towers(const DataSource& data,
     std::vector<std::unique_ptr<Device>> devices;
     for (std::size_t i = 0; i < count; ++i)
         devices.push_back(losses.outlive([&] { return open_device(i); },
-                                         [&](const DeviceLost& lost) {
+                                         [&](const std::exception_ptr& lost) {
                                              return make_lost_device(
                                                  info_of(options_.towers[i], options_.open), lost);
                                          }));
@@ -128,9 +129,9 @@ std::unique_ptr<TowerSet> Trainer::open_towers(const DataSource& data,
             return tower;
         };
         const DeviceInfo known = devices[i]->info();
-        towers.push_back(
-            losses.outlive([&] { return make(std::move(devices[i])); },
-                           [&](const DeviceLost& lost) { return make(make_lost_device(known, lost)); }));
+        towers.push_back(losses.outlive(
+            [&] { return make(std::move(devices[i])); },
+            [&](const std::exception_ptr& lost) { return make(make_lost_device(known, lost)); }));
     }
     TowerSetOptions set{.host = options_.open,
                         .patience = options_.patience,

@@ -167,7 +167,7 @@ TEST_SUITE("timed") {
         const Outcome outcome = program.end();
         CAPTURE(outcome.err);
         REQUIRE(works);
-        check_failed(outcome, 1, id + ": no answer for ");
+        check_failed(outcome, 1, id + ": no answer from vkWaitSemaphores for ");
         CHECK(contains(outcome.err, " s more than a step should take; the last checkpoint is " +
                                         checkpoint(run, 0).string() + ": go on from it with --resume"));
         CHECK_FALSE(nlohmann::json::parse(read_text(trace)).empty());

@@ -1,0 +1,225 @@
+// A driver that hangs, crashes or refuses before the first step must not take the other devices away, nor end
+// the program without a word. The layer in tests/broken_vulkan does this to an installed driver.
+#include "tests/apps/helpers.h"
+#include "tests/support/files.h"
+
+#include <chrono>
+#include <csignal>
+#include <deque>
+#include <doctest/doctest.h>
+
+using namespace towers::test;
+namespace fs = std::filesystem;
+
+namespace {
+
+struct Training {
+    TemporaryFolder folder;
+    std::string name = "run";
+    fs::path run() const { return folder / name; }
+
+    Training() {
+        write_text(folder / "tiny.toml", tiny_recipe("4", "kind = \"sgd\"\nlearning_rate = 0.1\n"));
+    }
+    Arguments command(const Arguments& flags) const {
+        return Arguments{"train",
+                         "--recipe",
+                         (folder / "tiny.toml").string(),
+                         "--data",
+                         "shapes",
+                         "--batch",
+                         "8",
+                         "--steps",
+                         "4",
+                         "--log-every",
+                         "1",
+                         "--run",
+                         run().string(),
+                         "--device-timeout",
+                         "1"} +
+               flags;
+    }
+    RunOptions under(const std::string& rules) const { return broken_vulkan(rules, folder.path()); }
+    Outcome train(const std::string& rules, const Arguments& flags) const {
+        return run_towers(command(flags), under(rules));
+    }
+};
+
+/// Only this device, as a card, so that a training takes it by default.
+std::string as_card(const std::string& rules) { return "deviceType=discrete;" + rules; }
+
+std::size_t lines(const std::string& text) { return lines_of(text).size(); }
+
+} // namespace
+
+TEST_CASE("a driver that hangs before the first step: alone one line, beside others they go on") {
+    const std::string id = quick_device();
+    if (!id.starts_with("vulkan:")) return;
+    struct Hang {
+        const char *call, *words;
+    };
+    const Hang hangs[] = {
+        {"vkCreateDevice#1+", "no answer from vkCreateDevice for 1 s while opening the device"},
+        {"vkAllocateMemory#1+", "no answer from vkAllocateMemory for 1 s while allocating memory"},
+        {"vkAllocateMemory#3+", "no answer from vkAllocateMemory for 1 s while allocating memory"},
+        {"vkCreateComputePipelines#1+",
+         "no answer from vkCreateComputePipelines for 10 s while preparing kernels"},
+        {"vkCreateComputePipelines#4+",
+         "no answer from vkCreateComputePipelines for 10 s while preparing kernels"},
+        {"vkQueueWaitIdle#1+", "no answer from vkQueueWaitIdle for "},
+        {"vkWaitSemaphores#1+", "no answer from vkWaitSemaphores for "},
+    };
+    // All at the same time, since most of it is waiting
+    std::deque<Training> trainings;
+    std::deque<Program> alone, together;
+    for (const Hang& hang : hangs) {
+        const std::string rules = std::string(hang.call) + "=hang";
+        const Training& one = trainings.emplace_back();
+        alone.emplace_back(towers_command(one.command({"--towers", id})), one.under(rules));
+        const Training& two = trainings.emplace_back();
+        together.emplace_back(towers_command(two.command({"--towers", "cpu," + id})), two.under(rules));
+    }
+    for (std::size_t i = 0; i < std::size(hangs); ++i) {
+        const Hang& hang = hangs[i];
+        CAPTURE(hang.call);
+        const Outcome one = alone[i].end(), two = together[i].end();
+        CHECK(one.code == 1);
+        CHECK(lines(one.err) == 1);
+        CHECK_MESSAGE(contains(one.err, hang.words), one.err);
+        CHECK_MESSAGE(two.code == 0, two.err);
+        CHECK_MESSAGE(contains(two.out + two.err, "tower_1 (" + id + ") failed and is let go"), two.out);
+        CHECK_MESSAGE(contains(two.out + two.err, hang.words), two.out);
+        CHECK(contains(two.out, "done: saved "));
+    }
+}
+
+TEST_CASE("a device that cannot be opened: named it is one line before anything is written, by default it is "
+          "left out") {
+    const std::string id = quick_device();
+    if (!id.starts_with("vulkan:")) return;
+    struct Fault {
+        const char *rule, *words;
+    };
+    const Fault faults[] = {
+        {"vkCreateDevice=VK_ERROR_INITIALIZATION_FAILED", "vkCreateDevice"},
+        {"vkCreateDevice=VK_ERROR_DEVICE_LOST", "ErrorDeviceLost"},
+        {"vkCreateDevice=crash",
+         "its driver crashed (Segmentation fault) while opening the device (vkCreateDevice)"},
+        {"vkCreateDevice=abort", "its driver crashed (Aborted) while opening the device (vkCreateDevice)"},
+        {"vkCreateComputePipelines=crash",
+         "its driver crashed (Segmentation fault) while preparing kernels (vkCreateComputePipelines)"},
+        {"vkCreateCommandPool=VK_ERROR_OUT_OF_HOST_MEMORY", "ErrorOutOfHostMemory"},
+        {"vkCreateDevice=hang", "no answer from vkCreateDevice for 1 s while opening the device"},
+    };
+    for (const Fault& fault : faults) {
+        CAPTURE(fault.rule);
+        const Training named;
+        const Outcome refused = named.train(fault.rule, {"--towers", id});
+        CHECK(refused.code == 1);
+        CHECK_MESSAGE(lines(refused.err) == 1, refused.err);
+        CHECK_MESSAGE(contains(refused.err, fault.words), refused.err);
+        CHECK(refused.err.starts_with("towers: " + id));
+        CHECK_FALSE(fs::exists(named.run()));
+
+        const Training unnamed;
+        const Outcome went_on = unnamed.train(as_card(fault.rule), {});
+        CHECK_MESSAGE(went_on.code == 0, went_on.err);
+        CHECK_MESSAGE(contains(went_on.err, "is left out: "), went_on.err);
+        CHECK_MESSAGE(contains(went_on.err, fault.words), went_on.err);
+        CHECK(contains(went_on.out, "done: saved "));
+        CHECK(contains(went_on.out, "cpu"));
+    }
+}
+
+TEST_CASE("a dead card does not take the machine's other cards away") {
+    const std::vector<nlohmann::json> there = vulkan_devices(list_devices());
+    if (there.size() < 2) {
+        MESSAGE("SKIPPED: fewer than two Vulkan devices");
+        return;
+    }
+    const std::string dead = there[0].at("name"), healthy = there[1].at("id");
+    for (const std::string fault : {"crash", "VK_ERROR_DEVICE_LOST"}) {
+        CAPTURE(fault);
+        const Training training;
+        const Outcome outcome =
+            training.train(as_card("vkCreateDevice@" + dead + "=" + fault), {"--threads", "1"});
+        CHECK_MESSAGE(outcome.code == 0, outcome.err);
+        CHECK(contains(outcome.err, dead));
+        CHECK_MESSAGE(contains(outcome.out, healthy), outcome.out);
+    }
+}
+
+TEST_CASE("a driver that crashes in a step ends the program with a line that says how to go on") {
+    const std::string id = quick_device();
+    if (!id.starts_with("vulkan:")) return;
+    const Training training;
+    const Outcome outcome = training.train("vkWaitSemaphores#20+=crash", {"--towers", id, "--steps", "1000"});
+    check_failed(outcome, 1, id);
+    CHECK_MESSAGE(contains(outcome.err, "its driver crashed (Segmentation fault)"), outcome.err);
+    CHECK_MESSAGE(contains(outcome.err,
+                           "go on from the last checkpoint in " + training.run().string() + " with --resume"),
+                  outcome.err);
+    check_worked(run_towers({"train", "--run", training.run().string(), "--resume", "--steps", "1"}));
+}
+
+TEST_CASE("SIGTERM and SIGINT end a program whose driver hangs, with a line, within seconds") {
+    const std::string id = quick_device();
+    if (!id.starts_with("vulkan:")) return;
+    using Clock = std::chrono::steady_clock;
+    for (const int signal : {SIGTERM, SIGINT})
+        for (const bool in_step : {false, true}) {
+            CAPTURE(signal);
+            CAPTURE(in_step);
+            const Training training;
+            const fs::path hang = training.folder / "hang";
+            const std::string call = in_step ? "vkWaitSemaphores" : "vkCreateDevice";
+            if (!in_step) write_text(hang, "");
+            Program program(
+                towers_command(training.command({"--towers", id, "--steps", "1000000", "--save-every",
+                                                 "1000000", "--device-timeout", "100"})),
+                training.under(call + "?" + hang.string() + "=hang"));
+            if (in_step) {
+                REQUIRE(program.wait_for_lines(": step ", 5));
+                write_text(hang, "");
+            }
+            const Clock::time_point from = Clock::now();
+            program.wait_until([&] { return Clock::now() - from > std::chrono::seconds(3); });
+            program.send(signal);
+            const Clock::time_point sent = Clock::now();
+            const Outcome outcome = program.end();
+            CHECK(std::chrono::duration<double>(Clock::now() - sent).count() < 5);
+            CHECK(outcome.code == (in_step ? 1 : -signal));
+            CHECK_MESSAGE(contains(outcome.err, id), outcome.err);
+            CHECK_MESSAGE(contains(outcome.err, call), outcome.err);
+            CHECK_MESSAGE(lines(outcome.err) == 1, outcome.err);
+        }
+}
+
+TEST_CASE("the other commands, too, give up a driver that hangs") {
+    const std::string id = quick_device();
+    if (!id.starts_with("vulkan:")) return;
+    const Training training;
+    check_worked(training.train("", {"--towers", "cpu"}));
+    const Arguments limit{"--device-timeout", "1"},
+        tiny{"--recipe", (training.folder / "tiny.toml").string()};
+    const std::pair<const char*, Arguments> commands[] = {
+        {"eval", Arguments{"eval", "--run", training.run().string(), "--towers", id} + limit},
+        {"parity",
+         Arguments{"parity", "--towers", "cpu," + id, "--data", "shapes", "--batch", "4"} + tiny + limit},
+        {"bench", Arguments{"bench", "--towers", id, "--batch", "4", "--seconds", "0.01"} + tiny + limit},
+    };
+    for (const auto& [name, command] : commands) {
+        CAPTURE(std::string(name));
+        const Outcome outcome = run_towers(command, training.under("vkCreateDevice=hang"));
+        CHECK(outcome.code == 1);
+        CHECK_MESSAGE(contains(outcome.out + outcome.err,
+                               "no answer from vkCreateDevice for 1 s while opening the device"),
+                      outcome.err);
+    }
+    // The first process is the child that tries the drivers.
+    const Outcome devices = run_towers(
+        Arguments{"devices"} + limit,
+        training.under("vkEnumeratePhysicalDevices?" + (training.folder / "tiny.toml").string() + "=hang"));
+    CHECK(devices.code == 0);
+    CHECK_MESSAGE(contains(devices.out, "vulkan     absent: "), devices.out);
+}
