@@ -21,22 +21,11 @@ struct Training {
     Training() {
         write_text(folder / "tiny.toml", tiny_recipe("4", "kind = \"sgd\"\nlearning_rate = 0.1\n"));
     }
-    Arguments command(const Arguments& flags) const {
-        return Arguments{"train",
-                         "--recipe",
-                         (folder / "tiny.toml").string(),
-                         "--data",
-                         "shapes",
-                         "--batch",
-                         "8",
-                         "--steps",
-                         "4",
-                         "--log-every",
-                         "1",
-                         "--run",
-                         run().string(),
-                         "--device-timeout",
-                         "1"} +
+    Arguments command(const Arguments& flags, unsigned steps = 4, unsigned timeout = 1) const {
+        return Arguments{"train",       "--data", "shapes",       "--batch", "8",
+                         "--log-every", "1",      "--save-every", "1000000"} +
+               Arguments{"--recipe", (folder / "tiny.toml").string(), "--run", run().string()} +
+               Arguments{"--steps", std::to_string(steps), "--device-timeout", std::to_string(timeout)} +
                flags;
     }
     RunOptions under(const std::string& rules) const { return broken_vulkan(rules, folder.path()); }
@@ -153,7 +142,8 @@ TEST_CASE("a driver that crashes in a step ends the program with a line that say
     const std::string id = quick_device();
     if (!id.starts_with("vulkan:")) return;
     const Training training;
-    const Outcome outcome = training.train("vkWaitSemaphores#20+=crash", {"--towers", id, "--steps", "1000"});
+    const Outcome outcome =
+        run_towers(training.command({"--towers", id}, 1000), training.under("vkWaitSemaphores#20+=crash"));
     check_failed(outcome, 1, id);
     CHECK_MESSAGE(contains(outcome.err, "its driver crashed (Segmentation fault)"), outcome.err);
     CHECK_MESSAGE(contains(outcome.err,
@@ -174,10 +164,8 @@ TEST_CASE("SIGTERM and SIGINT end a program whose driver hangs, with a line, wit
             const fs::path hang = training.folder / "hang";
             const std::string call = in_step ? "vkWaitSemaphores" : "vkCreateDevice";
             if (!in_step) write_text(hang, "");
-            Program program(
-                towers_command(training.command({"--towers", id, "--steps", "1000000", "--save-every",
-                                                 "1000000", "--device-timeout", "100"})),
-                training.under(call + "?" + hang.string() + "=hang"));
+            Program program(towers_command(training.command({"--towers", id}, 1000000, 100)),
+                            training.under(call + "?" + hang.string() + "=hang"));
             if (in_step) {
                 REQUIRE(program.wait_for_lines(": step ", 5));
                 write_text(hang, "");
