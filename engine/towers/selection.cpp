@@ -12,6 +12,25 @@
 namespace towers {
 namespace {
 
+bool belongs_to(const DeviceInfo& device, const std::string& backend) {
+    return device.id == backend || device.id.starts_with(backend + ":");
+}
+
+/// The wanted devices that a run may take without their names, and of those that show one card the first.
+template<class Wanted>
+std::vector<std::string> take(std::span<const DeviceInfo> devices, Wanted&& wanted) {
+    std::vector<std::string> ids;
+    std::vector<DeviceInfo> taken;
+    for (const DeviceInfo& device : devices) {
+        if (!wanted(device) || !device.withheld.empty()) continue;
+        if (std::ranges::any_of(taken, [&](const DeviceInfo& each) { return same_card(each, device); }))
+            continue;
+        taken.push_back(device);
+        ids.push_back(device.id);
+    }
+    return ids;
+}
+
 struct Known {
     std::vector<DeviceInfo> devices;
     std::vector<std::pair<std::string, std::string>> absent; ///< backend, and why it or a card is absent
@@ -44,12 +63,24 @@ std::string left_alone(const Known& known, const std::string& backend) {
     std::vector<std::string> ids;
     std::string reason;
     for (const DeviceInfo& device : known.devices)
-        if (!device.withheld.empty() && (backend.empty() || device.id.starts_with(backend + ":"))) {
+        if (!device.withheld.empty() && (backend.empty() || belongs_to(device, backend))) {
             ids.push_back(fmt::format("{} ({})", device.id, device.name));
             reason = device.withheld;
         }
     if (ids.empty()) return "";
     return fmt::format("{} is only taken when --towers names it: {}", fmt::join(ids, ", "), reason);
+}
+
+/// Tells a user who names a card through two drivers.
+void warn_of_same_cards(const Known& known, const std::vector<std::string>& chosen) {
+    const auto is_chosen = [&](const DeviceInfo& device) {
+        return std::ranges::find(chosen, device.id) != chosen.end();
+    };
+    for (auto device = known.devices.begin(); device != known.devices.end(); ++device)
+        for (auto earlier = known.devices.begin(); earlier != device; ++earlier)
+            if (same_card(*earlier, *device) && is_chosen(*earlier) && is_chosen(*device))
+                spdlog::warn("{} is the same card as {} ({}): they share its memory and its time", device->id,
+                             earlier->id, earlier->name);
 }
 
 /// Explains why there is no device with this name.
@@ -64,18 +95,16 @@ std::string left_alone(const Known& known, const std::string& backend) {
 
 std::vector<std::string> default_towers(std::span<const DeviceInfo> devices) {
     const auto of_kind = [&](DeviceKind kind) {
-        std::vector<std::string> ids;
-        for (auto device = devices.begin(); device != devices.end(); ++device)
-            if (device->kind == kind && device->withheld.empty() &&
-                std::none_of(devices.begin(), device,
-                             [&](const DeviceInfo& earlier) { return same_card(earlier, *device); }))
-                ids.push_back(device->id);
-        return ids;
+        return take(devices, [&](const DeviceInfo& device) { return device.kind == kind; });
     };
     if (auto discrete = of_kind(DeviceKind::discrete_gpu); !discrete.empty()) return discrete;
     if (const auto integrated = of_kind(DeviceKind::integrated_gpu); !integrated.empty())
         return {integrated[0]};
     return {"cpu"};
+}
+
+std::vector<std::string> backend_towers(std::span<const DeviceInfo> devices, const std::string& backend) {
+    return take(devices, [&](const DeviceInfo& device) { return belongs_to(device, backend); });
 }
 
 std::vector<std::string> split_towers(const std::string& list) {
@@ -98,14 +127,10 @@ std::vector<std::string> select_towers(const std::string& backend, const std::st
         for (const std::string& id : chosen)
             if (std::ranges::find(known.devices, id, &DeviceInfo::id) == known.devices.end())
                 throw_unknown(known, id);
+        warn_of_same_cards(known, chosen);
         return chosen;
     }
-    if (backend.empty())
-        chosen = default_towers(known.devices);
-    else
-        for (const DeviceInfo& device : known.devices)
-            if (device.withheld.empty() && (device.id == backend || device.id.starts_with(backend + ":")))
-                chosen.push_back(device.id);
+    chosen = backend.empty() ? default_towers(known.devices) : backend_towers(known.devices, backend);
     const std::string others = left_alone(known, backend);
     if (!chosen.empty()) {
         // If CUDA works, the user means its cards.

@@ -14,13 +14,17 @@ namespace towers {
 /// the first.
 std::vector<std::string> default_towers(std::span<const DeviceInfo> devices);
 
+/// The devices of a run that names this backend: all of it. Uses a card that two drivers show once, through
+/// the first.
+std::vector<std::string> backend_towers(std::span<const DeviceInfo> devices, const std::string& backend);
+
 /// The ids in a list such as `vulkan:0,vulkan:0,cpu`, without surrounding blanks; the devices need not exist.
 /// No ids for "".
 std::vector<std::string> split_towers(const std::string& list);
 
 /// The towers' device ids: those listed in `towers`, such as `vulkan:0,vulkan:0,cpu`, if it is not empty;
-/// else all devices of `backend`, if that is not empty; else default_towers(). Throws UsageError if both are
-/// given, or a device or backend does not exist.
+/// else backend_towers(), if `backend` is not empty; else default_towers(). Throws UsageError if both are
+/// given, or a device or backend does not exist. Warns of ids of the same card.
 std::vector<std::string> select_towers(const std::string& backend, const std::string& towers,
                                        const OpenOptions& options);
 

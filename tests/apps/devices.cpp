@@ -79,3 +79,42 @@ TEST_CASE("a software Vulkan device is used only when asked for") {
     CHECK(outcome.out.starts_with("tower_0: cpu "));
     CHECK_FALSE(contains(outcome.out, "tower_1"));
 }
+
+TEST_CASE("a card that two Vulkan drivers show has one tower, or two by name with a line") {
+    const std::string id = quick_device();
+    if (!id.starts_with("vulkan:")) return;
+    const nlohmann::json usual = list_devices();
+    std::string name;
+    for (const nlohmann::json& device : usual.at("devices"))
+        if (device.at("id") == id) name = device.at("name");
+    const TemporaryFolder folder;
+    const RunOptions twice = broken_vulkan("shown@" + name + "=twice", folder.path());
+    const nlohmann::json all = list_devices(twice);
+    const std::vector<nlohmann::json> shown = vulkan_devices(all);
+    REQUIRE(shown.size() == vulkan_devices(usual).size() + 1);
+    std::string first, again;
+    for (const nlohmann::json& device : shown)
+        if (device.at("name") == name)
+            first = device.at("id");
+        else if (device.at("same_card_as") == first)
+            again = device.at("id");
+    write_text(folder / "tiny.toml", tiny_recipe("4", "kind = \"sgd\"\nlearning_rate = 0.1\n"));
+    const Arguments few{"--recipe", "tiny.toml", "--batch", "12", "--steps", "1"};
+    const Arguments train = Arguments{"train", "--data", "shapes"} + few;
+
+    const Outcome once = run_towers(train + Arguments{"--backend", "vulkan"}, twice);
+    check_worked(once);
+    CHECK(contains(once.out, ": " + first + " ("));
+    CHECK_FALSE(contains(once.out, ": " + again + " ("));
+    const Outcome measured = run_towers(
+        Arguments{"bench", "--backend", "vulkan", "--repetitions", "1", "--warm-up", "1"} + few, twice);
+    check_worked(measured);
+    CHECK_FALSE(contains(measured.out, again + " "));
+
+    const Outcome both = run_towers(train + Arguments{"--towers", first + "," + again}, twice);
+    CHECK(both.code == 0);
+    CHECK(contains(both.out, "tower_1: " + again + " ("));
+    CHECK(both.err == "towers: " + again + " is the same card as " + first + " (" + name +
+                          "): they share its memory and its time\n");
+    check_worked(run_towers(train + Arguments{"--towers", first + "," + first}, twice));
+}

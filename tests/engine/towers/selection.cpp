@@ -54,10 +54,28 @@ TEST_CASE("a card that two backends show is used once, through the preferred bac
     CHECK(default_towers(devices) == Ids{"cuda:0", "vulkan:0"});
 }
 
+TEST_CASE("a card that two drivers of a backend show is used once, unless both names are given") {
+    std::vector<DeviceInfo> devices = {device("cuda:0", discrete, 1),
+                                       device("vulkan:0", discrete, 1),
+                                       device("vulkan:1", discrete, 2),
+                                       device("vulkan:2", discrete, 1),
+                                       device("vulkan:3", software, 3),
+                                       device("vulkan:4", software, 3),
+                                       device("cpu", cpu, 0)};
+    CHECK(default_towers(devices) == Ids{"cuda:0", "vulkan:1"});
+    CHECK(backend_towers(devices, "vulkan") == Ids{"vulkan:0", "vulkan:1", "vulkan:3"});
+    CHECK(backend_towers(devices, "cuda") == Ids{"cuda:0"});
+    CHECK(backend_towers(devices, "cpu") == Ids{"cpu"});
+    CHECK(backend_towers(devices, "vulk").empty());
+    devices[1].withheld = "another's"; // then the other driver's device is the first
+    CHECK(backend_towers(devices, "vulkan") == Ids{"vulkan:1", "vulkan:2", "vulkan:3"});
+}
+
 TEST_CASE("cards without a UUID are not mistaken for one another") {
     const std::vector<DeviceInfo> devices = {device("vulkan:0", discrete, 0), device("vulkan:1", discrete, 0),
                                              device("cpu", cpu, 0)};
     CHECK(default_towers(devices) == Ids{"vulkan:0", "vulkan:1"});
+    CHECK(backend_towers(devices, "vulkan") == Ids{"vulkan:0", "vulkan:1"});
 }
 
 TEST_CASE("one integrated GPU is used if there is no discrete one; software devices are not") {
