@@ -1,5 +1,7 @@
 #include "backends/vulkan/drivers.h"
 
+#include "backends/vulkan/implicit_layers.h"
+
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
@@ -18,7 +20,8 @@
 namespace towers::vulkan {
 namespace {
 
-constexpr unsigned time_limit = 30; // seconds; a server with many cards needs some to wake them
+// In seconds. A server with many cards needs some to wake them, but only once.
+constexpr unsigned time_limit = 30, time_limit_awake = 10;
 
 /// The loader uses only the manifests that these variables name. Loaders before 1.3.207 know only the second;
 /// later ones prefer the first.
@@ -42,66 +45,131 @@ struct Ended {
     int status = 0;   ///< as waitpid() has it
 };
 
-/// Runs `task` in a child process with a pipe for its output, which never blocks.
-Ended run_apart(const std::function<void(int pipe)>& task) {
-    Ended ended;
-    int ends[2];
-    if (pipe2(ends, O_NONBLOCK | O_CLOEXEC) != 0) return {std::string(devices_found)}; // as if successful
-    const pid_t child = fork();
-    if (child < 0) ended.text = devices_found; // likewise
-    if (child == 0) {
+/// A child process that runs `task`, with a pipe for its output, which never blocks.
+class Child {
+public:
+    Child(const std::function<void(int pipe)>& task, unsigned seconds) {
+        int ends[2];
+        if (pipe2(ends, O_NONBLOCK | O_CLOEXEC) != 0) return;
+        output_ = ends[0];
+        process_ = fork();
+        if (process_ == 0) run(task, ends[1], seconds);
+        close(ends[1]);
+    }
+
+    Ended end() const {
+        Ended ended;
+        if (process_ < 0) ended.text = devices_found; // there is none: as if successful
+        while (process_ > 0 && waitpid(process_, &ended.status, 0) < 0 && errno == EINTR) {
+        }
+        char buffer[4096];
+        for (ssize_t got; (got = read(output_, buffer, sizeof(buffer))) > 0;)
+            ended.text.append(buffer, std::size_t(got));
+        close(output_);
+        return ended;
+    }
+
+private:
+    [[noreturn]] static void run(const std::function<void(int pipe)>& task, int pipe, unsigned seconds) {
         for (const int signal : {SIGABRT, SIGALRM, SIGBUS, SIGFPE, SIGILL, SIGSEGV})
             std::signal(signal, SIG_DFL);
         sigset_t none;
         sigemptyset(&none);
         sigprocmask(SIG_SETMASK, &none, nullptr);
-        alarm(time_limit);          // ends the child, whatever hangs
+        alarm(seconds);             // ends the child, whatever hangs
         const rlimit no_core{1, 1}; // 0 would not stop a program that collects core files
         setrlimit(RLIMIT_CORE, &no_core);
         const int null = open("/dev/null", O_RDWR);
         for (int stream = STDIN_FILENO; stream <= STDERR_FILENO; ++stream) dup2(null, stream);
-        task(ends[1]);
+        task(pipe);
         _exit(0); // must not flush or destroy the parent's objects
     }
-    close(ends[1]);
-    while (child > 0 && waitpid(child, &ended.status, 0) < 0 && errno == EINTR) {
+
+    pid_t process_ = -1;
+    int output_ = -1;
+};
+
+/// What Vulkan is started with, and how long that may take.
+struct Trial {
+    std::vector<std::string> manifests = {}; ///< the drivers'; if empty, all
+    std::vector<ImplicitLayer> without = {};
+    unsigned seconds = time_limit;
+};
+
+/// Why each trial gives no device; empty if there is one. They run side by side, so that drivers that hang
+/// cost the time of one.
+std::vector<std::string> try_all(const StartVulkan& start, const std::vector<Trial>& trials) {
+    std::vector<Child> children;
+    for (const Trial& trial : trials)
+        children.emplace_back(
+            [&](int pipe) {
+                std::string verdict;
+                try {
+                    if (!trial.manifests.empty()) choose(trial.manifests);
+                    disable(trial.without);
+                    verdict = start() ? devices_found : no_device;
+                } catch (const std::exception& error) {
+                    verdict = error.what();
+                }
+                [[maybe_unused]] const ssize_t written = write(pipe, verdict.data(), verdict.size());
+            },
+            trial.seconds);
+    std::vector<std::string> reasons;
+    for (std::size_t i = 0; i < trials.size(); ++i) {
+        const Ended ended = children[i].end();
+        const int signal = WIFSIGNALED(ended.status) ? WTERMSIG(ended.status) : 0;
+        reasons.push_back(ended.text == devices_found ? ""
+                          : !ended.text.empty()       ? ended.text
+                          : signal == 0               ? "it ends the program"
+                          : signal == SIGALRM ? fmt::format("it takes more than {} s", trials[i].seconds)
+                                              : fmt::format("it crashes ({})", strsignal(signal)));
     }
-    char buffer[4096];
-    for (ssize_t got; (got = read(ends[0], buffer, sizeof(buffer))) > 0;)
-        ended.text.append(buffer, std::size_t(got));
-    close(ends[0]);
-    return ended;
+    return reasons;
 }
 
-/// Why these manifests, or all if none are given, give no device; empty if there is one.
-std::string try_start(const StartVulkan& start, const std::vector<std::string>& manifests = {}) {
-    const Ended ended = run_apart([&](int pipe) {
-        std::string verdict;
+std::string try_one(const StartVulkan& start, const Trial& trial) { return try_all(start, {trial}).front(); }
+
+/// `kind`: of VK_LOADER_DEBUG, `driver` or `layer`.
+std::vector<std::string> find_manifests(const StartVulkan& start, const char* kind) {
+    const auto list = [&](int pipe) {
+        dup2(pipe, STDERR_FILENO);
+        setenv("VK_LOADER_DEBUG", kind, 1);
+        setenv("VK_LOADER_DRIVERS_DISABLE", "*", 1); // lists them, starts none
         try {
-            if (!manifests.empty()) choose(manifests);
-            verdict = start() ? devices_found : no_device;
-        } catch (const std::exception& error) {
-            verdict = error.what();
+            start();
+        } catch (const std::exception&) { // as expected
         }
-        [[maybe_unused]] const ssize_t written = write(pipe, verdict.data(), verdict.size());
-    });
-    if (ended.text == devices_found) return "";
-    if (!ended.text.empty()) return ended.text;
-    if (!WIFSIGNALED(ended.status)) return "it ends the program";
-    if (WTERMSIG(ended.status) == SIGALRM) return fmt::format("it takes more than {} s", time_limit);
-    return fmt::format("it crashes ({})", strsignal(WTERMSIG(ended.status)));
+    };
+    return manifests_in(Child(list, time_limit_awake).end().text);
 }
 
-std::vector<std::string> find_manifests(const StartVulkan& start) {
-    return manifests_in(run_apart([&](int pipe) {
-                            dup2(pipe, STDERR_FILENO);
-                            setenv("VK_LOADER_DEBUG", "driver", 1);
-                            setenv("VK_LOADER_DRIVERS_DISABLE", "*", 1); // lists them, starts none
-                            try {
-                                start();
-                            } catch (const std::exception&) { // as expected
-                            }
-                        }).text);
+/// Finds the implicit layers that keep the drivers from starting, and disables them.
+void leave_out_failing_layers(const StartVulkan& start, const std::vector<ImplicitLayer>& layers,
+                              const std::vector<std::string>& manifests, Drivers& drivers) {
+    if (layers.empty()) return;
+    std::vector<Trial> trials{{.manifests = manifests, .seconds = time_limit_awake}}; // first all layers
+    for (const ImplicitLayer& each : layers) {                                        // then each alone
+        trials.push_back(trials.front());
+        for (const ImplicitLayer& other : layers)
+            if (&other != &each) trials.back().without.push_back(other);
+    }
+    const std::vector<std::string> reasons = try_all(start, trials);
+    if (reasons.front().empty()) return;
+    const bool together = std::all_of(reasons.begin() + 1, reasons.end(), std::mem_fn(&std::string::empty));
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+        const std::string& reason = together ? reasons.front() : reasons[i + 1];
+        if (reason.empty()) continue;
+        disable({layers[i]});
+        drivers.left_out.push_back({fmt::format("{} ({})", layers[i].name, layers[i].manifest),
+                                    fmt::format("Vulkan does not start with this layer: {}", reason)});
+    }
+}
+
+/// Whether all drivers fail, and alike: then something that they share is at fault.
+bool fail_alike(const std::vector<std::string>& reasons) {
+    return reasons.size() > 1 && !reasons.front().empty() && reasons.front() != no_device &&
+           std::all_of(reasons.begin(), reasons.end(),
+                       [&](const std::string& each) { return each == reasons.front(); });
 }
 
 } // namespace
@@ -111,10 +179,9 @@ std::vector<std::string> manifests_in(const std::string& log) {
     bool listing = false;
     std::istringstream lines(log);
     for (std::string line; std::getline(lines, line);) {
-        constexpr std::string_view category = "DRIVER:";
-        const std::size_t start = line.find(category);
-        if (start == line.npos) continue;
-        const std::size_t text = line.find_first_not_of(' ', start + category.size());
+        const std::size_t colon = std::min(line.find("DRIVER:"), line.find("LAYER:"));
+        if (colon == line.npos) continue;
+        const std::size_t text = line.find_first_not_of(' ', line.find(':', colon) + 1);
         line.erase(0, text);
         if (line == "Found the following files:")
             listing = true;
@@ -131,20 +198,33 @@ Drivers leave_out_failing_drivers(const StartVulkan& start) {
     if (const char* const chosen = std::getenv(chosen_drivers); chosen != nullptr && *chosen != 0)
         choose(std::string(chosen));
     Drivers drivers;
-    const std::string all_together = try_start(start);
+    const std::string all_together = try_one(start, {});
     if (all_together.empty()) return drivers;
     const auto leave_out = [&](const std::string& manifest, const std::string& reason) {
         drivers.left_out.push_back(
             {manifest, fmt::format("Vulkan does not start with its driver: {}", reason)});
     };
+    // A layer that fails must not be held against the drivers.
+    const std::vector<ImplicitLayer> layers = implicit_layers(find_manifests(start, "layer"));
+    std::vector<Trial> alone;
+    for (const std::string& manifest : find_manifests(start, "driver")) alone.push_back({{manifest}, layers});
+    const std::vector<std::string> reasons = try_all(start, alone);
+    if (fail_alike(reasons)) {
+        const char* const named = std::getenv("VK_INSTANCE_LAYERS");
+        drivers.failure = fmt::format("Vulkan does not start with any of its {} drivers: {}", reasons.size(),
+                                      reasons.front());
+        if (named != nullptr && *named != 0)
+            drivers.failure += fmt::format("; try without the layers in VK_INSTANCE_LAYERS ({})", named);
+        return drivers;
+    }
     std::vector<std::string> working, idle;
-    for (const std::string& manifest : find_manifests(start))
-        if (const std::string reason = try_start(start, {manifest}); reason.empty())
+    for (std::size_t i = 0; i < alone.size(); ++i)
+        if (const std::string& manifest = alone[i].manifests.front(); reasons[i].empty())
             working.push_back(manifest);
-        else if (reason == no_device)
+        else if (reasons[i] == no_device)
             idle.push_back(manifest);
         else
-            leave_out(manifest, reason);
+            leave_out(manifest, reasons[i]);
 
     if (!working.empty()) {
         // Now tries them together. A driver that cannot list its devices seems harmless alone, but may hide
@@ -153,15 +233,14 @@ Drivers leave_out_failing_drivers(const StartVulkan& start) {
         rest.insert(rest.end(), idle.begin(), idle.end());
         for (const std::string& manifest : rest) {
             working.push_back(manifest);
-            if (const std::string reason = try_start(start, working); !reason.empty()) {
+            if (const std::string reason = try_one(start, {working, layers}); !reason.empty()) {
                 working.pop_back();
                 leave_out(manifest, reason);
             }
         }
-    }
-    if (!working.empty())
         choose(working);
-    else if (!drivers.left_out.empty())
+        leave_out_failing_layers(start, layers, working, drivers);
+    } else if (!drivers.left_out.empty())
         drivers.failure = "no Vulkan driver that starts finds a device";
     else if (all_together != no_device) // no single driver is to blame, or the loader lists none
         drivers.failure = fmt::format("Vulkan does not start: {}; name the drivers to use in {}",

@@ -1,5 +1,5 @@
-// Keeps drivers that fail or crash out of this process. The loader starts all installed drivers together: if
-// one fails, the loader may give up on all, and if one crashes, the program crashes too.
+// Keeps drivers and implicit layers that fail or crash out of this process. The loader starts all of them
+// together: if one fails, the loader may give up on all, and if one crashes, the program crashes too.
 #pragma once
 
 #include "backends/backend.h"
@@ -11,7 +11,7 @@
 namespace towers::vulkan {
 
 struct Drivers {
-    std::vector<Backend::LeftOut> left_out; ///< the failing ones, by the path of the loader's manifest
+    std::vector<Backend::LeftOut> left_out; ///< the failing ones, with the path of the loader's manifest
     std::string failure;                    ///< why Vulkan must not be started at all; empty: it works
 };
 
@@ -19,12 +19,12 @@ struct Drivers {
 /// driver fails.
 using StartVulkan = std::function<bool()>;
 
-/// Tries `start` in a child process. If there is no device, finds the drivers that fail and hides them from
-/// this process's loader. Call it before Vulkan's first use, and preferably before other threads start: it
-/// forks and sets an environment variable.
+/// Tries `start` in a child process. If there is no device, finds the drivers and layers that fail and hides
+/// them from this process's loader. Call it before Vulkan's first use, and preferably before other threads
+/// start: it forks and sets an environment variable.
 Drivers leave_out_failing_drivers(const StartVulkan& start);
 
-/// The manifests of all drivers, as the loader lists them with VK_LOADER_DEBUG=driver.
+/// The manifests of all drivers or layers, as the loader lists them with VK_LOADER_DEBUG=driver or layer.
 std::vector<std::string> manifests_in(const std::string& log);
 
 } // namespace towers::vulkan

@@ -25,8 +25,16 @@ namespace vulkan {
 namespace {
 
 constexpr const char* validation_layer = "VK_LAYER_KHRONOS_validation";
-constexpr const char* no_device = "no Vulkan driver found a device; install one (a GPU's own, or "
-                                  "mesa-vulkan-drivers for Mesa's)";
+
+/// `told`: the loader's own words in parentheses, or nothing.
+Absent no_device(const std::string& told = "") {
+    return Absent(fmt::format("no Vulkan driver found a device{}; install one (a GPU's own, or "
+                              "mesa-vulkan-drivers for Mesa's)",
+                              told));
+}
+
+/// The loader's error where there is none, but maybe a driver's own
+Absent no_device(const vk::SystemError& error) { return no_device(fmt::format(" ({})", error.what())); }
 
 /// Vulkan-Hpp gives the callback C's types before version 1.4 and its own since.
 template<class Severity, class Types, class Data>
@@ -109,8 +117,8 @@ std::vector<vk::raii::PhysicalDevice> enumerate(const vk::raii::Instance& instan
     try {
         const DriverCall call("vkEnumeratePhysicalDevices");
         return instance.enumeratePhysicalDevices();
-    } catch (const vk::InitializationFailedError&) { // the loader's error for no device
-        return {};
+    } catch (const vk::InitializationFailedError& error) {
+        throw no_device(error);
     }
 }
 
@@ -155,9 +163,9 @@ Instance::Instance(bool validate) try {
             devices_.push_back(std::move(device));
         else
             left_out_.push_back({device.getProperties().deviceName.data(), std::move(lacks)});
-    if (devices_.empty() && left_out_.empty()) throw Absent(no_device);
-} catch (const vk::IncompatibleDriverError&) { // no driver starts
-    throw Absent(no_device);
+    if (devices_.empty() && left_out_.empty()) throw no_device();
+} catch (const vk::IncompatibleDriverError& error) {
+    throw no_device(error);
 } catch (const vk::SystemError& error) {
     throw DriverFailure(error.what());
 } catch (const std::runtime_error& error) {

@@ -1,5 +1,6 @@
-// A Vulkan driver that fails, crashes or hangs when it starts must not prevent the use of other drivers'
-// devices or of the CPU. towers must name it. The driver in tests/bad_vulkan fails as we ask.
+// A Vulkan driver or layer that fails, crashes or hangs when it starts must not prevent the use of other
+// drivers' devices or of the CPU. towers must name it. The driver in tests/bad_vulkan and the layer in
+// tests/broken_vulkan fail as we ask.
 #include "tests/apps/helpers.h"
 #include "tests/support/files.h"
 
@@ -37,6 +38,33 @@ struct BadDrivers {
     RunOptions alone(const std::string& manifest, const std::string& behaviour) const {
         return {.folder = folder.path(),
                 .environment = {{"VK_DRIVER_FILES", manifest}, {"TOWERS_BAD_DRIVER", behaviour}}};
+    }
+};
+
+/// The broken layer as one that the loader adds to every program, such as an overlay.
+struct ImplicitLayer {
+    TemporaryFolder folder;
+    std::string manifest = add("VK_LAYER_TOWERS_overlay");
+
+    /// Adds it under one more name, and returns the manifest.
+    std::string add(const std::string& name) const {
+        const fs::path place = folder / "vulkan" / "implicit_layer.d";
+        fs::create_directories(place);
+        const nlohmann::json layer = {{"name", name},
+                                      {"type", "GLOBAL"},
+                                      {"library_path", TOWERS_BROKEN_VULKAN "/libbroken_vulkan.so"},
+                                      {"api_version", "1.3.0"},
+                                      {"implementation_version", "1"},
+                                      {"description", "broken"},
+                                      {"disable_environment", {{"NO_" + name, "1"}}}};
+        write_text(place / (name + ".json"),
+                   nlohmann::json{{"file_format_version", "1.2.0"}, {"layer", layer}}.dump());
+        return place / (name + ".json");
+    }
+
+    RunOptions with(const std::string& rules) const {
+        return {.folder = folder.path(),
+                .environment = {{"XDG_DATA_HOME", folder.path()}, {"TOWERS_BROKEN_VULKAN", rules}}};
     }
 };
 
@@ -108,7 +136,10 @@ TEST_CASE("a Vulkan driver that does not start is left out, with the reason, and
 
 TEST_CASE("each of two bad Vulkan drivers is found, unless the user has disabled it") {
     const nlohmann::json usual = list_devices();
-    if (no_loader(usual)) return;
+    if (vulkan_devices(usual).empty()) {
+        MESSAGE("SKIPPED: no Vulkan device");
+        return;
+    }
     const BadDrivers bad;
     RunOptions options = bad.beside(bad.first + ":" + bad.second, "vkCreateInstance=abort");
     const nlohmann::json both = list_devices(options);
@@ -149,6 +180,80 @@ TEST_CASE("if the only Vulkan driver does not start, Vulkan is absent and the CP
     CHECK(outcome.code == 0);
     CHECK(contains(outcome.err, "vulkan: " + bad.first + " is left out: " + not_started));
     CHECK(contains(outcome.out, "tower_0: cpu"));
+}
+
+TEST_CASE("an implicit layer that does not start is left out by its name, and no driver is blamed") {
+    const nlohmann::json usual = list_devices();
+    const std::vector<nlohmann::json> there = vulkan_devices(usual);
+    if (there.empty()) {
+        MESSAGE("SKIPPED: no Vulkan device");
+        return;
+    }
+    const ImplicitLayer layer;
+    CHECK(list_devices(layer.with("")) == usual);
+    const std::string name = "VK_LAYER_TOWERS_overlay (" + layer.manifest + ")",
+                      not_with = "Vulkan does not start with this layer: ";
+    const std::pair<std::string, std::string> cases[] = {
+        {"vkNegotiateLoaderLayerInterfaceVersion=crash", "it crashes (Segmentation fault)"},
+        {"vkCreateInstance=abort", "it crashes (Aborted)"},
+        {"vkCreateInstance=exit", "it ends the program"},
+        {"vkCreateInstance=VK_ERROR_INITIALIZATION_FAILED", "vkCreateInstance: ErrorInitializationFailed"},
+        {"vkEnumeratePhysicalDevices=hang", "it takes more than 10 s"},
+        {"vkEnumeratePhysicalDevices=VK_ERROR_DEVICE_LOST", "vkEnumeratePhysicalDevices: ErrorDeviceLost"},
+        {"vkEnumeratePhysicalDevices=VK_ERROR_INITIALIZATION_FAILED", "no device is found"},
+        {"vkGetPhysicalDeviceProperties2=crash", "it crashes (Segmentation fault)"}};
+    for (const auto& [rule, reason] : cases) {
+        const std::string& broken = rule; // clang 14 cannot CAPTURE a structured binding
+        CAPTURE(broken);
+        const nlohmann::json all = list_devices(layer.with(rule));
+        CHECK(vulkan_devices(all) == there);
+        CHECK(all.at("left_out").size() == usual.at("left_out").size() + 1);
+        CHECK(reason_for(all, name) == not_with + reason);
+    }
+
+    // Beside a driver that fails, and with a second such layer
+    const BadDrivers bad;
+    RunOptions options = layer.with("vkCreateInstance=crash");
+    for (const auto& each : bad.beside(bad.first, "load=abort").environment)
+        options.environment.push_back(each);
+    const std::string second = "VK_LAYER_TOWERS_capture (" + layer.add("VK_LAYER_TOWERS_capture") + ")";
+    const nlohmann::json all = list_devices(options);
+    CHECK(vulkan_devices(all) == there);
+    CHECK(all.at("left_out").size() == usual.at("left_out").size() + 3);
+    CHECK(reason_for(all, bad.first).starts_with(not_started));
+    for (const std::string& each : {name, second}) CHECK(reason_for(all, each).starts_with(not_with));
+    // The user can see it, and get rid of the message.
+    const Arguments train{"train", "--data", "shapes", "--steps", "1", "--batch", "2", "--run", "run"};
+    const Outcome told = run_towers(train, layer.with("vkCreateInstance=crash"));
+    CHECK(told.code == 0);
+    CHECK(contains(told.err, "vulkan: " + name + " is left out: " + not_with));
+    options = layer.with("vkCreateInstance=crash");
+    for (const char* const off : {"NO_VK_LAYER_TOWERS_overlay", "NO_VK_LAYER_TOWERS_capture"})
+        options.environment.emplace_back(off, "1");
+    CHECK(list_devices(options) == usual);
+}
+
+TEST_CASE("if all Vulkan drivers fail alike, none is blamed, and the loader's own words are told") {
+    const nlohmann::json usual = list_devices();
+    if (vulkan_devices(usual).size() < 2) {
+        MESSAGE("SKIPPED: fewer than two Vulkan devices");
+        return;
+    }
+    const auto absence = [&](const std::string& rule, std::size_t left_out) {
+        const nlohmann::json all = list_devices(broken_vulkan(rule));
+        CHECK(vulkan_devices(all).empty());
+        CHECK(all.at("left_out").size() == left_out);
+        return all.at("absent").at("vulkan").get<std::string>();
+    };
+    const std::string failing = absence("vkEnumeratePhysicalDevices=VK_ERROR_DEVICE_LOST", 0),
+                      crashing = absence("vkCreateInstance=crash", 0),
+                      hanging = absence("vkEnumeratePhysicalDevices=hang", 0),
+                      none = absence("vkEnumeratePhysicalDevices=VK_ERROR_INITIALIZATION_FAILED", 0);
+    const std::string without = "; try without the layers in VK_INSTANCE_LAYERS (VK_LAYER_TOWERS_broken)";
+    CHECK(failing.ends_with(" drivers: vkEnumeratePhysicalDevices: ErrorDeviceLost" + without));
+    CHECK(crashing.ends_with(" drivers: it crashes (Segmentation fault)" + without));
+    CHECK(hanging.ends_with(" drivers: it takes more than 30 s" + without));
+    CHECK(contains(none, "found a device (vkEnumeratePhysicalDevices: ErrorInitializationFailed); install"));
 }
 
 TEST_CASE("a driver's name that is not UTF-8 does not spoil the list of devices") {

@@ -1,5 +1,6 @@
 #include "backends/vulkan/drivers.h"
 #include "backends/vulkan/dispatch.h"
+#include "backends/vulkan/implicit_layers.h"
 #include "tests/support/environment.h"
 #include "tests/support/files.h"
 
@@ -116,6 +117,42 @@ WARNING | DRIVER: Driver "b.json" ignored because it was disabled by env var 'VK
 [Vulkan Loader] DRIVER:               /usr/share/vulkan/icd.d/b.json
 [Vulkan Loader] DRIVER:         Found ICD manifest file /tmp/a driver/a.json, version 1.0.0
 )") == expected);
+    CHECK(manifests_in(R"(LAYER:            Searching for layer manifest files
+LAYER:               Found the following files:
+LAYER:                  /tmp/a driver/a.json
+DEBUG | LAYER:    Loading layer library liba.so
+LAYER:               Found the following files:
+LAYER:                  /usr/share/vulkan/icd.d/b.json
+)") == expected);
     CHECK(manifests_in("").empty());
     CHECK(manifests_in("DRIVER:\nnonsense\nFound the following files:\n").empty());
+}
+
+TEST_CASE("manifests tell how to disable implicit layers, and broken ones do no harm") {
+    const towers::test::TemporaryFolder folder;
+    std::vector<std::string> manifests;
+    const auto add = [&](const char* text) {
+        manifests.push_back((folder / std::to_string(manifests.size())).string());
+        towers::test::write_text(manifests.back(), text);
+    };
+    add(R"({"layer": {"name": "overlay", "disable_environment": {"NO_OVERLAY": "yes", "OFF": 1}}})");
+    add(R"({"layers": [{"name": "explicit"}, {"name": "b", "disable_environment": {"NO_B": "1"}}, 3]})");
+    for (const char* const broken :
+         {"", "{", "[]", "3", R"({"layer": 3})", R"({"layers": 3})", R"({"layers": {"a": {"name": "x"}}})",
+          R"({"layer": {"name": 3, "disable_environment": {"X": "1"}}})",
+          R"({"layer": {"name": "x", "disable_environment": "X"}})"})
+        add(broken);
+    manifests.push_back((folder / "none").string());
+    const auto layers = towers::vulkan::implicit_layers(manifests);
+    REQUIRE(layers.size() == 2);
+    CHECK(layers[0].name == "overlay");
+    CHECK(layers[0].manifest == manifests[0]);
+    CHECK(layers[0].off ==
+          std::vector<std::pair<std::string, std::string>>{{"NO_OVERLAY", "yes"}, {"OFF", "1"}});
+    CHECK(layers[1].name == "b");
+    towers::test::Environment environment;
+    for (const char* const name : {"NO_OVERLAY", "OFF", "NO_B"}) environment.set(name, nullptr);
+    towers::vulkan::disable(layers);
+    CHECK(variable("NO_OVERLAY") == "yes");
+    CHECK(variable("NO_B") == "1");
 }
