@@ -48,11 +48,31 @@ Queues::Queues(const vk::raii::PhysicalDevice& physical, const vk::raii::Device&
     }
 }
 
+template<class Wait>
+auto Queues::wait(const Wait& wait) const -> decltype(wait()) {
+    try {
+        return wait();
+    } catch (const vk::DeviceLostError&) { // nothing runs any more
+        throw;
+    } catch (const vk::SystemError&) { // such as no memory for the wait
+        const DriverCall call("vkDeviceWaitIdle");
+        device_.waitIdle();
+        throw;
+    }
+}
+
 void Queues::wait_for(const Lane& lane, Ticket ticket) const {
     const DriverCall call("vkWaitSemaphores");
-    const vk::Result result = device_.waitSemaphores(
-        vk::SemaphoreWaitInfo{}.setSemaphores(*lane.timeline).setValues(ticket), UINT64_MAX);
+    const vk::Result result = wait([&] {
+        return device_.waitSemaphores(vk::SemaphoreWaitInfo{}.setSemaphores(*lane.timeline).setValues(ticket),
+                                      UINT64_MAX);
+    });
     if (result != vk::Result::eSuccess) throw DeviceError(vk::to_string(result));
+}
+
+void Queues::wait_for(const vk::raii::Queue& queue) const {
+    const DriverCall call("vkQueueWaitIdle");
+    wait([&] { queue.waitIdle(); });
 }
 
 void Queues::wait_for_all() const {

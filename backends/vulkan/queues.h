@@ -48,8 +48,11 @@ public:
 
     Lane& lane_of(Queue queue) { return lanes_[lane_of_[std::size_t(queue)]]; }
     const Lane& first_lane() const { return lanes_.front(); }
+    // If waiting fails, nothing runs any more when these throw: what the work uses may be destroyed.
     /// DeviceError when the driver gives up waiting.
     void wait_for(const Lane& lane, Ticket ticket) const;
+    /// For all that has been submitted to it.
+    void wait_for(const vk::raii::Queue& queue) const;
     /// For all that has been submitted.
     void wait_for_all() const;
 
@@ -58,6 +61,10 @@ public:
     double seconds_at(std::uint64_t tick) const;
 
 private:
+    /// Calls `wait`; if that fails, waits for the whole device before it throws.
+    template<class Wait>
+    auto wait(const Wait& wait) const -> decltype(wait());
+
     const vk::raii::Device& device_;
     std::vector<Family> families_;
     std::vector<Lane> lanes_; ///< the first is Queue::compute's

@@ -163,7 +163,7 @@ void Recorder::write_pieces(const VulkanRecording& recording) const {
 void Recorder::measure(const VulkanRecording& recording, const vk::raii::Queue& queue,
                        const Submit& submit) const {
     using Clock = std::chrono::steady_clock;
-    queue.waitIdle(); // for earlier submissions
+    queues_.wait_for(queue); // for earlier submissions
     const std::vector<std::size_t> ends = ends_of_work(recording.commands);
     const bool again = !recording.seconds.empty();
     recording.seconds.resize(ends.size(), std::numeric_limits<double>::infinity());
@@ -171,7 +171,7 @@ void Recorder::measure(const VulkanRecording& recording, const vk::raii::Queue& 
         const vk::raii::CommandBuffer piece = write(recording, first, ends[i]);
         const Clock::time_point begin = Clock::now();
         submit(piece, i == 0, i + 1 == ends.size());
-        queue.waitIdle();
+        queues_.wait_for(queue);
         const std::chrono::duration<double> seconds = Clock::now() - begin;
         recording.seconds[i] = std::min(recording.seconds[i], seconds.count());
     }

@@ -70,8 +70,12 @@ struct Command<call, Result(VKAPI_PTR*)(Handle, Rest...)> {
         } else {
             result = disturb(name, object.name);
         }
-        if constexpr (std::is_same_v<Result, VkResult>)
+        if constexpr (std::is_same_v<Result, VkResult>) {
+            // On a lost device nothing runs any more.
+            if (result == VK_ERROR_DEVICE_LOST && object.created != VK_NULL_HANDLE)
+                TOWERS_NEXT(vkDeviceWaitIdle, object.created)(object.created);
             if (result != VK_SUCCESS) return result;
+        }
         return reinterpret_cast<Result(VKAPI_PTR*)(Handle, Rest...)>(object.calls[std::size_t(call)])(
             handle, rest...);
     }
@@ -99,7 +103,8 @@ VkResult create_device(VkPhysicalDevice shown, const VkDeviceCreateInfo* info,
     const PFN_vkGetDeviceProcAddr next = link->pfnNextGetDeviceProcAddr;
     const VkResult result = TOWERS_NEXT(vkCreateDevice, shown)(real(shown), info, allocator, created);
     if (result != VK_SUCCESS) return result;
-    add_below(*created, {.function = next, .physical = real(shown), .name = name_of(shown)},
+    add_below(*created,
+              {.function = next, .created = *created, .physical = real(shown), .name = name_of(shown)},
               [&](const char* name) { return next(*created, name); });
     return VK_SUCCESS;
 }

@@ -14,6 +14,7 @@ struct Below {
     std::vector<PFN_vkVoidFunction> calls =
         {}; ///< the same in that order, but this layer's own where it has one
     PFN_vkGetDeviceProcAddr function = nullptr; ///< a device's
+    VkDevice created = VK_NULL_HANDLE;          ///< a device itself
     VkPhysicalDevice physical = VK_NULL_HANDLE; ///< a device's, as its driver knows it
     std::string name = {};                      ///< a device's
 };
