@@ -1,6 +1,7 @@
 #include "backends/vulkan/instance.h"
 
 #include "backends/driver_call.h"
+#include "backends/vulkan/memory_types.h"
 #include "backends/vulkan/requirements.h"
 #include "backends/vulkan/vulkan_backend.h"
 
@@ -328,8 +329,8 @@ DeviceInfo describe(const vk::raii::PhysicalDevice& device, unsigned index) {
     const auto& uuid = chain.get<vk::PhysicalDeviceIDProperties>().deviceUUID;
     std::copy(uuid.begin(), uuid.end(), info.uuid.begin());
     info.kind = kind_of(properties);
-    for (const vk::MemoryHeap& heap : device.getMemoryProperties().memoryHeaps)
-        if (heap.flags & vk::MemoryHeapFlagBits::eDeviceLocal) info.memory = std::max(info.memory, heap.size);
+    const vk::PhysicalDeviceMemoryProperties memory = device.getMemoryProperties();
+    info.memory = memory.memoryHeaps[memory.memoryTypes[choose_memory_types(memory).device].heapIndex].size;
     info.largest_allocation =
         std::min(chain.get<vk::PhysicalDeviceMaintenance3Properties>().maxMemoryAllocationSize,
                  chain.get<vk::PhysicalDeviceMaintenance4Properties>().maxBufferSize);

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstring>
 #include <fmt/format.h>
-#include <optional>
 #include <string_view>
 
 namespace towers::vulkan {
@@ -14,6 +13,8 @@ namespace towers::vulkan {
 Allocator::Allocator(const DeviceInfo& info, const vk::raii::PhysicalDevice& physical,
                      const vk::raii::Device& device, const Queues& queues)
     : info_(info), physical_(physical), device_(device), queues_(queues) {
+    types_ = choose_memory_types(physical.getMemoryProperties(),
+                                 create_buffer(0).getMemoryRequirements().memoryTypeBits);
     for (const vk::ExtensionProperties& extension : physical.enumerateDeviceExtensionProperties())
         tells_budget_ |= extension.extensionName == std::string_view(VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
 }
@@ -24,7 +25,7 @@ std::uint64_t Allocator::free_memory() const {
                                                       vk::PhysicalDeviceMemoryBudgetPropertiesEXT>();
     const auto& memory = chain.get<vk::PhysicalDeviceMemoryBudgetPropertiesEXT>();
     const std::uint32_t heap = chain.get<vk::PhysicalDeviceMemoryProperties2>()
-                                   .memoryProperties.memoryTypes[memory_type(~0u, Memory::device)]
+                                   .memoryProperties.memoryTypes[types_.device]
                                    .heapIndex;
     const std::uint64_t budget = memory.heapBudget[heap], used = memory.heapUsage[heap];
     return budget - std::min(used, budget);
@@ -32,24 +33,15 @@ std::uint64_t Allocator::free_memory() const {
 
 std::unique_ptr<VulkanAllocation> Allocator::allocate(std::size_t bytes, Memory memory) const {
     check_size(bytes);
-    using Usage = vk::BufferUsageFlagBits;
     auto allocation = std::make_unique<VulkanAllocation>();
     allocation->bytes = bytes;
-    // Buffers are shared by the families of kernels and copies. With exclusive ownership each copy would need
-    // transfers before and after it, and drivers gain nothing from exclusive buffers.
-    vk::BufferCreateInfo info{.size = std::max<std::size_t>(256, bytes),
-                              .usage = Usage::eStorageBuffer | Usage::eShaderDeviceAddress |
-                                       Usage::eTransferSrc | Usage::eTransferDst};
-    std::vector<std::uint32_t> families;
-    for (const Family& family : queues_.families()) families.push_back(family.index);
-    if (families.size() > 1)
-        info.setSharingMode(vk::SharingMode::eConcurrent).setQueueFamilyIndices(families);
-    allocation->buffer = vk::raii::Buffer(device_, info);
+    allocation->buffer = create_buffer(bytes);
     const vk::MemoryRequirements needs = allocation->buffer.getMemoryRequirements();
     const vk::MemoryAllocateFlagsInfo flags{.flags = vk::MemoryAllocateFlagBits::eDeviceAddress};
     const vk::MemoryAllocateInfo wanted{.pNext = &flags,
                                         .allocationSize = needs.size,
-                                        .memoryTypeIndex = memory_type(needs.memoryTypeBits, memory)};
+                                        .memoryTypeIndex =
+                                            memory == Memory::device ? types_.device : types_.staging};
     {
         const DriverCall call("vkAllocateMemory");
         allocation->memory = vk::raii::DeviceMemory(device_, wanted);
@@ -82,20 +74,18 @@ void Allocator::check_size(std::size_t bytes) const {
           chain.get<vk::PhysicalDeviceMaintenance3Properties>().maxMemoryAllocationSize);
 }
 
-std::uint32_t Allocator::memory_type(std::uint32_t allowed, Memory memory) const {
-    using Property = vk::MemoryPropertyFlagBits;
-    const vk::PhysicalDeviceMemoryProperties properties = physical_.getMemoryProperties();
-    const auto find = [&](vk::MemoryPropertyFlags wanted) -> std::optional<std::uint32_t> {
-        for (std::uint32_t i = 0; i < properties.memoryTypeCount; ++i)
-            if ((allowed >> i & 1u) != 0 && (properties.memoryTypes[i].propertyFlags & wanted) == wanted)
-                return i;
-        return {};
-    };
-    const vk::MemoryPropertyFlags visible = Property::eHostVisible | Property::eHostCoherent;
-    if (memory == Memory::device) return find(Property::eDeviceLocal).value_or(0);
-    // The host reads cached memory many times faster.
-    if (const auto cached = find(visible | Property::eHostCached)) return *cached;
-    return find(visible).value(); // every implementation has such a type
+vk::raii::Buffer Allocator::create_buffer(std::size_t bytes) const {
+    using Usage = vk::BufferUsageFlagBits;
+    // Buffers are shared by the families of kernels and copies. With exclusive ownership each copy would need
+    // transfers before and after it, and drivers gain nothing from exclusive buffers.
+    vk::BufferCreateInfo info{.size = std::max<std::size_t>(256, bytes),
+                              .usage = Usage::eStorageBuffer | Usage::eShaderDeviceAddress |
+                                       Usage::eTransferSrc | Usage::eTransferDst};
+    std::vector<std::uint32_t> families;
+    for (const Family& family : queues_.families()) families.push_back(family.index);
+    if (families.size() > 1)
+        info.setSharingMode(vk::SharingMode::eConcurrent).setQueueFamilyIndices(families);
+    return {device_, info};
 }
 
 void Allocator::clear(vk::Buffer target) const {
@@ -108,10 +98,12 @@ void Allocator::clear(vk::Buffer target) const {
                                      .dstAccessMask = work.reads | work.writes};
     buffer.pipelineBarrier2(vk::DependencyInfo{}.setMemoryBarriers(cleared));
     buffer.end();
-    const DriverCall call("vkQueueWaitIdle");
     const vk::raii::Queue& queue = queues_.first_lane().queue;
-    queue.submit(vk::SubmitInfo{}.setCommandBuffers(*buffer));
-    queue.waitIdle();
+    {
+        const DriverCall call("vkQueueSubmit");
+        queue.submit(vk::SubmitInfo{}.setCommandBuffers(*buffer));
+    }
+    queues_.wait_for(queue);
 }
 
 } // namespace towers::vulkan

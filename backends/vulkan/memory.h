@@ -1,6 +1,7 @@
 // A device's memory.
 #pragma once
 
+#include "backends/vulkan/memory_types.h"
 #include "backends/vulkan/queues.h"
 
 #include <cstdint>
@@ -31,13 +32,14 @@ public:
 
 private:
     void check_size(std::size_t bytes) const;
-    std::uint32_t memory_type(std::uint32_t allowed, Memory memory) const;
+    vk::raii::Buffer create_buffer(std::size_t bytes) const;
     void clear(vk::Buffer target) const;
 
     const DeviceInfo& info_;
     const vk::raii::PhysicalDevice& physical_;
     const vk::raii::Device& device_;
     const Queues& queues_;
+    MemoryTypes types_{};       ///< the same for all buffers, since their usage is
     bool tells_budget_ = false; ///< whether the driver says how much memory is free
 };
 

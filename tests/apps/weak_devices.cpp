@@ -105,6 +105,38 @@ TEST_CASE("a batch over the driver's buffer limit is done in micro-batches, and 
     }
 }
 
+TEST_CASE("training uses the largest heap, which devices promises, in any order, and asks how much is free") {
+    const std::string id = quick_device();
+    if (!id.starts_with("vulkan:")) return;
+    const TemporaryFolder folder;
+    // The data set has 29.3 MiB, and a step of 400 examples takes 160 MiB at once.
+    for (const std::string rule :
+         {"heaps=16M local,1G local,1G;types=0 local visible,1 local,2 visible cached",
+          "heaps=1G,1G local,16M local;types=2 local,0 visible,1 local,2 local visible,0 visible cached",
+          "heaps=16M local,1G local,16M;types=0 local,1 local visible,1 local visible cached,2 visible"}) {
+        CAPTURE(rule);
+        const RunOptions options = broken_vulkan(rule, folder.path());
+        for (const nlohmann::json& device : vulkan_devices(list_devices(options)))
+            CHECK(device.at("memory") == 1u << 30);
+        const Outcome whole = run_towers(
+            {"train", "--data", "shapes", "--towers", id, "--steps", "0", "--batch", "400"}, options);
+        check_worked(whole);
+        CHECK_FALSE(contains(whole.out, "micro-batches"));
+    }
+    // In the second case the largest heap is not for buffers.
+    for (const std::string rule :
+         {"heaps=16M local,160M local,1G;types=0 local visible,1 local,2 visible cached",
+          "heaps=1G local,160M local,1G;types=0 local,1 local,2 visible cached;memoryTypeBits=6"}) {
+        CAPTURE(rule);
+        const Outcome little =
+            run_towers({"train", "--data", "shapes", "--towers", id, "--steps", "0", "--batch", "400"},
+                       broken_vulkan(rule, folder.path()));
+        check_worked(little);
+        CHECK(contains(little.out, "because all at once need "));
+        CHECK(contains(little.out, " MiB of memory and 144.0 MiB can be had\n"));
+    }
+}
+
 TEST_CASE("bench leaves out a device that refuses memory, says so and measures the others") {
     const std::string id = quick_device();
     if (id.empty()) return;

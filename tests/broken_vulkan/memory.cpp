@@ -91,6 +91,19 @@ VKAPI_ATTR void VKAPI_CALL get_memory2(VkPhysicalDevice device,
     }
 }
 
+/// With the extension that tells how much is free. Software drivers lack it, and nothing must enable it.
+VKAPI_ATTR VkResult VKAPI_CALL get_extensions(VkPhysicalDevice device, const char* layer, uint32_t* count,
+                                              VkExtensionProperties* extensions) {
+    const auto next = TOWERS_NEXT(vkEnumerateDeviceExtensionProperties, device);
+    const uint32_t room = *count;
+    const VkResult result = next(real(device), layer, count, extensions);
+    if (result != VK_SUCCESS || layer != nullptr || !shown_memory(name_of(device))) return result;
+    if (extensions != nullptr && *count == room) return VK_INCOMPLETE;
+    if (extensions != nullptr) extensions[*count] = {VK_EXT_MEMORY_BUDGET_EXTENSION_NAME, 1};
+    ++*count;
+    return VK_SUCCESS;
+}
+
 VKAPI_ATTR VkResult VKAPI_CALL allocate(VkDevice device, const VkMemoryAllocateInfo* info,
                                         const VkAllocationCallbacks* allocator, VkDeviceMemory* memory) {
     const auto next = TOWERS_NEXT(vkAllocateMemory, device);
@@ -134,22 +147,25 @@ VKAPI_ATTR VkResult VKAPI_CALL map(VkDevice device, VkDeviceMemory memory, VkDev
     return TOWERS_NEXT(vkMapMemory, device)(device, memory, offset, size, flags, data);
 }
 
-/// A buffer may be in every shown type.
-void allow_all(VkDevice device, VkMemoryRequirements& requirements) {
-    if (const auto shown = shown_memory(below(device).name))
+/// A buffer may be in every shown type, or in those that a rule names.
+void allow_shown(VkDevice device, VkMemoryRequirements& requirements) {
+    const std::string& name = below(device).name;
+    if (const auto shown = shown_memory(name))
         requirements.memoryTypeBits = (1u << shown->memoryTypeCount) - 1;
+    if (const auto bits = value_of("memoryTypeBits", name))
+        requirements.memoryTypeBits = uint32_t(number(*bits));
 }
 
 VKAPI_ATTR void VKAPI_CALL get_requirements(VkDevice device, VkBuffer buffer,
                                             VkMemoryRequirements* requirements) {
     TOWERS_NEXT(vkGetBufferMemoryRequirements, device)(device, buffer, requirements);
-    allow_all(device, *requirements);
+    allow_shown(device, *requirements);
 }
 
 VKAPI_ATTR void VKAPI_CALL get_requirements2(VkDevice device, const VkBufferMemoryRequirementsInfo2* info,
                                              VkMemoryRequirements2* requirements) {
     TOWERS_NEXT(vkGetBufferMemoryRequirements2, device)(device, info, requirements);
-    allow_all(device, requirements->memoryRequirements);
+    allow_shown(device, requirements->memoryRequirements);
 }
 
 } // namespace
@@ -157,6 +173,7 @@ VKAPI_ATTR void VKAPI_CALL get_requirements2(VkDevice device, const VkBufferMemo
 const Functions& memory() {
     static const Functions functions{{"vkGetPhysicalDeviceMemoryProperties", plain(get_memory)},
                                      {"vkGetPhysicalDeviceMemoryProperties2", plain(get_memory2)},
+                                     {"vkEnumerateDeviceExtensionProperties", plain(get_extensions)},
                                      {"vkAllocateMemory", plain(allocate)},
                                      {"vkFreeMemory", plain(free)},
                                      {"vkMapMemory", plain(map)},

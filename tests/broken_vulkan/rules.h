@@ -14,7 +14,8 @@
 // - apiVersion=1.2, and by its name in Vulkan what else abilities.cpp lists
 // - heaps=256M local,4G for the heaps of its memory, with types=0 local visible,1 visible cached: the heap
 //   and the properties of each type of memory (`visible` is also coherent). The driver's first type with
-//   these properties serves it, else its first. A heap gives no more than its size.
+//   these properties serves it, else its first. A heap gives no more than its size, and tells how much is
+//   free. memoryTypeBits=6 for buffers that may only be in types 1 and 2
 // - shown=PLACE, in the list of devices: never, first, last, or twice; the copy's name ends with "(again)"
 // For example: deviceType@SwiftShader=discrete;shown@SwiftShader=twice
 //
