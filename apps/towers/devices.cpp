@@ -1,5 +1,6 @@
 #include "apps/towers/commands.h"
 #include "apps/towers/common_flags.h"
+#include "engine/towers/device_record.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -10,12 +11,6 @@
 
 namespace towers {
 namespace {
-
-std::string hex(const std::array<std::uint8_t, 16>& uuid) {
-    std::string text;
-    for (const std::uint8_t byte : uuid) text += fmt::format("{:02x}", byte);
-    return text;
-}
 
 /// Whether copies wait for kernels. The CPU's device needs no copies.
 bool has_turns(const DeviceInfo& device) { return device.kind != DeviceKind::cpu && device.queues == 1; }
@@ -44,7 +39,7 @@ int list_devices(const OpenOptions& options, bool json) {
                            {"vendor", device.vendor},
                            {"driver", device.driver},
                            {"kind", name_of(device.kind)},
-                           {"uuid", hex(device.uuid)},
+                           {"uuid", to_string(device.uuid)},
                            {"same_card_as", same_as},
                            {"withheld", device.withheld},
                            {"memory", device.memory},

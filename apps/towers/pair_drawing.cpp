@@ -145,8 +145,8 @@ double draw_shares(std::string& svg, const ReportedRun& run, double y, double wi
             last_part = part;
         }
         svg += fmt::format("<path d=\"{}{}Z\" class=\"{}\"/>\n", up, down, colour(tower));
-        const std::string name = tower < run.times.events.front().devices.size()
-                                     ? run.times.events.front().devices[tower]
+        const std::string name = tower < run.times.events.front().towers.size()
+                                     ? run.times.events.front().towers[tower].id
                                      : fmt::format("tower_{}", tower);
         keys.push_back({fmt::format("{} {:.0f} %", name, 100 * last_part), colour(tower)});
     }
@@ -180,8 +180,8 @@ void draw_rates(std::string& svg, const ReportedRun& run, std::span<const Report
         const RunEvent* const start =
             alone[i].times.events.empty() ? nullptr : &alone[i].times.events.front();
         const std::string device =
-            start != nullptr && start->devices.size() == 1 ? start->devices[0] : alone[i].name;
-        const auto& devices = run.times.events.front().devices;
+            start != nullptr && start->towers.size() == 1 ? start->towers[0].id : alone[i].name;
+        const std::vector<std::string> devices = ids_of(run.times.events.front().towers);
         const auto same = std::ranges::find(devices, device);
         bars.push_back({device + " alone", colour(std::size_t(same - devices.begin())), rate_of(alone[i])});
     }
@@ -220,9 +220,9 @@ std::string draw_pair(const ReportedRun& run, std::span<const ReportedRun> alone
     const double end = draw_shares(svg, run, below, half);
     draw_rates(svg, run, alone, half + 14, below);
     const double height = std::max(end, below + 44 + 36 * double(alone.size() + 1)) + 10;
-    const std::vector<std::string>& devices = run.times.events.front().devices;
     std::string names;
-    for (const std::string& device : devices) names += (names.empty() ? "" : " and ") + device;
+    for (const std::string& device : ids_of(run.times.events.front().towers))
+        names += (names.empty() ? "" : " and ") + device;
     return fmt::format(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0:.0f} {1:.0f}\" width=\"{0:.0f}\" "
         "height=\"{1:.0f}\" role=\"img\" aria-label=\"{2} at work\">\n<style>{3}</style>\n{4}{5}</svg>\n",

@@ -157,10 +157,7 @@ nlohmann::json events_json(const ReportedRun& run) {
 nlohmann::json towers_json(const ReportedRun& run) {
     nlohmann::json list = nlohmann::json::array();
     for (const RunEvent& event : run.times.events) {
-        if (event.devices.empty()) continue;
-        list = nlohmann::json::array();
-        for (std::size_t i = 0; i < event.devices.size(); ++i)
-            list.push_back({{"device", event.devices[i]}, {"name", event.names[i]}});
+        if (!event.towers.empty()) list = event.towers;
     }
     return list;
 }

@@ -7,12 +7,15 @@
 #include "engine/error.h"
 #include "engine/model/freeze.h"
 #include "engine/train/metrics.h"
+#include "engine/train/times.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <numeric>
+#include <set>
 
 namespace towers {
 namespace {
@@ -112,6 +115,79 @@ SharePolicy read_policy(const std::string& shares) {
     return {.automatic = false, .weights = {}, .recorded = read_recorded(shares)};
 }
 
+/// The starts of the run in this folder, with the devices of its towers.
+std::vector<RunEvent> read_starts(const fs::path& folder) {
+    try {
+        std::vector<RunEvent> events = read_times(times_path_in(folder)).events;
+        std::erase_if(events, [](const RunEvent& event) { return event.towers.empty(); });
+        return events;
+    } catch (const InputError& error) {
+        throw UsageError(fmt::format("--shares: {}", error.what()));
+    }
+}
+
+/// For each tower the place in `were`, of as many devices, of its own, or else of one that no tower has.
+std::vector<std::size_t> places_in(const std::vector<std::string>& were,
+                                   const std::vector<std::string>& towers) {
+    const std::size_t none = were.size();
+    std::vector<std::size_t> left(were.size()), places(towers.size(), none);
+    std::iota(left.begin(), left.end(), 0u);
+    const auto take = [&](std::size_t tower, auto place) {
+        if (place == left.end()) return;
+        places[tower] = *place;
+        left.erase(place);
+    };
+    for (std::size_t i = 0; i < towers.size(); ++i)
+        take(i, std::ranges::find(left, towers[i], [&](std::size_t place) { return were[place]; }));
+    for (std::size_t i = 0; i < towers.size(); ++i)
+        if (places[i] == none) take(i, left.begin());
+    return places;
+}
+
+template<class T>
+std::vector<T> in_order(const std::vector<T>& values, std::span<const std::size_t> places) {
+    std::vector<T> ordered;
+    if (values.empty()) return ordered; // micro-batches that are not recorded
+    for (const std::size_t place : places) ordered.push_back(values[place]);
+    return ordered;
+}
+
+/// Gives recorded shares to the towers with the devices of the run that recorded them, whatever their order
+/// and ids are now.
+void follow_devices(ResolvedRun& run, const Machine& machine) {
+    const fs::path metrics = run.settings.shares.substr(1), folder = metrics.parent_path();
+    if (metrics != metrics_path_in(folder)) return; // a copy, which has no times.jsonl beside it
+    const std::vector<RunEvent> starts = read_starts(folder);
+    std::vector<DeviceRecord> before;
+    std::vector<std::string> were; // their ids now
+    std::set<std::string> notes;
+    for (SharesFrom& at : run.shares.recorded) {
+        const auto start = std::find_if(starts.rbegin(), starts.rend(),
+                                        [&](const RunEvent& event) { return event.step <= at.step; });
+        if (start == starts.rend() || start->towers.size() != run.towers.size() ||
+            start->towers.size() != at.shares.size())
+            continue;
+        if (before != start->towers) {
+            before = start->towers;
+            were = machine.find(before, run.open).ids;
+        }
+        const std::vector<std::size_t> places = places_in(were, run.towers);
+        at.shares = in_order(at.shares, places);
+        at.micro_batches = in_order(at.micro_batches, places);
+        const bool all = in_order(were, places) == run.towers;
+        if (all && !std::ranges::is_sorted(places))
+            notes.insert(
+                fmt::format("the shares follow the devices of {}, whose order is --towers {}; the last "
+                            "bits of the results depend on it",
+                            folder.string(), fmt::join(were, ",")));
+        for (std::size_t i = 0; i < run.towers.size() && !all; ++i)
+            if (const auto& [id, name, uuid] = before[places[i]]; were[places[i]] != run.towers[i])
+                notes.insert(fmt::format("tower_{} ({}) takes the shares of {} ({}) in {}", i, run.towers[i],
+                                         id, name, folder.string()));
+    }
+    run.notes.assign(notes.begin(), notes.end());
+}
+
 /// Refuses a batch with less than one example, or group, per tower.
 void check_global_batch(unsigned global, std::size_t towers, unsigned group) {
     const auto complain = [&](const std::string& what) {
@@ -198,18 +274,32 @@ std::optional<TuningOptions> tuning_of(TrainSettings& settings, const TrainFlags
     return tuning;
 }
 
+/// Refuses to go on without a device of the run.
+void check_devices(const Course& latest) {
+    if (latest.missing.empty()) return;
+    std::vector<std::string> there = latest.towers;
+    std::erase(there, "");
+    throw UsageError(fmt::format(
+        "--resume: {}; give --towers {}", latest.missing,
+        there.empty() ? "to go on with other devices"
+                      : fmt::format("{} to go on without it, or other devices", fmt::join(there, ","))));
+}
+
 } // namespace
 
-Sources read_sources(const TrainFlags& flags, const SelectTowers& select) {
+Sources read_sources(const TrainFlags& flags, const Machine& machine) {
     if (flags.resumes() && flags.run.empty()) throw UsageError("--resume: name the run with --run DIR");
     Sources sources;
     auto& [past, settings] = sources;
     if (flags.resumes()) {
-        past = find_past(flags.run, flags.resume_from, flags.config, flags.open, select);
+        past = find_past(flags.run, flags.resume_from, flags.config, flags.open, machine);
         settings = settings_to_go_on_with(*past);
     }
-    if (!flags.config.empty()) replace(settings, read_settings(flags.config));
-    replace(settings, flags.settings);
+    const GivenSettings file = flags.config.empty() ? GivenSettings() : read_settings(flags.config);
+    for (const GivenSettings* given : {&file, &flags.settings}) replace(settings, *given);
+    const bool names_devices = file.gives("towers") || file.gives("backend") ||
+                               flags.settings.gives("towers") || flags.settings.gives("backend");
+    if (past && !names_devices) check_devices(past->latest);
     // Only the data that the run was trained on can follow, so the same pictures are held out.
     if (past && flags.settings.gives("data") && !flags.settings.gives("hold-out"))
         settings.hold_out = past->latest.settings.hold_out;
@@ -222,7 +312,7 @@ Sources read_sources(const TrainFlags& flags, const SelectTowers& select) {
     return sources;
 }
 
-ResolvedRun resolve(const TrainFlags& flags, const Sources& sources, const SelectTowers& select) {
+ResolvedRun resolve(const TrainFlags& flags, const Sources& sources, const Machine& machine) {
     const std::optional<Past>& past = sources.past;
     ResolvedRun run;
     run.folder = flags.run;
@@ -238,7 +328,7 @@ ResolvedRun resolve(const TrainFlags& flags, const Sources& sources, const Selec
     run.open.threads = threads_of(settings, flags, past);
     run.open.exact_products = settings.exact_products;
 
-    run.towers = select(settings.backend, settings.towers, run.open);
+    run.towers = machine.select(settings.backend, settings.towers, run.open);
     if (past) adopt_layout(settings, *past, run.towers);
     settings.towers = fmt::format("{}", fmt::join(run.towers, ","));
     settings.backend.clear();
@@ -246,6 +336,7 @@ ResolvedRun resolve(const TrainFlags& flags, const Sources& sources, const Selec
     const unsigned group = run.recipe.model.group();
     settings.shares = shares_to_keep(settings.shares, towers, run.folder);
     run.shares = read_policy(settings.shares);
+    if (settings.shares.starts_with('@')) follow_devices(run, machine);
     if (settings.global_batch) {
         run.global_batch = *settings.global_batch;
         check_global_batch(run.global_batch, towers, group);

@@ -22,8 +22,8 @@ struct Sources {
 };
 
 /// Reads the files that the flags name. Throws InputError, and UsageError for --resume without --run and for
-/// what a resumed run cannot do.
-Sources read_sources(const TrainFlags& flags, const SelectTowers& select);
+/// what a resumed run cannot do, as without one of its devices unless others are named.
+Sources read_sources(const TrainFlags& flags, const Machine& machine);
 
 struct ResolvedRun {
     TrainSettings settings; ///< complete, with `steps` or `epochs`; paths are absolute
@@ -36,11 +36,12 @@ struct ResolvedRun {
     Existing existing = Existing::refuse;
     OpenOptions open;
     std::optional<TuningOptions> tuning; ///< none: the devices estimate
+    std::vector<std::string> notes;      ///< for the user, about the towers
 };
 
 /// Decides everything that can be decided before a device is opened. Reads recipes and metrics, changes
-/// nothing, and asks only `select` about the machine's devices. Throws UsageError and InputError if something
+/// nothing, and asks only `machine` about devices. Throws UsageError and InputError if something
 /// is wrong or does not fit together.
-ResolvedRun resolve(const TrainFlags& flags, const Sources& sources, const SelectTowers& select);
+ResolvedRun resolve(const TrainFlags& flags, const Sources& sources, const Machine& machine);
 
 } // namespace towers

@@ -3,29 +3,60 @@
 #include "engine/error.h"
 #include "engine/plural.h"
 #include "engine/run/run_directory.h"
-#include "engine/towers/selection.h"
 #include "engine/towers/shares.h"
+#include "engine/train/times.h"
 
 #include <algorithm>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 namespace towers {
 namespace {
 
-Course course_of(TrainSettings settings, const OpenOptions& open, const SelectTowers& select) {
+bool have_ids(std::span<const DeviceRecord> devices, const std::string& towers) {
+    return !devices.empty() && split_towers(towers) == ids_of(devices);
+}
+
+/// `devices`: of the towers that the settings name; empty: not known.
+Course course_of(TrainSettings settings, const OpenOptions& open, const Machine& machine,
+                 std::vector<DeviceRecord> devices) {
     std::vector<std::string> towers = split_towers(settings.towers); // they need not exist any more
-    if (towers.empty()) towers = select(settings.backend, "", open);
+    if (towers.empty()) towers = machine.select(settings.backend, "", open);
     // Runs from before automatic shares did not record that their shares were equal.
     if (settings.shares.empty() && towers.size() > 1) settings.shares = "even";
     const unsigned global =
         settings.global_batch ? *settings.global_batch : global_batch(settings.batch.value(), towers.size());
-    return {settings, std::move(towers), global};
+    FoundAgain found{std::move(towers), ""};
+    if (!devices.empty()) found = machine.find(devices, open);
+    if (!devices.empty() && found.missing.empty())
+        settings.towers = fmt::format("{}", fmt::join(found.ids, ","));
+    return {std::move(settings), std::move(found.ids), global, std::move(devices), std::move(found.missing)};
+}
+
+/// On which the run has started last.
+std::vector<DeviceRecord> last_devices(const std::string& run) {
+    std::vector<DeviceRecord> last;
+    for (RunEvent& event : read_times(times_path_in(run)).events)
+        if (!event.towers.empty()) last = std::move(event.towers);
+    return last;
+}
+
+/// `vulkan:0 (llvmpipe) is vulkan:1 now` for each device that has another id.
+std::string moves(const Course& course) {
+    std::vector<std::string> moved;
+    for (std::size_t i = 0; i < course.devices.size(); ++i) {
+        const auto& [id, name, uuid] = course.devices[i];
+        const std::string& now = course.towers[i];
+        const std::string move = fmt::format("{} ({}) is {} now", id, name, now);
+        if (now != id && !now.empty() && std::ranges::find(moved, move) == moved.end()) moved.push_back(move);
+    }
+    return fmt::format("{}", fmt::join(moved, ", "));
 }
 
 } // namespace
 
 Past find_past(const std::string& run, std::optional<std::uint64_t> from, const std::string& given_config,
-               const OpenOptions& open, const SelectTowers& select) {
+               const OpenOptions& open, const Machine& machine) {
     FoundCheckpoint checkpoint = find_checkpoint(run, from);
     checkpoint.file.tensors.clear();
     const auto& [path, file] = checkpoint;
@@ -45,9 +76,16 @@ Past find_past(const std::string& run, std::optional<std::uint64_t> from, const 
     if (!trained.seed) trained.seed = checkpoint_number(file, "seed", path);
     TrainSettings latest = trained;
     if (has_config) replace(latest, read_settings(config));
-    const Course before = course_of(trained, open, select);
     std::optional<Circumstances> circumstances = circumstances_in(file, path);
-    return {std::move(checkpoint), std::move(circumstances), before, course_of(latest, open, select)};
+    std::vector<DeviceRecord> devices;
+    if (circumstances && have_ids(circumstances->devices(), trained.towers))
+        devices = circumstances->devices();
+    const Course before = course_of(trained, open, machine, devices);
+    // The run may have gone on with other towers after its latest checkpoint.
+    if (latest.towers != trained.towers) devices = last_devices(run);
+    if (!have_ids(devices, latest.towers)) devices.clear();
+    Course now = course_of(latest, open, machine, std::move(devices));
+    return {std::move(checkpoint), std::move(circumstances), before, std::move(now)};
 }
 
 TrainSettings settings_to_go_on_with(const Past& past) {
@@ -70,6 +108,7 @@ void adopt_layout(TrainSettings& settings, const Past& past, const std::vector<s
 void print_changes(const Past& past, const TrainSettings& settings, unsigned global,
                    const Circumstances& now) {
     const Course& trained = past.trained;
+    if (const std::string moved = moves(trained); !moved.empty()) fmt::print("moved: {}\n", moved);
     for (const std::string& change : changes_of_training(trained.settings, settings))
         fmt::print("changed: {}\n", change);
     if (global != trained.global_batch)
@@ -78,8 +117,9 @@ void print_changes(const Past& past, const TrainSettings& settings, unsigned glo
         fmt::print("the global batch stays at {} examples a step\n", global);
     if (!past.circumstances || settings.towers != trained.settings.towers) return;
     for (const std::string& change : changes_of_devices(*past.circumstances, now))
-        fmt::print("changed: {}; the last bits of the results may change\n", change);
-    const bool on_cpu = std::ranges::find(now.towers, "cpu", &TowerRecord::device) != now.towers.end();
+        fmt::print("changed: {}\n", change);
+    const std::vector<std::string> ids = ids_of(now.devices());
+    const bool on_cpu = std::ranges::find(ids, "cpu") != ids.end();
     if (const unsigned usual = cpu_threads(0); on_cpu && settings.threads == 0 && now.threads != usual)
         fmt::print(
             "cpu goes on with {}, as before; --threads {} would use all processors, and change the last "

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "apps/towers/settings.h"
+#include "engine/towers/selection.h"
 #include "engine/train/checkpoint.h"
 #include "engine/train/circumstances.h"
 
@@ -17,8 +18,10 @@ namespace towers {
 /// A run's settings and what follows from them.
 struct Course {
     TrainSettings settings;
-    std::vector<std::string> towers;
+    std::vector<std::string> towers; ///< as the devices are called now; "" for one that is not there
     unsigned global_batch;
+    std::vector<DeviceRecord> devices = {}; ///< of the towers; empty: not known, so the ids are as before
+    std::string missing = {};               ///< see FoundAgain
 };
 
 /// The start of a resumed run.
@@ -29,15 +32,21 @@ struct Past {
     Course latest; ///< settings of the run's later config.toml; otherwise the same
 };
 
-/// select_towers(), or what a test has in its place.
-using SelectTowers = std::function<std::vector<std::string>(
-    const std::string& backend, const std::string& towers, const OpenOptions& options)>;
+/// What decides about a run's devices; tests have another.
+struct Machine {
+    /// select_towers()
+    std::function<std::vector<std::string>(const std::string& backend, const std::string& towers,
+                                           const OpenOptions& options)>
+        select;
+    /// find_devices()
+    std::function<FoundAgain(std::span<const DeviceRecord> before, const OpenOptions& options)> find;
+};
 
 /// Finds the checkpoint of step `from`, else the latest one, in the folder `run`, and the settings of the
 /// run. `config`, which may be empty, names a file with settings for the case that neither checkpoint nor run
 /// has them. Throws InputError.
 Past find_past(const std::string& run, std::optional<std::uint64_t> from, const std::string& config,
-               const OpenOptions& open, const SelectTowers& select);
+               const OpenOptions& open, const Machine& machine);
 
 /// The settings of a resumed run unless the user changes them: its own, with the same global batch for any
 /// towers. adopt_layout() adds what depends on the towers.

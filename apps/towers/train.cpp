@@ -130,6 +130,7 @@ void train_and_report(const OpenRun& run, const std::string& progress, std::opti
     const std::string tuned = tune(trainer, directory, stop_requested);
     try_to([&run, &probed, &tuned, &replaced] {
         if (run.placement == nullptr) print_towers(run.trainer); // else its tables begin with them
+        for (const std::string& note : run.resolved.notes) fmt::print("{}\n", note);
         print_frozen(run.resolved.recipe.model);
         for (const std::string& line : {probed, tuned})
             if (!line.empty()) fmt::print("{}\n", line);
@@ -277,13 +278,16 @@ void write_report_of_failed(const std::filesystem::path& folder) {
 }
 
 int run_train(const TrainFlags& flags) {
-    const Sources sources = read_sources(flags, choose_towers);
+    const Machine machine{choose_towers, [](std::span<const DeviceRecord> before, const OpenOptions& open) {
+                              return find_devices(before, open);
+                          }};
+    const Sources sources = read_sources(flags, machine);
     const TraceFile trace = make_trace(flags);
     PlacementLog placement;
     std::filesystem::path folder;
     std::optional<ResolvedRun> resolved;
     try {
-        resolved = resolve(flags, sources, choose_towers);
+        resolved = resolve(flags, sources, machine);
         open_and_train(*resolved, sources.past, flags, trace, placement, folder);
     } catch (...) {
         write_trace_of_failed(trace);

@@ -39,9 +39,8 @@ struct Known {
     std::string all() const { return fmt::format("this machine has {}", listed(devices, &DeviceInfo::id)); }
 };
 
-Known list_all(const OpenOptions& options) {
+Known all_of(std::span<const Backend::Listing> listings) {
     Known known;
-    const std::vector<Backend::Listing> listings = list_devices(options);
     for (std::size_t i = 0; i < listings.size(); ++i) {
         const Backend* const backend = all_backends()[i];
         const Backend::Listing& listing = listings[i];
@@ -117,7 +116,7 @@ std::vector<std::string> select_towers(const std::string& backend, const std::st
     if (!towers.empty() && !backend.empty())
         throw UsageError("--towers and --backend both say which devices to use; give one of them");
     if (towers == "cpu" || (towers.empty() && backend == "cpu")) return {"cpu"}; // needs no driver
-    const Known known = list_all(options);
+    const Known known = all_of(list_devices(options));
     std::vector<std::string> chosen;
     if (!towers.empty()) {
         chosen = split_towers(towers);
@@ -150,6 +149,35 @@ std::vector<std::string> select_towers(const std::string& backend, const std::st
     throw UsageError(fmt::format(
         "--backend '{}': there is no such backend; choose from {}", backend,
         listed(all_backends(), [](const auto& each) { return std::invoke(&Backend::name, each); })));
+}
+
+FoundAgain find_devices(std::span<const DeviceRecord> before, const OpenOptions& options) {
+    const auto is_cpu = [](const DeviceRecord& was) { return was.id == "cpu"; };
+    if (std::ranges::all_of(before, is_cpu)) return {std::vector<std::string>(before.size(), "cpu"), ""};
+    return find_devices(before, list_devices(options));
+}
+
+FoundAgain find_devices(std::span<const DeviceRecord> before, std::span<const Backend::Listing> listings) {
+    const Known known = all_of(listings);
+    FoundAgain found{find_again(before, known.devices), ""};
+    for (std::size_t i = 0; i < before.size(); ++i) {
+        const DeviceRecord& was = before[i];
+        if (!found.ids[i].empty() || std::ranges::find(before.first(i), was) != before.begin() + i) continue;
+        const std::string backend = was.id.substr(0, was.id.find(':'));
+        std::string now = "is not there";
+        for (const auto& [absent, reason] : known.absent)
+            if (absent == backend) now += fmt::format(" ({}: {})", absent, reason);
+        for (const DeviceInfo& device : known.devices)
+            if (device.uuid == was.uuid && was.uuid != Uuid{} && !device.id.starts_with(backend + ":"))
+                now += fmt::format(", but as {}", device.id);
+        found.missing += fmt::format("tower_{} was on {} ({}), which {}; ", i, was.id, was.name, now);
+    }
+    if (!found.missing.empty())
+        found.missing +=
+            fmt::format("this machine has {}", listed(known.devices, [](const DeviceInfo& device) {
+                            return fmt::format("{} ({})", device.id, device.name);
+                        }));
+    return found;
 }
 
 } // namespace towers

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "backends/backend.h"
+#include "engine/towers/device_record.h"
 
 #include <span>
 #include <string>
@@ -27,5 +28,14 @@ std::vector<std::string> split_towers(const std::string& list);
 /// given, or a device or backend does not exist. Warns of ids of the same card.
 std::vector<std::string> select_towers(const std::string& backend, const std::string& towers,
                                        const OpenOptions& options);
+
+/// Where the devices of an earlier start's towers are now.
+struct FoundAgain {
+    std::vector<std::string> ids; ///< as find_again() says
+    std::string missing;          ///< for the user: those that are not there, and what is; empty: all are
+};
+FoundAgain find_devices(std::span<const DeviceRecord> before, const OpenOptions& options);
+/// The same where this is what list_devices() says.
+FoundAgain find_devices(std::span<const DeviceRecord> before, std::span<const Backend::Listing> listings);
 
 } // namespace towers

@@ -19,12 +19,18 @@ std::optional<SharesFrom> Circumstances::shares() const {
     return known ? std::optional(std::move(found)) : std::nullopt;
 }
 
+std::vector<DeviceRecord> Circumstances::devices() const {
+    std::vector<DeviceRecord> devices;
+    for (const TowerRecord& tower : towers) devices.push_back(tower.device);
+    return devices;
+}
+
 Circumstances circumstances_of(const Trainer& trainer) {
     Circumstances now{{}, cpu_threads(trainer.options().open.threads)};
     const SharesFrom taken = trainer.taken();
     for (std::size_t i = 0; i < trainer.tower_count(); ++i) {
         const DeviceInfo& info = trainer.tower(i).info();
-        now.towers.push_back({as_utf8(info.id), as_utf8(info.name), as_utf8(info.driver), {}});
+        now.towers.push_back({record_of(info), as_utf8(info.driver), {}});
         if (!taken.shares.empty()) now.towers.back().share = {taken.shares[i], taken.micro_batches[i]};
     }
     return now;
@@ -32,12 +38,12 @@ Circumstances circumstances_of(const Trainer& trainer) {
 
 void put(const Circumstances& circumstances, TensorFile& file) {
     nlohmann::json towers = nlohmann::json::array();
-    for (const TowerRecord& tower : circumstances.towers)
-        towers.push_back({{"device", tower.device},
-                          {"name", tower.name},
-                          {"driver", tower.driver},
-                          {"share", tower.share.examples},
-                          {"micro_batches", tower.share.micro_batches}});
+    for (const TowerRecord& tower : circumstances.towers) {
+        nlohmann::json& record = towers.emplace_back(tower.device);
+        record["driver"] = tower.driver;
+        record["share"] = tower.share.examples;
+        record["micro_batches"] = tower.share.micro_batches;
+    }
     file.metadata["towers"] = towers.dump();
     file.metadata["threads"] = std::to_string(circumstances.threads);
 }
@@ -52,8 +58,7 @@ std::optional<Circumstances> circumstances_in(const TensorFile& file, const std:
     try {
         Circumstances found{{}, number(nlohmann::json::parse(threads->second), most_cpu_threads)};
         for (const nlohmann::json& tower : nlohmann::json::parse(towers->second))
-            found.towers.push_back({tower.at("device"),
-                                    tower.at("name"),
+            found.towers.push_back({tower.get<DeviceRecord>(),
                                     tower.at("driver"),
                                     {number(tower.at("share"), largest_global_batch),
                                      number(tower.at("micro_batches"), largest_global_batch)}});
@@ -68,10 +73,15 @@ std::optional<Circumstances> circumstances_in(const TensorFile& file, const std:
 std::vector<std::string> changes_of_devices(const Circumstances& before, const Circumstances& now) {
     std::vector<std::string> changes;
     for (std::size_t i = 0; i < std::min(before.towers.size(), now.towers.size()); ++i) {
-        const TowerRecord &was = before.towers[i], &is = now.towers[i];
-        if (was.device == is.device && (was.name != is.name || was.driver != is.driver))
-            changes.push_back(fmt::format("{} from {} ({}) to {} ({})", is.device, was.name, was.driver,
-                                          is.name, is.driver));
+        const auto& [was, driver_before, share_before] = before.towers[i];
+        const auto& [is, driver, share] = now.towers[i];
+        const bool is_itself = was.uuid == is.uuid || was.uuid == Uuid{} || is.uuid == Uuid{};
+        if (was.name != is.name || driver_before != driver)
+            changes.push_back(
+                fmt::format("{} from {} ({}) to {} ({}); the last bits of the results may change", is.id,
+                            was.name, driver_before, is.name, driver));
+        else if (!is_itself)
+            changes.push_back(fmt::format("{} from one {} to another", is.id, is.name));
     }
     return changes;
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "engine/run/safetensors.h"
+#include "engine/towers/device_record.h"
 #include "engine/towers/shares.h"
 #include "engine/train/trainer.h"
 
@@ -14,8 +15,9 @@
 namespace towers {
 
 struct TowerRecord {
-    std::string device, name, driver; ///< DeviceInfo's
-    Share share;                      ///< of the last step; empty for all towers: not known yet
+    DeviceRecord device;
+    std::string driver; ///< DeviceInfo's
+    Share share;        ///< of the last step; empty for all towers: not known yet
 };
 
 struct Circumstances {
@@ -24,6 +26,7 @@ struct Circumstances {
 
     /// The shares, from the first step on; none if they are not known.
     std::optional<SharesFrom> shares() const;
+    std::vector<DeviceRecord> devices() const; ///< of the towers
 };
 
 Circumstances circumstances_of(const Trainer& trainer);
@@ -33,7 +36,8 @@ void put(const Circumstances& circumstances, TensorFile& file);
 /// What put() has added; none if an early version wrote the file. Throws InputError, which names `path`.
 std::optional<Circumstances> circumstances_in(const TensorFile& file, const std::filesystem::path& path);
 
-/// For the user: each tower whose device is another one now, or has another driver, or other threads.
+/// For the user, of two starts with the same towers: each whose device is another one of the same name or id
+/// now, or has another driver or other threads.
 std::vector<std::string> changes_of_devices(const Circumstances& before, const Circumstances& now);
 
 } // namespace towers

@@ -53,8 +53,7 @@ Times::Times(RunDirectory& run, const Trainer& trainer, bool resumes)
       seconds_(trainer.seconds()) {
     nlohmann::json line = event_line(resumes ? "resume" : "start", trainer.steps_done(), "");
     for (std::size_t i = 0; i < trainer.tower_count(); ++i) {
-        const DeviceInfo& info = trainer.tower(i).info();
-        line["towers"].push_back({{"device", as_utf8(info.id)}, {"name", as_utf8(info.name)}});
+        line["towers"].push_back(record_of(trainer.tower(i).info()));
         lost_.push_back(trainer.has_lost(i));
     }
     line["shares"] = shares_;
@@ -148,13 +147,8 @@ RunEvent run_event(const nlohmann::json& line) {
                    .text = line.value("text", ""),
                    .lost = line.value("lost", std::vector<unsigned>()),
                    .shares = line.value("shares", std::vector<unsigned>()),
-                   .devices = {},
-                   .names = {}};
-    if (line.contains("towers"))
-        for (const nlohmann::json& tower : line.at("towers")) {
-            event.devices.push_back(tower.at("device").get<std::string>());
-            event.names.push_back(tower.at("name").get<std::string>());
-        }
+                   .towers = {}};
+    if (line.contains("towers")) line.at("towers").get_to(event.towers);
     return event;
 }
 
@@ -173,6 +167,8 @@ TimesOfRun read_times(const std::filesystem::path& times) {
                 found.steps.push_back(timed_step(line));
             }
         } catch (const nlohmann::json::exception&) {
+            complain();
+        } catch (const InputError&) {
             complain();
         }
     });

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "engine/run/run_directory.h"
+#include "engine/towers/device_record.h"
 #include "engine/train/observer.h"
 
 #include <cstdint>
@@ -68,7 +69,7 @@ struct RunEvent {
     std::string text;
     std::vector<unsigned> lost;                    ///< towers
     std::vector<unsigned> shares;                  ///< each tower's, if they changed
-    std::vector<std::string> devices, names;       ///< of the towers, at a start: `vulkan:0`, and the cards
+    std::vector<DeviceRecord> towers;              ///< at a start
     std::optional<std::uint64_t> line_before = {}; ///< index of the last timed step in the file before it
 };
 

@@ -3,6 +3,7 @@
 #include "apps/towers/resolved_run.h"
 
 #include "engine/error.h"
+#include "engine/files/text.h"
 #include "engine/towers/selection.h"
 #include "tests/support/environment.h"
 #include "tests/support/files.h"
@@ -26,12 +27,14 @@ struct Before {
     std::string recipe = {};
     std::string towers = {},
                 threads = "1"; ///< in the checkpoints' metadata, unless an early version wrote them
+    std::string times = {};    ///< its times.jsonl; "": there is none
 };
 
 struct Row {
     std::string flags;       ///< of train; HERE is a temporary folder
     std::string config = {}; ///< the file that --config names
     Before before = {};      ///< of a run that is resumed
+    Before recorded = {};    ///< of a run in HERE/recorded
     std::vector<std::string> has =
         {};                 ///< lines that describe() gives, or `!name` for a setting that is not set
     std::string error = {}; ///< instead: the message
@@ -48,6 +51,17 @@ std::vector<std::string> select(const std::string& backend, const std::string& t
     return {backend};
 }
 
+/// The cards' names are A, B and C. There is no other.
+FoundAgain find(std::span<const DeviceRecord> before, const OpenOptions&) {
+    FoundAgain found;
+    for (const DeviceRecord& was : before) {
+        const bool there = was.name == "A" || was.name == "B" || was.name == "C";
+        found.ids.push_back(was.id == "cpu" ? was.id : there ? lower(was.name) : "");
+        if (found.ids.back().empty()) found.missing += was.name + " is not there";
+    }
+    return found;
+}
+
 /// The settings as config.toml keeps them, and a line for each other thing that is decided.
 std::string describe(const ResolvedRun& run, const Sources& sources) {
     std::vector<std::string> recorded;
@@ -56,7 +70,7 @@ std::string describe(const ResolvedRun& run, const Sources& sources) {
                                        from.micro_batches.empty() ? "" : " in ",
                                        to_string(from.micro_batches), from.step));
     return fmt::format("{}[towers {}] [global batch {}] [threads {}] [folder {}] [{}]\n"
-                       "[{}, weights {}, recorded {}]\n[recipe of {}] [from {}]\n",
+                       "[{}, weights {}, recorded {}]\n[recipe of {}] [from {}] [notes {}]\n",
                        write_settings(run.settings, Settings::all), fmt::join(run.towers, " "),
                        run.global_batch, run.open.threads, run.folder,
                        run.existing == Existing::resume  ? "resume"
@@ -64,7 +78,8 @@ std::string describe(const ResolvedRun& run, const Sources& sources) {
                                                          : "refuse",
                        run.shares.automatic ? "automatic" : "fixed", fmt::join(run.shares.weights, ":"),
                        fmt::join(recorded, ", "), fs::path(run.recipe.source).filename().string(),
-                       sources.past ? sources.past->checkpoint.path.filename().string() : "nothing");
+                       sources.past ? sources.past->checkpoint.path.filename().string() : "nothing",
+                       fmt::join(run.notes, ", "));
 }
 
 std::string with_folder(std::string text, const test::TemporaryFolder& folder) {
@@ -92,6 +107,7 @@ void write_run(const fs::path& run, const Before& before) {
     };
     write("config.toml", before.config);
     write("metrics.jsonl", before.metrics);
+    write("times.jsonl", before.times);
     write("recipe.toml", before.recipe);
 }
 
@@ -101,6 +117,7 @@ void check(const Row& row) {
     const test::TemporaryFolder folder;
     std::string line = with_folder(row.flags, folder);
     if (line.find("--resume") != std::string::npos) write_run(folder / "run", row.before);
+    write_run(folder / "recorded", row.recorded);
     for (const auto& [name, text] :
          {std::pair{"shares", "{\"step\":0,\"shares\":[9,7]}\n{\"step\":3,\"shares\":[4,12]}\n"},
           {"divided", "{\"step\":0,\"shares\":[6,2],\"micro_batches\":[1,1]}\n"
@@ -122,8 +139,9 @@ void check(const Row& row) {
     flags.settings.names = given_settings(command);
     const auto before = test::names_in(folder.path());
     try {
-        const Sources sources = read_sources(flags, select);
-        const std::string text = describe(resolve(flags, sources, select), sources);
+        const Machine machine{select, find};
+        const Sources sources = read_sources(flags, machine);
+        const std::string text = describe(resolve(flags, sources, machine), sources);
         CAPTURE(text);
         CHECK(row.error == "");
         for (const std::string& part : row.has) {
@@ -356,6 +374,107 @@ TEST_CASE("a resumed run goes on with the shares, micro-batches and threads that
     for (const Row& row : rows) check(row);
     environment.set("OMP_NUM_THREADS", "2");
     check({.flags = "--resume --run HERE/run", .before = fixed, .has = {"[threads 0]"}});
+}
+
+TEST_CASE("a resumed run goes on with its own devices, which may have other ids now") {
+    const auto devices = [](const char* a, const char* b) {
+        return fmt::format(R"([{{"device":"a","name":"{}","driver":"1","micro_batches":2,"share":6}},)"
+                           R"({{"device":"b","name":"{}","driver":"1","micro_batches":1,"share":2}}])",
+                           a, b);
+    };
+    const std::string trained = "towers = 'a,b'\nshares = '3:1'\nbatch = 4\n";
+    const Before moved{.trained = trained, .towers = devices("B", "A")};
+    const Before gone{.trained = trained, .towers = devices("D", "A")};
+    const Before all_gone{.trained = trained, .towers = devices("D", "E")};
+    // It was at b when the run started last, and made no checkpoint then.
+    const Before again{.trained = "towers = 'c'\nbatch = 4\n",
+                       .config = "towers = 'b'\nsteps = 10\n",
+                       .towers = R"([{"device":"c","name":"A","driver":"1","micro_batches":2,"share":4}])",
+                       .times = "{\"event\":\"resume\",\"step\":4,\"time\":1.5,\"towers\":[{\"device\":\"b\","
+                                "\"name\":\"A\"}]}\n{\"event\":\"failed\",\"step\":5,\"time\":2.5}\n"};
+    Before edited = again;
+    edited.config = "towers = 'c'\nsteps = 10\n"; // as in the checkpoint
+    Before named = again;
+    named.config = "towers = 'b,c'\nsteps = 10\n"; // by a user
+    const std::string resume = "--resume --run HERE/run";
+    const Row rows[] = {
+        {.flags = resume,
+         .before = moved,
+         .has = {"towers = 'b,a'", "[towers b a]", "shares = '3:1'", "batch = 4\n",
+                 "[fixed, weights 3:1, recorded 6:2 in 2:1 from step 4]"}},
+        // Named, they are the same towers too; the ids that they had are others.
+        {.flags = resume + " --towers b,a",
+         .before = moved,
+         .has = {"shares = '3:1'", "recorded 6:2 in 2:1 from step 4]"}},
+        {.flags = resume + " --towers a,b",
+         .before = moved,
+         .has = {"towers = 'a,b'", "shares = 'auto'", "[automatic, weights , recorded ]"}},
+        {.flags = resume,
+         .before = gone,
+         .error = "--resume: D is not there; give --towers a to go on without it, or other devices"},
+        {.flags = resume,
+         .before = all_gone,
+         .error = "--resume: D is not thereE is not there; give --towers to go on with other devices"},
+        {.flags = resume + " --towers a",
+         .before = gone,
+         .has = {"towers = 'a'", "global-batch = 8\n", "!shares", "recorded ]"}},
+        // The ids are those of the settings, but what is there now is another device.
+        {.flags = resume + " --towers a,b",
+         .before = gone,
+         .has = {"towers = 'a,b'", "shares = 'auto'", "[automatic, weights , recorded ]"}},
+        {.flags = resume, .config = "towers = 'c,b'\n", .before = gone, .has = {"towers = 'c,b'"}},
+        {.flags = resume + " --backend gpu", .before = gone, .has = {"towers = 'a,b,c'"}},
+        {.flags = resume, .before = again, .has = {"towers = 'a'", "recorded 4 in 2 from step 4]"}},
+        {.flags = resume, .before = edited, .has = {"towers = 'a'", "recorded 4 in 2 from step 4]"}},
+        {.flags = resume, .before = named, .has = {"towers = 'b,c'", "recorded ]"}},
+    };
+    for (const Row& row : rows) check(row);
+}
+
+TEST_CASE("recorded shares go to the towers with the devices of the run that recorded them") {
+    const std::string one = R"({"event":"start","step":0,"time":1.5,"towers":[{"device":"a","name":"B"},)"
+                            R"({"device":"b","name":"A"}]})"
+                            "\n",
+                      two = R"({"event":"resume","step":3,"time":2.5,"towers":[{"device":"a","name":"A"},)"
+                            R"({"device":"b","name":"D"}]})"
+                            "\n",
+                      three = R"({"event":"start","step":0,"time":1.5,"towers":[{"device":"a","name":"B"}]})"
+                              "\n",
+                      twice = R"({"event":"start","step":0,"time":1.5,"towers":[{"device":"a","name":"B"},)"
+                              R"({"device":"a","name":"B"}]})"
+                              "\n";
+    const std::string metrics = "{\"step\":0,\"shares\":[6,2],\"micro_batches\":[2,1]}\n"
+                                "{\"step\":4,\"shares\":[1,7]}\n";
+    const auto row = [&](const char* towers, const std::string& times, std::vector<std::string> has) {
+        return Row{.flags = std::string("--shares @HERE/recorded --batch 4 --towers ") + towers,
+                   .recorded = {.metrics = metrics, .times = times},
+                   .has = std::move(has)};
+    };
+    const Row rows[] = {
+        row("b,a", one, {"recorded 6:2 in 2:1 from step 0, 1:7 from step 4]", "[notes ]"}),
+        row("a,b", one,
+            {"recorded 2:6 in 1:2 from step 0, 7:1 from step 4]",
+             "[notes the shares follow the devices of HERE/recorded, whose order is --towers b,a; the last "
+             "bits of "
+             "the results depend on it]"}),
+        // The other device takes the other share.
+        row("c,b", one,
+            {"recorded 2:6 in 1:2 from step 0, 7:1 from step 4]",
+             "[notes tower_0 (c) takes the shares of b (A) in HERE/recorded]"}),
+        row("b,b", one,
+            {"recorded 6:2 in 2:1 from step 0", "[notes tower_1 (b) takes the shares of b (A) in"}),
+        row("b,b", twice, {"recorded 6:2 in 2:1 from step 0", "[notes ]"}),
+        // From step 3 on it had others.
+        row("b,a", one + two,
+            {"recorded 6:2 in 2:1 from step 0, 7:1 from step 4]",
+             "[notes tower_0 (b) takes the shares of b (D) in HERE/recorded]"}),
+        row("b,a", three, {"recorded 6:2 in 2:1 from step 0, 1:7 from step 4]", "[notes ]"}),
+        row("a,b", "", {"recorded 6:2 in 2:1 from step 0, 1:7 from step 4]", "[notes ]"}),
+    };
+    for (const Row& each : rows) check(each);
+    check({.flags = "--shares @HERE/recorded --batch 4 --towers a,b",
+           .recorded = {.metrics = metrics, .times = "{\"event\":1}\n"},
+           .error = "--shares: HERE/recorded/times.jsonl:1: is no line of a run's times.jsonl"});
 }
 
 TEST_CASE("what does not fit together is refused in one line") {

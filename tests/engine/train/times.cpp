@@ -58,7 +58,8 @@ TEST_CASE("the times tell of a lost device, a resumption, and each tower's work"
     }
     const TimesOfRun first = read_times(times_path_in(folder.path()));
     REQUIRE(events_of(first) == Names{"start", "lost", "finished"});
-    CHECK(first.events[0].devices == Names{"cpu", "cpu"});
+    REQUIRE(first.events[0].towers.size() == 2);
+    CHECK(first.events[0].towers[1] == record_of(open_device("cpu", {})->info()));
     CHECK(first.events[0].shares == std::vector{2u, 2u});
     CHECK(first.events[1].step == 4);
     CHECK(first.events[1].lost == std::vector{1u});
