@@ -21,7 +21,7 @@ struct EmulatedCards {
         write_text(recipe, text);
     }
 
-    /// `failure`: the call that fails, as TOWERS_EMULATED_CUDA_FAIL says it; `cards`: -1 is no driver.
+    /// `failure`: the calls that fail, as TOWERS_EMULATED_CUDA_FAIL says it; `cards`: -1 is no driver.
     Outcome run(const Arguments& arguments, const std::string& seed, const std::string& failure = "",
                 const std::string& cards = "2") const {
         const Arguments command = towers_command(arguments);
@@ -96,11 +96,11 @@ TEST_CASE("emulated cards: a card that is lost, fails or has no memory is let go
         const char *run, *failure, *told;
     };
     const Case cases[] = {
-        {"timeout", "cudaEventSynchronize 9 702",
+        {"timeout", "cudaEventSynchronize#9=702",
          "was terminated (cudaErrorLaunchTimeout); if it is lost again, try"},
-        {"launch", "cudaGraphLaunch 9 719",
+        {"launch", "cudaGraphLaunch#9=719",
          "submitting: unspecified launch failure (cudaErrorLaunchFailure)"},
-        {"address", "cudaEventSynchronize 9 700", "running: an illegal memory access was encountered"}};
+        {"address", "cudaEventSynchronize#9=700", "running: an illegal memory access was encountered"}};
     for (const Case& each : cases) {
         CAPTURE(each.failure);
         const Outcome outcome = cards.train("cpu,cuda:0", each.run, "1", each.failure);
@@ -108,14 +108,14 @@ TEST_CASE("emulated cards: a card that is lost, fails or has no memory is let go
         CHECK(contains(outcome.out, "failed and is let go"));
         CHECK(contains(outcome.out, each.told));
     }
-    check_failed(cards.train("cuda:0", "alone", "1", "cudaGraphLaunch 4 719"), 1,
+    check_failed(cards.train("cuda:0", "alone", "1", "cudaGraphLaunch#4=719"), 1,
                  "unspecified launch failure");
 }
 
 TEST_CASE("emulated cards: a card without enough memory computes fewer examples at once") {
     if (absent()) return;
     const EmulatedCards cards;
-    const Outcome outcome = cards.train("cuda:0", "micro", "1", "cudaMalloc 1 2", "1");
+    const Outcome outcome = cards.train("cuda:0", "micro", "1", "cudaMalloc#1=2", "1");
     check_worked(outcome);
     CHECK(contains(outcome.out, "16 examples a step in 2 micro-batches of up to 8 examples"));
 }
@@ -123,11 +123,11 @@ TEST_CASE("emulated cards: a card without enough memory computes fewer examples 
 TEST_CASE("emulated cards: a card that cannot start is refused in one line") {
     if (absent()) return;
     const EmulatedCards cards;
-    check_failed(cards.train("cuda:0", "b", "1", "cudaStreamCreateWithFlags 1 2", "1"), 1,
+    check_failed(cards.train("cuda:0", "b", "1", "cudaStreamCreateWithFlags#1=2", "1"), 1,
                  "cuda:0 (Emulated card 0): opening the device: out of memory");
-    check_failed(cards.train("cuda:0", "c", "1", "cudaGraphInstantiate 1 719", "1"), 1,
+    check_failed(cards.train("cuda:0", "c", "1", "cudaGraphInstantiate#1=719", "1"), 1,
                  "recording: unspecified launch failure");
-    check_failed(cards.train("cuda:0", "d", "1", "cudaGetDeviceCount 1 35", "1"), 2,
+    check_failed(cards.train("cuda:0", "d", "1", "cudaGetDeviceCount#1=35", "1"), 2,
                  "update the driver, or build with the CUDA Toolkit");
     const Arguments train =
         Arguments{"train", "--towers", "cuda:0", "--run", (cards.folder / "e").string()} + small_data();

@@ -1,6 +1,6 @@
 // A Vulkan driver that fails as TOWERS_BAD_DRIVER says: `PLACE=HOW`, where PLACE is one of the functions
-// below, or `load`, and misbehave() knows HOW. Otherwise it has one device, of Vulkan 1.0.
-#include "tests/support/misbehave.h"
+// below, or `load`, and misbehave_as_vulkan() knows HOW. Otherwise it has one device, of Vulkan 1.0.
+#include "tests/support/misbehave_vulkan.h"
 
 #include <cstdlib>
 #include <cstring>
@@ -17,7 +17,7 @@ VkResult behave(std::string_view place) {
     const std::string_view all = text != nullptr ? text : "";
     const std::size_t equals = all.find('=');
     if (equals == all.npos || all.substr(0, equals) != place) return VK_SUCCESS;
-    return towers::test::misbehave(std::string(all.substr(equals + 1)));
+    return towers::test::misbehave_as_vulkan(std::string(all.substr(equals + 1)));
 }
 
 [[maybe_unused]] const VkResult loaded = behave("load");

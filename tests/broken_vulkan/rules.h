@@ -1,11 +1,6 @@
-// What the layer changes: the rules in TOWERS_BROKEN_VULKAN, separated by semicolons.
+// What the layer changes: the rules in TOWERS_BROKEN_VULKAN (tests/support/rules.h).
 //
-// A call that fails: CALL[@DEVICE][#COUNT][?FILE]=HOW
-// - CALL: a Vulkan command; `*` stands for any letters
-// - DEVICE: part of the driver's name for it; without it: all devices, and calls of no device
-// - COUNT: `3` for the third of these calls in a process, `3+` also for all later ones; without it: all
-// - FILE: the rule holds while this file exists
-// - HOW: see misbehave()
+// A call that fails: a rule of a Vulkan command. HOW: see misbehave_as_vulkan().
 // For example: vkCreateDevice@llvmpipe#2=hang;vkQueueSubmit2#10+=VK_ERROR_DEVICE_LOST
 //
 // A device that is different: ABILITY[@DEVICE]=VALUE
@@ -18,9 +13,6 @@
 //   free. memoryTypeBits=6 for buffers that may only be in types 1 and 2
 // - shown=PLACE, in the list of devices: never, first, last, or twice; the copy's name ends with "(again)"
 // For example: deviceType@SwiftShader=discrete;shown@SwiftShader=twice
-//
-// TOWERS_BROKEN_LOG names a file for the first, second, fourth, eighth ... of each call of each device in a
-// process, as the left sides of rules.
 #pragma once
 
 #include <optional>

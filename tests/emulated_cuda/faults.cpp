@@ -1,7 +1,10 @@
 #include "tests/emulated_cuda/faults.h"
 
 #include "tests/emulated_cuda/blocks.h"
+#include "tests/emulated_cuda/cards.h"
 #include "tests/emulated_cuda/memory.h"
+#include "tests/support/misbehave.h"
+#include "tests/support/rules.h"
 
 #include <atomic>
 #include <csignal>
@@ -10,50 +13,49 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <sstream>
 #include <string>
 
 namespace emulated {
 namespace {
 
-struct Asked {
-    unsigned calls; ///< until it fails
-    cudaError_t error;
-};
-struct Failures {
+towers::test::Rules& rules() {
+    static auto& all = *new towers::test::Rules("TOWERS_EMULATED_CUDA_FAIL", [](const std::string& subject) {
+        return subject.starts_with("cuda");
+    }); // used until the program ends
+    return all;
+}
+
+struct Broken {
     std::mutex mutex;
-    std::map<std::string, Asked> asked;
-    std::map<int, cudaError_t> broken; ///< cards, and what they return
-
-    Failures() {
-        const char* const text = std::getenv("TOWERS_EMULATED_CUDA_FAIL");
-        std::string function;
-        unsigned call = 0;
-        int error = 0;
-        if (text != nullptr && std::istringstream(text) >> function >> call >> error)
-            asked[function] = {call, cudaError_t(error)};
-    }
+    std::map<int, cudaError_t> cards; ///< and what they return
 };
-
-Failures& failures() {
-    static auto& all = *new Failures; // used until the program ends
+Broken& broken() {
+    static auto& all = *new Broken;
     return all;
 }
 
 std::atomic<std::chrono::steady_clock::duration> passed{};
 
+/// After these, CUDA says, the process can only end.
 bool breaks_card(cudaError_t error) {
-    return error == cudaErrorIllegalAddress || error == cudaErrorLaunchTimeout ||
-           error == cudaErrorLaunchFailure;
+    return error == cudaErrorECCUncorrectable || error == cudaErrorIllegalAddress ||
+           error == cudaErrorLaunchTimeout || error == cudaErrorLaunchFailure;
+}
+
+/// What the program does at SIGSEGV and SIGBUS.
+std::map<int, struct sigaction>& actions() {
+    static auto& all = *new std::map<int, struct sigaction>;
+    return all;
 }
 
 void on_fault(int signal, siginfo_t* info, void*) {
     // The program ends, so that functions may be called that a signal should not call.
     const std::string place = running_thread();
-    fmt::print(stderr, "emulated CUDA: {}: access to {}{}\n",
-               place.empty() ? "the host, perhaps by a device's address" : place, info->si_addr,
-               info->si_addr == nullptr ? ", or an address that is not aligned" : "");
-    std::signal(signal, SIG_DFL);
+    if (info->si_code > 0) // not raised by misbehave()
+        fmt::print(stderr, "emulated CUDA: {}: access to {}{}\n",
+                   place.empty() ? "the host, perhaps by a device's address" : place, info->si_addr,
+                   info->si_addr == nullptr ? ", or an address that is not aligned" : "");
+    sigaction(signal, &actions()[signal], nullptr);
     std::raise(signal);
 }
 
@@ -68,19 +70,23 @@ void watch_faults_of_this_thread() {
     struct sigaction action {};
     action.sa_sigaction = on_fault;
     action.sa_flags = SA_SIGINFO | SA_ONSTACK;
-    sigaction(SIGSEGV, &action, nullptr);
-    sigaction(SIGBUS, &action, nullptr);
+    static std::mutex mutex;
+    const std::lock_guard lock(mutex);
+    for (const int signal : {SIGSEGV, SIGBUS}) {
+        struct sigaction before {};
+        sigaction(signal, &action, &before);
+        if (before.sa_sigaction != on_fault) actions()[signal] = before;
+    }
 }
 
 void fail_call(const char* function, unsigned call, cudaError_t error) {
-    const std::lock_guard lock(failures().mutex);
-    failures().asked[function] = {call, error};
+    rules().add(fmt::format("{}#{}={}", function, call, int(error)));
 }
 
 void mend() {
-    const std::lock_guard lock(failures().mutex);
-    failures().asked.clear();
-    failures().broken.clear();
+    rules().clear();
+    const std::lock_guard lock(broken().mutex);
+    broken().cards.clear();
 }
 
 Claims& claims() {
@@ -92,15 +98,20 @@ void let_time_pass(std::chrono::steady_clock::duration time) { passed = passed.l
 std::chrono::steady_clock::time_point now() { return std::chrono::steady_clock::now() + passed.load(); }
 
 cudaError_t asked_error(const char* function, int device) {
-    Failures& all = failures();
-    const std::lock_guard lock(all.mutex);
-    if (const auto broken = all.broken.find(device); broken != all.broken.end()) return broken->second;
-    const auto asked = all.asked.find(function);
-    if (asked == all.asked.end() || --asked->second.calls > 0) return cudaSuccess;
-    const cudaError_t error = asked->second.error;
-    all.asked.erase(asked);
-    if (breaks_card(error)) all.broken[device] = error;
-    return error;
+    if (device >= 0) {
+        const std::lock_guard lock(broken().mutex);
+        const auto card = broken().cards.find(device);
+        if (card != broken().cards.end()) return card->second;
+    }
+    for (const std::string& how :
+         rules().now(function, device >= 0 ? name_of_card(visible_cards().at(std::size_t(device))) : "")) {
+        if (towers::test::misbehave(how)) continue;
+        const auto error = cudaError_t(std::stoi(how));
+        const std::lock_guard lock(broken().mutex);
+        if (device >= 0 && breaks_card(error)) broken().cards[device] = error;
+        return error;
+    }
+    return cudaSuccess;
 }
 
 } // namespace emulated

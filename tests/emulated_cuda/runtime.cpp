@@ -1,13 +1,12 @@
 // The CUDA runtime's functions, as NVIDIA documents them, on cards that processors emulate. What the
 // documentation leaves undefined ends the program; what it refuses is refused.
 #include "tests/emulated_cuda/blocks.h"
+#include "tests/emulated_cuda/cards.h"
 #include "tests/emulated_cuda/faults.h"
 #include "tests/emulated_cuda/memory.h"
 #include "tests/emulated_cuda/streams.h"
 
 #include <algorithm>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <cuda_runtime_api.h>
 #include <set>
@@ -23,13 +22,7 @@ constexpr std::size_t card_memory = std::size_t(2) << 30;
 thread_local int current = 0;
 thread_local cudaError_t last_error = cudaSuccess;
 
-int card_count() {
-    static const int count = [] {
-        const char* const text = std::getenv("TOWERS_EMULATED_CUDA_DEVICES");
-        return text != nullptr ? std::atoi(text) : 2;
-    }();
-    return count;
-}
+int card_count() { return int(visible_cards().size()); }
 
 cudaError_t refuse(cudaError_t error) {
     last_error = error;
@@ -51,10 +44,11 @@ Handle handle_of(State* state) {
 } // namespace
 
 // Every function first fails as asked, then keeps the cards out.
-#define BEGIN                                                                                                \
-    if (const cudaError_t asked = asked_error(__func__, current); asked != cudaSuccess)                      \
-        return refuse(asked);                                                                                \
+#define BEGIN_FOR(device)                                                                                    \
+    if (const cudaError_t asked = asked_error(__func__, device); asked != cudaSuccess) return refuse(asked); \
     [[maybe_unused]] auto held = lock()
+#define BEGIN BEGIN_FOR(current)
+#define BEGIN_FOR_NONE BEGIN_FOR(-1)
 #define NEED(condition, error)                                                                               \
     if (!(condition)) return refuse(error)
 
@@ -68,11 +62,14 @@ cudaError_t cudaGetLastError() { return std::exchange(last_error, cudaSuccess); 
     ENTRY(cudaErrorInvalidDeviceFunction, "invalid device function")                                         \
     ENTRY(cudaErrorNoDevice, "no CUDA-capable device is detected")                                           \
     ENTRY(cudaErrorInvalidDevice, "invalid device ordinal")                                                  \
+    ENTRY(cudaErrorECCUncorrectable, "uncorrectable ECC error encountered")                                  \
     ENTRY(cudaErrorInvalidResourceHandle, "invalid resource handle")                                         \
     ENTRY(cudaErrorNotReady, "device not ready")                                                             \
     ENTRY(cudaErrorIllegalAddress, "an illegal memory access was encountered")                               \
     ENTRY(cudaErrorLaunchTimeout, "the launch timed out and was terminated")                                 \
     ENTRY(cudaErrorLaunchFailure, "unspecified launch failure")                                              \
+    ENTRY(cudaErrorSystemDriverMismatch, "system has unsupported display driver / cuda driver combination")  \
+    ENTRY(cudaErrorCompatNotSupportedOnDevice, "forward compatibility was attempted on non supported HW")    \
     ENTRY(cudaErrorUnknown, "unknown error")
 
 const char* cudaGetErrorName(cudaError_t error) {
@@ -92,19 +89,19 @@ const char* cudaGetErrorString(cudaError_t error) {
 }
 
 cudaError_t cudaDriverGetVersion(int* number) {
-    BEGIN;
-    *number = card_count() < 0 ? 0 : claims().driver; // 0: no driver is installed
+    BEGIN_FOR_NONE;
+    *number = has_driver() ? claims().driver : 0;
     return cudaSuccess;
 }
 
 cudaError_t cudaRuntimeGetVersion(int* number) {
-    BEGIN;
+    BEGIN_FOR_NONE;
     *number = version;
     return cudaSuccess;
 }
 
 cudaError_t cudaGetDeviceCount(int* count) {
-    BEGIN;
+    BEGIN_FOR_NONE;
     NEED(claims().driver >= version, cudaErrorInsufficientDriver);
     NEED(card_count() > 0, cudaErrorNoDevice);
     *count = card_count();
@@ -112,12 +109,12 @@ cudaError_t cudaGetDeviceCount(int* count) {
 }
 
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
-    BEGIN;
     NEED(device >= 0 && device < card_count(), cudaErrorInvalidDevice);
+    BEGIN_FOR(device);
     *properties = {};
-    std::snprintf(properties->name, sizeof properties->name, "Emulated card %d", device);
-    std::memcpy(properties->uuid.bytes, "towers emulated", 15);
-    properties->uuid.bytes[15] = char(device);
+    const int card = visible_cards()[std::size_t(device)];
+    name_of_card(card).copy(properties->name, sizeof properties->name - 1);
+    uuid_of_card(claims().parts ? 0 : card).copy(properties->uuid.bytes, sizeof properties->uuid.bytes);
     properties->totalGlobalMem = card_memory;
     properties->warpSize = 32;
     properties->multiProcessorCount = 3;
