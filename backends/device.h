@@ -61,9 +61,11 @@ struct DeviceInfo {
 /// DeviceInfo::vendor of NVIDIA's cards, whoever drives them
 constexpr std::string_view nvidia = "NVIDIA";
 
-/// Whether two backends show the same card.
+/// Whether two drivers show the same card. CUDA's shows each once: two of its devices with one UUID would be
+/// parts of a card (MIG).
 inline bool same_card(const DeviceInfo& a, const DeviceInfo& b) {
-    return a.uuid == b.uuid && a.uuid != decltype(a.uuid){};
+    const bool both_of_cuda = a.id.starts_with("cuda:") && b.id.starts_with("cuda:");
+    return a.uuid == b.uuid && a.uuid != decltype(a.uuid){} && !both_of_cuda;
 }
 
 enum class Memory {

@@ -14,6 +14,7 @@
 #include <deque>
 #include <fmt/format.h>
 #include <fstream>
+#include <map>
 
 namespace towers {
 namespace cuda {
@@ -338,6 +339,15 @@ private:
     mutable double origin_seconds_ = 0;   ///< from the first origin
 };
 
+/// CUDA lists each card once. Devices with one UUID would be parts of a card (MIG), and none of them the
+/// card.
+void forget_shared_uuids(std::vector<DeviceInfo>& devices) {
+    std::map<decltype(DeviceInfo::uuid), unsigned> counts;
+    for (const DeviceInfo& device : devices) ++counts[device.uuid];
+    for (DeviceInfo& device : devices)
+        if (counts[device.uuid] > 1) device.uuid = {};
+}
+
 class CudaBackend final : public Backend {
 public:
     std::string_view name() const override { return "cuda"; }
@@ -350,9 +360,15 @@ public:
             listing.left_out = std::move(search.left_out);
             for (const Found& found : search.devices)
                 listing.devices.push_back(describe(found.properties, unsigned(listing.devices.size())));
+            forget_shared_uuids(listing.devices);
         } catch (const RuntimeError& error) {
+            const bool mismatch = error.code() == cudaErrorSystemDriverMismatch;
             listing = {.devices = {},
-                       .absence = fmt::format("the NVIDIA driver did not start: {}", error.what())};
+                       .absence = "the NVIDIA driver did not start",
+                       .left_out = {{"the NVIDIA driver",
+                                     fmt::format("{}{}", error.what(),
+                                                 mismatch ? "; if the driver was updated, restart the machine"
+                                                          : "")}}};
         }
         return listing;
     }

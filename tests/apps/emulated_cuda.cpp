@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <doctest/doctest.h>
+#include <optional>
 
 using namespace towers::test;
 
@@ -21,15 +22,18 @@ struct EmulatedCards {
         write_text(recipe, text);
     }
 
-    /// `failure`: the calls that fail, as TOWERS_EMULATED_CUDA_FAIL says it; `cards`: -1 is no driver.
+    /// `failure`: the calls that fail, as TOWERS_EMULATED_CUDA_FAIL says it; `cards`: -1 is no driver;
+    /// `visible`: CUDA_VISIBLE_DEVICES.
     Outcome run(const Arguments& arguments, const std::string& seed, const std::string& failure = "",
-                const std::string& cards = "2") const {
+                const std::string& cards = "2", const std::optional<std::string>& visible = {}) const {
         const Arguments command = towers_command(arguments);
+        RunOptions options{.folder = folder.path(),
+                           .environment = {{"TOWERS_EMULATED_CUDA_SEED", seed},
+                                           {"TOWERS_EMULATED_CUDA_FAIL", failure},
+                                           {"TOWERS_EMULATED_CUDA_DEVICES", cards}}};
+        if (visible) options.environment.emplace_back("CUDA_VISIBLE_DEVICES", *visible);
         return Program(Arguments{TOWERS_ON_EMULATED_CUDA} + Arguments(command.begin() + 1, command.end()),
-                       {.folder = folder.path(),
-                        .environment = {{"TOWERS_EMULATED_CUDA_SEED", seed},
-                                        {"TOWERS_EMULATED_CUDA_FAIL", failure},
-                                        {"TOWERS_EMULATED_CUDA_DEVICES", cards}}})
+                       options)
             .end();
     }
 
@@ -100,7 +104,10 @@ TEST_CASE("emulated cards: a card that is lost, fails or has no memory is let go
          "was terminated (cudaErrorLaunchTimeout); if it is lost again, try"},
         {"launch", "cudaGraphLaunch#9=719",
          "submitting: unspecified launch failure (cudaErrorLaunchFailure)"},
-        {"address", "cudaEventSynchronize#9=700", "running: an illegal memory access was encountered"}};
+        {"address", "cudaEventSynchronize#9=700", "running: an illegal memory access was encountered"},
+        {"memory", "cudaEventSynchronize#9=214", "running: uncorrectable ECC error encountered"},
+        // It has fallen off the bus.
+        {"bus", "cudaGraph*#150+=999;cudaEventSynchronize#9+=999", ": unknown error (cudaErrorUnknown)"}};
     for (const Case& each : cases) {
         CAPTURE(each.failure);
         const Outcome outcome = cards.train("cpu,cuda:0", each.run, "1", each.failure);
@@ -108,8 +115,14 @@ TEST_CASE("emulated cards: a card that is lost, fails or has no memory is let go
         CHECK(contains(outcome.out, "failed and is let go"));
         CHECK(contains(outcome.out, each.told));
     }
-    check_failed(cards.train("cuda:0", "alone", "1", "cudaGraphLaunch#4=719"), 1,
-                 "unspecified launch failure");
+    for (const auto& [name, failure, told] :
+         {Case{"alone", "cudaGraphLaunch#4=719", "submitting: unspecified launch failure"},
+          {"alone_memory", "cudaEventSynchronize#9=214", "running: uncorrectable ECC error encountered"},
+          {"alone_bus", "cuda*#300+=999", ": unknown error (cudaErrorUnknown)"}}) {
+        const Outcome outcome = cards.train("cuda:0", name, "1", failure);
+        check_failed(outcome, 1, told);
+        CHECK(contains(outcome.err, "model.ckpt-0.safetensors: go on from it with --resume"));
+    }
 }
 
 TEST_CASE("emulated cards: a card without enough memory computes fewer examples at once") {
@@ -133,4 +146,82 @@ TEST_CASE("emulated cards: a card that cannot start is refused in one line") {
         Arguments{"train", "--towers", "cuda:0", "--run", (cards.folder / "e").string()} + small_data();
     check_failed(cards.run(train, "1", "", "-1"), 2, "no NVIDIA driver is installed");
     check_failed(cards.run(train, "1", "", "0"), 2, "the NVIDIA driver shows no GPU");
+}
+
+TEST_CASE("emulated cards: a driver that was updated while it was loaded is told, and the CPU trains") {
+    if (absent()) return;
+    const EmulatedCards cards;
+    const std::string mismatch = "cudaGetDeviceCount=803";
+    const std::string told = "system has unsupported display driver / cuda driver combination "
+                             "(cudaErrorSystemDriverMismatch); if the "
+                             "driver was updated, restart the machine";
+    check_failed(cards.train("cuda:0", "named", "1", mismatch), 2, told);
+    const Outcome outcome = cards.run(Arguments{"train", "--recipe", cards.recipe.string(), "--steps", "1",
+                                                "--run", (cards.folder / "chosen").string()} +
+                                          small_data(),
+                                      "1", mismatch);
+    CHECK(outcome.code == 0);
+    CHECK(contains(outcome.err, "towers: cuda: the NVIDIA driver is left out: " + told + "\n"));
+    check_worked(cards.run(Arguments{"train", "--recipe", cards.recipe.string(), "--steps", "1", "--run",
+                                     (cards.folder / "none").string(), "--towers", "cpu"} +
+                               small_data(),
+                           "1", mismatch));
+}
+
+TEST_CASE("emulated cards: CUDA_VISIBLE_DEVICES names them by number or UUID") {
+    if (absent()) return;
+    const EmulatedCards cards;
+    using Numbers = std::vector<int>;
+    const std::string uuid = "GPU-746f7765-7273-2065-6d75-6c61746564";
+    const std::pair<std::string, Numbers> forms[] = {
+        {"1,0", {1, 0}},
+        {"1", {1}},
+        {uuid + "01", {1}},
+        {uuid + "01," + uuid + "00", {1, 0}},
+        // The list ends where an entry is no card, and where it could be several.
+        {"0,-1,1", {0}},
+        {"1,7,0", {1}},
+        {uuid + "01," + uuid + "07," + uuid + "00", {1}},
+        {uuid.substr(0, 12), {}},
+        {"0," + uuid + "01", {0}},
+        {uuid + "01,0", {1}},
+        {"MIG-746f7765-7273-2065-6d75-6c6174656401", {}},
+        {"-1", {}},
+        {"", {}},
+        {"0,0", {}}, // repeated
+    };
+    for (const auto& [form, numbers] : forms) {
+        const std::string& variable = form; // clang 14 cannot CAPTURE a structured binding
+        CAPTURE(variable);
+        const Outcome outcome = cards.run({"devices", "--json"}, "1", "", "2", variable);
+        check_worked(outcome);
+        const nlohmann::json all = nlohmann::json::parse(outcome.out);
+        Numbers shown;
+        for (const nlohmann::json& device : all.at("devices"))
+            if (const std::string name = device.at("name"); name.starts_with("Emulated card "))
+                shown.push_back(name.back() - '0');
+        CHECK(shown == numbers);
+        CHECK(all.at("absent").contains("cuda") == numbers.empty());
+    }
+}
+
+TEST_CASE("emulated cards: a resumed run finds its card again where CUDA_VISIBLE_DEVICES has put it") {
+    if (absent()) return;
+    const EmulatedCards cards;
+    check_worked(cards.train("cpu,cuda:1", "whole", "1", "", "3"));
+    check_worked(cards.train("cpu,cuda:1", "parts", "1", "", "2"));
+    const auto resume = [&](const char* visible, const Arguments& more) {
+        return cards.run(
+            Arguments{"train", "--resume", "--run", (cards.folder / "parts").string(), "--steps", "3"} + more,
+            "1", "", "2", visible);
+    };
+    check_failed(
+        resume("0", {}), 2,
+        "--resume: tower_1 was on cuda:1 (Emulated card 1), which is not there; this machine has cuda:0 "
+        "(Emulated card 0), ");
+    const Outcome outcome = resume("1", {});
+    check_worked(outcome);
+    CHECK(contains(outcome.out, "\nmoved: cuda:1 (Emulated card 1) is cuda:0 now\n"));
+    CHECK(any_variables(checkpoint(cards.folder / "parts", 3)) ==
+          any_variables(checkpoint(cards.folder / "whole", 3)));
 }

@@ -1,6 +1,8 @@
 // What backends/cuda makes of a driver that is absent or old, of calls that are refused, and of lost cards.
 #include "backends/cuda/cuda_backend.h"
 #include "backends/cuda/functions.h"
+#include "backends/visible_cards.h"
+#include "engine/towers/selection.h"
 #include "tests/emulated_cuda/faults.h"
 #include "tests/support/devices.h"
 
@@ -66,8 +68,25 @@ TEST_CASE("CUDA is absent with its reason when there is no driver, an old one, o
     emulated::fail_call("cudaGetDeviceCount", 1, cudaErrorNoDevice);
     CHECK(listing().absence.starts_with("the NVIDIA driver shows no GPU"));
     emulated::fail_call("cudaGetDeviceCount", 1, cudaErrorUnknown);
-    CHECK(listing().absence == "the NVIDIA driver did not start: unknown error (cudaErrorUnknown)");
+    const Backend::Listing failed = listing();
+    CHECK(failed.absence == "the NVIDIA driver did not start");
+    REQUIRE(failed.left_out.size() == 1);
+    CHECK(failed.left_out[0].reason == "unknown error (cudaErrorUnknown)");
     CHECK(listing().devices.size() == usual.size());
+}
+
+TEST_CASE("parts of a card are devices of their own, and none of them is the card") {
+    const Mended mended;
+    emulated::claims().parts = true;
+    const std::vector<DeviceInfo> devices = listing().devices;
+    if (devices.size() < 2) return;
+    CHECK(default_towers(devices).size() == devices.size());
+    DeviceInfo card = devices[0]; // as Vulkan shows it
+    card.id = "vulkan:0";
+    emulated::claims().parts = false;
+    card.uuid = listing().devices[0].uuid;
+    CHECK(why_withheld(card, {devices}, nullptr) ==
+          "CUDA shows other cards or a part of this one (MIG), but not the card");
 }
 
 TEST_CASE("a card that refuses a call while it is opened says so and can be opened again") {

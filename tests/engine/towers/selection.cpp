@@ -125,6 +125,43 @@ TEST_CASE("a card of NVIDIA's that CUDA does not show is taken only when it is n
     CHECK(default_towers(devices) == Ids{"vulkan:2"});
 }
 
+TEST_CASE("without CUDA's word, CUDA_VISIBLE_DEVICES tells of the cards that it names by UUID") {
+    DeviceInfo card = nvidia_card("vulkan:0", 0);
+    card.uuid = {0x89, 0x32, 0xf9, 0x37, 0xd7, 0x2c, 0x41, 0x06,
+                 0xc1, 0x2f, 0x20, 0xbd, 0x9f, 0xae, 0xd9, 0xf6};
+    const std::string uuid = "8932f937-d72c-4106-c12f-20bd9faed9f6",
+                      other = "GPU-12345678-d72c-4106-c12f-20bd9faed9f6";
+    struct Case {
+        std::string variable;
+        bool may_be_taken;
+    };
+    for (const Case& each : {Case{"GPU-" + uuid, true},
+                             {"GPU-8932f937", true},
+                             {"GPU-8932f937-d7", true},
+                             {other + ",GPU-8932f937", true},
+                             {"GPU-8932f937,0", true},
+                             {"0,GPU-8932f937", false}, // 0 may be any card, and ends a list of UUIDs
+                             {other + ",0,GPU-8932f937", false},
+                             {"GPU-8932f937-0", false},
+                             {"GPU-8932", false}, // may mean several
+                             {"GPU-", false},
+                             {other, false},
+                             {"MIG-GPU-" + uuid + "/1/0", false}, // a part of it
+                             {"MIG-" + uuid, false},
+                             {uuid, false},
+                             {"0", false},
+                             {"-1", false},
+                             {",", false},
+                             {"", false}}) {
+        CAPTURE(each.variable);
+        const Backend::Listing none;
+        CHECK(why_withheld(card, none, each.variable.c_str()).empty() == each.may_be_taken);
+        // What CUDA shows counts where it works.
+        const Backend::Listing another{{nvidia_card("cuda:0", 1)}};
+        CHECK_FALSE(why_withheld(card, another, each.variable.c_str()).empty());
+    }
+}
+
 TEST_CASE("drivers are tried in a child process before any is started in this one") {
     std::string asked;
     const FakeBackend first("cuda", nvidia_card("cuda:0", 1), asked),
