@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <string_view>
 
 namespace towers {
@@ -10,13 +11,34 @@ namespace towers {
 constexpr std::size_t thread_stack = std::size_t(8) << 20;  ///< where the user has set none
 constexpr std::size_t thread_heap = std::size_t(128) << 20; ///< what malloc sets aside when a thread starts
 
-/// The bytes that this process can still get, by the system's free memory and the process's limits.
-/// UINT64_MAX if the system does not tell.
+/// What the control groups of this process, and those around them, allow of memory in bytes (`memory.max` and
+/// `memory.high` of version 2, `memory.limit_in_bytes` of version 1). Pages of files count as left, as in the
+/// system's own figure, because the kernel takes them back. `root`: of the file system, in which /proc and
+/// /sys lie.
+struct GroupMemory {
+    std::uint64_t all = UINT64_MAX;  ///< the smallest limit; UINT64_MAX if there is none
+    std::uint64_t left = UINT64_MAX; ///< the least that is left of one
+};
+GroupMemory group_memory(const std::filesystem::path& root);
+
+/// The bytes of memory that this machine has and the process's control groups allow.
+std::uint64_t host_memory();
+
+/// The bytes that this process can still get, by the system's free memory, the process's control groups and
+/// its limits. UINT64_MAX if the system does not tell.
 std::uint64_t available_memory();
 
 /// Throws OutOfMemory if the process's address space is limited (ulimit -v) and fewer than `bytes` are left.
 /// Without memory, software Vulkan drivers, oneDNN and OpenMP crash or end the program without a report; this
 /// stops while the program can still say why.
 void require_headroom(std::string_view device, std::size_t bytes);
+
+/// Why no thread can be started, and what to do.
+constexpr std::string_view no_more_threads = "no more threads can be had (ulimit -u, or a container's "
+                                             "pids.max); raise the limit or end other programs";
+
+/// Throws DeviceError if the system does not give so many threads beside those that run. Software Vulkan
+/// drivers and OpenMP end the program, or fail without saying why, if they get none.
+void require_threads(std::string_view device, unsigned count);
 
 } // namespace towers

@@ -14,14 +14,26 @@
 #include <exception>
 #include <fmt/format.h>
 #include <fstream>
+#include <mutex>
 #include <new>
 #include <omp.h>
 #include <optional>
 #include <spdlog/spdlog.h>
-#include <unistd.h>
 
 namespace towers {
 namespace {
+
+/// Starts the calling thread's team. OpenMP's library ends the program if it gets too few threads.
+void start_team(const DeviceInfo& info, unsigned threads) {
+    thread_local unsigned started = 1;
+    if (threads <= started) return;
+    static std::mutex starting; // other teams would take the threads that were there
+    const std::lock_guard lock(starting);
+    require_threads(info.id, threads - 1);
+#pragma omp parallel num_threads(int(threads))
+    {}
+    started = threads;
+}
 
 /// Makes OpenMP start exactly this many threads for the calling thread's parallel regions. oneDNN divides
 /// work among as many threads as it is told and would wait forever for missing ones.
@@ -41,7 +53,7 @@ DeviceInfo describe_cpu(unsigned threads) {
                               dnnl_version()->patch, threads, threads == 1 ? "" : "s");
     info.kind = DeviceKind::cpu;
     info.compute_units = threads;
-    info.memory = std::uint64_t(sysconf(_SC_PHYS_PAGES)) * std::uint64_t(sysconf(_SC_PAGESIZE));
+    info.memory = host_memory();
     return info;
 }
 
@@ -51,6 +63,7 @@ struct HostAllocation : Allocation {
 
 struct CpuRecording : RecordingState {
     std::vector<Work> work;
+    bool launches = false; ///< not only copies, which one thread does
     std::vector<double> timestamps;
 };
 
@@ -67,6 +80,7 @@ public:
         context_.threads = cpu_threads(options.threads);
         context_.guarded = options.guarded;
         info_ = describe_cpu(context_.threads);
+        require_threads(info_.id, context_.threads - 1);
     }
 
     const DeviceInfo& info() const override { return info_; }
@@ -91,6 +105,7 @@ protected:
         std::size_t timestamps = 0;
         use_threads(context_.threads); // oneDNN plans for the number of threads that it sees
         for (const Command& command : commands) {
+            recording->launches |= std::holds_alternative<Launch>(command);
             if (const auto* launch = std::get_if<Launch>(&command))
                 recording->work.push_back(prepare(*launch));
             else if (const auto* copy = std::get_if<Copy>(&command))
@@ -138,6 +153,7 @@ private:
         const double begin = seconds_now();
         try {
             while (submitted_ - queue_.size() < ticket) {
+                if (queue_.front()->launches) start_team(info_, context_.threads);
                 for (const Work& work : queue_.front()->work) {
                     work();
                     context_.scratch.require_intact();

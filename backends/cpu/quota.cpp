@@ -1,11 +1,10 @@
 #include "backends/cpu/quota.h"
 
+#include "backends/control_groups.h"
+
 #include <algorithm>
 #include <cmath>
 #include <fstream>
-#include <string>
-#include <system_error>
-#include <vector>
 
 namespace towers {
 namespace {
@@ -35,35 +34,12 @@ std::optional<double> quota_of(const fs::path& group) {
     return std::nullopt;
 }
 
-bool has(const std::string& controllers, const std::string& name) {
-    return (',' + controllers + ',').find(',' + name + ',') != std::string::npos;
-}
-
 } // namespace
 
 std::optional<double> processor_quota(const fs::path& root) {
     std::optional<double> least;
-    std::ifstream groups(root / "proc/self/cgroup");
-    for (std::string line; std::getline(groups, line);) { // `4:cpu,cpuacct:/docker/1f0c`, `0::/user.slice`
-        const std::size_t first = line.find(':');
-        const std::size_t second = first == std::string::npos ? first : line.find(':', first + 1);
-        if (second == std::string::npos) continue;
-        const std::string controllers = line.substr(first + 1, second - first - 1);
-        std::vector<fs::path> mounts{root / "sys/fs/cgroup"};
-        if (!controllers.empty()) {
-            if (!has(controllers, "cpu")) continue;
-            mounts = {root / "sys/fs/cgroup/cpu", root / "sys/fs/cgroup" / controllers};
-        }
-        // Enclosing groups limit the process too. In a container the path may be the host's, of which only
-        // the root is visible.
-        for (const fs::path& mount : mounts)
-            for (fs::path group = fs::path(line.substr(second + 1)).lexically_normal();;
-                 group = group.parent_path()) {
-                if (const auto quota = quota_of(mount / group.relative_path()))
-                    least = std::min(least.value_or(*quota), *quota);
-                if (!group.has_relative_path()) break;
-            }
-    }
+    for (const fs::path& group : control_groups(root, "cpu"))
+        if (const auto quota = quota_of(group)) least = std::min(least.value_or(*quota), *quota);
     return least;
 }
 

@@ -5,6 +5,7 @@
 #include "backends/vulkan/instance.h"
 #include "backends/vulkan/recording.h"
 
+#include <algorithm>
 #include <fmt/format.h>
 #include <optional>
 #include <thread>
@@ -27,6 +28,7 @@ public:
           limits_(options.limits), choices_(options.choices), measure_(options.measure) {
         facts_.exact_products = options.exact_products;
         require_headroom(info_.id, compiler_memory + driver_threads() * (thread_stack + thread_heap));
+        require_threads(info_.id, unsigned(driver_threads()));
         guard("opening the device", [&] {
             device_ = create_device(physical_);
             queues_.emplace(physical_, device_);
@@ -41,7 +43,9 @@ public:
 
     const DeviceInfo& info() const override { return info_; }
     std::uint64_t free_memory() const override {
-        return guard("asking for free memory", [&] { return memory_->free_memory(); });
+        const std::uint64_t free =
+            guard("asking for free memory", [&] { return memory_->free_memory(); });
+        return info_.kind == DeviceKind::software ? std::min(free, available_memory()) : free;
     }
     std::vector<Candidate> candidates(const Launch& launch) const override {
         return towers::candidates(variants(), launch, facts());
