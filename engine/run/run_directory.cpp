@@ -12,6 +12,7 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 #include <span>
+#include <spdlog/spdlog.h>
 #include <string_view>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -99,15 +100,30 @@ void make_folder(const fs::path& path) {
     if (error) throw_file_error("create the run directory", path, error.value());
 }
 
+/// Locks a file until it is closed; the error, or 0. File systems (NFS, Lustre, FUSE) may have one kind of
+/// lock and not the other.
+int lock_whole(const FileDescriptor& file) {
+    if (::flock(file.get(), LOCK_EX | LOCK_NB) == 0) return 0;
+    if (errno == EWOULDBLOCK) return errno;
+    struct flock range {};
+    range.l_type = F_WRLCK;
+    range.l_whence = SEEK_SET;
+    if (::fcntl(file.get(), F_OFD_SETLK, &range) == 0) return 0;
+    return errno == EACCES ? EWOULDBLOCK : errno;
+}
+
 FileDescriptor take_lock(const fs::path& folder) {
     const fs::path path = folder / lock_name;
     FileDescriptor lock(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
     if (!lock) throw_file_error("write", path, errno);
-    if (::flock(lock.get(), LOCK_EX | LOCK_NB) == 0) return lock;
-    if (errno == EWOULDBLOCK)
+    const int error = lock_whole(lock);
+    if (error == EWOULDBLOCK)
         throw InputError(fmt::format("{} is in use by another run; wait until it ends or name another --run",
                                      folder.string()));
-    throw_file_error("lock", path, errno);
+    if (error != 0)
+        spdlog::warn("{} cannot be locked: {}; the run goes on, so start no other one there", path.string(),
+                     std::generic_category().message(error));
+    return lock;
 }
 
 // Whether a line belongs to `step` or a later one, or was cut off by a crash. A test pass before `step`, with

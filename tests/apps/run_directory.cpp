@@ -2,9 +2,11 @@
 #include "tests/apps/helpers.h"
 #include "tests/support/files.h"
 
+#include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 #include <memory>
 #include <regex>
 
@@ -40,6 +42,36 @@ TEST_CASE("no second run starts in the folder of a run in progress") {
     check_worked(run_towers({"eval", "--towers", "cpu", "--run", run}));
     first.send(SIGINT);
     check_worked(first.end());
+}
+
+TEST_CASE("a run goes on where its file system lacks locks") {
+    const TemporaryFolder folder;
+    std::string sanitizer = "verify_asan_link_order=0"; // the library is not built with the sanitizer
+    if (const char* const options = std::getenv("ASAN_OPTIONS")) sanitizer.append(":").append(options);
+    for (const auto& [error, lacking] : {std::pair{ENOSYS, "flock"},
+                                         {ENOLCK, "fcntl"},
+                                         {EOPNOTSUPP, "flock,fcntl"},
+                                         {ENOSYS, "flock,fcntl"}}) {
+        const std::string run = (folder / fmt::format("{} {}", lacking, error)).string();
+        CAPTURE(run);
+        const RunOptions options{.environment = {{"LD_PRELOAD", TOWERS_NO_LOCKS},
+                                                 {"NO_LOCKS", lacking},
+                                                 {"NO_LOCKS_ERROR", std::to_string(error)},
+                                                 {"ASAN_OPTIONS", sanitizer}}};
+        const Arguments flags{"--towers", "cpu",          "--batch", "2",         "--log-every",
+                              "1",        "--save-every", "5",       "--threads", "1"};
+        Program first(
+            towers_command(Arguments{"train", "--steps", "1000000", "--run", run} + flags + small_data()),
+            options);
+        REQUIRE(first.wait_until([&] { return fs::exists(checkpoint(run, 5)); }));
+        const bool locked = lacking != std::string("flock,fcntl");
+        if (locked) check_failed(run_towers({"train", "--resume", "--run", run}, options), 1, "in use");
+        first.send(SIGINT);
+        const Outcome outcome = first.end();
+        CHECK(outcome.code == 0);
+        CHECK(lines_of(outcome.err).size() == (locked ? 0 : 1));
+        CHECK(contains(outcome.err, run + "/lock cannot be locked: ") == !locked);
+    }
 }
 
 TEST_CASE("--quirks delete-run deletes the run and nothing else") {
