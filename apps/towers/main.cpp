@@ -2,7 +2,9 @@
 #include "apps/towers/ending.h"
 #include "apps/towers/flags.h"
 #include "apps/towers/start_over.h"
+#include "apps/towers/starting.h"
 #include "backends/backend.h"
+#include "backends/headroom.h"
 #include "backends/watched_device.h"
 #include "engine/error.h"
 
@@ -11,38 +13,17 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
-#include <fcntl.h>
-#include <filesystem>
 #include <fmt/format.h>
 #include <new>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 #include <string>
-#include <unistd.h>
+#include <system_error>
 #include <vector>
 
 namespace {
 
 using towers::command_line_wrong, towers::report, towers::work_failed;
-
-/// If a standard stream is closed at the start, the next file that the program opens gets its number, and the
-/// program's output would go into that file.
-void open_standard_streams() {
-    for (int number = STDIN_FILENO; number <= STDERR_FILENO; ++number)
-        if (fcntl(number, F_GETFD) == -1 && open("/dev/null", O_RDWR) != number) _exit(work_failed);
-}
-
-/// OpenMP's threads spin for milliseconds between two loops, and so keep the processors from drivers, from
-/// averaging and from other programs: beside another program a training step took 5 times as long. libgomp
-/// reads the limit on spinning when it is loaded, before main(). So the program sets the variable and
-/// restarts itself, unless the user has set it.
-void limit_spinning(char** argv) {
-    if (std::getenv("GOMP_SPINCOUNT") != nullptr || std::getenv("OMP_WAIT_POLICY") != nullptr) return;
-    std::error_code error;
-    const auto program = std::filesystem::read_symlink("/proc/self/exe", error);
-    if (error || setenv("GOMP_SPINCOUNT", "2000", 0) != 0) return;
-    execv(program.c_str(), argv); // returns only on failure; then the threads spin as before
-}
 
 int run_or_start_over(const towers::Action& command) {
     try {
@@ -109,6 +90,9 @@ int run_command(int argc, char** argv) {
         return report(work_failed, error.what() + towers::lost_advice(app));
     } catch (const std::bad_alloc&) {
         return report(work_failed, "there is not enough memory" + towers::memory_advice(app));
+    } catch (const std::system_error& error) {
+        const bool no_thread = error.code() == std::errc::resource_unavailable_try_again;
+        return report(work_failed, no_thread ? std::string(towers::no_more_threads) : error.what());
     } catch (const std::exception& error) {
         return report(work_failed, error.what());
     }
@@ -117,14 +101,21 @@ int run_command(int argc, char** argv) {
 } // namespace
 
 int main(int argc, char** argv) {
+    static bool ends_by_itself = false;
+    std::atexit([] { // OpenMP's library ends the program if it gets no thread, and a driver may
+        if (!ends_by_itself)
+            report(work_failed, fmt::format("a library ended the program, as it says above; maybe {}",
+                                            towers::no_more_threads));
+    });
     std::signal(SIGUSR1, SIG_IGN); // until a training handles it: it must not end one that is starting
-    open_standard_streams();
-    limit_spinning(argv);
+    towers::open_standard_streams();
+    towers::restrain_openmp();
     std::signal(SIGXFSZ, SIG_IGN); // a file over the user's limit is an error to report, like a full disk
     spdlog::set_default_logger(spdlog::stderr_color_mt("towers"));
     spdlog::set_pattern("towers: %v");
     towers::watch_for_crashes(argv);
     const int code = run_command(argc, argv);
     if (towers::any_driver_hangs()) towers::end_at_once(code);
+    ends_by_itself = true;
     return code;
 }

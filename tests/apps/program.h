@@ -43,6 +43,7 @@ public:
     /// Waits until it has written this many whole lines to stdout that contain `text`.
     bool wait_for_lines(std::string_view text, std::size_t count);
     void send(int signal);
+    pid_t process() const { return process_; } ///< until end()
     /// Sets the width of its terminal.
     void resize(unsigned columns);
     /// Closes the other end of its stdout, as a terminal or `head` does.

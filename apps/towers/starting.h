@@ -1,0 +1,15 @@
+// How the program starts.
+#pragma once
+
+namespace towers {
+
+/// Opens standard streams that are closed. The next file that the program opens would get such a stream's
+/// number, and the program's output would go into that file.
+void open_standard_streams();
+
+/// Has OpenMP's threads sleep soon and run on any processor. Its library reads its settings when it is
+/// loaded, before main(), so this sets them and starts the program anew; if that fails, the threads spin as
+/// before.
+void restrain_openmp();
+
+} // namespace towers
