@@ -1,12 +1,12 @@
 #include "apps/towers/report_differences.h"
 
+#include "engine/config/parse.h"
 #include "engine/files/text.h"
 
 #include <fmt/format.h>
 #include <optional>
 #include <set>
 #include <sstream>
-#include <toml++/toml.h>
 #include <vector>
 
 namespace towers {
@@ -73,7 +73,7 @@ nlohmann::json rows_of(const std::vector<Values>& runs, bool all) {
 
 std::map<std::string, std::string> flatten_toml(const std::string& text) {
     Values values;
-    flatten(toml::parse(text), "", values);
+    flatten(parse_tables(text), "", values);
     return values;
 }
 

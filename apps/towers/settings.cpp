@@ -3,6 +3,7 @@
 #include "apps/towers/common_flags.h"
 #include "apps/towers/data_flags.h"
 #include "apps/towers/flags.h"
+#include "engine/config/parse.h"
 #include "engine/error.h"
 #include "engine/files/file.h"
 #include "engine/files/output.h"
@@ -289,7 +290,7 @@ constexpr std::string_view other_flags[] = {"run",           "resume",      "res
 GivenSettings parse_settings(const std::string& text, const std::string& source) {
     toml::table table;
     try {
-        table = toml::parse(text);
+        table = parse_tables(text);
     } catch (const toml::parse_error& error) {
         throw InputError(fmt::format("{}:{}: {}", source, error.source().begin.line, error.description()));
     }

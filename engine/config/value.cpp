@@ -1,12 +1,12 @@
 #include "engine/config/value.h"
 
+#include "engine/config/parse.h"
 #include "engine/error.h"
 #include "engine/files/text.h"
 
 #include <algorithm>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <toml++/toml.h>
 
 namespace towers {
 namespace {
@@ -131,7 +131,7 @@ std::string Value::text() const {
 
 Value parse_toml(std::string_view text, const std::string& source) {
     try {
-        return value_of(toml::parse(text), source);
+        return value_of(parse_tables(text), source);
     } catch (const toml::parse_error& error) {
         throw UsageError(
             fmt::format("{}:{}: {}", source, error.source().begin.line, describe(error.description())));
