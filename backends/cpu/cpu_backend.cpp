@@ -5,6 +5,7 @@
 #include "backends/cpu/overrides.h"
 #include "backends/cpu/processor.h"
 #include "backends/cpu/quota.h"
+#include "backends/denormals.h"
 #include "backends/headroom.h"
 
 #include <chrono>
@@ -149,6 +150,8 @@ private:
 
     void work_until(Ticket ticket) {
         use_threads(context_.threads);
+        const FlushDenormals flush;
+        flush_team();
         if (lost_) std::rethrow_exception(lost_);
         const double begin = seconds_now();
         try {
@@ -168,6 +171,14 @@ private:
             throw;
         }
         if (crowding_.worked(seconds_now() - begin)) look_for_others();
+    }
+
+    /// The calling thread's team for the loops that follow, oneDNN's too. OpenMP keeps threads that it has
+    /// started earlier, perhaps while the calling thread did not flush.
+    void flush_team() const {
+        if (context_.threads == 1) return;
+#pragma omp parallel num_threads(int(context_.threads))
+        FlushDenormals::from_now_on();
     }
 
     /// Tells the user if other threads take this device's processors. The program does not use fewer threads

@@ -9,6 +9,12 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
+double compared(const uvec2& fixed) { return value_of(fixed); }
+/// Any device may take a denormal number for zero.
+double compared(float number) {
+    return std::abs(number) < std::numeric_limits<float>::min() ? 0 : value_of(number);
+}
+
 /// Keeps the element that differs most.
 void note(Difference& found, std::size_t element, double difference) {
     if (difference <= found.largest) return;
@@ -21,7 +27,7 @@ Difference compare_each(std::span<const Number> a, std::span<const Number> b) {
     Difference found{.elements = a.size()};
     double difference = 0, norm_a = 0, norm_b = 0;
     for (std::size_t i = 0; i < a.size(); ++i) {
-        const double x = value_of(a[i]), y = value_of(b[i]);
+        const double x = compared(a[i]), y = compared(b[i]);
         if (std::isfinite(x) && std::isfinite(y)) {
             difference += (x - y) * (x - y);
             norm_a += x * x;

@@ -22,8 +22,8 @@ struct Difference {
     std::size_t worst = 0; ///< the element with that difference, the first of several
 };
 
-/// Compares numbers, of type float32 or fixed64. A NaN equals a NaN, since both devices computed the same.
-/// The spans must have equal lengths.
+/// Compares numbers, of type float32 or fixed64. A NaN equals a NaN, since both devices computed the same. A
+/// denormal float32 counts as zero. The spans must have equal lengths.
 Difference compare_numbers(std::span<const float> a, std::span<const float> b);
 Difference compare_numbers(std::span<const uvec2> a, std::span<const uvec2> b);
 

@@ -1,5 +1,7 @@
 #include "engine/towers/exchange.h"
 
+#include "backends/denormals.h"
+
 namespace towers {
 namespace {
 
@@ -34,6 +36,7 @@ void merge_moments(std::span<const Exchange* const> towers, const Exchange& targ
 } // namespace
 
 void merge(std::span<const Exchange* const> towers, const Exchange& target) {
+    const FlushDenormals flush;
     switch (target.merge) {
     case Merge::sum:
         return add_up(towers, target);

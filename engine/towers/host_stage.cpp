@@ -1,5 +1,7 @@
 #include "engine/towers/host_stage.h"
 
+#include "backends/denormals.h"
+
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -192,6 +194,7 @@ void HostStage::for_each_block(
     std::atomic<std::size_t> free = first;
     const auto take = [&] { return std::min(free++, last); };
     const auto work_on = [&](Updater& updater) {
+        const FlushDenormals flush;
         for (std::size_t block = take(); block < last;) {
             const std::size_t next = take();
             work(updater, block, next);

@@ -3,6 +3,8 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <set>
+#include <tuple>
 
 namespace towers::test {
 namespace {
@@ -16,7 +18,7 @@ Trial::Trial(Device& device, std::size_t capacity_bytes)
     : device_(device), memory_(device.allocate(capacity_bytes, Memory::device)),
       staging_(device.allocate(capacity_bytes, Memory::staging)), before_(guard_words, poison) {}
 
-Tensor Trial::place(Role role, const void* values, std::size_t words) {
+Tensor Trial::place(Role role, const void* values, std::size_t words, bool of_floats) {
     // An odd multiple of 16 bytes
     while (before_.size() % 8 != 4) before_.push_back(poison);
     const Tensor tensor{memory_.address() + before_.size() * 4, before_.size(), words};
@@ -24,19 +26,19 @@ Tensor Trial::place(Role role, const void* values, std::size_t words) {
     if (values != nullptr) std::memcpy(before_.data() + tensor.offset, values, words * 4);
     before_.resize(before_.size() + guard_words, poison);
     REQUIRE(before_.size() * 4 <= memory_.bytes());
-    tensors_.push_back({role, tensor});
+    tensors_.push_back({role, tensor, of_floats});
     return tensor;
 }
 
 Tensor Trial::input(std::span<const float> values) {
-    return place(Role::input, values.data(), values.size());
+    return place(Role::input, values.data(), values.size(), true);
 }
 Tensor Trial::input(std::span<const std::uint32_t> values) {
-    return place(Role::input, values.data(), values.size());
+    return place(Role::input, values.data(), values.size(), false);
 }
-Tensor Trial::output(std::size_t words) { return place(Role::output, nullptr, words); }
+Tensor Trial::output(std::size_t words) { return place(Role::output, nullptr, words, false); }
 Tensor Trial::in_out(std::span<const float> values) {
-    return place(Role::in_out, values.data(), values.size());
+    return place(Role::in_out, values.data(), values.size(), true);
 }
 
 std::vector<std::uint32_t> Trial::execute(const Launch& launch, unsigned most_groups, unsigned parts) {
@@ -58,8 +60,10 @@ void Trial::run(const Launch& launch, unsigned splits) {
     after_ = execute(launch, 0, splits);
     check_untouched(after_);
     check_written(after_);
-    if (device_.info().kind == DeviceKind::cpu)
+    if (device_.info().kind == DeviceKind::cpu) {
         if (const auto counted = counted_items(launch)) CHECK(*counted == items_of(launch));
+        check_denormals(launch, splits);
+    }
     for (const unsigned groups : {1u, 2u}) {
         INFO("with at most ", groups, " workgroups");
         const bool same_bits = execute(launch, groups, splits) == after_;
@@ -79,7 +83,7 @@ void Trial::check_untouched(const std::vector<std::uint32_t>& after) const {
         }
     };
     for (std::size_t i = 0; i < tensors_.size(); ++i) {
-        const auto& [role, tensor] = tensors_[i];
+        const auto& [role, tensor, of_floats] = tensors_[i];
         check_until(tensor.offset, "before", i);
         if (role == Role::input)
             check_until(tensor.offset + tensor.words, "to input", i);
@@ -100,6 +104,36 @@ void Trial::check_written(const std::vector<std::uint32_t>& after) const {
             break;
         }
     }
+}
+
+/// Where one of the tensors that the kernel reads is full of denormal numbers, it must compute what it
+/// computes of zeros, if that is a number. What it only copies may stay denormal. A thread that computed with
+/// denormal numbers would do so many times slower. Tries each tensor of each variant once.
+void Trial::check_denormals(const Launch& launch, unsigned splits) {
+    if (launch.kernel == Kernel::histogram) return; // counts numbers by their bits
+    constexpr std::uint32_t denormal = 0x0005a5a5, infinite = 0x7f800000, sign = 0x80000000;
+    static std::set<std::tuple<Kernel, std::string, std::size_t>> tried;
+    const std::string variant = variant_of(device_, launch);
+    const std::vector<std::uint32_t> initial = before_;
+    for (std::size_t index = 0; index < tensors_.size(); ++index) {
+        const auto& [role, tensor, of_floats] = tensors_[index];
+        if (!of_floats || !tried.emplace(launch.kernel, variant, index).second) continue;
+        INFO("word ", tensor.offset, " and the next ", tensor.words, " are denormal numbers");
+        const auto results_of = [&](std::uint32_t magnitude) {
+            before_ = initial;
+            for (std::size_t i = 0; i < tensor.words; ++i)
+                before_[tensor.offset + i] = magnitude | (i % 3 == 1 ? sign : 0);
+            return execute(launch, 0, splits);
+        };
+        const std::vector<std::uint32_t> of_zeros = results_of(0), of_denormals = results_of(denormal);
+        std::size_t wrong = 0;
+        for (std::size_t i = 0; i < of_zeros.size(); ++i) {
+            const std::uint32_t expected = of_zeros[i] & ~sign, found = of_denormals[i] & ~sign;
+            wrong += expected < infinite && found != expected && !(expected == 0 && found == denormal);
+        }
+        CHECK(wrong == 0);
+    }
+    before_ = initial;
 }
 
 std::vector<std::uint32_t> Trial::words(const Tensor& tensor) const {

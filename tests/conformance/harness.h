@@ -57,7 +57,8 @@ public:
 
     /// Runs the launch as the device shares it out, then with at most one workgroup and two, each time from
     /// the initial values. All runs must leave the same bits and touch only outputs. On the host, the text
-    /// must count as many items as kernels.def says. `splits`: as in SharingLimits.
+    /// must count as many items as kernels.def says, and denormal numbers count as zero. `splits`: as in
+    /// SharingLimits.
     void run(const Launch& launch, unsigned splits = 0);
 
     std::vector<float> floats(const Tensor& tensor) const;
@@ -68,12 +69,14 @@ private:
     struct Placed {
         Role role;
         Tensor tensor;
+        bool of_floats;
     };
 
-    Tensor place(Role role, const void* values, std::size_t words);
+    Tensor place(Role role, const void* values, std::size_t words, bool of_floats);
     std::vector<std::uint32_t> execute(const Launch& launch, unsigned most_groups, unsigned parts);
     void check_untouched(const std::vector<std::uint32_t>& after) const;
     void check_written(const std::vector<std::uint32_t>& after) const;
+    void check_denormals(const Launch& launch, unsigned splits);
 
     Device& device_;
     Buffer memory_, staging_;

@@ -101,6 +101,9 @@ TEST_CASE("the difference of numbers is a relative norm, and a NaN equals only a
     CHECK(infinite.worst == 3);
     CHECK(compare_numbers(std::vector<float>{0, 0}, std::vector<float>{0, 1}).relative_norm == 1);
     CHECK(compare_numbers(std::vector<float>{0, 0}, std::vector<float>{0, -0.0f}).relative_norm == 0);
+    CHECK(compare_numbers(std::vector<float>{0, 0}, std::vector<float>{1e-39f, -0x1p-149f}).relative_norm ==
+          0);
+    CHECK(compare_numbers(std::vector<float>{0, 0}, std::vector<float>{0, 0x1p-126f}).relative_norm == 1);
 }
 
 TEST_CASE("fixed-point numbers differ as numbers do, whichever of their words") {

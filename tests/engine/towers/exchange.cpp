@@ -67,6 +67,16 @@ TEST_CASE("towers that share a batch unevenly get the mean and deviation of all 
     for (const Side& side : sides) CHECK(side.merged == sides[0].merged); // to the bit
 }
 
+TEST_CASE("denormal numbers count as zero in an exchange") {
+    std::vector<Side> sides;
+    for (int i = 0; i < 2; ++i) {
+        sides.emplace_back(Merge::sum, 4);
+        std::ranges::fill(sides.back().given[0], 0x1p-127f); // together the least normal number
+    }
+    merge(all_of(sides), sides[0].exchange);
+    CHECK(sides[0].merged[0] == std::vector<float>(channels, 0));
+}
+
 TEST_CASE("a tower's NaN reaches every tower through an exchange") {
     for (const Merge how : {Merge::sum, Merge::moments}) {
         std::vector<Side> sides;

@@ -105,6 +105,20 @@ TEST_CASE("the number of threads changes no bit") {
     }
 }
 
+TEST_CASE("denormal gradients count as zero, on every thread of the stage") {
+    for (const unsigned threads : {1u, 2u, 3u, 8u}) {
+        CAPTURE(threads);
+        const Stage stage(2, threads);
+        stage.give(0, 0x1p-127f);
+        stage.give(1, 0x1p-127f); // together the least normal number
+        CHECK(stage.step({0, 1}).finite);
+        const std::vector<float> sums = stage.sums();
+        for (const VariableSlot& slot : stage.layout.variables)
+            if (slot.weight_decay == 0) // else the sum has a part of the variable
+                for (const float sum : part(std::span(sums), slot.range)) REQUIRE(sum == 0);
+    }
+}
+
 TEST_CASE("a step that is not finite, or is not ended, leaves the state and counts for nothing later") {
     const Stage stage(2), undisturbed(2);
     const auto step_well = [](const Stage& at) {
