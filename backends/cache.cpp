@@ -1,8 +1,40 @@
 #include "backends/cache.h"
 
+#include "backends/checksum.h"
+
+#include <cerrno>
 #include <cstdlib>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <fstream>
+#include <random>
+#include <span>
+#include <system_error>
+#include <unistd.h>
 
 namespace towers {
+namespace {
+
+// A file's first line names its length and its checksum. A driver may crash on data that is damaged.
+std::string describe(std::uint64_t bytes) { return fmt::format("towers cache 1 {:016x} ", bytes); }
+std::string describe(std::string_view content) {
+    Checksum checksum;
+    checksum.add(std::as_bytes(std::span(content)));
+    return describe(content.size()) + fmt::format("{:016x}\n", checksum.value());
+}
+
+/// Writes all of it to the disk. Returns the error number, or 0.
+int write_and_sync(int file, std::string_view bytes) {
+    while (!bytes.empty()) {
+        const ssize_t written = ::write(file, bytes.data(), bytes.size());
+        if (written < 0 && errno == EINTR) continue;
+        if (written < 0) return errno;
+        bytes.remove_prefix(std::size_t(written));
+    }
+    return ::fsync(file) == 0 ? 0 : errno;
+}
+
+} // namespace
 
 std::filesystem::path cache_folder() {
     const char* const cache = std::getenv("XDG_CACHE_HOME");
@@ -10,6 +42,38 @@ std::filesystem::path cache_folder() {
     if (cache != nullptr && *cache != '\0') return std::filesystem::path(cache) / "towers";
     if (home != nullptr && *home != '\0') return std::filesystem::path(home) / ".cache" / "towers";
     return {};
+}
+
+std::optional<std::string> read_cached(const std::filesystem::path& file) {
+    static const std::size_t line = describe("").size();
+    std::error_code error;
+    if (!std::filesystem::is_regular_file(file, error)) return {}; // a pipe would be waited for
+    std::ifstream stream(file, std::ios::binary | std::ios::ate);
+    const std::streamoff bytes = stream.tellg(); // of the file that is open: another may take its place
+    std::string description(line, '\0');
+    if (!stream.seekg(0).read(description.data(), std::streamsize(line))) return {};
+    if (!description.starts_with(describe(std::size_t(bytes) - line))) return {};
+    std::string content(std::size_t(bytes) - line, '\0');
+    if (!stream.read(content.data(), std::streamsize(content.size()))) return {};
+    if (description != describe(content)) return {};
+    return content;
+}
+
+void write_cached(const std::filesystem::path& file, std::string_view content) {
+    std::error_code unknown; // opening the file will report it
+    std::filesystem::create_directories(file.parent_path(), unknown);
+    const std::string temporary = fmt::format("{}.tmp-{:08x}", file.string(), std::random_device()());
+    int error = 0;
+    if (const int opened = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        opened < 0) {
+        error = errno;
+    } else {
+        error = write_and_sync(opened, describe(content).append(content));
+        if (::close(opened) != 0 && error == 0) error = errno; // where some file systems report a full disk
+        if (error == 0 && ::rename(temporary.c_str(), file.c_str()) != 0) error = errno;
+        if (error != 0) ::unlink(temporary.c_str());
+    }
+    if (error != 0) throw std::system_error(error, std::generic_category(), "cannot write " + file.string());
 }
 
 } // namespace towers

@@ -4,9 +4,6 @@
 #include "backends/driver_call.h"
 
 #include <fmt/format.h>
-#include <fstream>
-#include <iterator>
-#include <unistd.h>
 
 namespace towers::vulkan {
 
@@ -27,9 +24,7 @@ Pipelines::Pipelines(const vk::raii::PhysicalDevice& physical, const vk::raii::D
               .get<vk::PhysicalDeviceFloatControlsProperties>()
               .shaderSignedZeroInfNanPreserveFloat32),
       cache_file_(std::move(cache)), flags_(flags) {
-    std::vector<char> cached;
-    if (std::ifstream file{cache_file_, std::ios::binary})
-        cached.assign(std::istreambuf_iterator<char>(file), {});
+    const std::string cached = read_cached(cache_file_).value_or("");
     cached_bytes_ = cached.size();
     // The driver checks the data's header and ignores what another driver wrote.
     const DriverCall call("vkCreatePipelineCache");
@@ -46,14 +41,7 @@ Pipelines::~Pipelines() {
     try {
         const std::vector<std::uint8_t> data = cache_.getData();
         if (cache_file_.empty() || data.size() == cached_bytes_) return;
-        std::filesystem::create_directories(cache_file_.parent_path());
-        const std::filesystem::path temporary =
-            fmt::format("{}.{}-{}", cache_file_.string(), getpid(), static_cast<const void*>(this));
-        if (std::ofstream file{temporary, std::ios::binary};
-            file.write(reinterpret_cast<const char*>(data.data()), std::streamsize(data.size())).flush())
-            std::filesystem::rename(temporary, cache_file_);
-        else
-            std::filesystem::remove(temporary);
+        write_cached(cache_file_, {reinterpret_cast<const char*>(data.data()), data.size()});
     } catch (const std::exception&) {
     }
 }

@@ -1,6 +1,6 @@
 #include "engine/data/converted.h"
 
-#include "engine/files/checksum.h"
+#include "backends/checksum.h"
 
 #include <algorithm>
 

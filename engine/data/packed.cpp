@@ -4,10 +4,10 @@
 // FNV-1a checksum in 8 bytes each, and the mark. All numbers begin with their lowest byte.
 #include "engine/data/packed.h"
 
+#include "backends/checksum.h"
 #include "engine/data/formats.h"
 #include "engine/error.h"
 #include "engine/files/atomic_file.h"
-#include "engine/files/checksum.h"
 #include "engine/files/file.h"
 
 #include <algorithm>

@@ -1,8 +1,8 @@
 #include "engine/data/source.h"
 
+#include "backends/checksum.h"
 #include "backends/upload.h"
 #include "engine/data/in_parts.h"
-#include "engine/files/checksum.h"
 
 #include <algorithm>
 #include <numeric>

@@ -3,6 +3,7 @@
 // size. Plain files are indexed, and their records read when they are needed.
 #include "engine/data/tfrecord.h"
 
+#include "backends/checksum.h"
 #include "engine/data/broken_pictures.h"
 #include "engine/data/class_labels.h"
 #include "engine/data/formats.h"
@@ -16,7 +17,6 @@
 #include "engine/data/tf_files.h"
 #include "engine/error.h"
 #include "engine/files/atomic_file.h"
-#include "engine/files/checksum.h"
 #include "engine/files/text.h"
 
 #include <algorithm>

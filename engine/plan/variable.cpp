@@ -1,6 +1,6 @@
 #include "engine/plan/variable.h"
 
-#include "engine/files/checksum.h"
+#include "backends/checksum.h"
 
 #include <cmath>
 #include <numbers>

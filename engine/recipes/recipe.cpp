@@ -1,9 +1,9 @@
 #include "engine/recipes/recipe.h"
 
+#include "backends/checksum.h"
 #include "engine/data/converted.h"
 #include "engine/data/formats.h"
 #include "engine/error.h"
-#include "engine/files/checksum.h"
 #include "engine/files/file.h"
 #include "engine/files/text.h"
 #include "engine/model/read_model.h"

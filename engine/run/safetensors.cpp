@@ -1,8 +1,8 @@
 #include "engine/run/safetensors.h"
 
+#include "backends/checksum.h"
 #include "engine/error.h"
 #include "engine/files/atomic_file.h"
-#include "engine/files/checksum.h"
 #include "engine/files/file.h"
 
 #include <algorithm>

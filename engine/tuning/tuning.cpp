@@ -1,9 +1,9 @@
 #include "engine/tuning/tuning.h"
 
+#include "backends/cache.h"
+#include "backends/checksum.h"
 #include "engine/clock.h"
 #include "engine/error.h"
-#include "engine/files/atomic_file.h"
-#include "engine/files/checksum.h"
 #include "engine/files/file.h"
 #include "engine/files/text.h"
 
@@ -12,7 +12,6 @@
 #include <fmt/ranges.h>
 #include <numeric>
 #include <spdlog/spdlog.h>
-#include <system_error>
 
 namespace towers {
 namespace {
@@ -85,17 +84,16 @@ void Tuning::opened(const DeviceInfo& info) {
     const std::string made_for = fmt::format("{}\n{}\n{}\n{}\n{}", none.backend, none.name, none.driver,
                                              none.kernels, options_.exact_products);
     device.kept_file =
-        options_.cache / fmt::format("choices-{}-{:016x}.json",
+        options_.cache / fmt::format("choices-{}-{:016x}.bin",
                                      options_.effort == Effort::full ? "full" : "quick", fnv1a(made_for));
     read_cache(device);
 }
 
 void Tuning::read_cache(OfDevice& device) const {
-    std::error_code error;
-    if (!std::filesystem::exists(device.kept_file, error)) return;
+    const std::optional<std::string> kept = read_cached(device.kept_file);
+    if (!kept) return;
     try {
-        const std::string source = as_printable(device.kept_file.string());
-        for (const DeviceChoices& each : choices_from_json(read_file(device.kept_file), source))
+        for (const DeviceChoices& each : choices_from_json(*kept, as_printable(device.kept_file.string())))
             if (is_for(each, device.made) && each.driver == device.made.driver &&
                 each.kernels == device.made.kernels)
                 device.kept = each.choices;
@@ -109,8 +107,7 @@ void Tuning::write_cache(const OfDevice& device) const {
     DeviceChoices all = device.made;
     all.choices = device.kept;
     try {
-        std::filesystem::create_directories(device.kept_file.parent_path());
-        write_file_atomically(device.kept_file, choices_to_json({&all, 1}));
+        write_cached(device.kept_file, choices_to_json({&all, 1}));
     } catch (const std::exception& error) { // the next run measures again
         spdlog::warn("{}; what was measured is not kept for other runs", error.what());
     }

@@ -1,4 +1,4 @@
-#include "engine/files/checksum.h"
+#include "backends/checksum.h"
 #include "tests/engine/balance/simulated_run.h"
 
 #include <doctest/doctest.h>

@@ -1,5 +1,5 @@
 #include "engine/data/source.h"
-#include "engine/files/checksum.h"
+#include "backends/checksum.h"
 
 #include <doctest/doctest.h>
 

@@ -2,6 +2,7 @@
 #include "engine/tuning/tuning.h"
 
 #include "backends/backend.h"
+#include "backends/cache.h"
 #include "backends/wrapped_device.h"
 #include "tests/support/files.h"
 
@@ -141,18 +142,23 @@ TEST_CASE("a damaged or foreign file in the cache is ignored and replaced") {
     const TuningOptions options{.effort = Effort::quick, .cache = folder.path()};
     { const Tuned first(options); }
     const std::filesystem::path file = folder / test::names_in(folder.path()).at(0);
-    const std::string sound = test::read_text(file);
+    const std::string sound = read_cached(file).value();
     std::vector<DeviceChoices> foreign = choices_from_json(sound, "");
     foreign.at(0).kernels = "other";
     std::vector<DeviceChoices> unfit = choices_from_json(sound, "");
     for (auto& [key, chosen] : unfit.at(0).choices) chosen.variant = "unknown";
-    for (const std::string& text : {std::string(), sound.substr(0, sound.size() / 2),
-                                    choices_to_json(foreign), choices_to_json(unfit)}) {
-        test::write_text(file, text);
+    const auto check_replaced = [&] {
         Tuned again(options);
         CHECK(again.variants() == both("plain"));
         CHECK_FALSE(again.device.recorded.empty());
-        CHECK(choices_from_json(test::read_text(file), "").at(0).choices.size() == 2);
+        CHECK(choices_from_json(read_cached(file).value(), "").at(0).choices.size() == 2);
+    };
+    for (const std::string& text : {std::string(), sound.substr(0, sound.size() / 2),
+                                    choices_to_json(foreign), choices_to_json(unfit)}) {
+        write_cached(file, text);
+        check_replaced();
+        test::write_text(file, text);
+        check_replaced();
     }
 }
 
