@@ -113,7 +113,7 @@ int main(int argc, char** argv) {
     std::signal(SIGXFSZ, SIG_IGN); // a file over the user's limit is an error to report, like a full disk
     spdlog::set_default_logger(spdlog::stderr_color_mt("towers"));
     spdlog::set_pattern("towers: %v");
-    towers::watch_for_crashes(argv);
+    towers::watch_for_crashes();
     const int code = run_command(argc, argv);
     if (towers::any_driver_hangs()) towers::end_at_once(code);
     ends_by_itself = true;

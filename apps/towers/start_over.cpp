@@ -1,6 +1,7 @@
 #include "apps/towers/start_over.h"
 
 #include "apps/towers/ending.h"
+#include "apps/towers/starting.h"
 #include "backends/driver_call.h"
 #include "backends/unusable.h"
 #include "engine/towers/selection.h"
@@ -12,11 +13,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
-#include <fmt/format.h>
 #include <string_view>
 #include <sys/prctl.h>
-#include <system_error>
 #include <unistd.h>
 
 namespace towers {
@@ -55,8 +53,6 @@ private:
 // What the handlers read. It changes only while `ready` is false.
 std::atomic<bool> ready = false; ///< the program may start over
 std::array<char, 16> own_name{}; ///< of this program's threads
-std::string program;             ///< its path; empty: not known
-char** arguments = nullptr;
 std::vector<std::string> chosen; ///< by the program: ids
 std::vector<char*> environment;  ///< for the new program; the first is `unusable`
 Line<4096> unusable, way_on, last_words;
@@ -109,12 +105,12 @@ void print_last_words() {
 
 /// Returns if the program may not start over without this device.
 void start_over(std::string_view id, std::string_view reason) {
-    if (!ready || program.empty() || std::ranges::find(chosen, id) == chosen.end()) return;
+    if (!ready || std::ranges::find(chosen, id) == chosen.end()) return;
     unusable << "\n" << id << "\t" << reason;
     sigset_t none; // a handler's signal must not stay blocked in the new program
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, nullptr);
-    execve(program.c_str(), arguments, environment.data());
+    start_anew(environment.data());
 }
 
 /// Whether the calling thread was made by a driver, which names its threads, and not by this program.
@@ -169,10 +165,7 @@ void handle(int signal, void (*handler)(int), int flags) {
 
 } // namespace
 
-void watch_for_crashes(char** argv) {
-    arguments = argv;
-    std::error_code error;
-    program = std::filesystem::read_symlink("/proc/self/exe", error).string();
+void watch_for_crashes() {
     prctl(PR_GET_NAME, own_name.data());
     for (const int signal : {SIGINT, SIGTERM}) handle(signal, on_end, 0);
     if (!under_sanitizer) // which reports crashes itself

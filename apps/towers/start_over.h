@@ -9,9 +9,9 @@
 
 namespace towers {
 
-/// Remembers how the program was started. From now on a driver that crashes ends the program with a line and
-/// `work_failed` and not with a signal; SIGINT and SIGTERM end it as usual, with a line if a driver hangs.
-void watch_for_crashes(char** argv);
+/// From now on a driver that crashes ends the program with a line and `work_failed` and not with a signal;
+/// SIGINT and SIGTERM end it as usual, with a line if a driver hangs.
+void watch_for_crashes();
 
 /// select_towers(). If the user names no device, the program may start over without one of them until
 /// work_begins().

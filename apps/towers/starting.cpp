@@ -37,20 +37,27 @@ bool leave_place() {
     return true;
 }
 
-/// Starts the program anew with the same words and the environment as it is now. Returns only on failure.
-void start_anew() {
-    std::error_code error;
-    const auto program = std::filesystem::read_symlink("/proc/self/exe", error);
-    // Not main()'s words: if the dynamic loader was told to start the program, the loader runs, with its own.
-    std::ifstream file("/proc/self/cmdline", std::ios::binary);
-    std::string text{std::istreambuf_iterator(file), {}};
-    if (error || text.empty()) return;
-    std::vector<char*> words;
-    for (char* word = text.data(); word < text.data() + text.size(); word += std::strlen(word) + 1)
-        words.push_back(word);
-    words.push_back(nullptr);
-    execv(program.c_str(), words.data());  // under its name, which `ps` shows
-    execv("/proc/self/exe", words.data()); // the file was deleted or replaced
+/// How the program was started. Not main()'s words: if the dynamic loader was told to start the program, the
+/// loader runs, with its own.
+struct Start {
+    std::string program, text;
+    std::vector<char*> words; ///< empty: not known
+
+    Start() {
+        std::error_code error;
+        program = std::filesystem::read_symlink("/proc/self/exe", error).string();
+        std::ifstream file("/proc/self/cmdline", std::ios::binary);
+        text.assign(std::istreambuf_iterator(file), {});
+        if (error || text.empty()) return;
+        for (char* word = text.data(); word < text.data() + text.size(); word += std::strlen(word) + 1)
+            words.push_back(word);
+        words.push_back(nullptr);
+    }
+};
+
+const Start& start() {
+    static const Start start;
+    return start;
 }
 
 /// Sets an environment variable; whether that changed it.
@@ -76,7 +83,15 @@ void restrain_openmp() {
     // Each thread that computes begins a team of its own, which OpenMP binds to the places from the first one
     // on: towers and averaging would share a processor, and so would all threads that main()'s starts.
     if (leave_place()) changed = set("OMP_PROC_BIND", "false") || changed;
-    if (changed) start_anew();
+    start(); // a handler must not read files
+    if (changed) start_anew(environ);
+}
+
+void start_anew(char* const* environment) {
+    const Start& how = start();
+    if (how.words.empty()) return;
+    execve(how.program.c_str(), how.words.data(), environment); // under its name, which `ps` shows
+    execve("/proc/self/exe", how.words.data(), environment);    // the file was deleted or replaced
 }
 
 } // namespace towers

@@ -12,4 +12,8 @@ void open_standard_streams();
 /// before.
 void restrain_openmp();
 
+/// Starts the program anew with the same words. Returns only on failure. A signal's handler may call it,
+/// after restrain_openmp().
+void start_anew(char* const* environment);
+
 } // namespace towers

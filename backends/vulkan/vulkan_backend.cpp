@@ -43,8 +43,7 @@ public:
 
     const DeviceInfo& info() const override { return info_; }
     std::uint64_t free_memory() const override {
-        const std::uint64_t free =
-            guard("asking for free memory", [&] { return memory_->free_memory(); });
+        const std::uint64_t free = guard("asking for free memory", [&] { return memory_->free_memory(); });
         return info_.kind == DeviceKind::software ? std::min(free, available_memory()) : free;
     }
     std::vector<Candidate> candidates(const Launch& launch) const override {
