@@ -41,7 +41,7 @@ TimeLimit Patience::limit(const ExpectedTime& expected) const {
 }
 
 double Patience::at_the_end(const ExpectedTime& expected) {
-    constexpr double few = 4;
+    constexpr double few = 3;
     return expected.known ? std::max(few, (1 + much_slower) * expected.seconds) : few;
 }
 
