@@ -48,6 +48,17 @@ inline constexpr Kernels general{kernels::conv2d_forward, kernels::conv2d_backwa
 inline constexpr Kernels depthwise{kernels::depthwise_conv2d_forward, kernels::depthwise_conv2d_backward_data,
                                    kernels::depthwise_conv2d_backward_weights};
 
+/// The three passes' launches, without tensors
+inline Launch forward_of(const Kernels& kernels, const ConvShape& s, bool bias) {
+    return launch(kernels.forward, {.shape = s, .bias = bias, .splits = 1});
+}
+inline Launch data_gradient_of(const Kernels& kernels, const ConvShape& s) {
+    return launch(kernels.data, {.shape = s, .splits = 1});
+}
+inline Launch weight_gradients_of(const Kernels& kernels, const ConvShape& s, bool bias) {
+    return launch(kernels.weights, {.shape = s, .bias = bias, .splits = 1});
+}
+
 /// `splits`, here and below: parts of each sum; 0: the device's choice
 inline std::vector<float> forward(Device& device, const Kernels& kernels, const ConvShape& s,
                                   const Tensors& t, bool relu, unsigned splits = 0) {

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <fmt/format.h>
 #include <limits>
 #include <set>
 #include <tuple>
@@ -173,6 +174,20 @@ std::string variant_of(const Device& device, const Launch& launch) {
     for (const Candidate& candidate : device.candidates(launch))
         if (candidate.used) return std::string(candidate.variant);
     return {};
+}
+
+std::string ways_of(const Device& device, const Launch& launch) {
+    std::string ways;
+    for (const unsigned parts : {0u, 1u, 3u}) {
+        SharingLimits limits = ShareOut::now();
+        limits.parts = parts;
+        const ShareOut share_out(limits);
+        for (const auto& [variant, offer, used] : device.candidates(launch))
+            if (used)
+                ways += fmt::format("{}, {} x {} x {}; ", to_string(variant, offer), offer.groups.x,
+                                    offer.groups.y, offer.groups.z);
+    }
+    return ways;
 }
 
 std::vector<float> random_floats(std::size_t count, unsigned seed, float low, float high) {

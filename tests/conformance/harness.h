@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <random>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -98,6 +99,9 @@ void check_near(const std::string& what, std::span<const float> measured, std::s
 
 /// The name of the variant with which the device would run the launch; empty if it cannot.
 std::string variant_of(const Device& device, const Launch& launch);
+/// How the device would run the launch, whatever the tests' limits on its parts: variant, tile, parts,
+/// workgroups.
+std::string ways_of(const Device& device, const Launch& launch);
 
 /// Uniform in [low, high).
 std::vector<float> random_floats(std::size_t count, unsigned seed, float low = -1.0f, float high = 1.0f);
@@ -115,21 +119,23 @@ void on_every_device(Function function) {
 }
 
 /// For kernels with several variants on GPUs: also runs, on each, those that serve other cards or other
-/// shapes.
+/// shapes, unless they would run the launch as one before.
 class EveryText {
 public:
     template<class Function>
-    void run(Function function) {
-        on_every_device(function);
+    void run(const Launch& launch, Function function) {
         for (const std::string& id : device_ids()) {
             const DeviceKind kind = device(id).info().kind;
+            INFO("on ", id);
+            std::set<std::string> ways{ways_of(device(id), launch)};
+            function(device(id));
             if (kind == DeviceKind::cpu) continue;
-            if (kind == DeviceKind::software) {
-                INFO("on ", id, " as on a card");
-                function(opened(id, Texts::cards));
+            for (const Texts texts : {Texts::cards, Texts::shared}) {
+                if (texts == Texts::cards && kind != DeviceKind::software) continue;
+                if (!ways.insert(ways_of(opened(id, texts), launch)).second) continue;
+                INFO((texts == Texts::cards ? "as on a card" : "by the shared text"));
+                function(opened(id, texts));
             }
-            INFO("on ", id, " by the shared text");
-            function(opened(id, Texts::shared));
         }
     }
 
