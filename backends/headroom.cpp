@@ -87,6 +87,17 @@ std::uint64_t available_memory() {
     return std::min(available, difference(limit.rlim_cur, used));
 }
 
+void require_memory(std::string_view device, std::size_t bytes) {
+    constexpr std::size_t little = 1 << 20; // not worth a look
+    if (bytes <= little) return;
+    const std::uint64_t available = available_memory();
+    const std::uint64_t lacking = difference(bytes, available);
+    if (lacking == 0 || lacking <= number_after("SwapFree:", "/proc/meminfo").value_or(0) << 10) return;
+    constexpr double mib = 1 << 20;
+    throw OutOfMemory(fmt::format("{}: {:.1f} MiB of memory are needed and {:.1f} MiB can be had", device,
+                                  double(bytes) / mib, double(available) / mib));
+}
+
 void require_headroom(std::string_view device, std::size_t bytes) {
     rlimit limit{};
     if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;

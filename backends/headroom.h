@@ -28,6 +28,10 @@ std::uint64_t host_memory();
 /// its limits. UINT64_MAX if the system does not tell.
 std::uint64_t available_memory();
 
+/// Throws OutOfMemory if this process cannot get so many bytes, also by swapping. Linux gives out memory that
+/// is not there, and ends the process when that is used.
+void require_memory(std::string_view device, std::size_t bytes);
+
 /// Throws OutOfMemory if the process's address space is limited (ulimit -v) and fewer than `bytes` are left.
 /// Without memory, software Vulkan drivers, oneDNN and OpenMP crash or end the program without a report; this
 /// stops while the program can still say why.

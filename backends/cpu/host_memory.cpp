@@ -3,6 +3,7 @@
 #include "backends/arithmetic.h"
 #include "backends/cpu/huge_pages.h"
 #include "backends/device.h"
+#include "backends/headroom.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -26,6 +27,7 @@ HostMemory::HostMemory(const char* owner, std::size_t bytes, bool guarded) : byt
         if (!success) throw OutOfMemory(fmt::format("{}: no memory for {} bytes", owner, bytes));
     };
     const std::size_t size = std::max(slice_alignment, aligned(bytes));
+    require_memory(owner, size);
     if (!guarded) {
         void* memory = nullptr;
         require(posix_memalign(&memory, size >= 2 * huge_page ? huge_page : slice_alignment, size) == 0);

@@ -44,7 +44,8 @@ public:
     const DeviceInfo& info() const override { return info_; }
     std::uint64_t free_memory() const override {
         const std::uint64_t free = guard("asking for free memory", [&] { return memory_->free_memory(); });
-        return info_.kind == DeviceKind::software ? std::min(free, available_memory()) : free;
+        if (info_.kind != DeviceKind::software) return free;
+        return std::min({free, info_.memory, available_memory()}); // it is this process's memory
     }
     std::vector<Candidate> candidates(const Launch& launch) const override {
         return towers::candidates(variants(), launch, facts());
@@ -52,6 +53,7 @@ public:
 
 protected:
     std::unique_ptr<Allocation> do_allocate(std::size_t bytes, Memory memory) override {
+        if (info_.kind == DeviceKind::software) require_memory(info_.id, bytes);
         return guard(fmt::format("allocating {} bytes", bytes),
                      [&] { return std::unique_ptr<Allocation>(memory_->allocate(bytes, memory)); });
     }

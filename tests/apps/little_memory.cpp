@@ -160,6 +160,10 @@ TEST_CASE("in a container with little memory steps are divided instead of killed
         CHECK(contains(outcome.out, " micro-batches of up to "));
     }
     CHECK(contains(Program(group.within({TOWERS_PROGRAM, "devices"})).end().out, ", 0.3 GiB, oneDNN"));
+    const Arguments bench{"bench",   "--towers", "cpu", "--recipe", (folder / "wide.toml").string(),
+                          "--batch", "1024"};
+    check_failed(Program(group.within(Arguments{TOWERS_PROGRAM} + bench)).end(), 1,
+                 "of memory are needed and ");
 }
 
 #endif

@@ -10,7 +10,8 @@ other than `ok`:
   endless      it did not end in time
   signal       a signal ended it, such as exit code 139
   silent       it failed without a word
-  taken away   a healthy device could have trained on, but did not (a driver that crashes in a step ends the program)
+  taken away   a healthy device could have trained on, but did not (a driver that crashes once the run has begun ends
+               the program)
   wrong        it ended well, but the device alone has trained another model than undisturbed
 """
 import argparse
@@ -156,10 +157,10 @@ class Matrix:
         )
 
     @staticmethod
-    def could_go_on(towers, rule, out):
-        trains = ": step " in out
-        if trains and rule.endswith("=crash"):
+    def could_go_on(towers, rule, out, run):
+        if run.exists() and rule.endswith("=crash"):
             return False
+        trains = ": step " in out
         return towers == "default" or (towers == "pair" and trains)
 
     def judge(self, towers, rule):
@@ -172,7 +173,7 @@ class Matrix:
             verdict = "signal"
         elif code != 0 and not lines:
             verdict = "silent"
-        elif code != 0 and not finished and self.could_go_on(towers, rule, out):
+        elif code != 0 and not finished and self.could_go_on(towers, rule, out, run):
             verdict = "taken away"
         elif code == 0 and (not finished or (towers == "alone" and self.model(run) != self.undisturbed)):
             verdict = "wrong"
