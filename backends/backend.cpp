@@ -43,16 +43,6 @@ Backend::Listing list_in_time(const Backend& backend, const OpenOptions& options
     }
 }
 
-std::unique_ptr<Device> open_listed(const Backend& backend, std::string_view id, unsigned index,
-                                    const OpenOptions& options) {
-    const Backend::Listing listing = backend.list(options);
-    if (listing.devices.empty()) throw DeviceError(fmt::format("device '{}': {}", id, listing.absence));
-    if (index >= listing.devices.size()) return nullptr;
-    const DeviceInfo& device = listing.devices[index];
-    const DriverCall opening(keep_text(fmt::format("{} ({})", device.id, device.name)), "opening the device");
-    return backend.open(index, options);
-}
-
 void leave_out_unusable(Backend::Listing& listing) {
     const auto reason_of = [](const DeviceInfo& device) {
         return why_unusable(device.id, std::getenv(unusable_devices));
@@ -71,6 +61,12 @@ std::string known_devices(const OpenOptions& options, std::span<const Backend* c
     for (const Backend::Listing& listing : list_devices(options, backends))
         for (const DeviceInfo& device : listing.devices) ids += (ids.empty() ? "" : ", ") + device.id;
     return ids;
+}
+
+[[noreturn]] void throw_unknown(std::string_view id, std::span<const Backend* const> backends,
+                                const OpenOptions& options) {
+    throw DeviceError(fmt::format("device '{}': there is no such device; this machine has {}", id,
+                                  known_devices(options, backends)));
 }
 
 } // namespace
@@ -110,18 +106,24 @@ std::unique_ptr<Device> open_device_of(std::span<const Backend* const> backends,
     for (const Backend* backend : backends) {
         if (!valid || backend->name() != name) continue;
         if (name != "cpu") try_all_drivers(backends);
+        const auto open = [&] {
+            const Backend::Listing listing = backend->list(options);
+            if (listing.devices.empty())
+                throw DeviceError(fmt::format("device '{}': {}", id, listing.absence));
+            if (index >= listing.devices.size()) throw_unknown(id, backends, options);
+            const DeviceInfo& device = listing.devices[index];
+            const DriverCall opening(keep_text(fmt::format("{} ({})", device.id, device.name)),
+                                     "opening the device");
+            return backend->open(index, options);
+        };
         try {
-            const auto open = [&] { return open_listed(*backend, id, index, options); };
-            auto device =
-                is_watched(*backend, options) ? open_watched(std::string(id), options, open) : open();
-            if (device) return device;
+            return is_watched(*backend, options) ? open_watched(std::string(id), options, open) : open();
         } catch (DeviceError& error) {
             error.device = id;
             throw;
         }
     }
-    throw DeviceError(fmt::format("device '{}': there is no such device; this machine has {}", id,
-                                  known_devices(options, backends)));
+    throw_unknown(id, backends, options);
 }
 
 std::string_view name_of(DeviceKind kind) {

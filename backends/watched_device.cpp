@@ -165,7 +165,6 @@ std::unique_ptr<Device> open_watched(const std::string& id, const OpenOptions& o
     auto thread = std::make_unique<DriverThread>(options);
     std::unique_ptr<Device> device;
     thread->call(id, "opening the device", DriverThread::Takes::moments, [&] { device = open(); });
-    if (!device) return nullptr;
     return std::make_unique<WatchedDevice>(std::move(device), std::move(thread));
 }
 

@@ -211,12 +211,19 @@ public:
             listing.absence = fmt::format("the Vulkan driver did not start: {}", failure.what());
         } catch (const Absent& absent) {
             listing.absence = absent.what();
+        } catch (const vk::SystemError& error) {
+            listing.devices.clear();
+            listing.absence = fmt::format("the Vulkan driver did not list its devices: {}", error.what());
         }
         return listing;
     }
 
     std::unique_ptr<Device> open(unsigned index, const OpenOptions& options) const override {
-        return std::make_unique<VulkanDevice>(Instance::shared(options.validate), index, options);
+        try {
+            return std::make_unique<VulkanDevice>(Instance::shared(options.validate), index, options);
+        } catch (const vk::SystemError& error) { // from asking what the device is
+            throw DeviceError(fmt::format("vulkan:{}: opening the device: {}", index, error.what()));
+        }
     }
 };
 
