@@ -1,4 +1,3 @@
-#include "engine/config/parse.h"
 #include "engine/config/value.h"
 #include "engine/error.h"
 
