@@ -50,9 +50,11 @@ TEST_CASE("every way in which a GPU can run a convolution computes the convoluti
         INFO("on ", id);
         const DeviceKind kind = device(id).info().kind;
         if (kind == DeviceKind::cpu) continue; // conv2d.cpp has all shapes for it
+        std::set<std::string> tried;
         for (const Texts texts : {Texts::best, Texts::cards}) {
             if (texts == Texts::cards && kind != DeviceKind::software) continue;
             Choosing on(id, texts);
+            on.tried = &tried;
             // On software drivers each pipeline takes a while to compile.
             for (const ConvShape& s :
                  {same_conv(1, 5, 4, 8, 3, 3, 1, 20), same_conv(1, 9, 9, 6, {{3, 3}, {2, 1}}, 10, 2)})

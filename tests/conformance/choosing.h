@@ -5,6 +5,7 @@
 #include "tests/conformance/conv2d_trials.h"
 
 #include <memory>
+#include <set>
 #include <string>
 
 namespace towers::test {
@@ -17,6 +18,8 @@ constexpr const char* winograd_name = "Winograd";
 struct Choosing {
     Choices choices;
     std::unique_ptr<Device> device;
+    /// If given: ways of launches that with_each() leaves out, and to which it adds those that it runs.
+    std::set<std::string>* tried = nullptr;
 
     Choosing(const std::string& id, OpenOptions options) {
         options.choices = &choices;
@@ -37,8 +40,13 @@ struct Choosing {
         unsigned count = 0;
         for (const Candidate& candidate : device->candidates(launch)) {
             if (!variant.empty() && candidate.variant != variant) continue;
+            const std::string way = to_string(candidate.variant, candidate.offer);
+            if (tried != nullptr &&
+                !tried->insert(fmt::format("{}: {}, {}", key_of(launch), way, candidate.offer.groups.x))
+                     .second)
+                continue;
             choices = {{key_of(launch), {std::string(candidate.variant), candidate.offer}}};
-            INFO(to_string(candidate.variant, candidate.offer));
+            INFO(way);
             CHECK(variant_of(*device, launch) == candidate.variant);
             run(candidate.variant == winograd_name ? winograd_tolerance : default_tolerance);
             ++count;
