@@ -133,7 +133,7 @@ public:
             for (const Texts texts : {Texts::cards, Texts::shared}) {
                 if (texts == Texts::cards && kind != DeviceKind::software) continue;
                 if (!ways.insert(ways_of(opened(id, texts), launch)).second) continue;
-                INFO((texts == Texts::cards ? "as on a card" : "by the shared text"));
+                INFO(std::string(texts == Texts::cards ? "as on a card" : "by the shared text"));
                 function(opened(id, texts));
             }
         }
