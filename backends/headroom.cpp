@@ -42,6 +42,10 @@ std::optional<std::uint64_t> number_after(std::string_view name, const fs::path&
     return std::nullopt;
 }
 
+std::uint64_t physical_memory() {
+    return std::uint64_t(sysconf(_SC_PHYS_PAGES)) * std::uint64_t(sysconf(_SC_PAGESIZE));
+}
+
 /// What version 2 and version 1 of control groups tell of a group and those within it.
 struct GroupFiles {
     const char* limits[2]; ///< beyond these the kernel ends processes, or lets them crawl
@@ -61,7 +65,7 @@ GroupMemory group_memory(const fs::path& root) {
         for (const GroupFiles& files : versions)
             for (const char* const name : files.limits) {
                 const auto limit = name != nullptr ? number_in(group / name) : std::nullopt;
-                if (!limit) continue;
+                if (!limit || *limit >= physical_memory()) continue; // version 1 has a number for no limit
                 std::uint64_t used = number_in(group / files.used).value_or(0);
                 for (const char* const spare : files.spare)
                     if (spare != nullptr)
@@ -72,10 +76,7 @@ GroupMemory group_memory(const fs::path& root) {
     return least;
 }
 
-std::uint64_t host_memory() {
-    const auto bytes = std::uint64_t(sysconf(_SC_PHYS_PAGES)) * std::uint64_t(sysconf(_SC_PAGESIZE));
-    return std::min(bytes, group_memory("/").all);
-}
+std::uint64_t host_memory() { return std::min(physical_memory(), group_memory("/").all); }
 
 std::uint64_t available_memory() {
     std::uint64_t available = group_memory("/").left;
