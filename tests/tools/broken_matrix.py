@@ -101,7 +101,7 @@ class Matrix:
         out = subprocess.run(command, env=self.environment(""), check=True, stdout=subprocess.PIPE).stdout
         return json.loads(out)["devices"]
 
-    def train(self, towers, rules, timeout, log=None):
+    def train(self, towers, rules, timeout, limit=None, log=None):
         """The exit code (None: endless), the seconds, stdout, stderr, and the run's folder."""
         run = self.folder / f"run{next(self.numbers)}"
         command = [self.arguments.towers, "train", "--recipe", self.folder / "recipe.toml", "--data",
@@ -112,7 +112,7 @@ class Matrix:
         begin = time.monotonic()
         try:
             done = subprocess.run(command, env=self.environment(rules, log), stdout=subprocess.PIPE,
-                                  stderr=subprocess.PIPE, timeout=self.arguments.limit)
+                                  stderr=subprocess.PIPE, timeout=limit)
             code, out, err = done.returncode, done.stdout, done.stderr
         except subprocess.TimeoutExpired as late:
             code, out, err = None, late.stdout or b"", late.stderr or b""
@@ -121,7 +121,7 @@ class Matrix:
     def calls(self, towers):
         """The calls of an undisturbed run that concern the device, with how often each is made at least."""
         log = self.folder / f"log-{towers}"
-        code, _, out, err, run = self.train(towers, "", 60, log)  # fills the cache of pipelines, too
+        code, _, out, err, run = self.train(towers, "", 60, log=log)  # fills the cache of pipelines, too
         if code != 0:
             sys.exit(f"FAILED: undisturbed, {towers} ends with {code}: {err}{out}")
         if towers == "alone":
@@ -164,7 +164,7 @@ class Matrix:
         return towers == "default" or (towers == "pair" and trains)
 
     def judge(self, towers, rule):
-        code, seconds, out, err, run = self.train(towers, rule, self.arguments.device_timeout)
+        code, seconds, out, err, run = self.train(towers, rule, self.arguments.device_timeout, self.arguments.limit)
         finished = "done: saved" in out
         lines = err.strip().splitlines()
         if code is None:
