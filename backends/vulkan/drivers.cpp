@@ -205,7 +205,8 @@ Drivers leave_out_failing_drivers(const StartVulkan& start) {
             {manifest, fmt::format("Vulkan does not start with its driver: {}", reason)});
     };
     // A layer that fails must not be held against the drivers.
-    const std::vector<ImplicitLayer> layers = implicit_layers(find_manifests(start, "layer"));
+    const std::vector<std::string> layer_manifests = find_manifests(start, "layer");
+    const std::vector<ImplicitLayer> layers = implicit_layers(layer_manifests);
     std::vector<Trial> alone;
     for (const std::string& manifest : find_manifests(start, "driver")) alone.push_back({{manifest}, layers});
     const std::vector<std::string> reasons = try_all(start, alone);
@@ -242,6 +243,10 @@ Drivers leave_out_failing_drivers(const StartVulkan& start) {
         leave_out_failing_layers(start, layers, working, drivers);
     } else if (!drivers.left_out.empty())
         drivers.failure = "no Vulkan driver that starts finds a device";
+    else if (const auto unread = damaged(layer_manifests); alone.empty() && !unread.empty())
+        drivers.failure =
+            fmt::format("Vulkan does not start: {}; repair or remove a layer's damaged manifest: {}",
+                        all_together, fmt::join(unread, ", "));
     else if (all_together != no_device) // no single driver is to blame, or the loader lists none
         drivers.failure = fmt::format("Vulkan does not start: {}; name the drivers to use in {}",
                                       all_together, chosen_drivers);

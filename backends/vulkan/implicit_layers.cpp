@@ -6,13 +6,23 @@
 
 namespace towers::vulkan {
 
+namespace {
+
+using nlohmann::json;
+
+/// Discarded if it is not JSON
+json parse(const std::string& manifest) {
+    std::ifstream file(manifest);
+    return json::parse(file, nullptr, false);
+}
+
+} // namespace
+
 std::vector<ImplicitLayer> implicit_layers(const std::vector<std::string>& manifests) {
-    using nlohmann::json;
     std::vector<ImplicitLayer> found;
     for (const std::string& manifest : manifests) {
-        std::ifstream file(manifest);
-        const json all = json::parse(file, nullptr, false);
-        if (!all.is_object()) continue; // the loader ignores it, too
+        const json all = parse(manifest);
+        if (!all.is_object()) continue;
         json layers = all.value("layers", json());
         if (!layers.is_array()) layers = json::array();
         if (all.contains("layer")) layers.push_back(all["layer"]);
@@ -25,6 +35,13 @@ std::vector<ImplicitLayer> implicit_layers(const std::vector<std::string>& manif
                 found.back().off.emplace_back(variable, value.is_string() ? std::string(value) : "1");
         }
     }
+    return found;
+}
+
+std::vector<std::string> damaged(const std::vector<std::string>& manifests) {
+    std::vector<std::string> found;
+    for (const std::string& manifest : manifests)
+        if (parse(manifest).is_discarded()) found.push_back(manifest);
     return found;
 }
 

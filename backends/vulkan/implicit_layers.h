@@ -16,6 +16,9 @@ struct ImplicitLayer {
 /// Those of the layers in these manifests that can be disabled, as the loader demands of implicit layers.
 std::vector<ImplicitLayer> implicit_layers(const std::vector<std::string>& manifests);
 
+/// Those of the manifests that are not JSON: some loaders start no driver because of one.
+std::vector<std::string> damaged(const std::vector<std::string>& manifests);
+
 /// Disables them for this process's loader.
 void disable(const std::vector<ImplicitLayer>& layers);
 

@@ -233,6 +233,22 @@ TEST_CASE("an implicit layer that does not start is left out by its name, and no
     CHECK(list_devices(options) == usual);
 }
 
+TEST_CASE("a layer's damaged manifest, because of which some loaders start no driver, is named") {
+    const nlohmann::json usual = list_devices();
+    if (vulkan_devices(usual).empty()) {
+        MESSAGE("SKIPPED: no Vulkan device");
+        return;
+    }
+    const ImplicitLayer layer;
+    const std::string whole = read_text(layer.manifest);
+    for (const std::string& text : {std::string(), whole.substr(0, whole.size() / 2), std::string("[]")}) {
+        CAPTURE(text);
+        write_text(layer.manifest, text);
+        const nlohmann::json all = list_devices(layer.with(""));
+        if (all != usual) CHECK(contains(all.at("absent").at("vulkan").get<std::string>(), layer.manifest));
+    }
+}
+
 TEST_CASE("if all Vulkan drivers fail alike, none is blamed, and the loader's own words are told") {
     const nlohmann::json usual = list_devices();
     if (vulkan_devices(usual).size() < 2) {

@@ -143,6 +143,8 @@ TEST_CASE("manifests tell how to disable implicit layers, and broken ones do no 
           R"({"layer": {"name": "x", "disable_environment": "X"}})"})
         add(broken);
     manifests.push_back((folder / "none").string());
+    CHECK(towers::vulkan::damaged(manifests) ==
+          std::vector<std::string>{manifests[2], manifests[3], manifests.back()});
     const auto layers = towers::vulkan::implicit_layers(manifests);
     REQUIRE(layers.size() == 2);
     CHECK(layers[0].name == "overlay");

@@ -195,7 +195,7 @@ def main():
     parser.add_argument("--only", nargs="*", choices=["alone", "pair", "default"])
     parser.add_argument("--quick", action="store_true", help="only the most telling cells")
     parser.add_argument("--device-timeout", type=float, default=1)
-    parser.add_argument("--limit", type=float, default=60, help="the seconds after which a run is endless")
+    parser.add_argument("--limit", type=float, default=120, help="the seconds after which a run is endless")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="runs at a time")
     with tempfile.TemporaryDirectory() as folder:
         matrix = Matrix(parser.parse_args(), pathlib.Path(folder))
