@@ -10,6 +10,7 @@
 #include <charconv>
 #include <cstdlib>
 #include <fmt/format.h>
+#include <map>
 
 namespace towers {
 
@@ -26,20 +27,26 @@ void try_all_drivers(std::span<const Backend* const> backends) {
     for (const Backend* backend : backends) backend->try_drivers();
 }
 
+bool has_driver(const Backend& backend) { return backend.name() != "cpu"; }
+
 /// Whether the backend's calls may hang, and the caller cares.
 bool is_watched(const Backend& backend, const OpenOptions& options) {
-    return backend.name() != "cpu" && options.timeout > 0;
+    return has_driver(backend) && options.timeout > 0;
 }
 
 Backend::Listing list_in_time(const Backend& backend, const OpenOptions& options) {
     if (!is_watched(backend, options)) return backend.list(options);
+    // One that has not answered once is not asked again: its thread may hold what the others wait for.
+    static std::map<std::string_view, std::string> silent;
+    if (const auto found = silent.find(backend.name()); found != silent.end())
+        return {.devices = {}, .absence = found->second};
     Backend::Listing listing;
     try {
         DriverThread(options).call(std::string(backend.name()), "listing its devices",
                                    DriverThread::Takes::moments, [&] { listing = backend.list(options); });
         return listing;
-    } catch (const DeviceLost& lost) {
-        return {.devices = {}, .absence = lost.what()};
+    } catch (const NoAnswer& error) {
+        return {.devices = {}, .absence = silent[backend.name()] = error.what()};
     }
 }
 
@@ -105,12 +112,13 @@ std::unique_ptr<Device> open_device_of(std::span<const Backend* const> backends,
     }
     for (const Backend* backend : backends) {
         if (!valid || backend->name() != name) continue;
-        if (name != "cpu") try_all_drivers(backends);
+        if (has_driver(*backend)) try_all_drivers(backends);
         const auto open = [&] {
             const Backend::Listing listing = backend->list(options);
             if (listing.devices.empty())
                 throw DeviceError(fmt::format("device '{}': {}", id, listing.absence));
             if (index >= listing.devices.size()) throw_unknown(id, backends, options);
+            if (!has_driver(*backend)) return backend->open(index, options);
             const DeviceInfo& device = listing.devices[index];
             const DriverCall opening(keep_text(fmt::format("{} ({})", device.id, device.name)),
                                      "opening the device");

@@ -1,7 +1,10 @@
 #include "backends/lost_device.h"
 
+#include "backends/watched_device.h"
+
 #include <cstdlib>
 #include <new>
+#include <string>
 #include <utility>
 
 namespace towers {
@@ -27,21 +30,27 @@ private:
 
 class LostDevice final : public Device {
 public:
-    LostDevice(DeviceInfo info, std::exception_ptr cause)
-        : info_(std::move(info)), cause_(std::move(cause)) {}
+    LostDevice(DeviceInfo info, const DeviceLost& cause)
+        : info_(std::move(info)), cause_(cause.what()),
+          is_silent_(dynamic_cast<const NoAnswer*>(&cause) != nullptr) {}
     const DeviceInfo& info() const override { return info_; }
 
 protected:
     std::unique_ptr<Allocation> do_allocate(std::size_t bytes, Memory memory) override {
-        auto allocation = std::make_unique<HostAllocation>(bytes);
-        if (memory == Memory::device) allocation->host = nullptr;
-        return allocation;
+        if (memory == Memory::staging) return std::make_unique<HostAllocation>(bytes);
+        auto nothing = std::make_unique<Allocation>();
+        nothing->address = next_address_;
+        nothing->bytes = bytes;
+        next_address_ += (bytes + 255) / 256 * 256;
+        return nothing;
     }
     std::unique_ptr<RecordingState> do_record(std::span<const Command>) override {
         return std::make_unique<RecordingState>();
     }
     void do_submit(const RecordingState& recording, Submission, std::span<const Submission>) override {
-        if (recording.launches) std::rethrow_exception(cause_);
+        if (!recording.launches) return;
+        if (is_silent_) throw NoAnswer(cause_);
+        throw DeviceLost(cause_);
     }
     void do_wait(Submission) override {}
     void do_finish() noexcept override {}
@@ -49,13 +58,15 @@ protected:
 
 private:
     DeviceInfo info_;
-    std::exception_ptr cause_;
+    std::string cause_;
+    bool is_silent_;                   ///< a NoAnswer
+    std::uint64_t next_address_ = 256; ///< of memory that does not exist
 };
 
 } // namespace
 
-std::unique_ptr<Device> make_lost_device(const DeviceInfo& info, std::exception_ptr cause) {
-    return std::make_unique<LostDevice>(info, std::move(cause));
+std::unique_ptr<Device> make_lost_device(const DeviceInfo& info, const DeviceLost& cause) {
+    return std::make_unique<LostDevice>(info, cause);
 }
 
 } // namespace towers

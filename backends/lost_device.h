@@ -4,13 +4,11 @@
 
 #include "backends/device.h"
 
-#include <exception>
 #include <memory>
 
 namespace towers {
 
-/// Has memory only on the host, copies nothing, and throws `cause`, a DeviceLost, instead of running
-/// launches.
-std::unique_ptr<Device> make_lost_device(const DeviceInfo& info, std::exception_ptr cause);
+/// Has memory only on the host, copies nothing, and fails as `cause` says instead of running launches.
+std::unique_ptr<Device> make_lost_device(const DeviceInfo& info, const DeviceLost& cause);
 
 } // namespace towers

@@ -3,6 +3,7 @@
 #include "backends/wrapped_device.h"
 
 #include <chrono>
+#include <cmath>
 #include <exception>
 #include <fmt/format.h>
 #include <future>
@@ -128,7 +129,7 @@ DriverThread::~DriverThread() {
 
 void DriverThread::abandon(const std::string& what) {
     note_hanging_driver();
-    if (DriverCall::Place* const place = calls_->place) place->abandoned = true;
+    if (DriverCall::Place* const place = calls_->place) stop_for_ever(*place);
     failure_ = what;
     throw NoAnswer(what);
 }
@@ -147,6 +148,14 @@ void DriverThread::call(const std::string& device, const char* doing, Takes take
         return place != nullptr ? no_answer_from(*place, seconds)
                                 : fmt::format("{}: no answer for {:.3g} s while {}", device, seconds, doing);
     };
+    const auto takes_long = [&](double seconds) {
+        const DriverCall::Place* const place = calls_->place;
+        const char* const function = place != nullptr ? place->function.load() : nullptr;
+        return fmt::format("{}: still {}{}, for {:.0f} s so far{}", device, doing,
+                           function != nullptr ? fmt::format(" ({})", function) : "", seconds,
+                           std::isfinite(limit) ? fmt::format("; it counts as lost after {:.3g} s", limit)
+                                                : "");
+    };
     double passed = 0, since_stop = 0;
     bool told = false;
     while (done.wait_for(std::chrono::duration<double>(pause_length)) != std::future_status::ready) {
@@ -154,8 +163,7 @@ void DriverThread::call(const std::string& device, const char* doing, Takes take
         if (passed >= limit) abandon(no_answer(limit));
         if (stop_ != nullptr && *stop_ && (since_stop += pause_length) >= until_stopped)
             abandon(no_answer(passed) + ", and the program was told to end");
-        if (passed >= until_told && !std::exchange(told, true))
-            spdlog::info("{}; it counts as lost after {:.3g} s", no_answer(passed), limit);
+        if (passed >= until_told && !std::exchange(told, true)) spdlog::info("{}", takes_long(passed));
     }
     done.get();
 }

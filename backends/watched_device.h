@@ -44,7 +44,8 @@ public:
     enum class Takes { moments, long_if_it_compiles_or_copies };
     /// Makes the call, which throws what `work` throws. After a few seconds tells the user what takes long.
     /// Abandons the thread after the timeout, or ten timeouts, or seconds after `stop` has become true, and
-    /// throws NoAnswer: the thread never returns from `work` then. `device`: its name in messages.
+    /// throws NoAnswer: the thread is stopped then and never returns from `work`. `device`: its name in
+    /// messages.
     void call(const std::string& device, const char* doing, Takes takes, const std::function<void()>& work);
     /// Whether it was abandoned. Then nothing may touch what its calls have touched.
     bool hangs() const { return !failure_.empty(); }

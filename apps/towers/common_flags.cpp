@@ -75,17 +75,17 @@ double device_timeout(double seconds) {
 
 void add_device_flags(CLI::App& command, OpenOptions& options) {
     add_validate(command, options);
+    options.timeout = default_timeout;
     command
         .add_option_function<double>(
             "--device-timeout", [&options](double seconds) { options.timeout = device_timeout(seconds); },
             "Seconds after which a GPU's driver that gives no answer has failed, ten times as many where it "
             "compiles or copies; 0 waits for ever")
-        ->default_str("60")
+        ->default_str(fmt::format("{}", default_timeout))
         ->type_name("FLOAT");
 }
 
 void add_validate(CLI::App& command, OpenOptions& options) {
-    options.timeout = 60;
     command.add_flag(
         "--validate", options.validate,
         "Run Vulkan under the Khronos validation layer; each of its messages counts as an error");

@@ -38,6 +38,8 @@ void add_exact_products(CLI::App& command, bool& exact_products);
 /// Throws UsageError if there are too many; warns if OpenMP gives fewer.
 void check_threads(unsigned threads);
 
+constexpr double default_timeout = 60; ///< of --device-timeout, in seconds
+
 /// Adds --validate, which is not among a run's settings, and the --device-timeout of all commands.
 void add_validate(CLI::App& command, OpenOptions& options);
 

@@ -179,6 +179,9 @@ int run_predict(PredictFlags& flags) {
     if (!flags.recipe.empty()) find_recipe(flags.recipe, flags.set);
     const std::vector<std::string> towers = choose_towers(flags.backend, flags.towers, flags.open);
     const LoadedModel model = load_model(flags);
+    std::vector<std::unique_ptr<Device>> devices;
+    for (const std::string& id : towers) devices.push_back(open_device(id, flags.open));
+    work_begins(); // standard input can be read only once
     Named named = pictures_of(flags);
     const int incomplete = named.complete || flags.skip_broken ? 0 : work_failed;
     const std::uint64_t count = named.pictures.size();
@@ -187,17 +190,13 @@ int run_predict(PredictFlags& flags) {
 
     const Source source = open_pictures(std::move(named.pictures), model);
     const unsigned batch = batch_for(count, flags.batch, towers.size());
-    std::vector<std::unique_ptr<Device>> devices;
     std::vector<ForwardPass> passes;
-    for (const std::string& id : towers) {
-        devices.push_back(open_device(id, flags.open));
-        passes.push_back(streaming_pass(*devices.back(), model.recipe, source.data->image_size(), batch));
-    }
+    for (const auto& device : devices)
+        passes.push_back(streaming_pass(*device, model.recipe, source.data->image_size(), batch));
 
     const std::vector<std::string> names = class_names(model.recipe.model, model.data.classes);
     const std::size_t top = std::min(flags.top, names.size());
     std::atomic<bool> broken = false;
-    work_begins();
     fmt::print("{}", prediction_header(flags.format(), top));
     PredictionOutput output(count);
     const auto see = [&](std::uint64_t first, std::span<const float> logits) {

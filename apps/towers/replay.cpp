@@ -1,6 +1,6 @@
 #include "apps/towers/commands.h"
 #include "apps/towers/common_flags.h"
-#include "apps/towers/start_over.h"
+#include "engine/towers/selection.h"
 #include "engine/train/diverged.h"
 
 #include <cstdio>
@@ -35,7 +35,7 @@ struct ReplayFlags {
 
 /// The devices that training would use and, for comparison, the CPU.
 std::vector<std::string> devices_of(const ReplayFlags& flags) {
-    std::vector<std::string> towers = choose_towers(flags.backend, flags.towers, flags.open);
+    std::vector<std::string> towers = select_towers(flags.backend, flags.towers, flags.open);
     if (flags.backend.empty() && flags.towers.empty() && towers.back() != "cpu") towers.push_back("cpu");
     return towers;
 }
@@ -89,7 +89,6 @@ int run_replay(ReplayFlags& flags) {
     const DivergedStep diverged = read_diverged(flags.file);
     const std::vector<std::string> devices = devices_of(flags);
     print_step(diverged);
-    work_begins();
     const std::size_t failed = print_table(diverged, flags, devices);
     if (failed > 0)
         throw DeviceError(fmt::format("{} of {} devices could not do the step", failed, devices.size()));

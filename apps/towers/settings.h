@@ -1,6 +1,7 @@
 // The settings of a training run, as flags and as a TOML file.
 #pragma once
 
+#include "apps/towers/common_flags.h"
 #include "backends/backend.h"
 
 #include <CLI/CLI.hpp>
@@ -42,7 +43,7 @@ struct TrainSettings {
     bool log_towers = false;
     std::uint64_t summary_every = 100;
     std::string on_device_loss = "continue";
-    double device_timeout = 60;
+    double device_timeout = default_timeout;
     unsigned threads = 0;
     bool exact_products = false;
     std::string tune = "off"; ///< or quick, full, or the path of a file with choices

@@ -41,6 +41,7 @@ public:
         text_[length_] = '\0';
         return *this;
     }
+    bool has_room_for(std::size_t length) const { return length_ + length < capacity; }
     void clear() { text_[length_ = 0] = '\0'; }
     char* data() { return text_.data(); }
     std::string_view view() const { return {text_.data(), length_}; }
@@ -105,7 +106,8 @@ void print_last_words() {
 
 /// Returns if the program may not start over without this device.
 void start_over(std::string_view id, std::string_view reason) {
-    if (!ready || std::ranges::find(chosen, id) == chosen.end()) return;
+    if (!ready.exchange(false) || std::ranges::find(chosen, id) == chosen.end()) return;
+    if (!unusable.has_room_for(id.size() + reason.size() + 2)) return;
     unusable << "\n" << id << "\t" << reason;
     sigset_t none; // a handler's signal must not stay blocked in the new program
     sigemptyset(&none);
@@ -130,7 +132,8 @@ void on_crash(int signal) {
     static std::atomic<bool> first = true;
     while (!first.exchange(false)) pause(); // another thread's crash ends the program
     Line<4096> reason;
-    reason << "its driver crashed (" << name_of_signal(signal) << ") ";
+    const bool in_driver = place->function != nullptr || driver_call_of(gettid()) == nullptr;
+    reason << (in_driver ? "its driver" : "the program") << " crashed (" << name_of_signal(signal) << ") ";
     append(reason, *place);
     start_over(id_of(*place), reason.view());
     last_words << "towers: " << label_of(*place) << ": " << reason.view() << way_on.view();
@@ -178,6 +181,7 @@ std::vector<std::string> choose_towers(const std::string& backend, const std::st
     ready = false;
     if (!towers.empty()) return ids;
     chosen = ids;
+    std::erase(chosen, "cpu"); // there would be nothing to begin with
     const char* const before = std::getenv(unusable_devices);
     unusable.clear();
     unusable << unusable_devices << "=" << (before != nullptr ? before : "");
@@ -197,10 +201,10 @@ void work_begins(const std::string& way) {
 }
 
 void start_over_without(const DeviceError& failed) {
+    if (dynamic_cast<const OutOfMemory*>(&failed) != nullptr) return; // the user may ask for less
     std::string_view reason = failed.what();
     for (const std::string& lead : {failed.device + ": ", failed.device + " ("})
         if (reason.starts_with(lead)) reason.remove_prefix(reason.find(": ") + 2);
-    std::fflush(nullptr);
     start_over(failed.device, reason);
 }
 

@@ -98,8 +98,7 @@ TrainerOptions options_of(const ResolvedRun& resolved, const std::shared_ptr<Tra
             .shares = resolved.shares,
             .micro_batch = settings.micro_batch.value_or(0),
             .outlive_devices = settings.on_device_loss == "continue",
-            .patience = settings.device_timeout > 0 ? Patience(settings.device_timeout, {}, &stop_requested)
-                                                    : Patience(),
+            .patience = Patience(resolved.open.timeout, {}, &stop_requested),
             .give_up = give_up,
             .learning_rate = *settings.lr,
             .seed = *settings.seed,
@@ -289,6 +288,11 @@ int run_train(const TrainFlags& flags) {
     try {
         resolved = resolve(flags, sources, machine);
         open_and_train(*resolved, sources.past, flags, trace, placement, folder);
+    } catch (const DeviceError& error) {
+        start_over_without(error);
+        write_trace_of_failed(trace);
+        if (flags.report && !folder.empty()) write_report_of_failed(folder);
+        throw;
     } catch (...) {
         write_trace_of_failed(trace);
         if (flags.report && !folder.empty()) write_report_of_failed(folder);

@@ -18,7 +18,7 @@ struct TrainFlags {
     std::string trace;
     std::optional<std::uint64_t> trace_steps;
     bool log_placement = false;
-    OpenOptions open;
+    OpenOptions open{.timeout = default_timeout};
 
     bool resumes() const { return resume || resume_from; }
 };

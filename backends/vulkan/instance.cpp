@@ -143,7 +143,7 @@ Instance::Instance(bool validate) try {
     const auto synchronization = vk::ValidationFeatureEnableEXT::eSynchronizationValidation;
     const vk::ValidationFeaturesEXT features{.enabledValidationFeatureCount = 1,
                                              .pEnabledValidationFeatures = &synchronization};
-    const DriverCall call("vkCreateInstance");
+    std::optional<DriverCall> call(std::in_place, "vkCreateInstance");
     instance_ = vk::raii::Instance(
         context_, vk::InstanceCreateInfo{.pNext = validate ? &features : nullptr,
                                          .pApplicationInfo = &application,
@@ -151,6 +151,7 @@ Instance::Instance(bool validate) try {
                                          .ppEnabledLayerNames = layers.data(),
                                          .enabledExtensionCount = std::uint32_t(extensions.size()),
                                          .ppEnabledExtensionNames = extensions.data()});
+    call.reset();
     if (validate)
         messenger_ = vk::raii::DebugUtilsMessengerEXT(
             instance_, vk::DebugUtilsMessengerCreateInfoEXT{

@@ -27,9 +27,11 @@ Pipelines::Pipelines(const vk::raii::PhysicalDevice& physical, const vk::raii::D
     const std::string cached = read_cached(cache_file_).value_or("");
     cached_bytes_ = cached.size();
     // The driver checks the data's header and ignores what another driver wrote.
-    const DriverCall call("vkCreatePipelineCache");
-    cache_ = vk::raii::PipelineCache(device_, vk::PipelineCacheCreateInfo{.initialDataSize = cached.size(),
-                                                                          .pInitialData = cached.data()});
+    const vk::PipelineCacheCreateInfo info{.initialDataSize = cached.size(), .pInitialData = cached.data()};
+    {
+        const DriverCall call("vkCreatePipelineCache");
+        cache_ = vk::raii::PipelineCache(device_, info);
+    }
     const vk::PushConstantRange range{
         .stageFlags = vk::ShaderStageFlagBits::eCompute, .offset = 0, .size = ParameterBlock::capacity};
     layout_ = vk::raii::PipelineLayout(

@@ -1,5 +1,6 @@
 #include "engine/bench/copies.h"
 
+#include "backends/watched_device.h"
 #include "engine/clock.h"
 
 #include <algorithm>
@@ -29,6 +30,7 @@ CopyBench::CopyBench(Device& device, const std::vector<std::size_t>& sizes) : de
 }
 
 void CopyBench::repeat() {
+    const Attended attended; // as in a training
     for (Case& each : cases_) {
         std::vector<double> host, device;
         for (unsigned run = 0; run < runs_of(each.bytes); ++run) {
@@ -64,6 +66,7 @@ std::vector<CopyFigures> CopyBench::figures() const {
 }
 
 void EmptyStepBench::repeat() {
+    const Attended attended;
     constexpr unsigned runs = 100;
     std::vector<double> seconds;
     for (unsigned run = 0; run < runs; ++run) {

@@ -1,5 +1,6 @@
 #include "engine/bench/step_bench.h"
 
+#include "backends/watched_device.h"
 #include "engine/clock.h"
 
 #include <algorithm>
@@ -44,6 +45,7 @@ void StepBench::warm_up() {
 }
 
 void StepBench::repeat() {
+    const Attended attended; // as in a training, whose steps need no second thread
     const double pause = settings_.seconds / 10;
     if (step_seconds_ < pause)
         for (const Clock::time_point begin = Clock::now(); seconds_since(begin) < pause;) trainer_.step();

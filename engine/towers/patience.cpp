@@ -40,9 +40,10 @@ TimeLimit Patience::limit(const ExpectedTime& expected) const {
     return {expected, expected.known ? std::max(timeout_, much_slower * expected.seconds) : 10 * timeout_};
 }
 
-double Patience::at_the_end(const ExpectedTime& expected) {
+double Patience::at_the_end(const TimeLimit& limit) {
     constexpr double few = 3;
-    return expected.known ? std::max(few, (1 + much_slower) * expected.seconds) : few;
+    if (limit.saves) return limit.seconds();
+    return limit.expected.known ? std::max(few, (1 + much_slower) * limit.expected.seconds) : few;
 }
 
 std::string no_answer(const DeviceInfo& device, const TimeLimit& limit, bool told_to_end) {

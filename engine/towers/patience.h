@@ -30,6 +30,8 @@ struct ExpectedTime {
 struct TimeLimit {
     ExpectedTime expected;
     double more = 0; ///< in addition
+    /// Work that was done before is lost if this does not end.
+    bool saves = false;
     double seconds() const { return expected.seconds + more; }
 };
 
@@ -76,12 +78,16 @@ public:
 
     TimeLimit limit(const ExpectedTime& expected) const;
     /// The limit for copies, whose times are unknown.
-    TimeLimit limit_of_copies() const { return limit({0, false}); }
+    TimeLimit limit_of_copies() const {
+        TimeLimit limit = this->limit({0, false});
+        limit.saves = true;
+        return limit;
+    }
     const Pause& pause() const { return pause_; }
     bool told_to_end() const { return stop_ != nullptr && *stop_; }
-    /// The seconds that work may still take after the user wants to end the program: some that work which
-    /// was done before must not be lost, few otherwise.
-    static double at_the_end(const ExpectedTime& expected);
+    /// The seconds that work may still take after the user wants to end the program: few if no more is lost
+    /// than this step.
+    static double at_the_end(const TimeLimit& limit);
 
 private:
     double timeout_;

@@ -53,7 +53,7 @@ private:
     void set(const TimeLimit& limit) {
         const std::lock_guard lock(mutex_);
         left_ = limit.seconds() + pause_.length.count(); // it begins within a pause
-        at_the_end_ = Patience::at_the_end(limit.expected);
+        at_the_end_ = Patience::at_the_end(limit);
     }
     void unset() {
         const std::lock_guard lock(mutex_);

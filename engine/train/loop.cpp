@@ -108,6 +108,7 @@ private:
 /// The same error with a longer message.
 [[noreturn]] void rethrow(const DeviceError& error, const std::string& more) {
     if (dynamic_cast<const OutOfMemory*>(&error) != nullptr) throw OutOfMemory(error.what() + more);
+    if (dynamic_cast<const NoAnswer*>(&error) != nullptr) throw NoAnswer(error.what() + more);
     if (dynamic_cast<const DeviceLost*>(&error) != nullptr) throw DeviceLost(error.what() + more);
     throw DeviceError(error.what() + more);
 }

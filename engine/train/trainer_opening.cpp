@@ -5,7 +5,6 @@
 #include "engine/train/trainer.h"
 
 #include <algorithm>
-#include <exception>
 #include <fmt/format.h>
 #include <utility>
 
@@ -51,9 +50,9 @@ public:
     auto outlive(Make make, MakeLost make_lost) -> decltype(make()) {
         try {
             return make();
-        } catch (const DeviceLost&) {
+        } catch (const DeviceLost& lost) {
             if (--left_ == 0) throw;
-            return make_lost(std::current_exception());
+            return make_lost(lost);
         }
     }
 
@@ -68,6 +67,7 @@ std::unique_ptr<Device> Trainer::open_device(std::size_t tower) {
     OpenOptions open = options_.open;
     if (options_.tuning) open.choices = &options_.tuning->choices(id);
     std::unique_ptr<Device> device = options_.open_device(id, open);
+    device->free_memory(); // so that it fails here, where it is known which device does
     if (options_.tuning) options_.tuning->opened(device->info());
     if (options_.trace) device = std::make_unique<TracedDevice>(std::move(device), options_.trace, tower);
     return device;
@@ -82,7 +82,7 @@ std::unique_ptr<TowerSet> Trainer::open_towers(const DataSource& data,
     std::vector<std::unique_ptr<Device>> devices;
     for (std::size_t i = 0; i < count; ++i)
         devices.push_back(losses.outlive([&] { return open_device(i); },
-                                         [&](const std::exception_ptr& lost) {
+                                         [&](const DeviceLost& lost) {
                                              return make_lost_device(
                                                  info_of(options_.towers[i], options_.open), lost);
                                          }));
@@ -129,9 +129,9 @@ std::unique_ptr<TowerSet> Trainer::open_towers(const DataSource& data,
             return tower;
         };
         const DeviceInfo known = devices[i]->info();
-        towers.push_back(losses.outlive(
-            [&] { return make(std::move(devices[i])); },
-            [&](const std::exception_ptr& lost) { return make(make_lost_device(known, lost)); }));
+        towers.push_back(
+            losses.outlive([&] { return make(std::move(devices[i])); },
+                           [&](const DeviceLost& lost) { return make(make_lost_device(known, lost)); }));
     }
     TowerSetOptions set{.host = options_.open,
                         .patience = options_.patience,

@@ -211,3 +211,36 @@ TEST_CASE("the other commands, too, give up a driver that hangs") {
     CHECK(devices.code == 0);
     CHECK_MESSAGE(contains(devices.out, "vulkan     absent: "), devices.out);
 }
+
+TEST_CASE("a driver that answers too late touches nothing any more") {
+    const std::string id = quick_device();
+    if (!id.starts_with("vulkan:")) return;
+    using Clock = std::chrono::steady_clock;
+    const Training training;
+    Program program(towers_command(training.command({"--towers", "cpu," + id}, 100000000)),
+                    training.under("vkMapMemory#1+=slow=2500"));
+    REQUIRE(program.wait_for_lines("is let go", 1));
+    const Clock::time_point from = Clock::now();
+    program.wait_until([&] { return Clock::now() - from > std::chrono::seconds(3); });
+    program.send(SIGTERM);
+    const Outcome outcome = program.end();
+    CHECK_MESSAGE(outcome.code == 0, outcome.err);
+    CHECK(contains(outcome.out, "stopped: saved "));
+}
+
+TEST_CASE("a device that lacks only memory is not left out, and the CPU is never") {
+    const std::string id = quick_device();
+    if (!id.starts_with("vulkan:")) return;
+    const Training training;
+    const Outcome outcome = training.train(as_card("vkAllocateMemory#3+=VK_ERROR_OUT_OF_DEVICE_MEMORY"), {});
+    CHECK(outcome.code == 1);
+    CHECK_MESSAGE(lines(outcome.err) == 1, outcome.err);
+    CHECK_MESSAGE(contains(outcome.err, "try a smaller --batch"), outcome.err);
+
+    const Training alone;
+    const Outcome refused = run_towers(alone.command({}), {.environment = {{"VK_DRIVER_FILES", "none"}},
+                                                           .address_space = std::size_t(300) << 20,
+                                                           .seconds = 60});
+    CHECK(refused.code == 1);
+    CHECK_MESSAGE(lines(refused.err) == 1, refused.err);
+}

@@ -103,17 +103,14 @@ TEST_CASE("a call that does not answer in time is given up, and touches nothing 
         const DriverCall call("vkCreateDevice");
         hang.wait();
         ++reached;
-        { const DriverCall next("vkNext"); }
-        reached += 10; // unless the end of a driver's call keeps the thread
     };
     CHECK(message_of([&] { thread.call("gpu (a card)", "opening the device", Takes::moments, work); }) ==
           "gpu (a card): no answer from vkCreateDevice for 0.2 s while opening the device");
     CHECK(thread.hangs());
     CHECK(any_driver_hangs());
     hang.end();
-    while (reached == 0) std::this_thread::yield();
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    CHECK(reached == 1);
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    CHECK(reached == 0);
 }
 
 TEST_CASE("when the user wants to end the program, it waits only seconds for a driver") {

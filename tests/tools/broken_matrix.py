@@ -160,8 +160,9 @@ class Matrix:
     def could_go_on(towers, rule, out, run):
         if run.exists() and rule.endswith("=crash"):
             return False
-        trains = ": step " in out
-        return towers == "default" or (towers == "pair" and trains)
+        if towers == "pair": # a named device whose driver refuses before the first step ends the run
+            return ": step " in out or rule.endswith(("=VK_ERROR_DEVICE_LOST", "=hang"))
+        return towers == "default"
 
     def judge(self, towers, rule):
         code, seconds, out, err, run = self.train(towers, rule, self.arguments.device_timeout, self.arguments.limit)
