@@ -40,6 +40,9 @@ Backend::Listing list_in_time(const Backend& backend, const OpenOptions& options
     static std::map<std::string_view, std::string> silent;
     if (const auto found = silent.find(backend.name()); found != silent.end())
         return {.devices = {}, .absence = found->second};
+    if (const std::string reason = why_unusable(backend.name(), std::getenv(unusable_devices));
+        !reason.empty())
+        return {.devices = {}, .absence = reason};
     Backend::Listing listing;
     try {
         DriverThread(options).call(std::string(backend.name()), "listing its devices",
@@ -126,6 +129,10 @@ std::unique_ptr<Device> open_device_of(std::span<const Backend* const> backends,
         };
         try {
             return is_watched(*backend, options) ? open_watched(std::string(id), options, open) : open();
+        } catch (const OutOfMemory& error) { // less work at once would not help
+            DeviceError refused(error.what());
+            refused.device = id;
+            throw refused;
         } catch (DeviceError& error) {
             error.device = id;
             throw;

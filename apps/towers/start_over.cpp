@@ -52,10 +52,10 @@ private:
 };
 
 // What the handlers read. It changes only while `ready` is false.
-std::atomic<bool> ready = false; ///< the program may start over
-std::array<char, 16> own_name{}; ///< of this program's threads
-std::vector<std::string> chosen; ///< by the program: ids
-std::vector<char*> environment;  ///< for the new program; the first is `unusable`
+std::atomic<bool> ready = false;      ///< the program may start over
+std::array<char, 16> own_name{};      ///< of this program's threads
+std::vector<std::string> dispensable; ///< ids and backends that it may leave out
+std::vector<char*> environment;       ///< for the new program; the first is `unusable`
 Line<4096> unusable, way_on, last_words;
 
 const char* name_of_signal(int signal) {
@@ -106,7 +106,7 @@ void print_last_words() {
 
 /// Returns if the program may not start over without this device.
 void start_over(std::string_view id, std::string_view reason) {
-    if (!ready.exchange(false) || std::ranges::find(chosen, id) == chosen.end()) return;
+    if (!ready.exchange(false) || std::ranges::find(dispensable, id) == dispensable.end()) return;
     if (!unusable.has_room_for(id.size() + reason.size() + 2)) return;
     unusable << "\n" << id << "\t" << reason;
     sigset_t none; // a handler's signal must not stay blocked in the new program
@@ -156,6 +156,24 @@ void on_end(int signal) {
     raise(signal);
 }
 
+/// From now on the program may start over without one of these devices, or a backend that cannot be listed.
+void may_leave_out(const std::vector<std::string>& devices) {
+    ready = false;
+    dispensable.clear();
+    for (const Backend* const each : all_backends()) dispensable.emplace_back(each->name());
+    dispensable.insert(dispensable.end(), devices.begin(), devices.end());
+    std::erase(dispensable, "cpu"); // there would be nothing to begin with
+    const char* const before = std::getenv(unusable_devices);
+    unusable.clear();
+    unusable << unusable_devices << "=" << (before != nullptr ? before : "");
+    environment.assign({unusable.data()});
+    const std::size_t name = std::strlen(unusable_devices);
+    for (char** each = environ; *each != nullptr; ++each)
+        if (std::strncmp(*each, unusable.data(), name + 1) != 0) environment.push_back(*each);
+    environment.push_back(nullptr);
+    ready = true;
+}
+
 void handle(int signal, void (*handler)(int), int flags) {
     struct sigaction before {};
     // Ignored signals stay ignored.
@@ -169,6 +187,7 @@ void handle(int signal, void (*handler)(int), int flags) {
 } // namespace
 
 void watch_for_crashes() {
+    may_leave_out({});
     prctl(PR_GET_NAME, own_name.data());
     for (const int signal : {SIGINT, SIGTERM}) handle(signal, on_end, 0);
     if (!under_sanitizer) // which reports crashes itself
@@ -178,19 +197,7 @@ void watch_for_crashes() {
 std::vector<std::string> choose_towers(const std::string& backend, const std::string& towers,
                                        const OpenOptions& options) {
     std::vector<std::string> ids = select_towers(backend, towers, options);
-    ready = false;
-    if (!towers.empty()) return ids;
-    chosen = ids;
-    std::erase(chosen, "cpu"); // there would be nothing to begin with
-    const char* const before = std::getenv(unusable_devices);
-    unusable.clear();
-    unusable << unusable_devices << "=" << (before != nullptr ? before : "");
-    environment.assign({unusable.data()});
-    const std::size_t name = std::strlen(unusable_devices);
-    for (char** each = environ; *each != nullptr; ++each)
-        if (std::strncmp(*each, unusable.data(), name + 1) != 0) environment.push_back(*each);
-    environment.push_back(nullptr);
-    ready = true;
+    may_leave_out(towers.empty() ? ids : std::vector<std::string>());
     return ids;
 }
 

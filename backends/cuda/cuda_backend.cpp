@@ -96,8 +96,11 @@ struct Search {
 
 Search find_devices() {
     int driver = 0, runtime = 0, count = 0;
-    check(cudaDriverGetVersion(&driver));
-    check(cudaRuntimeGetVersion(&runtime));
+    {
+        const DriverCall call("cudaDriverGetVersion"); // which loads the driver
+        check(cudaDriverGetVersion(&driver));
+        check(cudaRuntimeGetVersion(&runtime));
+    }
     if (driver == 0) {
         return {{}, "no NVIDIA driver is installed (libcuda.so.1)"};
     }

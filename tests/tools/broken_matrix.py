@@ -1,4 +1,4 @@
-"""Trains while one Vulkan call of one device fails, for every call that the program makes.
+"""Trains while one Vulkan call of one device fails, or one CUDA call of an emulated card, for every call that the program makes.
 
 The layer of tests/broken_vulkan lists the calls of an undisturbed run and lets one of them fail in each of many others:
 with an error, a lost device, without memory, by a crash, or by never returning. Each is tried from the first call on
@@ -26,13 +26,10 @@ import sys
 import tempfile
 import time
 
-HOWS = {
-    "error": "VK_ERROR_INITIALIZATION_FAILED",
-    "lost": "VK_ERROR_DEVICE_LOST",
-    "memory": "VK_ERROR_OUT_OF_DEVICE_MEMORY",
-    "crash": "crash",
-    "hang": "hang",
-}
+HOWS = ["error", "lost", "memory", "crash", "hang"]
+VULKAN = {"error": "VK_ERROR_INITIALIZATION_FAILED", "lost": "VK_ERROR_DEVICE_LOST",
+          "memory": "VK_ERROR_OUT_OF_DEVICE_MEMORY", "crash": "crash", "hang": "hang"}
+CUDA = {"error": "999", "lost": "702", "memory": "2", "crash": "crash", "hang": "hang"}
 RETURNS_NO_ERROR = re.compile(
     r"vk(Cmd|Destroy|Free|Unmap|ResetQueryPool|GetBuffer|GetDeviceQueue"
     r"|GetPhysicalDevice(Properties|Features|Memory|Queue))"
@@ -72,11 +69,13 @@ class Matrix:
         record = bytes([3]) + bytes(range(256)) * 12
         for name in [f"data_batch_{i}" for i in range(1, 6)] + ["test_batch"]:
             (folder / "data" / f"{name}.bin").write_bytes(record * 10)
-        shown = [each for each in self.devices() if each["id"].startswith("vulkan:")]
+        self.hows = CUDA if arguments.cuda else VULKAN
+        backend = "cuda:" if arguments.cuda else "vulkan:"
+        shown = [each for each in self.devices() if each["id"].startswith(backend)]
         if not shown:
-            print("SKIPPED: no Vulkan device")
+            print("SKIPPED: no device of " + backend)
             sys.exit(0)
-        wanted = arguments.device or "llvmpipe"
+        wanted = arguments.device or ("" if arguments.cuda else "llvmpipe")
         victim = next((each for each in shown if wanted in each["name"]), shown[0])
         self.name = victim["name"]
         self.towers = {"alone": ["--towers", victim["id"]], "pair": ["--towers", "cpu," + victim["id"]]}
@@ -85,9 +84,9 @@ class Matrix:
 
     def environment(self, rules, log=None):
         added = {
-            "VK_ADD_LAYER_PATH": self.arguments.layer,
-            "VK_INSTANCE_LAYERS": "VK_LAYER_TOWERS_broken",
-            "TOWERS_BROKEN_VULKAN": rules,
+            **({"TOWERS_EMULATED_CUDA_DEVICES": "2", "TOWERS_EMULATED_CUDA_FAIL": rules} if self.arguments.cuda else
+               {"VK_ADD_LAYER_PATH": self.arguments.layer, "VK_INSTANCE_LAYERS": "VK_LAYER_TOWERS_broken",
+                "TOWERS_BROKEN_VULKAN": rules}),
             "XDG_CACHE_HOME": str(self.folder / "cache"),
             "OMP_NUM_THREADS": "1",
             "LP_NUM_THREADS": "1",
@@ -107,7 +106,7 @@ class Matrix:
         command = [self.arguments.towers, "train", "--recipe", self.folder / "recipe.toml", "--data",
                    self.folder / "data", "--shares", "even", "--seed", "1", "--log-every", "1", "--summary-every", "0",
                    "--device-timeout", str(timeout), "--run", run] + self.towers[towers]
-        if towers == "default":
+        if towers == "default" and not self.arguments.cuda:
             rules = "deviceType=discrete;" + rules
         begin = time.monotonic()
         try:
@@ -144,7 +143,7 @@ class Matrix:
             for (call, device), most in sorted(self.calls(towers).items()):
                 for (when, count), how in itertools.product([("first", 1), ("later", most // 2 + 1)], HOWS):
                     if self.wants(towers, call, when, how) and not (when == "later" and count == 1):
-                        yield towers, f"{call}{'@' if device else ''}{device}#{count}+={HOWS[how]}"
+                        yield towers, f"{call}{'@' if device else ''}{device}#{count}+={self.hows[how]}"
 
     def wants(self, towers, call, when, how):
         arguments = self.arguments
@@ -160,8 +159,9 @@ class Matrix:
     def could_go_on(towers, rule, out, run):
         if run.exists() and rule.endswith("=crash"):
             return False
-        if towers == "pair": # a named device whose driver refuses before the first step ends the run
-            return ": step " in out or rule.endswith(("=VK_ERROR_DEVICE_LOST", "=hang"))
+        if towers == "pair":  # a named device that is not listed, or that refuses before the first step, ends the run
+            lists = re.match("vkEnumeratePhysical|vkCreateInstance|cudaDriver|cudaRuntime|cudaGetDevice", rule)
+            return not lists and (": step " in out or rule.endswith(("=VK_ERROR_DEVICE_LOST", "=702", "=hang")))
         return towers == "default"
 
     def judge(self, towers, rule):
@@ -189,7 +189,8 @@ class Matrix:
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("towers", help="the program")
-    parser.add_argument("layer", help="the folder of the layer's manifest")
+    parser.add_argument("layer", nargs="?", help="the folder of the layer's manifest")
+    parser.add_argument("--cuda", action="store_true", help="the program is built on emulated CUDA; without a layer")
     parser.add_argument("--device", help="a part of the failing device's name")
     parser.add_argument("--calls", default="", help="a regular expression for the calls")
     parser.add_argument("--how", nargs="*", choices=HOWS)
