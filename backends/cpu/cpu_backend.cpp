@@ -24,16 +24,21 @@
 namespace towers {
 namespace {
 
-/// Starts the calling thread's team. OpenMP's library ends the program if it gets too few threads.
+/// Gives the calling thread a team of so many threads, all of which flush denormal numbers, for the loops
+/// that follow, oneDNN's too. OpenMP's library ends the program if it gets too few threads. It keeps those
+/// that it has, which may have started while the calling thread did not flush.
 void start_team(const DeviceInfo& info, unsigned threads) {
-    thread_local unsigned started = 1;
-    if (threads <= started) return;
+    if (threads == 1) return;
+    thread_local unsigned running = 1;
     static std::mutex starting; // other teams would take the threads that were there
-    const std::lock_guard lock(starting);
-    require_threads(info.id, threads - 1);
+    std::unique_lock lock(starting, std::defer_lock);
+    if (threads > running) {
+        lock.lock();
+        require_threads(info.id, threads - running);
+    }
 #pragma omp parallel num_threads(int(threads))
-    {}
-    started = threads;
+    FlushDenormals::from_now_on();
+    running = threads;
 }
 
 /// Makes OpenMP start exactly this many threads for the calling thread's parallel regions. oneDNN divides
@@ -151,7 +156,6 @@ private:
     void work_until(Ticket ticket) {
         use_threads(context_.threads);
         const FlushDenormals flush;
-        flush_team();
         if (lost_) std::rethrow_exception(lost_);
         const double begin = seconds_now();
         try {
@@ -171,14 +175,6 @@ private:
             throw;
         }
         if (crowding_.worked(seconds_now() - begin)) look_for_others();
-    }
-
-    /// The calling thread's team for the loops that follow, oneDNN's too. OpenMP keeps threads that it has
-    /// started earlier, perhaps while the calling thread did not flush.
-    void flush_team() const {
-        if (context_.threads == 1) return;
-#pragma omp parallel num_threads(int(context_.threads))
-        FlushDenormals::from_now_on();
     }
 
     /// Tells the user if other threads take this device's processors. The program does not use fewer threads

@@ -4,6 +4,7 @@
 #include "backends/backend.h"
 
 #include <doctest/doctest.h>
+#include <functional>
 #include <thread>
 #include <vector>
 
@@ -25,11 +26,22 @@ std::vector<char> all_but_the_first(unsigned threads) {
     return expected;
 }
 
-/// Has the device compute something.
-void compute(unsigned threads) {
+void run(unsigned threads, const std::function<Command(const Buffer&)>& command) {
     const auto device = open_device("cpu", {.threads = threads});
     const Buffer memory = device->allocate(64, Memory::staging);
-    device->run({{Copy{{&memory, 0, 32}, {&memory, 32, 32}}}});
+    device->run({{command(memory)}});
+}
+
+/// Has the device compute something.
+void compute(unsigned threads) {
+    run(threads, [](const Buffer& memory) {
+        auto* const all = reinterpret_cast<float*>(memory.address());
+        return launch(kernels::relu_forward, {.x = {all}, .y = {all}, .count = 16});
+    });
+}
+
+void copy(unsigned threads) {
+    run(threads, [](const Buffer& memory) { return Copy{{&memory, 0, 32}, {&memory, 32, 32}}; });
 }
 
 } // namespace
@@ -78,6 +90,13 @@ TEST_CASE(
         })
             .join();
     }
+}
+
+TEST_CASE("a device that only copies starts no threads") {
+    std::thread([] {
+        copy(8);
+        CHECK(flushing_of_team(8) == std::vector<char>(8, false)); // they were started just now
+    }).join();
 }
 #endif
 
