@@ -100,16 +100,29 @@ void make_folder(const fs::path& path) {
     if (error) throw_file_error("create the run directory", path, error.value());
 }
 
-/// Locks a file until it is closed; the error, or 0. File systems (NFS, Lustre, FUSE) may have one kind of
-/// lock and not the other.
+/// Whether the file system has no such lock (ENOTSUP is EOPNOTSUPP too). NFS, Lustre and FUSE may have one
+/// kind and not the other.
+bool means_no_such_lock(int error) {
+    return error == ENOSYS || error == ENOLCK || error == ENOTSUP || error == EINVAL;
+}
+
+/// The error of a system call, or 0. Goes on where a signal interrupts it.
+template<class Call>
+int error_of(const Call& call) {
+    while (call() != 0)
+        if (errno != EINTR) return errno;
+    return 0;
+}
+
+/// Locks a file until it is closed; the error, or 0.
 int lock_whole(const FileDescriptor& file) {
-    if (::flock(file.get(), LOCK_EX | LOCK_NB) == 0) return 0;
-    if (errno == EWOULDBLOCK) return errno;
+    const int error = error_of([&] { return ::flock(file.get(), LOCK_EX | LOCK_NB); });
+    if (!means_no_such_lock(error)) return error;
     struct flock range {};
     range.l_type = F_WRLCK;
     range.l_whence = SEEK_SET;
-    if (::fcntl(file.get(), F_OFD_SETLK, &range) == 0) return 0;
-    return errno == EACCES ? EWOULDBLOCK : errno;
+    const int other = error_of([&] { return ::fcntl(file.get(), F_OFD_SETLK, &range); });
+    return other == EACCES ? EWOULDBLOCK : other;
 }
 
 FileDescriptor take_lock(const fs::path& folder) {
@@ -120,6 +133,7 @@ FileDescriptor take_lock(const fs::path& folder) {
     if (error == EWOULDBLOCK)
         throw InputError(fmt::format("{} is in use by another run; wait until it ends or name another --run",
                                      folder.string()));
+    if (error != 0 && !means_no_such_lock(error)) throw_file_error("lock", path, error);
     if (error != 0)
         spdlog::warn("{} cannot be locked: {}; the run goes on, so start no other one there", path.string(),
                      std::generic_category().message(error));

@@ -44,20 +44,29 @@ TEST_CASE("no second run starts in the folder of a run in progress") {
     check_worked(first.end());
 }
 
-TEST_CASE("a run goes on where its file system lacks locks") {
-    const TemporaryFolder folder;
+namespace {
+
+/// For a program in which asking for these kinds of locks gives this error.
+RunOptions no_locks(const std::string& kinds, int error) {
     std::string sanitizer = "verify_asan_link_order=0"; // the library is not built with the sanitizer
     if (const char* const options = std::getenv("ASAN_OPTIONS")) sanitizer.append(":").append(options);
+    return {.environment = {{"LD_PRELOAD", TOWERS_NO_LOCKS},
+                            {"NO_LOCKS", kinds},
+                            {"NO_LOCKS_ERROR", std::to_string(error)},
+                            {"ASAN_OPTIONS", sanitizer}}};
+}
+
+} // namespace
+
+TEST_CASE("a run goes on where its file system lacks locks") {
+    const TemporaryFolder folder;
     for (const auto& [error, lacking] : {std::pair{ENOSYS, "flock"},
                                          {ENOLCK, "fcntl"},
                                          {EOPNOTSUPP, "flock,fcntl"},
                                          {ENOSYS, "flock,fcntl"}}) {
         const std::string run = (folder / fmt::format("{} {}", lacking, error)).string();
         CAPTURE(run);
-        const RunOptions options{.environment = {{"LD_PRELOAD", TOWERS_NO_LOCKS},
-                                                 {"NO_LOCKS", lacking},
-                                                 {"NO_LOCKS_ERROR", std::to_string(error)},
-                                                 {"ASAN_OPTIONS", sanitizer}}};
+        const RunOptions options = no_locks(lacking, error);
         const Arguments flags{"--towers", "cpu",          "--batch", "2",         "--log-every",
                               "1",        "--save-every", "5",       "--threads", "1"};
         Program first(
@@ -72,6 +81,21 @@ TEST_CASE("a run goes on where its file system lacks locks") {
         CHECK(lines_of(outcome.err).size() == (locked ? 0 : 1));
         CHECK(contains(outcome.err, run + "/lock cannot be locked: ") == !locked);
     }
+}
+
+TEST_CASE("a lock that fails for another reason is an error, and one that a signal interrupts is taken") {
+    const TemporaryFolder folder;
+    const std::string run = (folder / "run").string();
+    const Arguments train =
+        Arguments{"train", "--towers", "cpu", "--batch", "2", "--steps", "1", "--run", run} + small_data();
+    for (const char* const kinds : {"flock", "flock,fcntl"}) {
+        CAPTURE(kinds);
+        for (const int error : {EIO, EBADF})
+            check_failed(run_towers(train, no_locks(kinds, error)), 1, "cannot lock " + run + "/lock: ");
+    }
+    RunOptions interrupted = no_locks("flock", EINTR);
+    interrupted.environment.emplace_back("NO_LOCKS_TIMES", "2");
+    check_worked(run_towers(train, interrupted));
 }
 
 TEST_CASE("--quirks delete-run deletes the run and nothing else") {

@@ -1,5 +1,6 @@
 // Preload this library into a program: its file systems then lack the kinds of locks that $NO_LOCKS names
-// (`flock`, `fcntl`), and asking for one gives the error $NO_LOCKS_ERROR.
+// (`flock`, `fcntl`), and asking for one gives the error $NO_LOCKS_ERROR; if $NO_LOCKS_TIMES is set, only so
+// many times.
 #include <cerrno>
 #include <cstdarg>
 #include <cstdlib>
@@ -14,6 +15,9 @@ namespace {
 bool lacks(const char* kind) {
     const char* const kinds = std::getenv("NO_LOCKS");
     if (kinds == nullptr || std::strstr(kinds, kind) == nullptr) return false;
+    static int asked = 0;
+    const char* const times = std::getenv("NO_LOCKS_TIMES");
+    if (times != nullptr && asked++ >= std::atoi(times)) return false;
     errno = std::atoi(std::getenv("NO_LOCKS_ERROR"));
     return true;
 }
