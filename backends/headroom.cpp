@@ -10,6 +10,7 @@
 #include <latch>
 #include <limits>
 #include <optional>
+#include <span>
 #include <string>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -25,54 +26,98 @@ namespace fs = std::filesystem;
 
 std::uint64_t difference(std::uint64_t all, std::uint64_t part) { return all - std::min(all, part); }
 
-/// The number with which a file begins: `max` is none.
-std::optional<std::uint64_t> number_in(const fs::path& file) {
-    std::ifstream text(file);
+/// The number with which a folder's file begins: `max` is none. Without a name, none.
+std::optional<std::uint64_t> number_in(const fs::path& folder, const char* name) {
+    if (name == nullptr) return std::nullopt;
+    std::ifstream text(folder / name);
     std::uint64_t number = 0;
     return text >> number ? std::optional(number) : std::nullopt;
 }
 
-/// The number after a name: `MemAvailable: 24117248 kB`, `inactive_file 65536`.
-std::optional<std::uint64_t> number_after(std::string_view name, const fs::path& file) {
+/// The sum of the numbers after these names: `MemAvailable: 24117248 kB`, `inactive_file 65536`.
+std::optional<std::uint64_t> sum_after(std::span<const std::string_view> names, const fs::path& file) {
+    std::optional<std::uint64_t> sum;
     std::ifstream lines(file);
     for (std::string word; lines >> word; lines.ignore(std::numeric_limits<std::streamsize>::max(), '\n')) {
         std::uint64_t number = 0;
-        if (word == name && lines >> number) return number;
+        if (std::ranges::find(names, word) != names.end() && lines >> number) sum = sum.value_or(0) + number;
     }
-    return std::nullopt;
+    return sum;
+}
+
+std::optional<std::uint64_t> kib_after(std::string_view name, const fs::path& file) {
+    const std::optional<std::uint64_t> kib = sum_after({&name, 1}, file);
+    return kib ? std::optional(*kib << 10) : std::nullopt;
 }
 
 std::uint64_t physical_memory() {
     return std::uint64_t(sysconf(_SC_PHYS_PAGES)) * std::uint64_t(sysconf(_SC_PAGESIZE));
 }
 
+/// A limit, and how much of it is used
+struct LimitFiles {
+    const char *limit = nullptr, *used = nullptr;
+};
+
 /// What version 2 and version 1 of control groups tell of a group and those within it.
 struct GroupFiles {
     const char* limits[2]; ///< beyond these the kernel ends processes, or lets them crawl
     const char* used;
-    const char* spare[3]; ///< lines of memory.stat: what the kernel takes back before that
+    std::string_view spare[3]; ///< lines of memory.stat: what the kernel takes back before that
+    LimitFiles swap;
+    LimitFiles with_swap; ///< memory and swap together; never without the first limit
 };
 constexpr GroupFiles versions[] = {
-    {{"memory.max", "memory.high"}, "memory.current", {"active_file", "inactive_file", "slab_reclaimable"}},
-    {{"memory.limit_in_bytes"}, "memory.usage_in_bytes", {"total_active_file", "total_inactive_file"}},
+    {.limits = {"memory.max", "memory.high"},
+     .used = "memory.current",
+     .spare = {"active_file", "inactive_file", "slab_reclaimable"},
+     .swap = {"memory.swap.max", "memory.swap.current"},
+     .with_swap = {}},
+    {.limits = {"memory.limit_in_bytes"},
+     .used = "memory.usage_in_bytes",
+     .spare = {"total_active_file", "total_inactive_file"},
+     .swap = {},
+     .with_swap = {"memory.memsw.limit_in_bytes", "memory.memsw.usage_in_bytes"}},
 };
+
+/// What is left of a limit, where `spare` of what is used does not count.
+std::uint64_t left_of(const fs::path& group, std::uint64_t limit, const char* used, std::uint64_t spare) {
+    return difference(limit, difference(number_in(group, used).value_or(0), spare));
+}
+
+/// The limit of the process's address space
+std::optional<std::uint64_t> address_space() {
+    rlimit limit{};
+    if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return std::nullopt;
+    return limit.rlim_cur;
+}
+
+std::uint64_t left_address_space() {
+    const std::optional<std::uint64_t> all = address_space();
+    return all ? difference(*all, kib_after("VmSize:", "/proc/self/status").value_or(0)) : UINT64_MAX;
+}
 
 } // namespace
 
 GroupMemory group_memory(const fs::path& root) {
     GroupMemory least;
+    std::uint64_t swap = kib_after("SwapFree:", root / "proc/meminfo").value_or(0);
     for (const fs::path& group : control_groups(root, "memory"))
-        for (const GroupFiles& files : versions)
-            for (const char* const name : files.limits) {
-                const auto limit = name != nullptr ? number_in(group / name) : std::nullopt;
-                if (!limit || *limit >= physical_memory()) continue; // version 1 has a number for no limit
-                std::uint64_t used = number_in(group / files.used).value_or(0);
-                for (const char* const spare : files.spare)
-                    if (spare != nullptr)
-                        used = difference(used, number_after(spare, group / "memory.stat").value_or(0));
-                least.all = std::min(least.all, *limit);
-                least.left = std::min(least.left, difference(*limit, used));
-            }
+        for (const GroupFiles& files : versions) {
+            if (const auto limit = number_in(group, files.swap.limit))
+                swap = std::min(swap, left_of(group, *limit, files.swap.used, 0));
+            std::uint64_t limit = UINT64_MAX;
+            for (const char* const name : files.limits)
+                limit = std::min(limit, number_in(group, name).value_or(limit));
+            if (limit >= physical_memory()) continue; // version 1 has a number for no limit
+            const std::uint64_t spare = sum_after(files.spare, group / "memory.stat").value_or(0);
+            least.all = std::min(least.all, limit);
+            least.left = std::min(least.left, left_of(group, limit, files.used, spare));
+            if (const auto both = number_in(group, files.with_swap.limit))
+                least.with_swap =
+                    std::min(least.with_swap, left_of(group, *both, files.with_swap.used, spare));
+        }
+    if (least.left != UINT64_MAX) least.with_swap = std::min(least.with_swap, least.left + swap);
     return least;
 }
 
@@ -80,34 +125,29 @@ std::uint64_t host_memory() { return std::min(physical_memory(), group_memory("/
 
 std::uint64_t available_memory() {
     std::uint64_t available = group_memory("/").left;
-    if (const auto kib = number_after("MemAvailable:", "/proc/meminfo"))
-        available = std::min(available, *kib << 10);
-    rlimit limit{};
-    if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return available;
-    const std::uint64_t used = number_after("VmSize:", "/proc/self/status").value_or(0) << 10;
-    return std::min(available, difference(limit.rlim_cur, used));
+    available = std::min(available, kib_after("MemAvailable:", "/proc/meminfo").value_or(available));
+    return std::min(available, left_address_space());
 }
 
 void require_memory(std::string_view device, std::size_t bytes) {
     constexpr std::size_t little = 1 << 20; // not worth a look
     if (bytes <= little) return;
-    const std::uint64_t available = available_memory();
-    const std::uint64_t lacking = difference(bytes, available);
-    if (lacking == 0 || lacking <= number_after("SwapFree:", "/proc/meminfo").value_or(0) << 10) return;
+    const std::uint64_t allowed = std::min(group_memory("/").with_swap, left_address_space());
+    if (bytes <= allowed) return;
     constexpr double mib = 1 << 20;
     throw OutOfMemory(fmt::format("{}: {:.1f} MiB of memory are needed and {:.1f} MiB can be had", device,
-                                  double(bytes) / mib, double(available) / mib));
+                                  double(bytes) / mib, double(allowed) / mib));
 }
 
 void require_headroom(std::string_view device, std::size_t bytes) {
-    rlimit limit{};
-    if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
+    const std::optional<std::uint64_t> limit = address_space();
+    if (!limit) return;
     void* const room = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (room == MAP_FAILED)
         throw OutOfMemory(fmt::format(
             "{}: less than {} KiB are left of the {} KiB of memory that this process may use (ulimit -v), "
             "too little for the driver and threads; raise the limit",
-            device, bytes >> 10, limit.rlim_cur >> 10));
+            device, bytes >> 10, *limit >> 10));
     munmap(room, bytes);
 }
 

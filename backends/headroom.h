@@ -18,6 +18,8 @@ constexpr std::size_t thread_heap = std::size_t(128) << 20; ///< what malloc set
 struct GroupMemory {
     std::uint64_t all = UINT64_MAX;  ///< the smallest limit; UINT64_MAX if there is none
     std::uint64_t left = UINT64_MAX; ///< the least that is left of one
+    /// The same if the kernel swaps, as far as the groups allow it and there is room (`SwapFree`)
+    std::uint64_t with_swap = UINT64_MAX;
 };
 GroupMemory group_memory(const std::filesystem::path& root);
 
@@ -28,8 +30,9 @@ std::uint64_t host_memory();
 /// its limits. UINT64_MAX if the system does not tell.
 std::uint64_t available_memory();
 
-/// Throws OutOfMemory if this process cannot get so many bytes, also by swapping. Linux gives out memory that
-/// is not there, and ends the process when that is used.
+/// Throws OutOfMemory if this process's control groups or limits do not allow so many bytes more, also by
+/// swapping. Linux gives them out nevertheless, and ends the process when they are used. The system's free
+/// memory does not count, because it leaves out what some file systems' caches would give back.
 void require_memory(std::string_view device, std::size_t bytes);
 
 /// Throws OutOfMemory if the process's address space is limited (ulimit -v) and fewer than `bytes` are left.

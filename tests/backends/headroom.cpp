@@ -23,6 +23,7 @@ public:
         CHECK(found.all == all);
         CHECK(found.left == left);
     }
+    void check_with_swap(std::uint64_t left) const { CHECK(group_memory(root_.path()).with_swap == left); }
 
 private:
     test::TemporaryFolder root_;
@@ -92,6 +93,62 @@ TEST_CASE("control groups of version 1 limit the memory too") {
     groups.check(32 * mib, 32 * mib);
     groups.write("proc/self/cgroup", "4:cpu:/\n");
     groups.check(unlimited, unlimited);
+}
+
+TEST_CASE("a group's processes swap as far as the groups allow it and the machine has room") {
+    Groups groups;
+    groups.write("proc/self/cgroup", "0::/job/step\n");
+    groups.write("proc/meminfo", "SwapTotal: 8388608 kB\nSwapFree: 4194304 kB\n");
+    groups.check_with_swap(unlimited);
+    const std::string job = "sys/fs/cgroup/job/", step = job + "step/";
+    groups.write(step + "memory.max", 1024 * mib);
+    groups.write(step + "memory.current", 824 * mib);
+    groups.check_with_swap((200 + 4096) * mib);
+    groups.write(step + "memory.swap.max", "max\n");
+    groups.check_with_swap((200 + 4096) * mib);
+    groups.write(step + "memory.swap.max", 512 * mib);
+    groups.check_with_swap((200 + 512) * mib);
+    groups.write(step + "memory.swap.current", 112 * mib);
+    groups.check_with_swap((200 + 400) * mib);
+    groups.write("proc/meminfo", "SwapFree: 102400 kB\n");
+    groups.check_with_swap((200 + 100) * mib);
+    groups.write(job + "memory.swap.max", 0); // and no limit of memory
+    groups.write(job + "memory.swap.current", 0);
+    groups.check_with_swap(200 * mib);
+    groups.check(1024 * mib, 200 * mib);
+}
+
+TEST_CASE("a group of version 1 limits memory and swap together") {
+    Groups groups;
+    groups.write("proc/self/cgroup", "4:memory:/docker/1f0c\n");
+    groups.write("proc/meminfo", "SwapFree: 4194304 kB\n");
+    const std::string docker = "sys/fs/cgroup/memory/docker/", group = docker + "1f0c/";
+    groups.write(group + "memory.limit_in_bytes", 1024 * mib);
+    groups.write(group + "memory.usage_in_bytes", 600 * mib);
+    groups.write(group + "memory.stat", "total_inactive_file 104857600\n");
+    groups.check_with_swap((524 + 4096) * mib); // the kernel may not count swap
+    groups.write(group + "memory.memsw.limit_in_bytes", 9223372036854771712u);
+    groups.write(group + "memory.memsw.usage_in_bytes", 600 * mib);
+    groups.check_with_swap((524 + 4096) * mib);
+    groups.write(group + "memory.memsw.limit_in_bytes", 1024 * mib); // Docker's --memory-swap: none
+    groups.check_with_swap(524 * mib);
+    groups.write(group + "memory.memsw.limit_in_bytes", 2048 * mib);
+    groups.write(group + "memory.memsw.usage_in_bytes", 900 * mib);
+    groups.check_with_swap(1248 * mib);
+    groups.write(docker + "memory.limit_in_bytes", 1200 * mib);
+    groups.write(docker + "memory.memsw.limit_in_bytes", 1200 * mib);
+    groups.write(docker + "memory.memsw.usage_in_bytes", 1000 * mib);
+    groups.check_with_swap(200 * mib);
+    groups.check(1024 * mib, 524 * mib);
+}
+
+TEST_CASE("memory is not refused because little is free, which caches may give back") {
+    const std::uint64_t more = available_memory() + 1024 * mib;
+    if (group_memory("/").with_swap < more) {
+        MESSAGE("SKIPPED: a control group limits the memory");
+        return;
+    }
+    CHECK_NOTHROW(require_memory("cpu", more));
 }
 
 } // namespace towers
