@@ -4,6 +4,7 @@
 #include "backends/device.h"
 
 #include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <fmt/format.h>
 #include <fstream>
@@ -151,7 +152,24 @@ void require_headroom(std::string_view device, std::size_t bytes) {
     munmap(room, bytes);
 }
 
+std::string no_more_threads() {
+    return fmt::format("no more threads can be had (ulimit -u, or a container's pids.max{}); raise the limit "
+                       "or end other programs",
+                       address_space() ? ", or ulimit -v" : "");
+}
+
+bool thread_can_be_had() {
+    try {
+        std::thread([] {}).join();
+        return true;
+    } catch (const std::system_error&) {
+        return false;
+    }
+}
+
 void require_threads(std::string_view device, unsigned count) {
+    if (count == 0) return;
+    require_headroom(device, count * thread_stack); // else the system's error looks like a lack of threads
     std::latch end(1);
     std::vector<pid_t> ids(count, 0);
     std::vector<std::jthread> threads; // all at once
@@ -169,10 +187,12 @@ void require_threads(std::string_view device, unsigned count) {
     end.count_down();
     threads.clear();
     // A thread counts until the system has cleared it away, a little after it was joined.
+    const auto soon = std::chrono::steady_clock::now() + std::chrono::milliseconds(100);
     for (std::size_t i = 0; i < got; ++i)
-        while (tgkill(getpid(), ids[i], 0) == 0) std::this_thread::yield();
+        while (tgkill(getpid(), ids[i], 0) == 0 && std::chrono::steady_clock::now() < soon)
+            std::this_thread::yield();
     if (refused)
-        throw DeviceError(fmt::format("{}: {} of {} threads: {}", device, got, count, no_more_threads));
+        throw DeviceError(fmt::format("{}: {} of {} threads: {}", device, got, count, no_more_threads()));
 }
 
 } // namespace towers

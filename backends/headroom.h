@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <string>
 #include <string_view>
 
 namespace towers {
@@ -41,11 +42,14 @@ void require_memory(std::string_view device, std::size_t bytes);
 void require_headroom(std::string_view device, std::size_t bytes);
 
 /// Why no thread can be started, and what to do.
-constexpr std::string_view no_more_threads = "no more threads can be had (ulimit -u, or a container's "
-                                             "pids.max); raise the limit or end other programs";
+std::string no_more_threads();
 
-/// Throws DeviceError if the system does not give so many threads beside those that run. Software Vulkan
-/// drivers and OpenMP end the program, or fail without saying why, if they get none.
+/// Whether the system gives one more thread.
+bool thread_can_be_had();
+
+/// Throws DeviceError if the system does not give so many threads beside those that run, or OutOfMemory if
+/// there is no room for their stacks. Software Vulkan drivers and OpenMP end the program, or fail without
+/// saying why, if they get none.
 void require_threads(std::string_view device, unsigned count);
 
 } // namespace towers

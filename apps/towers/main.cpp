@@ -92,7 +92,7 @@ int run_command(int argc, char** argv) {
         return report(work_failed, "there is not enough memory" + towers::memory_advice(app));
     } catch (const std::system_error& error) {
         const bool no_thread = error.code() == std::errc::resource_unavailable_try_again;
-        return report(work_failed, no_thread ? std::string(towers::no_more_threads) : error.what());
+        return report(work_failed, no_thread ? towers::no_more_threads() : error.what());
     } catch (const std::exception& error) {
         return report(work_failed, error.what());
     }
@@ -103,9 +103,9 @@ int run_command(int argc, char** argv) {
 int main(int argc, char** argv) {
     static bool ends_by_itself = false;
     std::atexit([] { // OpenMP's library ends the program if it gets no thread, and a driver may
-        if (!ends_by_itself)
-            report(work_failed, fmt::format("a library ended the program, as it says above; maybe {}",
-                                            towers::no_more_threads));
+        if (ends_by_itself) return;
+        const std::string why = towers::thread_can_be_had() ? "" : "; maybe " + towers::no_more_threads();
+        report(work_failed, "a library ended the program, as it says above" + why);
     });
     std::signal(SIGUSR1, SIG_IGN); // until a training handles it: it must not end one that is starting
     towers::open_standard_streams();

@@ -8,8 +8,8 @@ namespace towers {
 void open_standard_streams();
 
 /// Has OpenMP's threads sleep soon and run on any processor. Its library reads its settings when it is
-/// loaded, before main(), so this sets them and starts the program anew; if that fails, the threads spin as
-/// before.
+/// loaded, before main(), so this sets them and starts the program anew. If that fails (without /proc), the
+/// threads spin as before, and OpenMP still binds each team's to its places.
 void restrain_openmp();
 
 /// Starts the program anew with the same words. Returns only on failure. A signal's handler may call it,

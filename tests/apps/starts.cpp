@@ -137,7 +137,7 @@ TEST_CASE("the program works where /proc is not mounted") {
     CHECK(fs::exists(checkpoint(folder / "run", 2)));
 }
 
-TEST_CASE("the program says so where no more threads can be had") {
+TEST_CASE("a limit on threads leaves room for those of a tower, or the program says that it is too low") {
     // Root gets threads beyond the limit, so another user runs the program, who has no other processes.
     const std::string user = std::to_string(1'000'000 + getpid());
     const Arguments other{"setpriv", "--reuid", user, "--regid", user, "--clear-groups"};
@@ -148,20 +148,49 @@ TEST_CASE("the program says so where no more threads can be had") {
     }
     const TemporaryFolder folder;
     fs::permissions(folder.path(), fs::perms::all);
+    const auto train = [&](const std::string& towers, int most) {
+        const std::string run = (folder / fmt::format("{} {}", towers, most)).string();
+        // Without the validation layer, which has a thread of its own
+        const Arguments limited = (root ? other : Arguments{}) +
+                                  Arguments{"prlimit", fmt::format("--nproc={}", most), TOWERS_PROGRAM};
+        const Arguments flags{"train",   "--data", "shapes",  "--towers", towers,  "--threads", "8",
+                              "--batch", "8",      "--steps", "1",        "--run", run};
+        return Program(limited + flags).end();
+    };
     std::vector<std::pair<std::string, int>> trials{{"cpu", 1}, {"cpu", 6}, {"cpu,cpu", 8}, {"cpu,cpu", 12}};
     if (!root) trials = {{"cpu", 1}, {"cpu,cpu", 1}};
     if (!quick_device().empty()) trials.emplace_back(quick_device(), 1);
     for (const auto& [towers, most] : trials) {
-        const std::string run = (folder / fmt::format("{} {}", towers, most)).string();
-        CAPTURE(run);
-        // Without the validation layer, which has a thread of its own
-        const Arguments limited = (root ? other : Arguments{}) +
-                                  Arguments{"prlimit", fmt::format("--nproc={}", most), TOWERS_PROGRAM};
-        const Arguments train{"train",   "--data", "shapes",  "--towers", towers,  "--threads", "8",
-                              "--batch", "8",      "--steps", "1",        "--run", run};
-        check_failed(Program(limited + train).end(), 1, "no more threads can be had (ulimit -u");
+        CAPTURE(towers);
+        CAPTURE(most);
+        check_failed(train(towers, most), 1, "no more threads can be had (ulimit -u"); // not OpenMP's library
+    }
+    if (root)
+        check_worked(train("cpu", 8 + 3)); // the tower's threads and the few of the program's other work
+}
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) // which map terabytes
+TEST_CASE("where memory for threads is lacking, the program does not blame the limit on threads") {
+    const TemporaryFolder folder;
+    for (const std::size_t kib : {300'000, 500'000, 700'000}) {
+        CAPTURE(kib);
+        const Arguments train{"train",
+                              "--data",
+                              "shapes",
+                              "--towers",
+                              "cpu",
+                              "--threads",
+                              "64",
+                              "--batch",
+                              "8",
+                              "--steps",
+                              "1",
+                              "--run",
+                              (folder / "run").string()};
+        check_failed(run_towers(train, {.address_space = kib << 10}), 1, "(ulimit -v)");
     }
 }
+#endif
 
 TEST_CASE("the program says what to do when OpenMP's library ends it for want of a thread") {
     const TemporaryFolder folder;
@@ -186,3 +215,18 @@ TEST_CASE("the program says what to do when OpenMP's library ends it for want of
     CHECK(ended);
     CHECK(worked);
 }
+
+#ifndef __SANITIZE_THREAD__ // which does not let the library end the program
+TEST_CASE("the program does not blame threads when a library ends it that could have had some") {
+    const TemporaryFolder folder;
+    // More than any address space, for each thread of OpenMP's
+    const RunOptions options{.environment = {{"OMP_STACKSIZE", "1000000G"}}};
+    const Outcome outcome = run_towers(Arguments{"train", "--towers", "cpu", "--threads", "2", "--batch", "2",
+                                                 "--steps", "1", "--run", (folder / "run").string()} +
+                                           small_data(),
+                                       options);
+    CHECK(outcome.code == 1);
+    CHECK(contains(outcome.err, "libgomp: "));
+    CHECK(lines_of(outcome.err).back() == "towers: a library ended the program, as it says above");
+}
+#endif
