@@ -73,6 +73,13 @@ std::string known_devices(const OpenOptions& options, std::span<const Backend* c
     return ids;
 }
 
+std::string why_absent(const Backend::Listing& listing) {
+    std::string why = listing.absence;
+    for (const Backend::LeftOut& each : listing.left_out)
+        why += fmt::format("; {} is left out: {}", each.name, each.reason);
+    return why;
+}
+
 [[noreturn]] void throw_unknown(std::string_view id, std::span<const Backend* const> backends,
                                 const OpenOptions& options) {
     throw DeviceError(fmt::format("device '{}': there is no such device; this machine has {}", id,
@@ -119,7 +126,7 @@ std::unique_ptr<Device> open_device_of(std::span<const Backend* const> backends,
         const auto open = [&] {
             const Backend::Listing listing = backend->list(options);
             if (listing.devices.empty())
-                throw DeviceError(fmt::format("device '{}': {}", id, listing.absence));
+                throw DeviceError(fmt::format("device '{}': {}", id, why_absent(listing)));
             if (index >= listing.devices.size()) throw_unknown(id, backends, options);
             if (!has_driver(*backend)) return backend->open(index, options);
             const DeviceInfo& device = listing.devices[index];
