@@ -47,8 +47,13 @@ public:
     }
 
     std::uint64_t free_memory() const override {
-        return answer("asking for free memory", Takes::moments,
-                      [this] { return WrappedDevice::free_memory(); });
+        try {
+            return answer("asking for free memory", Takes::moments,
+                          [this] { return WrappedDevice::free_memory(); });
+        } catch (DeviceError& error) {
+            error.device = info().id;
+            throw;
+        }
     }
 
     void free(const std::function<void()>& destroy) override {

@@ -208,7 +208,13 @@ void work_begins(const std::string& way) {
 }
 
 void start_over_without(const DeviceError& failed) {
-    if (dynamic_cast<const OutOfMemory*>(&failed) != nullptr) return; // the user may ask for less
+    // The user may ask for less, and would not want the processor in place of the only card.
+    const auto other_card = [&](const std::string& id) {
+        return id.find(':') != id.npos && id != failed.device;
+    };
+    if (dynamic_cast<const OutOfMemory*>(&failed) != nullptr &&
+        std::ranges::none_of(dispensable, other_card))
+        return;
     std::string_view reason = failed.what();
     for (const std::string& lead : {failed.device + ": ", failed.device + " ("})
         if (reason.starts_with(lead)) reason.remove_prefix(reason.find(": ") + 2);

@@ -21,7 +21,8 @@ std::vector<std::string> choose_towers(const std::string& backend, const std::st
 /// From now on a device that fails ends the program. `way_on`: what a line about a crash says after it.
 void work_begins(const std::string& way_on = "");
 
-/// Starts over without the device that failed, if it may; else returns. It may not if only memory is lacking.
+/// Starts over without the device that failed, if it may; else returns. It may not if the only card lacks
+/// memory.
 void start_over_without(const DeviceError& failed);
 
 } // namespace towers

@@ -17,13 +17,22 @@ bool share_memory(const DeviceInfo& a, const DeviceInfo& b) {
     return a.id == b.id || (uses_host_memory(a.kind) && uses_host_memory(b.kind));
 }
 
+/// Of a device that fails its tower will tell, which also knows what to do then.
+std::uint64_t free_memory(const Device& device) {
+    try {
+        return device.free_memory();
+    } catch (const DeviceError&) {
+        return Device::not_told;
+    }
+}
+
 /// Whether so many bytes beside others on each device leave enough for steps.
 bool fit(std::uint64_t bytes, std::uint64_t others, Devices devices) {
     return std::ranges::all_of(devices, [&](Device* device) {
         const DeviceInfo& info = device->info();
         const auto sharing = std::uint64_t(
             std::ranges::count_if(devices, [&](Device* other) { return share_memory(info, other->info()); }));
-        return bytes <= info.largest_allocation && (bytes + others) * sharing <= device->free_memory() / 2;
+        return bytes <= info.largest_allocation && (bytes + others) * sharing <= free_memory(*device) / 2;
     });
 }
 

@@ -67,7 +67,6 @@ std::unique_ptr<Device> Trainer::open_device(std::size_t tower) {
     OpenOptions open = options_.open;
     if (options_.tuning) open.choices = &options_.tuning->choices(id);
     std::unique_ptr<Device> device = options_.open_device(id, open);
-    device->free_memory(); // so that it fails here, where it is known which device does
     if (options_.tuning) options_.tuning->opened(device->info());
     if (options_.trace) device = std::make_unique<TracedDevice>(std::move(device), options_.trace, tower);
     return device;
