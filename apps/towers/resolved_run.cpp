@@ -115,17 +115,6 @@ SharePolicy read_policy(const std::string& shares) {
     return {.automatic = false, .weights = {}, .recorded = read_recorded(shares)};
 }
 
-/// The starts of the run in this folder, with the devices of its towers.
-std::vector<RunEvent> read_starts(const fs::path& folder) {
-    try {
-        std::vector<RunEvent> events = read_times(times_path_in(folder)).events;
-        std::erase_if(events, [](const RunEvent& event) { return event.towers.empty(); });
-        return events;
-    } catch (const InputError& error) {
-        throw UsageError(fmt::format("--shares: {}", error.what()));
-    }
-}
-
 /// For each tower the place in `were`, of as many devices, of its own, or else of one that no tower has.
 std::vector<std::size_t> places_in(const std::vector<std::string>& were,
                                    const std::vector<std::string>& towers) {
@@ -157,7 +146,7 @@ std::vector<T> in_order(const std::vector<T>& values, std::span<const std::size_
 void follow_devices(ResolvedRun& run, const Machine& machine) {
     const fs::path metrics = run.settings.shares.substr(1), folder = metrics.parent_path();
     if (metrics != metrics_path_in(folder)) return; // a copy, which has no times.jsonl beside it
-    const std::vector<RunEvent> starts = read_starts(folder);
+    const std::vector<RunEvent> starts = starts_of(folder);
     std::vector<DeviceRecord> before;
     std::vector<std::string> were; // their ids now
     std::set<std::string> notes;
@@ -169,7 +158,8 @@ void follow_devices(ResolvedRun& run, const Machine& machine) {
             continue;
         if (before != start->towers) {
             before = start->towers;
-            were = machine.find(before, run.open).ids;
+            // No other device's share can be the processor's own.
+            were = is_cpu_only("", run.settings.towers) ? ids_of(before) : machine.find(before, run.open).ids;
         }
         const std::vector<std::size_t> places = places_in(were, run.towers);
         at.shares = in_order(at.shares, places);
@@ -289,13 +279,13 @@ void check_devices(const Course& latest) {
 
 Sources read_sources(const TrainFlags& flags, const Machine& machine) {
     if (flags.resumes() && flags.run.empty()) throw UsageError("--resume: name the run with --run DIR");
+    const GivenSettings file = flags.config.empty() ? GivenSettings() : read_settings(flags.config);
     Sources sources;
     auto& [past, settings] = sources;
     if (flags.resumes()) {
-        past = find_past(flags.run, flags.resume_from, flags.config, flags.open, machine);
+        past = find_past(flags.run, flags.resume_from, {file, flags.settings}, flags.open, machine);
         settings = settings_to_go_on_with(*past);
     }
-    const GivenSettings file = flags.config.empty() ? GivenSettings() : read_settings(flags.config);
     for (const GivenSettings* given : {&file, &flags.settings}) replace(settings, *given);
     const bool names_devices = file.gives("towers") || file.gives("backend") ||
                                flags.settings.gives("towers") || flags.settings.gives("backend");

@@ -1,14 +1,15 @@
 #include "apps/towers/resume.h"
 
+#include "apps/towers/common_flags.h"
 #include "engine/error.h"
 #include "engine/plural.h"
 #include "engine/run/run_directory.h"
 #include "engine/towers/shares.h"
-#include "engine/train/times.h"
 
 #include <algorithm>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <spdlog/spdlog.h>
 
 namespace towers {
 namespace {
@@ -17,9 +18,9 @@ bool have_ids(std::span<const DeviceRecord> devices, const std::string& towers) 
     return !devices.empty() && split_towers(towers) == ids_of(devices);
 }
 
-/// `devices`: of the towers that the settings name; empty: not known.
+/// `devices`: of the towers that the settings name; empty: not known. `looks`: for where they are now.
 Course course_of(TrainSettings settings, const OpenOptions& open, const Machine& machine,
-                 std::vector<DeviceRecord> devices) {
+                 std::vector<DeviceRecord> devices, bool looks) {
     std::vector<std::string> towers = split_towers(settings.towers); // they need not exist any more
     if (towers.empty()) towers = machine.select(settings.backend, "", open);
     // Runs from before automatic shares did not record that their shares were equal.
@@ -27,18 +28,17 @@ Course course_of(TrainSettings settings, const OpenOptions& open, const Machine&
     const unsigned global =
         settings.global_batch ? *settings.global_batch : global_batch(settings.batch.value(), towers.size());
     FoundAgain found{std::move(towers), ""};
-    if (!devices.empty()) found = machine.find(devices, open);
-    if (!devices.empty() && found.missing.empty())
-        settings.towers = fmt::format("{}", fmt::join(found.ids, ","));
+    looks = looks && !devices.empty();
+    if (looks) found = machine.find(devices, open);
+    if (looks && found.missing.empty()) settings.towers = fmt::format("{}", fmt::join(found.ids, ","));
     return {std::move(settings), std::move(found.ids), global, std::move(devices), std::move(found.missing)};
 }
 
-/// On which the run has started last.
-std::vector<DeviceRecord> last_devices(const std::string& run) {
-    std::vector<DeviceRecord> last;
-    for (RunEvent& event : read_times(times_path_in(run)).events)
-        if (!event.towers.empty()) last = std::move(event.towers);
-    return last;
+/// On which the run has started last, if that was not before this step.
+std::vector<DeviceRecord> last_devices(const std::string& run, std::uint64_t step) {
+    const std::vector<RunEvent> starts = starts_of(run);
+    if (starts.empty() || starts.back().step < step) return {};
+    return starts.back().towers;
 }
 
 /// `vulkan:0 (llvmpipe) is vulkan:1 now` for each device that has another id.
@@ -55,8 +55,19 @@ std::string moves(const Course& course) {
 
 } // namespace
 
-Past find_past(const std::string& run, std::optional<std::uint64_t> from, const std::string& given_config,
-               const OpenOptions& open, const Machine& machine) {
+std::vector<RunEvent> starts_of(const std::filesystem::path& run) {
+    try {
+        std::vector<RunEvent> events = read_times(times_path_in(run)).events;
+        std::erase_if(events, [](const RunEvent& event) { return event.towers.empty(); });
+        return events;
+    } catch (const InputError& error) {
+        spdlog::warn("{}; what it says of the run's devices is not used", error.what());
+        return {};
+    }
+}
+
+Past find_past(const std::string& run, std::optional<std::uint64_t> from, const Given& given,
+               OpenOptions open, const Machine& machine) {
     FoundCheckpoint checkpoint = find_checkpoint(run, from);
     checkpoint.file.tensors.clear();
     const auto& [path, file] = checkpoint;
@@ -67,8 +78,7 @@ Past find_past(const std::string& run, std::optional<std::uint64_t> from, const 
         replace(trained, parse_settings(*text, path.string() + ", settings"));
     else if (has_config) // a checkpoint of an early version
         replace(trained, read_settings(config));
-    if (!trained.batch && !trained.global_batch && !given_config.empty())
-        replace(trained, read_settings(given_config));
+    if (!trained.batch && !trained.global_batch) replace(trained, given.file);
     if (!trained.batch && !trained.global_batch)
         throw InputError(fmt::format(
             "neither {} nor {} says which settings the run was trained with; give them with --config FILE",
@@ -80,11 +90,20 @@ Past find_past(const std::string& run, std::optional<std::uint64_t> from, const 
     std::vector<DeviceRecord> devices;
     if (circumstances && have_ids(circumstances->devices(), trained.towers))
         devices = circumstances->devices();
-    const Course before = course_of(trained, open, machine, devices);
-    // The run may have gone on with other towers after its latest checkpoint.
-    if (latest.towers != trained.towers) devices = last_devices(run);
+    TrainSettings asked = latest, chosen;
+    for (const GivenSettings* each : {&given.file, &given.flags}) {
+        replace(asked, *each);
+        replace(chosen, *each);
+    }
+    open.timeout = device_timeout(asked.device_timeout);
+    const bool looks = !is_cpu_only(chosen.backend, chosen.towers);
+    const Course before = course_of(trained, open, machine, devices, looks);
+    // The run may have gone on with other devices after this checkpoint, also with others of the same ids.
+    if (std::vector<DeviceRecord> last = last_devices(run, checkpoint_number(file, "step", path));
+        have_ids(last, latest.towers))
+        devices = std::move(last);
     if (!have_ids(devices, latest.towers)) devices.clear();
-    Course now = course_of(latest, open, machine, std::move(devices));
+    Course now = course_of(latest, open, machine, std::move(devices), looks);
     return {std::move(checkpoint), std::move(circumstances), before, std::move(now)};
 }
 

@@ -5,6 +5,7 @@
 #include "engine/towers/selection.h"
 #include "engine/train/checkpoint.h"
 #include "engine/train/circumstances.h"
+#include "engine/train/times.h"
 
 #include <cstdint>
 #include <filesystem>
@@ -42,11 +43,21 @@ struct Machine {
     std::function<FoundAgain(std::span<const DeviceRecord> before, const OpenOptions& options)> find;
 };
 
+/// What the user asks for.
+struct Given {
+    const GivenSettings& file;  ///< that --config names; none if there is no such flag
+    const GivenSettings& flags; ///< come first
+};
+
 /// Finds the checkpoint of step `from`, else the latest one, in the folder `run`, and the settings of the
-/// run. `config`, which may be empty, names a file with settings for the case that neither checkpoint nor run
-/// has them. Throws InputError.
-Past find_past(const std::string& run, std::optional<std::uint64_t> from, const std::string& config,
-               const OpenOptions& open, const Machine& machine);
+/// run, which are `given.file`'s where neither checkpoint nor run has them. Looks for the run's devices
+/// unless only the processor is given. Throws InputError.
+Past find_past(const std::string& run, std::optional<std::uint64_t> from, const Given& given,
+               OpenOptions open, const Machine& machine);
+
+/// The starts of the run in this folder, with the devices of its towers. Warns, and knows none, if the file
+/// is damaged.
+std::vector<RunEvent> starts_of(const std::filesystem::path& run);
 
 /// The settings of a resumed run unless the user changes them: its own, with the same global batch for any
 /// towers. adopt_layout() adds what depends on the towers.

@@ -196,7 +196,13 @@ void watch_for_crashes() {
 
 std::vector<std::string> choose_towers(const std::string& backend, const std::string& towers,
                                        const OpenOptions& options) {
-    std::vector<std::string> ids = select_towers(backend, towers, options);
+    std::vector<Backend::Listing> listings;
+    return choose_towers(backend, towers, [&] { return std::span(listings = list_devices(options)); });
+}
+
+std::vector<std::string> choose_towers(const std::string& backend, const std::string& towers,
+                                       const ListDevices& list) {
+    std::vector<std::string> ids = select_towers(backend, towers, list);
     may_leave_out(towers.empty() ? ids : std::vector<std::string>());
     return ids;
 }

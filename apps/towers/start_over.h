@@ -2,7 +2,7 @@
 // without them: an exec leaves behind whatever a driver has broken or keeps busy.
 #pragma once
 
-#include "backends/backend.h"
+#include "engine/towers/selection.h"
 
 #include <string>
 #include <vector>
@@ -15,6 +15,8 @@ void watch_for_crashes();
 
 /// select_towers(). If the user names no device, the program may start over without one of them until
 /// work_begins().
+std::vector<std::string> choose_towers(const std::string& backend, const std::string& towers,
+                                       const ListDevices& list);
 std::vector<std::string> choose_towers(const std::string& backend, const std::string& towers,
                                        const OpenOptions& options);
 

@@ -276,10 +276,23 @@ void write_report_of_failed(const std::filesystem::path& folder) {
     }
 }
 
+/// This machine, whose devices are listed once.
+Machine this_machine() {
+    const auto kept = std::make_shared<std::vector<Backend::Listing>>();
+    const auto lister = [kept](const OpenOptions& open) -> ListDevices {
+        return [kept, open]() -> std::span<const Backend::Listing> {
+            if (kept->empty()) *kept = list_devices(open);
+            return *kept;
+        };
+    };
+    return {.select = [=](const std::string& backend, const std::string& towers,
+                          const OpenOptions& open) { return choose_towers(backend, towers, lister(open)); },
+            .find = [=](std::span<const DeviceRecord> before,
+                        const OpenOptions& open) { return find_devices(before, lister(open)); }};
+}
+
 int run_train(const TrainFlags& flags) {
-    const Machine machine{choose_towers, [](std::span<const DeviceRecord> before, const OpenOptions& open) {
-                              return find_devices(before, open);
-                          }};
+    const Machine machine = this_machine();
     const Sources sources = read_sources(flags, machine);
     const TraceFile trace = make_trace(flags);
     PlacementLog placement;

@@ -111,12 +111,24 @@ std::vector<std::string> split_towers(const std::string& list) {
     return split(list, ',');
 }
 
+bool is_cpu_only(const std::string& backend, const std::string& towers) {
+    const std::vector<std::string> ids = split_towers(towers);
+    return ids.empty() ? backend == "cpu"
+                       : std::ranges::all_of(ids, [](const auto& id) { return id == "cpu"; });
+}
+
 std::vector<std::string> select_towers(const std::string& backend, const std::string& towers,
                                        const OpenOptions& options) {
+    std::vector<Backend::Listing> listings;
+    return select_towers(backend, towers, [&] { return std::span(listings = list_devices(options)); });
+}
+
+std::vector<std::string> select_towers(const std::string& backend, const std::string& towers,
+                                       const ListDevices& list) {
     if (!towers.empty() && !backend.empty())
         throw UsageError("--towers and --backend both say which devices to use; give one of them");
-    if (towers == "cpu" || (towers.empty() && backend == "cpu")) return {"cpu"}; // needs no driver
-    const Known known = all_of(list_devices(options));
+    if (is_cpu_only(backend, towers)) return split_towers(towers.empty() ? backend : towers);
+    const Known known = all_of(list());
     std::vector<std::string> chosen;
     if (!towers.empty()) {
         chosen = split_towers(towers);
@@ -151,10 +163,10 @@ std::vector<std::string> select_towers(const std::string& backend, const std::st
         listed(all_backends(), [](const auto& each) { return std::invoke(&Backend::name, each); })));
 }
 
-FoundAgain find_devices(std::span<const DeviceRecord> before, const OpenOptions& options) {
+FoundAgain find_devices(std::span<const DeviceRecord> before, const ListDevices& list) {
     const auto is_cpu = [](const DeviceRecord& was) { return was.id == "cpu"; };
     if (std::ranges::all_of(before, is_cpu)) return {std::vector<std::string>(before.size(), "cpu"), ""};
-    return find_devices(before, list_devices(options));
+    return find_devices(before, list());
 }
 
 FoundAgain find_devices(std::span<const DeviceRecord> before, std::span<const Backend::Listing> listings) {

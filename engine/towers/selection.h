@@ -4,6 +4,7 @@
 #include "backends/backend.h"
 #include "engine/towers/device_record.h"
 
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -23,9 +24,17 @@ std::vector<std::string> backend_towers(std::span<const DeviceInfo> devices, con
 /// No ids for "".
 std::vector<std::string> split_towers(const std::string& list);
 
+/// What list_devices() says. Asked only where something needs it: drivers that fail take long.
+using ListDevices = std::function<std::span<const Backend::Listing>()>;
+
+/// Whether this choice takes nothing but the processor, and so no driver.
+bool is_cpu_only(const std::string& backend, const std::string& towers);
+
 /// The towers' device ids: those listed in `towers`, such as `vulkan:0,vulkan:0,cpu`, if it is not empty;
 /// else backend_towers(), if `backend` is not empty; else default_towers(). Throws UsageError if both are
 /// given, or a device or backend does not exist. Warns of ids of the same card.
+std::vector<std::string> select_towers(const std::string& backend, const std::string& towers,
+                                       const ListDevices& list);
 std::vector<std::string> select_towers(const std::string& backend, const std::string& towers,
                                        const OpenOptions& options);
 
@@ -34,7 +43,7 @@ struct FoundAgain {
     std::vector<std::string> ids; ///< as find_again() says
     std::string missing;          ///< for the user: those that are not there, and what is; empty: all are
 };
-FoundAgain find_devices(std::span<const DeviceRecord> before, const OpenOptions& options);
+FoundAgain find_devices(std::span<const DeviceRecord> before, const ListDevices& list);
 /// The same where this is what list_devices() says.
 FoundAgain find_devices(std::span<const DeviceRecord> before, std::span<const Backend::Listing> listings);
 

@@ -118,6 +118,29 @@ TEST_CASE(
     CHECK(contains(out, "the global batch stays at 6 examples a step\n"));
 }
 
+TEST_CASE("a resumption lists devices as often as a start, and not at all with --towers cpu") {
+    const TwoDevices two;
+    if (two.id.empty()) return;
+    const auto enumerated = [&](const Arguments& flags) { // as the layer logs: 1, 2, 4 ... times
+        const fs::path log = two.folder / "log";
+        fs::remove(log);
+        RunOptions options = broken_vulkan("", two.folder.path());
+        options.environment.emplace_back("TOWERS_BROKEN_LOG", log.string());
+        check_worked(run_towers(Arguments{"train", "--run", (two.folder / "run").string()} + flags, options));
+        std::vector<std::string> lines = lines_of(fs::exists(log) ? read_text(log) : "");
+        std::erase_if(lines,
+                      [](const std::string& line) { return !contains(line, "vkEnumeratePhysicalDevices"); });
+        return lines;
+    };
+    const std::vector<std::string> started = enumerated(
+        Arguments{"--recipe", (two.folder / "tiny.toml").string(), "--towers", two.id, "--batch", "2"} +
+        small_data() + steps("1"));
+    CHECK_FALSE(started.empty());
+    CHECK(enumerated(Arguments{"--resume"} + steps("2")) == started);
+    CHECK(enumerated(Arguments{"--resume", "--towers", two.id} + steps("3")) == started);
+    CHECK(enumerated(Arguments{"--resume", "--towers", "cpu"} + steps("4")).empty());
+}
+
 TEST_CASE("--shares @RUN gives a device the shares that it had there") {
     const TwoDevices two;
     if (two.id.empty()) return;

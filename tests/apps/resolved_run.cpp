@@ -111,7 +111,7 @@ void write_run(const fs::path& run, const Before& before) {
     write("recipe.toml", before.recipe);
 }
 
-void check(const Row& row) {
+void check(const Row& row, const Machine& machine = {select, find}) {
     CAPTURE(row.flags);
     CAPTURE(row.config);
     const test::TemporaryFolder folder;
@@ -139,7 +139,6 @@ void check(const Row& row) {
     flags.settings.names = given_settings(command);
     const auto before = test::names_in(folder.path());
     try {
-        const Machine machine{select, find};
         const Sources sources = read_sources(flags, machine);
         const std::string text = describe(resolve(flags, sources, machine), sources);
         CAPTURE(text);
@@ -394,6 +393,14 @@ TEST_CASE("a resumed run goes on with its own devices, which may have other ids 
                                 "\"name\":\"A\"}]}\n{\"event\":\"failed\",\"step\":5,\"time\":2.5}\n"};
     Before edited = again;
     edited.config = "towers = 'c'\nsteps = 10\n"; // as in the checkpoint
+    Before other = again;
+    other.config = "towers = 'c'\nsteps = 10\n";
+    other.times = "{\"event\":\"resume\",\"step\":4,\"time\":1.5,\"towers\":[{\"device\":\"c\","
+                  "\"name\":\"B\"}]}\n";
+    Before earlier = other; // the checkpoint is later
+    earlier.times.replace(earlier.times.find("4"), 1, "3");
+    Before damaged = other;
+    damaged.times += "{\"event\":1}\n";
     Before named = again;
     named.config = "towers = 'b,c'\nsteps = 10\n"; // by a user
     const std::string resume = "--resume --run HERE/run";
@@ -427,8 +434,41 @@ TEST_CASE("a resumed run goes on with its own devices, which may have other ids 
         {.flags = resume, .before = again, .has = {"towers = 'a'", "recorded 4 in 2 from step 4]"}},
         {.flags = resume, .before = edited, .has = {"towers = 'a'", "recorded 4 in 2 from step 4]"}},
         {.flags = resume, .before = named, .has = {"towers = 'b,c'", "recorded ]"}},
+        // By its id the run went on with another device, and made no checkpoint then.
+        {.flags = resume, .before = other, .has = {"towers = 'b'", "recorded ]"}},
+        {.flags = resume, .before = earlier, .has = {"towers = 'a'", "recorded 4 in 2 from step 4]"}},
+        // A damaged times.jsonl is as none.
+        {.flags = resume, .before = damaged, .has = {"towers = 'a'", "recorded 4 in 2 from step 4]"}},
     };
     for (const Row& row : rows) check(row);
+}
+
+TEST_CASE("only where something needs the devices are they looked for") {
+    const std::string towers = R"([{"device":"a","name":"D","driver":"1","micro_batches":2,"share":4},)"
+                               R"({"device":"cpu","name":"E","driver":"1","micro_batches":2,"share":4}])";
+    const Before before{.trained = "towers = 'a,cpu'\nbatch = 4\n", .towers = towers};
+    const std::string recorded =
+        R"({"event":"start","step":0,"time":1.5,"towers":[{"device":"a","name":"D"},)"
+        R"({"device":"cpu","name":"E"}]})"
+        "\n";
+    const Machine blind{select, [](std::span<const DeviceRecord>, const OpenOptions&) -> FoundAgain {
+                            throw InputError("looked for devices");
+                        }};
+    const std::string resume = "--resume --run HERE/run";
+    const Row rows[] = {
+        {.flags = resume + " --towers cpu",
+         .before = before,
+         .has = {"towers = 'cpu'", "global-batch = 8\n"}},
+        {.flags = resume + " --towers cpu,cpu", .before = before, .has = {"towers = 'cpu,cpu'"}},
+        {.flags = resume + " --backend cpu", .before = before, .has = {"towers = 'cpu'"}},
+        {.flags = resume, .config = "towers = 'cpu'\n", .before = before, .has = {"towers = 'cpu'"}},
+        {.flags = resume, .before = before, .error = "looked for devices", .usage = false},
+        {.flags = resume + " --towers a", .before = before, .error = "looked for devices", .usage = false},
+        {.flags = "--towers cpu,cpu --batch 4 --shares @HERE/recorded",
+         .recorded = {.metrics = "{\"step\":0,\"shares\":[6,2]}\n", .times = recorded},
+         .has = {"recorded 2:6 from step 0", "[notes tower_1 (cpu) takes the shares of a (D)"}},
+    };
+    for (const Row& row : rows) check(row, blind);
 }
 
 TEST_CASE("recorded shares go to the towers with the devices of the run that recorded them") {
@@ -472,9 +512,9 @@ TEST_CASE("recorded shares go to the towers with the devices of the run that rec
         row("a,b", "", {"recorded 6:2 in 2:1 from step 0, 1:7 from step 4]", "[notes ]"}),
     };
     for (const Row& each : rows) check(each);
-    check({.flags = "--shares @HERE/recorded --batch 4 --towers a,b",
-           .recorded = {.metrics = metrics, .times = "{\"event\":1}\n"},
-           .error = "--shares: HERE/recorded/times.jsonl:1: is no line of a run's times.jsonl"});
+    // A damaged file is as none.
+    check(row("a,b", one + "{\"event\":1}\n",
+              {"recorded 6:2 in 2:1 from step 0, 1:7 from step 4]", "[notes ]"}));
 }
 
 TEST_CASE("what does not fit together is refused in one line") {
