@@ -3,6 +3,7 @@
 #include "backends/checksum.h"
 
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -34,6 +35,19 @@ int write_and_sync(int file, std::string_view bytes) {
     return ::fsync(file) == 0 ? 0 : errno;
 }
 
+/// Removes what writers of this file that were killed have left.
+void remove_left(const std::filesystem::path& file) {
+    const std::string begin = file.filename().string() + ".tmp-";
+    const auto old = std::filesystem::file_time_type::clock::now() - std::chrono::hours(1);
+    std::error_code error; // another program may remove it, too
+    for (std::filesystem::directory_iterator each(file.parent_path(), error), end; !error && each != end;
+         each.increment(error)) {
+        std::error_code gone;
+        if (each->path().filename().string().starts_with(begin) && each->last_write_time(gone) < old && !gone)
+            std::filesystem::remove(each->path(), gone);
+    }
+}
+
 } // namespace
 
 std::filesystem::path cache_folder() {
@@ -62,6 +76,7 @@ std::optional<std::string> read_cached(const std::filesystem::path& file) {
 void write_cached(const std::filesystem::path& file, std::string_view content) {
     std::error_code unknown; // opening the file will report it
     std::filesystem::create_directories(file.parent_path(), unknown);
+    remove_left(file);
     const std::string temporary = fmt::format("{}.tmp-{:08x}", file.string(), std::random_device()());
     int error = 0;
     if (const int opened = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);

@@ -3,12 +3,15 @@
 #include "engine/error.h"
 #include "engine/files/text.h"
 
+#include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <fmt/format.h>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string_view>
+#include <utility>
 
 namespace towers {
 namespace {
@@ -26,8 +29,28 @@ Uuid parse_uuid(const std::string& text) {
 
 std::string_view backend_of(std::string_view id) { return id.substr(0, id.find(':')); }
 
-/// `llvmpipe` of `llvmpipe (LLVM 15.0.6, 256 bits)`
-std::string_view model_of(std::string_view name) { return name.substr(0, name.find(" (")); }
+/// `llvmpipe` of `llvmpipe (LLVM 15.0.6, 256 bits)`, but all of `AMD Radeon (TM) RX 480`
+std::string_view model_of(std::string_view name) {
+    return name.ends_with(')') ? name.substr(0, name.rfind(" (")) : name;
+}
+
+std::set<std::string> words_of(std::string_view name) {
+    std::set<std::string> words;
+    std::string word;
+    for (const char each : std::string(name) + ' ')
+        if (std::isalnum(static_cast<unsigned char>(each)) != 0)
+            word += each;
+        else if (!word.empty())
+            words.insert(std::exchange(word, ""));
+    return words;
+}
+
+/// Whether the names may be one card's: drivers come to add or leave out words such as the vendor's, or move
+/// them into the brackets.
+bool agree(std::string_view a, std::string_view b) {
+    return std::ranges::includes(words_of(a), words_of(model_of(b))) ||
+           std::ranges::includes(words_of(b), words_of(model_of(a)));
+}
 
 constexpr unsigned most_likeness = 9;
 
@@ -42,7 +65,7 @@ unsigned likeness(const DeviceRecord& was, const DeviceInfo& is) {
     const std::string name = as_utf8(is.name);
     const unsigned kinds = name == was.name && is_itself          ? 4
                            : name == was.name                     ? 3
-                           : have_uuids && is_itself              ? 2
+                           : is_itself && agree(name, was.name)   ? 2
                            : model_of(name) == model_of(was.name) ? 1
                                                                   : 0;
     return kinds > 0 ? 2 * kinds + unsigned(in_place) : 0;

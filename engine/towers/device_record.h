@@ -37,9 +37,10 @@ void from_json(const nlohmann::json& json, DeviceRecord& record);
 ///
 /// A device stays with its backend. Most surely it is one with the same name and UUID. But UUIDs of many
 /// drivers tell the slot and not the card, and another machine has other cards of the same name; so the name
-/// decides before the UUID, and the same UUID alone is a device that its driver calls otherwise now. Last
-/// comes the name without what drivers add in brackets, such as their version. Of equal candidates a device
-/// takes the one in its place. It takes a withheld one only if that is certainly itself.
+/// decides before the UUID, and the same UUID, or without UUIDs the same id, is a device that its driver
+/// calls otherwise now only if one name has the other's words. Last comes the name without what drivers add
+/// in brackets, such as their version. Of equal candidates a device takes the one in its place. It takes a
+/// withheld one only if that is certainly itself.
 std::vector<std::string> find_again(std::span<const DeviceRecord> before,
                                     std::span<const DeviceInfo> devices);
 

@@ -108,6 +108,9 @@ void Tuning::write_cache(const OfDevice& device) const {
     all.choices = device.kept;
     try {
         write_cached(device.kept_file, choices_to_json({&all, 1}));
+        std::error_code none;
+        std::filesystem::remove(std::filesystem::path(device.kept_file).replace_extension("json"),
+                                none);      // an early version's
     } catch (const std::exception& error) { // the next run measures again
         spdlog::warn("{}; what was measured is not kept for other runs", error.what());
     }

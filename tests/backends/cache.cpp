@@ -3,6 +3,7 @@
 
 #include "tests/support/files.h"
 
+#include <chrono>
 #include <doctest/doctest.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -34,6 +35,19 @@ TEST_CASE("what is written to the cache is read again, whatever it is") {
         CHECK(read_cached(file) == each);
     }
     CHECK(test::names_in(file.parent_path()) == std::vector<std::string>{"file"});
+}
+
+TEST_CASE("what killed writers of a file left is removed after an hour") {
+    const test::TemporaryFolder folder;
+    const auto now = fs::file_time_type::clock::now();
+    for (const char* const name : {"file.tmp-0old", "file.tmp-0new", "other.tmp-0old", "file.txt"}) {
+        test::write_text(folder / name, "x");
+        if (!std::string(name).ends_with("new"))
+            fs::last_write_time(folder / name, now - std::chrono::minutes(61));
+    }
+    write_cached(folder / "file", content);
+    CHECK(test::names_in(folder.path()) ==
+          std::vector<std::string>{"file", "file.tmp-0new", "file.txt", "other.tmp-0old"});
 }
 
 TEST_CASE("a file of the cache that is torn, changed by one bit, too long or something else is ignored") {

@@ -143,6 +143,8 @@ TEST_CASE("a damaged or foreign file in the cache is ignored and replaced") {
     { const Tuned first(options); }
     const std::filesystem::path file = folder / test::names_in(folder.path()).at(0);
     const std::string sound = read_cached(file).value();
+    const std::filesystem::path early = std::filesystem::path(file).replace_extension("json");
+    test::write_text(early, sound); // as an early version kept it
     std::vector<DeviceChoices> foreign = choices_from_json(sound, "");
     foreign.at(0).kernels = "other";
     std::vector<DeviceChoices> unfit = choices_from_json(sound, "");
@@ -157,6 +159,7 @@ TEST_CASE("a damaged or foreign file in the cache is ignored and replaced") {
                                     choices_to_json(foreign), choices_to_json(unfit)}) {
         write_cached(file, text);
         check_replaced();
+        CHECK_FALSE(std::filesystem::exists(early));
         test::write_text(file, text);
         check_replaced();
     }
