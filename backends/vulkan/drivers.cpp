@@ -1,5 +1,6 @@
 #include "backends/vulkan/drivers.h"
 
+#include "backends/driver_call.h"
 #include "backends/vulkan/implicit_layers.h"
 
 #include <algorithm>
@@ -10,8 +11,11 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <poll.h>
+#include <spdlog/spdlog.h>
 #include <sstream>
 #include <string_view>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -52,14 +56,16 @@ public:
         int ends[2];
         if (pipe2(ends, O_NONBLOCK | O_CLOEXEC) != 0) return;
         output_ = ends[0];
+        const pid_t parent = getpid();
         process_ = fork();
-        if (process_ == 0) run(task, ends[1], seconds);
+        if (process_ == 0) run(task, ends[1], seconds, parent);
         close(ends[1]);
     }
 
     Ended end() const {
         Ended ended;
         if (process_ < 0) ended.text = devices_found; // there is none: as if successful
+        if (process_ > 0) tell_if_slow();
         while (process_ > 0 && waitpid(process_, &ended.status, 0) < 0 && errno == EINTR) {
         }
         char buffer[4096];
@@ -70,7 +76,21 @@ public:
     }
 
 private:
-    [[noreturn]] static void run(const std::function<void(int pipe)>& task, int pipe, unsigned seconds) {
+    /// Waits for the end, or until the user has been told, once, what the program waits for.
+    void tell_if_slow() const {
+        constexpr int patience = 10'000; // milliseconds
+        static bool told = false;
+        pollfd end{output_, 0, 0}; // which the child's end hangs up
+        if (told || poll(&end, 1, patience) != 0) return;
+        spdlog::warn("vulkan: a driver or layer has not answered for {} s; the search for it goes on",
+                     patience / 1000);
+        told = true;
+    }
+
+    [[noreturn]] static void run(const std::function<void(int pipe)>& task, int pipe, unsigned seconds,
+                                 pid_t parent) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (getppid() != parent) _exit(0); // it ended before
         for (const int signal : {SIGABRT, SIGALRM, SIGBUS, SIGFPE, SIGILL, SIGSEGV})
             std::signal(signal, SIG_DFL);
         sigset_t none;
@@ -172,6 +192,13 @@ bool fail_alike(const std::vector<std::string>& reasons) {
                        [&](const std::string& each) { return each == reasons.front(); });
 }
 
+/// Advice where layers that the user has named may be at fault.
+std::string without_named_layers() {
+    const char* const named = std::getenv("VK_INSTANCE_LAYERS");
+    if (named == nullptr || *named == 0) return "";
+    return fmt::format("; try without the layers in VK_INSTANCE_LAYERS ({})", named);
+}
+
 } // namespace
 
 std::vector<std::string> manifests_in(const std::string& log) {
@@ -197,6 +224,7 @@ Drivers leave_out_failing_drivers(const StartVulkan& start) {
     // The user's choice applies to every loader.
     if (const char* const chosen = std::getenv(chosen_drivers); chosen != nullptr && *chosen != 0)
         choose(std::string(chosen));
+    const DriverCall trying(keep_text("vulkan"), "trying its drivers");
     Drivers drivers;
     const std::string all_together = try_one(start, {});
     if (all_together.empty()) return drivers;
@@ -211,11 +239,8 @@ Drivers leave_out_failing_drivers(const StartVulkan& start) {
     for (const std::string& manifest : find_manifests(start, "driver")) alone.push_back({{manifest}, layers});
     const std::vector<std::string> reasons = try_all(start, alone);
     if (fail_alike(reasons)) {
-        const char* const named = std::getenv("VK_INSTANCE_LAYERS");
-        drivers.failure = fmt::format("Vulkan does not start with any of its {} drivers: {}", reasons.size(),
-                                      reasons.front());
-        if (named != nullptr && *named != 0)
-            drivers.failure += fmt::format("; try without the layers in VK_INSTANCE_LAYERS ({})", named);
+        drivers.failure = fmt::format("Vulkan does not start with any of its {} drivers: {}{}",
+                                      reasons.size(), reasons.front(), without_named_layers());
         return drivers;
     }
     std::vector<std::string> working, idle;
@@ -225,7 +250,7 @@ Drivers leave_out_failing_drivers(const StartVulkan& start) {
         else if (reasons[i] == no_device)
             idle.push_back(manifest);
         else
-            leave_out(manifest, reasons[i]);
+            leave_out(manifest, reasons.size() > 1 ? reasons[i] : reasons[i] + without_named_layers());
 
     if (!working.empty()) {
         // Now tries them together. A driver that cannot list its devices seems harmless alone, but may hide

@@ -163,17 +163,19 @@ void apply(Value& recipe, const std::string& change) {
             fmt::format("--set '{}': give TABLE.KEY=VALUE, such as optimizer.learning_rate=0.05, or "
                         "KEY= to take a key out",
                         change));
-    const std::string source = "--set '" + change + "'";
+    constexpr std::size_t longest = 100; // of a text in a message
+    const std::string shown = change.size() > longest ? change.substr(0, longest) + "..." : change;
+    const std::string source = "--set '" + as_utf8(shown) + "'";
     Value given;
     try { // TOML reads the dotted key
         given =
             parse_toml(takes_out ? change.substr(0, equals + 1) + "0" : with_quotes(change, equals), source);
-    } catch (const UsageError&) {
-        throw UsageError(
-            takes_out
-                ? fmt::format("{}: the key is not TOML; give one such as optimizer.momentum", source)
-                : fmt::format("{}: the value is not TOML; give a number, true, false, a word or \"text\"",
-                              source));
+    } catch (const UsageError& error) {
+        std::string reason = error.what(); // after the source and the line
+        reason.erase(0, reason.find(": ", source.size()) + 2);
+        throw UsageError(fmt::format("{}: cannot be read as TOML ({}); give {}", source, reason,
+                                     takes_out ? "a key such as optimizer.momentum"
+                                               : "a number, true, false, a word or \"text\""));
     }
     if (takes_out) return take_out(recipe, given, change);
     set_lines(given, 0);

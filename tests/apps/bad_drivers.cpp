@@ -174,6 +174,10 @@ TEST_CASE("if the only Vulkan driver does not start, Vulkan is absent and the CP
         const std::string reason = bad.first + " is left out: " + reason_for(all, bad.first);
         check_failed(run_towers({"train", "--towers", "vulkan:0"}, options), 2, reason);
     }
+    RunOptions layered = bad.alone(bad.first, "load=abort");
+    layered.environment.emplace_back("VK_INSTANCE_LAYERS", "VK_LAYER_of_mine");
+    CHECK(reason_for(list_devices(layered), bad.first)
+              .ends_with("; try without the layers in VK_INSTANCE_LAYERS (VK_LAYER_of_mine)"));
     // A user who does not choose devices learns that one is missing.
     const Arguments train{"train", "--data", "shapes", "--steps", "1", "--batch", "2", "--run", "run"};
     const Outcome outcome = run_towers(train, bad.alone(bad.first, "load=abort"));
