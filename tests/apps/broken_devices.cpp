@@ -7,6 +7,8 @@
 #include <csignal>
 #include <deque>
 #include <doctest/doctest.h>
+#include <fmt/format.h>
+#include <thread>
 
 using namespace towers::test;
 namespace fs = std::filesystem;
@@ -251,4 +253,34 @@ TEST_CASE("a device that lacks only memory is not left out, and the CPU is never
                                         .address_space = std::size_t(300000) << 10});
     CHECK(refused.code == 1);
     CHECK_MESSAGE(lines(refused.err) == 1, refused.err);
+}
+
+TEST_CASE("a search for drivers that do not answer ends with a line, and with the program") {
+    if (!quick_device().starts_with("vulkan:")) return;
+    const TemporaryFolder folder;
+    using Clock = std::chrono::steady_clock;
+    for (const int signal : {SIGTERM, SIGINT, SIGKILL}) {
+        CAPTURE(signal);
+        Program program(towers_command({"devices"}),
+                        broken_vulkan("vkEnumeratePhysicalDevices=slow=20000", folder.path()));
+        const fs::path children = fmt::format("/proc/{0}/task/{0}/children", program.process());
+        const Clock::time_point from = Clock::now();
+        program.wait_until([&] { return Clock::now() - from > std::chrono::seconds(3); });
+        std::string child = read_text(children);
+        child.erase(child.find_last_not_of(' ') + 1);
+        REQUIRE_FALSE(child.empty());
+        program.send(signal);
+        const Outcome outcome = program.end();
+        CHECK(outcome.code == -signal);
+        if (signal != SIGKILL) {
+            CHECK_MESSAGE(contains(outcome.err, "vulkan has not answered for "), outcome.err);
+            CHECK_MESSAGE(contains(outcome.err, " while trying its drivers"), outcome.err);
+        }
+        std::this_thread::sleep_for(std::chrono::milliseconds(500));
+        const auto state = [&] { // a zombie whose new parent does not wait is as good as gone
+            const fs::path stat = "/proc/" + child + "/stat";
+            return fs::exists(stat) ? read_text(stat) : std::string(") Z");
+        };
+        CHECK(contains(state(), ") Z"));
+    }
 }
