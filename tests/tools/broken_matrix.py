@@ -156,12 +156,13 @@ class Matrix:
         )
 
     @staticmethod
-    def could_go_on(towers, rule, out, run):
+    def could_go_on(towers, rule, code, out, run):
         if run.exists() and rule.endswith("=crash"):
             return False
         if towers == "pair":  # a named device that is not listed, or that refuses before the first step, ends the run
-            lists = re.match("vkEnumeratePhysical|vkCreateInstance|cudaDriver|cudaRuntime|cudaGetDevice", rule)
-            return not lists and (": step " in out or rule.endswith(("=VK_ERROR_DEVICE_LOST", "=702", "=hang")))
+            not_there = code == 2 or re.match("cudaDriver|cudaRuntime|cudaGetDevice", rule)
+            return not not_there and (
+                ": step " in out or rule.endswith(("=VK_ERROR_DEVICE_LOST", "=702", "=hang")))
         return towers == "default"
 
     def judge(self, towers, rule):
@@ -174,7 +175,7 @@ class Matrix:
             verdict = "signal"
         elif code != 0 and not lines:
             verdict = "silent"
-        elif code != 0 and not finished and self.could_go_on(towers, rule, out, run):
+        elif code != 0 and not finished and self.could_go_on(towers, rule, code, out, run):
             verdict = "taken away"
         elif code == 0 and (not finished or (towers == "alone" and self.model(run) != self.undisturbed)):
             verdict = "wrong"
