@@ -103,7 +103,9 @@ std::uint64_t left_address_space() {
 GroupMemory group_memory(const fs::path& root) {
     GroupMemory least;
     std::uint64_t swap = kib_after("SwapFree:", root / "proc/meminfo").value_or(0);
-    for (const fs::path& group : control_groups(root, "memory"))
+    for (const fs::path& group : control_groups(root, "memory")) {
+        std::error_code error;
+        if (!fs::is_directory(group, error)) continue; // most are not there
         for (const GroupFiles& files : versions) {
             if (const auto limit = number_in(group, files.swap.limit))
                 swap = std::min(swap, left_of(group, *limit, files.swap.used, 0));
@@ -118,6 +120,7 @@ GroupMemory group_memory(const fs::path& root) {
                 least.with_swap =
                     std::min(least.with_swap, left_of(group, *both, files.with_swap.used, spare));
         }
+    }
     if (least.left != UINT64_MAX) least.with_swap = std::min(least.with_swap, least.left + swap);
     return least;
 }
