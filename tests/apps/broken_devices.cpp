@@ -204,7 +204,8 @@ TEST_CASE("the other commands, too, give up a driver that hangs") {
         {"bench", Arguments{"bench", "--towers", id, "--batch", "4", "--seconds", "0.01"} + tiny + limit},
     };
     for (const auto& [name, command] : commands) {
-        CAPTURE(std::string(name));
+        const std::string called = name; // clang 14 cannot CAPTURE a structured binding
+        CAPTURE(called);
         const Outcome outcome = run_towers(command, training.under("vkCreateDevice=hang"));
         CHECK(outcome.code == 1);
         CHECK_MESSAGE(contains(outcome.out + outcome.err,

@@ -160,10 +160,11 @@ TEST_CASE("a limit on threads leaves room for those of a tower, or the program s
     std::vector<std::pair<std::string, int>> trials{{"cpu", 1}, {"cpu", 6}, {"cpu,cpu", 8}, {"cpu,cpu", 12}};
     if (!root) trials = {{"cpu", 1}, {"cpu,cpu", 1}};
     if (!quick_device().empty()) trials.emplace_back(quick_device(), 1);
-    for (const auto& [towers, most] : trials) {
-        CAPTURE(towers);
-        CAPTURE(most);
-        check_failed(train(towers, most), 1, "no more threads can be had (ulimit -u"); // not OpenMP's library
+    for (const auto& trial : trials) {
+        CAPTURE(trial.first);
+        CAPTURE(trial.second);
+        check_failed(train(trial.first, trial.second), 1,
+                     "no more threads can be had (ulimit -u"); // not OpenMP's library
     }
     if (root)
         check_worked(train("cpu", 8 + 3)); // the tower's threads and the few of the program's other work

@@ -117,7 +117,8 @@ void Trial::check_denormals(const Launch& launch, unsigned splits) {
     const std::string variant = variant_of(device_, launch);
     const std::vector<std::uint32_t> initial = before_;
     for (std::size_t index = 0; index < tensors_.size(); ++index) {
-        const auto& [role, tensor, of_floats] = tensors_[index];
+        const auto& [role, words, of_floats] = tensors_[index];
+        const auto& tensor = words; // clang 14 cannot capture a structured binding
         if (!of_floats || !tried.emplace(launch.kernel, variant, index).second) continue;
         INFO("word ", tensor.offset, " and the next ", tensor.words, " are denormal numbers");
         const auto results_of = [&](std::uint32_t magnitude) {
