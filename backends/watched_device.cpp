@@ -7,8 +7,10 @@
 #include <exception>
 #include <fmt/format.h>
 #include <future>
+#include <mutex>
 #include <optional>
 #include <spdlog/spdlog.h>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -38,11 +40,12 @@ public:
         : WrappedDevice(std::move(device)), name_(keep_text(fmt::format("{} ({})", info().id, info().name))),
           thread_(std::move(thread)) {}
     ~WatchedDevice() override {
-        if (!thread_->hangs()) try {
+        try {
+            if (!thread_->hangs())
                 thread_->call(name_, "closing the device", Takes::moments, [this] { release().reset(); });
-            } catch (const DeviceLost& lost) {
-                spdlog::warn("{}", lost.what());
-            }
+        } catch (const DeviceLost& lost) {
+            spdlog::warn("{}", lost.what());
+        }
         if (auto theirs = release()) leak(std::move(theirs));
     }
 
@@ -62,7 +65,6 @@ public:
             answer("freeing memory", Takes::long_if_it_compiles_or_copies, [&] {
                 WrappedDevice::do_finish();
                 destroy();
-                return true;
             });
         } catch (const DeviceLost& lost) {
             spdlog::warn("{}", lost.what());
@@ -80,24 +82,16 @@ protected:
     }
     void do_submit(const RecordingState& recording, Submission submission,
                    std::span<const Submission> after) override {
-        answer("submitting", Takes::long_if_it_compiles_or_copies, [&] {
-            WrappedDevice::do_submit(recording, submission, after);
-            return true;
-        });
+        answer("submitting", Takes::long_if_it_compiles_or_copies,
+               [&] { WrappedDevice::do_submit(recording, submission, after); });
     }
     void do_wait(Submission submission) override {
-        answer("running", Takes::long_if_it_compiles_or_copies, [&] {
-            WrappedDevice::do_wait(submission);
-            return true;
-        });
+        answer("running", Takes::long_if_it_compiles_or_copies, [&] { WrappedDevice::do_wait(submission); });
     }
     void do_finish() noexcept override {
         try {
             if (!thread_->hangs())
-                answer("running", Takes::long_if_it_compiles_or_copies, [&] {
-                    WrappedDevice::do_finish();
-                    return true;
-                });
+                answer("running", Takes::long_if_it_compiles_or_copies, [&] { WrappedDevice::do_finish(); });
         } catch (const DeviceLost&) { // told when it is used next
         }
     }
@@ -114,9 +108,13 @@ private:
             const DriverCall call(name_, doing);
             return work();
         }
-        std::optional<decltype(work())> result;
-        thread_->call(name_, doing, takes, [&] { result.emplace(work()); });
-        return std::move(*result);
+        if constexpr (std::is_void_v<decltype(work())>) {
+            thread_->call(name_, doing, takes, work);
+        } else {
+            std::optional<decltype(work())> result;
+            thread_->call(name_, doing, takes, [&] { result.emplace(work()); });
+            return std::move(*result);
+        }
     }
 
     const char* name_;

@@ -1,5 +1,5 @@
-// Devices whose drivers may hang. Nothing can stop a thread that hangs in a driver, so each call is made on a
-// thread of its own, which the caller abandons after a while.
+// Devices whose drivers may hang. Nothing can end a call that hangs in a driver, so each is made on another
+// thread, which the caller abandons after a while.
 #pragma once
 
 #include "backends/backend.h"

@@ -10,7 +10,6 @@
 #include <array>
 #include <atomic>
 #include <csignal>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <string_view>
@@ -51,7 +50,7 @@ private:
     std::size_t length_ = 0;
 };
 
-// What the handlers read. It changes only while `ready` is false.
+// What the handlers read. All but `way_on` and `last_words` changes only while `ready` is false.
 std::atomic<bool> ready = false;      ///< the program may start over
 std::array<char, 16> own_name{};      ///< of this program's threads
 std::vector<std::string> dispensable; ///< ids and backends that it may leave out
@@ -218,8 +217,7 @@ void start_over_without(const DeviceError& failed) {
     const auto other_card = [&](const std::string& id) {
         return id.find(':') != id.npos && id != failed.device;
     };
-    if (dynamic_cast<const OutOfMemory*>(&failed) != nullptr &&
-        std::ranges::none_of(dispensable, other_card))
+    if (dynamic_cast<const OutOfMemory*>(&failed) != nullptr && std::ranges::none_of(dispensable, other_card))
         return;
     std::string_view reason = failed.what();
     for (const std::string& lead : {failed.device + ": ", failed.device + " ("})

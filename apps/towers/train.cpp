@@ -297,18 +297,20 @@ int run_train(const TrainFlags& flags) {
     const TraceFile trace = make_trace(flags);
     PlacementLog placement;
     std::filesystem::path folder;
+    const auto write_what_is_there = [&] {
+        write_trace_of_failed(trace);
+        if (flags.report && !folder.empty()) write_report_of_failed(folder);
+    };
     std::optional<ResolvedRun> resolved;
     try {
         resolved = resolve(flags, sources, machine);
         open_and_train(*resolved, sources.past, flags, trace, placement, folder);
     } catch (const DeviceError& error) {
-        start_over_without(error);
-        write_trace_of_failed(trace);
-        if (flags.report && !folder.empty()) write_report_of_failed(folder);
+        start_over_without(error); // else the run that has not begun would be reported
+        write_what_is_there();
         throw;
     } catch (...) {
-        write_trace_of_failed(trace);
-        if (flags.report && !folder.empty()) write_report_of_failed(folder);
+        write_what_is_there();
         throw;
     }
     // Every device is closed now.

@@ -1,10 +1,10 @@
 // Compares the speed of the host stage with memcpy().
 #pragma once
 
+#include "backends/worker.h"
 #include "engine/bench/report.h"
 #include "engine/recipes/recipe.h"
 #include "engine/towers/host_stage.h"
-#include "backends/worker.h"
 
 #include <functional>
 #include <memory>
