@@ -1,5 +1,6 @@
 #include "backends/vulkan/compiler.h"
 
+#include "backends/vulkan/error.h"
 #include "backends/vulkan/instance.h"
 #include "backends/vulkan/pipelines.h"
 
@@ -57,7 +58,7 @@ struct Compiler::State {
 
 Compiler::Compiler(unsigned device_index) try : state_(std::make_unique<State>(device_index)) {
 } catch (const vk::SystemError& error) {
-    throw DeviceError(fmt::format("opening the device: {}", error.what()));
+    throw DeviceError(fmt::format("opening the device: {}", message_of(error)));
 }
 Compiler::~Compiler() = default;
 
@@ -83,7 +84,7 @@ std::vector<Executable> Compiler::compile(const std::string& pipeline) try {
     }
     return all;
 } catch (const vk::SystemError& error) {
-    throw DeviceError(fmt::format("compiling {}: {}", pipeline, error.what()));
+    throw DeviceError(fmt::format("compiling {}: {}", pipeline, message_of(error)));
 }
 
 } // namespace towers::vulkan

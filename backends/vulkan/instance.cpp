@@ -1,6 +1,7 @@
 #include "backends/vulkan/instance.h"
 
 #include "backends/driver_call.h"
+#include "backends/vulkan/error.h"
 #include "backends/vulkan/memory_types.h"
 #include "backends/vulkan/requirements.h"
 #include "backends/vulkan/vulkan_backend.h"
@@ -35,7 +36,7 @@ Absent no_device(const std::string& told = "") {
 }
 
 /// The loader's error where there is none, but maybe a driver's own
-Absent no_device(const vk::SystemError& error) { return no_device(fmt::format(" ({})", error.what())); }
+Absent no_device(const vk::SystemError& error) { return no_device(fmt::format(" ({})", message_of(error))); }
 
 /// Vulkan-Hpp gives the callback C's types before version 1.4 and its own since.
 template<class Severity, class Types, class Data>
@@ -169,7 +170,7 @@ Instance::Instance(bool validate) try {
 } catch (const vk::IncompatibleDriverError& error) {
     throw no_device(error);
 } catch (const vk::SystemError& error) {
-    throw DriverFailure(error.what());
+    throw DriverFailure(message_of(error));
 } catch (const std::runtime_error& error) {
     if (dynamic_cast<const Absent*>(&error) != nullptr) throw;
     throw Absent("the Vulkan loader (libvulkan.so.1) is not installed");

@@ -2,6 +2,7 @@
 
 #include "backends/driver_call.h"
 #include "backends/headroom.h"
+#include "backends/vulkan/error.h"
 #include "backends/vulkan/instance.h"
 #include "backends/vulkan/recording.h"
 
@@ -134,7 +135,7 @@ private:
             return function();
         } catch (const vk::SystemError& error) {
             const std::string what =
-                fmt::format("{} ({}): {}: {}", info_.id, info_.name, doing, error.what());
+                fmt::format("{} ({}): {}: {}", info_.id, info_.name, doing, message_of(error));
             if (is_want_of_memory(error)) throw OutOfMemory(what);
             if (error.code() == vk::Result::eErrorDeviceLost) throw DeviceLost(what);
             throw DeviceError(what);
@@ -213,7 +214,8 @@ public:
             listing.absence = absent.what();
         } catch (const vk::SystemError& error) {
             listing.devices.clear();
-            listing.absence = fmt::format("the Vulkan driver did not list its devices: {}", error.what());
+            listing.absence =
+                fmt::format("the Vulkan driver did not list its devices: {}", message_of(error));
         }
         return listing;
     }
@@ -222,7 +224,7 @@ public:
         try {
             return std::make_unique<VulkanDevice>(Instance::shared(options.validate), index, options);
         } catch (const vk::SystemError& error) { // from asking what the device is
-            throw DeviceError(fmt::format("vulkan:{}: opening the device: {}", index, error.what()));
+            throw DeviceError(fmt::format("vulkan:{}: opening the device: {}", index, message_of(error)));
         }
     }
 };

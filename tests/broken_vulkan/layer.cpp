@@ -18,8 +18,17 @@ enum class Call : std::size_t {
 };
 #undef TOWERS_CALL
 
-#define TOWERS_CALL(name) #name,
-constexpr const char* names[] = {
+template<class Command>
+constexpr bool of_instance = false;
+template<class Result, class Handle, class... Rest>
+constexpr bool of_instance<Result(VKAPI_PTR*)(Handle, Rest...)> =
+    std::is_same_v<Handle, VkInstance> || std::is_same_v<Handle, VkPhysicalDevice>;
+
+#define TOWERS_CALL(name) {#name, of_instance<PFN_##name>},
+constexpr struct {
+    const char* name;
+    bool of_instance; ///< or of a physical device: a device must not be asked for its function
+} known[] = {
 #include "commands.inc"
 };
 #undef TOWERS_CALL
@@ -45,8 +54,9 @@ PFN_vkVoidFunction own(const char* name) {
 /// answers are the whole chain's.
 template<class NextOf>
 void add_below(void* object, Below below, NextOf&& next_of) {
-    for (const char* const name : names) {
-        const PFN_vkVoidFunction next = next_of(name), changed = own(name);
+    const bool device = below.created != VK_NULL_HANDLE;
+    for (const auto& [name, of_instance] : known) {
+        const PFN_vkVoidFunction next = device && of_instance ? nullptr : next_of(name), changed = own(name);
         below.next[name] = next;
         below.calls.push_back(changed != nullptr ? changed : next);
     }
@@ -61,7 +71,7 @@ struct Command;
 template<Call call, class Result, class Handle, class... Rest>
 struct Command<call, Result(VKAPI_PTR*)(Handle, Rest...)> {
     static VKAPI_ATTR Result VKAPI_CALL run(Handle handle, Rest... rest) {
-        constexpr const char* name = names[std::size_t(call)];
+        constexpr const char* name = known[std::size_t(call)].name;
         const Below& object = below(handle);
         VkResult result = VK_SUCCESS;
         if constexpr (std::is_same_v<Handle, VkPhysicalDevice>) {
