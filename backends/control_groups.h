@@ -7,10 +7,13 @@
 
 namespace towers {
 
-/// The folders, whether or not they exist, that tell the limits of this process's control groups for a
-/// controller, such as `memory`, and of the groups around them, which limit it too. `root`: of the file
-/// system, in which /proc and /sys lie.
-std::vector<std::filesystem::path> control_groups(const std::filesystem::path& root,
-                                                  const std::string& controller);
+struct ControlGroup {
+    std::filesystem::path folder; ///< whether or not it exists
+    int version;                  ///< 1 or 2, which name their files differently
+};
+
+/// The control groups of this process for a controller, such as `memory`, and the groups around them, which
+/// limit it too. `root`: of the file system, in which /proc and /sys lie.
+std::vector<ControlGroup> control_groups(const std::filesystem::path& root, const std::string& controller);
 
 } // namespace towers

@@ -52,7 +52,9 @@ std::optional<std::uint64_t> kib_after(std::string_view name, const fs::path& fi
 }
 
 std::uint64_t physical_memory() {
-    return std::uint64_t(sysconf(_SC_PHYS_PAGES)) * std::uint64_t(sysconf(_SC_PAGESIZE));
+    static const std::uint64_t bytes =
+        std::uint64_t(sysconf(_SC_PHYS_PAGES)) * std::uint64_t(sysconf(_SC_PAGESIZE));
+    return bytes;
 }
 
 /// A limit, and how much of it is used
@@ -60,7 +62,7 @@ struct LimitFiles {
     const char *limit = nullptr, *used = nullptr;
 };
 
-/// What version 2 and version 1 of control groups tell of a group and those within it.
+/// What a version of control groups tells of a group and those within it.
 struct GroupFiles {
     const char* limits[2]; ///< beyond these the kernel ends processes, or lets them crawl
     const char* used;
@@ -69,21 +71,61 @@ struct GroupFiles {
     LimitFiles with_swap; ///< memory and swap together; never without the first limit
 };
 constexpr GroupFiles versions[] = {
-    {.limits = {"memory.max", "memory.high"},
-     .used = "memory.current",
-     .spare = {"active_file", "inactive_file", "slab_reclaimable"},
-     .swap = {"memory.swap.max", "memory.swap.current"},
-     .with_swap = {}},
     {.limits = {"memory.limit_in_bytes"},
      .used = "memory.usage_in_bytes",
      .spare = {"total_active_file", "total_inactive_file"},
      .swap = {},
      .with_swap = {"memory.memsw.limit_in_bytes", "memory.memsw.usage_in_bytes"}},
+    {.limits = {"memory.max", "memory.high"},
+     .used = "memory.current",
+     .spare = {"active_file", "inactive_file", "slab_reclaimable"},
+     .swap = {"memory.swap.max", "memory.swap.current"},
+     .with_swap = {}},
 };
 
 /// What is left of a limit, where `spare` of what is used does not count.
 std::uint64_t left_of(const fs::path& group, std::uint64_t limit, const char* used, std::uint64_t spare) {
     return difference(limit, difference(number_in(group, used).value_or(0), spare));
+}
+
+/// Those that are there
+std::vector<ControlGroup> memory_groups(const fs::path& root) {
+    std::vector<ControlGroup> groups = control_groups(root, "memory");
+    std::erase_if(groups, [](const ControlGroup& group) {
+        std::error_code error;
+        return !fs::is_directory(group.folder, error);
+    });
+    return groups;
+}
+
+GroupMemory memory_of(std::span<const ControlGroup> groups, const fs::path& root) {
+    GroupMemory least;
+    std::uint64_t swap = UINT64_MAX;
+    for (const auto& [folder, version] : groups) {
+        const GroupFiles& files = versions[version - 1];
+        if (const auto limit = number_in(folder, files.swap.limit))
+            swap = std::min(swap, left_of(folder, *limit, files.swap.used, 0));
+        std::uint64_t limit = UINT64_MAX;
+        for (const char* const name : files.limits)
+            limit = std::min(limit, number_in(folder, name).value_or(limit));
+        if (limit >= physical_memory()) continue; // version 1 has a number for no limit
+        const std::uint64_t spare = sum_after(files.spare, folder / "memory.stat").value_or(0);
+        least.all = std::min(least.all, limit);
+        least.left = std::min(least.left, left_of(folder, limit, files.used, spare));
+        if (const auto both = number_in(folder, files.with_swap.limit))
+            least.with_swap = std::min(least.with_swap, left_of(folder, *both, files.with_swap.used, spare));
+    }
+    if (least.left == UINT64_MAX) return least;
+    swap = std::min(swap, kib_after("SwapFree:", root / "proc/meminfo").value_or(0));
+    least.with_swap = std::min(least.with_swap, least.left + swap);
+    return least;
+}
+
+/// This process's. Its limits may change while it runs, but hardly its groups, for which many places must be
+/// looked at.
+GroupMemory group_memory() {
+    static const std::vector<ControlGroup> groups = memory_groups("/");
+    return memory_of(groups, "/");
 }
 
 /// The limit of the process's address space
@@ -100,35 +142,12 @@ std::uint64_t left_address_space() {
 
 } // namespace
 
-GroupMemory group_memory(const fs::path& root) {
-    GroupMemory least;
-    std::uint64_t swap = kib_after("SwapFree:", root / "proc/meminfo").value_or(0);
-    for (const fs::path& group : control_groups(root, "memory")) {
-        std::error_code error;
-        if (!fs::is_directory(group, error)) continue; // most are not there
-        for (const GroupFiles& files : versions) {
-            if (const auto limit = number_in(group, files.swap.limit))
-                swap = std::min(swap, left_of(group, *limit, files.swap.used, 0));
-            std::uint64_t limit = UINT64_MAX;
-            for (const char* const name : files.limits)
-                limit = std::min(limit, number_in(group, name).value_or(limit));
-            if (limit >= physical_memory()) continue; // version 1 has a number for no limit
-            const std::uint64_t spare = sum_after(files.spare, group / "memory.stat").value_or(0);
-            least.all = std::min(least.all, limit);
-            least.left = std::min(least.left, left_of(group, limit, files.used, spare));
-            if (const auto both = number_in(group, files.with_swap.limit))
-                least.with_swap =
-                    std::min(least.with_swap, left_of(group, *both, files.with_swap.used, spare));
-        }
-    }
-    if (least.left != UINT64_MAX) least.with_swap = std::min(least.with_swap, least.left + swap);
-    return least;
-}
+GroupMemory group_memory(const fs::path& root) { return memory_of(memory_groups(root), root); }
 
-std::uint64_t host_memory() { return std::min(physical_memory(), group_memory("/").all); }
+std::uint64_t host_memory() { return std::min(physical_memory(), group_memory().all); }
 
 std::uint64_t available_memory() {
-    std::uint64_t available = group_memory("/").left;
+    std::uint64_t available = group_memory().left;
     available = std::min(available, kib_after("MemAvailable:", "/proc/meminfo").value_or(available));
     return std::min(available, left_address_space());
 }
@@ -136,7 +155,7 @@ std::uint64_t available_memory() {
 void require_memory(std::string_view device, std::size_t bytes) {
     constexpr std::size_t little = 1 << 20; // not worth a look
     if (bytes <= little) return;
-    const std::uint64_t allowed = std::min(group_memory("/").with_swap, left_address_space());
+    const std::uint64_t allowed = std::min(group_memory().with_swap, left_address_space());
     if (bytes <= allowed) return;
     constexpr double mib = 1 << 20;
     throw OutOfMemory(fmt::format("{}: {:.1f} MiB of memory are needed and {:.1f} MiB can be had", device,

@@ -38,8 +38,8 @@ std::optional<double> quota_of(const fs::path& group) {
 
 std::optional<double> processor_quota(const fs::path& root) {
     std::optional<double> least;
-    for (const fs::path& group : control_groups(root, "cpu"))
-        if (const auto quota = quota_of(group)) least = std::min(least.value_or(*quota), *quota);
+    for (const ControlGroup& group : control_groups(root, "cpu"))
+        if (const auto quota = quota_of(group.folder)) least = std::min(least.value_or(*quota), *quota);
     return least;
 }
 

@@ -43,7 +43,7 @@ learning_rate = 0.1
 class ControlGroup {
 public:
     explicit ControlGroup(std::size_t bytes) {
-        for (const fs::path& own : towers::control_groups("/", "memory")) {
+        for (const auto& [own, version] : towers::control_groups("/", "memory")) {
             std::error_code error;
             if (!fs::exists(own / "cgroup.procs", error)) continue;
             folder_ = own / fmt::format("towers-test-{}", getpid());
