@@ -16,7 +16,7 @@ namespace towers {
 
 struct SharingLimits;
 
-/// Which of a backend's variants (backends/variants.h) a device uses. Tests run each of them.
+/// Which of a backend's variants (backends/launch/variants.h) a device uses. Tests run each of them.
 enum class Texts {
     best,   ///< those for this kind of device
     cards,  ///< those for cards, on a software driver too

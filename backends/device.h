@@ -1,8 +1,8 @@
 // The contract between the engine and the backends: everything that the engine knows of a device.
 #pragma once
 
-#include "backends/choices.h"
 #include "backends/kernels.h"
+#include "backends/launch/choices.h"
 
 #include <array>
 #include <cstddef>

@@ -1,7 +1,7 @@
 #include "backends/kernels.h"
 
+#include "backends/launch/tiles.h"
 #include "backends/parameter_layout.h"
-#include "backends/tiles.h"
 
 namespace towers {
 namespace {

@@ -13,7 +13,7 @@
 #include "engine/files/file.h"
 #include "engine/files/output.h"
 #include "engine/recipes/recipe.h"
-#include "engine/towers/shares.h"
+#include "engine/shares/shares.h"
 
 #include <algorithm>
 #include <cstdio>

@@ -1,7 +1,7 @@
 #include "apps/towers/bench_table.h"
 
 #include "backends/backend.h"
-#include "engine/towers/shares.h"
+#include "engine/shares/shares.h"
 
 #include <algorithm>
 #include <fmt/format.h>

@@ -7,7 +7,7 @@
 #include "engine/data/sampler.h"
 #include "engine/error.h"
 #include "engine/files/text.h"
-#include "engine/train/preview.h"
+#include "engine/inference/preview.h"
 
 #include <algorithm>
 #include <cstdint>

@@ -1,6 +1,6 @@
 #include "apps/towers/commands.h"
 #include "apps/towers/common_flags.h"
-#include "engine/towers/device_record.h"
+#include "engine/shares/device_record.h"
 
 #include <algorithm>
 #include <cstdio>

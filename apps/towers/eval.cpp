@@ -10,10 +10,10 @@
 #include "engine/data/formats.h"
 #include "engine/error.h"
 #include "engine/files/text.h"
+#include "engine/inference/evaluation.h"
 #include "engine/run/run_directory.h"
+#include "engine/run/test_record.h"
 #include "engine/train/checkpoint.h"
-#include "engine/train/evaluation.h"
-#include "engine/train/test_record.h"
 
 #include <chrono>
 #include <cmath>

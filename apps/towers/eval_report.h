@@ -2,7 +2,7 @@
 #pragma once
 
 #include "engine/files/canvas.h"
-#include "engine/train/confusion.h"
+#include "engine/inference/confusion.h"
 
 #include <filesystem>
 #include <string>

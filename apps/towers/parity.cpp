@@ -6,8 +6,8 @@
 #include "engine/error.h"
 #include "engine/files/output.h"
 #include "engine/plural.h"
-#include "engine/towers/selection.h"
-#include "engine/towers/shares.h"
+#include "engine/shares/selection.h"
+#include "engine/shares/shares.h"
 
 #include <algorithm>
 #include <cmath>

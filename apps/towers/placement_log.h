@@ -1,8 +1,8 @@
 // What --log-placement prints: each operation of the step, where and how it runs, and how long it took.
 #pragma once
 
+#include "engine/observers/placement.h"
 #include "engine/trace/trace.h"
-#include "engine/train/placement.h"
 
 #include <string>
 #include <vector>

@@ -1,4 +1,4 @@
-#include "engine/train/predict.h"
+#include "engine/inference/predict.h"
 #include "apps/towers/commands.h"
 #include "apps/towers/common_flags.h"
 #include "apps/towers/data_flags.h"
@@ -13,8 +13,8 @@
 #include "engine/error.h"
 #include "engine/files/file.h"
 #include "engine/files/text.h"
+#include "engine/inference/evaluation.h"
 #include "engine/train/checkpoint.h"
-#include "engine/train/evaluation.h"
 #include "engine/train/initial.h"
 
 #include <algorithm>

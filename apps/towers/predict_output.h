@@ -1,7 +1,7 @@
 // How `towers predict` prints what a network sees in pictures.
 #pragma once
 
-#include "engine/train/predict.h"
+#include "engine/inference/predict.h"
 
 #include <chrono>
 #include <cstddef>

@@ -1,6 +1,6 @@
 #include "apps/towers/commands.h"
 #include "apps/towers/common_flags.h"
-#include "engine/towers/selection.h"
+#include "engine/shares/selection.h"
 #include "engine/train/diverged.h"
 
 #include <cstdio>

@@ -6,10 +6,10 @@
 #include "engine/files/base64.h"
 #include "engine/files/png_file.h"
 #include "engine/files/text.h"
+#include "engine/inference/confusion.h"
+#include "engine/inference/evaluation.h"
 #include "engine/run/run_directory.h"
 #include "engine/train/checkpoint.h"
-#include "engine/train/confusion.h"
-#include "engine/train/evaluation.h"
 
 #include <algorithm>
 #include <cmath>

@@ -3,8 +3,8 @@
 #include "apps/towers/common_flags.h"
 #include "engine/error.h"
 #include "engine/files/text.h"
+#include "engine/run/json_lines.h"
 #include "engine/run/run_directory.h"
-#include "engine/train/json_lines.h"
 
 #include <algorithm>
 #include <cmath>

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "apps/towers/settings.h"
+#include "engine/observers/times.h"
 #include "engine/recipes/recipe.h"
-#include "engine/train/times.h"
 
 #include <filesystem>
 #include <nlohmann/json.hpp>

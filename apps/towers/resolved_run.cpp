@@ -6,8 +6,8 @@
 #include "engine/data/formats.h"
 #include "engine/error.h"
 #include "engine/model/freeze.h"
-#include "engine/train/metrics.h"
-#include "engine/train/times.h"
+#include "engine/observers/times.h"
+#include "engine/run/read_metrics.h"
 
 #include <algorithm>
 #include <cmath>

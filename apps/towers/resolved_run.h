@@ -6,7 +6,7 @@
 #include "apps/towers/train_flags.h"
 #include "engine/recipes/recipe.h"
 #include "engine/run/run_directory.h"
-#include "engine/towers/shares.h"
+#include "engine/shares/shares.h"
 #include "engine/tuning/tuning.h"
 
 #include <optional>

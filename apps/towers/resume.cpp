@@ -4,7 +4,7 @@
 #include "engine/error.h"
 #include "engine/plural.h"
 #include "engine/run/run_directory.h"
-#include "engine/towers/shares.h"
+#include "engine/shares/shares.h"
 
 #include <algorithm>
 #include <fmt/format.h>

@@ -2,10 +2,10 @@
 #pragma once
 
 #include "apps/towers/settings.h"
-#include "engine/towers/selection.h"
+#include "engine/observers/times.h"
+#include "engine/shares/selection.h"
 #include "engine/train/checkpoint.h"
 #include "engine/train/circumstances.h"
-#include "engine/train/times.h"
 
 #include <cstdint>
 #include <filesystem>

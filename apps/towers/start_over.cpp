@@ -4,7 +4,7 @@
 #include "apps/towers/starting.h"
 #include "backends/driver_call.h"
 #include "backends/unusable.h"
-#include "engine/towers/selection.h"
+#include "engine/shares/selection.h"
 
 #include <algorithm>
 #include <array>

@@ -2,7 +2,7 @@
 // without them: an exec leaves behind whatever a driver has broken or keeps busy.
 #pragma once
 
-#include "engine/towers/selection.h"
+#include "engine/shares/selection.h"
 
 #include <string>
 #include <vector>

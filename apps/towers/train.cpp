@@ -14,11 +14,11 @@
 #include "engine/data/formats.h"
 #include "engine/error.h"
 #include "engine/files/text.h"
-#include "engine/train/events.h"
+#include "engine/observers/events.h"
+#include "engine/observers/metrics.h"
+#include "engine/observers/times.h"
 #include "engine/train/initial.h"
 #include "engine/train/loop.h"
-#include "engine/train/metrics.h"
-#include "engine/train/times.h"
 
 #include <algorithm>
 #include <atomic>

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "backends/cpu/host_memory.h"
-#include "backends/variants.h"
+#include "backends/launch/variants.h"
 
 #include <dnnl.hpp>
 #include <functional>

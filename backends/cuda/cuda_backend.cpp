@@ -5,7 +5,7 @@
 #include "backends/cuda/functions.h"
 #include "backends/cuda/graph.h"
 #include "backends/driver_call.h"
-#include "backends/stages.h"
+#include "backends/launch/stages.h"
 
 #include <algorithm>
 #include <array>

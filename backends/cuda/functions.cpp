@@ -1,9 +1,9 @@
 #include "backends/cuda/functions.h"
 
-#include "backends/quads.h"
-#include "backends/sharing.h"
-#include "backends/stages.h"
-#include "backends/winograd.h"
+#include "backends/launch/quads.h"
+#include "backends/launch/sharing.h"
+#include "backends/launch/stages.h"
+#include "backends/launch/winograd.h"
 
 namespace towers {
 

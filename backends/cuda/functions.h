@@ -1,7 +1,7 @@
 // The kernels as the CUDA runtime launches them.
 #pragma once
 
-#include "backends/variants.h"
+#include "backends/launch/variants.h"
 
 namespace towers::cuda {
 

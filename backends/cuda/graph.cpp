@@ -2,8 +2,8 @@
 
 #include "backends/cuda/functions.h"
 #include "backends/driver_call.h"
-#include "backends/order.h"
-#include "backends/stages.h"
+#include "backends/launch/order.h"
+#include "backends/launch/stages.h"
 
 #include <utility>
 

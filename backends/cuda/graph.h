@@ -5,7 +5,7 @@
 #include "backends/cuda/runtime.h"
 
 #include "backends/device.h"
-#include "backends/variants.h"
+#include "backends/launch/variants.h"
 
 #include <span>
 #include <vector>

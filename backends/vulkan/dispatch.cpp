@@ -1,11 +1,11 @@
 #include "backends/vulkan/dispatch.h"
 
-#include "backends/quads.h"
-#include "backends/sharing.h"
-#include "backends/stages.h"
+#include "backends/launch/quads.h"
+#include "backends/launch/sharing.h"
+#include "backends/launch/stages.h"
+#include "backends/launch/winograd.h"
 #include "backends/vulkan/software_conv2d.h"
 #include "backends/vulkan/spirv.h"
-#include "backends/winograd.h"
 
 #include <fmt/format.h>
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "backends/backend.h"
-#include "backends/variants.h"
+#include "backends/launch/variants.h"
 #include "backends/vulkan/subgroups.h"
 
 #include <cstdint>

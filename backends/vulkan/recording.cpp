@@ -1,6 +1,6 @@
 #include "backends/vulkan/recording.h"
 
-#include "backends/stages.h"
+#include "backends/launch/stages.h"
 
 #include <algorithm>
 #include <chrono>

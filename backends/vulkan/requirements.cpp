@@ -1,6 +1,6 @@
 #include "backends/vulkan/requirements.h"
 
-#include "backends/tiles.h"
+#include "backends/launch/tiles.h"
 #include "backends/vulkan/headers.h"
 
 #include <algorithm>

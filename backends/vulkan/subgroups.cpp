@@ -1,6 +1,6 @@
 #include "backends/vulkan/subgroups.h"
 
-#include "backends/tiles.h"
+#include "backends/launch/tiles.h"
 
 #include <algorithm>
 

@@ -4,7 +4,7 @@
 #include "backends/worker.h"
 #include "engine/bench/report.h"
 #include "engine/recipes/recipe.h"
-#include "engine/towers/host_stage.h"
+#include "engine/reduce/host_stage.h"
 
 #include <functional>
 #include <memory>

@@ -7,7 +7,7 @@
 #include "engine/bench/step_bench.h"
 #include "engine/bench/subset_bench.h"
 #include "engine/data/shapes.h"
-#include "engine/towers/shares.h"
+#include "engine/shares/shares.h"
 
 #include <algorithm>
 #include <exception>

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "engine/bench/report.h"
+#include "engine/execution/session.h"
 #include "engine/recipes/recipe.h"
-#include "engine/towers/session.h"
 
 #include <vector>
 

@@ -1,7 +1,7 @@
 // Predicts, from measurements of each tower alone, which towers should share a step and how.
 #pragma once
 
-#include "engine/balance/load.h"
+#include "engine/shares/load.h"
 
 #include <cstddef>
 #include <string>

@@ -1,7 +1,7 @@
 #include "engine/bench/subset_bench.h"
 
 #include "engine/bench/step_bench.h"
-#include "engine/towers/shares.h"
+#include "engine/shares/shares.h"
 
 #include <algorithm>
 #include <fmt/format.h>

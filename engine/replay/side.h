@@ -3,8 +3,8 @@
 #pragma once
 
 #include "backends/device.h"
+#include "engine/execution/session.h"
 #include "engine/plan/plan.h"
-#include "engine/towers/session.h"
 
 #include <cstdint>
 #include <span>

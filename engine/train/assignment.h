@@ -1,9 +1,9 @@
 // The towers' shares of each step, and the notices to the user when they change.
 #pragma once
 
-#include "engine/balance/balancer.h"
-#include "engine/towers/shares.h"
-#include "engine/towers/tower_set.h"
+#include "engine/replica/tower_set.h"
+#include "engine/shares/balancer.h"
+#include "engine/shares/shares.h"
 
 #include <cstdint>
 #include <optional>

@@ -3,8 +3,8 @@
 #pragma once
 
 #include "engine/run/safetensors.h"
-#include "engine/towers/device_record.h"
-#include "engine/towers/shares.h"
+#include "engine/shares/device_record.h"
+#include "engine/shares/shares.h"
 #include "engine/train/trainer.h"
 
 #include <filesystem>

@@ -1,6 +1,6 @@
 #include "engine/train/describe.h"
 
-#include "engine/towers/shares.h"
+#include "engine/shares/shares.h"
 
 #include <algorithm>
 

@@ -2,9 +2,9 @@
 #pragma once
 
 #include "engine/run/run_directory.h"
+#include "engine/run/test_record.h"
 #include "engine/train/checkpoint.h"
 #include "engine/train/observer.h"
-#include "engine/train/test_record.h"
 #include "engine/train/trainer.h"
 
 #include <atomic>
@@ -68,8 +68,8 @@ std::string way_on(const RunDirectory& run);
 /// Trainer::probe(). A DeviceError or InputError names the last checkpoint.
 std::string probe(Trainer& trainer, const RunDirectory& run, const std::atomic<bool>& stop);
 
-/// Trainer::tune(), then keeps the choices in the run's folder. Returns a line for the user, or nothing. Errors
-/// as from probe().
+/// Trainer::tune(), then keeps the choices in the run's folder. Returns a line for the user, or nothing.
+/// Errors as from probe().
 std::string tune(Trainer& trainer, RunDirectory& run, const std::atomic<bool>& stop);
 
 /// Trains and tests, and tells the observers, each time in their order. A test pass comes before the save

@@ -1,6 +1,6 @@
 #include "engine/train/trainer.h"
 
-#include "engine/train/preview.h"
+#include "engine/inference/preview.h"
 
 #include "engine/clock.h"
 #include "engine/error.h"

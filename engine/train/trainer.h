@@ -5,14 +5,14 @@
 #include "engine/data/batch_reader.h"
 #include "engine/data/feed.h"
 #include "engine/data/sampler.h"
+#include "engine/execution/feeding.h"
+#include "engine/inference/evaluation.h"
 #include "engine/recipes/recipe.h"
-#include "engine/towers/feeding.h"
-#include "engine/towers/shares.h"
-#include "engine/towers/tower_set.h"
+#include "engine/replica/tower_set.h"
+#include "engine/shares/shares.h"
 #include "engine/trace/trace.h"
 #include "engine/train/assignment.h"
 #include "engine/train/data_watch.h"
-#include "engine/train/evaluation.h"
 #include "engine/tuning/tuning.h"
 
 #include <array>

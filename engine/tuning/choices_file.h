@@ -1,8 +1,8 @@
 // Choices of how launches run, as a JSON file.
 #pragma once
 
-#include "backends/choices.h"
 #include "backends/device.h"
+#include "backends/launch/choices.h"
 
 #include <span>
 #include <string>

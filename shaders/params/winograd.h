@@ -1,4 +1,4 @@
-// The stages of Winograd's convolutions on GPUs (backends/winograd.h)
+// The stages of Winograd's convolutions on GPUs (backends/launch/winograd.h)
 #ifndef TOWERS_SHADERS_PARAMS_WINOGRAD_H
 #define TOWERS_SHADERS_PARAMS_WINOGRAD_H
 

@@ -4,7 +4,7 @@
 
 #include "engine/error.h"
 #include "engine/files/text.h"
-#include "engine/towers/selection.h"
+#include "engine/shares/selection.h"
 #include "tests/support/environment.h"
 #include "tests/support/files.h"
 

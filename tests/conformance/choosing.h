@@ -1,7 +1,7 @@
 // A device that runs launches as a test chooses.
 #pragma once
 
-#include "backends/variants.h"
+#include "backends/launch/variants.h"
 #include "tests/conformance/conv2d_trials.h"
 
 #include <memory>

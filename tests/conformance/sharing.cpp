@@ -1,6 +1,6 @@
 // How launches are divided: a wide card must not idle, and parts of a sum must not overwrite each other.
-#include "backends/sharing.h"
-#include "backends/quads.h"
+#include "backends/launch/sharing.h"
+#include "backends/launch/quads.h"
 
 #include "tests/conformance/harness.h"
 #include "tests/conformance/reference.h"

@@ -1,7 +1,7 @@
 // The launches as which a launch runs, and the scratch memory between them.
-#include "backends/stages.h"
-#include "backends/quads.h"
-#include "backends/sharing.h"
+#include "backends/launch/stages.h"
+#include "backends/launch/quads.h"
+#include "backends/launch/sharing.h"
 
 #include "tests/conformance/harness.h"
 #include "tests/conformance/reference.h"

@@ -1,5 +1,5 @@
 // Which variant runs a launch.
-#include "backends/variants.h"
+#include "backends/launch/variants.h"
 
 #include "tests/conformance/harness.h"
 #include "tests/conformance/reference.h"

@@ -1,8 +1,8 @@
 // Winograd's convolutions on GPUs and on drivers that stand in for them: only measuring chooses them.
-#include "backends/quads.h"
-#include "backends/sharing.h"
-#include "backends/stages.h"
-#include "backends/winograd.h"
+#include "backends/launch/quads.h"
+#include "backends/launch/sharing.h"
+#include "backends/launch/stages.h"
+#include "backends/launch/winograd.h"
 #include "tests/conformance/choosing.h"
 
 #include <algorithm>

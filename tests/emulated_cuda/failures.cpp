@@ -2,7 +2,7 @@
 #include "backends/cuda/cuda_backend.h"
 #include "backends/cuda/functions.h"
 #include "backends/visible_cards.h"
-#include "engine/towers/selection.h"
+#include "engine/shares/selection.h"
 #include "tests/emulated_cuda/faults.h"
 #include "tests/support/devices.h"
 

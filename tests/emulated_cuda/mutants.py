@@ -19,7 +19,7 @@ seeds = ["1", "2", "3"]
 # The file with the mistake, and what is compiled with it.
 graph, backend, functions = [(f"backends/cuda/{name}.cpp", f"{name}.cpp")
                              for name in ("graph", "cuda_backend", "functions")]
-order = "backends/order.cpp", "order.cpp"
+order = "backends/launch/order.cpp", "order.cpp"
 gemm = "shaders/gemm_tile.h", "conv2d_*.cpp"
 gemm_of_data = gemm[0], "conv2d_backward_data_*.cpp"
 dialect = "shaders/dialect/cuda.h", "kernels.cpp"

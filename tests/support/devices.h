@@ -2,7 +2,7 @@
 #pragma once
 
 #include "backends/backend.h"
-#include "backends/sharing.h"
+#include "backends/launch/sharing.h"
 
 #include <memory>
 #include <string>

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "backends/wrapped_device.h"
-#include "engine/towers/patience.h"
+#include "engine/liveness/patience.h"
 
 #include <atomic>
 #include <condition_variable>

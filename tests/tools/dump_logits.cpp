@@ -10,12 +10,12 @@
 #include "engine/data/feed.h"
 #include "engine/data/source.h"
 #include "engine/error.h"
+#include "engine/execution/session.h"
+#include "engine/inference/evaluation.h"
 #include "engine/run/run_directory.h"
 #include "engine/run/safetensors.h"
-#include "engine/towers/selection.h"
-#include "engine/towers/session.h"
+#include "engine/shares/selection.h"
 #include "engine/train/checkpoint.h"
-#include "engine/train/evaluation.h"
 
 #include <cstdio>
 

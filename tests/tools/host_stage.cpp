@@ -8,8 +8,8 @@
 #include "backends/backend.h"
 #include "engine/bench/averaging_bench.h"
 #include "engine/clock.h"
+#include "engine/observers/metrics.h"
 #include "engine/train/loop.h"
-#include "engine/train/metrics.h"
 #include "tests/support/networks.h"
 #include "tests/support/simulated_device.h"
 

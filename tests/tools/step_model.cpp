@@ -2,12 +2,12 @@
 // that the program would make there: how long each launch takes, and how near its floor that is.
 //
 // The choices are those of a Vulkan card, which are CUDA's too. An estimate only, good to some tens of per
-// cent: a product takes the cycles of its offer (backends/sharing.h), any other launch what its bytes take;
-// each has a fixed cost, and so has each level.
-#include "backends/order.h"
-#include "backends/quads.h"
-#include "backends/sharing.h"
-#include "backends/stages.h"
+// cent: a product takes the cycles of its offer (backends/launch/sharing.h), any other launch what its bytes
+// take; each has a fixed cost, and so has each level.
+#include "backends/launch/order.h"
+#include "backends/launch/quads.h"
+#include "backends/launch/sharing.h"
+#include "backends/launch/stages.h"
 #include "backends/vulkan/dispatch.h"
 #include "engine/data/pipeline.h"
 #include "engine/plan/work.h"

@@ -1,7 +1,7 @@
 #include "backends/upload.h"
+#include "engine/execution/session.h"
 #include "engine/replay/side.h"
 #include "engine/step/network.h"
-#include "engine/towers/session.h"
 #include "tests/support/devices.h"
 #include "tests/support/networks.h"
 

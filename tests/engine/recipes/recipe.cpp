@@ -1,6 +1,6 @@
 #include "engine/recipes/recipe.h"
 #include "engine/error.h"
-#include "engine/towers/shares.h"
+#include "engine/shares/shares.h"
 
 #include <cmath>
 #include <doctest/doctest.h>

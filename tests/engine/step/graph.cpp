@@ -1,6 +1,6 @@
 // Networks beyond a chain: branches, batch norm, dropout, every optimizer.
 #include "engine/error.h"
-#include "engine/towers/shares.h"
+#include "engine/shares/shares.h"
 #include "engine/train/checkpoint.h"
 #include "tests/support/devices.h"
 #include "tests/support/networks.h"

@@ -1,6 +1,6 @@
 // Steps of a lone tower that are submitted before the one before them has ended.
+#include "engine/observers/metrics.h"
 #include "engine/train/loop.h"
-#include "engine/train/metrics.h"
 #include "tests/support/devices.h"
 #include "tests/support/files.h"
 #include "tests/support/networks.h"

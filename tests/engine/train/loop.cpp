@@ -1,7 +1,7 @@
 #include "engine/train/loop.h"
 
 #include "engine/error.h"
-#include "engine/train/metrics.h"
+#include "engine/observers/metrics.h"
 #include "tests/support/devices.h"
 #include "tests/support/files.h"
 #include "tests/support/networks.h"

@@ -1,8 +1,8 @@
 // What measuring takes for rounding, on the devices that are there, and what it takes for a mistake.
 #include "engine/tuning/measure.h"
 
-#include "backends/stages.h"
-#include "backends/winograd.h"
+#include "backends/launch/stages.h"
+#include "backends/launch/winograd.h"
 #include "backends/wrapped_device.h"
 #include "tests/support/devices.h"
 

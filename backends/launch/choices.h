@@ -1,0 +1,59 @@
+// The ways in which a device can run a launch, and choices among them that replace its estimates.
+#pragma once
+
+#include "backends/launch/tiles.h"
+
+#include <glm/vec3.hpp>
+#include <limits>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace towers {
+
+/// How a variant (backends/launch/variants.h) runs a launch on a device.
+struct Offer {
+    glm::uvec3 groups{1, 1, 1};    ///< workgroups; on a CPU x threads run the shared text
+    std::optional<Tile> tile = {}; ///< of a tiled kernel
+    unsigned parts = 1;            ///< of a sum that is split; they are added up afterwards
+    unsigned winograd_tile = 0;    ///< rows of the tiles of a Winograd convolution
+    /// An estimate of the time, good only to compare the offers that a device has for one launch: of a card
+    /// cycles, of the CPU multiplications. Infinite: there is none.
+    double cost = std::numeric_limits<double>::infinity();
+};
+
+/// Whether two offers of a variant compute the same bits: they may differ in workgroups.
+bool alike(const Offer& a, const Offer& b);
+
+/// One of the ways in which a device can run a launch.
+struct Candidate {
+    std::string_view variant; ///< its name
+    Offer offer;
+    bool used; ///< the device runs the launch so
+};
+
+/// A candidate for people to read: `quads 64x64, 3 parts`, `Winograd 4x4 by 64x64`.
+std::string to_string(std::string_view variant, const Offer& offer);
+
+/// How to run launches, by key_of() the launch.
+struct Chosen {
+    std::string variant;
+    Offer offer; ///< without cost
+};
+using Choices = std::map<std::string, Chosen>;
+
+/// The kernel and all parameters but the pointers, as `relu_forward 73728`: launches with the same key are
+/// the same work. A number with an `f` is a float.
+std::string key_of(const Launch& launch);
+
+/// Null: nothing is chosen for the launch. `choices` may be null.
+const Chosen* find(const Choices* choices, const Launch& launch);
+
+/// Throws a DeviceError: the device does not have what was chosen for the launch.
+[[noreturn]] void refuse(const Launch& launch, const Chosen& chosen);
+
+/// A text that is another if the kernels or what chooses among them are others.
+std::string_view kernels_version();
+
+} // namespace towers

@@ -1,0 +1,138 @@
+#include "backends/launch/quads.h"
+
+#include "backends/launch/sharing.h"
+#include "backends/launch/stages.h"
+
+#include <algorithm>
+#include <set>
+#include <vector>
+
+namespace towers {
+namespace {
+
+constexpr SliceCosts slice_costs{.per_edge = 12, .whole = 0};
+
+/// Shared memory of a workgroup: two slices of each matrix, each row of which has a quad more, and each slice
+/// four
+unsigned bytes_of(const Tile& tile) {
+    const auto floats = [](unsigned length) { return slice_depth * (length + 4) + 16; };
+    return 2 * 4 * (floats(tile.height) + floats(tile.width));
+}
+
+/// Of a tiled kernel's launch
+ConvShape shape_of(const Launch& launch) {
+    switch (launch.kernel) {
+    case Kernel::conv2d_forward:
+        return launch.parameters.as<Conv2dForwardParams>().shape;
+    case Kernel::conv2d_backward_data:
+        return launch.parameters.as<Conv2dBackwardDataParams>().shape;
+    default:
+        return launch.parameters.as<Conv2dBackwardWeightsParams>().shape;
+    }
+}
+
+bool fits(const Launch& launch) {
+    const ConvShape s = shape_of(launch);
+    return s.in_channels / s.groups % 4 == 0 && s.out_channels / s.groups % 4 == 0 &&
+           (launch.kernel != Kernel::conv2d_backward_data || (s.stride_y == 1 && s.stride_x == 1));
+}
+
+/// The most parts that may be worth trying: they fill the device some times over, and have two slices each.
+unsigned most_parts(const Products& products, const Tile& tile, const DeviceFacts& facts) {
+    const std::uint64_t most = products.depth / (2 * slice_depth);
+    return unsigned(std::clamp<std::uint64_t>(4 * facts.busy_groups / products.tiles(tile), 1,
+                                              std::max<std::uint64_t>(1, most)));
+}
+
+double cycles(const Products& products, const Tile& tile, unsigned parts, const DeviceFacts& facts) {
+    return cycles_of(products, tile, parts, slice_costs, facts);
+}
+
+/// The best number of parts by estimate, and for measuring also the least and those that fill the device once
+/// and twice; ascending.
+std::set<unsigned> numbers_of_parts(const Products& products, unsigned least, const Tile& tile,
+                                    const DeviceFacts& facts) {
+    if (facts.limits.parts != 0) return {facts.limits.parts};
+    const unsigned most = std::max(least, most_parts(products, tile, facts));
+    unsigned best = least;
+    for (unsigned parts = least + 1; parts <= most; ++parts)
+        if (cycles(products, tile, parts, facts) < cycles(products, tile, best, facts)) best = parts;
+    std::set<unsigned> numbers{least, best};
+    for (const unsigned times : {1u, 2u})
+        numbers.insert(unsigned(
+            std::clamp<std::uint64_t>(times * facts.busy_groups / products.tiles(tile), least, most)));
+    return numbers;
+}
+
+/// What padding the operands, and cutting the result, take beside the padded product.
+double cycles_of_padding(const Launch& launch, const Launch& padded, unsigned parts,
+                         const DeviceFacts& facts) {
+    const ConvShape s = shape_of(launch), wide = shape_of(padded);
+    const bool forward = launch.kernel == Kernel::conv2d_forward,
+               data = launch.kernel == Kernel::conv2d_backward_data;
+    const auto elements = [](double count, uint real, uint with_zeros) {
+        return real != with_zeros ? count * (real + with_zeros) : 0;
+    };
+    const double x = elements(double(IN_PIXELS(s)), s.in_channels, wide.in_channels),
+                 y = elements(double(OUT_PIXELS(s)), s.out_channels, wide.out_channels),
+                 w = double(s.kernel_height * s.kernel_width) *
+                     (s.in_channels * s.out_channels + wide.in_channels * wide.out_channels);
+    const double cycles = cycles_of_stage(forward ? x + w : data ? y + w : x + y, facts);
+    const double cut = forward ? y : data ? x : w;
+    return parts == 1 && cut != 0 ? cycles + cycles_of_stage(cut, facts) : cycles;
+}
+
+std::optional<Offer> cheapest(const std::vector<Offer>& offers) {
+    const auto best = std::ranges::min_element(offers, {}, &Offer::cost);
+    if (best == offers.end()) return {};
+    return *best;
+}
+
+} // namespace
+
+bool has_room(const Tile& tile, const DeviceFacts& facts) {
+    return bytes_of(tile) <= facts.shared_memory &&
+           tile.height * tile.width <= tile.threads * facts.quads_elements;
+}
+
+std::vector<Offer> offers_quads(const Launch& launch, const DeviceFacts& facts) {
+    std::vector<Offer> offers;
+    const std::optional<Products> tiled = products_of(launch);
+    if (!facts.quads || !tiled || !fits(launch)) return offers;
+    const Products& products = *tiled;
+    for (const Tile& tile : quad_tiles) {
+        if (!has_room(tile, facts)) continue;
+        for (const unsigned parts :
+             numbers_of_parts(products, least_parts(launch, products, facts), tile, facts))
+            offers.push_back({.groups = groups_within(products.tiles(tile) * parts, facts),
+                              .tile = tile,
+                              .parts = parts,
+                              .cost = cycles(products, tile, parts, facts)});
+    }
+    return offers;
+}
+
+std::optional<Offer> offer_quads(const Launch& launch, const DeviceFacts& facts) {
+    return cheapest(offers_quads(launch, facts));
+}
+
+std::vector<Offer> offers_padded_quads(const Launch& launch, const DeviceFacts& facts) {
+    if (!products_of(launch) || shape_of(launch).groups != 1 || fits(launch)) return {};
+    const Launch padded = with_padded_channels(launch);
+    std::vector<Offer> offers = offers_quads(padded, facts);
+    const ConvShape wide = shape_of(padded);
+    const double elements =
+        std::max(double(IN_PIXELS(wide)) * wide.in_channels, double(OUT_PIXELS(wide)) * wide.out_channels);
+    constexpr double most_indices = 0x1p32; // of the texts
+    std::erase_if(offers, [&](const Offer& offer) { return offer.parts * elements > most_indices; });
+    for (Offer& offer : offers) offer.cost += cycles_of_padding(launch, padded, offer.parts, facts);
+    return offers;
+}
+
+std::optional<Offer> offer_padded_quads(const Launch& launch, const DeviceFacts& facts) {
+    std::optional<Offer> best = cheapest(offers_padded_quads(launch, facts));
+    if (best && best->cost >= offer_shared_text(launch, facts)->cost) return {};
+    return best;
+}
+
+} // namespace towers

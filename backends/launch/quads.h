@@ -1,0 +1,25 @@
+// How a GPU backend shares out the tiled kernels' text by quads (shaders/gemm_quads.h), which is faster than
+// the shared text where channels come in fours.
+#pragma once
+
+#include "backends/launch/tiles.h"
+#include "backends/launch/variants.h"
+
+namespace towers {
+
+/// Whether a workgroup of the device has the shared memory and the registers for a tile.
+bool has_room(const Tile& tile, const DeviceFacts& facts);
+
+/// Takes a tiled kernel's launch if the channels of each group are multiples of 4 and, for the gradient of
+/// the images, the strides are 1.
+std::optional<Offer> offer_quads(const Launch& launch, const DeviceFacts& facts);
+/// That one and others: with each tile, and some numbers of parts.
+std::vector<Offer> offers_quads(const Launch& launch, const DeviceFacts& facts);
+
+/// Takes convolutions that only their channels keep from the text by quads, if it is worth padding them to
+/// fours (padded_stages() in backends/launch/stages.h); with groups they are never padded.
+std::optional<Offer> offer_padded_quads(const Launch& launch, const DeviceFacts& facts);
+/// Whether or not it is worth it
+std::vector<Offer> offers_padded_quads(const Launch& launch, const DeviceFacts& facts);
+
+} // namespace towers

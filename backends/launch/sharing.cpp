@@ -1,0 +1,119 @@
+#include "backends/launch/sharing.h"
+
+#include "backends/arithmetic.h"
+
+#include <algorithm>
+
+namespace towers {
+namespace {
+
+constexpr std::uint64_t most_loops = 4096;                      // 2^20 invocations fill any device
+constexpr SliceCosts slice_costs{.per_edge = 40, .whole = 864}; // of gemm_tile.h
+
+} // namespace
+
+glm::uvec3 groups_within(std::uint64_t groups, const DeviceFacts& facts) {
+    constexpr std::uint64_t most = 65535; // per axis, which every driver guarantees
+    const std::uint64_t limit = facts.limits.most_groups != 0 ? facts.limits.most_groups : most;
+    return {unsigned(std::clamp<std::uint64_t>(groups, 1, limit)), 1, 1};
+}
+
+double cycles_of(const Products& products, const Tile& tile, unsigned parts, const SliceCosts& costs,
+                 const DeviceFacts& facts) {
+    const std::uint64_t units = std::max(1u, facts.busy_groups / 2), groups = products.tiles(tile) * parts;
+    const double slice =
+        (tile.height * tile.width + costs.per_edge * (tile.height + tile.width) + costs.whole) * slice_depth /
+        128;
+    const double ends = 1000;                        // first loads, and the results
+    const double alone = groups <= units ? 1.25 : 1; // Nothing else runs while a workgroup waits.
+    const auto slices = double(ceil_div(ceil_div(products.depth, slice_depth), parts));
+    const double product = double(ceil_div(groups, units)) * (slices * slice * alone + ends);
+    if (parts == 1) return product;
+    return product + cycles_of_stage((parts + 1) * double(products.elements()), facts);
+}
+
+double cycles_of_stage(double floats, const DeviceFacts& facts) {
+    return 5000 + 0.5 * floats / std::max(1u, facts.busy_groups / 2); // 8 bytes a cycle
+}
+
+unsigned least_parts(const Launch& launch, const Products& products, const DeviceFacts& facts) {
+    constexpr std::uint64_t few = 1 << 15;  // sums, so that adding up parts costs next to nothing
+    constexpr std::uint64_t most = 1 << 24; // floats of all parts
+    // Equal gradients of 1024 pixels are off by up to 1e-5. Other devices are compared with software drivers.
+    const std::uint64_t pixels = facts.software ? 512 : 4096;
+    if (launch.kernel != Kernel::conv2d_backward_weights || products.elements() > few) return 1;
+    return unsigned(
+        std::clamp<std::uint64_t>(ceil_div(products.depth, pixels), 1, most / products.elements()));
+}
+
+unsigned parts_of(const Launch& launch, const DeviceFacts& facts) {
+    const auto products = products_of(launch);
+    if (!products && launch.kernel != Kernel::depthwise_conv2d_backward_weights) return 1;
+    if (facts.limits.parts != 0) return facts.limits.parts;
+    std::uint64_t wanted = 0, most = 0;
+    if (products) {
+        constexpr unsigned depth = 256; // that is worth a tile
+        wanted = std::max<std::uint64_t>(facts.busy_groups /
+                                             products->tiles(tile_for(*products, facts.busy_groups)),
+                                         least_parts(launch, *products, facts));
+        most = products->depth / depth;
+    } else {
+        const ConvShape s = launch.parameters.as<Conv2dBackwardWeightsParams>().shape;
+        // An item reads four channels at once, so a quarter of the invocations keep the memory busy.
+        const unsigned at_once = kernel_info(launch.kernel).workgroup_size / 4;
+        wanted = std::uint64_t(facts.busy_groups) * at_once / items_of(launch);
+        most = std::uint64_t(s.batch) * s.out_height;
+    }
+    return unsigned(std::clamp<std::uint64_t>(wanted, 1, std::max<std::uint64_t>(1, most)));
+}
+
+std::optional<Offer> offer_shared_text(const Launch& launch, const DeviceFacts& facts) {
+    const KernelInfo& kernel = kernel_info(launch.kernel);
+    Offer offer{.parts = parts_of(launch, facts)};
+    std::uint64_t groups = 0;
+    if (const auto products = products_of(launch)) {
+        offer.tile = tile_for(*products, facts.busy_groups);
+        groups = products->tiles(*offer.tile) * offer.parts;
+        offer.cost = cycles_of(*products, *offer.tile, offer.parts, slice_costs, facts);
+    } else {
+        const std::uint64_t items = items_of(launch) * offer.parts;
+        if (kernel.item == Item::subgroup) {
+            const unsigned at_once = std::max(1u, kernel.workgroup_size / facts.subgroup_size);
+            groups = std::max(ceil_div(items, at_once), std::min<std::uint64_t>(items, facts.busy_groups));
+        } else {
+            groups = ceil_div(items, kernel.workgroup_size);
+        }
+        groups = std::min(groups, most_loops);
+    }
+    offer.groups = groups_within(groups, facts);
+    return offer;
+}
+
+std::vector<Offer> offers_shared_text(const Launch& launch, const DeviceFacts& facts) {
+    std::vector<Offer> offers{*offer_shared_text(launch, facts)};
+    const auto add = [&](const Offer& offer) {
+        const auto same = [&](const Offer& each) {
+            return alike(each, offer) && each.groups == offer.groups;
+        };
+        if (std::ranges::none_of(offers, same)) offers.push_back(offer);
+    };
+    if (const auto products = products_of(launch)) {
+        const unsigned most_parts = parts_of(launch, facts);
+        for (const Tile& tile : tiles)
+            for (const unsigned parts : {facts.limits.parts != 0 ? most_parts : 1u, most_parts})
+                add({.groups = groups_within(products->tiles(tile) * parts, facts),
+                     .tile = tile,
+                     .parts = parts,
+                     .cost = cycles_of(*products, tile, parts, slice_costs, facts)});
+    } else {
+        const Offer usual = offers.front();
+        for (const unsigned times : {1u, 4u}) {
+            Offer fewer = usual;
+            fewer.groups = groups_within(std::uint64_t(times) * facts.busy_groups, facts);
+            if (fewer.groups.x < usual.groups.x) add(fewer);
+        }
+    }
+    return offers;
+}
+
+} // namespace towers

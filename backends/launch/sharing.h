@@ -1,0 +1,43 @@
+// How a GPU backend shares out a kernel's shared text: its tile, its workgroups, and the parts of a sum.
+#pragma once
+
+#include "backends/launch/variants.h"
+
+#include <vector>
+
+namespace towers {
+
+/// Takes every launch.
+std::optional<Offer> offer_shared_text(const Launch& launch, const DeviceFacts& facts);
+/// That one first, then with other tiles and parts, or other numbers of workgroups.
+std::vector<Offer> offers_shared_text(const Launch& launch, const DeviceFacts& facts);
+
+/// The depth of the slices of which the tiled kernels' texts add up their products (TILE_K)
+constexpr unsigned slice_depth = 16;
+
+/// What the machine code of a tiled kernel's text executes for each element of a slice's depth beside a
+/// multiply-add for each of the tile's elements, counted on NVIDIA cards with tests/tools/gpu_static.
+struct SliceCosts {
+    double per_edge; ///< for each of the tile's rows and columns
+    double whole;    ///< for the tile
+};
+
+/// About how many cycles a card's processors take for products, of which each executes 128 multiply-adds a
+/// cycle; the sum of the parts included.
+double cycles_of(const Products& products, const Tile& tile, unsigned parts, const SliceCosts& costs,
+                 const DeviceFacts& facts);
+/// Likewise for one stage more: a barrier, and a launch that reads and writes so many floats in all.
+double cycles_of_stage(double floats, const DeviceFacts& facts);
+
+/// As many workgroups, within what drivers and tests allow.
+glm::uvec3 groups_within(std::uint64_t groups, const DeviceFacts& facts);
+
+/// Into how many parts a launch's sums are split at least, since one float32 that takes many pixels one after
+/// another loses digits: the gradient of few weights. (Parts of many would take too long to add up.)
+unsigned least_parts(const Launch& launch, const Products& products, const DeviceFacts& facts);
+
+/// Into how many parts a launch's sums are split, where whole they would leave the device idle; 1 for kernels
+/// without such sums.
+unsigned parts_of(const Launch& launch, const DeviceFacts& facts);
+
+} // namespace towers

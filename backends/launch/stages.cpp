@@ -1,0 +1,186 @@
+#include "backends/launch/stages.h"
+
+#include "backends/launch/sharing.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace towers {
+namespace {
+
+enum : std::size_t { padding, product, sums };
+
+/// The stages of a convolution, or of whatever else has sums that can be split.
+class ProductStages {
+public:
+    /// Channels are padded to multiples of `multiple`.
+    ProductStages(std::string_view text, const Offer& offer, unsigned multiple, const DeviceFacts& facts,
+                  std::uint64_t scratch)
+        : text_(text), offer_(offer), multiple_(multiple), stages_(facts, scratch) {}
+
+    StagedLaunch of(Kernel kernel, Conv2dForwardParams p) && {
+        const ConvShape s = pad(p.shape);
+        pad(p.x, {.outer = 1, .rows = IN_PIXELS(s), .channels = s.in_channels}, IN_PIXELS(s));
+        pad_weights(p.w, s);
+        if (add_up(p.y, {.b = p.b,
+                         .count = OUT_PIXELS(s) * s.out_channels,
+                         .channels = s.out_channels,
+                         .bias = p.bias,
+                         .relu = p.relu,
+                         .rows = 1}))
+            p.bias = p.relu = 0;
+        return std::move(*this).with_product(kernel, p);
+    }
+
+    StagedLaunch of(Kernel kernel, Conv2dBackwardDataParams p) && {
+        const ConvShape s = pad(p.shape);
+        pad(p.dy, {.outer = 1, .rows = OUT_PIXELS(s), .channels = s.out_channels}, OUT_PIXELS(s));
+        pad_weights(p.w, s);
+        if (add_up(p.dx, {.x = p.x,
+                          .count = IN_PIXELS(s) * s.in_channels,
+                          .channels = s.in_channels,
+                          .masked = p.relu,
+                          .rows = 1}))
+            p.relu = 0;
+        return std::move(*this).with_product(kernel, p);
+    }
+
+    StagedLaunch of(Kernel kernel, Conv2dBackwardWeightsParams p) && {
+        const ConvShape s = pad(p.shape);
+        const uint rows = s.in_channels / s.groups;
+        pad(p.x, {.outer = 1, .rows = IN_PIXELS(s), .channels = s.in_channels}, IN_PIXELS(s));
+        pad(p.dy, {.outer = 1, .rows = OUT_PIXELS(s), .channels = s.out_channels}, OUT_PIXELS(s));
+        add_up(p.dw,
+               {.count = s.kernel_height * s.kernel_width * rows * s.out_channels,
+                .channels = s.out_channels,
+                .rows = rows},
+               padded(rows));
+        if (p.bias != 0) add_up(p.db, {.count = s.out_channels, .channels = s.out_channels, .rows = 1});
+        return std::move(*this).with_product(kernel, p);
+    }
+
+private:
+    uint padded(uint channels) const { return uint(ceil_div(channels, multiple_)) * multiple_; }
+
+    /// Returns the shape as it was.
+    ConvShape pad(ConvShape& shape) const {
+        const ConvShape before = shape;
+        shape.in_channels = padded(shape.in_channels);
+        shape.out_channels = padded(shape.out_channels);
+        return before;
+    }
+
+    void pad(In_f32& tensor, PadChannelsParams to, uint padded_rows) {
+        to.padded_rows = padded_rows;
+        to.padded_channels = padded(to.channels);
+        if (to.padded_rows == to.rows && to.padded_channels == to.channels) return;
+        float* const wide = stages_.reserve(std::uint64_t(to.outer) * to.padded_rows * to.padded_channels);
+        to.x = tensor;
+        to.y = {reinterpret_cast<vec4*>(wide)};
+        tensor = {wide};
+        stages_.add(padding, kernels::pad_channels, to);
+    }
+    void pad_weights(In_f32& w, const ConvShape& s) {
+        const uint rows = s.in_channels / s.groups;
+        pad(w, {.outer = s.kernel_height * s.kernel_width, .rows = rows, .channels = s.out_channels},
+            padded(rows));
+    }
+
+    /// Has `output`, whose elements `sum` counts, written to scratch memory and added up from there, if it
+    /// comes in parts or with more channels. Returns whether.
+    bool add_up(Out_f32& output, SumPartialsParams sum, uint rows = 1) {
+        const uint channels = padded(sum.channels);
+        const bool cut = rows != sum.rows || channels != sum.channels;
+        if (offer_.parts == 1 && !cut) return false;
+        if (cut) sum.padded_rows = rows, sum.padded_channels = channels;
+        float* const partials = stages_.reserve(std::uint64_t(offer_.parts) * sum.count /
+                                                (sum.rows * sum.channels) * rows * channels);
+        sum.partials = {partials};
+        sum.sum = output;
+        sum.parts = offer_.parts;
+        output = {partials};
+        stages_.add(sums, kernels::sum_partials, sum);
+        return true;
+    }
+
+    template<class Params>
+    StagedLaunch with_product(Kernel kernel, Params parameters) && {
+        parameters.splits = offer_.parts;
+        stages_.add(product, {{kernel, ParameterBlock::of(parameters)}, text_, offer_});
+        return std::move(stages_).finish();
+    }
+
+    std::string_view text_;
+    Offer offer_;
+    unsigned multiple_;
+    StageBuilder stages_;
+};
+
+/// Calls `use` with the parameters of a kernel whose sums can be split.
+template<class Function>
+auto with_parameters(const Launch& launch, Function use) {
+    switch (launch.kernel) {
+    case Kernel::conv2d_forward:
+        return use(launch.parameters.as<Conv2dForwardParams>());
+    case Kernel::conv2d_backward_data:
+        return use(launch.parameters.as<Conv2dBackwardDataParams>());
+    default:
+        return use(launch.parameters.as<Conv2dBackwardWeightsParams>());
+    }
+}
+
+} // namespace
+
+StagedLaunch StageBuilder::finish() && {
+    std::erase_if(stages_, [](const Stage& each) { return each.empty(); });
+    return {std::move(stages_), bytes_};
+}
+
+void StageBuilder::add_shared_text(std::size_t stage, const Launch& launch) {
+    add(stage, {launch, shared_text, *offer_shared_text(launch, facts_)});
+}
+
+StagedLaunch stages_of(const Variant& variant, const Launch& launch, const Offer& offer,
+                       const DeviceFacts& facts, std::uint64_t scratch) {
+    if (variant.stages != nullptr) return variant.stages(launch, offer, facts, scratch);
+    return split_stages(variant.name, launch, offer, facts, scratch);
+}
+
+StagedLaunch split_stages(std::string_view text, const Launch& launch, const Offer& offer,
+                          const DeviceFacts& facts, std::uint64_t scratch) {
+    if (offer.parts == 1) return {{{{launch, text, offer}}}, 0};
+    return with_parameters(launch, [&](const auto& p) {
+        return ProductStages(text, offer, 1, facts, scratch).of(launch.kernel, p);
+    });
+}
+
+StagedLaunch padded_stages(const Launch& launch, const Offer& offer, const DeviceFacts& facts,
+                           std::uint64_t scratch) {
+    return with_parameters(launch, [&](const auto& p) {
+        return ProductStages(quads_text, offer, 4, facts, scratch).of(launch.kernel, p);
+    });
+}
+
+Launch with_padded_channels(const Launch& launch) {
+    return with_parameters(launch, [&](auto p) {
+        p.shape.in_channels = uint(ceil_div(p.shape.in_channels, 4)) * 4;
+        p.shape.out_channels = uint(ceil_div(p.shape.out_channels, 4)) * 4;
+        return Launch{launch.kernel, ParameterBlock::of(p)};
+    });
+}
+
+std::size_t scratch_bytes(std::span<const Command> commands,
+                          const std::function<std::size_t(const Launch&)>& bytes_of_launch) {
+    std::size_t most = 0, here = 0;
+    for (const Command& command : commands) {
+        if (const auto* launch = std::get_if<Launch>(&command)) {
+            here += bytes_of_launch(*launch);
+            most = std::max(most, here);
+        } else if (!std::holds_alternative<Copy>(command)) {
+            here = 0;
+        }
+    }
+    return most;
+}
+
+} // namespace towers

@@ -1,0 +1,78 @@
+// Runs a network forward over examples on a device, for evaluations.
+#pragma once
+
+#include "engine/data/batch_queue.h"
+#include "engine/data/batch_reader.h"
+#include "engine/execution/session.h"
+#include "engine/execution/staged_images.h"
+
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace towers {
+
+/// What a network makes of an example.
+struct Prediction {
+    float loss; ///< cross entropy; infinite or NaN if a score is
+    /// The class with the highest score: the label's if none is higher, else the first of them.
+    std::uint32_t predicted;
+    std::uint32_t rank; ///< how many classes score higher than the label's; no_rank if the loss is not finite
+    static constexpr std::uint32_t no_rank = std::numeric_limits<std::uint32_t>::max();
+
+    /// Whether the label's class is among the `k` with the highest scores (in_top_k).
+    bool is_among(std::uint32_t k) const { return rank < k; }
+};
+
+/// What a pass asks and tells.
+struct PassWatch {
+    std::function<bool()> stop = [] { return false; }; ///< before each batch: whether to end early
+    std::function<void(bool)> reads = [](bool) {};     ///< true: it waits for data to be read; false: no more
+};
+
+/// Images that come with each batch.
+struct StreamedData {
+    const DataSource* source = nullptr; ///< null: the device holds all images
+    unsigned readers = 0;               ///< threads that read; 0: see default_readers()
+};
+
+/// Sees a batch's scores, [batch, classes]: that of the records from `first` on.
+using SeeScores = std::function<void(std::uint64_t first, std::span<const float> logits)>;
+
+/// One thread at a time uses it.
+class ForwardPass {
+public:
+    /// `plan`: plan_evaluation()'s. `session`: has the records that the examples' slots name, unless the plan
+    /// is for staged images. Arenas that it lacks are allocated. Label 0 is the network's class
+    /// `label_offset`.
+    ForwardPass(Session session, const Plan& plan, unsigned label_offset);
+
+    unsigned batch() const { return unsigned(batch_.size()); }
+    /// `variables`: including statistics, laid out as StateLayout says.
+    void load(std::span<const float> variables) const;
+    /// Fills each example's prediction, batch by batch. `streamed`: whose images the examples name, if the
+    /// plan is for staged images. Returns false if it was told to end early. InputError when streamed data
+    /// cannot be read.
+    bool run(std::span<const Example> examples, const StreamedData& streamed,
+             std::span<Prediction> predictions, const PassWatch& watch = {});
+    /// Takes batches of the queue, which have this pass's size, until none is left. The plan is for staged
+    /// images. Throws what BatchQueue::take() throws.
+    void run(BatchQueue& queue, const SeeScores& see);
+
+private:
+    Ticket submit(const Batch& batch);
+    void compute(const Batch& batch, const Batch& next);
+
+    Session session_;
+    unsigned label_offset_;
+    std::size_t variables_; ///< floats of Arena::state
+    Recording recording_;
+    std::span<const float> losses_, logits_; ///< [batch], [batch, classes]
+    std::vector<Example> batch_;
+    std::optional<StagedImages> images_; ///< if the plan is for staged images
+};
+
+} // namespace towers

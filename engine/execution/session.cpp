@@ -1,0 +1,93 @@
+#include "engine/execution/session.h"
+
+#include "backends/upload.h"
+#include "engine/step/network.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+namespace towers {
+
+Session::Session(const Session& other, bool (*shares)(Arena)) : device_(other.device_), place_(other.place_) {
+    for (std::size_t i = 0; i < arena_count; ++i)
+        if (shares(Arena(i))) arenas_[i] = other.arenas_[i];
+}
+
+ArenaBytes Session::bytes() const {
+    ArenaBytes bytes{};
+    for (std::size_t i = 0; i < arena_count; ++i)
+        if (arenas_[i]) bytes[i] = arenas_[i]->bytes();
+    return bytes;
+}
+
+bool Session::holds(const ArenaBytes& bytes) const {
+    return std::ranges::equal(bytes, this->bytes(), std::ranges::less_equal());
+}
+
+void Session::hold(const ArenaBytes& bytes) {
+    for (std::size_t i = 0; i < arena_count; ++i) {
+        const std::size_t before = arenas_[i] ? arenas_[i]->bytes() : 0;
+        if (bytes[i] <= before) continue;
+        const bool staging = place_ == Place::host || is_staging(Arena(i));
+        const auto allocate = [&](std::size_t size) {
+            const Memory memory = staging ? Memory::staging : Memory::device;
+            arenas_[i] = std::make_shared<const Buffer>(device_->allocate(size, memory));
+        };
+        arenas_[i].reset(); // freed first: memory may not suffice for both
+        try {
+            allocate(bytes[i]);
+        } catch (const OutOfMemory&) {
+            if (before > 0) allocate(before);
+            throw;
+        }
+    }
+}
+
+std::vector<Command> Session::bind(const Plan& plan, std::size_t first, std::size_t last) const {
+    std::array<const Buffer*, arena_count> pointers{};
+    std::ranges::transform(arenas_, pointers.begin(), [](const auto& arena) { return arena.get(); });
+    return plan.bind(pointers, first, last);
+}
+
+void Session::upload(Arena arena, std::span<const float> values) const {
+    towers::upload(*device_, buffer(arena), std::as_bytes(values));
+}
+
+void Session::download(Arena arena, std::span<float> values) const {
+    towers::download(*device_, buffer(arena), std::as_writable_bytes(values));
+}
+
+void Session::load(Feed& feed) const { feed.load(*device_, buffer(Arena::records)); }
+
+void Session::write(const StepNumbers& numbers) const {
+    const std::span<float> block = host<float>(Arena::step);
+    block[STEP_LEARNING_RATE] = numbers.learning_rate;
+    block[STEP_AVERAGE_DECAY] = numbers.average_decay;
+    block[STEP_CORRECTION_1] = numbers.correction_1;
+    block[STEP_CORRECTION_2] = numbers.correction_2;
+    block[STEP_FOLLOWS] = numbers.follows ? 1 : 0;
+}
+
+void Session::write(std::span<const Example> examples) const {
+    static_assert(sizeof(Example) == sizeof(uvec4)); // as the kernels read them
+    std::ranges::copy(examples, host<Example>(Arena::step).begin() + step_examples_offset / sizeof(Example));
+}
+
+void Session::write(std::span<const Example> examples, std::uint32_t first_slot) const {
+    std::vector<Example> placed(examples.begin(), examples.end());
+    for (Example& example : placed) example.slot = first_slot++;
+    write(placed);
+}
+
+StepResults Session::results() const {
+    const std::span<const float> values = host<float>(Arena::staged_results);
+    return {values[RESULT_TOTAL_LOSS], values[RESULT_CROSS_ENTROPY],
+            std::isfinite(values[RESULT_TOTAL_LOSS]) && values[RESULT_NONFINITE] == 0};
+}
+
+BufferSlice Session::slice(Arena arena, std::size_t offset, std::size_t bytes) const {
+    return {&buffer(arena), offset, bytes};
+}
+
+} // namespace towers

@@ -1,0 +1,82 @@
+#include "engine/inference/evaluation.h"
+
+#include <algorithm>
+#include <future>
+#include <utility>
+
+namespace towers {
+namespace {
+
+const DataSource* if_streamed(Device& device, const DataSource& data, Feeding feeding) {
+    Device* const alone = &device;
+    return streams(feeding, data, {&alone, 1}) ? &data : nullptr;
+}
+
+} // namespace
+
+Evaluation sum_up(std::span<const Prediction> predictions, std::uint64_t count) {
+    Evaluation sum{.examples = count};
+    for (std::uint64_t i = 0; i < count; ++i) {
+        const Prediction& each = predictions[i % predictions.size()];
+        sum.correct += each.is_among(1);
+        sum.correct_in_few += each.is_among(few_classes);
+        sum.loss_sum += double(each.loss);
+    }
+    return sum;
+}
+
+Plan evaluation_plan(const Recipe& recipe, const ImageSize& stored, std::optional<std::size_t> slots,
+                     unsigned batch, const DeviceInfo& device) {
+    const Model model = recipe.model.for_evaluation();
+    const StateLayout layout = layout_of(recipe);
+    NetworkSpec spec = network_spec(recipe, layout,
+                                    {.batch = batch,
+                                     .stored = stored,
+                                     .slots = slots.value_or(StagedImages::slots(batch)),
+                                     .staged = !slots,
+                                     .largest_allocation = device.largest_allocation});
+    spec.model = &model;
+    return plan_evaluation(spec);
+}
+
+ForwardPass streaming_pass(Device& device, const Recipe& recipe, const ImageSize& stored, unsigned batch) {
+    const Plan plan = evaluation_plan(recipe, stored, std::nullopt, batch, device.info());
+    return {Session(device), plan, recipe.model.label_offset};
+}
+
+Evaluator::Evaluator(Device& device, const Recipe& recipe, const DataSource& data, unsigned batch,
+                     Feeding feeding)
+    : records_(data.size()), streamed_(if_streamed(device, data, feeding)), feed_(data), pass_([&] {
+          const auto at_once = unsigned(std::min<std::uint64_t>(batch, records_));
+          const auto slots = streamed_ != nullptr ? std::nullopt : std::optional(feed_.slots());
+          const Plan plan = evaluation_plan(recipe, data.image_size(), slots, at_once, device.info());
+          Session session(device);
+          session.hold(plan.bytes());
+          if (streamed_ == nullptr) session.load(feed_);
+          return ForwardPass(std::move(session), plan, recipe.model.label_offset);
+      }()) {}
+
+void Evaluator::run(std::span<const float> variables, std::size_t first_batch, std::size_t stride,
+                    std::span<Prediction> predictions) {
+    std::vector<Example> examples;
+    for (std::uint64_t first = first_batch * batch(); first < records_; first += stride * batch())
+        for (std::uint64_t i = first; i < std::min(first + batch(), records_); ++i)
+            examples.push_back({.record = std::uint32_t(i)});
+    feed_.bring(examples);
+    std::vector<Prediction> own(examples.size());
+    pass_.load(variables);
+    pass_.run(examples, {.source = streamed_}, own);
+    for (std::size_t i = 0; i < own.size(); ++i) predictions[examples[i].record] = own[i];
+}
+
+std::vector<Prediction> evaluate(std::span<Evaluator> evaluators, std::span<const float> variables) {
+    std::vector<Prediction> predictions(evaluators[0].records());
+    std::vector<std::future<void>> parts;
+    for (std::size_t i = 0; i < evaluators.size(); ++i)
+        parts.push_back(std::async(
+            std::launch::async, [&, i] { evaluators[i].run(variables, i, evaluators.size(), predictions); }));
+    for (std::future<void>& each : parts) each.get();
+    return predictions;
+}
+
+} // namespace towers

@@ -1,0 +1,86 @@
+#include "engine/inference/preview.h"
+
+#include "backends/backend.h"
+#include "engine/data/feed.h"
+#include "engine/execution/session.h"
+#include "engine/plan/plan.h"
+#include "engine/step/images.h"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+
+namespace towers {
+namespace {
+
+/// The byte whose value in channel `c` of the network's image is `value`.
+std::uint8_t byte_of(const Recipe& recipe, const PreviewOptions& options, unsigned c, float value) {
+    const Augmentation& augmentation =
+        options.distort ? recipe.pipeline.training : recipe.pipeline.evaluation;
+    if (recipe.pipeline.tutorial) {
+        value = 127.5f + value * 51;
+    } else if (augmentation.values == Augmentation::Values::signed_unit) {
+        value = (value + 1) * 127.5f;
+    } else if (augmentation.values == Augmentation::Values::normalized) {
+        value = (value * augmentation.deviation[c] + augmentation.mean[c]) * 255;
+    }
+    return std::uint8_t(std::clamp(std::lround(value), 0l, 255l));
+}
+
+} // namespace
+
+Dataset bring(const DataSource& data, std::span<Example> examples) {
+    std::vector<std::uint32_t> records, labels;
+    for (std::size_t i = 0; i < examples.size(); ++i) {
+        Example& example = examples[i];
+        example.slot = std::uint32_t(i);
+        example.label = data.labels()[example.record];
+        records.push_back(example.record);
+        labels.push_back(example.label);
+    }
+    std::vector<std::uint8_t> images(examples.size() * data.image_size().elements());
+    data.read(records, images);
+    return {data.info(), std::move(images), std::move(labels)};
+}
+
+std::vector<std::uint8_t> preview(const Recipe& recipe, const DataSource& data,
+                                  std::span<const std::uint32_t> records, const PreviewOptions& options) {
+    const ImageSize stored = data.image_size();
+    const Shape& size = recipe.model.input;
+    std::vector<Example> examples;
+    for (const std::uint32_t record : records) examples.push_back({.record = record, .epoch = options.epoch});
+    const Dataset shown = bring(data, examples);
+
+    const StateLayout layout = layout_of(recipe);
+    ResidentFeed feed(shown);
+    const NetworkSpec spec = network_spec(recipe, layout,
+                                          {.batch = unsigned(records.size()),
+                                           .stored = stored,
+                                           .slots = feed.slots(),
+                                           .seed = options.seed,
+                                           .distort = options.distort});
+    Plan plan;
+    plan_batch(plan, spec,
+               plan.tensor("examples", Arena::step, step_examples_offset, {records.size(), example_words},
+                           ElementType::uint32));
+    plan.place();
+    const std::unique_ptr<Device> device = open_device("cpu", {});
+    Session session(*device, Session::Place::host);
+    session.hold(plan.bytes());
+    session.load(feed);
+    session.write(examples);
+    session.run(session.record(plan));
+
+    const std::span<const float> made =
+        session.host<float>(plan.find("images")); // [N, height, width, channels]
+    std::vector<std::uint8_t> bytes(made.size());
+    const std::size_t plane = std::size_t(size.height) * size.width;
+    for (std::size_t i = 0; i < made.size(); ++i) {
+        const auto c = unsigned(i % size.channels);
+        const std::size_t pixel = i / size.channels % plane, image = i / size.elements();
+        bytes[image * size.elements() + c * plane + pixel] = byte_of(recipe, options, c, made[i]);
+    }
+    return bytes;
+}
+
+} // namespace towers

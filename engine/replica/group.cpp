@@ -1,0 +1,366 @@
+#include "engine/clock.h"
+#include "engine/liveness/group_watchdog.h"
+#include "engine/replica/seat.h"
+#include "engine/replica/tower_set.h"
+
+#include <algorithm>
+#include <cmath>
+#include <exception>
+#include <fmt/format.h>
+#include <limits>
+#include <utility>
+
+namespace towers {
+namespace {
+
+std::vector<StagedByTower> staged_by(std::span<const std::unique_ptr<Tower>> towers) {
+    std::vector<StagedByTower> staged;
+    for (const auto& tower : towers)
+        staged.push_back({tower->staged_gradients(), tower->staged_parameters()});
+    return staged;
+}
+
+bool all_finite(std::span<const float> values) {
+    return std::ranges::all_of(values, [](float value) { return std::isfinite(value); });
+}
+
+class TowerGroup final : public TowerSet {
+public:
+    TowerGroup(std::vector<std::unique_ptr<Tower>> towers, const UpdateSpec& update,
+               const TowerSetOptions& options)
+        : caller_(options.caller), layout_(*update.layout), watchdog_(options.patience), host_(options.host),
+          stage_(options.host, update, staged_by(towers), towers[0]->buckets()), shared_{stage_,
+                                                                                         options.next_batch} {
+        std::vector<Share> taken;
+        for (auto& tower : towers) {
+            taken.push_back(tower->taken());
+            seats_.push_back(std::make_unique<Seat>(std::move(tower), seats_.size(), options.trace));
+        }
+        take(taken);
+    }
+    ~TowerGroup() override {
+        static auto& kept =
+            *new std::vector<std::unique_ptr<Seat>>(); // reachable, so that no tool reports a leak
+        for (auto& seat : seats_)
+            if (seat->progress.is_abandoned()) kept.push_back(std::move(seat));
+    }
+
+    std::size_t size() const override { return seats_.size(); }
+    const Tower& tower(std::size_t index) const override { return *seats_[index]->tower; }
+
+    void take(std::span<const Share> shares) override;
+    std::vector<unsigned> shares() const override {
+        std::vector<unsigned> shares;
+        for (const auto& seat : seats_) shares.push_back(seat->share);
+        return shares;
+    }
+
+    void record_again() override;
+    StepResults step(const StepWork& work, const StepWork* next) override;
+    bool is_ahead() const override { return false; }
+    void rehearse(const StepNumbers& numbers, const Batch& batch) override { work(numbers, batch); }
+    bool test(const std::shared_ptr<TestPass>& pass) override;
+
+    void summarize(const std::shared_ptr<SummaryPass>& pass) override;
+
+    const TowerTimes& times(std::size_t tower) const override { return seats_[tower]->times; }
+    const HostTimes& host_times() const override { return host_times_; }
+    std::vector<float> losses(const StepResults& results) const override;
+    Culprit find_culprit(const StepResults& results) const override;
+
+    void load(std::span<const float> state) override {
+        stage_.load(state);
+        for (const auto& seat : seats_) seat->up_to_date = false;
+    }
+    void save(std::span<float> state) override { std::ranges::copy(stage_.state(), state.begin()); }
+    void save_gradients(std::span<float> gradients) override { stage_.save_gradients(gradients); }
+
+private:
+    void work(const StepNumbers& numbers, const Batch& batch);
+    void prepare(const StepNumbers& numbers, const Batch& batch);
+    void start_towers();
+    bool update_buckets();
+    bool wait_for_all(Milestones TowerProgress::*what, std::size_t count);
+    void throw_failures();
+    void throw_failure_of(Seat& seat);
+    void share_out_times(Clock::time_point begin);
+    TowerFailed no_answer(const Seat& seat) const;
+
+    PhaseClock caller_;
+    HostTimes host_times_;
+    const StateLayout& layout_;
+    GroupWatchdog watchdog_;
+    OpenOptions host_;
+    HostStage stage_;
+    SharedStep shared_;
+    std::vector<Share> given_;                 ///< the towers' shares as take() got them
+    std::size_t examples_ = 0;                 ///< in the last step, including those beyond the shares
+    std::vector<std::unique_ptr<Seat>> seats_; // last: their threads use the others
+};
+
+void TowerGroup::take(std::span<const Share> shares) {
+    if (!shared_.active.empty() && std::ranges::equal(given_, shares)) return;
+    shared_.active.clear();
+    given_.assign(shares.begin(), shares.end());
+    for (const auto& seat : seats_) seat->share = given_[seat->index].examples;
+    for (const auto& seat : seats_) {
+        if (seat->progress.is_abandoned()) { // its thread is still inside the driver, so nothing may touch it
+            if (seat->share > 0) throw no_answer(*seat);
+            continue;
+        }
+        const Share& given = given_[seat->index];
+        if (seat->tower->taken() == given) continue;
+        seat->step_time.renew();
+        try {
+            seat->tower->take(given);
+        } catch (const DeviceError& error) {
+            throw TowerFailed(error, std::current_exception(), seat->index, seat->share);
+        }
+    }
+    for (const auto& seat : seats_) {
+        if (seat->share == 0) continue;
+        shared_.active.push_back(seat.get());
+        seat->exchanges.clear();
+        for (const Tower::Part& part : seat->tower->parts())
+            for (const Exchange& exchange : part.exchanges) seat->exchanges.push_back(&exchange);
+    }
+}
+
+void TowerGroup::record_again() {
+    for (const auto& seat : seats_) {
+        if (seat->progress.is_abandoned()) continue;
+        seat->step_time.renew();
+        try {
+            seat->tower->record_again();
+        } catch (const DeviceError& error) {
+            throw TowerFailed(error, std::current_exception(), seat->index, seat->share);
+        }
+    }
+    shared_.active.clear(); // it knows the old recordings
+    take(std::vector(given_));
+}
+
+StepResults TowerGroup::step(const StepWork& given, const StepWork*) {
+    work(given.numbers, given.batch);
+    std::vector<float> cross_entropies(seats_.size());
+    for (const Seat* seat : shared_.active)
+        cross_entropies[seat->index] = seat->tower->results().cross_entropy;
+    const StepResults results = stage_.end(cross_entropies);
+    for (Seat* seat : shared_.active) seat->up_to_date = results.finite;
+    return results;
+}
+
+/// A whole step except its end, which makes it count.
+void TowerGroup::work(const StepNumbers& numbers, const Batch& batch) {
+    const Clock::time_point begin = Clock::now();
+    prepare(numbers, batch);
+    start_towers();
+    bool all_well = false;
+    std::exception_ptr stage_failed;
+    try {
+        all_well = update_buckets();
+    } catch (...) {
+        stage_failed = std::current_exception();
+    }
+    // Waits for all towers before an exception leaves.
+    all_well = wait_for_all(&TowerProgress::end, 1) && all_well;
+    if (!all_well) shared_.updated.fail();
+    wait_for_all(&TowerProgress::renewal, 1);
+    if (stage_failed) std::rethrow_exception(stage_failed);
+    throw_failures();
+    share_out_times(begin);
+    for (Seat* seat : shared_.active) seat->step_time.observe(seat->share, seat->times.work);
+}
+
+void TowerGroup::prepare(const StepNumbers& numbers, const Batch& batch) {
+    examples_ = batch.examples.size();
+    shared_.batch = batch;
+    ExpectedTime expected;
+    std::vector<TowerProgress*> progress;
+    std::vector<std::size_t> active;
+    std::size_t first = 0;
+    for (Seat* seat : shared_.active) {
+        Tower& tower = *seat->tower;
+        seat->first_example = first;
+        tower.prepare(numbers, batch.part(first, seat->share));
+        first += seat->share;
+        expected += seat->step_time.expect(seat->share, tower.flops(), tower.info());
+        progress.push_back(&seat->progress);
+        active.push_back(seat->index);
+    }
+    watchdog_.begin(expected, std::move(progress));
+    stage_.begin(numbers, active);
+    shared_.updated.restart();
+    for (const auto& seat : seats_) {
+        seat->progress.restart();
+        if (seat->share == 0) seat->up_to_date = false; // idle towers do not get the new parameters
+    }
+}
+
+void TowerGroup::start_towers() {
+    std::size_t started = 0;
+    try {
+        for (; started < shared_.active.size(); ++started) shared_.active[started]->start(shared_);
+    } catch (...) { // otherwise the towers that have started would wait for the others
+        for (std::size_t k = started; k < shared_.active.size(); ++k) shared_.active[k]->progress.fail();
+        shared_.updated.fail();
+        for (std::size_t k = 0; k < started; ++k) shared_.active[k]->done.wait();
+        throw;
+    }
+}
+
+/// Updates each bucket when all towers have delivered it. Returns false if a tower has failed.
+bool TowerGroup::update_buckets() {
+    for (std::size_t bucket = 0; bucket < seats_[0]->tower->buckets().size(); ++bucket) {
+        if (!wait_for_all(&TowerProgress::buckets, bucket + 1)) return false;
+        const std::string name = fmt::format("average bucket {}", bucket);
+        const Interval averaging = caller_.time(host_times_.averaging, name);
+        shared_.updated.advance(stage_.update(bucket));
+    }
+    return true;
+}
+
+/// Waits until each tower has passed this many milestones or has failed. Returns false if one has failed.
+bool TowerGroup::wait_for_all(Milestones TowerProgress::*what, std::size_t count) {
+    bool all_well = true;
+    for (const Seat* seat : shared_.active) {
+        const std::string name = fmt::format("wait for tower_{}", seat->index);
+        const Interval waiting = caller_.time(host_times_.waiting, name);
+        all_well = watchdog_.wait_for(seat->progress, what, count) && all_well;
+    }
+    return all_well;
+}
+
+void TowerGroup::throw_failures() {
+    for (Seat* seat : shared_.active) throw_failure_of(*seat);
+}
+
+void TowerGroup::throw_failure_of(Seat& seat) {
+    if (seat.progress.is_abandoned()) throw no_answer(seat);
+    try {
+        seat.done.get();
+    } catch (const DeviceError& error) {
+        throw TowerFailed(error, std::current_exception(), seat.index);
+    }
+}
+
+TowerFailed TowerGroup::no_answer(const Seat& seat) const {
+    const DeviceError error(watchdog_.no_answer(seat.tower->info()));
+    return {error, std::make_exception_ptr(error), seat.index};
+}
+
+bool TowerGroup::test(const std::shared_ptr<TestPass>& pass) {
+    const std::size_t examples = pass->examples.size();
+    std::size_t whole = 0, before = 0;
+    for (const Seat* seat : shared_.active) whole += seat->share;
+    ExpectedTime expected;
+    std::vector<TowerProgress*> progress;
+    std::vector<std::size_t> firsts{0}; // of each tower's part
+    for (Seat* seat : shared_.active) {
+        before += seat->share;
+        firsts.push_back(examples * before / whole);
+        expected += seat->step_time.expect_test(unsigned(firsts.back() - *(firsts.end() - 2)), seat->share,
+                                                seat->tower->flops(), seat->tower->info());
+        seat->progress.restart();
+        progress.push_back(&seat->progress);
+    }
+    watchdog_.begin(expected, std::move(progress));
+    for (std::size_t i = 0; i < shared_.active.size(); ++i)
+        shared_.active[i]->test(pass, firsts[i], firsts[i + 1] - firsts[i]);
+    wait_for_all(&TowerProgress::end, 1);
+    throw_failures();
+    return !pass->over;
+}
+
+void TowerGroup::summarize(const std::shared_ptr<SummaryPass>& pass) {
+    {
+        const std::unique_ptr<Device> host = open_device("cpu", host_);
+        Session session(*host, Session::Place::host);
+        ArenaBytes bytes = pass->state.plan.bytes();
+        bytes[std::size_t(Arena::gradients)] = layout_.updated_bytes; // the stage also gives the statistics
+        session.hold(bytes);
+        const auto state = session.host<float>(Arena::state);
+        std::ranges::copy(stage_.state().first(state.size()), state.begin());
+        if (layout_.updated_bytes > 0) stage_.save_gradients(session.host<float>(Arena::gradients));
+        summarize_state(session, *pass);
+    }
+    const auto variables = stage_.state().first(layout_.variable_bytes / sizeof(float));
+    pass->variables.assign(variables.begin(), variables.end());
+    Seat& seat = *shared_.active[0];
+    seat.progress.restart();
+    const auto examples = unsigned(pass->examples.size());
+    watchdog_.begin(seat.step_time.expect_test(examples, seat.share, seat.tower->flops(), seat.tower->info()),
+                    {&seat.progress});
+    seat.summarize(pass);
+    watchdog_.wait_for(seat.progress, &TowerProgress::end, 1);
+    throw_failure_of(seat);
+}
+
+/// After its own part, a tower waits for the others and then for the host. An idle one waits for the others
+/// from the beginning.
+void TowerGroup::share_out_times(Clock::time_point begin) {
+    const Clock::time_point now = Clock::now();
+    Clock::time_point last = begin;
+    for (const Seat* seat : shared_.active) last = std::max(last, seat->progress.ended);
+    for (const auto& seat : seats_) {
+        const bool idle = seat->share == 0;
+        const Clock::time_point ended = idle ? begin : seat->progress.ended;
+        seat->times = idle ? TowerTimes{} : seat->progress.times;
+        seat->times.others += std::chrono::duration<double>(last - ended).count();
+        if (idle) {
+            seat->clock.add("no share", begin, now);
+        } else {
+            seat->clock.add("wait for others", ended, last);
+            seat->clock.add("wait for the host", last, now);
+        }
+    }
+}
+
+std::vector<float> TowerGroup::losses(const StepResults& results) const {
+    const float decay = results.total_loss - results.cross_entropy;
+    std::vector<float> losses(seats_.size(), std::numeric_limits<float>::quiet_NaN());
+    for (const Seat* seat : shared_.active)
+        losses[seat->index] =
+            seat->tower->results().cross_entropy * float(examples_) / float(seat->share) + decay;
+    return losses;
+}
+
+Culprit TowerGroup::find_culprit(const StepResults& results) const {
+    const std::size_t exchanges = shared_.active[0]->exchanges.size();
+    const auto loss_of = [](const Seat* seat) { return seat->tower->results().cross_entropy; };
+    const auto found = [&](const Seat* seat, const std::string& what) {
+        Culprit culprit{.tower = seat->index, .loss = loss_of(seat), .what = what, .examples = examples_};
+        if (exchanges > 0) return culprit;
+        culprit.first_example = seat->first_example;
+        culprit.examples = seat->share;
+        return culprit;
+    };
+    // An exchange spreads values that are not finite to all towers; the first tower that gave such a value is
+    // the culprit.
+    for (std::size_t k = 0; k < exchanges; ++k)
+        for (const Seat* seat : shared_.active)
+            if (!std::ranges::all_of(seat->exchanges[k]->given, all_finite))
+                return found(seat, "a batch norm's sum");
+    for (const Seat* seat : shared_.active) {
+        if (!std::isfinite(loss_of(seat))) return found(seat, "the loss");
+        for (const VariableSlot& slot : layout_.variables)
+            if (!slot.variable.frozen &&
+                !all_finite(part(std::span<const float>(seat->tower->staged_gradients()),
+                                 {slot.range.offset, slot.variable.elements() * sizeof(float)})))
+                return found(seat, "the gradient of " + slot.variable.name);
+    }
+    return {.tower = shared_.active[0]->index,
+            .loss = results.total_loss,
+            .what = "the sum of the towers' losses or gradients",
+            .of_all = true,
+            .examples = examples_};
+}
+
+} // namespace
+
+std::unique_ptr<TowerSet> make_tower_group(std::vector<std::unique_ptr<Tower>> towers,
+                                           const UpdateSpec& update, const TowerSetOptions& options) {
+    return std::make_unique<TowerGroup>(std::move(towers), update, options);
+}
+
+} // namespace towers

@@ -1,0 +1,181 @@
+#include "engine/replica/seat.h"
+
+#include "backends/watched_device.h"
+#include "engine/clock.h"
+#include "engine/replica/tower_set.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace towers {
+namespace {
+
+/// A tower's part of one step, on its thread. After each call to the device it checks the tower's progress: a
+/// thread that hung and returns late finds it failed, and must not touch memory of others, since the group
+/// may be gone.
+class Turn {
+public:
+    Turn(Seat& seat, SharedStep& step)
+        : seat_(seat), step_(step), tower_(*seat.tower), progress_(seat.progress),
+          buckets_(tower_.buckets().size()) {}
+
+    /// Returns false if a tower has failed or was abandoned.
+    bool take(bool up_to_date) {
+        if (!up_to_date && !receive_all()) return false;
+        if (!progress_.among_others([&] { tower_.stage(share_of(step_.batch)); })) return false;
+        submit_from(0);
+        if (!stage_ahead()) return false;
+        {
+            const Interval waiting = seat_.clock.time(times_.copies, "wait for parameters");
+            tower_.wait_for_parameters();
+        }
+        for (std::size_t i = 0; i < tower_.parts().size(); ++i) {
+            const Tower::Part& part = tower_.parts()[i];
+            {
+                const Interval waiting = seat_.clock.time(times_.compute, "wait for kernels");
+                tower_.wait(i);
+            }
+            if (progress_.end.has_failed()) return false;
+            if (!part.exchanges.empty()) {
+                if (!exchange(part.exchanges)) return false;
+                submit_from(i + 1);
+            }
+            if (!deliver(part.cut.buckets)) return false;
+        }
+        progress_.ended = Clock::now();
+        times_.work = std::chrono::duration<double>(progress_.ended - begin_).count() - times_.others;
+        progress_.times = times_;
+        return progress_.end.advance(1) && receive_rest() && progress_.renewal.advance(1);
+    }
+
+private:
+    bool receive_all() {
+        if (!progress_.among_others([&] { step_.stage.hand_over(seat_.index); })) return false;
+        tower_.upload_frozen();
+        upload(buckets_);
+        uploaded_ = 0;
+        return true;
+    }
+
+    Batch share_of(const Batch& batch) const { return batch.part(seat_.first_example, seat_.share); }
+
+    /// Brings the next step's images, which it takes if the shares stay.
+    bool stage_ahead() {
+        if (!tower_.can_stage_ahead()) return true;
+        const auto stage = [&] {
+            if (const Batch next = step_.next_batch(); !next.examples.empty())
+                tower_.stage_ahead(share_of(next));
+        };
+        if (!progress_.among_others(stage)) return false;
+        tower_.upload_ahead();
+        return true;
+    }
+
+    void submit_from(std::size_t part) {
+        const Interval submitting = seat_.clock.time(times_.compute, "submit");
+        tower_.submit_from(part);
+    }
+
+    /// Merges all towers' lists, for this tower, at the exchanges after one of its parts.
+    bool exchange(std::span<const Exchange> own) {
+        const Interval waiting = seat_.clock.time(times_.others, "wait for others");
+        const std::size_t first = progress_.exchanges.count();
+        if (!progress_.exchanges.advance(first + own.size())) return false;
+        for (const Seat* other : step_.active)
+            if (other->progress.exchanges.wait_for(first + own.size()) != Milestones::Outcome::passed)
+                return false;
+        // Towers may cut their steps at different places, but all have the same exchanges in the same order.
+        return progress_.among_others([&] {
+            std::vector<const Exchange*> given(step_.active.size());
+            for (std::size_t k = 0; k < own.size(); ++k) {
+                std::ranges::transform(step_.active, given.begin(),
+                                       [&](const Seat* seat) { return seat->exchanges[first + k]; });
+                merge(given, own[k]);
+            }
+        });
+    }
+
+    /// Delivers the buckets of gradients up to `count`, and uploads the new parameters that are ready.
+    bool deliver(std::size_t count) {
+        for (; delivered_ < count; ++delivered_) {
+            {
+                const Interval waiting = seat_.clock.time(times_.copies, "wait for gradients");
+                tower_.wait_for_bucket(delivered_);
+            }
+            if (!progress_.buckets.advance(delivered_ + 1)) return false;
+            upload(step_.updated.count());
+        }
+        return true;
+    }
+
+    /// Uploads the remaining parameters as they become ready, unless the step fails.
+    bool receive_rest() {
+        while (uploaded_ < buckets_ && step_.updated.wait_for(uploaded_ + 1) == Milestones::Outcome::passed) {
+            upload(step_.updated.count());
+            if (progress_.end.has_failed()) return false;
+        }
+        return true;
+    }
+
+    void upload(std::size_t count) {
+        for (; uploaded_ < count; ++uploaded_) tower_.upload(uploaded_);
+    }
+
+    Seat& seat_;
+    SharedStep& step_;
+    Tower& tower_;
+    TowerProgress& progress_;
+    const std::size_t buckets_;
+    const Clock::time_point begin_ = Clock::now();
+    TowerTimes times_;
+    std::size_t delivered_ = 0, uploaded_ = 0; ///< buckets
+};
+
+} // namespace
+
+void Seat::start(SharedStep& step) {
+    done = worker.run([this, &step, was_up_to_date = std::exchange(up_to_date, false)] {
+        const Attended attended;
+        try {
+            if (!Turn(*this, step).take(was_up_to_date)) progress.fail();
+        } catch (...) {
+            progress.fail();
+            throw;
+        }
+    });
+}
+
+void Seat::test(const std::shared_ptr<TestPass>& pass, std::size_t first, std::size_t count) {
+    done = worker.run([this, pass, first, count] {
+        const Attended attended;
+        const auto stop = [&] { // the pass's `stop` is another's memory
+            bool over = false;
+            return !progress.among_others([&] { over = pass->is_over(); }) || over;
+        };
+        const auto reads = [&](bool begins) { progress.reads = begins; };
+        try {
+            tower->test(pass->variables, std::span(pass->examples).subspan(first, count),
+                        std::span(pass->predictions).subspan(first, count), {stop, reads});
+            progress.end.advance(1);
+        } catch (...) {
+            pass->over = true;
+            progress.fail();
+            throw;
+        }
+    });
+}
+
+void Seat::summarize(const std::shared_ptr<SummaryPass>& pass) {
+    done = worker.run([this, pass] {
+        const Attended attended;
+        try {
+            summarize_layers(tower->session(), tower->at_once().most, *pass);
+            progress.end.advance(1);
+        } catch (...) {
+            progress.fail();
+            throw;
+        }
+    });
+}
+
+} // namespace towers

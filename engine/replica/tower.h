@@ -1,0 +1,195 @@
+// One replica of the model on one device. A step of it, after take() has given it a share of the examples:
+//
+//   prepare()               writes the numbers and the examples for the device
+//   stage()                 copies the examples' images to staging memory, if the device does not hold them
+//   submit_from(0)          submits the parts, up to one that exchanges follow
+//   wait() for each part    after one that exchanges follow, the host merges their lists, then submit_from()
+//   results()               when the last part has finished
+//
+// While the device computes, stage_ahead() may bring the next step's images. If can_go_ahead(), the next step
+// may be prepared, staged and submitted too; then finish_earlier() waits for the step before it.
+//
+// With several towers, gradients leave and parameters come back meanwhile, bucket by bucket:
+//
+//   wait_for_parameters()   after submit_from(0): until the parameters are there that the first part reads
+//   wait_for_bucket()       after wait() for the part that completes it: its gradients are in staging memory
+//   upload()                when its new parameters are in staging memory, for parts submitted later
+#pragma once
+
+#include "engine/execution/forward_pass.h"
+#include "engine/execution/micro_batching.h"
+#include "engine/execution/session.h"
+#include "engine/execution/staged_images.h"
+#include "engine/reduce/exchange.h"
+#include "engine/step/network.h"
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace towers {
+
+/// Plans a step with `share` examples that computes at most `most` at once. All plans of a Planner have the
+/// same variables and buckets.
+using Planner = std::function<TrainingPlan(unsigned share, unsigned most)>;
+
+/// Plans a forward pass over this many test examples at once; see plan_evaluation().
+using TestPlanner = std::function<Plan(unsigned batch)>;
+
+/// The examples of test passes.
+struct TestData {
+    Feed* feed;                               ///< loads them; null: they are streamed
+    std::shared_ptr<const DataSource> source; ///< of what is streamed, else null
+    unsigned readers;                         ///< see StreamedData
+    TestPlanner plan;
+    unsigned label_offset; ///< see ForwardPass
+};
+
+/// One thread at a time uses a tower. A tower owns its device.
+class Tower {
+public:
+    /// Takes a first share, which is not 0, and has the feed load the device. `feed`: null if images come
+    /// with each step, as NetworkSpec::staged says.
+    Tower(std::unique_ptr<Device> device, Feed* feed, Planner plan, const Share& share,
+          Splitting splitting = {});
+
+    const DeviceInfo& info() const { return device_->info(); }
+    /// The memory that the tower holds for all shares: the data set, the gradients and, if it is a lone
+    /// tower, the state.
+    const Session& session() const { return session_; }
+    /// The bytes that the tower uses of its device's memory.
+    std::uint64_t memory() const;
+
+    /// Sets the share of the following steps; an empty one makes the tower idle. Makes new recordings unless
+    /// the tower had this share recently; session() keeps its contents. Divides a share that does not fit
+    /// into memory into micro-batches. Throws OutOfMemory if not even the smallest micro-batch fits; the
+    /// tower is then idle and can take another share.
+    void take(const Share& share);
+    unsigned share() const { return share_.examples; }
+    /// The current share as take() got it.
+    const Share& taken() const { return share_; }
+    /// The plan of a step with the current share, which is not empty, as take() made recordings of it.
+    TrainingPlan plan() const { return plan_(share(), program_->at_once.most); }
+    /// Makes new recordings for the current share, because the device's choices have changed.
+    void record_again();
+    AtOnce at_once() const { return program_ ? program_->at_once : AtOnce{}; } ///< for the current share
+    double flops() const { return program_ ? program_->flops : 0; } ///< of a step with it; see flops_of()
+
+    /// Whether a step can be submitted before the one before it has ended: a lone tower's, on a device that
+    /// works by itself. A `cpu` device works only while a thread waits for it.
+    bool can_go_ahead() const { return program_ && program_->steps.size() > 1; }
+
+    /// Sets the numbers and the examples of the next step, share() of them. What follows is about this step.
+    /// At most one earlier step may be in flight, and that only if can_go_ahead().
+    void prepare(const StepNumbers& numbers, const Batch& examples);
+    /// Copies the images that come with these examples to staging memory; submit_from(0) uploads them. Does
+    /// nothing with those that are there already.
+    void stage(const Batch& examples);
+    /// Whether copies of the next step's images overlap with this step's kernels.
+    bool can_stage_ahead() const { return program_ && program_->images && info().queues > 1; }
+    /// Copies the next step's images, if there are any, to staging memory.
+    void stage_ahead(const Batch& examples);
+    /// Submits the upload of what stage_ahead() has copied.
+    void upload_ahead();
+
+    /// A recording of the step, and what the host may do after it.
+    struct Part {
+        Recording recording;
+        Cut cut;
+        std::vector<Exchange> exchanges; ///< to merge before the next part is submitted
+        Ticket ticket = 0;               ///< of its latest submission
+    };
+    /// Empty for an idle tower.
+    std::span<const Part> parts() const;
+    /// Submits the parts from `first` on, up to the next exchange or the end. Each part comes after the
+    /// uploads of the parameters that it needs; after it come the downloads of the gradients that it
+    /// completes.
+    void submit_from(std::size_t first);
+    void wait(std::size_t part);
+    /// Waits for the step that was prepared before the last one. Returns its results.
+    StepResults finish_earlier();
+    /// The results of the finished step; all zero for an idle tower.
+    StepResults results() const;
+
+    // Of several towers
+    std::span<const ArenaRange> buckets() const { return buckets_; }
+    /// Staging memory in which a step leaves gradients and finds parameters, laid out as StateLayout's
+    /// variables. The addresses never change.
+    std::span<float> staged_gradients() const { return session_.host<float>(Arena::staged_gradients); }
+    std::span<float> staged_parameters() const { return session_.host<float>(Arena::staged_parameters); }
+    void wait_for_parameters();
+    /// Afterwards the step no longer reads the bucket's parameters.
+    void wait_for_bucket(std::size_t bucket);
+    /// Call it between steps or after wait_for_bucket(), when nothing reads the old parameters any more.
+    void upload(std::size_t bucket);
+    /// Copies the frozen variables from staging memory to the device, and waits.
+    void upload_frozen();
+
+    // Test passes, between steps
+    /// Has the feed, if any, load the test examples, which stay on the device beside those of the training.
+    /// Call it once, while the tower has a share; computes fewer examples at once if memory does not suffice
+    /// otherwise.
+    void load_tests(TestData data);
+    /// Fills each test example's prediction with these variables, as many at once as in a step. It works in
+    /// the memory of the steps' activations and gradients, and changes nothing that a later step reads.
+    /// Returns false if it was told to end early.
+    bool test(std::span<const float> variables, std::span<const Example> examples,
+              std::span<Prediction> predictions, const PassWatch& watch);
+
+private:
+    /// The recordings of a step, with their own arenas for what the host writes before it and reads after it.
+    struct RecordedStep {
+        Session session;
+        std::vector<Recording> micro_recordings; ///< see TrainingPlan::micro_plans
+        std::vector<Part> parts;
+    };
+    /// A step for one share, and its own small arenas.
+    struct Program {
+        Session session;
+        std::vector<std::size_t> order;     ///< of micro_recordings, submitted before the first part
+        std::vector<RecordedStep> steps;    ///< taken in turn; two if one can be submitted ahead, else one
+        std::size_t turn = 0;               ///< the one that was prepared last
+        std::optional<StagedImages> images; ///< if images come with each step
+        AtOnce at_once;
+        double flops = 0;
+        std::uint64_t taken = 0; ///< the number of the latest take() that chose it
+
+        RecordedStep& step() { return steps[turn]; }
+    };
+    /// A copy between staging memory and the device that each step repeats.
+    struct Transfer {
+        Recording recording; ///< null: nothing to copy
+        Ticket ticket = 0;   ///< of its latest submission
+    };
+    struct Tests {
+        TestData data;
+        Session records; ///< if they stay on the device
+    };
+    Program make_program(const Share& share);
+    Program record(const TrainingPlan& training);
+    RecordedStep record_step(const TrainingPlan& training, const Session& program) const;
+    void hold(ArenaBytes bytes);
+    void make_transfers(const TrainingPlan& training);
+    bool make_do(const AtOnce& refused, const OutOfMemory& error);
+    ForwardPass forward_pass(unsigned batch) const;
+    void submit_micro_batches(std::vector<Ticket> after);
+
+    std::unique_ptr<Device> device_; // outlives what it made
+    Session session_{*device_};
+    Planner plan_;
+    MicroBatching micro_batching_;
+    std::vector<ArenaRange> buckets_;
+    std::vector<Transfer> uploads_, downloads_; ///< by bucket: of parameters, of gradients
+    Transfer frozen_;                           ///< of the frozen variables
+    std::map<Share, Program> programs_;
+    Program* program_ = nullptr; ///< null: idle
+    Share share_;
+    std::uint64_t takes_ = 0;
+    std::optional<Tests> tests_;
+};
+
+} // namespace towers

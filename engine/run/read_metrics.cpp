@@ -1,0 +1,58 @@
+#include "engine/run/read_metrics.h"
+
+#include "engine/run/json_lines.h"
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+
+namespace towers {
+
+namespace {
+
+constexpr const char* file_name = "metrics.jsonl";
+
+} // namespace
+
+std::vector<SharesFrom> read_shares(const std::filesystem::path& metrics) {
+    std::vector<SharesFrom> found;
+    for_each_json_line(metrics, file_name, [&](const nlohmann::json& line, const auto& complain) {
+        if (!line.contains("shares")) return;
+        const auto step = line.find("step");
+        if (step == line.end() || !step->is_number_unsigned()) complain();
+        const auto list_of = [&](const char* key) {
+            std::vector<unsigned> numbers;
+            if (!line.at(key).is_array()) complain();
+            for (const nlohmann::json& each : line.at(key)) {
+                if (!each.is_number_unsigned() || each.get<std::uint64_t>() > largest_global_batch)
+                    complain();
+                numbers.push_back(each.get<unsigned>());
+            }
+            return numbers;
+        };
+        SharesFrom at{step->get<std::uint64_t>(), list_of("shares")};
+        if (line.contains("micro_batches")) at.micro_batches = list_of("micro_batches");
+        if (!at.micro_batches.empty() && at.micro_batches.size() != at.shares.size()) complain();
+        if (found.empty() || !at.same_as(found.back())) found.push_back(std::move(at));
+    });
+    return found;
+}
+
+std::vector<TestedStep> read_tests(const std::filesystem::path& metrics) {
+    std::vector<TestedStep> found;
+    for_each_json_line(metrics, file_name, [&](const nlohmann::json& line, const auto& complain) {
+        const auto step = line.find("step"), precision = line.find("test_precision");
+        if (precision == line.end()) return;
+        if (step == line.end() || !step->is_number_unsigned() || !precision->is_number()) complain();
+        const auto number = [&](const char* key) -> std::optional<double> {
+            const auto value = line.find(key);
+            if (value == line.end() || !value->is_number()) return {};
+            return value->template get<double>();
+        };
+        found.push_back({step->template get<std::uint64_t>(), precision->template get<double>(),
+                         number("test_precision_5"), number("test_cross_entropy")});
+    });
+    return found;
+}
+
+} // namespace towers

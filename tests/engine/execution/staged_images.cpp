@@ -1,0 +1,126 @@
+#include "engine/execution/staged_images.h"
+#include "backends/upload.h"
+#include "engine/replica/tower_set.h"
+#include "tests/support/devices.h"
+#include "tests/support/networks.h"
+#include "tests/support/scripted_device.h"
+#include "tests/support/simulated_device.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+namespace towers {
+namespace {
+
+/// Five examples of seven bytes at a position.
+struct FiveExamples {
+    explicit FiveExamples(std::uint64_t first) : examples(5), images(35) {
+        for (std::size_t i = 0; i < images.size(); ++i) images[i] = std::uint8_t(first * 7 + i);
+        batch = {first, examples, images};
+    }
+    std::vector<Example> examples;
+    std::vector<std::uint8_t> images;
+    Batch batch;
+};
+
+constexpr std::size_t slots = StagedImages::slots(5), bytes = slots * 7;
+
+ArenaBytes needed() {
+    ArenaBytes all{};
+    all[std::size_t(Arena::records)] = all[std::size_t(Arena::staged_records)] = bytes;
+    return all;
+}
+
+/// The images that the device has from this slot on.
+std::vector<std::uint8_t> images_at(const Session& session, std::uint32_t slot) {
+    std::vector<float> words(bytes / sizeof(float));
+    session.download(Arena::records, words);
+    const auto* const found = reinterpret_cast<const std::uint8_t*>(words.data()) + slot * 7;
+    return {found, found + 35};
+}
+
+} // namespace
+
+TEST_CASE("images of one step and the next lie in two halves, and are copied once") {
+    static_assert(slots == 16 && StagedImages::slots(8) == 16 && StagedImages::slots(9) == 32);
+    for (const std::string& id : test::device_ids()) {
+        CAPTURE(id);
+        unsigned submitted = 0;
+        test::ScriptedDevice device(test::reuse_device(id, test::open_options()),
+                                    {.submit = [&] { ++submitted; }});
+        Session session(device);
+        session.hold(needed());
+        StagedImages staged(session, bytes);
+        const FiveExamples one(0), two(5), three(10);
+        const auto bring = [&](const FiveExamples& which) {
+            const std::uint32_t slot = staged.choose(which.batch);
+            staged.stage(which.batch);
+            device.wait(staged.upload());
+            CHECK(images_at(session, slot) == which.images);
+            return slot;
+        };
+        CHECK(bring(one) == 0);
+        unsigned before = submitted;
+        CHECK(bring(one) == 0);         // as when a step is repeated
+        CHECK(submitted == before + 1); // the test's download
+        staged.upload_ahead();
+        CHECK(submitted == before + 1);
+        staged.stage_ahead(two.batch);
+        staged.upload_ahead();
+        before = submitted;
+        CHECK(bring(two) == 8);
+        CHECK(submitted == before + 1);
+        staged.stage_ahead(one.batch); // but another one comes
+        staged.upload_ahead();
+        CHECK(bring(three) == 0);
+        CHECK(images_at(session, 8) == two.images);
+        staged.forget();
+        before = submitted;
+        CHECK(bring(three) == 8);
+        CHECK(submitted == before + 2);
+    }
+}
+
+TEST_CASE("the next step's images are copied while a tower computes, if the device can do both") {
+    const test::VirtualClock clock;
+    const Recipe recipe = test::small_recipe();
+    const StateLayout layout = layout_of(recipe);
+    const UpdateSpec update = test::update_of(recipe, layout);
+    const Dataset data = test::noise(16);
+    const std::vector<Example> examples(8);
+    const std::size_t image = data.image_size().elements();
+    for (const bool ready : {false, true}) { // whether the next batch has been read in time
+        auto device = std::make_unique<test::SimulatedDevice>(
+            "gpu", [&](const Launch& launch) { return launch.kernel == Kernel::distort_images ? 1.0 : 0.0; },
+            test::Link{0.5 / double(8 * image)});
+        const Planner plan = [&](unsigned share, unsigned most) {
+            NetworkSpec spec = test::spec_of(recipe, layout, share, StagedImages::slots(share));
+            spec.staged = true;
+            spec.most = most;
+            return plan_single_step(spec, update);
+        };
+        const auto batch_at = [&](std::uint64_t first) {
+            return Batch{first, examples, data.images().first(8 * image)};
+        };
+        std::uint64_t at = 0;
+        TowerSetOptions options{.host = test::open_options(),
+                                .patience = Patience(),
+                                .give_up = {},
+                                .next_batch = [&] { return ready ? batch_at(at + 8) : Batch(); },
+                                .trace = {},
+                                .caller = PhaseClock(nullptr, "", "")};
+        const auto towers =
+            make_lone_tower(std::make_unique<Tower>(std::move(device), nullptr, plan, Share{8}), options);
+        double seconds = 0;
+        for (int i = 0; i < 5; ++i, at += 8) {
+            towers->step({.numbers = {}, .batch = batch_at(at)}, nullptr);
+            if (i > 0) seconds += towers->times(0).work;
+        }
+        CHECK(seconds == doctest::Approx(4 * (ready ? 1.0 : 1.5)).epsilon(1e-3));
+    }
+}
+
+} // namespace towers

@@ -1,0 +1,44 @@
+#include "engine/inference/preview.h"
+
+#include "engine/data/shapes.h"
+
+#include <array>
+#include <doctest/doctest.h>
+
+using namespace towers;
+
+namespace {
+
+constexpr std::array<std::uint32_t, 3> records = {7, 2, 7};
+
+std::vector<std::uint8_t> shown(const std::vector<std::string>& changes, const PreviewOptions& options,
+                                const DataSource& data) {
+    std::vector<std::string> all{"input.shape=[32,32,3]", "pipeline.values=\"normalized\""};
+    all.insert(all.end(), changes.begin(), changes.end());
+    return preview(find_recipe("mnist-lenet", all), data, records, options);
+}
+
+} // namespace
+
+TEST_CASE("a preview of a pipeline that changes nothing shows the stored images") {
+    const auto data = open_data({.source = "shapes", .split = Split::test});
+    std::vector<std::uint8_t> stored(records.size() * data->image_size().elements());
+    data->read(records, stored);
+    CHECK(shown({}, {}, *data) == stored);
+    CHECK(shown({"pipeline.mean=[0.4,0.5,0.6]", "pipeline.deviation=[0.2,0.3,0.1]"}, {}, *data) == stored);
+    CHECK(shown({"pipeline.values=\"signed_unit\""}, {}, *data) == stored);
+    CHECK(shown({"pipeline.values=\"bytes\""}, {}, *data) == stored);
+}
+
+TEST_CASE("a preview shows what is drawn for each record in each epoch, and nothing drawn for evaluation") {
+    const auto data = open_data({.source = "shapes", .split = Split::test});
+    const std::vector<std::string> random{"pipeline.train.brightness=[0.2,1.8]"};
+    const auto first = shown(random, {.epoch = 0}, *data);
+    const std::size_t image = first.size() / records.size();
+    CHECK(std::equal(first.begin(), first.begin() + std::ptrdiff_t(image),
+                     first.end() - std::ptrdiff_t(image)));
+    CHECK(shown(random, {.epoch = 0}, *data) == first);
+    CHECK(shown(random, {.epoch = 1}, *data) != first);
+    CHECK(shown(random, {.seed = 2}, *data) != first);
+    CHECK(shown(random, {.distort = false}, *data) == shown({}, {}, *data));
+}
