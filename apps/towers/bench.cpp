@@ -13,6 +13,7 @@
 #include "engine/files/file.h"
 #include "engine/files/output.h"
 #include "engine/recipes/recipe.h"
+#include "engine/recipes/recipes.h"
 #include "engine/shares/shares.h"
 
 #include <algorithm>

@@ -14,6 +14,7 @@
 #include "engine/files/file.h"
 #include "engine/files/text.h"
 #include "engine/recipes/recipe.h"
+#include "engine/recipes/recipe_data.h"
 
 #include <algorithm>
 #include <array>

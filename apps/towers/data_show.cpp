@@ -8,6 +8,7 @@
 #include "engine/error.h"
 #include "engine/files/text.h"
 #include "engine/inference/preview.h"
+#include "engine/recipes/recipe_data.h"
 
 #include <algorithm>
 #include <cstdint>

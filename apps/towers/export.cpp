@@ -8,6 +8,7 @@
 #include "engine/export/torch.h"
 #include "engine/files/output.h"
 #include "engine/files/text.h"
+#include "engine/recipes/recipe_plan.h"
 #include "engine/train/checkpoint.h"
 
 #include <algorithm>

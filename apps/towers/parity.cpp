@@ -6,6 +6,8 @@
 #include "engine/error.h"
 #include "engine/files/output.h"
 #include "engine/plural.h"
+#include "engine/recipes/recipe_data.h"
+#include "engine/recipes/recipes.h"
 #include "engine/shares/selection.h"
 #include "engine/shares/shares.h"
 

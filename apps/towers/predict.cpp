@@ -14,6 +14,8 @@
 #include "engine/files/file.h"
 #include "engine/files/text.h"
 #include "engine/inference/evaluation.h"
+#include "engine/recipes/recipe_data.h"
+#include "engine/recipes/recipe_plan.h"
 #include "engine/train/checkpoint.h"
 #include "engine/train/initial.h"
 

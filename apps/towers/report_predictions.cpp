@@ -8,6 +8,8 @@
 #include "engine/files/text.h"
 #include "engine/inference/confusion.h"
 #include "engine/inference/evaluation.h"
+#include "engine/recipes/recipe_data.h"
+#include "engine/recipes/recipe_plan.h"
 #include "engine/run/run_directory.h"
 #include "engine/train/checkpoint.h"
 

@@ -3,6 +3,7 @@
 #include "apps/towers/common_flags.h"
 #include "engine/error.h"
 #include "engine/files/text.h"
+#include "engine/recipes/recipes.h"
 #include "engine/run/json_lines.h"
 #include "engine/run/run_directory.h"
 

@@ -7,6 +7,7 @@
 #include "engine/error.h"
 #include "engine/model/freeze.h"
 #include "engine/observers/times.h"
+#include "engine/recipes/recipes.h"
 #include "engine/run/read_metrics.h"
 
 #include <algorithm>

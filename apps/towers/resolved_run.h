@@ -4,6 +4,7 @@
 
 #include "apps/towers/resume.h"
 #include "apps/towers/train_flags.h"
+#include "engine/recipes/quirks.h"
 #include "engine/recipes/recipe.h"
 #include "engine/run/run_directory.h"
 #include "engine/shares/shares.h"

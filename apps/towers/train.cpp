@@ -17,6 +17,7 @@
 #include "engine/observers/events.h"
 #include "engine/observers/metrics.h"
 #include "engine/observers/times.h"
+#include "engine/recipes/recipe_data.h"
 #include "engine/train/initial.h"
 #include "engine/train/loop.h"
 

@@ -5,6 +5,8 @@
 #include "engine/data/class_labels.h"
 #include "engine/error.h"
 #include "engine/files/text.h"
+#include "engine/recipes/recipe_data.h"
+#include "engine/recipes/recipes.h"
 #include "engine/run/run_directory.h"
 
 #include <algorithm>

@@ -2,6 +2,7 @@
 
 #include "backends/backend.h"
 #include "engine/clock.h"
+#include "engine/recipes/recipe_plan.h"
 
 #include <algorithm>
 #include <cstring>

@@ -7,6 +7,9 @@
 #include "engine/bench/step_bench.h"
 #include "engine/bench/subset_bench.h"
 #include "engine/data/shapes.h"
+#include "engine/recipes/recipe_data.h"
+#include "engine/recipes/recipe_plan.h"
+#include "engine/recipes/recipes.h"
 #include "engine/shares/shares.h"
 
 #include <algorithm>

@@ -2,6 +2,7 @@
 
 #include "engine/data/sampler.h"
 #include "engine/plan/work.h"
+#include "engine/recipes/recipe_plan.h"
 
 #include <algorithm>
 #include <numeric>

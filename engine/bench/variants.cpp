@@ -1,5 +1,7 @@
 #include "engine/bench/variants.h"
 
+#include "engine/recipes/recipe_data.h"
+#include "engine/recipes/recipe_plan.h"
 #include "engine/step/network.h"
 #include "engine/tuning/tuning.h"
 

@@ -1,6 +1,7 @@
 #include "engine/export/graph.h"
 
 #include "engine/error.h"
+#include "engine/recipes/recipe_data.h"
 
 #include <algorithm>
 #include <cmath>

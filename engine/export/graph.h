@@ -2,6 +2,7 @@
 // all exporters share.
 #pragma once
 
+#include "engine/plan/state.h"
 #include "engine/recipes/recipe.h"
 
 #include <array>

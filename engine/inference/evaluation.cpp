@@ -1,5 +1,7 @@
 #include "engine/inference/evaluation.h"
 
+#include "engine/recipes/recipe_plan.h"
+
 #include <algorithm>
 #include <future>
 #include <utility>

@@ -4,6 +4,7 @@
 #include "engine/data/feed.h"
 #include "engine/execution/session.h"
 #include "engine/plan/plan.h"
+#include "engine/recipes/recipe_plan.h"
 #include "engine/step/images.h"
 
 #include <algorithm>

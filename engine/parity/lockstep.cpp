@@ -1,6 +1,7 @@
 #include "engine/parity/lockstep.h"
 
 #include "engine/data/sampler.h"
+#include "engine/recipes/recipe_plan.h"
 #include "engine/replay/side.h"
 
 #include <algorithm>

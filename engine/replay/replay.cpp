@@ -2,6 +2,7 @@
 
 #include "backends/upload.h"
 #include "engine/data/feed.h"
+#include "engine/recipes/recipe_plan.h"
 #include "engine/replay/side.h"
 
 #include <algorithm>

@@ -1,5 +1,7 @@
 #include "engine/train/describe.h"
 
+#include "engine/recipes/recipe_data.h"
+#include "engine/recipes/recipe_plan.h"
 #include "engine/shares/shares.h"
 
 #include <algorithm>

@@ -2,6 +2,8 @@
 
 #include "engine/error.h"
 #include "engine/model/freeze.h"
+#include "engine/recipes/recipe_data.h"
+#include "engine/recipes/recipe_plan.h"
 
 #include <algorithm>
 #include <charconv>

@@ -4,6 +4,8 @@
 
 #include "engine/clock.h"
 #include "engine/error.h"
+#include "engine/recipes/recipe_data.h"
+#include "engine/recipes/recipe_plan.h"
 
 #include <algorithm>
 #include <cmath>

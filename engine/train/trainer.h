@@ -7,6 +7,7 @@
 #include "engine/data/sampler.h"
 #include "engine/execution/feeding.h"
 #include "engine/inference/evaluation.h"
+#include "engine/recipes/quirks.h"
 #include "engine/recipes/recipe.h"
 #include "engine/replica/tower_set.h"
 #include "engine/shares/shares.h"

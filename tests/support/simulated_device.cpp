@@ -1,6 +1,7 @@
 #include "tests/support/simulated_device.h"
 
 #include "engine/plan/work.h"
+#include "engine/recipes/recipe_plan.h"
 #include "tests/support/networks.h"
 
 #include <algorithm>

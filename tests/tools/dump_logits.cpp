@@ -12,6 +12,7 @@
 #include "engine/error.h"
 #include "engine/execution/session.h"
 #include "engine/inference/evaluation.h"
+#include "engine/recipes/recipe_plan.h"
 #include "engine/run/run_directory.h"
 #include "engine/run/safetensors.h"
 #include "engine/shares/selection.h"

@@ -12,6 +12,8 @@
 #include "engine/data/pipeline.h"
 #include "engine/plan/work.h"
 #include "engine/recipes/recipe.h"
+#include "engine/recipes/recipe_data.h"
+#include "engine/recipes/recipe_plan.h"
 #include "engine/step/network.h"
 
 #include <CLI/CLI.hpp>

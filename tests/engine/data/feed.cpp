@@ -2,6 +2,7 @@
 #include "backends/upload.h"
 #include "engine/data/sampler.h"
 #include "engine/data/source.h"
+#include "engine/recipes/recipe_plan.h"
 #include "engine/step/network.h"
 #include "tests/support/devices.h"
 #include "tests/support/networks.h"

@@ -1,6 +1,7 @@
 #include "engine/execution/session.h"
 
 #include "backends/wrapped_device.h"
+#include "engine/recipes/recipe_plan.h"
 #include "tests/support/devices.h"
 #include "tests/support/networks.h"
 #include "tests/support/scripted_device.h"

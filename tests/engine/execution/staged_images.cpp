@@ -1,5 +1,6 @@
 #include "engine/execution/staged_images.h"
 #include "backends/upload.h"
+#include "engine/recipes/recipe_plan.h"
 #include "engine/replica/tower_set.h"
 #include "tests/support/devices.h"
 #include "tests/support/networks.h"

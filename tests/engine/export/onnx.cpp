@@ -3,6 +3,7 @@
 #include "engine/error.h"
 #include "engine/export/graph.h"
 #include "engine/files/file.h"
+#include "engine/recipes/recipe_plan.h"
 #include "engine/recipes/recipes.h"
 #include "tests/engine/export/proto.h"
 #include "tests/support/files.h"

@@ -1,6 +1,7 @@
 // What a user would lose: source that Python reads and a person too. That it computes the same is shown by
 // tests/peers/export_agree.py.
 #include "engine/export/torch.h"
+#include "engine/recipes/recipe_plan.h"
 #include "engine/recipes/recipes.h"
 #include "tests/support/files.h"
 

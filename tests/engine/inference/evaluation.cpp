@@ -1,6 +1,7 @@
 #include "engine/inference/evaluation.h"
 
 #include "engine/inference/confusion.h"
+#include "engine/recipes/recipe_plan.h"
 #include "tests/support/devices.h"
 #include "tests/support/networks.h"
 

@@ -2,6 +2,7 @@
 
 #include "engine/error.h"
 #include "engine/inference/evaluation.h"
+#include "engine/recipes/recipe_plan.h"
 #include "tests/support/devices.h"
 #include "tests/support/networks.h"
 

@@ -1,3 +1,4 @@
+#include "engine/data/formats.h"
 #include "engine/inference/preview.h"
 
 #include "engine/data/shapes.h"

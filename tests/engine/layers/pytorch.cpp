@@ -1,3 +1,4 @@
+#include "engine/recipes/recipe_plan.h"
 #include "engine/run/safetensors.h"
 #include "engine/train/initial.h"
 #include "tests/support/devices.h"

@@ -1,5 +1,6 @@
 #include "engine/observers/events.h"
 
+#include "engine/recipes/recipe_plan.h"
 #include "engine/train/loop.h"
 #include "tests/support/devices.h"
 #include "tests/support/events.h"

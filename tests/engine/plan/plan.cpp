@@ -1,5 +1,6 @@
 #include "backends/upload.h"
 #include "engine/execution/session.h"
+#include "engine/recipes/recipe_plan.h"
 #include "engine/replay/side.h"
 #include "engine/step/network.h"
 #include "tests/support/devices.h"

@@ -1,5 +1,6 @@
 // Checks the counts of work behind the benchmark's rates against numbers computed by hand.
 #include "engine/plan/work.h"
+#include "engine/recipes/recipe_plan.h"
 #include "engine/step/network.h"
 #include "tests/support/networks.h"
 

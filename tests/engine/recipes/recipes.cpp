@@ -1,5 +1,6 @@
 // The built-in recipes against the published facts about their networks.
 #include "engine/recipes/recipes.h"
+#include "engine/recipes/recipe_plan.h"
 #include "engine/train/describe.h"
 
 #include <cmath>

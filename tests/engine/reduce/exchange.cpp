@@ -1,5 +1,6 @@
 // Exchanges: values that towers exchange in the middle of a step.
 #include "engine/reduce/exchange.h"
+#include "engine/recipes/recipe_plan.h"
 #include "engine/step/network.h"
 #include "tests/support/networks.h"
 

@@ -1,4 +1,5 @@
 #include "engine/reduce/host_stage.h"
+#include "engine/recipes/recipe_plan.h"
 #include "tests/support/networks.h"
 
 #include <algorithm>

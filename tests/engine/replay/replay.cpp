@@ -1,5 +1,6 @@
 // When a training diverges, its file must name the first bad tensor and suffice to repeat the step on any
 // device.
+#include "engine/recipes/recipe_plan.h"
 #include "engine/train/diverged.h"
 #include "engine/train/loop.h"
 #include "tests/support/devices.h"

@@ -1,4 +1,5 @@
 #include "engine/step/builder.h"
+#include "engine/recipes/recipe_plan.h"
 
 #include "tests/support/networks.h"
 

@@ -1,6 +1,7 @@
 // Fusing operations must save work and not change results.
 #include "backends/upload.h"
 #include "engine/execution/session.h"
+#include "engine/recipes/recipe_plan.h"
 #include "engine/step/network.h"
 #include "tests/support/devices.h"
 #include "tests/support/networks.h"

@@ -1,5 +1,7 @@
 // Networks beyond a chain: branches, batch norm, dropout, every optimizer.
 #include "engine/error.h"
+#include "engine/recipes/recipe_data.h"
+#include "engine/recipes/recipe_plan.h"
 #include "engine/shares/shares.h"
 #include "engine/train/checkpoint.h"
 #include "tests/support/devices.h"

@@ -1,5 +1,6 @@
 // Traces of steps on simulated devices with known times, and on real ones.
 #include "engine/trace/trace.h"
+#include "engine/recipes/recipe_plan.h"
 
 #include "engine/files/file.h"
 #include "tests/support/devices.h"

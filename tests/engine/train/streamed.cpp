@@ -1,6 +1,7 @@
 // Streamed data gives the bits of resident data.
 #include "engine/error.h"
 #include "engine/inference/evaluation.h"
+#include "engine/recipes/recipe_plan.h"
 #include "engine/train/loop.h"
 #include "tests/support/devices.h"
 #include "tests/support/files.h"
