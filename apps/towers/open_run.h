@@ -1,7 +1,6 @@
 // A run with all that it needs open, and what `train` says of it beside its log.
 #pragma once
 
-#include "apps/towers/placement_log.h"
 #include "apps/towers/resolved_run.h"
 #include "engine/train/initial.h"
 #include "engine/train/loop.h"
@@ -19,8 +18,7 @@ struct OpenRun {
     LoopOptions loop;
     Trainer& trainer;
     RunDirectory& directory;
-    bool has_tests;          ///< there are sound test examples
-    PlacementLog* placement; ///< for --log-placement, else null
+    bool has_tests; ///< there are sound test examples
 };
 
 /// Warns if the data lacks some of the network's classes, and says how a new run gets a network without them.

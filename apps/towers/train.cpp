@@ -89,176 +89,6 @@ bool check_test_data(const TrainSettings& settings, const Recipe& recipe, const 
     }
 }
 
-TrainerOptions options_of(const ResolvedRun& resolved, const std::shared_ptr<Trace>& trace,
-                          const std::function<void(const DeviceError&)>& give_up) {
-    const TrainSettings& settings = resolved.settings;
-    OpenOptions open = resolved.open;
-    open.stop = &stop_requested;
-    return {.towers = resolved.towers,
-            .global_batch = resolved.global_batch,
-            .shares = resolved.shares,
-            .micro_batch = settings.micro_batch.value_or(0),
-            .outlive_devices = settings.on_device_loss == "continue",
-            .patience = Patience(resolved.open.timeout, {}, &stop_requested),
-            .give_up = give_up,
-            .learning_rate = *settings.lr,
-            .seed = *settings.seed,
-            .distort = settings.distort,
-            .shuffle = settings.shuffle,
-            .feed = {parse_feeding(settings.feed), settings.readers.value_or(0)},
-            .quirks = resolved.quirks,
-            .open = open,
-            .tuning = resolved.tuning ? std::make_shared<Tuning>(*resolved.tuning) : nullptr,
-            .trace = trace};
-}
-
-/// Trains from the state that the trainer has. `terminal` is filled once the steps begin.
-void train_and_report(const OpenRun& run, const std::string& progress, std::optional<Terminal>& terminal) {
-    const auto& [resolved, past, settings, loop, trainer, directory, has_tests, placement] = run;
-    const auto replaced = past ? rewind(directory, trainer) : std::nullopt;
-    if (!past) save_checkpoint(trainer, directory, loop);
-    directory.write_recipe(resolved.recipe.text);
-    const std::string config = "# The settings of this run; 'towers train --config' accepts this file.\n" +
-                               write_settings(settings, Settings::all);
-    directory.write_config(config);
-
-    end_on_signals();
-    try_to([&run] {
-        compare_classes(run.resolved.recipe, run.loop.data->info(), run.settings.data, run.past.has_value());
-    });
-    const std::string probed = probe(trainer, directory, stop_requested);
-    const std::string tuned = tune(trainer, directory, stop_requested);
-    try_to([&run, &probed, &tuned, &replaced] {
-        if (run.placement == nullptr) print_towers(run.trainer); // else its tables begin with them
-        for (const std::string& note : run.resolved.notes) fmt::print("{}\n", note);
-        print_frozen(run.resolved.recipe.model);
-        for (const std::string& line : {probed, tuned})
-            if (!line.empty()) fmt::print("{}\n", line);
-        if (run.placement != nullptr)
-            fmt::print("{}", placement_text(placement_log(run.trainer, run.trainer.shares())));
-        if (!run.past) return;
-        fmt::print("resumed at step {}\n", run.trainer.steps_done());
-        print_changes(*run.past, run.settings, run.loop.global_batch, circumstances_of(run.trainer));
-        if (replaced)
-            fmt::print("moved later checkpoints and a copy of the metrics to {}\n", replaced->string());
-    });
-    std::fflush(stdout);
-
-    terminal.emplace(trainer, ProgressOptions{.live = progress == "live" ||
-                                                      (progress == "auto" && isatty(STDOUT_FILENO) == 1),
-                                              .log_towers = settings.log_towers,
-                                              .divided_batch_time = resolved.quirks.divided_batch_time,
-                                              .steps = loop.steps});
-    Metrics metrics(directory, loop.origin.records);
-    std::optional<Events> events;
-    Times times(directory, trainer, past.has_value());
-    std::vector<Observer*> observers{&metrics, &times, &*terminal};
-    if (settings.summary_every > 0)
-        observers.insert(observers.begin() + 1,
-                         &events.emplace(trainer, *loop.data, directory, settings.summary_every));
-    const Ended ended = train(trainer, directory, loop, stop_requested, observers);
-
-    if (placement != nullptr) *placement = placement_log(trainer, trainer.last_shares());
-    if (ended.how == Ending::early)
-        try_to([&ended] { fmt::print("stopped early: {}\n", why_early(ended.tests)); });
-    const std::string saved = fmt::format("{}: saved {}", ended.how == Ending::stopped ? "stopped" : "done",
-                                          directory.checkpoint_path(trainer.steps_done()).string());
-    if (settings.shares == "auto") {
-        try {
-            directory.write_config(fmt::format("{}# The shares of the last step: {}\n", config,
-                                               to_string(trainer.last_shares())));
-        } catch (const InputError& error) {
-            throw InputError(fmt::format("{}; {}", error.what(), saved));
-        }
-    }
-    report_end(run, saved, ended.how);
-}
-
-/// Opens what the run needs, and trains. Sets `folder` to the run's once it has begun.
-void open_and_train(const ResolvedRun& resolved, const std::optional<Past>& past, const TrainFlags& flags,
-                    const TraceFile& trace, PlacementLog& placement, std::filesystem::path& folder) {
-    TrainSettings settings = resolved.settings;
-    const Recipe& recipe = resolved.recipe;
-    const RunDirectory* begun = nullptr; // set when the run has begun
-    std::optional<Terminal> terminal;
-    const auto give_up = [&](const DeviceError& error) {
-        start_over_without(error);
-        if (terminal) terminal->finish();
-        write_trace_of_failed(trace);
-        end_at_once(report(work_failed, error.what() + (begun != nullptr ? way_on(*begun) : "")));
-    };
-    if (past && !flags.settings.gives("data")) check_still_there(settings.data, "--data");
-    if (past && !flags.settings.gives("test-data")) check_still_there(settings.test_data, "--test-data");
-    const std::unique_ptr<DataSource> opened =
-        open_data_for(recipe, data_request(settings, Split::train, *settings.seed));
-    const DataSource& data = *opened;
-    std::shared_ptr<const DataSource> tests;
-    bool has_tests = true;
-    if (settings.eval_every > 0)
-        tests = open_tests(settings, recipe, data);
-    else
-        has_tests = check_test_data(settings, recipe, data);
-    Trainer trainer(recipe, options_of(resolved, trace.trace, give_up), data, tests);
-    tests.reset(); // towers that stream them keep them
-    if (!settings.init.empty() && !past) {
-        const Beginning beginning =
-            read_initial(settings.init, recipe.model, trainer.layout(), *settings.seed);
-        trainer.load(beginning.state);
-        try_to([&beginning] { print_new_layers(beginning); });
-        const std::string other =
-            other_classes(data.info().classes, beginning.classes, beginning.path.string());
-        if (!other.empty() && beginning.new_layers.empty())
-            try_to([&other] {
-                fmt::print("{}; the last layer begins with the weights of the classes there\n", other);
-            });
-    }
-    work_begins();
-    // Comes only after everything that the run needs has been found, because this may delete an earlier run.
-    RunDirectory directory(resolved.folder.empty() ? make_run_directory(recipe.name)
-                                                   : std::filesystem::path(resolved.folder),
-                           resolved.existing);
-    begun = &directory;
-    folder = directory.path();
-    work_begins(fmt::format("; go on from the last checkpoint in {} with --resume", folder.string()));
-    const CheckpointOrigin origin{recipe.name,
-                                  *settings.seed,
-                                  data.size(),
-                                  data.checksum(),
-                                  write_settings(settings, Settings::of_training),
-                                  recipe.checksum,
-                                  data.info().classes,
-                                  data.info().converted_from.value_or(data.image_size())};
-    if (past) {
-        const FoundCheckpoint checkpoint = find_checkpoint(directory.path(), flags.resume_from);
-        // The folder was not locked when it was found first.
-        if (checkpoint.path != past->checkpoint.path)
-            throw InputError(fmt::format("{}: another program continued this run in the meantime; try again",
-                                         directory.path().string()));
-        resume(trainer, recipe, checkpoint, origin);
-    }
-    if (settings.epochs) settings.steps = trainer.steps_until(*settings.epochs);
-    settings.epochs.reset();
-    const OpenRun run{.resolved = resolved,
-                      .past = past,
-                      .settings = settings,
-                      .loop = {.steps = *settings.steps,
-                               .save_every = settings.save_every,
-                               .keep = settings.keep,
-                               .log_every = settings.log_every,
-                               .origin = origin,
-                               .global_batch = resolved.global_batch,
-                               .data = &data,
-                               .tests = {.every = settings.eval_every,
-                                         .raw = settings.eval_raw,
-                                         .keep_best = settings.keep_best,
-                                         .stop_early = settings.stop_early}},
-                      .trainer = trainer,
-                      .directory = directory,
-                      .has_tests = has_tests,
-                      .placement = flags.log_placement ? &placement : nullptr};
-    if (!is_done(run)) train_and_report(run, flags.progress, terminal);
-}
-
 /// Each device once.
 std::vector<std::string> without_repeats(std::vector<std::string> devices) {
     std::ranges::sort(devices);
@@ -292,36 +122,250 @@ Machine this_machine() {
                         const OpenOptions& open) { return find_devices(before, lister(open)); }};
 }
 
-int run_train(const TrainFlags& flags) {
-    const Machine machine = this_machine();
-    const Sources sources = read_sources(flags, machine);
-    const TraceFile trace = make_trace(flags);
-    PlacementLog placement;
-    std::filesystem::path folder;
-    const auto write_what_is_there = [&] {
-        write_trace_of_failed(trace);
-        if (flags.report && !folder.empty()) write_report_of_failed(folder);
-    };
-    std::optional<ResolvedRun> resolved;
-    try {
-        resolved = resolve(flags, sources, machine);
-        open_and_train(*resolved, sources.past, flags, trace, placement, folder);
-    } catch (const DeviceError& error) {
-        start_over_without(error); // else the run that has not begun would be reported
-        write_what_is_there();
-        throw;
-    } catch (...) {
-        write_what_is_there();
-        throw;
+/// Says what of the model of --init does not begin as in that file.
+void print_beginning(const Beginning& beginning, const DataSource& data) {
+    try_to([&] { print_new_layers(beginning); });
+    const std::string other = other_classes(data.info().classes, beginning.classes, beginning.path.string());
+    if (!other.empty() && beginning.new_layers.empty())
+        try_to([&other] {
+            fmt::print("{}; the last layer begins with the weights of the classes there\n", other);
+        });
+}
+
+/// A training from its flags to its last line. What it has found out and made remains here when it fails.
+class Training {
+public:
+    explicit Training(const TrainFlags& flags)
+        : flags_(flags), machine_(this_machine()), sources_(read_sources(flags, machine_)),
+          trace_(make_trace(flags)) {}
+
+    /// Trains. Every device is closed afterwards, also if this throws.
+    void run() {
+        try {
+            resolved_ = resolve(flags_, sources_, machine_);
+            open_and_train();
+        } catch (const DeviceError& error) {
+            start_over_without(error); // else the run that has not begun would be reported
+            write_what_is_there();
+            throw;
+        } catch (...) {
+            write_what_is_there();
+            throw;
+        }
     }
-    // Every device is closed now.
-    if (flags.log_placement) fmt::print("{}", placement_times(placement, *trace.trace));
-    if (!trace.path.empty()) fmt::print("{}", write_trace(trace));
-    if (flags.report) {
-        const PredictionOptions options{.towers = without_repeats(resolved->towers), .open = resolved->open};
+
+    /// Prints and writes what flags ask for after the run.
+    void report() const {
+        if (flags_.log_placement) fmt::print("{}", placement_times(placement_, *trace_.trace));
+        if (!trace_.path.empty()) fmt::print("{}", write_trace(trace_));
+        if (!flags_.report) return;
+        const PredictionOptions options{.towers = without_repeats(resolved_->towers),
+                                        .open = resolved_->open};
         // A tower that hangs may keep its device.
-        fmt::print("report: {}\n", write_report(folder.string(), any_driver_hangs() ? nullptr : &options));
+        fmt::print("report: {}\n",
+                   write_report(directory_->path().string(), any_driver_hangs() ? nullptr : &options));
     }
+
+private:
+    void open_and_train();
+    TrainerOptions trainer_options();
+    void open_directory();
+    CheckpointOrigin origin_of(const DataSource& data) const;
+    void resume_past(Trainer& trainer, const CheckpointOrigin& origin) const;
+    void train_and_report(const OpenRun& run);
+    void write_what_is_there();
+    [[noreturn]] void give_up(const DeviceError& error);
+
+    const TrainFlags& flags_;
+    Machine machine_;
+    Sources sources_;
+    TraceFile trace_;
+    std::optional<ResolvedRun> resolved_;
+    std::optional<RunDirectory> directory_; ///< once the run has begun
+    std::optional<Terminal> terminal_;      ///< once its steps begin
+    PlacementLog placement_;                ///< for --log-placement
+};
+
+/// Ends a program whose only tower hangs.
+void Training::give_up(const DeviceError& error) {
+    start_over_without(error);
+    if (terminal_) terminal_->finish();
+    write_trace_of_failed(trace_);
+    end_at_once(towers::report(work_failed, error.what() + (directory_ ? way_on(*directory_) : "")));
+}
+
+void Training::write_what_is_there() {
+    if (terminal_) terminal_->finish();
+    write_trace_of_failed(trace_);
+    if (flags_.report && directory_) write_report_of_failed(directory_->path());
+}
+
+TrainerOptions Training::trainer_options() {
+    const TrainSettings& settings = resolved_->settings;
+    OpenOptions open = resolved_->open;
+    open.stop = &stop_requested;
+    return {.towers = resolved_->towers,
+            .global_batch = resolved_->global_batch,
+            .shares = resolved_->shares,
+            .micro_batch = settings.micro_batch.value_or(0),
+            .outlive_devices = settings.on_device_loss == "continue",
+            .patience = Patience(resolved_->open.timeout, {}, &stop_requested),
+            .give_up = [this](const DeviceError& error) { give_up(error); },
+            .learning_rate = *settings.lr,
+            .seed = *settings.seed,
+            .distort = settings.distort,
+            .shuffle = settings.shuffle,
+            .feed = {parse_feeding(settings.feed), settings.readers.value_or(0)},
+            .quirks = resolved_->quirks,
+            .open = open,
+            .tuning = resolved_->tuning ? std::make_shared<Tuning>(*resolved_->tuning) : nullptr,
+            .trace = trace_.trace};
+}
+
+/// The run begins here: this may delete an earlier one, so it comes after everything that the run needs has
+/// been found.
+void Training::open_directory() {
+    work_begins();
+    directory_.emplace(resolved_->folder.empty() ? make_run_directory(resolved_->recipe.name)
+                                                 : std::filesystem::path(resolved_->folder),
+                       resolved_->existing);
+    work_begins(
+        fmt::format("; go on from the last checkpoint in {} with --resume", directory_->path().string()));
+}
+
+CheckpointOrigin Training::origin_of(const DataSource& data) const {
+    return {resolved_->recipe.name,
+            *resolved_->settings.seed,
+            data.size(),
+            data.checksum(),
+            write_settings(resolved_->settings, Settings::of_training),
+            resolved_->recipe.checksum,
+            data.info().classes,
+            data.info().converted_from.value_or(data.image_size())};
+}
+
+void Training::resume_past(Trainer& trainer, const CheckpointOrigin& origin) const {
+    const FoundCheckpoint checkpoint = find_checkpoint(directory_->path(), flags_.resume_from);
+    // The folder was not locked when it was found first.
+    if (checkpoint.path != sources_.past->checkpoint.path)
+        throw InputError(fmt::format("{}: another program continued this run in the meantime; try again",
+                                     directory_->path().string()));
+    resume(trainer, resolved_->recipe, checkpoint, origin);
+}
+
+void Training::open_and_train() {
+    const std::optional<Past>& past = sources_.past;
+    const Recipe& recipe = resolved_->recipe;
+    TrainSettings settings = resolved_->settings;
+    if (past && !flags_.settings.gives("data")) check_still_there(settings.data, "--data");
+    if (past && !flags_.settings.gives("test-data")) check_still_there(settings.test_data, "--test-data");
+    const std::unique_ptr<DataSource> data =
+        open_data_for(recipe, data_request(settings, Split::train, *settings.seed));
+    std::shared_ptr<const DataSource> tests;
+    bool has_tests = true;
+    if (settings.eval_every > 0)
+        tests = open_tests(settings, recipe, *data);
+    else
+        has_tests = check_test_data(settings, recipe, *data);
+    Trainer trainer(recipe, trainer_options(), *data, tests);
+    tests.reset(); // towers that stream them keep them
+    if (!settings.init.empty() && !past) {
+        const Beginning beginning =
+            read_initial(settings.init, recipe.model, trainer.layout(), *settings.seed);
+        trainer.load(beginning.state);
+        print_beginning(beginning, *data);
+    }
+    open_directory();
+    const CheckpointOrigin origin = origin_of(*data);
+    if (past) resume_past(trainer, origin);
+    if (settings.epochs) settings.steps = trainer.steps_until(*settings.epochs);
+    settings.epochs.reset();
+    const OpenRun run{.resolved = *resolved_,
+                      .past = past,
+                      .settings = settings,
+                      .loop = {.steps = *settings.steps,
+                               .save_every = settings.save_every,
+                               .keep = settings.keep,
+                               .log_every = settings.log_every,
+                               .origin = origin,
+                               .global_batch = resolved_->global_batch,
+                               .data = data.get(),
+                               .tests = {.every = settings.eval_every,
+                                         .raw = settings.eval_raw,
+                                         .keep_best = settings.keep_best,
+                                         .stop_early = settings.stop_early}},
+                      .trainer = trainer,
+                      .directory = *directory_,
+                      .has_tests = has_tests};
+    if (!is_done(run)) train_and_report(run);
+}
+
+/// Trains from the state that the trainer has.
+void Training::train_and_report(const OpenRun& run) {
+    const auto& [resolved, past, settings, loop, trainer, directory, has_tests] = run;
+    const auto replaced = past ? rewind(directory, trainer) : std::nullopt;
+    if (!past) save_checkpoint(trainer, directory, loop);
+    directory.write_recipe(resolved.recipe.text);
+    const std::string config = "# The settings of this run; 'towers train --config' accepts this file.\n" +
+                               write_settings(settings, Settings::all);
+    directory.write_config(config);
+
+    end_on_signals();
+    try_to([&run] {
+        compare_classes(run.resolved.recipe, run.loop.data->info(), run.settings.data, run.past.has_value());
+    });
+    const std::string probed = probe(trainer, directory, stop_requested);
+    const std::string tuned = tune(trainer, directory, stop_requested);
+    try_to([this, &run, &probed, &tuned, &replaced] {
+        if (!flags_.log_placement) print_towers(run.trainer); // else its tables begin with them
+        for (const std::string& note : run.resolved.notes) fmt::print("{}\n", note);
+        print_frozen(run.resolved.recipe.model);
+        for (const std::string& line : {probed, tuned})
+            if (!line.empty()) fmt::print("{}\n", line);
+        if (flags_.log_placement)
+            fmt::print("{}", placement_text(placement_log(run.trainer, run.trainer.shares())));
+        if (!run.past) return;
+        fmt::print("resumed at step {}\n", run.trainer.steps_done());
+        print_changes(*run.past, run.settings, run.loop.global_batch, circumstances_of(run.trainer));
+        if (replaced)
+            fmt::print("moved later checkpoints and a copy of the metrics to {}\n", replaced->string());
+    });
+    std::fflush(stdout);
+
+    const bool live = flags_.progress == "live" || (flags_.progress == "auto" && isatty(STDOUT_FILENO) == 1);
+    terminal_.emplace(trainer, ProgressOptions{.live = live,
+                                               .log_towers = settings.log_towers,
+                                               .divided_batch_time = resolved.quirks.divided_batch_time,
+                                               .steps = loop.steps});
+    Metrics metrics(directory, loop.origin.records);
+    std::optional<Events> events;
+    Times times(directory, trainer, past.has_value());
+    std::vector<Observer*> observers{&metrics, &times, &*terminal_};
+    if (settings.summary_every > 0)
+        observers.insert(observers.begin() + 1,
+                         &events.emplace(trainer, *loop.data, directory, settings.summary_every));
+    const Ended ended = train(trainer, directory, loop, stop_requested, observers);
+
+    if (flags_.log_placement) placement_ = placement_log(trainer, trainer.last_shares());
+    if (ended.how == Ending::early)
+        try_to([&ended] { fmt::print("stopped early: {}\n", why_early(ended.tests)); });
+    const std::string saved = fmt::format("{}: saved {}", ended.how == Ending::stopped ? "stopped" : "done",
+                                          directory.checkpoint_path(trainer.steps_done()).string());
+    if (settings.shares == "auto") {
+        try {
+            directory.write_config(fmt::format("{}# The shares of the last step: {}\n", config,
+                                               to_string(trainer.last_shares())));
+        } catch (const InputError& error) {
+            throw InputError(fmt::format("{}; {}", error.what(), saved));
+        }
+    }
+    report_end(run, saved, ended.how);
+}
+
+int run_train(const TrainFlags& flags) {
+    Training training(flags);
+    training.run();
+    training.report();
     return 0;
 }
 
