@@ -73,13 +73,6 @@ std::string known_devices(const OpenOptions& options, std::span<const Backend* c
     return ids;
 }
 
-std::string why_absent(const Backend::Listing& listing) {
-    std::string why = listing.absence;
-    for (const Backend::LeftOut& each : listing.left_out)
-        why += fmt::format("; {} is left out: {}", each.name, each.reason);
-    return why;
-}
-
 [[noreturn]] void throw_unknown(std::string_view id, std::span<const Backend* const> backends,
                                 const OpenOptions& options) {
     throw DeviceError(fmt::format("device '{}': there is no such device; this machine has {}", id,
@@ -87,6 +80,12 @@ std::string why_absent(const Backend::Listing& listing) {
 }
 
 } // namespace
+
+std::string Backend::Listing::why_absent() const {
+    std::string why = absence;
+    for (const LeftOut& each : left_out) why += (why.empty() ? "" : "; ") + each.text();
+    return why;
+}
 
 std::vector<Backend::Listing> list_devices(const OpenOptions& options,
                                            std::span<const Backend* const> backends) {
@@ -109,6 +108,8 @@ std::unique_ptr<Device> open_device(std::string_view id, const OpenOptions& opti
     return open_device_of(all_backends(), id, options);
 }
 
+std::unique_ptr<Device> open_host_device(const OpenOptions& options) { return open_device("cpu", options); }
+
 std::unique_ptr<Device> open_device_of(std::span<const Backend* const> backends, std::string_view id,
                                        const OpenOptions& options) {
     const std::size_t colon = id.find(':');
@@ -126,7 +127,7 @@ std::unique_ptr<Device> open_device_of(std::span<const Backend* const> backends,
         const auto open = [&] {
             const Backend::Listing listing = backend->list(options);
             if (listing.devices.empty())
-                throw DeviceError(fmt::format("device '{}': {}", id, why_absent(listing)));
+                throw DeviceError(fmt::format("device '{}': {}", id, listing.why_absent()));
             if (index >= listing.devices.size()) throw_unknown(id, backends, options);
             if (!has_driver(*backend)) return backend->open(index, options);
             const DeviceInfo& device = listing.devices[index];

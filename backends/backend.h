@@ -56,11 +56,16 @@ public:
     struct LeftOut {
         std::string name, reason;
         std::array<std::uint8_t, 16> uuid{}; ///< see DeviceInfo
+
+        std::string text() const { return name + " is left out: " + reason; }
     };
     struct Listing {
         std::vector<DeviceInfo> devices;
         std::string absence = {}; ///< why there are no devices
         std::vector<LeftOut> left_out = {};
+
+        /// Why devices are absent: all of them, or those that are left out; empty if none is.
+        std::string why_absent() const;
     };
     virtual Listing list(const OpenOptions& options) const = 0;
 
@@ -82,6 +87,8 @@ std::vector<Backend::Listing> list_devices(const OpenOptions& options,
 /// Opens a device by its id, such as `cpu` or `vulkan:0`. Throws DeviceError if it does not exist. Tries
 /// drivers first, except for the CPU, which has none.
 std::unique_ptr<Device> open_device(std::string_view id, const OpenOptions& options);
+/// Opens the host's own processor, the device `cpu`.
+std::unique_ptr<Device> open_host_device(const OpenOptions& options = {});
 /// The same with only these backends.
 std::unique_ptr<Device> open_device_of(std::span<const Backend* const> backends, std::string_view id,
                                        const OpenOptions& options);

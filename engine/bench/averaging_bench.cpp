@@ -13,7 +13,7 @@ namespace towers {
 
 AveragingBench::AveragingBench(const Recipe& recipe, unsigned towers, unsigned threads)
     : towers_(towers), layout_(layout_of(recipe)), buckets_(make_buckets(layout_, bucket_bytes(layout_))),
-      memory_(open_device("cpu", {.threads = 1})) {
+      memory_(open_host_device({.threads = 1})) {
     std::vector<StagedByTower> staged;
     for (unsigned tower = 0; tower < towers; ++tower) {
         gradients_.push_back(memory_->allocate(layout_.variable_bytes, Memory::staging));

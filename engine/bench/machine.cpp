@@ -36,7 +36,7 @@ unsigned usable_processors() {
 
 BenchMachine describe_machine() {
     BenchMachine machine;
-    const std::unique_ptr<Device> cpu = open_device("cpu", {}); // knows the processor's name
+    const std::unique_ptr<Device> cpu = open_host_device(); // knows the processor's name
     machine.processor = cpu->info().name;
     machine.memory_bytes = cpu->info().memory;
     machine.processors = usable_processors();

@@ -65,7 +65,7 @@ std::vector<std::uint8_t> preview(const Recipe& recipe, const DataSource& data,
                plan.tensor("examples", Arena::step, step_examples_offset, {records.size(), example_words},
                            ElementType::uint32));
     plan.place();
-    const std::unique_ptr<Device> device = open_device("cpu", {});
+    const std::unique_ptr<Device> device = open_host_device();
     Session session(*device, Session::Place::host);
     session.hold(plan.bytes());
     session.load(feed);

@@ -33,7 +33,7 @@ void copy(std::span<const float> source, std::span<float> target) {
 
 std::unique_ptr<Device> open_host(OpenOptions options, unsigned threads) {
     options.threads = threads;
-    return open_device("cpu", options);
+    return open_host_device(options);
 }
 
 } // namespace

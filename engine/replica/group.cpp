@@ -274,7 +274,7 @@ bool TowerGroup::test(const std::shared_ptr<TestPass>& pass) {
 
 void TowerGroup::summarize(const std::shared_ptr<SummaryPass>& pass) {
     {
-        const std::unique_ptr<Device> host = open_device("cpu", host_);
+        const std::unique_ptr<Device> host = open_host_device(host_);
         Session session(*host, Session::Place::host);
         ArenaBytes bytes = pass->state.plan.bytes();
         bytes[std::size_t(Arena::gradients)] = layout_.updated_bytes; // the stage also gives the statistics

@@ -45,14 +45,10 @@ Known all_of(std::span<const Backend::Listing> listings) {
         const Backend* const backend = all_backends()[i];
         const Backend::Listing& listing = listings[i];
         known.devices.insert(known.devices.end(), listing.devices.begin(), listing.devices.end());
-        std::vector<std::string> reasons;
-        if (listing.devices.empty()) reasons.push_back(listing.absence);
-        for (const Backend::LeftOut& device : listing.left_out) {
-            reasons.push_back(fmt::format("{} is left out: {}", device.name, device.reason));
-            known.left_out.push_back(fmt::format("{}: {}", backend->name(), reasons.back()));
-        }
-        if (!reasons.empty())
-            known.absent.emplace_back(backend->name(), fmt::format("{}", fmt::join(reasons, "; ")));
+        for (const Backend::LeftOut& device : listing.left_out)
+            known.left_out.push_back(fmt::format("{}: {}", backend->name(), device.text()));
+        if (std::string why = listing.why_absent(); !why.empty())
+            known.absent.emplace_back(backend->name(), std::move(why));
     }
     return known;
 }

@@ -128,7 +128,7 @@ Finding examine(const DivergedStep& diverged, const TrainerOptions& options) {
     } catch (const DeviceError&) { // it may be lost, or lack memory for a second step
         if (diverged.device == "cpu") throw;
     }
-    return on(*open_device("cpu", options.open));
+    return on(*open_host_device(options.open));
 }
 
 DivergedStep diverged_step(Trainer& trainer, const TowerStep& of, const DataSource& data) {
