@@ -19,7 +19,7 @@ namespace {
 
 std::atomic<bool> a_driver_hangs = false;
 
-constexpr double until_told = 10, until_stopped = 3; // seconds
+constexpr double until_told = 10; // seconds
 /// Short, so that time in which this program is stopped or the machine sleeps hardly counts.
 constexpr double pause_length = 0.1;
 
@@ -164,7 +164,7 @@ void DriverThread::call(const std::string& device, const char* doing, Takes take
     while (done.wait_for(std::chrono::duration<double>(pause_length)) != std::future_status::ready) {
         passed += pause_length;
         if (passed >= limit) abandon(no_answer(limit));
-        if (stop_ != nullptr && *stop_ && (since_stop += pause_length) >= until_stopped)
+        if (stop_ != nullptr && *stop_ && (since_stop += pause_length) >= seconds_at_the_end)
             abandon(no_answer(passed) + ", and the program was told to end");
         if (passed >= until_told && !std::exchange(told, true)) spdlog::info("{}", takes_long(passed));
     }

@@ -18,6 +18,9 @@ class NoAnswer : public DeviceLost {
     using DeviceLost::DeviceLost;
 };
 
+/// How long a driver may still take once the user wants to end the program.
+constexpr double seconds_at_the_end = 3;
+
 /// While one lives, others notice if the calling thread hangs, so it makes calls to devices itself: handing
 /// them to another thread would cost each step some microseconds.
 class Attended {

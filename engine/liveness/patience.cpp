@@ -1,6 +1,7 @@
 #include "engine/liveness/patience.h"
 
 #include "backends/driver_call.h"
+#include "backends/watched_device.h"
 
 #include <algorithm>
 #include <fmt/format.h>
@@ -41,9 +42,9 @@ TimeLimit Patience::limit(const ExpectedTime& expected) const {
 }
 
 double Patience::at_the_end(const TimeLimit& limit) {
-    constexpr double few = 3;
     if (limit.saves) return limit.seconds();
-    return limit.expected.known ? std::max(few, (1 + much_slower) * limit.expected.seconds) : few;
+    return limit.expected.known ? std::max(seconds_at_the_end, (1 + much_slower) * limit.expected.seconds)
+                                : seconds_at_the_end;
 }
 
 std::string no_answer(const DeviceInfo& device, const TimeLimit& limit, bool told_to_end) {
