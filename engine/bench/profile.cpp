@@ -12,21 +12,20 @@ namespace towers {
 StepProfile::StepProfile(Device& device, const Recipe& recipe, const DataSource& data, unsigned batch)
     : session_(device) {
     const StateLayout layout = layout_of(recipe);
-    ResidentFeed feed(data);
     const NetworkSpec spec = network_spec(recipe, layout,
                                           {.batch = batch,
                                            .stored = data.image_size(),
-                                           .slots = feed.slots(),
+                                           .slots = data.size(),
                                            .seed = 1,
                                            .distort = true,
                                            .largest_allocation = device.info().largest_allocation});
     plan_ = plan_single_step(spec, update_spec(recipe, layout)).plan;
     session_.hold(plan_.bytes());
-    session_.load(feed);
+    session_.load(data);
     session_.upload(Arena::state, initial_state(layout, 1));
     std::vector<Example> examples(batch);
     Sampler(std::uint32_t(data.size()), 1, true).fill(0, examples);
-    feed.bring(examples);
+    ResidentFeed(data).bring(examples);
     session_.write(examples);
     session_.write(StepNumbers{.learning_rate = 0, .average_decay = 0});
 

@@ -6,8 +6,8 @@
 
 namespace towers {
 
-/// As the kernels read it (shaders/example.h). A Sampler chooses record and epoch, a Feed knows slot and
-/// label.
+/// As the kernels read it (shaders/example.h). A Sampler chooses record and epoch, a ResidentFeed knows slot
+/// and label.
 struct Example {
     std::uint32_t slot = 0;   ///< where a device holds the image: memory goes by it
     std::uint32_t record = 0; ///< number in the data set: what is random goes by it and the epoch

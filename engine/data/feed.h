@@ -1,4 +1,4 @@
-// What brings examples to a device.
+// Data sets whose images stay on devices.
 #pragma once
 
 #include "backends/device.h"
@@ -12,33 +12,21 @@
 
 namespace towers {
 
-/// Decides which slot of a device's Arena::records holds which record.
-class Feed {
+/// Brings every image to a device, into the slot of its record's number. Throws DeviceError, and InputError
+/// when the data cannot be read.
+void load_images(const DataSource& source, Device& device, const Buffer& records);
+
+/// Examples of images that load_images() has brought to devices.
+class ResidentFeed {
 public:
-    virtual ~Feed() = default;
+    explicit ResidentFeed(const DataSource& source)
+        : labels_(source.labels().begin(), source.labels().end()) {}
 
-    /// Images that Arena::records has room for.
-    virtual std::size_t slots() const = 0;
-    /// Brings to a device what stays there. Once for each device, before its first step. Throws DeviceError,
-    /// and InputError when the data cannot be read.
-    virtual void load(Device& device, const Buffer& records) = 0;
-    /// Makes sure that the records of these examples are in their slots when the next step begins, and sets
-    /// slot and label of each.
-    virtual void bring(std::span<Example> examples) = 0;
-};
-
-/// Every record stays on the device, in the slot of its own number.
-class ResidentFeed final : public Feed {
-public:
-    /// The source must be there for load(), but no longer.
-    explicit ResidentFeed(const DataSource& source);
-
-    std::size_t slots() const override { return labels_.size(); }
-    void load(Device& device, const Buffer& records) override;
-    void bring(std::span<Example> examples) override;
+    std::size_t slots() const { return labels_.size(); }
+    /// Sets slot and label of each example.
+    void bring(std::span<Example> examples) const;
 
 private:
-    const DataSource& source_;
     std::vector<std::uint32_t> labels_;
 };
 

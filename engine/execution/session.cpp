@@ -58,7 +58,7 @@ void Session::download(Arena arena, std::span<float> values) const {
     towers::download(*device_, buffer(arena), std::as_writable_bytes(values));
 }
 
-void Session::load(Feed& feed) const { feed.load(*device_, buffer(Arena::records)); }
+void Session::load(const DataSource& images) const { load_images(images, *device_, buffer(Arena::records)); }
 
 void Session::write(const StepNumbers& numbers) const {
     const std::span<float> block = host<float>(Arena::step);

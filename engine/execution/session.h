@@ -57,8 +57,8 @@ public:
     /// Copies to and from the beginning of an arena of device memory, and waits.
     void upload(Arena arena, std::span<const float> values) const;
     void download(Arena arena, std::span<float> values) const;
-    /// Has the feed bring to Arena::records what stays there.
-    void load(Feed& feed) const;
+    /// Brings all images to Arena::records; see load_images().
+    void load(const DataSource& images) const;
 
     /// Writes the inputs of a step into Arena::step.
     void write(const StepNumbers& numbers) const;

@@ -54,7 +54,7 @@ Evaluator::Evaluator(Device& device, const Recipe& recipe, const DataSource& dat
           const Plan plan = evaluation_plan(recipe, data.image_size(), slots, at_once, device.info());
           Session session(device);
           session.hold(plan.bytes());
-          if (streamed_ == nullptr) session.load(feed_);
+          if (streamed_ == nullptr) session.load(data);
           return ForwardPass(std::move(session), plan, recipe.model.label_offset);
       }()) {}
 

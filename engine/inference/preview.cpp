@@ -1,7 +1,6 @@
 #include "engine/inference/preview.h"
 
 #include "backends/backend.h"
-#include "engine/data/feed.h"
 #include "engine/execution/session.h"
 #include "engine/plan/plan.h"
 #include "engine/recipes/recipe_plan.h"
@@ -53,11 +52,10 @@ std::vector<std::uint8_t> preview(const Recipe& recipe, const DataSource& data,
     const Dataset shown = bring(data, examples);
 
     const StateLayout layout = layout_of(recipe);
-    ResidentFeed feed(shown);
     const NetworkSpec spec = network_spec(recipe, layout,
                                           {.batch = unsigned(records.size()),
                                            .stored = stored,
-                                           .slots = feed.slots(),
+                                           .slots = shown.size(),
                                            .seed = options.seed,
                                            .distort = options.distort});
     Plan plan;
@@ -68,7 +66,7 @@ std::vector<std::uint8_t> preview(const Recipe& recipe, const DataSource& data,
     const std::unique_ptr<Device> device = open_host_device();
     Session session(*device, Session::Place::host);
     session.hold(plan.bytes());
-    session.load(feed);
+    session.load(shown);
     session.write(examples);
     session.run(session.record(plan));
 

@@ -80,12 +80,11 @@ std::vector<std::size_t> TensorComparison::worst_index() const { return index_in
 std::vector<TensorComparison> compare_step(Device& a, Device& b, const Recipe& recipe, const DataSource& data,
                                            const LockstepOptions& options) {
     const StateLayout layout = layout_of(recipe);
-    ResidentFeed feed(data);
     const std::uint64_t largest = std::min(a.info().largest_allocation, b.info().largest_allocation);
     const NetworkSpec spec = network_spec(recipe, layout,
                                           {.batch = options.batch,
                                            .stored = data.image_size(),
-                                           .slots = feed.slots(),
+                                           .slots = data.size(),
                                            .seed = options.seed,
                                            .distort = options.distort,
                                            .largest_allocation = largest});
@@ -97,8 +96,8 @@ std::vector<TensorComparison> compare_step(Device& a, Device& b, const Recipe& r
     const StepNumbers numbers = numbers_of_update(recipe, recipe.optimizer->learning_rate, 1);
     std::vector<Example> examples(options.batch);
     Sampler(std::uint32_t(data.size()), options.seed, true).fill(0, examples);
-    feed.bring(examples);
-    ParitySide side_a(a, plan, feed, window), side_b(b, plan, feed, window);
+    ResidentFeed(data).bring(examples);
+    ParitySide side_a(a, plan, data, window), side_b(b, plan, data, window);
     for (ParitySide* side : {&side_a, &side_b}) side->prepare(state, numbers, examples);
 
     std::vector<TensorComparison> all;

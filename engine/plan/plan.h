@@ -22,7 +22,7 @@ enum class Arena {
     micro_batch, ///< of a step in micro-batches: the present one's gradients, laid out alike, examples,
                  ///< losses
     results,
-    records,     ///< images of the data set: all, as a Feed brings them, or those of a step
+    records,     ///< images of the data set: all, as load_images() brings them, or those of a step
     activations, ///< everything that lives within a step; the plan lets tensors share it over time
     /// There are further arenas of activations, for a device that has more memory than one allocation may
     /// take.

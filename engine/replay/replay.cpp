@@ -1,7 +1,6 @@
 #include "engine/replay/replay.h"
 
-#include "backends/upload.h"
-#include "engine/data/feed.h"
+#include "engine/data/source.h"
 #include "engine/recipes/recipe_plan.h"
 #include "engine/replay/side.h"
 
@@ -42,20 +41,12 @@ std::optional<NotFinite> find_in_state(const StateLayout& layout, std::span<cons
     return first;
 }
 
-/// The step's own images: its examples name their slots.
-class LoneFeed final : public Feed {
-public:
-    explicit LoneFeed(const LoneStep& step) : step_(step) {}
-
-    std::size_t slots() const override { return step_.examples.size(); }
-    void load(Device& device, const Buffer& records) override {
-        upload(device, records, std::as_bytes(std::span(step_.images)));
-    }
-    void bring(std::span<Example>) override {}
-
-private:
-    const LoneStep& step_;
-};
+/// The step's own images, in the slots that its examples name.
+Dataset images_of(const LoneStep& step) {
+    return {{.name = {}, .classes = {}, .image = step.stored},
+            step.images,
+            std::vector<std::uint32_t>(step.examples.size())};
+}
 
 Plan plan_of(const Recipe& recipe, const StateLayout& layout, const LoneStep& step,
              std::uint64_t largest_allocation) {
@@ -82,8 +73,7 @@ Replay replay(Device& device, const Recipe& recipe, const LoneStep& step) {
     const StateLayout layout = layout_of(recipe);
     const Plan plan = plan_of(recipe, layout, step, device.info().largest_allocation);
     const std::vector<std::vector<WrittenTensor>> levels = written_in(plan);
-    LoneFeed feed(step);
-    ParitySide side(device, plan, feed, window_bytes(levels));
+    ParitySide side(device, plan, images_of(step), window_bytes(levels));
     side.prepare(step.before.state, numbers_of_update(recipe, step.learning_rate, step.before.step + 1),
                  step.examples);
 

@@ -85,10 +85,10 @@ std::vector<std::size_t> index_in(const TensorShape& shape, std::size_t element)
     return index;
 }
 
-ParitySide::ParitySide(Device& device, const Plan& plan, Feed& feed, std::size_t window_bytes)
+ParitySide::ParitySide(Device& device, const Plan& plan, const DataSource& images, std::size_t window_bytes)
     : plan_(plan), session_(device), window_(device.allocate(window_bytes, Memory::staging)) {
     session_.hold(plan.bytes());
-    session_.load(feed);
+    session_.load(images);
 }
 
 void ParitySide::prepare(std::span<const float> state, const StepNumbers& numbers,

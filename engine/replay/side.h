@@ -44,9 +44,9 @@ constexpr std::uint32_t unwritten = 0x7fc0dead;
 /// A plan in memory on a device, and a window through which the host sees what a level has written.
 class ParitySide {
 public:
-    /// Has the feed load the device. The device and the plan must outlive it. Throws DeviceError, as all
+    /// Brings the images to the device. The device and the plan must outlive it. Throws DeviceError, as all
     /// below.
-    ParitySide(Device& device, const Plan& plan, Feed& feed, std::size_t window_bytes);
+    ParitySide(Device& device, const Plan& plan, const DataSource& images, std::size_t window_bytes);
 
     /// Sets the inputs of the step. `state`: laid out as StateLayout says; if the plan is for one of several
     /// towers, only the parameters are used.

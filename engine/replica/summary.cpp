@@ -38,7 +38,7 @@ void summarize_layers(const Session& tower, unsigned most, SummaryPass& pass) {
             session.borrow(tower, pass.variables.empty() ? Arena::state : Arena::gradients, Arena::state);
             const HistogramPlan planned = pass.layers(batch);
             session.hold(planned.plan.bytes());
-            session.load(pass.feed);
+            session.load(pass.images);
             if (!pass.variables.empty()) // the evaluation may lack the last of them
                 session.upload(Arena::state, std::span<const float>(pass.variables)
                                                  .first(planned.plan.bytes(Arena::state) / sizeof(float)));

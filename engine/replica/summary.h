@@ -1,7 +1,6 @@
 // What a summary needs of the towers: histograms made where the tensors are.
 #pragma once
 
-#include "engine/data/feed.h"
 #include "engine/data/source.h"
 #include "engine/execution/session.h"
 #include "engine/step/histograms.h"
@@ -15,13 +14,10 @@ namespace towers {
 /// A summary in the making. A tower that hangs keeps its own reference.
 struct SummaryPass {
     SummaryPass(HistogramPlan of_state, Dataset shown)
-        : state(std::move(of_state)), images(std::move(shown)), feed(images) {}
-    SummaryPass(const SummaryPass&) = delete; // the feed holds an address
-    SummaryPass& operator=(const SummaryPass&) = delete;
+        : state(std::move(of_state)), images(std::move(shown)) {}
 
-    HistogramPlan state; ///< of variables and gradients
-    Dataset images;      ///< of the examples
-    ResidentFeed feed;
+    HistogramPlan state;                                 ///< of variables and gradients
+    Dataset images;                                      ///< of the examples
     std::vector<Example> examples;                       ///< with slots in `images`
     std::function<HistogramPlan(unsigned batch)> layers; ///< of a forward pass over so many examples
     std::vector<float> variables; ///< laid out as StateLayout says; empty: the tower's own

@@ -45,13 +45,13 @@ std::string without_name(std::string_view message, const DeviceInfo& info) {
 
 } // namespace
 
-Tower::Tower(std::unique_ptr<Device> device, Feed* feed, Planner plan, const Share& share,
+Tower::Tower(std::unique_ptr<Device> device, const DataSource* images, Planner plan, const Share& share,
              Splitting splitting)
     : device_(std::move(device)), plan_(std::move(plan)), micro_batching_(std::move(splitting)) {
     for (bool uploaded = false; !uploaded;) {
         take(share);
         try {
-            if (feed != nullptr) session_.load(*feed);
+            if (images != nullptr) session_.load(*images);
             uploaded = true;
         } catch (const OutOfMemory& error) {
             if (!make_do(at_once(), error)) throw;
@@ -296,13 +296,13 @@ void Tower::upload_frozen() {
 
 void Tower::load_tests(TestData data) {
     ArenaBytes bytes{};
-    if (data.feed != nullptr) bytes[std::size_t(Arena::records)] = data.plan(1).bytes(Arena::records);
+    if (!data.streamed) bytes[std::size_t(Arena::records)] = data.plan(1).bytes(Arena::records);
     tests_.emplace(Tests{std::move(data), Session(*device_)});
-    for (bool loaded = tests_->data.feed == nullptr; !loaded;) {
+    while (!tests_->data.streamed && tests_->data.source) {
         try {
             tests_->records.hold(bytes);
-            tests_->records.load(*tests_->data.feed);
-            loaded = true;
+            tests_->records.load(*tests_->data.source);
+            tests_->data.source.reset();
         } catch (const OutOfMemory& error) {
             const Share share = share_;
             if (!make_do(at_once(), error))

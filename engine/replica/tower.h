@@ -42,9 +42,9 @@ using TestPlanner = std::function<Plan(unsigned batch)>;
 
 /// The examples of test passes.
 struct TestData {
-    Feed* feed;                               ///< loads them; null: they are streamed
-    std::shared_ptr<const DataSource> source; ///< of what is streamed, else null
-    unsigned readers;                         ///< see StreamedData
+    std::shared_ptr<const DataSource> source;
+    bool streamed;    ///< else they stay on the device, and the source is let go once it has them
+    unsigned readers; ///< see StreamedData
     TestPlanner plan;
     unsigned label_offset; ///< see ForwardPass
 };
@@ -52,9 +52,9 @@ struct TestData {
 /// One thread at a time uses a tower. A tower owns its device.
 class Tower {
 public:
-    /// Takes a first share, which is not 0, and has the feed load the device. `feed`: null if images come
+    /// Takes a first share, which is not 0, and brings all images to the device. `images`: null if they come
     /// with each step, as NetworkSpec::staged says.
-    Tower(std::unique_ptr<Device> device, Feed* feed, Planner plan, const Share& share,
+    Tower(std::unique_ptr<Device> device, const DataSource* images, Planner plan, const Share& share,
           Splitting splitting = {});
 
     const DeviceInfo& info() const { return device_->info(); }
@@ -130,9 +130,9 @@ public:
     void upload_frozen();
 
     // Test passes, between steps
-    /// Has the feed, if any, load the test examples, which stay on the device beside those of the training.
-    /// Call it once, while the tower has a share; computes fewer examples at once if memory does not suffice
-    /// otherwise.
+    /// Brings the test examples, unless they are streamed, to the device, where they stay beside those of the
+    /// training. Call it once, while the tower has a share; computes fewer examples at once if memory does
+    /// not suffice otherwise.
     void load_tests(TestData data);
     /// Fills each test example's prediction with these variables, as many at once as in a step. It works in
     /// the memory of the steps' activations and gradients, and changes nothing that a later step reads.

@@ -18,7 +18,7 @@ struct NetworkSpec {
     unsigned batch = 0;        ///< examples of this tower's share
     unsigned global_batch = 0; ///< on all towers; 0: there is only this tower
     ImageSize stored = {};     ///< of the device's records, planes of bytes
-    std::size_t slots = 0;     ///< records that the device has room for; see Feed::slots()
+    std::size_t slots = 0;     ///< records that the device has room for; see ResidentFeed
     bool staged = false;       ///< whether images come with each step; then see StagedImages::slots()
     std::uint64_t seed = 0;    ///< for distortions and dropout
     bool distort = false;      ///< false: the evaluation pipeline

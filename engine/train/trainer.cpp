@@ -279,7 +279,7 @@ std::vector<Histogram> Trainer::summarize(const DataSource& data) {
     pass->examples = std::move(examples);
     NetworkSpec spec = network_spec(recipe_, layout_,
                                     {.stored = data.image_size(),
-                                     .slots = pass->feed.slots(),
+                                     .slots = pass->images.size(),
                                      .seed = options_.seed,
                                      .distort = options_.distort,
                                      .largest_allocation = tower(first).info().largest_allocation});

@@ -112,8 +112,8 @@ std::unique_ptr<TowerSet> Trainer::open_towers(const DataSource& data,
         Share share = to_probe_ ? Share{} : assignment_.to_take(0)[i];
         share.examples = std::max(share.examples, recipe_.model.group());
         const auto make = [&](std::unique_ptr<Device> device) {
-            auto tower = std::make_unique<Tower>(std::move(device), reader_ ? nullptr : &feed_, plan, share,
-                                                 splitting);
+            auto tower =
+                std::make_unique<Tower>(std::move(device), reader_ ? nullptr : &data, plan, share, splitting);
             if (tests == nullptr) return tower;
             const std::optional<std::size_t> slots =
                 streams_tests ? std::nullopt : std::optional(tests_->slots());
@@ -121,8 +121,8 @@ std::unique_ptr<TowerSet> Trainer::open_towers(const DataSource& data,
                                      slots](unsigned batch) {
                 return evaluation_plan(recipe_, stored, slots, batch, info);
             };
-            tower->load_tests({.feed = streams_tests ? nullptr : &*tests_,
-                               .source = streams_tests ? tests : nullptr,
+            tower->load_tests({.source = tests,
+                               .streamed = streams_tests,
                                .readers = options_.feed.readers,
                                .plan = plan_tests,
                                .label_offset = recipe_.model.label_offset});

@@ -45,11 +45,10 @@ void dump(const std::vector<std::string>& words, bool raw) {
     const std::unique_ptr<Device> device = open_device(words[2], {});
     const auto batch = unsigned(std::stoul(words[3]));
 
-    ResidentFeed feed(data);
-    const Plan plan = evaluation_plan(recipe, data.image_size(), feed.slots(), batch, device->info());
+    const Plan plan = evaluation_plan(recipe, data.image_size(), data.size(), batch, device->info());
     Session session(*device);
     session.hold(plan.bytes());
-    session.load(feed);
+    session.load(data);
     session.upload(Arena::state, variables.first(plan.bytes(Arena::state) / sizeof(float)));
     const Recording recording = session.record(plan);
     const std::span<const float> logits = session.host<float>(plan.find("staged_logits"));

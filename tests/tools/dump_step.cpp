@@ -127,16 +127,15 @@ void dump_logits(const std::vector<std::string>& words) {
     const TrainingState state = read_initial(words[1], recipe.model, layout, 1).state;
     const Dataset data = read_records(words[2], recipe.model);
     const auto device = open_device(words[3], {});
-    ResidentFeed feed(data);
     const Plan plan =
-        evaluation_plan(recipe, data.image_size(), feed.slots(), unsigned(data.size()), device->info());
+        evaluation_plan(recipe, data.image_size(), data.size(), unsigned(data.size()), device->info());
     Session session(*device);
     session.hold(plan.bytes());
-    session.load(feed);
+    session.load(data);
     session.upload(Arena::state, std::span(state.state).first(plan.bytes(Arena::state) / sizeof(float)));
     std::vector<Example> examples;
     for (std::uint32_t i = 0; i < data.size(); ++i) examples.push_back({.record = i});
-    feed.bring(examples);
+    ResidentFeed(data).bring(examples);
     session.write(examples);
     session.run(session.record(plan));
     const PlannedTensor& staged = plan.find("staged_logits");

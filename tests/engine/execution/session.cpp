@@ -95,13 +95,12 @@ TEST_CASE("a session runs a plan and reads its results") {
         const auto device = open_device("cpu", test::open_options());
         Session session(*device, place);
         session.hold(plan.bytes());
-        ResidentFeed feed(data);
-        session.load(feed);
+        session.load(data);
         const std::vector<float> before = initial_state(layout, 5);
         session.upload(Arena::state, before);
         session.write(StepNumbers{.learning_rate = 0.1f});
         std::vector<Example> examples{{.record = 0}, {.record = 1}, {.record = 2}, {.record = 3}};
-        feed.bring(examples);
+        ResidentFeed(data).bring(examples);
         session.write(examples);
         const Recording recording = session.record(plan);
         session.run(recording);

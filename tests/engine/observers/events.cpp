@@ -182,12 +182,11 @@ std::vector<float> scores(const Recipe& recipe, std::span<const float> variables
     const Plan plan = plan_evaluation(spec);
     Session session(test::device("cpu"));
     session.hold(plan.bytes());
-    ResidentFeed feed(data());
-    session.load(feed);
+    session.load(data());
     session.upload(Arena::state, variables.first(layout.variable_bytes / sizeof(float)));
     std::vector<Example> batch;
     for (std::uint32_t i = 0; i < examples; ++i) batch.push_back({.record = i});
-    feed.bring(batch);
+    ResidentFeed(data()).bring(batch);
     session.write(batch);
     session.run(session.record(plan));
     const auto logits = session.host<float>(plan.find("staged_logits"));

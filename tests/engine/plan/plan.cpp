@@ -302,13 +302,12 @@ TEST_CASE("between two barriers the order is free: any order gives the same bits
         const Plan& plan = training.plan;
         Session session(device);
         session.hold(plan.bytes());
-        ResidentFeed feed(data);
-        session.load(feed);
+        session.load(data);
         const std::vector<Command> commands = session.bind(plan);
         session.write(StepNumbers{.learning_rate = 0.1f});
         std::vector<Example> examples;
         for (std::uint32_t i = 0; i < 7; ++i) examples.push_back({.record = i});
-        feed.bring(examples);
+        ResidentFeed(data).bring(examples);
         session.write(examples);
 
         std::mt19937 words(11);

@@ -94,8 +94,8 @@ Outcome outcome_of(Device& device, const Recipe& recipe, bool fuse) {
     const auto run = [&](const Plan& plan, std::vector<float>& state, unsigned steps) {
         Session session(device);
         session.hold(plan.bytes());
-        ResidentFeed feed(data);
-        session.load(feed);
+        session.load(data);
+        const ResidentFeed feed(data);
         session.upload(Arena::state, state);
         session.write(StepNumbers{.learning_rate = 0.05f});
         const Recording recording = session.record(plan);
