@@ -22,14 +22,8 @@ constexpr double column_gap = 44;
 struct Group {
     NetworkBox box;
     std::set<int> inputs;
-    bool elementwise = true; ///< all its layers work element by element
+    bool elementwise = true; ///< all its layers are of a family
 };
-
-bool is_elementwise(const std::string& kind) {
-    static const std::vector<std::string> activations = activation_kinds();
-    return kind == "batch_norm" || kind == "layer_norm" || kind == "dropout" || kind == "flatten" ||
-           kind == "lrn" || std::ranges::find(activations, kind) != activations.end();
-}
 
 std::string shape_text(const Shape& shape) {
     if (shape.height == 1 && shape.width == 1) return fmt::format("{}", shape.channels);
@@ -63,7 +57,7 @@ std::vector<Group> group(const Model& model) {
     for (std::size_t i = 0; i < model.nodes.size(); ++i) {
         const Node& node = model.nodes[i];
         const std::vector<Variable> variables = node.layer->variables(model.input_shapes(node));
-        const bool elementwise = is_elementwise(node.kind);
+        const bool elementwise = family_of(node.kind) != LayerFamily::other;
         const int from = node.inputs.size() == 1 ? node.inputs[0] : -1;
         const int before = from >= 0 && readers[std::size_t(from)] == 1 ? of[std::size_t(from)] : -1;
         if (before >= 0 && (elementwise || groups[std::size_t(before)].elementwise)) {

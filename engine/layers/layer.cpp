@@ -5,7 +5,7 @@
 
 namespace towers {
 
-#define TOWERS_LAYER(name) std::unique_ptr<const Layer> make_##name(Attributes& attributes);
+#define TOWERS_LAYER(name, family) std::unique_ptr<const Layer> make_##name(Attributes& attributes);
 #include "engine/layers/layers.def"
 #undef TOWERS_LAYER
 
@@ -20,7 +20,7 @@ std::vector<Variable> Layer::variables(std::span<const Shape>) const { return {}
 double Layer::flop(std::span<const Shape>) const { return 0; }
 
 std::unique_ptr<const Layer> make_layer(const std::string& kind, Attributes& attributes) {
-#define TOWERS_LAYER(name)                                                                                   \
+#define TOWERS_LAYER(name, family)                                                                           \
     if (kind == #name) return make_##name(attributes);
 #include "engine/layers/layers.def"
 #undef TOWERS_LAYER
@@ -35,19 +35,24 @@ std::unique_ptr<const Layer> make_layer(const std::string& kind, Attributes& att
 
 std::vector<std::string> layer_kinds() {
     return {
-#define TOWERS_LAYER(name) #name,
+#define TOWERS_LAYER(name, family) #name,
 #include "engine/layers/layers.def"
 #undef TOWERS_LAYER
     };
 }
 
-std::vector<std::string> activation_kinds() {
-    return {
-#define TOWERS_LAYER(name)
-#define TOWERS_ACTIVATION(name) #name,
+LayerFamily family_of(const std::string& kind) {
+#define TOWERS_LAYER(name, family)                                                                           \
+    if (kind == #name) return LayerFamily::family;
 #include "engine/layers/layers.def"
 #undef TOWERS_LAYER
-    };
+    return LayerFamily::other;
+}
+
+std::vector<std::string> activation_kinds() {
+    std::vector<std::string> kinds = layer_kinds();
+    std::erase_if(kinds, [](const auto& kind) { return family_of(kind) != LayerFamily::activation; });
+    return kinds;
 }
 
 } // namespace towers

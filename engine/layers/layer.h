@@ -69,8 +69,10 @@ public:
 /// the kind is unknown, or an attribute is missing or wrong.
 std::unique_ptr<const Layer> make_layer(const std::string& kind, Attributes& attributes);
 
-/// The names in layers.def.
+/// The names in layers.def, and each one's family.
 std::vector<std::string> layer_kinds();
+enum class LayerFamily { activation, normalization, elementwise, other };
+LayerFamily family_of(const std::string& kind);
 /// The kinds that the key `activation` accepts.
 std::vector<std::string> activation_kinds();
 

@@ -32,24 +32,20 @@ bool is_activation_of(const Node& node, const Node& before) {
     return node.name == before.name + '/' + node.kind;
 }
 
-bool normalizes(const Node& node) { return node.kind == "batch_norm" || node.kind == "layer_norm"; }
-
 /// The layers whose outputs are shown: the name of each, or "".
 std::vector<std::string> shown_layers(const Model& model) {
-    const std::vector<std::string> activations = activation_kinds();
     std::vector<bool> learns(model.nodes.size());
     for (const Variable& variable : model.variables())
         if (variable.role == Role::trained) learns[std::size_t(variable.node)] = true;
     std::vector<std::string> names(model.nodes.size());
     for (std::size_t i = 0; i < names.size(); ++i) {
         const Node& node = model.nodes[i];
-        const bool activates = std::ranges::find(activations, node.kind) != activations.end();
-        if (!learns[i] && !activates) continue;
+        if (!learns[i] && family_of(node.kind) != LayerFamily::activation) continue;
         std::vector<const Node*> readers;
         for (const Node& each : model.nodes)
             if (std::ranges::count(each.inputs, int(i)) > 0) readers.push_back(&each);
         const auto hides = [&](const Node* reader) {
-            return is_activation_of(*reader, node) || normalizes(*reader);
+            return is_activation_of(*reader, node) || family_of(reader->kind) == LayerFamily::normalization;
         };
         if (!readers.empty() && std::ranges::all_of(readers, hides)) continue;
         names[i] = node.name;

@@ -124,6 +124,18 @@ TEST_CASE("bench measures every device alone and together, as text, JSON and a p
     const std::string begin = "<script type=\"application/json\" id=\"report\">";
     const std::size_t data = page.find(begin) + begin.size();
     CHECK(Json::parse(page.substr(data, page.find("</script>", data) - data)) == report);
+    const std::string parts = "const partOfKernel = ";
+    const std::size_t table = page.find(parts) + parts.size();
+    const Json part_of = Json::parse(page.substr(table, page.find(";\n", table) - table));
+    CHECK(part_of.at("conv2d_backward_data") == "data");
+    for (const auto& [kernel, part] : part_of.items()) {
+        CAPTURE(kernel);
+        CHECK(contains(page, "', '" + part.get<std::string>() + "'],\n")); // the page names it
+        CHECK(contains(page, "--" + part.get<std::string>() + ":"));       // and has its colour
+    }
+    for (const Json& device : report.at("devices"))
+        for (const Json& each : device.at("kernels"))
+            CHECK((each.at("kernel") == "copy" || part_of.contains(each.at("kernel"))));
     CHECK(page.starts_with("<!DOCTYPE html>"));
     CHECK(page.ends_with("</html>\n"));
     for (const char* reference : {"http:", "https:", "src=", "href=", "url(", "import(", "fetch(", "{{"}) {

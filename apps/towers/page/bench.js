@@ -74,30 +74,19 @@ function drawSubsets() {
     s.examples_per_s ? (s.examples_per_s.median / s.predicted_examples_per_s).toFixed(2) : '']));
 }
 
-// The part of the step that each kernel belongs to, by its name in shaders/kernels.def.
+// The parts of the step, by their names in shaders/kernels.def; partOfKernel says which a kernel belongs to.
 const parts = [
-  ['Products, forward', 'forward', ['conv2d_forward', 'depthwise_conv2d_forward']],
-  ['Products, data gradients', 'data', ['conv2d_backward_data', 'depthwise_conv2d_backward_data']],
-  ['Products, weight gradients', 'weights', ['conv2d_backward_weights',
-    'depthwise_conv2d_backward_weights']],
-  ['Normalization', 'norm', ['lrn_forward', 'lrn_backward', 'batch_norm_moments',
-    'batch_norm_merge_moments', 'batch_norm_forward', 'batch_norm_backward_sums', 'batch_norm_merge_sums',
-    'batch_norm_parameter_gradients', 'batch_norm_backward', 'batch_norm_statistics', 'layer_norm_forward',
-    'layer_norm_backward', 'layer_norm_parameter_sums']],
-  ['Pooling', 'pool', ['max_pool_forward', 'max_pool_backward', 'average_pool_forward', 'average_pool_backward']],
-  ['Element by element', 'elements', ['relu_forward', 'relu_backward', 'relu6_forward', 'relu6_backward',
-    'sigmoid_forward', 'sigmoid_backward', 'silu_forward', 'silu_backward', 'gelu_forward', 'gelu_backward',
-    'gelu_tanh_forward', 'gelu_tanh_backward', 'leaky_relu_forward', 'leaky_relu_backward', 'hard_swish_forward',
-    'hard_swish_backward', 'add_tensors', 'multiply', 'multiply_backward_scale', 'copy_channels', 'dropout']],
-  ['Images', 'images', ['distort_images', 'draw_augmentations', 'grey_sums', 'augment_images']],
-  ['Update and checks', 'update', ['sgd', 'momentum', 'rmsprop', 'adam', 'decoupled_decay', 'moving_average',
-    'sum_squares', 'gradient_norm', 'clip_gradients', 'weight_decay', 'count_nonfinite']],
-  ['The rest', 'rest', []],
+  ['Products, forward', 'forward'],
+  ['Products, data gradients', 'data'],
+  ['Products, weight gradients', 'weights'],
+  ['Normalization', 'norm'],
+  ['Pooling', 'pool'],
+  ['Element by element', 'elements'],
+  ['Images', 'images'],
+  ['Update and checks', 'update'],
+  ['The rest', 'rest'],
 ];
-function partOf(kernel) {
-  const found = parts.findIndex(part => part[2].includes(kernel));
-  return found < 0 ? parts.length - 1 : found;
-}
+const partOf = kernel => parts.findIndex(part => part[1] === (partOfKernel[kernel] || 'rest'));
 
 function drawComposition() {
   const timed = devices.map((device, index) => ({device, index})).filter(t => t.device.kernels.length);
