@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <ctime>
 #include <fmt/chrono.h>
+#include <fmt/format.h>
 
 namespace towers {
 namespace {
@@ -20,6 +21,9 @@ constexpr std::string_view page =
     ;
 constexpr std::string_view style =
 #include "page/report.css.inc"
+    ;
+constexpr std::string_view charts =
+#include "page/chart.js.inc"
     ;
 constexpr std::string_view script =
 #include "page/report.js.inc"
@@ -89,7 +93,7 @@ std::string report_page(std::span<const ReportedRun> runs, std::span<const nlohm
         if (!predictions.empty()) run["predictions"] = predictions[i];
         report["runs"].push_back(std::move(run));
     }
-    return html_page({page, style, script},
+    return html_page({page, style, fmt::format("{}{}", charts, script)},
                      report.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 

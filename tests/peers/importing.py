@@ -25,6 +25,7 @@ import torchvision
 from onnx import TensorProto, helper
 from importing_channels_last import test_channels_last
 from importing_modules import test_modules
+from importing_weights import test_weights
 from safetensors.numpy import load_file, save_file
 from torch import nn
 from torch.nn import functional as F
@@ -369,6 +370,7 @@ def main():
             test.trains(imported["branches"])
             test.fuzz(arguments.fuzz)
         test_modules(test)
+        test_weights(test)
         test_channels_last(test)
         test.refuse_modules()
         test.refuse_files()

@@ -204,7 +204,7 @@ class Checking(InFolder):
 
 
 class StateDicts(unittest.TestCase):
-    """Which of a file's tensors are a module's; tests/peers/importing_modules.py has the files of torch.save()."""
+    """Which of a file's tensors are a module's; tests/peers/importing_weights.py has the files of torch.save()."""
 
     NAMES = ("conv.weight", "conv.bias", "norm.running_mean", "norm.num_batches_tracked")
 
