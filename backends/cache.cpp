@@ -1,17 +1,14 @@
 #include "backends/cache.h"
 
 #include "backends/checksum.h"
+#include "backends/files/atomic_file.h"
 
-#include <cerrno>
 #include <chrono>
 #include <cstdlib>
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <fstream>
-#include <random>
 #include <span>
 #include <system_error>
-#include <unistd.h>
 
 namespace towers {
 namespace {
@@ -24,26 +21,15 @@ std::string describe(std::string_view content) {
     return describe(content.size()) + fmt::format("{:016x}\n", checksum.value());
 }
 
-/// Writes all of it to the disk. Returns the error number, or 0.
-int write_and_sync(int file, std::string_view bytes) {
-    while (!bytes.empty()) {
-        const ssize_t written = ::write(file, bytes.data(), bytes.size());
-        if (written < 0 && errno == EINTR) continue;
-        if (written < 0) return errno;
-        bytes.remove_prefix(std::size_t(written));
-    }
-    return ::fsync(file) == 0 ? 0 : errno;
-}
-
 /// Removes what writers of this file that were killed have left.
 void remove_left(const std::filesystem::path& file) {
-    const std::string begin = file.filename().string() + ".tmp-";
     const auto old = std::filesystem::file_time_type::clock::now() - std::chrono::hours(1);
     std::error_code error; // another program may remove it, too
     for (std::filesystem::directory_iterator each(file.parent_path(), error), end; !error && each != end;
          each.increment(error)) {
         std::error_code gone;
-        if (each->path().filename().string().starts_with(begin) && each->last_write_time(gone) < old && !gone)
+        if (name_behind_temporary(each->path().filename().string()) == file.filename() &&
+            each->last_write_time(gone) < old && !gone)
             std::filesystem::remove(each->path(), gone);
     }
 }
@@ -77,18 +63,10 @@ void write_cached(const std::filesystem::path& file, std::string_view content) {
     std::error_code unknown; // opening the file will report it
     std::filesystem::create_directories(file.parent_path(), unknown);
     remove_left(file);
-    const std::string temporary = fmt::format("{}.tmp-{:08x}", file.string(), std::random_device()());
-    int error = 0;
-    if (const int opened = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        opened < 0) {
-        error = errno;
-    } else {
-        error = write_and_sync(opened, describe(content).append(content));
-        if (::close(opened) != 0 && error == 0) error = errno; // where some file systems report a full disk
-        if (error == 0 && ::rename(temporary.c_str(), file.c_str()) != 0) error = errno;
-        if (error != 0) ::unlink(temporary.c_str());
-    }
-    if (error != 0) throw std::system_error(error, std::generic_category(), "cannot write " + file.string());
+    AtomicFile written(file);
+    written.write(describe(content));
+    written.write(content);
+    written.commit();
 }
 
 } // namespace towers

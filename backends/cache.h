@@ -16,8 +16,8 @@ std::filesystem::path cache_folder();
 std::optional<std::string> read_cached(const std::filesystem::path& file);
 
 /// Writes a file that exists whole or not at all, also after a crash and when several programs write it at
-/// once. Makes its folder, and removes what killed programs have left of the file. Throws std::system_error,
-/// and then leaves the file as it was.
+/// once. Makes its folder, and removes what killed programs have left of the file. Throws InputError, and
+/// then leaves the file as it was.
 void write_cached(const std::filesystem::path& file, std::string_view content);
 
 } // namespace towers

@@ -1,7 +1,7 @@
 #include "apps/towers/bench_variants.h"
 
+#include "backends/error.h"
 #include "engine/bench/variants.h"
-#include "engine/error.h"
 #include "engine/recipes/recipe.h"
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 #include "apps/towers/common_flags.h"
 
 #include "apps/towers/flags.h"
-#include "engine/error.h"
+#include "backends/error.h"
 #include "engine/files/output.h"
 #include "engine/recipes/recipe.h"
 

@@ -1,7 +1,7 @@
 #include "apps/towers/data_flags.h"
 
 #include "apps/towers/flags.h"
-#include "engine/error.h"
+#include "backends/error.h"
 
 #include <charconv>
 #include <filesystem>

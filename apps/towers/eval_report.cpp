@@ -1,7 +1,7 @@
 #include "apps/towers/eval_report.h"
 
 #include "apps/towers/csv.h"
-#include "engine/error.h"
+#include "backends/error.h"
 #include "engine/files/output.h"
 #include "engine/files/text.h"
 

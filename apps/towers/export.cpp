@@ -2,7 +2,7 @@
 #include "apps/towers/common_flags.h"
 #include "apps/towers/settings.h"
 #include "apps/towers/trained_model.h"
-#include "engine/error.h"
+#include "backends/error.h"
 #include "engine/export/graph.h"
 #include "engine/export/onnx.h"
 #include "engine/export/torch.h"

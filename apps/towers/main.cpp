@@ -4,9 +4,9 @@
 #include "apps/towers/start_over.h"
 #include "apps/towers/starting.h"
 #include "backends/backend.h"
+#include "backends/error.h"
 #include "backends/headroom.h"
 #include "backends/watched_device.h"
-#include "engine/error.h"
 
 #include <algorithm>
 #include <csignal>

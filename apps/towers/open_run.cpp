@@ -2,7 +2,7 @@
 
 #include "apps/towers/hint.h"
 #include "apps/towers/progress.h"
-#include "engine/error.h"
+#include "backends/error.h"
 #include "engine/files/text.h"
 #include "engine/model/freeze.h"
 #include "engine/plural.h"

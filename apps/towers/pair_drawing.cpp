@@ -1,6 +1,6 @@
 #include "apps/towers/pair_drawing.h"
 
-#include "engine/error.h"
+#include "backends/error.h"
 
 #include <algorithm>
 #include <fmt/format.h>

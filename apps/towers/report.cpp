@@ -4,7 +4,7 @@
 #include "apps/towers/pair_drawing.h"
 #include "apps/towers/report_page.h"
 #include "apps/towers/start_over.h"
-#include "engine/error.h"
+#include "backends/error.h"
 #include "engine/files/output.h"
 #include "engine/run/run_directory.h"
 

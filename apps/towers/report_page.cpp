@@ -3,7 +3,7 @@
 #include "apps/towers/html_page.h"
 #include "apps/towers/network_drawing.h"
 #include "apps/towers/report_differences.h"
-#include "engine/error.h"
+#include "backends/error.h"
 #include "engine/files/output.h"
 #include "engine/files/text.h"
 #include "engine/run/run_directory.h"

@@ -2,7 +2,7 @@
 
 #include "apps/towers/data_flags.h"
 #include "apps/towers/trained_model.h"
-#include "engine/error.h"
+#include "backends/error.h"
 #include "engine/files/base64.h"
 #include "engine/files/png_file.h"
 #include "engine/files/text.h"

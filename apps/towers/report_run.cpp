@@ -1,7 +1,7 @@
 #include "apps/towers/report_run.h"
 
 #include "apps/towers/common_flags.h"
-#include "engine/error.h"
+#include "backends/error.h"
 #include "engine/files/text.h"
 #include "engine/recipes/recipes.h"
 #include "engine/run/json_lines.h"

@@ -1,7 +1,7 @@
 #include "apps/towers/resume.h"
 
 #include "apps/towers/common_flags.h"
-#include "engine/error.h"
+#include "backends/error.h"
 #include "engine/plural.h"
 #include "engine/run/run_directory.h"
 #include "engine/shares/shares.h"

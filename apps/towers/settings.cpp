@@ -3,9 +3,9 @@
 #include "apps/towers/common_flags.h"
 #include "apps/towers/data_flags.h"
 #include "apps/towers/flags.h"
+#include "backends/error.h"
+#include "backends/files/file.h"
 #include "engine/config/parse.h"
-#include "engine/error.h"
-#include "engine/files/file.h"
 #include "engine/files/output.h"
 #include "engine/recipes/recipe.h"
 

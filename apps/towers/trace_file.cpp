@@ -2,7 +2,7 @@
 
 #include "apps/towers/progress.h"
 #include "apps/towers/train_flags.h"
-#include "engine/error.h"
+#include "backends/error.h"
 #include "engine/files/output.h"
 #include "engine/run/run_directory.h"
 

@@ -1,7 +1,7 @@
 #include "apps/towers/pair_drawing.h"
 
-#include "engine/error.h"
-#include "engine/files/file.h"
+#include "backends/error.h"
+#include "backends/files/file.h"
 #include "engine/files/text.h"
 
 #include <algorithm>

@@ -2,8 +2,8 @@
 
 #include "apps/towers/common_flags.h"
 #include "apps/towers/data_flags.h"
+#include "backends/error.h"
 #include "engine/data/class_labels.h"
-#include "engine/error.h"
 #include "engine/files/text.h"
 #include "engine/recipes/recipe_data.h"
 #include "engine/recipes/recipes.h"

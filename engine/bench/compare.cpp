@@ -1,6 +1,6 @@
 #include "engine/bench/compare.h"
 
-#include "engine/error.h"
+#include "backends/error.h"
 
 #include <algorithm>
 #include <fmt/format.h>

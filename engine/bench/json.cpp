@@ -1,6 +1,6 @@
 #include "engine/bench/json.h"
 
-#include "engine/error.h"
+#include "backends/error.h"
 
 #include <concepts>
 #include <fmt/format.h>

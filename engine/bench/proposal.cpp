@@ -1,6 +1,6 @@
 #include "engine/bench/proposal.h"
 
-#include "engine/error.h"
+#include "backends/error.h"
 
 #include <algorithm>
 #include <iterator>

@@ -1,6 +1,6 @@
 #include "engine/config/attributes.h"
 
-#include "engine/error.h"
+#include "backends/error.h"
 #include "engine/nearest.h"
 
 #include <algorithm>

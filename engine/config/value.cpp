@@ -1,7 +1,7 @@
 #include "engine/config/value.h"
 
+#include "backends/error.h"
 #include "engine/config/parse.h"
-#include "engine/error.h"
 #include "engine/files/text.h"
 
 #include <algorithm>

@@ -1,11 +1,11 @@
 #include "engine/data/cifar10.h"
 
+#include "backends/error.h"
+#include "backends/files/atomic_file.h"
+#include "backends/files/file.h"
 #include "engine/data/cifar_files.h"
 #include "engine/data/formats.h"
 #include "engine/data/source.h"
-#include "engine/error.h"
-#include "engine/files/atomic_file.h"
-#include "engine/files/file.h"
 
 #include <algorithm>
 #include <fmt/format.h>

@@ -1,9 +1,9 @@
 // The binary version of CIFAR-100: train.bin and test.bin, whose records have two labels, of 20 coarse and
 // 100 fine classes, and the classes' names in coarse_label_names.txt and fine_label_names.txt.
+#include "backends/error.h"
+#include "backends/files/file.h"
 #include "engine/data/cifar_files.h"
 #include "engine/data/formats.h"
-#include "engine/error.h"
-#include "engine/files/file.h"
 
 #include <algorithm>
 #include <array>

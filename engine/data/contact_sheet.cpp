@@ -1,6 +1,6 @@
 #include "engine/data/contact_sheet.h"
 
-#include "engine/error.h"
+#include "backends/error.h"
 #include "engine/files/canvas.h"
 
 #include <algorithm>

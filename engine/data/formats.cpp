@@ -1,9 +1,9 @@
 #include "engine/data/formats.h"
 
+#include "backends/error.h"
+#include "backends/files/file.h"
 #include "engine/data/class_labels.h"
 #include "engine/data/other_data.h"
-#include "engine/error.h"
-#include "engine/files/file.h"
 #include "engine/files/text.h"
 #include "engine/nearest.h"
 

@@ -2,9 +2,9 @@
 // EMNIST: for each split a file of grey images and one of labels, plain or compressed by gzip. A file begins
 // with two zeros, the type of the elements (8: bytes), the number of dimensions, and then each dimension as 4
 // bytes, the highest first.
+#include "backends/error.h"
+#include "backends/files/file.h"
 #include "engine/data/formats.h"
-#include "engine/error.h"
-#include "engine/files/file.h"
 #include "engine/files/gzip_file.h"
 
 #include <algorithm>

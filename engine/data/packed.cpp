@@ -5,10 +5,10 @@
 #include "engine/data/packed.h"
 
 #include "backends/checksum.h"
+#include "backends/error.h"
+#include "backends/files/atomic_file.h"
+#include "backends/files/file.h"
 #include "engine/data/formats.h"
-#include "engine/error.h"
-#include "engine/files/atomic_file.h"
-#include "engine/files/file.h"
 
 #include <algorithm>
 #include <array>

@@ -1,7 +1,7 @@
 // The bytes of an encoded picture.
 #pragma once
 
-#include "engine/files/file.h"
+#include "backends/files/file.h"
 
 #include <cstddef>
 #include <cstdint>

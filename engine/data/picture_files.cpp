@@ -1,8 +1,8 @@
 #include "engine/data/picture_files.h"
 
+#include "backends/error.h"
+#include "backends/files/file.h"
 #include "engine/data/planes.h"
-#include "engine/error.h"
-#include "engine/files/file.h"
 #include "engine/files/png_file.h"
 
 #include <algorithm>

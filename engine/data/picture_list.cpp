@@ -1,9 +1,9 @@
 #include "engine/data/picture_list.h"
 
+#include "backends/error.h"
+#include "backends/files/file.h"
 #include "engine/data/picture.h"
 #include "engine/data/picture_folder.h"
-#include "engine/error.h"
-#include "engine/files/file.h"
 #include "engine/files/text.h"
 #include "engine/plural.h"
 

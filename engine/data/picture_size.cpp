@@ -1,6 +1,6 @@
 #include "engine/data/picture_size.h"
 
-#include "engine/error.h"
+#include "backends/error.h"
 #include "engine/files/text.h"
 
 #include <algorithm>

@@ -1,8 +1,8 @@
 #include "engine/data/picture_splits.h"
 
+#include "backends/error.h"
 #include "engine/data/picture_folder.h"
 #include "engine/data/source.h"
-#include "engine/error.h"
 #include "engine/files/text.h"
 
 #include <algorithm>

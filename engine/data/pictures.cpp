@@ -1,14 +1,14 @@
 // Folders of JPEG and PNG files, one folder a class: train/CLASS/*.jpg and val/CLASS/*.jpg, or CLASS/*.jpg.
 // Only the index is in memory; pictures are decoded when they are read.
 #include "backends/checksum.h"
+#include "backends/error.h"
+#include "backends/files/file.h"
 #include "engine/data/broken_pictures.h"
 #include "engine/data/formats.h"
 #include "engine/data/picture.h"
 #include "engine/data/picture_folder.h"
 #include "engine/data/picture_size.h"
 #include "engine/data/picture_splits.h"
-#include "engine/error.h"
-#include "engine/files/file.h"
 #include "engine/files/text.h"
 #include "engine/plural.h"
 

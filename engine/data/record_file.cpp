@@ -1,6 +1,6 @@
 #include "engine/data/record_file.h"
 
-#include "engine/error.h"
+#include "backends/error.h"
 #include "engine/files/gzip_file.h"
 #include "engine/files/mapped_file.h"
 

@@ -3,7 +3,7 @@
 // lowest byte; a checksum is a CRC-32C, rotated and shifted ("masked").
 #pragma once
 
-#include "engine/files/file.h"
+#include "backends/files/file.h"
 
 #include <cstddef>
 #include <cstdint>

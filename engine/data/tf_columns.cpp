@@ -1,8 +1,8 @@
 #include "engine/data/tf_columns.h"
 
+#include "backends/error.h"
 #include "engine/data/class_labels.h"
 #include "engine/data/picture.h"
-#include "engine/error.h"
 #include "engine/files/text.h"
 
 #include <cmath>

@@ -4,6 +4,8 @@
 #include "engine/data/tfrecord.h"
 
 #include "backends/checksum.h"
+#include "backends/error.h"
+#include "backends/files/atomic_file.h"
 #include "engine/data/broken_pictures.h"
 #include "engine/data/class_labels.h"
 #include "engine/data/formats.h"
@@ -15,8 +17,6 @@
 #include "engine/data/tf_columns.h"
 #include "engine/data/tf_example.h"
 #include "engine/data/tf_files.h"
-#include "engine/error.h"
-#include "engine/files/atomic_file.h"
 #include "engine/files/text.h"
 
 #include <algorithm>

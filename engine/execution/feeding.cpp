@@ -1,8 +1,8 @@
 #include "engine/execution/feeding.h"
 
 #include "backends/backend.h"
+#include "backends/error.h"
 #include "engine/data/augmentation.h"
-#include "engine/error.h"
 #include "engine/execution/micro_batching.h"
 
 #include <algorithm>

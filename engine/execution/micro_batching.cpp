@@ -1,7 +1,7 @@
 #include "engine/execution/micro_batching.h"
 
 #include "backends/arithmetic.h"
-#include "engine/error.h"
+#include "backends/error.h"
 #include "engine/plan/micro_batches.h"
 #include "engine/plural.h"
 

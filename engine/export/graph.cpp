@@ -1,6 +1,6 @@
 #include "engine/export/graph.h"
 
-#include "engine/error.h"
+#include "backends/error.h"
 #include "engine/recipes/recipe_data.h"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 #include "engine/export/onnx_file.h"
 
-#include "engine/error.h"
+#include "backends/error.h"
 #include "engine/files/output.h"
 #include "engine/layers/computation.h"
 

@@ -1,7 +1,7 @@
 // A file that grows while a run lasts and that others read meanwhile.
 #pragma once
 
-#include "engine/files/file.h"
+#include "backends/files/file.h"
 
 #include <cstddef>
 #include <cstdint>

@@ -1,7 +1,7 @@
 #include "engine/files/gzip_file.h"
 
-#include "engine/error.h"
-#include "engine/files/file.h"
+#include "backends/error.h"
+#include "backends/files/file.h"
 
 #include <algorithm>
 #include <cerrno>

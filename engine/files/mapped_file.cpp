@@ -1,6 +1,6 @@
 #include "engine/files/mapped_file.h"
 
-#include "engine/files/file.h"
+#include "backends/files/file.h"
 
 #include <cerrno>
 #include <sys/mman.h>

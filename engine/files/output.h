@@ -1,8 +1,8 @@
 // Output files that the user names.
 #pragma once
 
-#include "engine/files/atomic_file.h"
-#include "engine/files/file.h"
+#include "backends/files/atomic_file.h"
+#include "backends/files/file.h"
 
 #include <cstddef>
 #include <filesystem>

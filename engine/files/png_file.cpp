@@ -1,6 +1,6 @@
 #include "engine/files/png_file.h"
 
-#include "engine/error.h"
+#include "backends/error.h"
 #include "engine/files/output.h"
 
 #include <cstdlib>

@@ -1,6 +1,6 @@
 #include "engine/model/expand.h"
 
-#include "engine/error.h"
+#include "backends/error.h"
 #include "engine/layers/layer.h"
 #include "engine/nearest.h"
 

@@ -1,6 +1,6 @@
 #include "engine/model/freeze.h"
 
-#include "engine/error.h"
+#include "backends/error.h"
 #include "engine/nearest.h"
 
 #include <algorithm>

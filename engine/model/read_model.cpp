@@ -1,6 +1,6 @@
 #include "engine/model/read_model.h"
 
-#include "engine/error.h"
+#include "backends/error.h"
 #include "engine/model/expand.h"
 #include "engine/plural.h"
 

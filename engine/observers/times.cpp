@@ -1,6 +1,6 @@
 #include "engine/observers/times.h"
 
-#include "engine/error.h"
+#include "backends/error.h"
 #include "engine/files/text.h"
 #include "engine/run/json_lines.h"
 

@@ -1,6 +1,6 @@
 #include "engine/plan/plan.h"
 
-#include "engine/error.h"
+#include "backends/error.h"
 #include "engine/plan/shape.h"
 
 #include <algorithm>

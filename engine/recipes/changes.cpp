@@ -1,6 +1,6 @@
 #include "engine/recipes/changes.h"
 
-#include "engine/error.h"
+#include "backends/error.h"
 #include "engine/files/text.h"
 
 #include <algorithm>

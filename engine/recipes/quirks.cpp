@@ -1,6 +1,6 @@
 #include "engine/recipes/quirks.h"
 
-#include "engine/error.h"
+#include "backends/error.h"
 #include "engine/files/text.h"
 
 #include <fmt/format.h>

@@ -1,7 +1,7 @@
 #include "engine/recipes/recipe.h"
 
 #include "backends/checksum.h"
-#include "engine/files/file.h"
+#include "backends/files/file.h"
 #include "engine/model/read_model.h"
 #include "engine/recipes/changes.h"
 #include "engine/recipes/recipe_data.h"

@@ -1,7 +1,7 @@
 #include "engine/recipes/recipe_data.h"
 
+#include "backends/error.h"
 #include "engine/data/converted.h"
-#include "engine/error.h"
 #include "engine/files/text.h"
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 #include "engine/recipes/recipes.h"
 
-#include "engine/error.h"
-#include "engine/files/file.h"
+#include "backends/error.h"
+#include "backends/files/file.h"
 #include "engine/files/text.h"
 #include "engine/nearest.h"
 

@@ -1,8 +1,8 @@
 // Reads the files of a run that have a JSON object on each line.
 #pragma once
 
-#include "engine/error.h"
-#include "engine/files/file.h"
+#include "backends/error.h"
+#include "backends/files/file.h"
 
 #include <filesystem>
 #include <fmt/format.h>

@@ -1,7 +1,7 @@
 #include "engine/run/run_directory.h"
 
-#include "engine/error.h"
-#include "engine/files/atomic_file.h"
+#include "backends/error.h"
+#include "backends/files/atomic_file.h"
 
 #include <algorithm>
 #include <cerrno>

@@ -14,7 +14,7 @@
 #pragma once
 
 #include "engine/files/append_file.h"
-#include "engine/files/file.h"
+#include "backends/files/file.h"
 #include "engine/run/safetensors.h"
 
 #include <cstdint>

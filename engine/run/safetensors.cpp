@@ -1,9 +1,9 @@
 #include "engine/run/safetensors.h"
 
 #include "backends/checksum.h"
-#include "engine/error.h"
-#include "engine/files/atomic_file.h"
-#include "engine/files/file.h"
+#include "backends/error.h"
+#include "backends/files/atomic_file.h"
+#include "backends/files/file.h"
 
 #include <algorithm>
 #include <bit>

@@ -1,6 +1,6 @@
 #include "engine/shares/device_record.h"
 
-#include "engine/error.h"
+#include "backends/error.h"
 #include "engine/files/text.h"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 #include "engine/shares/selection.h"
 
-#include "engine/error.h"
+#include "backends/error.h"
 #include "engine/files/text.h"
 #include "engine/split.h"
 

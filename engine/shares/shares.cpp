@@ -1,6 +1,6 @@
 #include "engine/shares/shares.h"
 
-#include "engine/error.h"
+#include "backends/error.h"
 #include "engine/plural.h"
 #include "engine/shares/load.h"
 #include "engine/split.h"

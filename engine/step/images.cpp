@@ -1,6 +1,6 @@
 #include "engine/step/images.h"
 
-#include "engine/error.h"
+#include "backends/error.h"
 
 #include <fmt/format.h>
 

@@ -1,7 +1,7 @@
 #include "engine/train/checkpoint.h"
 
+#include "backends/error.h"
 #include "engine/data/picture.h"
-#include "engine/error.h"
 #include "engine/files/text.h"
 #include "engine/run/run_directory.h"
 

@@ -1,6 +1,6 @@
 #include "engine/train/circumstances.h"
 
-#include "engine/error.h"
+#include "backends/error.h"
 #include "engine/files/text.h"
 
 #include <algorithm>

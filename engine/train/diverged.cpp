@@ -1,6 +1,6 @@
 #include "engine/train/diverged.h"
 
-#include "engine/error.h"
+#include "backends/error.h"
 #include "engine/model/freeze.h"
 #include "engine/recipes/recipe_data.h"
 #include "engine/recipes/recipe_plan.h"

@@ -1,7 +1,7 @@
 #include "engine/train/loop.h"
 
+#include "backends/error.h"
 #include "engine/clock.h"
-#include "engine/error.h"
 #include "engine/train/circumstances.h"
 #include "engine/train/diverged.h"
 #include "engine/train/written.h"

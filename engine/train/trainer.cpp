@@ -2,8 +2,8 @@
 
 #include "engine/inference/preview.h"
 
+#include "backends/error.h"
 #include "engine/clock.h"
-#include "engine/error.h"
 #include "engine/recipes/recipe_data.h"
 #include "engine/recipes/recipe_plan.h"
 

@@ -1,6 +1,6 @@
 // How a trainer opens its devices and makes its towers.
+#include "backends/error.h"
 #include "backends/lost_device.h"
-#include "engine/error.h"
 #include "engine/recipes/recipe_plan.h"
 #include "engine/trace/traced_device.h"
 #include "engine/train/trainer.h"

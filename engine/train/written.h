@@ -2,7 +2,7 @@
 #pragma once
 
 #include "backends/device.h"
-#include "engine/error.h"
+#include "backends/error.h"
 
 #include <fmt/format.h>
 #include <functional>

@@ -1,6 +1,6 @@
 #include "engine/tuning/choices_file.h"
 
-#include "engine/error.h"
+#include "backends/error.h"
 #include "engine/files/text.h"
 
 #include <fmt/format.h>

@@ -2,9 +2,9 @@
 
 #include "backends/cache.h"
 #include "backends/checksum.h"
+#include "backends/error.h"
+#include "backends/files/file.h"
 #include "engine/clock.h"
-#include "engine/error.h"
-#include "engine/files/file.h"
 #include "engine/files/text.h"
 
 #include <algorithm>

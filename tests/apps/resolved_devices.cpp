@@ -1,5 +1,5 @@
 // The devices on which a resumed run goes on, and those that recorded shares go to.
-#include "engine/error.h"
+#include "backends/error.h"
 #include "tests/apps/resolved_rows.h"
 
 #include <doctest/doctest.h>

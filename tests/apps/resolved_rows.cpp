@@ -1,6 +1,6 @@
 #include "tests/apps/resolved_rows.h"
 
-#include "engine/error.h"
+#include "backends/error.h"
 #include "engine/files/text.h"
 #include "engine/shares/selection.h"
 #include "tests/support/files.h"

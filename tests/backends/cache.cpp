@@ -1,13 +1,13 @@
 // Files of the user's cache: whole, or as if they were not there.
 #include "backends/cache.h"
 
+#include "backends/error.h"
 #include "tests/support/files.h"
 
 #include <chrono>
 #include <doctest/doctest.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <system_error>
 #include <unistd.h>
 
 namespace towers {
@@ -40,14 +40,14 @@ TEST_CASE("what is written to the cache is read again, whatever it is") {
 TEST_CASE("what killed writers of a file left is removed after an hour") {
     const test::TemporaryFolder folder;
     const auto now = fs::file_time_type::clock::now();
-    for (const char* const name : {"file.tmp-0old", "file.tmp-0new", "other.tmp-0old", "file.txt"}) {
+    for (const char* const name : {"file.tmp-12", "file.tmp-13", "other.tmp-12", "file.txt"}) {
         test::write_text(folder / name, "x");
-        if (!std::string(name).ends_with("new"))
+        if (!std::string(name).ends_with("13"))
             fs::last_write_time(folder / name, now - std::chrono::minutes(61));
     }
     write_cached(folder / "file", content);
     CHECK(test::names_in(folder.path()) ==
-          std::vector<std::string>{"file", "file.tmp-0new", "file.txt", "other.tmp-0old"});
+          std::vector<std::string>{"file", "file.tmp-13", "file.txt", "other.tmp-12"});
 }
 
 TEST_CASE("a file of the cache that is torn, changed by one bit, too long or something else is ignored") {
@@ -78,7 +78,7 @@ TEST_CASE("a file of the cache that is torn, changed by one bit, too long or som
     fs::remove(file);
     fs::create_directory(file);
     CHECK_FALSE(read_cached(file));
-    CHECK_THROWS_AS(write_cached(file, content), std::system_error);
+    CHECK_THROWS_AS(write_cached(file, content), InputError);
     CHECK(test::names_in(folder.path()) == std::vector<std::string>{"file"});
 }
 
@@ -87,7 +87,7 @@ TEST_CASE("a cache that cannot be written to stays as it was, and the error name
     const auto error_of = [](const fs::path& file, std::string_view text) {
         try {
             write_cached(file, text);
-        } catch (const std::system_error& error) {
+        } catch (const InputError& error) {
             return std::string(error.what());
         }
         return std::string("nothing was thrown");
@@ -96,13 +96,16 @@ TEST_CASE("a cache that cannot be written to stays as it was, and the error name
     write_cached(file, content);
     {
         const test::FullDisk full(100);
-        CHECK(error_of(file, std::string(100, 'x')) == "cannot write " + file.string() + ": File too large");
+        CHECK(error_of(file, std::string(100, 'x')) ==
+              "cannot write " + file.string() +
+                  ": File too large; raise the limit on file sizes (ulimit -f) or choose another place");
     }
     CHECK(read_cached(file) == content);
     CHECK(test::names_in(folder.path()) == std::vector<std::string>{"file"});
     CHECK(error_of(file / "in a file", "") ==
-          "cannot write " + (file / "in a file").string() + ": Not a directory");
-    CHECK(error_of("/proc/towers/file", "") == "cannot write /proc/towers/file: No such file or directory");
+          "cannot write " + (file / "in a file").string() + ": Not a directory; check the path");
+    CHECK(error_of("/proc/towers/file", "") ==
+          "cannot write /proc/towers/file: No such file or directory; check the path");
 }
 
 TEST_CASE("programs that write a file of the cache at once leave it whole at any moment") {

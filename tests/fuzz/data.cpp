@@ -1,11 +1,11 @@
 // A fuzzer for a format of data sets: writes what libFuzzer gives as the files of a set, opens it and reads
 // all of its records. The macro FUZZED names the format. Only an InputError with one line may come of it.
 #include "backends/backend.h"
+#include "backends/error.h"
 #include "engine/data/converted.h"
 #include "engine/data/formats.h"
 #include "engine/data/record_file.h"
 #include "engine/data/tf_example.h"
-#include "engine/error.h"
 
 #include <algorithm>
 #include <cstdint>

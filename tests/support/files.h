@@ -1,7 +1,7 @@
 // Files and full disks for tests.
 #pragma once
 
-#include "engine/error.h"
+#include "backends/error.h"
 
 #include <csignal>
 #include <filesystem>

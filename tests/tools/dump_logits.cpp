@@ -7,9 +7,9 @@
 //             recipe has them, unless --raw
 // Exit codes: 0, 1.
 
+#include "backends/error.h"
 #include "engine/data/feed.h"
 #include "engine/data/source.h"
-#include "engine/error.h"
 #include "engine/execution/session.h"
 #include "engine/inference/evaluation.h"
 #include "engine/recipes/recipe_plan.h"

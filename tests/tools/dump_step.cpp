@@ -17,8 +17,8 @@
 // Exit codes: 0, 1.
 
 #include "backends/backend.h"
+#include "backends/error.h"
 #include "engine/data/source.h"
-#include "engine/error.h"
 #include "engine/execution/session.h"
 #include "engine/inference/evaluation.h"
 #include "engine/recipes/recipe_plan.h"

@@ -1,7 +1,7 @@
 // What `bench` proposes: shares and subsets of towers, from measured times.
 #include "engine/bench/proposal.h"
+#include "backends/error.h"
 #include "engine/bench/subset_bench.h"
-#include "engine/error.h"
 #include "tests/support/devices.h"
 #include "tests/support/networks.h"
 

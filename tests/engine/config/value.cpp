@@ -1,5 +1,5 @@
 #include "engine/config/value.h"
-#include "engine/error.h"
+#include "backends/error.h"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>

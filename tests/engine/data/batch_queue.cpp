@@ -1,6 +1,6 @@
 #include "engine/data/batch_queue.h"
 
-#include "engine/error.h"
+#include "backends/error.h"
 #include "tests/support/networks.h"
 
 #include <algorithm>

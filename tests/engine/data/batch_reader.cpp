@@ -1,7 +1,7 @@
 #include "engine/data/batch_reader.h"
+#include "backends/error.h"
 #include "engine/data/feed.h"
 #include "engine/data/sampler.h"
-#include "engine/error.h"
 
 #include <doctest/doctest.h>
 

@@ -1,7 +1,7 @@
 // Pictures that Pillow wrote and read (tests/fixtures/make_pictures.py), and damaged ones.
 #include "engine/data/picture.h"
+#include "backends/files/file.h"
 #include "engine/data/byte_budget.h"
-#include "engine/files/file.h"
 #include "tests/support/files.h"
 
 #include <doctest/doctest.h>

@@ -1,6 +1,6 @@
 #include "engine/data/statistics.h"
 
-#include "engine/error.h"
+#include "backends/error.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,6 +1,6 @@
 #include "engine/execution/micro_batching.h"
 
-#include "engine/error.h"
+#include "backends/error.h"
 
 #include <doctest/doctest.h>
 #include <string>

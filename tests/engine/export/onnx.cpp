@@ -1,8 +1,8 @@
 // What a user would lose: a model that other programs read, with every variable in its place.
 #include "engine/export/onnx.h"
-#include "engine/error.h"
+#include "backends/error.h"
+#include "backends/files/file.h"
 #include "engine/export/graph.h"
-#include "engine/files/file.h"
 #include "engine/recipes/recipe_plan.h"
 #include "engine/recipes/recipes.h"
 #include "tests/engine/export/proto.h"

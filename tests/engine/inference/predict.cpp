@@ -1,6 +1,6 @@
 #include "engine/inference/predict.h"
 
-#include "engine/error.h"
+#include "backends/error.h"
 #include "engine/inference/evaluation.h"
 #include "engine/recipes/recipe_plan.h"
 #include "tests/support/devices.h"

@@ -1,5 +1,5 @@
 // A trainer's test passes.
-#include "engine/error.h"
+#include "backends/error.h"
 #include "tests/support/devices.h"
 #include "tests/support/networks.h"
 #include "tests/support/scripted_device.h"

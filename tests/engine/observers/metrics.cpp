@@ -1,7 +1,7 @@
 #include "engine/observers/metrics.h"
 #include "engine/run/read_metrics.h"
 
-#include "engine/error.h"
+#include "backends/error.h"
 #include "tests/support/files.h"
 
 #include <doctest/doctest.h>

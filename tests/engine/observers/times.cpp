@@ -1,6 +1,6 @@
 #include "engine/observers/times.h"
 
-#include "engine/error.h"
+#include "backends/error.h"
 #include "engine/train/loop.h"
 #include "tests/support/files.h"
 #include "tests/support/networks.h"

@@ -1,7 +1,7 @@
 // Shares in micro-batches, because the user asks for them or a device has little memory.
 #include "engine/plan/micro_batches.h"
 
-#include "engine/error.h"
+#include "backends/error.h"
 #include "tests/support/devices.h"
 #include "tests/support/networks.h"
 #include "tests/support/scripted_device.h"

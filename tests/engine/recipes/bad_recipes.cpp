@@ -1,5 +1,5 @@
 // The messages about recipes with one mistake each.
-#include "engine/error.h"
+#include "backends/error.h"
 #include "engine/train/describe.h"
 
 #include <doctest/doctest.h>

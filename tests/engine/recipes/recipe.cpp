@@ -1,5 +1,5 @@
 #include "engine/recipes/recipe.h"
-#include "engine/error.h"
+#include "backends/error.h"
 #include "engine/recipes/quirks.h"
 #include "engine/recipes/recipe_plan.h"
 #include "engine/shares/shares.h"

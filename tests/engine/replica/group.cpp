@@ -2,7 +2,7 @@
 #include "tests/support/networks.h"
 #include "tests/support/scripted_device.h"
 
-#include "engine/error.h"
+#include "backends/error.h"
 
 #include <algorithm>
 #include <cstdint>

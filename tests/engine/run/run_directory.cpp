@@ -1,5 +1,5 @@
 #include "engine/run/run_directory.h"
-#include "engine/files/atomic_file.h"
+#include "backends/files/atomic_file.h"
 #include "tests/support/files.h"
 
 #include <doctest/doctest.h>

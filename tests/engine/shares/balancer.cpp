@@ -2,7 +2,7 @@
 
 #include "tests/engine/shares/simulated_run.h"
 
-#include "engine/error.h"
+#include "backends/error.h"
 
 #include <doctest/doctest.h>
 

@@ -1,6 +1,6 @@
 #include "engine/shares/load.h"
 
-#include "engine/error.h"
+#include "backends/error.h"
 
 #include <doctest/doctest.h>
 

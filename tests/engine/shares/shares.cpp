@@ -1,5 +1,5 @@
 #include "engine/shares/shares.h"
-#include "engine/error.h"
+#include "backends/error.h"
 
 #include <doctest/doctest.h>
 

@@ -1,5 +1,5 @@
 // Networks beyond a chain: branches, batch norm, dropout, every optimizer.
-#include "engine/error.h"
+#include "backends/error.h"
 #include "engine/recipes/recipe_data.h"
 #include "engine/recipes/recipe_plan.h"
 #include "engine/shares/shares.h"

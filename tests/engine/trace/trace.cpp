@@ -2,7 +2,7 @@
 #include "engine/trace/trace.h"
 #include "engine/recipes/recipe_plan.h"
 
-#include "engine/files/file.h"
+#include "backends/files/file.h"
 #include "tests/support/devices.h"
 #include "tests/support/files.h"
 #include "tests/support/networks.h"

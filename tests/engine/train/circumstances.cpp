@@ -1,6 +1,6 @@
 #include "engine/train/circumstances.h"
 
-#include "engine/error.h"
+#include "backends/error.h"
 #include "tests/support/networks.h"
 
 #include <doctest/doctest.h>

@@ -1,6 +1,6 @@
 // Variables that training leaves as they are, and runs that start from another model's variables.
 #include "engine/model/freeze.h"
-#include "engine/error.h"
+#include "backends/error.h"
 #include "engine/recipes/recipe_plan.h"
 #include "engine/train/initial.h"
 #include "tests/support/devices.h"

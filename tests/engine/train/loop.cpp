@@ -1,6 +1,6 @@
 #include "engine/train/loop.h"
 
-#include "engine/error.h"
+#include "backends/error.h"
 #include "engine/observers/metrics.h"
 #include "tests/support/devices.h"
 #include "tests/support/files.h"

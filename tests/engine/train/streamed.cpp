@@ -1,5 +1,5 @@
 // Streamed data gives the bits of resident data.
-#include "engine/error.h"
+#include "backends/error.h"
 #include "engine/inference/evaluation.h"
 #include "engine/recipes/recipe_plan.h"
 #include "engine/train/loop.h"

@@ -1,7 +1,7 @@
 // Writes files that exist whole or not at all.
 #pragma once
 
-#include "engine/files/file.h"
+#include "backends/files/file.h"
 
 #include <filesystem>
 #include <span>

@@ -1,9 +1,10 @@
-#include "engine/files/atomic_file.h"
+#include "backends/files/atomic_file.h"
 
 #include <algorithm>
 #include <cerrno>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <random>
 #include <system_error>
 #include <unistd.h>
 
@@ -38,12 +39,13 @@ std::filesystem::path follow_links(std::filesystem::path path) {
 
 } // namespace
 
-// The process id gives two processes that write the same path different temporary files.
+// Several threads and programs, also on several machines, may write the same path at once.
 AtomicFile::AtomicFile(const std::filesystem::path& path)
-    : path_(follow_links(path)), temporary_(fmt::format("{}{}{}", path_.string(), mark, ::getpid())) {
+    : path_(follow_links(path)),
+      temporary_(fmt::format("{}{}{}", path_.string(), mark, std::random_device()())) {
     std::error_code unknown; // opening the file will report it
     if (std::filesystem::is_directory(path, unknown)) throw_file_error("write", path_, EISDIR);
-    file_ = FileDescriptor(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+    file_ = FileDescriptor(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
     if (!file_) throw_file_error("write", path_, errno);
 }
 
@@ -72,9 +74,9 @@ void write_file_atomically(const std::filesystem::path& path, std::string_view t
 std::string name_behind_temporary(std::string_view name) {
     const std::size_t at = name.rfind(mark);
     if (at == std::string_view::npos || at + mark.size() == name.size()) return {};
-    const std::string_view process = name.substr(at + mark.size());
+    const std::string_view number = name.substr(at + mark.size());
     const bool digits =
-        std::all_of(process.begin(), process.end(), [](char c) { return c >= '0' && c <= '9'; });
+        std::all_of(number.begin(), number.end(), [](char c) { return c >= '0' && c <= '9'; });
     return digits ? std::string(name.substr(0, at)) : std::string();
 }
 

@@ -1,6 +1,6 @@
-#include "engine/files/file.h"
+#include "backends/files/file.h"
 
-#include "engine/error.h"
+#include "backends/error.h"
 
 #include <cerrno>
 #include <fcntl.h>
