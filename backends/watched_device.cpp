@@ -17,20 +17,14 @@
 namespace towers {
 namespace {
 
-std::atomic<bool> a_driver_hangs = false;
-
 constexpr double until_told = 10; // seconds
 /// Short, so that time in which this program is stopped or the machine sleeps hardly counts.
 constexpr double pause_length = 0.1;
 
-/// Kept for ever where a tool that looks for leaks sees it.
-template<class T>
-void leak(std::unique_ptr<T> object) {
-    static auto& kept = *new std::vector<std::unique_ptr<T>>();
-    static std::mutex mutex;
-    const std::lock_guard lock(mutex);
-    kept.push_back(std::move(object));
-}
+struct {
+    std::mutex mutex;
+    std::vector<std::shared_ptr<void>>& objects = *new std::vector<std::shared_ptr<void>>();
+} kept;
 
 class WatchedDevice final : public WrappedDevice {
 public:
@@ -46,7 +40,7 @@ public:
         } catch (const DeviceLost& lost) {
             spdlog::warn("{}", lost.what());
         }
-        if (auto theirs = release()) leak(std::move(theirs));
+        if (auto theirs = release()) keep_for_ever(std::move(theirs));
     }
 
     std::uint64_t free_memory() const override {
@@ -123,15 +117,21 @@ private:
 
 } // namespace
 
-bool any_driver_hangs() { return a_driver_hangs; }
-void note_hanging_driver() { a_driver_hangs = true; }
+void keep_for_ever(std::shared_ptr<void> object) {
+    const std::lock_guard lock(kept.mutex);
+    kept.objects.push_back(std::move(object));
+}
+
+bool any_driver_hangs() {
+    const std::lock_guard lock(kept.mutex);
+    return !kept.objects.empty();
+}
 
 DriverThread::~DriverThread() {
-    if (hangs()) leak(std::move(calls_));
+    if (hangs()) keep_for_ever(std::move(calls_));
 }
 
 void DriverThread::abandon(const std::string& what) {
-    note_hanging_driver();
     if (DriverCall::Place* const place = calls_->place) stop_for_ever(*place);
     failure_ = what;
     throw NoAnswer(what);

@@ -72,9 +72,9 @@ private:
 std::unique_ptr<Device> open_watched(const std::string& id, const OpenOptions& options,
                                      const std::function<std::unique_ptr<Device>()>& open);
 
-/// Whether a thread hangs in a driver, so that the program must end without the usual clean-up.
+/// Keeps for ever what a thread that hangs in a driver works on, where a tool that looks for leaks sees it.
+void keep_for_ever(std::shared_ptr<void> object);
+/// Whether something is kept so. Then the program must end without the usual clean-up.
 bool any_driver_hangs();
-/// Says so of another thread that is given up.
-void note_hanging_driver();
 
 } // namespace towers

@@ -1,7 +1,5 @@
 #include "engine/liveness/group_watchdog.h"
 
-#include "backends/watched_device.h"
-
 #include <algorithm>
 #include <cstdint>
 #include <utility>
@@ -30,10 +28,7 @@ bool GroupWatchdog::wait_for(const TowerProgress& tower, Milestones TowerProgres
         const bool failed = std::ranges::any_of(towers_, [](auto* each) { return each->end.has_failed(); });
         // Towers that waited for the failed one at an exchange may need a moment.
         if (failed && !std::exchange(waiters_woken_, true)) continue;
-        for (TowerProgress* each : late) {
-            note_hanging_driver();
-            each->abandon();
-        }
+        for (TowerProgress* each : late) each->abandon();
     }
 }
 

@@ -98,15 +98,17 @@ TEST_CASE("a call on a driver's thread gives what it gives, and throws what it t
 TEST_CASE("a call that does not answer in time is given up, and touches nothing when it returns late") {
     Hang& hang = *new Hang; // the thread never ends
     static std::atomic<int> reached = 0;
-    DriverThread thread({.timeout = 0.2});
     const auto work = [&hang] {
         const DriverCall call("vkCreateDevice");
         hang.wait();
         ++reached;
     };
-    CHECK(message_of([&] { thread.call("gpu (a card)", "opening the device", Takes::moments, work); }) ==
-          "gpu (a card): no answer from vkCreateDevice for 0.2 s while opening the device");
-    CHECK(thread.hangs());
+    {
+        DriverThread thread({.timeout = 0.2});
+        CHECK(message_of([&] { thread.call("gpu (a card)", "opening the device", Takes::moments, work); }) ==
+              "gpu (a card): no answer from vkCreateDevice for 0.2 s while opening the device");
+        CHECK(thread.hangs());
+    }
     CHECK(any_driver_hangs());
     hang.end();
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
