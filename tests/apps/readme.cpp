@@ -1,8 +1,8 @@
 // The README's commands must work. Its commands run here one after another in a new folder, on what every
 // machine has: - each device but `cpu` becomes `cpu`, and CIFAR-10 a few random records; - files that an hour
 // of training would have made are made beforehand; - runs are cut short and images made small (`shortened`),
-// since what is tested is the command. Other tests run commands that install, build or need PyTorch:
-// tests/os/, tests/tools/install.sh, tests/peers/.
+// since what is tested is the command. Other tests run commands that install or build: tests/os/,
+// tests/tools/install.sh.
 #include "tests/apps/helpers.h"
 #include "tests/support/files.h"
 
@@ -42,9 +42,7 @@ Readme read_readme() {
 /// Commands that other tests run, or that cannot run.
 bool runs_elsewhere(const std::string& command) {
     return command.starts_with("sh cmake/quickstart.sh ") || command.starts_with("cmake --install ") ||
-           command.starts_with("git clone ") ||
-           // Needs PyTorch; tests/peers/importing.sh runs it.
-           command.starts_with("python3 -m towers.importing ") || contains(command, " resnet18.toml ");
+           command.starts_with("git clone ");
 }
 
 std::string shortened(std::string command) {

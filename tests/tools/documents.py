@@ -1,4 +1,5 @@
-"""README.md and docs/ name only what is there: files, the targets of links, and in docs/architecture.md names of code.
+"""README.md and docs/ name only what is there: files, and the files and headings to which they link. docs/architecture.md
+names only functions and types that are there, and every folder of the engine.
 Usage: documents.py SOURCE
 """
 import pathlib
@@ -7,25 +8,24 @@ import sys
 
 source = pathlib.Path(sys.argv[1])
 documents = [source / "README.md", *sorted((source / "docs").glob("*.md"))]
-# Folders of the repository; in others, a document names files of its reader.
-folders = [path.name for path in source.iterdir() if path.is_dir() and path.name not in ("build", ".git", ".cache")]
-of_code = (".h", ".cpp", ".def", ".comp", ".cu", ".cmake", ".py", ".sh", ".toml", ".js", ".css")
+folders = ["apps", "backends", "cmake", "docs", "engine", "python", "shaders", "tests"]  # others are the reader's
 files = [path for folder in folders for path in (source / folder).rglob("*") if path.is_file()]
 names = {path.name for path in files}
-words = set()
-for path in files:
-    if path.suffix in of_code and "docs" not in path.parts:
-        words.update(re.findall(r"\w+", path.read_text(errors="replace")))
+of_code = (".h", ".cpp", ".def", ".comp", ".cu")
+words = {word for path in files if path.suffix in (*of_code, ".txt") for word in re.findall(r"\w+", path.read_text())}
 
 
-def headings(document):
-    """The anchors that GitHub makes of a document's headings."""
-    text = re.sub(r"^```.*?^```", "", document.read_text(), flags=re.MULTILINE | re.DOTALL)
+def prose_of(document):
+    return re.sub(r"^```.*?^```", "", document.read_text(), flags=re.MULTILINE | re.DOTALL)
+
+
+def anchors_in(document):
+    """The anchors that GitHub makes of headings."""
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
-            for title in re.findall(r"^#+ (.*)$", text, re.MULTILINE)}
+            for title in re.findall(r"^#+ (.*)$", prose_of(document), re.MULTILINE)}
 
 
-def alternatives(path):
+def files_of(path):
     """`a.{h,cpp}` as its files."""
     braces = re.search(r"\{([^}]*)\}", path)
     return [path.replace(braces[0], end) for end in braces[1].split(",")] if braces else [path]
@@ -33,30 +33,26 @@ def alternatives(path):
 
 errors = []
 for document in documents:
-    name = document.relative_to(source)
-    text = re.sub(r"^```.*?^```", "", document.read_text(), flags=re.MULTILINE | re.DOTALL)
-    for link in re.findall(r"\]\(([^)]*)\)", text):
+    text = prose_of(document)
+    wrong = []
+    for link in re.findall(r"\]\(([^)\s]*)\)", text):
         path, _, anchor = link.partition("#")
-        target = (document.parent / path).resolve() if path else document
-        if "://" in link:
-            continue
-        if not target.exists():
-            errors.append(f"{name}: a link to {path}, which is not there")
-        elif anchor and anchor not in headings(target):
-            errors.append(f"{name}: a link to {link}, but {target.name} has no such heading")
+        target = document.parent / path if path else document
+        if "://" not in link and not (target.exists() and (not anchor or anchor in anchors_in(target))):
+            wrong.append(f"{link} leads nowhere")
     for span in re.findall(r"`([^`\n]+)`", text):
-        for path in re.findall(r"[\w.*{},/+-]+", span):
-            if "NAME" in path:  # stands for any
-                continue
-            for file in alternatives(path):
-                if file.split("/")[0] in folders and "/" in file and not any(source.glob(file)):
-                    errors.append(f"{name}: `{file}` is not there")
-                elif "/" not in file and file.endswith((".h", ".cpp", ".def", ".comp", ".cu")) and file not in names:
-                    errors.append(f"{name}: no file is called `{file}`")
+        for file in sum(map(files_of, re.findall(r"[\w.*{},/+-]+", span)), []):
+            known = any(source.glob(file)) if file.split("/")[0] in folders and "/" in file else \
+                "/" in file or not file.endswith(of_code) or file in names
+            if not known and "NAME" not in file:  # which stands for any name
+                wrong.append(f"there is no file {file}")
         if document.name == "architecture.md":
-            for word in re.findall(r"[a-z]\w*_\w+|[A-Z]\w*[a-z]\w*", span):  # names of functions and types
-                if word not in words and not any(word in path.stem for path in files):
-                    errors.append(f"{name}: no code has the name {word} of `{span}`")
+            wrong += [f"there is no {word} in the code" for word in re.findall(r"[a-z]\w*_\w+|[A-Z]\w*[a-z]\w*", span)
+                      if "NAME" not in word and word not in words and not any(word in name for name in names)]
+    if document.name == "architecture.md":
+        wrong += [f"it lacks the folder {path.name}" for path in (source / "engine").iterdir()
+                  if path.is_dir() and f" {path.name}/ " not in document.read_text()]
+    errors += [f"{document.relative_to(source)}: {each}" for each in wrong]
 if errors:
     sys.exit("\n".join(errors))
-print(f"{len(documents)} documents name {len(files)} files and {len(words)} words rightly")
+print(f"{len(documents)} documents name only what is there")
