@@ -4,9 +4,9 @@
 
 #include <chrono>
 #include <cmath>
+#include <cstddef>
 #include <exception>
 #include <fmt/format.h>
-#include <future>
 #include <mutex>
 #include <optional>
 #include <spdlog/spdlog.h>
@@ -25,6 +25,16 @@ struct {
     std::mutex mutex;
     std::vector<std::shared_ptr<void>>& objects = *new std::vector<std::shared_ptr<void>>();
 } kept;
+
+/// Lets malloc have a heap for this thread that need not grow while a driver compiles. glibc gives a thread
+/// other than the main one its memory page by page, each with a system call: 4,500 for lavapipe's compiler.
+/// Memory that it once had it uses again without.
+void grow_heap() {
+    constexpr std::size_t heap = std::size_t(16) << 20;
+    constexpr std::size_t piece = std::size_t(120) << 10; // larger ones may lie outside
+    std::vector<std::unique_ptr<std::byte[]>> pieces;
+    while (pieces.size() < heap / piece) pieces.push_back(std::make_unique_for_overwrite<std::byte[]>(piece));
+}
 
 class WatchedDevice final : public WrappedDevice {
 public:
@@ -140,11 +150,13 @@ void DriverThread::abandon(const std::string& what) {
 void DriverThread::call(const std::string& device, const char* doing, Takes takes,
                         const std::function<void()>& work) {
     const char* const name = keep_text(device);
-    std::future<void> done = calls_->worker.run([calls = calls_.get(), name, doing, &work] {
+    const std::function<void()> task = [calls = calls_.get(), name, doing, &work] {
+        if (calls->place == nullptr) grow_heap(); // the first call
         calls->place = DriverCall::place();
         const DriverCall call(name, doing);
         work();
-    });
+    };
+    calls_->worker.start(task);
     const double limit = takes == Takes::moments ? timeout_ : 10 * timeout_;
     const auto no_answer = [&](double seconds) {
         const DriverCall::Place* const place = calls_->place;
@@ -161,14 +173,14 @@ void DriverThread::call(const std::string& device, const char* doing, Takes take
     };
     double passed = 0, since_stop = 0;
     bool told = false;
-    while (done.wait_for(std::chrono::duration<double>(pause_length)) != std::future_status::ready) {
+    while (!calls_->worker.wait_for(std::chrono::duration<double>(pause_length))) {
         passed += pause_length;
         if (passed >= limit) abandon(no_answer(limit));
         if (stop_ != nullptr && *stop_ && (since_stop += pause_length) >= seconds_at_the_end)
             abandon(no_answer(passed) + ", and the program was told to end");
         if (passed >= until_told && !std::exchange(told, true)) spdlog::info("{}", takes_long(passed));
     }
-    done.get();
+    calls_->worker.get();
 }
 
 std::unique_ptr<Device> open_watched(const std::string& id, const OpenOptions& options,

@@ -1,51 +1,65 @@
 // A thread that does one task after another.
 #pragma once
 
-#include <condition_variable>
+#include "backends/milestones.h"
+
+#include <chrono>
+#include <cstdint>
+#include <exception>
 #include <functional>
-#include <future>
-#include <mutex>
 #include <thread>
+#include <utility>
 
 namespace towers {
 
+/// One thread at a time may use it.
 class Worker {
 public:
-    Worker() : thread_([this](const std::stop_token& stop) { work(stop); }) {}
+    Worker() : thread_([this] { work(); }) {}
+    Worker(const Worker&) = delete; // its thread holds its address
+    Worker& operator=(const Worker&) = delete;
     /// Finishes a task that has been started.
-    ~Worker() {
-        thread_.request_stop();
-        wake_.notify_all();
-    }
+    ~Worker() { started_.fail(); }
 
-    /// Starts a task after the previous one has ended. The future carries its exception.
-    std::future<void> run(std::function<void()> task) {
-        std::packaged_task<void()> packaged(std::move(task));
-        std::future<void> done = packaged.get_future();
-        {
-            const std::lock_guard lock(mutex_);
-            task_ = std::move(packaged);
-        }
-        wake_.notify_all();
-        return done;
+    /// How long it waits for a task before it sleeps.
+    void spin_for(Milestones::Spin spin) { started_.spin_for(spin); }
+
+    /// Starts a task, which must stay where it is until it has ended, when the previous one has ended.
+    void start(const std::function<void()>& task) {
+        wait();
+        task_ = &task;
+        failure_ = nullptr;
+        started_.advance(++tasks_);
+    }
+    void start(std::function<void()>&& task) = delete; // it would not stay
+    void wait() const { ended_.wait_for(tasks_); }
+    /// Waits at most this long; returns whether the task has ended.
+    bool wait_for(std::chrono::duration<double> most) const {
+        return ended_.wait_for(tasks_, most) == Milestones::Outcome::passed;
+    }
+    /// Waits, and throws what the task has thrown, once.
+    void get() {
+        wait();
+        if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
     }
 
 private:
-    void work(const std::stop_token& stop) {
-        for (;;) {
-            std::packaged_task<void()> task;
-            {
-                std::unique_lock lock(mutex_);
-                if (!wake_.wait(lock, stop, [this] { return task_.valid(); })) return;
-                task = std::move(task_);
+    void work() {
+        for (std::uint64_t task = 1;
+             started_.wait_for(task) == Milestones::Outcome::passed || started_.count() >= task; ++task) {
+            try {
+                (*task_)();
+            } catch (...) {
+                failure_ = std::current_exception();
             }
-            task();
+            ended_.advance(task);
         }
     }
 
-    std::mutex mutex_;
-    std::condition_variable_any wake_;
-    std::packaged_task<void()> task_;
+    const std::function<void()>* task_ = nullptr;
+    std::exception_ptr failure_;
+    std::uint64_t tasks_ = 0; ///< that were started
+    Milestones started_, ended_;
     std::jthread thread_; // last: it uses the others
 };
 

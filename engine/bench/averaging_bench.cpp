@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <future>
 #include <numeric>
 
 namespace towers {
@@ -21,9 +20,9 @@ AveragingBench::AveragingBench(const Recipe& recipe, unsigned towers, unsigned t
         staged.push_back({gradients_.back().host<float>(), parameters_.back().host<float>()});
         std::ranges::fill(gradients_.back().host<float>(), 1e-3f * float(tower + 1));
     }
-    stage_ = std::make_unique<HostStage>(OpenOptions{.threads = threads},
-                                         UpdateSpec{.layout = &layout_, .optimizer = recipe.optimizer.get()},
-                                         std::move(staged), buckets_);
+    stage_ = std::make_unique<HostStage>(
+        OpenOptions{.threads = stage_threads(threads, layout_)}, Milestones::Spin::zero(),
+        UpdateSpec{.layout = &layout_, .optimizer = recipe.optimizer.get()}, std::move(staged), buckets_);
     source_ = memory_->allocate(std::size_t(moved_bytes() / 2), Memory::staging);
     target_ = memory_->allocate(source_.bytes(), Memory::staging);
     for (unsigned i = 1; i < threads; ++i) copiers_.push_back(std::make_unique<Worker>());
@@ -37,7 +36,7 @@ void AveragingBench::step() {
     std::vector<std::size_t> all(towers_);
     std::iota(all.begin(), all.end(), std::size_t(0));
     stage_->begin({}, all); // a learning rate of 0 keeps the state finite
-    for (std::size_t bucket = 0; bucket < buckets_.size(); ++bucket) stage_->update(bucket);
+    for (std::size_t bucket = 0; bucket < buckets_.size(); ++bucket) stage_->give(bucket + 1);
     stage_->end({});
 }
 
@@ -48,11 +47,11 @@ void AveragingBench::copy() {
         const std::size_t end = source.size() * (part + 1) / (copiers_.size() + 1);
         std::memcpy(&target[begin], &source[begin], end - begin);
     };
-    std::vector<std::future<void>> others;
-    for (std::size_t i = 0; i < copiers_.size(); ++i)
-        others.push_back(copiers_[i]->run([&, i] { copy_part(i + 1); }));
+    std::vector<std::function<void()>> others;
+    for (std::size_t i = 0; i < copiers_.size(); ++i) others.push_back([&, i] { copy_part(i + 1); });
+    for (std::size_t i = 0; i < copiers_.size(); ++i) copiers_[i]->start(others[i]);
     copy_part(0);
-    for (std::future<void>& other : others) other.get();
+    for (const auto& copier : copiers_) copier->get();
 }
 
 void AveragingBench::repeat(const std::function<void()>& prepare) {

@@ -6,11 +6,11 @@
 
 namespace towers {
 
-void GroupWatchdog::begin(const ExpectedTime& expected, std::vector<TowerProgress*> towers) {
+void GroupWatchdog::begin(const ExpectedTime& expected, std::span<TowerProgress* const> towers) {
     limit_ = patience_.limit(expected);
     left_ = limit_.seconds();
     waiters_woken_ = told_to_end_ = false;
-    towers_ = std::move(towers);
+    towers_.assign(towers.begin(), towers.end());
 }
 
 bool GroupWatchdog::wait_for(const TowerProgress& tower, Milestones TowerProgress::*what, std::size_t count) {

@@ -5,6 +5,7 @@
 #include "engine/liveness/progress.h"
 
 #include <cstddef>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,7 +17,7 @@ public:
     explicit GroupWatchdog(Patience patience) : patience_(std::move(patience)) {}
 
     /// Begins a step of these towers with this limit.
-    void begin(const ExpectedTime& expected, std::vector<TowerProgress*> towers);
+    void begin(const ExpectedTime& expected, std::span<TowerProgress* const> towers);
 
     /// Waits until a tower of the step has passed `count` milestones; returns false if it has failed. If the
     /// step takes too long, abandons the towers that hang, which then count as failed. Time in which a tower

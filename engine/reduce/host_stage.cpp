@@ -1,13 +1,9 @@
 #include "engine/reduce/host_stage.h"
 
-#include "backends/denormals.h"
-
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <cstring>
-#include <exception>
-#include <future>
+#include <utility>
 
 namespace towers {
 namespace {
@@ -38,40 +34,53 @@ std::unique_ptr<Device> open_host(OpenOptions options, unsigned threads) {
 
 } // namespace
 
-HostStage::HostStage(const OpenOptions& host, const UpdateSpec& spec, std::vector<StagedByTower> towers,
-                     std::span<const ArenaRange> buckets)
-    : layout_(*spec.layout), towers_(std::move(towers)), host_(open_host(host, 1)) {
+unsigned stage_threads(unsigned asked, const StateLayout& layout) {
+    constexpr std::size_t worth_a_thread = 4 * block_bytes; // as long as it takes to wake one
+    const unsigned most = std::min(cpu_threads(asked), cpu_threads(0));
+    return std::clamp(unsigned(layout.updated_bytes / worth_a_thread), 1u, most);
+}
+
+HostStage::HostStage(const OpenOptions& host, Milestones::Spin spin, const UpdateSpec& spec,
+                     std::vector<StagedByTower> towers, std::span<const ArenaRange> buckets,
+                     OwnedBlocks owned)
+    : layout_(*spec.layout), towers_(std::move(towers)), first_(owned.part == 0), host_(open_host(host, 1)),
+      ready_(buckets.size()), undone_(buckets.size()) {
     const unsigned threads = cpu_threads(host.threads);
     for (Buffer& state : states_) state = host_->allocate(layout_.bytes, Memory::staging);
-    if (spec.optimizer->clip_norm) { // one block, with all threads on one device
-        add_block(layout_.updated(), layout_);
-        blocks_end_.resize(buckets.size());
-        blocks_end_.back() = 1;
-        updaters_.push_back({open_host(host, threads)});
-    } else {
+    const bool at_once = spec.optimizer->clip_norm.has_value(); // one block, with all threads on one device
+    if (at_once)
+        add_block(layout_.updated(), 0, layout_);
+    else
         cut_into_blocks(buckets);
-        while (updaters_.size() < std::min<std::size_t>(threads, blocks_.size()))
-            updaters_.push_back({open_host(host, 1)});
+    for (std::size_t i = owned.part; i < blocks_.size(); i += owned.parts) {
+        own_.push_back(i);
+        ++ready_[at_once ? buckets.size() - 1 : blocks_[i].bucket];
     }
+    for (std::size_t bucket = 1; bucket < ready_.size(); ++bucket) ready_[bucket] += ready_[bucket - 1];
+    const std::size_t updaters = at_once ? 1 : std::clamp<std::size_t>(own_.size(), 1, threads);
+    while (updaters_.size() < updaters) updaters_.push_back({open_host(host, at_once ? threads : 1)});
     sums_.resize(blocks_.size());
     record_updates(spec);
-    for (std::size_t i = 1; i < updaters_.size(); ++i) workers_.push_back(std::make_unique<Worker>());
+    complete_.spin_for(spin);
+    exchanged_.spin_for(spin);
+    team_ = std::make_unique<Team>(
+        updaters_.size(), spin, [this](std::size_t thread, std::size_t item, std::size_t next) {
+            work_on(updaters_[thread], own_[item], next < own_.size() ? own_[next] : blocks_.size());
+        });
 }
 
 void HostStage::cut_into_blocks(std::span<const ArenaRange> buckets) {
-    for (const ArenaRange& bucket : buckets) {
-        for (const ArenaRange& range : make_blocks(layout_, bucket, block_bytes))
-            add_block(range, layout_of_block(layout_, range));
-        blocks_end_.push_back(blocks_.size());
-    }
+    for (std::size_t bucket = 0; bucket < buckets.size(); ++bucket)
+        for (const ArenaRange& range : make_blocks(layout_, buckets[bucket], block_bytes))
+            add_block(range, bucket, layout_of_block(layout_, range));
 }
 
-void HostStage::add_block(const ArenaRange& range, StateLayout kind) {
+void HostStage::add_block(const ArenaRange& range, std::size_t bucket, StateLayout kind) {
     const auto found = std::ranges::find_if(kinds_, [&](const StateLayout& other) {
         return other.trained_bytes == kind.trained_bytes && other.variable_bytes == kind.variable_bytes &&
                are_updated_alike(other.variables[0], kind.variables[0]);
     });
-    Block block{range, std::size_t(found - kinds_.begin()), {}};
+    Block block{range, bucket, std::size_t(found - kinds_.begin()), {}};
     for (std::size_t i = 0; i < kind.sections.size(); ++i)
         if (const ArenaRange& own = kind.sections[i].range; own.bytes > 0)
             block.pieces.push_back({{layout_.sections[i].range.offset + range.offset, own.bytes}, own});
@@ -95,34 +104,99 @@ void HostStage::load(std::span<const float> state) {
 }
 
 void HostStage::hand_over(std::size_t tower) const {
-    for (const ArenaRange& range : {layout_.trained(), layout_.frozen()})
+    const auto give = [&](const ArenaRange& range) {
         if (range.bytes > 0) copy(part(state(), range), part(towers_[tower].parameters, range));
+    };
+    if (first_)
+        for (const ArenaRange& range : {layout_.trained(), layout_.frozen()}) give(range);
+    else
+        for (const std::size_t i : own_) give(trained_by(blocks_[i]));
+}
+
+void HostStage::save(std::span<float> state) {
+    if (first_) return copy(this->state(), state);
+    for (const std::size_t i : own_)
+        for (const Piece& piece : blocks_[i].pieces)
+            copy(part(this->state(), piece.whole), part(state, piece.whole));
+}
+
+void HostStage::save_gradients(std::span<float> gradients) {
+    before_ = states_[replaced_ ? 1 - current_ : current_].host<float>();
+    gradients_ = gradients;
+    team_->begin(own_.size());
+    team_->release(own_.size());
+    const auto reset = [&] { before_ = {}; };
+    try {
+        team_->end();
+    } catch (...) {
+        reset();
+        throw;
+    }
+    reset();
 }
 
 void HostStage::begin(const StepNumbers& numbers, std::span<const std::size_t> towers) {
     active_.assign(towers.begin(), towers.end());
     for (const Updater& updater : updaters_) updater.session.write(numbers);
     replaced_ = false;
+    given_ = 0;
+    for (std::atomic<std::size_t>& undone : undone_) undone = 1;
+    for (const std::size_t block : own_) ++undone_[blocks_[block].bucket];
+    complete_.restart();
+    exchanged_.restart();
+    team_->begin(own_.size());
 }
 
-std::size_t HostStage::update(std::size_t bucket) {
-    const std::size_t first = bucket == 0 ? 0 : blocks_end_[bucket - 1];
-    const std::size_t last = blocks_end_[bucket];
-    if (first < last)
-        for_each_block(first, last, [&](Updater& updater, std::size_t i, std::size_t next) {
-            const Block& block = blocks_[i];
-            add_up(updater, block);
-            // In future, processes on other machines exchange their sums here.
-            update(updater, block, state());
-            const std::span<const float> results = updater.host(Arena::staged_results);
-            sums_[i] = {results[RESULT_TOTAL_LOSS], results[RESULT_NONFINITE]};
-            Prefetch prefetch(next < last ? inputs_of(blocks_[next]) : std::vector<std::span<const float>>());
-            hand_over(updater, block, prefetch);
-        });
-    return last == blocks_.size() ? blocks_end_.size() : last == 0 ? 0 : bucket + 1;
+void HostStage::give(std::size_t buckets) {
+    for (; given_ < buckets; ++given_) count_done(given_);
+    if (buckets > 0) team_->release(ready_[buckets - 1]);
 }
 
-StepResults HostStage::end(std::span<const float> cross_entropies) {
+/// Whoever does the last of a bucket completes it, and those after it that are done already.
+void HostStage::count_done(std::size_t bucket) {
+    if (--undone_[bucket] > 0) return;
+    std::size_t done = complete_.count();
+    while (done < undone_.size() && undone_[done] == 0) ++done;
+    complete_.advance(done);
+}
+
+void HostStage::work_on(Updater& updater, std::size_t index, std::size_t next) try {
+    const Block& block = blocks_[index];
+    add_up(updater, block);
+    if (!before_.empty()) {
+        update(updater, block, before_);
+        return copy(updater.gradients(block), part(gradients_, block.range));
+    }
+    update(updater, block, state());
+    const std::span<const float> results = updater.host(Arena::staged_results);
+    sums_[index] = {results[RESULT_TOTAL_LOSS], results[RESULT_NONFINITE]};
+    Prefetch prefetch(next < blocks_.size() ? inputs_of(blocks_[next])
+                                            : std::vector<std::span<const float>>());
+    hand_over(updater, block, prefetch);
+    count_done(block.bucket);
+} catch (...) {
+    complete_.fail(); // the towers wait for it
+    throw;
+}
+
+void HostStage::fail() {
+    team_->cancel();
+    complete_.fail();
+    exchanged_.fail();
+}
+
+StepVerdict HostStage::end(const StepVote& vote) {
+    if (!vote.counts) fail();
+    team_->end();
+    StepVerdict verdict{{}, vote.counts, vote.requests};
+    if (!vote.counts) return verdict;
+    verdict.results = results(vote.cross_entropies);
+    replaced_ = verdict.results.finite;
+    if (replaced_) current_ = 1 - current_;
+    return verdict;
+}
+
+StepResults HostStage::results(std::span<const float> cross_entropies) const {
     double decay = 0, nonfinite = 0;
     float cross_entropy = 0;
     for (const Sum& sum : sums_) {
@@ -132,18 +206,7 @@ StepResults HostStage::end(std::span<const float> cross_entropies) {
     for (const float each : cross_entropies) cross_entropy += each;
     StepResults results{cross_entropy + float(decay), cross_entropy, false};
     results.finite = std::isfinite(results.total_loss) && nonfinite == 0;
-    replaced_ = results.finite;
-    if (replaced_) current_ = 1 - current_;
     return results;
-}
-
-void HostStage::save_gradients(std::span<float> gradients) {
-    const std::span<const float> before = states_[replaced_ ? 1 - current_ : current_].host<float>();
-    for_each_block(0, blocks_.size(), [&](Updater& updater, std::size_t i, std::size_t) {
-        add_up(updater, blocks_[i]);
-        update(updater, blocks_[i], before);
-        copy(updater.gradients(blocks_[i]), part(gradients, blocks_[i].range));
-    });
 }
 
 /// Sums the towers' gradients in the order of the towers, not in the order of their arrival.
@@ -171,11 +234,10 @@ void HostStage::hand_over(const Updater& updater, const Block& block, Prefetch& 
     const std::span<const float> state = updater.host(Arena::state);
     for (const Piece& piece : block.pieces)
         stream(part(state, piece.own), part(states_[1 - current_].host<float>(), piece.whole), prefetch);
-    const ArenaRange trained = kinds_[block.kind].trained();
+    const ArenaRange trained = trained_by(block);
     if (trained.bytes == 0) return;
     for (const std::size_t i : active_)
-        stream(part(state, trained), part(towers_[i].parameters, {block.range.offset, trained.bytes}),
-               prefetch);
+        stream(part(state, {0, trained.bytes}), part(towers_[i].parameters, trained), prefetch);
 }
 
 /// The memory that a block's update will read, for prefetching.
@@ -184,35 +246,6 @@ std::vector<std::span<const float>> HostStage::inputs_of(const Block& block) con
     for (const std::size_t i : active_) inputs.push_back(part(towers_[i].gradients, block.range));
     for (const Piece& piece : block.pieces) inputs.push_back(part(state(), piece.whole));
     return inputs;
-}
-
-/// Runs `work` for blocks [first, last), each on the next free thread. `next`: the block that the thread does
-/// afterwards, or `last`.
-void HostStage::for_each_block(
-    std::size_t first, std::size_t last,
-    const std::function<void(Updater&, std::size_t block, std::size_t next)>& work) {
-    std::atomic<std::size_t> free = first;
-    const auto take = [&] { return std::min(free++, last); };
-    const auto work_on = [&](Updater& updater) {
-        const FlushDenormals flush;
-        for (std::size_t block = take(); block < last;) {
-            const std::size_t next = take();
-            work(updater, block, next);
-            block = next;
-        }
-    };
-    std::vector<std::future<void>> others;
-    std::exception_ptr failed;
-    try {
-        for (std::size_t i = 0; i < std::min(workers_.size(), last - first - 1); ++i)
-            others.push_back(workers_[i]->run([&, i] { work_on(updaters_[i + 1]); }));
-        work_on(updaters_[0]);
-    } catch (...) {
-        failed = std::current_exception();
-    }
-    for (std::future<void>& other : others) other.wait(); // before an exception leaves: they use locals
-    if (failed) std::rethrow_exception(failed);
-    for (std::future<void>& other : others) other.get();
 }
 
 } // namespace towers

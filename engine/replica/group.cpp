@@ -1,6 +1,7 @@
 #include "backends/watched_device.h"
 #include "engine/clock.h"
 #include "engine/liveness/group_watchdog.h"
+#include "engine/reduce/host_stage.h"
 #include "engine/replica/seat.h"
 #include "engine/replica/tower_set.h"
 
@@ -25,17 +26,40 @@ bool all_finite(std::span<const float> values) {
     return std::ranges::all_of(values, [](float value) { return std::isfinite(value); });
 }
 
+std::unique_ptr<GradientReducer> make_host_stage(OpenOptions host, Milestones::Spin spin,
+                                                 const UpdateSpec& spec, std::vector<StagedByTower> towers,
+                                                 std::span<const ArenaRange> buckets) {
+    host.threads = stage_threads(host.threads, *spec.layout);
+    return std::make_unique<HostStage>(host, spin, spec, std::move(towers), buckets);
+}
+
+/// Threads that wait for each other within a step may spin if each has a processor of its own: not beside
+/// towers that compute on the host's processors.
+Milestones::Spin spin_beside(std::span<const std::unique_ptr<Tower>> towers, unsigned stage_threads) {
+    for (const auto& tower : towers)
+        if (const DeviceKind kind = tower->info().kind;
+            kind == DeviceKind::cpu || kind == DeviceKind::software)
+            return Milestones::Spin::zero();
+    const std::size_t threads = towers.size() + stage_threads;
+    return threads <= cpu_threads(0) ? Milestones::Spin(50) : Milestones::Spin::zero();
+}
+
 class TowerGroup final : public TowerSet {
 public:
     TowerGroup(std::vector<std::unique_ptr<Tower>> towers, const UpdateSpec& update,
                const TowerSetOptions& options)
         : caller_(options.caller), layout_(*update.layout), watchdog_(options.patience), host_(options.host),
-          stage_(options.host, update, staged_by(towers), towers[0]->buckets()), shared_{stage_,
-                                                                                         options.next_batch} {
+          spin_(spin_beside(towers, stage_threads(options.host.threads, layout_))),
+          reducer_((options.make_reducer ? options.make_reducer : make_host_stage)(
+              options.host, spin_, update, staged_by(towers), towers[0]->buckets())),
+          shared_{*reducer_, options.next_batch} {
+        for (std::size_t bucket = 0; bucket < towers[0]->buckets().size(); ++bucket)
+            bucket_names_.push_back(fmt::format("average bucket {}", bucket));
         std::vector<Share> taken;
         for (auto& tower : towers) {
             taken.push_back(tower->taken());
-            seats_.push_back(std::make_unique<Seat>(std::move(tower), seats_.size(), options.trace));
+            seats_.push_back(
+                std::make_unique<Seat>(std::move(tower), seats_.size(), shared_, spin_, options.trace));
         }
         take(taken);
     }
@@ -57,7 +81,7 @@ public:
     void record_again() override;
     StepResults step(const StepWork& work, const StepWork* next) override;
     bool is_ahead() const override { return false; }
-    void rehearse(const StepNumbers& numbers, const Batch& batch) override { work(numbers, batch); }
+    void rehearse(const StepNumbers& numbers, const Batch& batch) override { work(numbers, batch, false); }
     bool test(const std::shared_ptr<TestPass>& pass) override;
 
     void summarize(const std::shared_ptr<SummaryPass>& pass) override;
@@ -68,17 +92,17 @@ public:
     Culprit find_culprit(const StepResults& results) const override;
 
     void load(std::span<const float> state) override {
-        stage_.load(state);
+        reducer_->load(state);
         for (const auto& seat : seats_) seat->up_to_date = false;
     }
-    void save(std::span<float> state) override { std::ranges::copy(stage_.state(), state.begin()); }
-    void save_gradients(std::span<float> gradients) override { stage_.save_gradients(gradients); }
+    void save(std::span<float> state) override { reducer_->save(state); }
+    void save_gradients(std::span<float> gradients) override { reducer_->save_gradients(gradients); }
 
 private:
-    void work(const StepNumbers& numbers, const Batch& batch);
+    StepVerdict work(const StepNumbers& numbers, const Batch& batch, bool counts);
     void prepare(const StepNumbers& numbers, const Batch& batch);
     void start_towers();
-    bool update_buckets();
+    bool give_buckets();
     bool wait_for_all(Milestones TowerProgress::*what, std::size_t count);
     void throw_failures();
     void throw_failure_of(Seat& seat);
@@ -90,8 +114,13 @@ private:
     const StateLayout& layout_;
     GroupWatchdog watchdog_;
     OpenOptions host_;
-    HostStage stage_;
+    Milestones::Spin spin_;
+    std::unique_ptr<GradientReducer> reducer_;
     SharedStep shared_;
+    std::vector<std::string> bucket_names_;    ///< in the trace
+    std::vector<TowerProgress*> progress_;     ///< of the step's towers
+    std::vector<std::size_t> indices_;         ///< of the step's towers
+    std::vector<float> cross_entropies_;       ///< by tower
     std::vector<Share> given_;                 ///< the towers' shares as take() got them
     std::size_t examples_ = 0;                 ///< in the last step, including those beyond the shares
     std::vector<std::unique_ptr<Seat>> seats_; // last: their threads use the others
@@ -140,43 +169,45 @@ void TowerGroup::record_again() {
 }
 
 StepResults TowerGroup::step(const StepWork& given, const StepWork*) {
-    work(given.numbers, given.batch);
-    std::vector<float> cross_entropies(seats_.size());
-    for (const Seat* seat : shared_.active)
-        cross_entropies[seat->index] = seat->tower->results().cross_entropy;
-    const StepResults results = stage_.end(cross_entropies);
-    for (Seat* seat : shared_.active) seat->up_to_date = results.finite;
-    return results;
+    const StepVerdict verdict = work(given.numbers, given.batch, true);
+    for (Seat* seat : shared_.active) seat->up_to_date = verdict.results.finite;
+    return verdict.results;
 }
 
-/// A whole step except its end, which makes it count.
-void TowerGroup::work(const StepNumbers& numbers, const Batch& batch) {
+/// A whole step. Waits for all towers before an exception leaves.
+StepVerdict TowerGroup::work(const StepNumbers& numbers, const Batch& batch, bool counts) {
     const Clock::time_point begin = Clock::now();
     prepare(numbers, batch);
     start_towers();
     bool all_well = false;
-    std::exception_ptr stage_failed;
+    std::exception_ptr reducer_failed;
     try {
-        all_well = update_buckets();
+        all_well = give_buckets();
     } catch (...) {
-        stage_failed = std::current_exception();
+        reducer_failed = std::current_exception();
     }
-    // Waits for all towers before an exception leaves.
     all_well = wait_for_all(&TowerProgress::end, 1) && all_well;
-    if (!all_well) shared_.updated.fail();
-    wait_for_all(&TowerProgress::renewal, 1);
-    if (stage_failed) std::rethrow_exception(stage_failed);
+    if (!all_well) reducer_->fail();
+    all_well = wait_for_all(&TowerProgress::renewal, 1) && all_well;
+    cross_entropies_.assign(seats_.size(), 0);
+    if (all_well)
+        for (const Seat* seat : shared_.active)
+            cross_entropies_[seat->index] = seat->tower->results().cross_entropy;
+    const StepVerdict verdict =
+        reducer_->end({.cross_entropies = cross_entropies_, .counts = counts && all_well});
+    if (reducer_failed) std::rethrow_exception(reducer_failed);
     throw_failures();
     share_out_times(begin);
     for (Seat* seat : shared_.active) seat->step_time.observe(seat->share, seat->times.work);
+    return verdict;
 }
 
 void TowerGroup::prepare(const StepNumbers& numbers, const Batch& batch) {
     examples_ = batch.examples.size();
     shared_.batch = batch;
     ExpectedTime expected;
-    std::vector<TowerProgress*> progress;
-    std::vector<std::size_t> active;
+    progress_.clear();
+    indices_.clear();
     std::size_t first = 0;
     for (Seat* seat : shared_.active) {
         Tower& tower = *seat->tower;
@@ -184,12 +215,11 @@ void TowerGroup::prepare(const StepNumbers& numbers, const Batch& batch) {
         tower.prepare(numbers, batch.part(first, seat->share));
         first += seat->share;
         expected += seat->step_time.expect(seat->share, tower.flops(), tower.info());
-        progress.push_back(&seat->progress);
-        active.push_back(seat->index);
+        progress_.push_back(&seat->progress);
+        indices_.push_back(seat->index);
     }
-    watchdog_.begin(expected, std::move(progress));
-    stage_.begin(numbers, active);
-    shared_.updated.restart();
+    watchdog_.begin(expected, progress_);
+    reducer_->begin(numbers, indices_);
     for (const auto& seat : seats_) {
         seat->progress.restart();
         if (seat->share == 0) seat->up_to_date = false; // idle towers do not get the new parameters
@@ -197,24 +227,15 @@ void TowerGroup::prepare(const StepNumbers& numbers, const Batch& batch) {
 }
 
 void TowerGroup::start_towers() {
-    std::size_t started = 0;
-    try {
-        for (; started < shared_.active.size(); ++started) shared_.active[started]->start(shared_);
-    } catch (...) { // otherwise the towers that have started would wait for the others
-        for (std::size_t k = started; k < shared_.active.size(); ++k) shared_.active[k]->progress.fail();
-        shared_.updated.fail();
-        for (std::size_t k = 0; k < started; ++k) shared_.active[k]->done.wait();
-        throw;
-    }
+    for (Seat* seat : shared_.active) seat->start();
 }
 
-/// Updates each bucket when all towers have delivered it. Returns false if a tower has failed.
-bool TowerGroup::update_buckets() {
-    for (std::size_t bucket = 0; bucket < seats_[0]->tower->buckets().size(); ++bucket) {
+/// Gives each bucket to the reducer when all towers have delivered it. Returns false if a tower has failed.
+bool TowerGroup::give_buckets() {
+    for (std::size_t bucket = 0; bucket < bucket_names_.size(); ++bucket) {
         if (!wait_for_all(&TowerProgress::buckets, bucket + 1)) return false;
-        const std::string name = fmt::format("average bucket {}", bucket);
-        const Interval averaging = caller_.time(host_times_.averaging, name);
-        shared_.updated.advance(stage_.update(bucket));
+        const Interval averaging = caller_.time(host_times_.averaging, bucket_names_[bucket]);
+        reducer_->give(bucket + 1);
     }
     return true;
 }
@@ -223,8 +244,7 @@ bool TowerGroup::update_buckets() {
 bool TowerGroup::wait_for_all(Milestones TowerProgress::*what, std::size_t count) {
     bool all_well = true;
     for (const Seat* seat : shared_.active) {
-        const std::string name = fmt::format("wait for tower_{}", seat->index);
-        const Interval waiting = caller_.time(host_times_.waiting, name);
+        const Interval waiting = caller_.time(host_times_.waiting, seat->awaited);
         all_well = watchdog_.wait_for(seat->progress, what, count) && all_well;
     }
     return all_well;
@@ -237,7 +257,7 @@ void TowerGroup::throw_failures() {
 void TowerGroup::throw_failure_of(Seat& seat) {
     if (seat.progress.is_abandoned()) throw no_answer(seat);
     try {
-        seat.done.get();
+        seat.worker.get();
     } catch (const DeviceError& error) {
         throw TowerFailed(error, std::current_exception(), seat.index);
     }
@@ -253,7 +273,7 @@ bool TowerGroup::test(const std::shared_ptr<TestPass>& pass) {
     std::size_t whole = 0, before = 0;
     for (const Seat* seat : shared_.active) whole += seat->share;
     ExpectedTime expected;
-    std::vector<TowerProgress*> progress;
+    progress_.clear();
     std::vector<std::size_t> firsts{0}; // of each tower's part
     for (Seat* seat : shared_.active) {
         before += seat->share;
@@ -261,9 +281,9 @@ bool TowerGroup::test(const std::shared_ptr<TestPass>& pass) {
         expected += seat->step_time.expect_test(unsigned(firsts.back() - *(firsts.end() - 2)), seat->share,
                                                 seat->tower->flops(), seat->tower->info());
         seat->progress.restart();
-        progress.push_back(&seat->progress);
+        progress_.push_back(&seat->progress);
     }
-    watchdog_.begin(expected, std::move(progress));
+    watchdog_.begin(expected, progress_);
     for (std::size_t i = 0; i < shared_.active.size(); ++i)
         shared_.active[i]->test(pass, firsts[i], firsts[i + 1] - firsts[i]);
     wait_for_all(&TowerProgress::end, 1);
@@ -272,6 +292,8 @@ bool TowerGroup::test(const std::shared_ptr<TestPass>& pass) {
 }
 
 void TowerGroup::summarize(const std::shared_ptr<SummaryPass>& pass) {
+    std::vector<float> whole(layout_.bytes / sizeof(float));
+    reducer_->save(whole);
     {
         const std::unique_ptr<Device> host = open_host_device(host_);
         Session session(*host, Session::Place::host);
@@ -279,17 +301,18 @@ void TowerGroup::summarize(const std::shared_ptr<SummaryPass>& pass) {
         bytes[std::size_t(Arena::gradients)] = layout_.updated_bytes; // the stage also gives the statistics
         session.hold(bytes);
         const auto state = session.host<float>(Arena::state);
-        std::ranges::copy(stage_.state().first(state.size()), state.begin());
-        if (layout_.updated_bytes > 0) stage_.save_gradients(session.host<float>(Arena::gradients));
+        std::ranges::copy(std::span(whole).first(state.size()), state.begin());
+        if (layout_.updated_bytes > 0) reducer_->save_gradients(session.host<float>(Arena::gradients));
         summarize_state(session, *pass);
     }
-    const auto variables = stage_.state().first(layout_.variable_bytes / sizeof(float));
-    pass->variables.assign(variables.begin(), variables.end());
+    whole.resize(layout_.variable_bytes / sizeof(float));
+    pass->variables = std::move(whole);
     Seat& seat = *shared_.active[0];
     seat.progress.restart();
     const auto examples = unsigned(pass->examples.size());
+    progress_.assign({&seat.progress});
     watchdog_.begin(seat.step_time.expect_test(examples, seat.share, seat.tower->flops(), seat.tower->info()),
-                    {&seat.progress});
+                    progress_);
     seat.summarize(pass);
     watchdog_.wait_for(seat.progress, &TowerProgress::end, 1);
     throw_failure_of(seat);

@@ -50,7 +50,7 @@ public:
 
 private:
     bool receive_all() {
-        if (!progress_.among_others([&] { step_.stage.hand_over(seat_.index); })) return false;
+        if (!progress_.among_others([&] { step_.reducer.hand_over(seat_.index); })) return false;
         tower_.upload_frozen();
         upload(buckets_);
         uploaded_ = 0;
@@ -85,14 +85,19 @@ private:
             if (other->progress.exchanges.wait_for(first + own.size()) != Milestones::Outcome::passed)
                 return false;
         // Towers may cut their steps at different places, but all have the same exchanges in the same order.
-        return progress_.among_others([&] {
-            std::vector<const Exchange*> given(step_.active.size());
-            for (std::size_t k = 0; k < own.size(); ++k) {
-                std::ranges::transform(step_.active, given.begin(),
-                                       [&](const Seat* seat) { return seat->exchanges[first + k]; });
-                merge(given, own[k]);
-            }
-        });
+        const auto for_each = [&](auto&& work) {
+            return progress_.among_others([&] {
+                for (std::size_t k = 0; k < own.size(); ++k) {
+                    lists_.clear();
+                    for (const Seat* seat : step_.active) lists_.push_back(seat->exchanges[first + k]);
+                    work(first + k, own[k]);
+                }
+            });
+        };
+        GradientReducer& reducer = step_.reducer;
+        return for_each([&](std::size_t k, const Exchange&) { reducer.give_lists(k, lists_); }) &&
+               reducer.exchanged().wait_for(first + own.size()) == Milestones::Outcome::passed &&
+               for_each([&](std::size_t k, const Exchange& mine) { reducer.merge(k, lists_, mine); });
     }
 
     /// Delivers the buckets of gradients up to `count`, and uploads the new parameters that are ready.
@@ -103,15 +108,16 @@ private:
                 tower_.wait_for_bucket(delivered_);
             }
             if (!progress_.buckets.advance(delivered_ + 1)) return false;
-            upload(step_.updated.count());
+            upload(step_.reducer.complete().count());
         }
         return true;
     }
 
     /// Uploads the remaining parameters as they become ready, unless the step fails.
     bool receive_rest() {
-        while (uploaded_ < buckets_ && step_.updated.wait_for(uploaded_ + 1) == Milestones::Outcome::passed) {
-            upload(step_.updated.count());
+        while (uploaded_ < buckets_ &&
+               step_.reducer.complete().wait_for(uploaded_ + 1) == Milestones::Outcome::passed) {
+            upload(step_.reducer.complete().count());
             if (progress_.end.has_failed()) return false;
         }
         return true;
@@ -129,24 +135,29 @@ private:
     const Clock::time_point begin_ = Clock::now();
     TowerTimes times_;
     std::size_t delivered_ = 0, uploaded_ = 0; ///< buckets
+    std::vector<const Exchange*> lists_;       ///< all towers', at an exchange
 };
 
 } // namespace
 
-void Seat::start(SharedStep& step) {
-    done = worker.run([this, &step, was_up_to_date = std::exchange(up_to_date, false)] {
-        const Attended attended;
-        try {
-            if (!Turn(*this, step).take(was_up_to_date)) progress.fail();
-        } catch (...) {
-            progress.fail();
-            throw;
-        }
-    });
+Seat::Seat(std::unique_ptr<Tower> its, std::size_t number, SharedStep& step, Milestones::Spin spin,
+           const std::shared_ptr<Trace>& trace)
+    : tower(std::move(its)), index(number), clock(trace, tower_process(index, tower->info()), "thread"),
+      share(tower->share()), step_task([this, &step] {
+          const Attended attended;
+          try {
+              if (!Turn(*this, step).take(std::exchange(up_to_date, false))) progress.fail();
+          } catch (...) {
+              progress.fail();
+              throw;
+          }
+      }) {
+    progress.spin_for(spin);
+    worker.spin_for(spin);
 }
 
 void Seat::test(const std::shared_ptr<TestPass>& pass, std::size_t first, std::size_t count) {
-    done = worker.run([this, pass, first, count] {
+    other_task = [this, pass, first, count] {
         const Attended attended;
         const auto stop = [&] { // the pass's `stop` is another's memory
             bool over = false;
@@ -162,11 +173,12 @@ void Seat::test(const std::shared_ptr<TestPass>& pass, std::size_t first, std::s
             progress.fail();
             throw;
         }
-    });
+    };
+    worker.start(other_task);
 }
 
 void Seat::summarize(const std::shared_ptr<SummaryPass>& pass) {
-    done = worker.run([this, pass] {
+    other_task = [this, pass] {
         const Attended attended;
         try {
             summarize_layers(tower->session(), tower->at_once().most, *pass);
@@ -175,7 +187,8 @@ void Seat::summarize(const std::shared_ptr<SummaryPass>& pass) {
             progress.fail();
             throw;
         }
-    });
+    };
+    worker.start(other_task);
 }
 
 } // namespace towers

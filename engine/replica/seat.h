@@ -4,13 +4,13 @@
 #include "backends/worker.h"
 #include "engine/liveness/patience.h"
 #include "engine/liveness/progress.h"
-#include "engine/reduce/host_stage.h"
+#include "engine/reduce/gradient_reducer.h"
 #include "engine/replica/summary.h"
 #include "engine/replica/tower.h"
 
 #include <functional>
-#include <future>
 #include <memory>
+#include <string>
 #include <vector>
 
 namespace towers {
@@ -20,21 +20,20 @@ struct TestPass;
 
 /// The state of a step that all seats share.
 struct SharedStep {
-    HostStage& stage;
+    GradientReducer& reducer;
     std::function<Batch()> next_batch; ///< see TowerSetOptions
     Batch batch{};
-    Milestones updated{};        ///< buckets whose new parameters the stage has handed to the towers
     std::vector<Seat*> active{}; ///< those with a share, in the order of the towers
 };
 
 struct Seat {
-    Seat(std::unique_ptr<Tower> its, std::size_t number, const std::shared_ptr<Trace>& trace)
-        : tower(std::move(its)), index(number), clock(trace, tower_process(index, tower->info()), "thread"),
-          share(tower->share()) {}
+    /// `step` must outlive it, unless the tower is abandoned. `spin`: how long its thread and those who wait
+    /// for it do so before they sleep.
+    Seat(std::unique_ptr<Tower> its, std::size_t number, SharedStep& step, Milestones::Spin spin,
+         const std::shared_ptr<Trace>& trace);
 
-    /// Starts the tower's part of a step on its thread; `done` gets its exceptions. `step` must outlive it,
-    /// unless the tower is abandoned.
-    void start(SharedStep& step);
+    /// Starts the tower's part of a step on its thread; the worker gets its exceptions.
+    void start() { worker.start(step_task); }
     /// Likewise its part of a test pass, so many examples from `first` on.
     void test(const std::shared_ptr<TestPass>& pass, std::size_t first, std::size_t count);
 
@@ -44,6 +43,7 @@ struct Seat {
     std::unique_ptr<Tower> tower;
     std::size_t index;
     PhaseClock clock;
+    const std::string awaited = "wait for tower_" + std::to_string(index); ///< in the trace
     unsigned share;                         ///< last assigned; a hung tower may not have received it
     std::size_t first_example = 0;          ///< index of its share's first example in the step
     std::vector<const Exchange*> exchanges; ///< of a step with the share, in order
@@ -51,8 +51,8 @@ struct Seat {
     StepTime step_time;
     TowerTimes times; ///< of the last step
     TowerProgress progress;
-    std::future<void> done;
-    Worker worker; // last: it uses the others
+    std::function<void()> step_task, other_task; ///< what the worker does
+    Worker worker;                               // last: it uses the others
 };
 
 } // namespace towers

@@ -4,6 +4,7 @@
 #include "backends/backend.h"
 #include "backends/watched_device.h"
 #include "engine/liveness/patience.h"
+#include "engine/reduce/gradient_reducer.h"
 #include "engine/replica/summary.h"
 #include "engine/replica/tower.h"
 #include "engine/step/update.h"
@@ -123,8 +124,9 @@ public:
 };
 
 struct TowerSetOptions {
-    OpenOptions host;  ///< of the stage that several towers share; see HostStage
-    Patience patience; ///< with towers that do not answer; then they have failed
+    OpenOptions host;         ///< of the reducer that several towers share
+    MakeReducer make_reducer; ///< makes it; null: a HostStage
+    Patience patience;        ///< with towers that do not answer; then they have failed
     /// Called by another thread, with the failure, if a lone tower does not answer. The calling thread cannot
     /// be stopped, so this should end the program. Null: the set waits forever.
     std::function<void(const DeviceError&)> give_up;
@@ -139,7 +141,7 @@ struct TowerSetOptions {
 /// updates it.
 std::unique_ptr<TowerSet> make_lone_tower(std::unique_ptr<Tower> tower, const TowerSetOptions& options);
 
-/// Several towers that take steps together: a thread for each, and a HostStage that updates the state. Their
+/// Several towers that take steps together: a thread for each, and a reducer that updates the state. Their
 /// plans come from plan_shared_step(). What `update` refers to must outlive the group. A tower that hangs is
 /// leaked with all that its thread uses, since nothing can stop the thread.
 std::unique_ptr<TowerSet> make_tower_group(std::vector<std::unique_ptr<Tower>> towers,

@@ -51,6 +51,7 @@ struct TrainerOptions {
     /// Opens the towers' devices by their ids; a test may supply its own.
     std::function<std::unique_ptr<Device>(std::string_view, const OpenOptions&)> open_device =
         towers::open_device;
+    MakeReducer make_reducer = {}; ///< see TowerSetOptions
 };
 
 /// The result of one step. Losses are those of the parameters before its update.

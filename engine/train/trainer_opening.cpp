@@ -134,6 +134,7 @@ std::unique_ptr<TowerSet> Trainer::open_towers(const DataSource& data,
                            [&](const DeviceLost& lost) { return make(make_lost_device(known, lost)); }));
     }
     TowerSetOptions set{.host = options_.open,
+                        .make_reducer = options_.make_reducer,
                         .patience = options_.patience,
                         .give_up = options_.give_up,
                         .next_batch = {},

@@ -2,6 +2,7 @@
 
 #include "engine/recipes/recipes.h"
 #include "tests/support/devices.h"
+#include "tests/support/two_ranks.h"
 
 #include <algorithm>
 #include <cmath>
@@ -108,7 +109,8 @@ TrainerOptions options_for(std::vector<std::string> towers, unsigned global_batc
             .shuffle = true,
             .quirks = {},
             .open = open,
-            .open_device = reuse_device};
+            .open_device = reuse_device,
+            .make_reducer = reducer_of_this_run()};
 }
 
 void wrap_tower(TrainerOptions& options, std::size_t tower,

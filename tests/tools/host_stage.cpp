@@ -5,6 +5,7 @@
 // Usage: host_stage [THREADS]
 // THREADS: the stage's; 0 or absent: one for each processor. "alone": only one tower is measured.
 
+#include "engine/reduce/host_stage.h"
 #include "backends/backend.h"
 #include "engine/bench/averaging_bench.h"
 #include "engine/clock.h"
@@ -108,6 +109,46 @@ void measure_host() {
                spread.max);
 }
 
+/// What a bucket costs that has hardly any work: with as many threads as asked for, though none pays.
+void measure_overhead(unsigned asked) {
+    constexpr unsigned layers = 200, towers = 2, repetitions = 200;
+    std::string text = "[input]\nshape = [1, 1, 4]\nclasses = 2\n[network]\nlayers = [\n";
+    for (unsigned i = 0; i < layers; ++i)
+        text += fmt::format("{{ name = \"d{}\", kind = \"dense\", units = 4 }},\n", i);
+    text += "{ name = \"logits\", kind = \"dense\", units = 2 } ]\n"
+            "[pipeline]\nvalues = \"normalized\"\nmean = [0.5]\ndeviation = [0.5]\n"
+            "[optimizer]\nkind = \"sgd\"\nlearning_rate = 0.1\n[training]\nbatch = 2\nsteps = 1\n";
+    const Recipe recipe = parse_recipe("deep", text, "deep.toml");
+    const StateLayout layout = layout_of(recipe);
+    const std::vector<ArenaRange> buckets =
+        make_buckets(layout, {.least = slice_alignment, .most = slice_alignment});
+    const std::unique_ptr<Device> memory = open_host_device({.threads = 1});
+    std::vector<Buffer> gradients, parameters;
+    std::vector<StagedByTower> staged;
+    for (unsigned tower = 0; tower < towers; ++tower) {
+        gradients.push_back(memory->allocate(layout.variable_bytes, Memory::staging));
+        parameters.push_back(memory->allocate(layout.trained_bytes, Memory::staging));
+        staged.push_back({gradients[tower].host<float>(), parameters[tower].host<float>()});
+    }
+    std::vector<double> us;
+    for (const unsigned threads : {1u, asked}) {
+        HostStage stage({.threads = threads}, Milestones::Spin::zero(),
+                        {.layout = &layout, .optimizer = recipe.optimizer.get()}, staged, buckets);
+        std::vector<double> each;
+        for (unsigned i = 0; i < repetitions; ++i)
+            each.push_back(seconds_of([&] {
+                               stage.begin({}, std::vector<std::size_t>{0, 1});
+                               for (std::size_t bucket = 0; bucket < buckets.size(); ++bucket)
+                                   stage.give(bucket + 1);
+                               stage.end({});
+                           }) /
+                           double(buckets.size()) * 1e6);
+        us.push_back(median_of(each));
+    }
+    fmt::print("{} buckets without work: {:.2f} us each with {} threads, {:.2f} with one\n", buckets.size(),
+               us[1], asked, us[0]);
+}
+
 /// Equal towers that compute nothing; a step of the tutorial takes each of them `seconds`.
 void measure_rate(unsigned towers, double seconds, unsigned threads) {
     constexpr int warm_up = 20, steps = 200;
@@ -139,6 +180,7 @@ int main(int argc, char** argv) {
     if (argc > 1 && std::string_view(argv[1]) == "alone") return 0;
     const unsigned threads = towers::cpu_threads(argc > 1 ? unsigned(std::atoi(argv[1])) : 0);
     fmt::print("{} threads\n", threads);
+    for (const unsigned asked : {2u, 16u}) towers::measure_overhead(asked);
     for (const char* recipe : {"cifar10-tutorial", "imagenet-resnet50"})
         towers::measure_bandwidth(recipe, threads);
     for (const unsigned count : {2u, 4u})

@@ -27,7 +27,7 @@ struct TimedStep {
                                              return 0.5;
                                          }})};
 
-    TimedStep() { watchdog.begin({2, true}, {&towers[0], &towers[1], &towers[2]}); }
+    TimedStep() { watchdog.begin({2, true}, std::array{&towers[0], &towers[1], &towers[2]}); }
 
     bool wait_for(std::size_t tower, Milestones TowerProgress::*what = &TowerProgress::end) {
         return watchdog.wait_for(towers[tower], what, 1);
@@ -127,7 +127,7 @@ TEST_CASE("outside of tests, the seconds that a pause counts are those that it l
 TEST_CASE("a step that is waited for without end may take any time") {
     std::array<TowerProgress, 1> towers;
     GroupWatchdog watchdog{Patience()};
-    watchdog.begin({1, true}, {towers.data()});
+    watchdog.begin({1, true}, std::array{towers.data()});
     CHECK(watchdog.limit().seconds() == std::numeric_limits<double>::infinity());
     towers[0].end.advance(1);
     CHECK(watchdog.wait_for(towers[0], &TowerProgress::end, 1));

@@ -30,8 +30,8 @@ struct Stage {
             parameters.push_back(memory->allocate(layout.trained_bytes, Memory::staging));
             staged.push_back({gradients[i].host<float>(), parameters[i].host<float>()});
         }
-        stage = std::make_unique<HostStage>(OpenOptions{.threads = threads}, test::update_of(recipe, layout),
-                                            std::move(staged), buckets);
+        stage = std::make_unique<HostStage>(OpenOptions{.threads = threads}, Milestones::Spin(20),
+                                            test::update_of(recipe, layout), std::move(staged), buckets);
         stage->load(initial_state(layout, 3));
     }
 
@@ -50,11 +50,14 @@ struct Stage {
     }
     void update(const std::vector<std::size_t>& towers) const {
         stage->begin({.learning_rate = 0.125f, .average_decay = 0.5f}, towers);
-        for (std::size_t bucket = 0; bucket < buckets.size(); ++bucket) stage->update(bucket);
+        for (std::size_t bucket = 0; bucket < buckets.size(); ++bucket) stage->give(bucket + 1);
     }
     StepResults step(const std::vector<std::size_t>& towers) const {
         update(towers);
-        return stage->end(std::vector(towers.size(), 1.0f));
+        return end(std::vector(towers.size(), 1.0f));
+    }
+    StepResults end(const std::vector<float>& cross_entropies) const {
+        return stage->end({.cross_entropies = cross_entropies}).results;
     }
 
     std::vector<float> state() const { return {stage->state().begin(), stage->state().end()}; }
@@ -137,9 +140,10 @@ TEST_CASE("a step that is not finite, or is not ended, leaves the state and coun
         stage.of(1, slot).back() = 0;
     }
     stage.update({0, 1});
-    CHECK_FALSE(stage.stage->end(std::vector{1.0f, std::nanf("")}).finite);
+    CHECK_FALSE(stage.end({1.0f, std::nanf("")}).finite);
     CHECK(same_bits(stage.state(), before));
-    stage.update({0, 1}); // without an end
+    stage.update({0, 1});
+    CHECK_FALSE(stage.stage->end({.counts = false}).counts);
     CHECK(same_bits(stage.state(), before));
     CHECK(step_well(stage).finite);
     step_well(undisturbed);
@@ -160,9 +164,10 @@ TEST_CASE("the norm to clip by is that of all variables together") {
     stage.stage->begin({.learning_rate = 0.125f}, towers);
     for (std::size_t bucket = 0; bucket < stage.buckets.size(); ++bucket) {
         const bool last = bucket + 1 == stage.buckets.size();
-        CHECK(stage.stage->update(bucket) == (last ? stage.buckets.size() : 0));
+        stage.stage->give(bucket + 1);
+        CHECK(stage.stage->complete().count() == (last ? stage.buckets.size() : 0));
     }
-    CHECK(stage.stage->end(std::vector{1.0f, 1.0f}).finite);
+    CHECK(stage.end({1, 1}).finite);
     std::size_t elements = 0;
     for (const VariableSlot& slot : stage.layout.variables) elements += slot.variable.elements();
     const std::vector<float> sums = stage.sums();
@@ -181,14 +186,15 @@ TEST_CASE("each bucket's parameters reach the towers of the step as soon as it i
     stage.stage->begin({.learning_rate = 0.125f}, towers);
     const auto trained = [&](std::size_t tower) { return stage.parameters[tower].host<float>(); };
     for (std::size_t bucket = 0; bucket < stage.buckets.size(); ++bucket) {
-        CHECK(stage.stage->update(bucket) == bucket + 1);
+        stage.stage->give(bucket + 1);
+        CHECK(stage.stage->complete().wait_for(bucket + 1) == Milestones::Outcome::passed);
         const std::size_t done = (stage.buckets[bucket].offset + stage.buckets[bucket].bytes) / sizeof(float);
         for (const std::size_t tower : towers) {
             CHECK(trained(tower)[done - 1] != 7);
             if (done < trained(tower).size()) CHECK(trained(tower)[done] == 7);
         }
     }
-    CHECK(stage.stage->end(std::vector{1.0f, 1.0f}).finite);
+    CHECK(stage.end({1, 1}).finite);
     const std::vector<float> state = stage.state();
     const auto present = part(std::span<const float>(state), stage.layout.trained());
     CHECK(same_bits(trained(0), present));
