@@ -31,12 +31,17 @@ each() { # COMMAND FLAGS...
     done
 }
 
+names_in() ( # FOLDER
+    cd "$1"
+    echo ./* | sed 's/tfevents\.[0-9]*/tfevents/' # removes the time of day
+)
+
 check() { # NAME
     ran=$((ran + 1)) found=
     for file in a/*.safetensors a/metrics.jsonl; do
         cmp -s "$file" "b/${file#a/}" || found="$found ${file#a/}"
     done
-    [ "$(ls a)" = "$(ls b)" ] || found="$found names"
+    [ "$(names_in a)" = "$(names_in b)" ] || found="$found names"
     cmp -s a.eval b.eval || found="$found eval"
     if [ -z "$found" ]; then
         echo "same   $1"
