@@ -14,8 +14,6 @@
 
 namespace towers {
 
-struct SharingLimits;
-
 /// Which of a backend's variants (backends/launch/variants.h) a device uses. Tests run each of them.
 enum class Texts {
     best,   ///< those for this kind of device
@@ -38,8 +36,8 @@ struct OpenOptions {
     /// How to run launches, which the device reads at each recording instead of estimating; null: estimates
     /// alone. Recording throws DeviceError if the device cannot run a launch as chosen.
     const Choices* choices = nullptr;
-    /// For tests: limits that the device reads at each recording; null: none.
-    const SharingLimits* limits = nullptr;
+    /// For tests: limits that the device reads at each recording.
+    const SharingLimits* limits = &no_limits;
     /// For tests: if false, Vulkan does not measure recordings and always submits them uncut.
     bool measure = true;
     /// For tests: the CPU's memory has guards (backends/cpu/host_memory.h).

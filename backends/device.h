@@ -118,6 +118,8 @@ private:
 struct BufferSlice {
     const Buffer* buffer = nullptr;
     std::size_t offset = 0, bytes = 0;
+
+    std::uint64_t address() const { return buffer->address() + offset; }
 };
 
 struct Copy {

@@ -69,7 +69,6 @@ struct HostAllocation : Allocation {
 
 struct CpuRecording : RecordingState {
     std::vector<Work> work;
-    bool launches = false; ///< not only copies, which one thread does
     std::vector<double> timestamps;
 };
 
@@ -82,8 +81,12 @@ double seconds_now() {
 class CpuDevice final : public Device {
 public:
     explicit CpuDevice(const OpenOptions& options)
-        : limits_(options.limits), choices_(options.choices), exact_products_(options.exact_products) {
-        context_.threads = cpu_threads(options.threads);
+        : facts_{.busy_groups = cpu_threads(options.threads),
+                 .subgroup_size = 1,
+                 .exact_products = options.exact_products,
+                 .limits = options.limits,
+                 .choices = options.choices} {
+        context_.threads = facts_.busy_groups;
         context_.guarded = options.guarded;
         info_ = describe_cpu(context_.threads);
         require_threads(info_.id, context_.threads - 1);
@@ -92,7 +95,7 @@ public:
     const DeviceInfo& info() const override { return info_; }
     std::uint64_t free_memory() const override { return available_memory(); }
     std::vector<Candidate> candidates(const Launch& launch) const override {
-        return towers::candidates(cpu_variants(), launch, facts());
+        return towers::candidates(cpu_variants(), launch, facts_);
     }
 
 protected:
@@ -111,7 +114,6 @@ protected:
         std::size_t timestamps = 0;
         use_threads(context_.threads); // oneDNN plans for the number of threads that it sees
         for (const Command& command : commands) {
-            recording->launches |= std::holds_alternative<Launch>(command);
             if (const auto* launch = std::get_if<Launch>(&command))
                 recording->work.push_back(prepare(*launch));
             else if (const auto* copy = std::get_if<Copy>(&command))
@@ -145,14 +147,6 @@ protected:
     }
 
 private:
-    DeviceFacts facts() const {
-        return {.busy_groups = context_.threads,
-                .subgroup_size = 1,
-                .exact_products = exact_products_,
-                .limits = limits_ != nullptr ? *limits_ : SharingLimits{},
-                .choices = choices_};
-    }
-
     void work_until(Ticket ticket) {
         use_threads(context_.threads);
         const FlushDenormals flush;
@@ -160,7 +154,7 @@ private:
         const double begin = seconds_now();
         try {
             while (submitted_ - queue_.size() < ticket) {
-                if (queue_.front()->launches) start_team(info_, context_.threads);
+                if (queue_.front()->launches) start_team(info_, context_.threads); // one thread copies
                 for (const Work& work : queue_.front()->work) {
                     work();
                     context_.scratch.require_intact();
@@ -192,7 +186,7 @@ private:
         constexpr std::size_t compiled = std::size_t(32) << 20; // code from oneDNN for a large network
         require_headroom(info_.id, compiled + context_.threads * thread_stack);
         try {
-            const auto [variant, offer] = choose(cpu_variants(), launch, facts());
+            const auto [variant, offer] = choose(cpu_variants(), launch, facts_);
             if (variant != nullptr) return variant->prepare(context_, launch, offer);
         } catch (const dnnl::error& error) {
             const std::string what = fmt::format("{}: oneDNN cannot run {}: {}", info_.id,
@@ -205,17 +199,13 @@ private:
     }
 
     Work prepare(const Copy& copy) {
-        const auto at = [](const BufferSlice& slice) {
-            return reinterpret_cast<std::byte*>(slice.buffer->address()) + slice.offset;
-        };
+        const auto at = [](const BufferSlice& slice) { return reinterpret_cast<void*>(slice.address()); };
         return [source = at(copy.source), target = at(copy.target), bytes = copy.source.bytes] {
             std::memcpy(target, source, bytes);
         };
     }
 
-    const SharingLimits* limits_; ///< may be null
-    const Choices* choices_;      ///< may be null
-    bool exact_products_;
+    DeviceFacts facts_;
     CpuContext context_;
     DeviceInfo info_;
     std::deque<const CpuRecording*> queue_; ///< submitted, not yet done

@@ -41,7 +41,7 @@ std::optional<Offer> offer_host_text(const Launch& launch, const DeviceFacts& fa
     const KernelInfo& kernel = kernel_info(launch.kernel);
     const unsigned at_once = kernel.item == Item::subgroup ? 1 : kernel.workgroup_size;
     auto team = unsigned(std::min<std::uint64_t>(facts.busy_groups, ceil_div(items_of(launch), at_once)));
-    if (facts.limits.most_groups != 0) team = std::min(team, facts.limits.most_groups);
+    if (facts.limits->most_groups != 0) team = std::min(team, facts.limits->most_groups);
     return Offer{.groups = {team, 1, 1}};
 }
 

@@ -73,7 +73,7 @@ std::vector<Offer> offers_for(const ConvShape& s, const WinogradShape& pass, con
     if (!fits || facts.exact_products) return offers;
     for (const unsigned m : {2u, 4u}) {
         const WinogradCode* const code = code_of(m, s.kernel_height);
-        if (code != nullptr && (facts.limits.winograd_tile == 0 || facts.limits.winograd_tile == m))
+        if (code != nullptr && (facts.limits->winograd_tile == 0 || facts.limits->winograd_tile == m))
             offers.push_back({.winograd_tile = m, .cost = cost(*code, pass)});
     }
     return offers;
@@ -301,7 +301,7 @@ std::optional<Offer> offer(const Launch& launch, const DeviceFacts& facts) {
     if (best == all.end()) return {};
     const ConvShape s = launch.parameters.as<Params>().shape;
     const double without = multiplications(s, few_pixels(s));
-    if (facts.limits.winograd_tile == 0 && best->cost >= without) return {};
+    if (facts.limits->winograd_tile == 0 && best->cost >= without) return {};
     return *best;
 }
 

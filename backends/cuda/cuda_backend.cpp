@@ -5,7 +5,6 @@
 #include "backends/cuda/functions.h"
 #include "backends/cuda/graph.h"
 #include "backends/driver_call.h"
-#include "backends/launch/stages.h"
 
 #include <algorithm>
 #include <array>
@@ -142,11 +141,21 @@ Search find_devices() {
     return search;
 }
 
+DeviceFacts facts_of(const DeviceInfo& info, const OpenOptions& options) {
+    // Two workgroups for each multiprocessor: one hides the other's waits.
+    return {.busy_groups = 2 * info.compute_units,
+            .subgroup_size = info.subgroup_size,
+            .exact_products = options.exact_products,
+            .quads = options.texts != Texts::shared,
+            .shared_memory = 48 << 10, // of every card, without asking for more
+            .limits = options.limits,
+            .choices = options.choices};
+}
+
 class CudaDevice final : public Device {
 public:
     CudaDevice(int ordinal, DeviceInfo info, const OpenOptions& options)
-        : ordinal_(ordinal), info_(std::move(info)), quads_(options.texts != Texts::shared),
-          exact_products_(options.exact_products), limits_(options.limits), choices_(options.choices) {
+        : ordinal_(ordinal), info_(std::move(info)), facts_(facts_of(info_, options)) {
         guard("opening the device", [&] {
             for (Lane& lane : lanes_) {
                 cudaStream_t stream = nullptr;
@@ -156,8 +165,8 @@ public:
             move_origin();
             // A program built for other architectures fails here and not in the first step.
             cudaFuncAttributes attributes;
-            const Launch any{Kernel::sum_partials, {}};
-            check(cudaFuncGetAttributes(&attributes, choose(variants(), any, facts()).variant->function({})));
+            check(cudaFuncGetAttributes(&attributes,
+                                        function_of(Kernel::sum_partials, KernelText::shared, {})));
         });
     }
 
@@ -165,7 +174,7 @@ public:
 
     const DeviceInfo& info() const override { return info_; }
     std::vector<Candidate> candidates(const Launch& launch) const override {
-        return towers::candidates(variants(), launch, facts());
+        return towers::candidates(gpu_variants(), launch, facts_);
     }
 
     std::uint64_t free_memory() const override {
@@ -198,11 +207,9 @@ protected:
 
     std::unique_ptr<RecordingState> do_record(std::span<const Command> commands) override {
         return guard("recording", [&] {
-            const DeviceFacts known = facts();
-            std::unique_ptr<Allocation> scratch;
-            if (const std::size_t bytes = scratch_bytes(commands, variants(), known))
-                scratch = do_allocate(bytes, Memory::device);
-            auto recording = build_graph(commands, known, std::move(scratch));
+            auto recording = build_graph(lower(commands, gpu_variants(), facts_, [this](std::size_t bytes) {
+                return do_allocate(bytes, Memory::device);
+            }));
             const DriverCall call("cudaGraphUpload");
             if (has_launches(commands)) // without launches it is small and may run in any stream
                 check(cudaGraphUpload(recording->graph.get(), computing()));
@@ -258,17 +265,6 @@ private:
         Stream stream;
         std::deque<Pending> pending; ///< submissions not known to have finished, in order
     };
-
-    DeviceFacts facts() const {
-        // Two workgroups for each multiprocessor: one hides the other's waits.
-        return {.busy_groups = 2 * info_.compute_units,
-                .subgroup_size = info_.subgroup_size,
-                .exact_products = exact_products_,
-                .quads = quads_,
-                .shared_memory = 48 << 10, // of every card, without asking for more
-                .limits = limits_ != nullptr ? *limits_ : SharingLimits{},
-                .choices = choices_};
-    }
 
     double seconds_from_origin(const Event& event) const {
         float milliseconds = 0;
@@ -332,9 +328,7 @@ private:
 
     int ordinal_;
     DeviceInfo info_;
-    bool quads_, exact_products_; ///< see DeviceFacts
-    const SharingLimits* limits_; ///< may be null
-    const Choices* choices_;      ///< may be null
+    DeviceFacts facts_;
     BlockPool device_memory_{allocate_on_device, cudaFree};
     BlockPool staging_memory_{allocate_on_host, cudaFreeHost};
     std::array<Lane, queue_count> lanes_; ///< one for each Queue

@@ -5,13 +5,8 @@
 
 namespace towers::cuda {
 
-struct CudaVariant : Variant {
-    /// The __global__ function; null if it runs a launch as several. `tile`: that of the offer.
-    const void* (*function)(const std::optional<Tile>& tile);
-};
-
-/// The texts by quads, with channels as they are and padded, Winograd's convolutions, then the shared
-/// text of each kernel.
-std::span<const CudaVariant> variants();
+/// The __global__ function of a kernel's text; null: it was not compiled for the tile. `tile`: of a tiled
+/// kernel.
+const void* function_of(Kernel kernel, KernelText text, const std::optional<Tile>& tile);
 
 } // namespace towers::cuda

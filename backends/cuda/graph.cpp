@@ -2,8 +2,6 @@
 
 #include "backends/cuda/functions.h"
 #include "backends/driver_call.h"
-#include "backends/launch/order.h"
-#include "backends/launch/stages.h"
 
 #include <utility>
 
@@ -14,24 +12,16 @@ using Nodes = std::vector<cudaGraphNode_t>;
 
 class Builder {
 public:
-    Builder(const DeviceFacts& facts, std::unique_ptr<Allocation> scratch) : facts_(facts) {
+    explicit Builder(std::unique_ptr<Allocation> scratch) {
         recording_->scratch = std::move(scratch);
         cudaGraph_t graph = nullptr;
         check(cudaGraphCreate(&graph, 0));
         graph_.reset(graph);
     }
 
-    void add(const Launch& launch) {
-        const std::uint64_t scratch =
-            scratch_used_ + (recording_->scratch ? recording_->scratch->address : 0);
-        const auto chosen = choose(variants(), launch, facts_);
-        const StagedLaunch staged = stages_of(*chosen.variant, launch, chosen.offer, facts_, scratch);
-        scratch_used_ += staged.scratch_bytes;
-        Footprint footprint = footprint_of(launch);
-        if (staged.scratch_bytes > 0)
-            footprint.bytes.push_back({scratch, scratch + staged.scratch_bytes, true});
-        Nodes after = before(std::move(footprint));
-        for (const Stage& stage : staged.stages) {
+    void add(const LoweredLaunch& launch) {
+        Nodes after = before(footprint_of(launch));
+        for (const Stage& stage : launch.staged.stages) {
             Nodes nodes;
             for (const StageLaunch& each : stage) nodes.push_back(add(each, after));
             after = std::move(nodes);
@@ -40,9 +30,7 @@ public:
     }
 
     void add(const Copy& copy) {
-        const auto at = [](const BufferSlice& slice) {
-            return reinterpret_cast<std::byte*>(slice.buffer->address()) + slice.offset;
-        };
+        const auto at = [](const BufferSlice& slice) { return reinterpret_cast<void*>(slice.address()); };
         const Nodes after = before(footprint_of(copy));
         cudaGraphNode_t node = nullptr;
         check(cudaGraphAddMemcpyNode1D(&node, graph_.get(), after.data(), after.size(), at(copy.target),
@@ -50,10 +38,7 @@ public:
         last_.push_back({node});
     }
 
-    void add(const Barrier&) {
-        scratch_used_ = 0;
-        order_.barrier();
-    }
+    void add(const Barrier&) { order_.barrier(); }
 
     void add(const Timestamp&) {
         add(Barrier{});
@@ -80,11 +65,11 @@ public:
 private:
     /// Adds a node that depends on the given nodes.
     cudaGraphNode_t add(const StageLaunch& each, const Nodes& after) {
-        const auto& [launch, variant, offer] = each;
+        const auto& [launch, text, offer] = each;
         ParameterBlock parameters = launch.parameters;
         void* arguments[] = {parameters.bytes.data()}; // the node keeps a copy
         cudaKernelNodeParams node{};
-        node.func = const_cast<void*>(variant_named(variants(), launch.kernel, variant).function(offer.tile));
+        node.func = const_cast<void*>(function_of(launch.kernel, text, offer.tile));
         node.gridDim = {offer.groups.x, offer.groups.y, offer.groups.z};
         node.blockDim = {offer.tile ? offer.tile->threads : kernel_info(launch.kernel).workgroup_size, 1, 1};
         node.kernelParams = arguments;
@@ -102,20 +87,18 @@ private:
         return nodes;
     }
 
-    const DeviceFacts& facts_;
     Graph graph_;
     CommandOrder order_;
-    std::vector<Nodes> last_;      ///< by command: the nodes with which it ends
-    std::size_t scratch_used_ = 0; ///< since the last barrier
+    std::vector<Nodes> last_; ///< by command: the nodes with which it ends
     std::unique_ptr<CudaRecording> recording_ = std::make_unique<CudaRecording>();
 };
 
 } // namespace
 
-std::unique_ptr<CudaRecording> build_graph(std::span<const Command> commands, const DeviceFacts& facts,
-                                           std::unique_ptr<Allocation> scratch) {
-    Builder builder(facts, std::move(scratch));
-    for (const Command& command : commands) std::visit([&](const auto& each) { builder.add(each); }, command);
+std::unique_ptr<CudaRecording> build_graph(Lowered lowered) {
+    Builder builder(std::move(lowered.scratch));
+    for (const LoweredCommand& command : lowered.commands)
+        std::visit([&](const auto& each) { builder.add(each); }, command);
     return builder.finish();
 }
 

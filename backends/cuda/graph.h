@@ -4,10 +4,8 @@
 
 #include "backends/cuda/runtime.h"
 
-#include "backends/device.h"
-#include "backends/launch/variants.h"
+#include "backends/launch/lowering.h"
 
-#include <span>
 #include <vector>
 
 namespace towers::cuda {
@@ -18,8 +16,7 @@ struct CudaRecording : RecordingState {
     GraphExec graph;
 };
 
-/// For the current device. `scratch`: memory of scratch_bytes(), null when that is 0. Throws RuntimeError.
-std::unique_ptr<CudaRecording> build_graph(std::span<const Command> commands, const DeviceFacts& facts,
-                                           std::unique_ptr<Allocation> scratch);
+/// For the current device. Throws RuntimeError.
+std::unique_ptr<CudaRecording> build_graph(Lowered lowered);
 
 } // namespace towers::cuda

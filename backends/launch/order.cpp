@@ -31,8 +31,7 @@ Footprint footprint_of(const Launch& launch) {
 
 Footprint footprint_of(const Copy& copy) {
     const auto bytes = [](const BufferSlice& slice, bool written) -> Footprint::Bytes {
-        const std::uint64_t begin = slice.buffer->address() + slice.offset;
-        return {begin, begin + slice.bytes, written};
+        return {slice.address(), slice.address() + slice.bytes, written};
     };
     return {.bytes = {bytes(copy.source, false), bytes(copy.target, true)}};
 }

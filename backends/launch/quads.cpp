@@ -21,14 +21,7 @@ unsigned bytes_of(const Tile& tile) {
 
 /// Of a tiled kernel's launch
 ConvShape shape_of(const Launch& launch) {
-    switch (launch.kernel) {
-    case Kernel::conv2d_forward:
-        return launch.parameters.as<Conv2dForwardParams>().shape;
-    case Kernel::conv2d_backward_data:
-        return launch.parameters.as<Conv2dBackwardDataParams>().shape;
-    default:
-        return launch.parameters.as<Conv2dBackwardWeightsParams>().shape;
-    }
+    return with_parameters(launch, [](const auto& p) { return p.shape; });
 }
 
 bool fits(const Launch& launch) {
@@ -52,7 +45,7 @@ double cycles(const Products& products, const Tile& tile, unsigned parts, const 
 /// and twice; ascending.
 std::set<unsigned> numbers_of_parts(const Products& products, unsigned least, const Tile& tile,
                                     const DeviceFacts& facts) {
-    if (facts.limits.parts != 0) return {facts.limits.parts};
+    if (facts.limits->parts != 0) return {facts.limits->parts};
     const unsigned most = std::max(least, most_parts(products, tile, facts));
     unsigned best = least;
     for (unsigned parts = least + 1; parts <= most; ++parts)

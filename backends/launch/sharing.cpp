@@ -14,7 +14,7 @@ constexpr SliceCosts slice_costs{.per_edge = 40, .whole = 864}; // of gemm_tile.
 
 glm::uvec3 groups_within(std::uint64_t groups, const DeviceFacts& facts) {
     constexpr std::uint64_t most = 65535; // per axis, which every driver guarantees
-    const std::uint64_t limit = facts.limits.most_groups != 0 ? facts.limits.most_groups : most;
+    const std::uint64_t limit = facts.limits->most_groups != 0 ? facts.limits->most_groups : most;
     return {unsigned(std::clamp<std::uint64_t>(groups, 1, limit)), 1, 1};
 }
 
@@ -49,7 +49,7 @@ unsigned least_parts(const Launch& launch, const Products& products, const Devic
 unsigned parts_of(const Launch& launch, const DeviceFacts& facts) {
     const auto products = products_of(launch);
     if (!products && launch.kernel != Kernel::depthwise_conv2d_backward_weights) return 1;
-    if (facts.limits.parts != 0) return facts.limits.parts;
+    if (facts.limits->parts != 0) return facts.limits->parts;
     std::uint64_t wanted = 0, most = 0;
     if (products) {
         constexpr unsigned depth = 256; // that is worth a tile
@@ -100,7 +100,7 @@ std::vector<Offer> offers_shared_text(const Launch& launch, const DeviceFacts& f
     if (const auto products = products_of(launch)) {
         const unsigned most_parts = parts_of(launch, facts);
         for (const Tile& tile : tiles)
-            for (const unsigned parts : {facts.limits.parts != 0 ? most_parts : 1u, most_parts})
+            for (const unsigned parts : {facts.limits->parts != 0 ? most_parts : 1u, most_parts})
                 add({.groups = groups_within(products->tiles(tile) * parts, facts),
                      .tile = tile,
                      .parts = parts,

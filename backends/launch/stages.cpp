@@ -2,7 +2,6 @@
 
 #include "backends/launch/sharing.h"
 
-#include <algorithm>
 #include <utility>
 
 namespace towers {
@@ -14,7 +13,7 @@ enum : std::size_t { padding, product, sums };
 class ProductStages {
 public:
     /// Channels are padded to multiples of `multiple`.
-    ProductStages(std::string_view text, const Offer& offer, unsigned multiple, const DeviceFacts& facts,
+    ProductStages(KernelText text, const Offer& offer, unsigned multiple, const DeviceFacts& facts,
                   std::uint64_t scratch)
         : text_(text), offer_(offer), multiple_(multiple), stages_(facts, scratch) {}
 
@@ -110,45 +109,32 @@ private:
         return std::move(stages_).finish();
     }
 
-    std::string_view text_;
+    KernelText text_;
     Offer offer_;
     unsigned multiple_;
     StageBuilder stages_;
 };
 
-/// Calls `use` with the parameters of a kernel whose sums can be split.
-template<class Function>
-auto with_parameters(const Launch& launch, Function use) {
-    switch (launch.kernel) {
-    case Kernel::conv2d_forward:
-        return use(launch.parameters.as<Conv2dForwardParams>());
-    case Kernel::conv2d_backward_data:
-        return use(launch.parameters.as<Conv2dBackwardDataParams>());
-    default:
-        return use(launch.parameters.as<Conv2dBackwardWeightsParams>());
-    }
-}
-
 } // namespace
 
 StagedLaunch StageBuilder::finish() && {
     std::erase_if(stages_, [](const Stage& each) { return each.empty(); });
-    return {std::move(stages_), bytes_};
+    return {std::move(stages_), scratch_, bytes_};
 }
 
 void StageBuilder::add_shared_text(std::size_t stage, const Launch& launch) {
-    add(stage, {launch, shared_text, *offer_shared_text(launch, facts_)});
+    add(stage, {launch, KernelText::shared, *offer_shared_text(launch, facts_)});
 }
 
 StagedLaunch stages_of(const Variant& variant, const Launch& launch, const Offer& offer,
                        const DeviceFacts& facts, std::uint64_t scratch) {
     if (variant.stages != nullptr) return variant.stages(launch, offer, facts, scratch);
-    return split_stages(variant.name, launch, offer, facts, scratch);
+    return split_stages(variant.text, launch, offer, facts, scratch);
 }
 
-StagedLaunch split_stages(std::string_view text, const Launch& launch, const Offer& offer,
-                          const DeviceFacts& facts, std::uint64_t scratch) {
-    if (offer.parts == 1) return {{{{launch, text, offer}}}, 0};
+StagedLaunch split_stages(KernelText text, const Launch& launch, const Offer& offer, const DeviceFacts& facts,
+                          std::uint64_t scratch) {
+    if (offer.parts == 1) return {{{{launch, text, offer}}}, scratch, 0};
     return with_parameters(launch, [&](const auto& p) {
         return ProductStages(text, offer, 1, facts, scratch).of(launch.kernel, p);
     });
@@ -157,7 +143,7 @@ StagedLaunch split_stages(std::string_view text, const Launch& launch, const Off
 StagedLaunch padded_stages(const Launch& launch, const Offer& offer, const DeviceFacts& facts,
                            std::uint64_t scratch) {
     return with_parameters(launch, [&](const auto& p) {
-        return ProductStages(quads_text, offer, 4, facts, scratch).of(launch.kernel, p);
+        return ProductStages(KernelText::quads, offer, 4, facts, scratch).of(launch.kernel, p);
     });
 }
 
@@ -167,20 +153,6 @@ Launch with_padded_channels(const Launch& launch) {
         p.shape.out_channels = uint(ceil_div(p.shape.out_channels, 4)) * 4;
         return Launch{launch.kernel, ParameterBlock::of(p)};
     });
-}
-
-std::size_t scratch_bytes(std::span<const Command> commands,
-                          const std::function<std::size_t(const Launch&)>& bytes_of_launch) {
-    std::size_t most = 0, here = 0;
-    for (const Command& command : commands) {
-        if (const auto* launch = std::get_if<Launch>(&command)) {
-            here += bytes_of_launch(*launch);
-            most = std::max(most, here);
-        } else if (!std::holds_alternative<Copy>(command)) {
-            here = 0;
-        }
-    }
-    return most;
 }
 
 } // namespace towers

@@ -3,13 +3,10 @@
 #pragma once
 
 #include "backends/arithmetic.h"
-#include "backends/device.h"
 #include "backends/launch/variants.h"
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
-#include <span>
 
 namespace towers {
 
@@ -20,8 +17,8 @@ StagedLaunch stages_of(const Variant& variant, const Launch& launch, const Offer
                        const DeviceFacts& facts, std::uint64_t scratch);
 
 /// Those of a launch that one text runs, with the parts that are offered: the product, then their sum.
-StagedLaunch split_stages(std::string_view text, const Launch& launch, const Offer& offer,
-                          const DeviceFacts& facts, std::uint64_t scratch);
+StagedLaunch split_stages(KernelText text, const Launch& launch, const Offer& offer, const DeviceFacts& facts,
+                          std::uint64_t scratch);
 
 /// The stages of a convolution by quads whose channels are first padded to multiples of four.
 StagedLaunch padded_stages(const Launch& launch, const Offer& offer, const DeviceFacts& facts,
@@ -30,19 +27,17 @@ StagedLaunch padded_stages(const Launch& launch, const Offer& offer, const Devic
 /// The same convolution with its channels rounded up to multiples of four. Its pointers mean nothing.
 Launch with_padded_channels(const Launch& launch);
 
-/// How much scratch memory a recording needs, whose launches need what `bytes_of_launch` says. The launches
-/// between two barriers (or timestamps) each have their own, one after the other; after the barrier it is
-/// used again.
-std::size_t scratch_bytes(std::span<const Command> commands,
-                          const std::function<std::size_t(const Launch&)>& bytes_of_launch);
-
-template<class BackendVariant>
-std::size_t scratch_bytes(std::span<const Command> commands, std::span<const BackendVariant> variants,
-                          const DeviceFacts& facts) {
-    return scratch_bytes(commands, [&](const Launch& launch) {
-        const auto chosen = choose(variants, launch, facts);
-        return stages_of(*chosen.variant, launch, chosen.offer, facts, 0).scratch_bytes;
-    });
+/// Calls `use` with the parameters of a kernel whose sums can be split.
+template<class Function>
+auto with_parameters(const Launch& launch, Function use) {
+    switch (launch.kernel) {
+    case Kernel::conv2d_forward:
+        return use(launch.parameters.as<Conv2dForwardParams>());
+    case Kernel::conv2d_backward_data:
+        return use(launch.parameters.as<Conv2dBackwardDataParams>());
+    default:
+        return use(launch.parameters.as<Conv2dBackwardWeightsParams>());
+    }
 }
 
 /// Puts together the stages of a launch.

@@ -5,7 +5,6 @@
 
 #include "backends/launch/choices.h"
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -14,15 +13,6 @@
 #include <vector>
 
 namespace towers {
-
-/// For tests: limits on how devices share out launches, which results must not depend on.
-struct SharingLimits {
-    unsigned most_groups = 0; ///< workgroups of a shared text; 0: no limit
-    unsigned parts = 0;       ///< parts of every sum that can be split; 0: as many as suit
-    /// Rows of the tiles of Winograd's convolutions, which then compute all that they can; 0: what is
-    /// cheapest, 1: no such convolution
-    unsigned winograd_tile = 0;
-};
 
 /// What decides on a device how a launch runs.
 struct DeviceFacts {
@@ -36,14 +26,21 @@ struct DeviceFacts {
     unsigned quads_elements = 32;     ///< of a tile by quads, the most that an invocation can hold
     unsigned quads_subgroup_size = 0; ///< that a text by quads asks for; 0: the driver chooses
     unsigned shared_memory = 0;       ///< bytes of a workgroup
-    SharingLimits limits = {};
+    const SharingLimits* limits = &no_limits;
     const Choices* choices = nullptr; ///< that come before all estimates; null: none
+};
+
+/// Which of the texts of its kernel runs a launch on a GPU
+enum class KernelText : std::uint8_t {
+    shared,
+    quads,
+    software, ///< for Vulkan drivers that run on the host's processors
 };
 
 /// One of the launches as which a variant runs a launch.
 struct StageLaunch {
     Launch launch;
-    std::string_view variant; ///< of the launch's kernel, which has a text of its own
+    KernelText text;
     Offer offer;
 };
 /// Launches that do not depend on each other.
@@ -52,7 +49,8 @@ using Stage = std::vector<StageLaunch>;
 /// A launch as a GPU runs it.
 struct StagedLaunch {
     std::vector<Stage> stages; ///< each reads what those before it have written
-    std::size_t scratch_bytes; ///< of memory for what they hand on; 0: none
+    std::uint64_t scratch;     ///< the address of memory for what they hand on
+    std::size_t scratch_bytes; ///< its size; 0: there is none
 };
 
 /// A way to compute one kernel: its shared text, its text by quads, an override, or several launches of such
@@ -65,8 +63,9 @@ struct Variant {
     /// All ways in which it could run the launch, also where `offer` leaves the launch to later variants.
     /// Null: only that of `offer`.
     std::vector<Offer> (*all_offers)(const Launch& launch, const DeviceFacts& facts) = nullptr;
-    /// The launches as which it runs a launch; see stages_of() in backends/launch/stages.h. Null: it has a
-    /// text.
+    KernelText text = KernelText::shared; ///< of a GPU's variant
+    /// The launches as which it runs a launch; see stages_of() in backends/launch/stages.h. Null: `text`
+    /// runs it.
     StagedLaunch (*stages)(const Launch& launch, const Offer& offer, const DeviceFacts& facts,
                            std::uint64_t scratch) = nullptr;
 
@@ -81,14 +80,6 @@ constexpr std::string_view shared_text = "shared text";   ///< the name of that 
 constexpr std::string_view quads_text = "quads";          ///< and of each tiled kernel's other shared text
 constexpr std::string_view padded_quads = "padded quads"; ///< and of that text with channels padded to fours
 constexpr std::string_view winograd_method = "Winograd";  ///< on every backend
-
-/// The kernel's variant with this name, which the table must have.
-template<class BackendVariant>
-const BackendVariant& variant_named(std::span<const BackendVariant> variants, Kernel kernel,
-                                    std::string_view name) {
-    return *std::ranges::find_if(
-        variants, [&](const BackendVariant& each) { return each.kernel == kernel && each.name == name; });
-}
 
 /// A backend's variant, which adds to Variant what the backend runs it with, and its offer for a launch.
 template<class BackendVariant>

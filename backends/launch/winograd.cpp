@@ -123,7 +123,7 @@ void add_product(StageBuilder& stages, const Pass& pass, const Offer& offer, con
     product.x = {images};
     product.w = {weights};
     product.y = {products};
-    stages.add(1, split_stages(quads_text, launch(kernels::conv2d_forward, product), offer, facts,
+    stages.add(1, split_stages(KernelText::quads, launch(kernels::conv2d_forward, product), offer, facts,
                                stages.unreserved()));
     results.products = {products};
     results.tiles = pass.results;
@@ -175,8 +175,9 @@ void add_stages(StageBuilder& stages, const Pass& pass, const Offer& offer, cons
     product.x = {images};
     product.dy = {gradients};
     product.dw = {products};
-    const StagedLaunch split = split_stages(quads_text, launch(kernels::conv2d_backward_weights, product),
-                                            offer, facts, stages.unreserved());
+    const StagedLaunch split =
+        split_stages(KernelText::quads, launch(kernels::conv2d_backward_weights, product), offer, facts,
+                     stages.unreserved());
     stages.add(1, split);
     stages.add(1 + split.stages.size(), kernels::winograd_weight_gradients,
                {.products = {products},
@@ -200,12 +201,14 @@ std::vector<Offer> offers_winograd(const Launch& launch, const DeviceFacts& fact
     std::vector<Offer> offers;
     const std::optional<ConvShape> s = convolution_of(launch);
     if (!facts.quads || facts.software || facts.exact_products || !s || !fits(*s)) return offers;
+    SharingLimits whole = *facts.limits;
+    whole.parts = 1;
     for (const unsigned m : {2u, 4u}) {
         const Pass pass = pass_of(*s, m);
-        if ((facts.limits.winograd_tile != 0 && facts.limits.winograd_tile != m) || !can_be_indexed(pass))
+        if ((facts.limits->winograd_tile != 0 && facts.limits->winograd_tile != m) || !can_be_indexed(pass))
             continue;
         DeviceFacts of_product = facts; // at so many points there are tiles enough for every device
-        if (launch.kernel != Kernel::conv2d_backward_weights) of_product.limits.parts = 1;
+        if (launch.kernel != Kernel::conv2d_backward_weights) of_product.limits = &whole;
         for (const Offer& product : offers_quads(product_launch(launch, pass), of_product)) {
             Offer offer = product;
             offer.winograd_tile = m;
@@ -229,16 +232,7 @@ StagedLaunch winograd_stages(const Launch& launch, const Offer& offer, const Dev
                              std::uint64_t scratch) {
     StageBuilder stages(facts, scratch);
     const Pass pass = pass_of(*convolution_of(launch), offer.winograd_tile);
-    switch (launch.kernel) {
-    case Kernel::conv2d_forward:
-        add_stages(stages, pass, offer, facts, launch.parameters.as<Conv2dForwardParams>());
-        break;
-    case Kernel::conv2d_backward_data:
-        add_stages(stages, pass, offer, facts, launch.parameters.as<Conv2dBackwardDataParams>());
-        break;
-    default:
-        add_stages(stages, pass, offer, facts, launch.parameters.as<Conv2dBackwardWeightsParams>());
-    }
+    with_parameters(launch, [&](const auto& p) { add_stages(stages, pass, offer, facts, p); });
     return std::move(stages).finish();
 }
 

@@ -40,7 +40,7 @@ struct Compiler::State {
         if (index >= instance->devices().size()) throw DeviceError("there is no such Vulkan device");
         const vk::raii::PhysicalDevice& physical = instance->devices()[index];
         info = describe(physical, index);
-        dispatches = all_hardware_dispatches(facts_of(info, details_of(physical), Texts::best));
+        dispatches = all_hardware_dispatches(facts_of(info, details_of(physical), {}));
         for (const vk::ExtensionProperties& extension : physical.enumerateDeviceExtensionProperties())
             tells_statistics |= extension.extensionName == std::string_view(statistics_extension);
 

@@ -1,9 +1,7 @@
 #include "backends/vulkan/dispatch.h"
 
+#include "backends/launch/lowering.h"
 #include "backends/launch/quads.h"
-#include "backends/launch/sharing.h"
-#include "backends/launch/stages.h"
-#include "backends/launch/winograd.h"
 #include "backends/vulkan/software_conv2d.h"
 #include "backends/vulkan/spirv.h"
 
@@ -12,31 +10,12 @@
 namespace towers::vulkan {
 namespace {
 
-template<const auto& code>
-Dispatch dispatch_text(const Launch& launch, const Offer& offer, const DeviceFacts&) {
-    std::vector<std::uint32_t> constants;
-    if (offer.tile) constants = {offer.tile->height, offer.tile->width, offer.tile->threads};
-    return {code, std::move(constants), launch.parameters, offer.groups};
-}
-
-template<const auto& code>
-Dispatch dispatch_quads(const Launch& launch, const Offer& offer, const DeviceFacts& facts) {
-    Dispatch dispatch = dispatch_text<code>(launch, offer, facts);
-    dispatch.subgroup_size = facts.quads_subgroup_size;
-    return dispatch;
-}
-
-constexpr VulkanVariant all_variants[] = {
-#define SOFTWARE(name) {{Kernel::name, "software convolution", offer_software_conv2d}, software_conv2d},
-    SOFTWARE(conv2d_forward) SOFTWARE(conv2d_backward_data) SOFTWARE(conv2d_backward_weights)
-#undef SOFTWARE
-#define TOWERS_KERNEL(name, Params, size, items)                                                             \
-    {{Kernel::name, shared_text, offer_shared_text, offers_shared_text}, dispatch_text<spirv_##name>},
-#define TOWERS_TILED_KERNEL(name, Params, size)                                                              \
-    {{Kernel::name, quads_text, offer_quads, offers_quads}, dispatch_quads<spirv_##name##_quads>},           \
-        {{Kernel::name, padded_quads, offer_padded_quads, offers_padded_quads, padded_stages}, nullptr},     \
-        {{Kernel::name, winograd_method, offer_winograd, offers_winograd, winograd_stages}, nullptr},        \
-        TOWERS_KERNEL(name, Params, size, )
+/// By kernel
+constexpr struct {
+    std::span<const std::uint32_t> shared, quads = {};
+} codes[] = {
+#define TOWERS_KERNEL(name, Params, size, items) {.shared = spirv_##name},
+#define TOWERS_TILED_KERNEL(name, Params, size) {.shared = spirv_##name, .quads = spirv_##name##_quads},
 #include "shaders/kernels.def"
 #undef TOWERS_KERNEL
 #undef TOWERS_TILED_KERNEL
@@ -49,19 +28,47 @@ constexpr std::uint32_t words(std::uint32_t first_word) { return first_word >> 1
 
 } // namespace
 
-std::span<const VulkanVariant> variants() { return all_variants; }
+std::span<const Variant> variants() {
+    static const std::vector<Variant> all = [] {
+        std::vector<Variant> joined;
+        for (const Kernel kernel :
+             {Kernel::conv2d_forward, Kernel::conv2d_backward_data, Kernel::conv2d_backward_weights})
+            joined.push_back(
+                {kernel, "software convolution", offer_software_conv2d, nullptr, KernelText::software});
+        joined.insert(joined.end(), gpu_variants().begin(), gpu_variants().end());
+        return joined;
+    }();
+    return all;
+}
 
-DeviceFacts facts_of(const DeviceInfo& info, const Details& details, Texts texts) {
+Dispatch dispatch_of(const StageLaunch& each, const DeviceFacts& facts) {
+    const auto& [launch, text, offer] = each;
+    if (text == KernelText::software) return software_conv2d(launch, offer, facts);
+    const bool by_quads = text == KernelText::quads;
+    const auto& [shared, quads] = codes[std::size_t(launch.kernel)];
+    std::vector<std::uint32_t> constants;
+    if (offer.tile) constants = {offer.tile->height, offer.tile->width, offer.tile->threads};
+    return {.code = by_quads ? quads : shared,
+            .constants = std::move(constants),
+            .parameters = launch.parameters,
+            .groups = offer.groups,
+            .subgroup_size = by_quads ? facts.quads_subgroup_size : 0};
+}
+
+DeviceFacts facts_of(const DeviceInfo& info, const Details& details, const OpenOptions& options) {
     const bool software = info.kind == DeviceKind::software;
     // As for CUDA; where no driver tells how many processors a card has, a few hundred fill today's cards.
     const unsigned groups = info.compute_units != 0 ? 2 * info.compute_units : 256;
     return {.busy_groups = software ? 8u : groups,
             .subgroup_size = info.subgroup_size,
-            .software = software && texts == Texts::best && details.shuffles,
-            .quads = texts == Texts::cards || (texts == Texts::best && !software),
+            .software = software && options.texts == Texts::best && details.shuffles,
+            .exact_products = options.exact_products,
+            .quads = options.texts == Texts::cards || (options.texts == Texts::best && !software),
             .quads_elements = software ? 32 : elements_for_quads(details.subgroups),
             .quads_subgroup_size = size_for_quads(details.subgroups),
-            .shared_memory = details.shared_memory};
+            .shared_memory = details.shared_memory,
+            .limits = options.limits,
+            .choices = options.choices};
 }
 
 bool uses_subgroups(std::span<const std::uint32_t> code) {
@@ -86,19 +93,21 @@ std::vector<std::uint32_t> keeping_nan(std::span<const std::uint32_t> code) {
 
 std::map<std::string, Dispatch> all_hardware_dispatches(const DeviceFacts& facts) {
     std::map<std::string, Dispatch> all;
-    for (const VulkanVariant& variant : all_variants) {
-        const bool by_quads = variant.name == quads_text;
-        if (variant.name != shared_text && !by_quads) continue;
+    for (const Variant& variant : gpu_variants()) {
+        if (variant.stages != nullptr) continue; // it runs other variants' texts
+        const bool by_quads = variant.text == KernelText::quads;
         const KernelInfo& kernel = kernel_info(variant.kernel);
-        const Launch launch{variant.kernel, {}};
+        const auto dispatch = [&](const Offer& offer) {
+            return dispatch_of({{variant.kernel, {}}, variant.text, offer}, facts);
+        };
         if (kernel.item != Item::tile) {
-            all[kernel.name] = variant.dispatch(launch, {}, facts);
+            all[kernel.name] = dispatch({});
             continue;
         }
         for (const Tile& tile : by_quads ? std::span<const Tile>(quad_tiles) : tiles)
             if (!by_quads || has_room(tile, facts))
                 all[fmt::format("{} {}x{}{}", kernel.name, tile.height, tile.width,
-                                by_quads ? " quads" : "")] = variant.dispatch(launch, {.tile = tile}, facts);
+                                by_quads ? " quads" : "")] = dispatch({.tile = tile});
     }
     return all;
 }

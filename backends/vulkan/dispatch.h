@@ -22,14 +22,10 @@ struct Dispatch {
     unsigned subgroup_size = 0; ///< to ask for; 0: the driver chooses
 };
 
-struct VulkanVariant : Variant {
-    /// `launch`: of a stage, so with the parts that were offered. Null if it runs a launch as several.
-    Dispatch (*dispatch)(const Launch& launch, const Offer& offer, const DeviceFacts& facts);
-};
+/// Overrides for drivers that run on a CPU, then what every GPU has.
+std::span<const Variant> variants();
 
-/// Overrides for drivers that run on a CPU, then the texts by quads, with channels as they are and padded,
-/// Winograd's convolutions, and the shared text of each kernel.
-std::span<const VulkanVariant> variants();
+Dispatch dispatch_of(const StageLaunch& launch, const DeviceFacts& facts);
 
 /// What a driver tells of its device beyond DeviceInfo
 struct Details {
@@ -37,7 +33,7 @@ struct Details {
     unsigned shared_memory = 0; ///< bytes of a workgroup
     SubgroupSizes subgroups = {};
 };
-DeviceFacts facts_of(const DeviceInfo& info, const Details& details, Texts texts);
+DeviceFacts facts_of(const DeviceInfo& info, const Details& details, const OpenOptions& options);
 
 /// Whether a shader uses subgroup operations.
 bool uses_subgroups(std::span<const std::uint32_t> code);

@@ -1,7 +1,5 @@
 #include "backends/vulkan/recording.h"
 
-#include "backends/launch/stages.h"
-
 #include <algorithm>
 #include <chrono>
 #include <limits>
@@ -19,17 +17,13 @@ public:
     Encoder(VulkanRecording& recording, Pipelines& pipelines, const DeviceFacts& facts)
         : recording_(recording), pipelines_(pipelines), facts_(facts) {}
 
-    void add(const Launch& launch) {
-        const std::uint64_t scratch = recording_.scratch ? recording_.scratch->address : 0;
-        const auto chosen = choose(variants(), launch, facts_);
-        const StagedLaunch staged =
-            stages_of(*chosen.variant, launch, chosen.offer, facts_, scratch + scratch_used_);
-        scratch_used_ += staged.scratch_bytes;
-        for (const StageLaunch& each : staged.stages.front()) dispatch(each);
-        const std::size_t later = staged.stages.size() - 1;
+    void add(const LoweredLaunch& launch) {
+        const std::vector<Stage>& stages = launch.staged.stages;
+        for (const StageLaunch& each : stages.front()) dispatch(each);
+        const std::size_t later = stages.size() - 1;
         if (later_stages_.size() < later) later_stages_.resize(later);
         for (std::size_t i = 0; i < later; ++i)
-            for (const StageLaunch& each : staged.stages[i + 1]) later_stages_[i].push_back(each);
+            for (const StageLaunch& each : stages[i + 1]) later_stages_[i].push_back(&each);
     }
 
     void add(const Copy& copy) {
@@ -58,10 +52,9 @@ public:
 
     /// Before a barrier all that stands before it is done, also the launches' later stages.
     void add_later_stages() {
-        scratch_used_ = 0;
-        for (const Stage& stage : later_stages_) {
+        for (const auto& stage : later_stages_) {
             barrier();
-            for (const StageLaunch& each : stage) dispatch(each);
+            for (const StageLaunch* each : stage) dispatch(*each);
         }
         later_stages_.clear();
     }
@@ -78,8 +71,7 @@ private:
     }
 
     void dispatch(const StageLaunch& each) {
-        const VulkanVariant& variant = variant_named(variants(), each.launch.kernel, each.variant);
-        const Dispatch dispatch = variant.dispatch(each.launch, each.offer, facts_);
+        const Dispatch dispatch = dispatch_of(each, facts_);
         recording_.commands.push_back(
             DispatchCommand{pipelines_.pipeline(dispatch), dispatch.parameters, dispatch.groups});
     }
@@ -87,8 +79,7 @@ private:
     VulkanRecording& recording_;
     Pipelines& pipelines_;
     const DeviceFacts& facts_;
-    std::size_t scratch_used_ = 0;    ///< since the last barrier
-    std::vector<Stage> later_stages_; ///< to add before the next barrier
+    std::vector<std::vector<const StageLaunch*>> later_stages_; ///< to add before the next barrier
 };
 
 /// Writes commands into a command buffer.
@@ -118,8 +109,8 @@ std::unique_ptr<VulkanRecording> Recorder::encode(std::span<const Command> comma
                                                   const DeviceFacts& facts) const {
     auto recording = std::make_unique<VulkanRecording>();
     recording->family = &family;
-    if (const std::size_t bytes = scratch_bytes(commands, variants(), facts))
-        recording->scratch = allocate_(bytes);
+    Lowered lowered = lower(commands, variants(), facts, allocate_);
+    recording->scratch = std::move(lowered.scratch);
     const auto timestamps = std::uint32_t(std::ranges::count_if(
         commands, [](const Command& each) { return std::holds_alternative<Timestamp>(each); }));
     if (timestamps != 0 && family.timestamp_mask != 0)
@@ -129,7 +120,8 @@ std::unique_ptr<VulkanRecording> Recorder::encode(std::span<const Command> comma
     Encoder encoder(*recording, pipelines_, facts);
     // Makes earlier submissions' writes visible; submitting makes the host's writes visible.
     encoder.barrier();
-    for (const Command& command : commands) std::visit([&](const auto& each) { encoder.add(each); }, command);
+    for (const LoweredCommand& command : lowered.commands)
+        std::visit([&](const auto& each) { encoder.add(each); }, command);
     encoder.add_later_stages();
     return recording;
 }

@@ -1,6 +1,7 @@
 // A recording on a Vulkan device: commands as Vulkan takes them, then command buffers.
 #pragma once
 
+#include "backends/launch/lowering.h"
 #include "backends/vulkan/memory.h"
 #include "backends/vulkan/pieces.h"
 #include "backends/vulkan/pipelines.h"
@@ -34,9 +35,9 @@ struct VulkanRecording : RecordingState {
 /// Makes recordings of one device. All throw vk::SystemError.
 class Recorder {
 public:
-    using Allocate = std::function<std::unique_ptr<Allocation>(std::size_t bytes)>;
-    /// Keeps references to the first three. `allocate`: memory of the device for scratch memory.
-    Recorder(const vk::raii::Device& device, const Queues& queues, Pipelines& pipelines, Allocate allocate)
+    /// Keeps references to the first three.
+    Recorder(const vk::raii::Device& device, const Queues& queues, Pipelines& pipelines,
+             AllocateScratch allocate)
         : device_(device), queues_(queues), pipelines_(pipelines), allocate_(std::move(allocate)) {}
 
     /// Only a list of commands yet, which write_pieces() or measure() make command buffers of.
@@ -59,7 +60,7 @@ private:
     const vk::raii::Device& device_;
     const Queues& queues_;
     Pipelines& pipelines_;
-    Allocate allocate_;
+    AllocateScratch allocate_;
 };
 
 } // namespace towers::vulkan

@@ -25,9 +25,8 @@ class VulkanDevice final : public Device {
 public:
     VulkanDevice(std::shared_ptr<const Instance> instance, unsigned index, const OpenOptions& options)
         : instance_(std::move(instance)), physical_(instance_->devices()[index]),
-          info_(describe(physical_, index)), facts_(facts_of(info_, details_of(physical_), options.texts)),
-          limits_(options.limits), choices_(options.choices), measure_(options.measure) {
-        facts_.exact_products = options.exact_products;
+          info_(describe(physical_, index)), facts_(facts_of(info_, details_of(physical_), options)),
+          measure_(options.measure) {
         require_headroom(info_.id, compiler_memory + driver_threads() * (thread_stack + thread_heap));
         require_threads(info_.id, unsigned(driver_threads()));
         guard("opening the device", [&] {
@@ -49,7 +48,7 @@ public:
         return std::min({free, info_.memory, available_memory()}); // it is this process's memory
     }
     std::vector<Candidate> candidates(const Launch& launch) const override {
-        return towers::candidates(variants(), launch, facts());
+        return towers::candidates(variants(), launch, facts_);
     }
 
 protected:
@@ -142,15 +141,8 @@ private:
         }
     }
 
-    DeviceFacts facts() const {
-        DeviceFacts facts = facts_;
-        if (limits_ != nullptr) facts.limits = *limits_;
-        facts.choices = choices_;
-        return facts;
-    }
-
     std::unique_ptr<VulkanRecording> encode(std::span<const Command> commands, const Family& family) {
-        auto recording = recorder_->encode(commands, family, facts());
+        auto recording = recorder_->encode(commands, family, facts_);
         // Copies are short, and there is no need to measure what cannot be cut.
         if (!measure_ || !has_launches(commands) || ends_of_work(recording->commands).size() < 2)
             recorder_->write_pieces(*recording);
@@ -180,10 +172,8 @@ private:
     std::shared_ptr<const Instance> instance_;
     const vk::raii::PhysicalDevice& physical_;
     DeviceInfo info_;
-    DeviceFacts facts_;           ///< without limits and choices
-    const SharingLimits* limits_; ///< may be null
-    const Choices* choices_;      ///< may be null
-    bool measure_;                ///< see OpenOptions
+    DeviceFacts facts_;
+    bool measure_; ///< see OpenOptions
     vk::raii::Device device_ = nullptr;
     std::optional<Queues> queues_;
     std::optional<Allocator> memory_;

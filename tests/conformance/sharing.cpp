@@ -111,7 +111,8 @@ TEST_CASE("products by quads take the tile and the parts with which the device i
     CHECK(split_up.groups.x <= 4 * gpu.busy_groups);
     CHECK(offer_quads(weights_gradient(same_conv(16, 1, 1, 384, 1, 1, 1, 192)), gpu)->parts ==
           1); // few pixels
-    gpu.limits.parts = 3;
+    constexpr SharingLimits thirds{.parts = 3};
+    gpu.limits = &thirds;
     CHECK(offer_quads(weights_gradient(same_conv(128, 1, 1, 384, 1, 1, 1, 192)), gpu)->parts == 3);
 }
 

@@ -1,5 +1,6 @@
 // The launches as which a launch runs, and the scratch memory between them.
 #include "backends/launch/stages.h"
+#include "backends/launch/lowering.h"
 #include "backends/launch/quads.h"
 #include "backends/launch/sharing.h"
 
@@ -16,8 +17,12 @@ constexpr DeviceFacts card{.busy_groups = 256, .subgroup_size = 32, .quads = tru
 constexpr std::uint64_t scratch = 1 << 20;
 
 constexpr Variant plain{Kernel::conv2d_backward_weights, shared_text, offer_shared_text, offers_shared_text};
-constexpr Variant padded{Kernel::conv2d_backward_weights, padded_quads, offer_padded_quads,
-                         offers_padded_quads, padded_stages};
+constexpr Variant padded{Kernel::conv2d_backward_weights,
+                         padded_quads,
+                         offer_padded_quads,
+                         offers_padded_quads,
+                         {},
+                         padded_stages};
 
 Launch weights_gradient(const ConvShape& s) {
     return {Kernel::conv2d_backward_weights,
@@ -26,6 +31,13 @@ Launch weights_gradient(const ConvShape& s) {
 
 StagedLaunch staged(const Variant& variant, const Launch& launch, const Offer& offer) {
     return stages_of(variant, launch, offer, card, scratch);
+}
+
+std::unique_ptr<Allocation> allocate(std::size_t bytes) {
+    auto allocation = std::make_unique<Allocation>();
+    allocation->address = scratch;
+    allocation->bytes = bytes;
+    return allocation;
 }
 
 /// The kernels of each stage
@@ -44,7 +56,7 @@ TEST_CASE("a launch that is whole runs as it is, and a split one is added up") {
     const Launch launch = weights_gradient(same_conv(128, 24, 24, 3, 5, 5, 1, 64));
     const StagedLaunch whole = staged(plain, launch, {.groups = {5, 1, 1}, .parts = 1});
     CHECK(kernels_of(whole) == std::vector<std::vector<Kernel>>{{launch.kernel}});
-    CHECK(whole.stages[0][0].variant == shared_text);
+    CHECK(whole.stages[0][0].text == KernelText::shared);
     CHECK(whole.stages[0][0].offer.groups.x == 5);
     CHECK(whole.scratch_bytes == 0);
     const StagedLaunch split = staged(plain, launch, {.groups = {5, 1, 1}, .parts = 3});
@@ -62,7 +74,7 @@ TEST_CASE("what is padded runs as a product by quads of four channels, and is cu
     const StagedLaunch whole = staged(padded, launch, {.parts = 1});
     CHECK(kernels_of(whole) ==
           std::vector<std::vector<Kernel>>{{Kernel::pad_channels}, {launch.kernel}, {Kernel::sum_partials}});
-    CHECK(whole.stages[1][0].variant == quads_text);
+    CHECK(whole.stages[1][0].text == KernelText::quads);
     const auto product = whole.stages[1][0].launch.parameters.as<Conv2dBackwardWeightsParams>();
     CHECK(product.shape.in_channels == 4);
     CHECK(product.db.at == nullptr); // 64 channels need no cut
@@ -78,10 +90,28 @@ TEST_CASE("scratch memory is reused after each barrier, and never shared between
     const std::size_t one = staged(plain, launch, *offer_shared_text(launch, card)).scratch_bytes;
     CHECK(one >= 128 * (75 * 64 + 64) * sizeof(float));
     const Command commands[] = {launch, Barrier{}, launch, launch, Barrier{}, launch, Timestamp{}, launch};
-    CHECK(scratch_bytes(commands, variants, card) == 2 * one);
+    const Lowered lowered = lower(commands, variants, card, allocate);
+    CHECK(lowered.scratch->bytes == 2 * one);
+    const std::uint64_t expected[] = {scratch, scratch, scratch + one, scratch, scratch};
+    auto next = std::begin(expected);
+    REQUIRE(lowered.commands.size() == std::size(commands));
+    for (std::size_t i = 0; i < std::size(commands); ++i) {
+        const auto* const here = std::get_if<LoweredLaunch>(&lowered.commands[i]);
+        REQUIRE((here != nullptr) == std::holds_alternative<Launch>(commands[i]));
+        if (here == nullptr) continue;
+        CHECK(here->launch == &std::get<Launch>(commands[i]));
+        const auto product = here->staged.stages[0][0].launch.parameters.as<Conv2dBackwardWeightsParams>();
+        CHECK(reinterpret_cast<std::uint64_t>(product.dw.at) == *next);
+        const Footprint::Bytes own = footprint_of(*here).bytes.back();
+        CHECK(own.begin == *next);
+        CHECK(own.end == *next + one);
+        CHECK(own.written);
+        ++next;
+    }
     DeviceFacts whole = card;
-    whole.limits.parts = 1;
-    CHECK(scratch_bytes(commands, variants, whole) == 0);
+    constexpr SharingLimits one_part{.parts = 1};
+    whole.limits = &one_part;
+    CHECK(lower(commands, variants, whole, allocate).scratch == nullptr);
 }
 
 } // namespace towers

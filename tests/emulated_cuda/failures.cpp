@@ -1,6 +1,7 @@
 // What backends/cuda makes of a driver that is absent or old, of calls that are refused, and of lost cards.
 #include "backends/cuda/cuda_backend.h"
 #include "backends/cuda/functions.h"
+#include "backends/launch/lowering.h"
 #include "backends/visible_cards.h"
 #include "engine/shares/selection.h"
 #include "tests/emulated_cuda/faults.h"
@@ -192,15 +193,19 @@ TEST_CASE("every kernel and tile has a function of its own, and no other tile ha
         functions.insert(function);
         ++count;
     };
-    for (const cuda::CudaVariant& variant : cuda::variants()) {
+    for (const Variant& variant : gpu_variants()) {
         if (variant.stages != nullptr) continue; // its launches have functions
         const bool is_tiled = kernel_info(variant.kernel).item == Item::tile;
-        const std::span<const Tile> tiles_of_text =
-            variant.name == quads_text ? std::span<const Tile>(quad_tiles) : std::span<const Tile>(tiles);
-        if (!is_tiled) add(variant.function({}));
+        const std::span<const Tile> tiles_of_text = variant.text == KernelText::quads
+                                                        ? std::span<const Tile>(quad_tiles)
+                                                        : std::span<const Tile>(tiles);
+        const auto function = [&](const std::optional<Tile>& tile) {
+            return cuda::function_of(variant.kernel, variant.text, tile);
+        };
+        if (!is_tiled) add(function({}));
         if (!is_tiled) continue;
-        for (const Tile& tile : tiles_of_text) add(variant.function(tile));
-        CHECK(variant.function(Tile{.height = 7, .width = 7, .threads = 256}) == nullptr);
+        for (const Tile& tile : tiles_of_text) add(function(tile));
+        CHECK(function(Tile{.height = 7, .width = 7, .threads = 256}) == nullptr);
     }
     CHECK(functions.size() == count);
 }

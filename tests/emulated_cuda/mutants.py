@@ -19,7 +19,7 @@ seeds = ["1", "2", "3"]
 # The file with the mistake, and what is compiled with it.
 graph, backend, functions = [(f"backends/cuda/{name}.cpp", f"{name}.cpp")
                              for name in ("graph", "cuda_backend", "functions")]
-order = "backends/launch/order.cpp", "order.cpp"
+lowering, order = [(f"backends/launch/{name}.cpp", f"{name}.cpp") for name in ("lowering", "order")]
 gemm = "shaders/gemm_tile.h", "conv2d_*.cpp"
 gemm_of_data = gemm[0], "conv2d_backward_data_*.cpp"
 dialect = "shaders/dialect/cuda.h", "kernels.cpp"
@@ -31,6 +31,7 @@ clock = "--test-case=timestamps follow the clock*"
 functions_differ = "--test-case=every kernel and tile has a function of its own*"
 one_lost = "--test-case=a card that its driver took away*"
 splits = "--test-case=sums that are split*"
+reused = "--test-case=scratch memory is reused after each barrier*"
 edges = "--test-case=a product touches nothing behind its tensors*"
 convolutions = "--test-case=conv2d_backward_data*"
 sums = "--test-case=sum_squares*,count_nonfinite*"
@@ -48,9 +49,9 @@ mutants = {
     "sum-before-product": (graph, "after = std::move(nodes);", "", splits),
     "first-sum-only": (graph, "last_[command].begin(), last_[command].end()",
                        "last_[command].begin(), last_[command].begin() + 1", splits),
-    "shared-scratch": (graph, "scratch_used_ += staged.scratch_bytes;", "", splits),
-    "barrier-keeps-scratch": (graph, "scratch_used_ = 0; order_", "order_", splits),
-    "scratch-without-edges": (graph, "if (staged.scratch_bytes > 0) footprint", "if (false) footprint", splits),
+    "shared-scratch": (lowering, "used += stages_of", "stages_of", splits),
+    "barrier-keeps-scratch": (lowering, "used = 0; }", "}", reused),
+    "scratch-without-edges": (lowering, "if (bytes > 0) footprint", "if (false) footprint", splits),
     "unknown-without-edges": (order, "if (!a.known || !b.known) return true;", "", contract),
     "all-known": (order, "footprint.known && launch.extents[i] > 0", "true", contract),
     "write-before-read": (order, "(one.written || other.written)", "one.written", contract),
@@ -65,7 +66,7 @@ mutants = {
     "not-the-last": (order, "for (std::size_t i = before_barrier_; i-- > 0;)",
                      "for (std::size_t i = before_barrier_; i-- > 1;)", contract),
     "wrong-block-size": (graph, "kernel_info(launch.kernel).workgroup_size, 1, 1", "128, 1, 1", contract),
-    "wrong-tile": (functions, "tile.width == wide", "tile.width != wide", functions_differ),
+    "wrong-tile": (functions, "tile->width == wide", "tile->width != wide", functions_differ),
     "no-wait-for-other-queue": (backend, "check(cudaStreamWaitEvent(stream, earlier->done.get(), 0));", ";", contract),
     "no-wait-for-zeros": (backend, "check(cudaStreamSynchronize(computing())); // other", "// other", contract),
     "no-zeros": (backend, "check(cudaMemsetAsync(pointer, 0, bytes, computing()));", "", contract),

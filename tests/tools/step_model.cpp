@@ -1,14 +1,13 @@
 // Estimates the training step of a recipe on a card that need not be present, from the plan and the choices
 // that the program would make there: how long each launch takes, and how near its floor that is.
 //
-// The choices are those of a Vulkan card, which are CUDA's too. An estimate only, good to some tens of per
-// cent: a product takes the cycles of its offer (backends/launch/sharing.h), any other launch what its bytes
-// take; each has a fixed cost, and so has each level.
-#include "backends/launch/order.h"
+// An estimate only, good to some tens of per cent: a product takes the cycles of its offer
+// (backends/launch/sharing.h), any other launch what its bytes take; each has a fixed cost, and so has each
+// level.
+#include "backends/launch/lowering.h"
 #include "backends/launch/quads.h"
 #include "backends/launch/sharing.h"
 #include "backends/launch/stages.h"
-#include "backends/vulkan/dispatch.h"
 #include "engine/data/pipeline.h"
 #include "engine/plan/work.h"
 #include "engine/recipes/recipe.h"
@@ -55,7 +54,7 @@ Estimate estimate(const Operation& operation, const Plan& plan, const Card& card
     const auto* launch = std::get_if<Launch>(&operation.work);
     if (launch == nullptr) return {"copy", {}, card.launch_us + cost.bytes / bytes_per_us, floor_us};
     const DeviceFacts facts = facts_of(card);
-    const auto chosen = choose(vulkan::variants(), *launch, facts);
+    const auto chosen = choose(gpu_variants(), *launch, facts);
     Estimate result{std::string(chosen.variant->name), chosen.offer, 0, floor_us};
     if (const auto products = products_of(*launch)) {
         result.depth = products->depth;
@@ -98,7 +97,7 @@ Graph graph_of(const Plan& plan, const DeviceFacts& facts, bool known) {
             Footprint footprint = footprint_of(operation, plan);
             footprint.known = known;
             if (const auto* launch = std::get_if<Launch>(&operation.work)) {
-                const auto chosen = choose(vulkan::variants(), *launch, facts);
+                const auto chosen = choose(gpu_variants(), *launch, facts);
                 const std::size_t bytes =
                     stages_of(*chosen.variant, *launch, chosen.offer, facts, 0).scratch_bytes;
                 if (bytes > 0) footprint.bytes.push_back({scratch, scratch + bytes, true});

@@ -1,0 +1,44 @@
+// What all GPU backends do with a recording's commands before each makes its own of them: they choose how
+// each launch runs, in which stages, and where in the scratch memory one stage hands on to the next.
+#pragma once
+
+#include "backends/device.h"
+#include "backends/launch/order.h"
+#include "backends/launch/variants.h"
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <span>
+#include <variant>
+#include <vector>
+
+namespace towers {
+
+/// The variants that every GPU has: by quads, with channels as they are and padded, Winograd's convolutions,
+/// and the shared text of each kernel.
+std::span<const Variant> gpu_variants();
+
+struct LoweredLaunch {
+    const Launch* launch; ///< among the commands
+    StagedLaunch staged;
+};
+using LoweredCommand = std::variant<LoweredLaunch, Copy, Barrier, Timestamp>;
+
+/// A recording's commands with the scratch memory that these use as long as the recording lives
+struct Lowered {
+    std::vector<LoweredCommand> commands;
+    std::unique_ptr<Allocation> scratch; ///< null: they need none
+};
+
+using AllocateScratch = std::function<std::unique_ptr<Allocation>(std::size_t bytes)>;
+
+/// The launches between two barriers (or timestamps) each have their own scratch memory, one after the other;
+/// after the barrier it is used again. `variants`: those of the backend, which take every launch.
+Lowered lower(std::span<const Command> commands, std::span<const Variant> variants, const DeviceFacts& facts,
+              const AllocateScratch& allocate);
+
+/// What the launch touches, its scratch memory included
+Footprint footprint_of(const LoweredLaunch& launch);
+
+} // namespace towers
