@@ -1,9 +1,7 @@
+#include "backends/error.h"
 #include "tests/support/devices.h"
 #include "tests/support/networks.h"
 #include "tests/support/scripted_device.h"
-#include "tests/support/two_ranks.h"
-
-#include "backends/error.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -234,22 +232,6 @@ TEST_CASE("steps with shares that change give the single tower's gradients, and 
             CHECK(states_of(recipe, options, data, steps).back().state ==
                   states_of(recipe, options, data, steps).back().state);
         }
-}
-
-TEST_CASE("two ranks, of which each owns every other block and works late, give the bits of one process") {
-    const Dataset data = test::noise(60);
-    Recipe clipped = joined_recipe();
-    std::const_pointer_cast<Optimizer>(clipped.optimizer)->clip_norm = 0.5f;
-    for (const Recipe& recipe : {test::small_recipe(), joined_recipe(), clipped}) {
-        TrainerOptions options = test::options_for({"cpu", "cpu", "cpu"}, 12);
-        options.shares.recorded = random_shares(8, 12, 1, 3, 5);
-        options.make_reducer = {};
-        const std::vector<TrainingState> alone = states_of(recipe, options, data, 8);
-        options.make_reducer = test::make_two_ranks;
-        const std::vector<TrainingState> both = states_of(recipe, options, data, 8);
-        for (std::size_t step = 0; step < 8; ++step) CHECK(both[step].state == alone[step].state);
-        CHECK(alone[7].state != alone[0].state);
-    }
 }
 
 TEST_CASE("a tower whose device fails is dropped, and the run ends as if it had never existed") {
