@@ -133,8 +133,8 @@ TEST_CASE("bench measures every device alone and together, as text, JSON and a p
         CHECK(contains(page, "', '" + part.get<std::string>() + "'],\n")); // the page names it
         CHECK(contains(page, "--" + part.get<std::string>() + ":"));       // and has its colour
     }
-    for (const Json& device : report.at("devices"))
-        for (const Json& each : device.at("kernels"))
+    for (const Json& ran : report.at("devices"))
+        for (const Json& each : ran.at("kernels"))
             CHECK((each.at("kernel") == "copy" || part_of.contains(each.at("kernel"))));
     CHECK(page.starts_with("<!DOCTYPE html>"));
     CHECK(page.ends_with("</html>\n"));

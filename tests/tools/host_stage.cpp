@@ -10,6 +10,7 @@
 #include "engine/bench/averaging_bench.h"
 #include "engine/clock.h"
 #include "engine/observers/metrics.h"
+#include "engine/recipes/recipe_plan.h"
 #include "engine/train/loop.h"
 #include "tests/support/networks.h"
 #include "tests/support/simulated_device.h"
