@@ -1,5 +1,6 @@
 // What several processes need of a reducer: owners of blocks, answers that come late, votes.
 #include "tests/support/two_ranks.h"
+#include "engine/recipes/recipe_plan.h"
 #include "tests/support/networks.h"
 
 #include <doctest/doctest.h>
