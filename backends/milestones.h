@@ -1,4 +1,4 @@
-// A count that one thread advances and others wait for.
+// A count that threads advance and others wait for.
 #pragma once
 
 #include <atomic>
@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
-#include <thread>
 #ifdef __SSE__
 #include <xmmintrin.h>
 #endif
@@ -21,9 +20,9 @@ public:
     enum class Outcome { passed, failed, late };
     using Spin = std::chrono::microseconds;
 
-    /// How long those who wait look again and again before they sleep. Wakening a thread takes as long as
-    /// some of a step's work, but a thread that spins takes a processor from those that work.
-    void spin_for(Spin spin) { spin_ = spin; }
+    /// `spin`: how long those who wait look again and again before they sleep. Wakening a thread takes as
+    /// long as some of a step's work, but a thread that spins takes a processor from those that work.
+    explicit Milestones(Spin spin = Spin::zero()) : spin_(spin) {}
 
     /// Call it only while no thread waits.
     void restart() { word_.store(0); }
@@ -101,7 +100,7 @@ private:
 
     std::atomic<std::uint64_t> word_ = 0; ///< the count; with `failure` if it has failed
     mutable std::atomic<unsigned> sleepers_ = 0;
-    Spin spin_ = Spin::zero();
+    const Spin spin_;
     mutable std::mutex mutex_;
     mutable std::condition_variable changed_;
 };

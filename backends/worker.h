@@ -15,14 +15,13 @@ namespace towers {
 /// One thread at a time may use it.
 class Worker {
 public:
-    Worker() : thread_([this] { work(); }) {}
+    /// `spin`: how long it waits for a task before it sleeps.
+    explicit Worker(Milestones::Spin spin = Milestones::Spin::zero())
+        : started_(spin), thread_([this] { work(); }) {}
     Worker(const Worker&) = delete; // its thread holds its address
     Worker& operator=(const Worker&) = delete;
     /// Finishes a task that has been started.
     ~Worker() { started_.fail(); }
-
-    /// How long it waits for a task before it sleeps.
-    void spin_for(Milestones::Spin spin) { started_.spin_for(spin); }
 
     /// Starts a task, which must stay where it is until it has ended, when the previous one has ended.
     void start(const std::function<void()>& task) {

@@ -144,6 +144,7 @@ public:
         try {
             resolved_ = resolve(flags_, sources_, machine_);
             open_and_train();
+            directory_.reset();
         } catch (const DeviceError& error) {
             start_over_without(error); // else the run that has not begun would be reported
             write_what_is_there();
@@ -162,8 +163,7 @@ public:
         const PredictionOptions options{.towers = without_repeats(resolved_->towers),
                                         .open = resolved_->open};
         // A tower that hangs may keep its device.
-        fmt::print("report: {}\n",
-                   write_report(directory_->path().string(), any_driver_hangs() ? nullptr : &options));
+        fmt::print("report: {}\n", write_report(folder_.string(), any_driver_hangs() ? nullptr : &options));
     }
 
 private:
@@ -181,7 +181,8 @@ private:
     Sources sources_;
     TraceFile trace_;
     std::optional<ResolvedRun> resolved_;
-    std::optional<RunDirectory> directory_; ///< once the run has begun
+    std::optional<RunDirectory> directory_; ///< from the run's begin to its end, which unlocks it
+    std::filesystem::path folder_;          ///< its path, once the run has begun
     std::optional<Terminal> terminal_;      ///< once its steps begin
     PlacementLog placement_;                ///< for --log-placement
 };
@@ -197,7 +198,8 @@ void Training::give_up(const DeviceError& error) {
 void Training::write_what_is_there() {
     if (terminal_) terminal_->finish();
     write_trace_of_failed(trace_);
-    if (flags_.report && directory_) write_report_of_failed(directory_->path());
+    directory_.reset();
+    if (flags_.report && !folder_.empty()) write_report_of_failed(folder_);
 }
 
 TrainerOptions Training::trainer_options() {
@@ -229,6 +231,7 @@ void Training::open_directory() {
     directory_.emplace(resolved_->folder.empty() ? make_run_directory(resolved_->recipe.name)
                                                  : std::filesystem::path(resolved_->folder),
                        resolved_->existing);
+    folder_ = directory_->path();
     work_begins(
         fmt::format("; go on from the last checkpoint in {} with --resume", directory_->path().string()));
 }

@@ -12,6 +12,10 @@ namespace towers {
 
 /// The progress of a tower's thread in a step.
 struct TowerProgress {
+    /// `spin`: see Milestones.
+    explicit TowerProgress(Milestones::Spin spin = Milestones::Spin::zero())
+        : buckets(spin), exchanges(spin), end(spin), renewal(spin) {}
+
     Milestones buckets;   ///< how many buckets of gradients are delivered
     Milestones exchanges; ///< how many the tower has handed its lists over for
     Milestones end;       ///< 1: the tower has done its part of the step
@@ -24,10 +28,6 @@ struct TowerProgress {
     TowerTimes times;
     Clock::time_point ended; ///< when `end` was passed
 
-    /// See Milestones.
-    void spin_for(Milestones::Spin spin) {
-        for (Milestones* each : {&buckets, &exchanges, &end, &renewal}) each->spin_for(spin);
-    }
     /// Call it before a step; does nothing for an abandoned tower.
     void restart() {
         if (abandoned_) return;

@@ -41,8 +41,10 @@ struct StepVerdict {
 };
 
 /// A step is begin(), give() until all buckets are given, and end(). The state is replaced as a whole at the
-/// end, so whatever fails before leaves it. One thread makes all calls, except to give_lists() and merge().
-/// Calls may throw DeviceError.
+/// end, so whatever fails before leaves it. The towers' threads call hand_over(), give_lists() and merge(),
+/// and wait for complete() and exchanged(); one thread makes all other calls. Of several processes, all make
+/// the calls from begin() to end(), load(), save() and save_gradients() together. Calls may throw
+/// DeviceError.
 class GradientReducer {
 public:
     GradientReducer() = default;
@@ -61,9 +63,9 @@ public:
     virtual const Milestones& complete() const = 0;
 
     /// The local towers have handed over their lists at an exchange of the step; counted from 0. Any thread,
-    /// and several may say so.
+    /// and several may say so. `lists` holds during the call.
     virtual void give_lists(std::size_t exchange, std::span<const Exchange* const> lists) = 0;
-    /// For how many exchanges, from the first on, merge() can be called.
+    /// For how many exchanges, from the first on, merge() can be called. Fails if the step cannot end.
     virtual const Milestones& exchanged() const = 0;
     /// Merges everybody's lists for one local tower. `lists`: the local towers'.
     virtual void merge(std::size_t exchange, std::span<const Exchange* const> lists,

@@ -44,7 +44,7 @@ HostStage::HostStage(const OpenOptions& host, Milestones::Spin spin, const Updat
                      std::vector<StagedByTower> towers, std::span<const ArenaRange> buckets,
                      OwnedBlocks owned)
     : layout_(*spec.layout), towers_(std::move(towers)), first_(owned.part == 0), host_(open_host(host, 1)),
-      ready_(buckets.size()), undone_(buckets.size()) {
+      ready_(buckets.size()), undone_(buckets.size()), complete_(spin), exchanged_(spin) {
     const unsigned threads = cpu_threads(host.threads);
     for (Buffer& state : states_) state = host_->allocate(layout_.bytes, Memory::staging);
     const bool at_once = spec.optimizer->clip_norm.has_value(); // one block, with all threads on one device
@@ -61,8 +61,6 @@ HostStage::HostStage(const OpenOptions& host, Milestones::Spin spin, const Updat
     while (updaters_.size() < updaters) updaters_.push_back({open_host(host, at_once ? threads : 1)});
     sums_.resize(blocks_.size());
     record_updates(spec);
-    complete_.spin_for(spin);
-    exchanged_.spin_for(spin);
     team_ = std::make_unique<Team>(
         updaters_.size(), spin, [this](std::size_t thread, std::size_t item, std::size_t next) {
             work_on(updaters_[thread], own_[item], next < own_.size() ? own_[next] : blocks_.size());
@@ -123,7 +121,7 @@ void HostStage::save(std::span<float> state) {
 void HostStage::save_gradients(std::span<float> gradients) {
     before_ = states_[replaced_ ? 1 - current_ : current_].host<float>();
     gradients_ = gradients;
-    team_->begin(own_.size());
+    team_->begin();
     team_->release(own_.size());
     const auto reset = [&] { before_ = {}; };
     try {
@@ -144,7 +142,7 @@ void HostStage::begin(const StepNumbers& numbers, std::span<const std::size_t> t
     for (const std::size_t block : own_) ++undone_[blocks_[block].bucket];
     complete_.restart();
     exchanged_.restart();
-    team_->begin(own_.size());
+    team_->begin();
 }
 
 void HostStage::give(std::size_t buckets) {

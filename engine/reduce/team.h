@@ -15,20 +15,21 @@
 
 namespace towers {
 
-/// Does a step's items in their order, each as soon as it is ready, on the next free thread. The threads are
-/// woken once a step. The calling thread is the first of them; while it does other things, the others go on.
+/// Does a step's items in their order, each as soon as it is ready, on the next free thread. The calling
+/// thread is the first of them. The others are woken only if there is more to do than it does itself, and go
+/// on while it does other things.
 class Team {
 public:
     /// Does an item on one of the threads, which are numbered from 0. `next`: the item that the thread does
-    /// afterwards, if it is ready yet; else SIZE_MAX.
+    /// afterwards, if one is ready yet; else SIZE_MAX.
     using Work = std::function<void(std::size_t thread, std::size_t item, std::size_t next)>;
 
     /// `threads`: with the caller's.
     Team(std::size_t threads, Milestones::Spin spin, Work work);
     ~Team();
 
-    /// Begins a step of so many items, none of which is ready. The last step must have ended.
-    void begin(std::size_t items);
+    /// Begins a step, of which no item is ready. The last step must have ended.
+    void begin();
     /// The first `count` items are ready. Has the calling thread take part until no ready item is left.
     void release(std::size_t count);
     /// Items that have not been begun need not be done any more.
@@ -44,21 +45,18 @@ private:
     void serve(std::size_t thread);
     bool enter();
     void leave();
-    std::size_t take() { return next_.fetch_add(1); }
-    /// Does items from `item` on, which `take` gave, as long as they are ready or, if it `waits`, become so.
-    /// Returns the item that is to be done next.
-    std::size_t do_items(std::size_t thread, std::size_t item, bool waits);
+    /// The next item that is ready and that nobody has taken; or none.
+    std::size_t take();
+    void do_items(std::size_t thread);
 
     const Work work_;
-    std::size_t items_ = 0;
     Milestones ready_;                           ///< items of this step
     std::atomic<std::size_t> next_ = 0;          ///< the next item that nobody has taken
-    std::size_t own_ = none;                     ///< what the caller has taken and not done
     std::atomic<std::uint32_t> inside_ = closed; ///< threads at work, besides the caller's
     std::mutex failing_;
     std::exception_ptr failure_;
-    std::uint64_t steps_ = 0;
-    Milestones begun_;                  ///< steps
+    std::size_t calls_ = 0;
+    Milestones called_;                 ///< how often the threads were woken
     std::vector<std::jthread> threads_; // last: they use the others
 };
 

@@ -33,15 +33,19 @@ std::unique_ptr<GradientReducer> make_host_stage(OpenOptions host, Milestones::S
     return std::make_unique<HostStage>(host, spin, spec, std::move(towers), buckets);
 }
 
-/// Threads that wait for each other within a step may spin if each has a processor of its own: not beside
-/// towers that compute on the host's processors.
-Milestones::Spin spin_beside(std::span<const std::unique_ptr<Tower>> towers, unsigned stage_threads) {
-    for (const auto& tower : towers)
-        if (const DeviceKind kind = tower->info().kind;
-            kind == DeviceKind::cpu || kind == DeviceKind::software)
-            return Milestones::Spin::zero();
-    const std::size_t threads = towers.size() + stage_threads;
-    return threads <= cpu_threads(0) ? Milestones::Spin(50) : Milestones::Spin::zero();
+/// How the threads of a group and its reducer wait for each other within a step: they may spin if each has a
+/// processor of its own, so not beside towers that compute on the host's processors.
+struct Waiting {
+    Milestones::Spin spin = Milestones::Spin::zero();
+    unsigned most_threads; ///< of the reducer
+};
+Waiting waiting_beside(std::span<const std::unique_ptr<Tower>> towers) {
+    const unsigned processors = cpu_threads(0);
+    const bool on_host = std::ranges::any_of(towers, [](const auto& tower) {
+        return tower->info().kind == DeviceKind::cpu || tower->info().kind == DeviceKind::software;
+    });
+    if (on_host || processors <= towers.size()) return {.most_threads = processors};
+    return {Milestones::Spin(50), processors - unsigned(towers.size())};
 }
 
 class TowerGroup final : public TowerSet {
@@ -49,17 +53,17 @@ public:
     TowerGroup(std::vector<std::unique_ptr<Tower>> towers, const UpdateSpec& update,
                const TowerSetOptions& options)
         : caller_(options.caller), layout_(*update.layout), watchdog_(options.patience), host_(options.host),
-          spin_(spin_beside(towers, stage_threads(options.host.threads, layout_))),
+          waiting_(waiting_beside(towers)),
           reducer_((options.make_reducer ? options.make_reducer : make_host_stage)(
-              options.host, spin_, update, staged_by(towers), towers[0]->buckets())),
+              reducer_host(options.host), waiting_.spin, update, staged_by(towers), towers[0]->buckets())),
           shared_{*reducer_, options.next_batch} {
         for (std::size_t bucket = 0; bucket < towers[0]->buckets().size(); ++bucket)
             bucket_names_.push_back(fmt::format("average bucket {}", bucket));
         std::vector<Share> taken;
         for (auto& tower : towers) {
             taken.push_back(tower->taken());
-            seats_.push_back(
-                std::make_unique<Seat>(std::move(tower), seats_.size(), shared_, spin_, options.trace));
+            seats_.push_back(std::make_unique<Seat>(std::move(tower), seats_.size(), shared_, waiting_.spin,
+                                                    options.trace));
         }
         take(taken);
     }
@@ -99,6 +103,10 @@ public:
     void save_gradients(std::span<float> gradients) override { reducer_->save_gradients(gradients); }
 
 private:
+    OpenOptions reducer_host(OpenOptions host) const {
+        host.threads = std::min(cpu_threads(host.threads), waiting_.most_threads);
+        return host;
+    }
     StepVerdict work(const StepNumbers& numbers, const Batch& batch, bool counts);
     void prepare(const StepNumbers& numbers, const Batch& batch);
     void start_towers();
@@ -114,7 +122,7 @@ private:
     const StateLayout& layout_;
     GroupWatchdog watchdog_;
     OpenOptions host_;
-    Milestones::Spin spin_;
+    Waiting waiting_;
     std::unique_ptr<GradientReducer> reducer_;
     SharedStep shared_;
     std::vector<std::string> bucket_names_;    ///< in the trace
@@ -186,8 +194,14 @@ StepVerdict TowerGroup::work(const StepNumbers& numbers, const Batch& batch, boo
     } catch (...) {
         reducer_failed = std::current_exception();
     }
+    if (!all_well) reducer_->fail(); // towers may wait for it
     all_well = wait_for_all(&TowerProgress::end, 1) && all_well;
-    if (!all_well) reducer_->fail();
+    if (all_well) {
+        const Interval rest = caller_.time(host_times_.averaging, "average the rest");
+        reducer_->complete().wait_for(bucket_names_.size());
+    } else {
+        reducer_->fail();
+    }
     all_well = wait_for_all(&TowerProgress::renewal, 1) && all_well;
     cross_entropies_.assign(seats_.size(), 0);
     if (all_well)
@@ -305,8 +319,8 @@ void TowerGroup::summarize(const std::shared_ptr<SummaryPass>& pass) {
         if (layout_.updated_bytes > 0) reducer_->save_gradients(session.host<float>(Arena::gradients));
         summarize_state(session, *pass);
     }
-    whole.resize(layout_.variable_bytes / sizeof(float));
-    pass->variables = std::move(whole);
+    const auto variables = std::span(whole).first(layout_.variable_bytes / sizeof(float));
+    pass->variables.assign(variables.begin(), variables.end());
     Seat& seat = *shared_.active[0];
     seat.progress.restart();
     const auto examples = unsigned(pass->examples.size());

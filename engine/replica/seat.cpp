@@ -143,7 +143,7 @@ private:
 Seat::Seat(std::unique_ptr<Tower> its, std::size_t number, SharedStep& step, Milestones::Spin spin,
            const std::shared_ptr<Trace>& trace)
     : tower(std::move(its)), index(number), clock(trace, tower_process(index, tower->info()), "thread"),
-      share(tower->share()), step_task([this, &step] {
+      share(tower->share()), progress(spin), step_task([this, &step] {
           const Attended attended;
           try {
               if (!Turn(*this, step).take(std::exchange(up_to_date, false))) progress.fail();
@@ -151,10 +151,8 @@ Seat::Seat(std::unique_ptr<Tower> its, std::size_t number, SharedStep& step, Mil
               progress.fail();
               throw;
           }
-      }) {
-    progress.spin_for(spin);
-    worker.spin_for(spin);
-}
+      }),
+      worker(spin) {}
 
 void Seat::test(const std::shared_ptr<TestPass>& pass, std::size_t first, std::size_t count) {
     other_task = [this, pass, first, count] {

@@ -71,7 +71,7 @@ mutants = {
     "no-wait-for-zeros": (backend, "check(cudaStreamSynchronize(computing())); // other", "// other", contract),
     "no-zeros": (backend, "check(cudaMemsetAsync(pointer, 0, bytes, computing()));", "", contract),
     "no-zeros-on-host": (backend, "std::memset(pointer, 0, bytes);", "", contract),
-    "wait-returns-at-once": (backend, "check(cudaEventSynchronize(awaited->done.get()));", "(void)awaited;", contract),
+    "wait-returns-at-once": (backend, "check(cudaEventSynchronize(submission.done.get()));", "(void)submission;", contract),
     "no-set-device": (backend, "check(cudaSetDevice(ordinal_));", "", contract),
     "other-device": (backend, "check(cudaSetDevice(ordinal_));", "check(cudaSetDevice(0));", one_lost),
     "event-in-use": (backend, "|| cudaEventQuery(lane.pending.front().done.get()) != cudaSuccess", "", contract),

@@ -16,7 +16,7 @@ export flags="-std=c++20 -O1 -g -I. -fsanitize=address,undefined -fno-sanitize-r
 compiler=clang++
 command -v ccache >/dev/null && compiler="ccache clang++"
 export compiler out
-ls engine/data/*.cpp engine/files/*.cpp | xargs -P 2 -I{} sh -c \
+ls engine/data/*.cpp engine/files/*.cpp backends/files/*.cpp engine/nearest.cpp | xargs -P 2 -I{} sh -c \
     '$compiler $flags -fsanitize=fuzzer-no-link -c {} -o $out/objects/$(echo {} | tr / _).o'
 rm -f $out/libdata.a
 ar rcs $out/libdata.a $out/objects/*.o

@@ -37,7 +37,7 @@ TEST_CASE("each item is done once, when it is ready, whatever the number of thre
                       });
             for (int step = 1; step <= 50; ++step) {
                 ready = 0;
-                team.begin(items);
+                team.begin();
                 for (const std::size_t count : {std::size_t(1), std::size_t(1), items / 2, items}) {
                     ready = count;
                     team.release(count);
@@ -53,23 +53,23 @@ TEST_CASE("a step may have no items, be cancelled, or end before its items are r
     Counts counts;
     Team team(3, Milestones::Spin::zero(),
               [&](std::size_t, std::size_t item, std::size_t) { ++counts.done[item]; });
-    team.begin(0);
+    team.begin();
     team.end();
     CHECK(counts.all(0));
-    team.begin(items);
+    team.begin();
     team.end();
     CHECK(counts.all(0));
-    team.begin(items);
+    team.begin();
     team.cancel();
     team.release(items);
     team.end();
     CHECK(counts.all(0));
-    team.begin(items);
+    team.begin();
     team.release(10);
     team.end();
     CHECK(counts.all(1, 10));
     CHECK(counts.done[10] == 0);
-    team.begin(items);
+    team.begin();
     team.release(items);
     team.end();
     CHECK(counts.all(2, 10));
@@ -84,12 +84,12 @@ TEST_CASE("what an item throws reaches the caller at the end of the step, on wha
     });
     for (const std::size_t item : {std::size_t(0), std::size_t(50), items - 1}) {
         bad = item;
-        team.begin(items);
+        team.begin();
         team.release(items);
         CHECK_THROWS_WITH_AS(team.end(), "it failed", std::runtime_error);
         bad = items;
         done = 0;
-        team.begin(items);
+        team.begin();
         team.release(items);
         CHECK_NOTHROW(team.end());
         CHECK(done == items);
