@@ -113,7 +113,7 @@ void measure_host() {
 /// What a bucket costs that has hardly any work: with as many threads as asked for, though none pays.
 void measure_overhead(unsigned asked) {
     constexpr unsigned layers = 200, towers = 2, repetitions = 200;
-    std::string text = "[input]\nshape = [1, 1, 4]\nclasses = 2\n[network]\nlayers = [\n";
+    std::string text = "[input]\nshape = [1, 1, 1]\nclasses = 2\n[network]\nlayers = [\n";
     for (unsigned i = 0; i < layers; ++i)
         text += fmt::format("{{ name = \"d{}\", kind = \"dense\", units = 4 }},\n", i);
     text += "{ name = \"logits\", kind = \"dense\", units = 2 } ]\n"
