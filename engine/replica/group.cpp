@@ -109,7 +109,6 @@ private:
     }
     StepVerdict work(const StepNumbers& numbers, const Batch& batch, bool counts);
     void prepare(const StepNumbers& numbers, const Batch& batch);
-    void start_towers();
     bool give_buckets();
     bool wait_for_all(Milestones TowerProgress::*what, std::size_t count);
     void throw_failures();
@@ -186,7 +185,7 @@ StepResults TowerGroup::step(const StepWork& given, const StepWork*) {
 StepVerdict TowerGroup::work(const StepNumbers& numbers, const Batch& batch, bool counts) {
     const Clock::time_point begin = Clock::now();
     prepare(numbers, batch);
-    start_towers();
+    for (Seat* seat : shared_.active) seat->start();
     bool all_well = false;
     std::exception_ptr reducer_failed;
     try {
@@ -238,10 +237,6 @@ void TowerGroup::prepare(const StepNumbers& numbers, const Batch& batch) {
         seat->progress.restart();
         if (seat->share == 0) seat->up_to_date = false; // idle towers do not get the new parameters
     }
-}
-
-void TowerGroup::start_towers() {
-    for (Seat* seat : shared_.active) seat->start();
 }
 
 /// Gives each bucket to the reducer when all towers have delivered it. Returns false if a tower has failed.
