@@ -14,6 +14,7 @@
 #include <cstring>
 #include <string_view>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 namespace towers {
@@ -55,6 +56,7 @@ std::atomic<bool> ready = false;      ///< the program may start over
 std::array<char, 16> own_name{};      ///< of this program's threads
 std::vector<std::string> dispensable; ///< ids and backends that it may leave out
 std::vector<char*> environment;       ///< for the new program; the first is `unusable`
+bool little_memory = false;           ///< drivers crash where they are refused memory
 Line<4096> unusable, way_on, last_words;
 
 const char* name_of_signal(int signal) {
@@ -135,7 +137,9 @@ void on_crash(int signal) {
     reason << (in_driver ? "its driver" : "the program") << " crashed (" << name_of_signal(signal) << ") ";
     append(reason, *place);
     start_over(id_of(*place), reason.view());
-    last_words << "towers: " << label_of(*place) << ": " << reason.view() << way_on.view();
+    last_words << "towers: " << label_of(*place) << ": " << reason.view();
+    if (little_memory) last_words << "; this process may use little memory (ulimit -v), raise the limit";
+    last_words << way_on.view();
     print_last_words();
     _exit(work_failed);
 }
@@ -186,6 +190,9 @@ void handle(int signal, void (*handler)(int), int flags) {
 } // namespace
 
 void watch_for_crashes() {
+    rlimit limit{};
+    constexpr rlim_t little = rlim_t(1) << 30; // bytes
+    little_memory = getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur < little;
     may_leave_out({});
     prctl(PR_GET_NAME, own_name.data());
     for (const int signal : {SIGINT, SIGTERM}) handle(signal, on_end, 0);
