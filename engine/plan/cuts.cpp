@@ -63,4 +63,21 @@ std::vector<Cut> cut(const Plan& plan, std::span<const ArenaRange> buckets) {
     return cuts;
 }
 
+std::vector<Cut> cut_before_update(const Plan& plan) {
+    const std::vector<Level>& levels = plan.levels();
+    const auto updates = std::ranges::find_if(levels, [&](const Level& level) {
+        return std::ranges::any_of(level, [&](const Operation& operation) {
+            return std::ranges::any_of(Plan::uses(operation), [&](const auto& use) {
+                return use.writes && plan.at(use.tensor).arena == Arena::state;
+            });
+        });
+    });
+    std::vector<Cut> cuts;
+    const auto add = [&](std::size_t level) { cuts.push_back({.level = level, .buckets = 0, .needs = {}}); };
+    if (const auto level = std::size_t(updates - levels.begin()); level > 0 && level < levels.size())
+        add(level);
+    add(levels.size());
+    return cuts;
+}
+
 } // namespace towers

@@ -23,4 +23,7 @@ struct Cut {
 /// bucket, before each level that has exchanges, and at the end. `buckets`: ranges of the variables.
 std::vector<Cut> cut(const Plan& plan, std::span<const ArenaRange> buckets);
 
+/// Cuts before the first level that writes the state, and at the end. The step must have no exchanges.
+std::vector<Cut> cut_before_update(const Plan& plan);
+
 } // namespace towers

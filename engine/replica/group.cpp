@@ -1,9 +1,7 @@
+#include "engine/replica/group.h"
+
 #include "backends/watched_device.h"
-#include "engine/clock.h"
-#include "engine/liveness/group_watchdog.h"
 #include "engine/reduce/host_stage.h"
-#include "engine/replica/seat.h"
-#include "engine/replica/tower_set.h"
 
 #include <algorithm>
 #include <cmath>
@@ -22,10 +20,6 @@ std::vector<StagedByTower> staged_by(std::span<const std::unique_ptr<Tower>> tow
     return staged;
 }
 
-bool all_finite(std::span<const float> values) {
-    return std::ranges::all_of(values, [](float value) { return std::isfinite(value); });
-}
-
 std::unique_ptr<GradientReducer> make_host_stage(OpenOptions host, Milestones::Spin spin,
                                                  const UpdateSpec& spec, std::vector<StagedByTower> towers,
                                                  std::span<const ArenaRange> buckets) {
@@ -33,12 +27,6 @@ std::unique_ptr<GradientReducer> make_host_stage(OpenOptions host, Milestones::S
     return std::make_unique<HostStage>(host, spin, spec, std::move(towers), buckets);
 }
 
-/// How the threads of a group and its reducer wait for each other within a step: they may spin if each has a
-/// processor of its own, so not beside towers that compute on the host's processors.
-struct Waiting {
-    Milestones::Spin spin = Milestones::Spin::zero();
-    unsigned most_threads; ///< of the reducer
-};
 Waiting waiting_beside(std::span<const std::unique_ptr<Tower>> towers) {
     const unsigned processors = cpu_threads(0);
     const bool on_host = std::ranges::any_of(towers, [](const auto& tower) {
@@ -48,93 +36,39 @@ Waiting waiting_beside(std::span<const std::unique_ptr<Tower>> towers) {
     return {Milestones::Spin(50), processors - unsigned(towers.size())};
 }
 
-class TowerGroup final : public TowerSet {
-public:
-    TowerGroup(std::vector<std::unique_ptr<Tower>> towers, const UpdateSpec& update,
-               const TowerSetOptions& options)
-        : caller_(options.caller), layout_(*update.layout), watchdog_(options.patience), host_(options.host),
-          waiting_(waiting_beside(towers)),
-          reducer_((options.make_reducer ? options.make_reducer : make_host_stage)(
-              reducer_host(options.host), waiting_.spin, update, staged_by(towers), towers[0]->buckets())),
-          shared_{*reducer_, options.next_batch} {
-        for (std::size_t bucket = 0; bucket < towers[0]->buckets().size(); ++bucket)
-            bucket_names_.push_back(fmt::format("average bucket {}", bucket));
-        std::vector<Share> taken;
-        for (auto& tower : towers) {
-            taken.push_back(tower->taken());
-            seats_.push_back(std::make_unique<Seat>(std::move(tower), seats_.size(), shared_, waiting_.spin,
-                                                    options.trace));
-        }
-        take(taken);
+} // namespace
+
+TowerGroup::TowerGroup(std::vector<std::unique_ptr<Tower>> towers, const UpdateSpec& update,
+                       const TowerSetOptions& options)
+    : caller_(options.caller), layout_(*update.layout), watchdog_(options.patience), host_(options.host),
+      waiting_(waiting_beside(towers)),
+      reducer_((options.make_reducer ? options.make_reducer : make_host_stage)(
+          reducer_host(options.host), waiting_.spin, update, staged_by(towers), towers[0]->buckets())),
+      shared_{*reducer_, options.next_batch} {
+    for (std::size_t bucket = 0; bucket < towers[0]->buckets().size(); ++bucket)
+        bucket_names_.push_back(fmt::format("average bucket {}", bucket));
+    std::vector<Share> taken;
+    for (auto& tower : towers) {
+        taken.push_back(tower->taken());
+        seats_.push_back(
+            std::make_unique<Seat>(std::move(tower), seats_.size(), shared_, waiting_.spin, options.trace));
     }
-    ~TowerGroup() override {
-        for (auto& seat : seats_)
-            if (seat->progress.is_abandoned()) keep_for_ever(std::move(seat));
-    }
+    take(taken);
+}
 
-    std::size_t size() const override { return seats_.size(); }
-    const Tower& tower(std::size_t index) const override { return *seats_[index]->tower; }
+TowerGroup::~TowerGroup() {
+    for (auto& seat : seats_)
+        if (seat->progress.is_abandoned()) keep_for_ever(std::move(seat));
+}
 
-    void take(std::span<const Share> shares) override;
-    std::vector<unsigned> shares() const override {
-        std::vector<unsigned> shares;
-        for (const auto& seat : seats_) shares.push_back(seat->share);
-        return shares;
-    }
-
-    void record_again() override;
-    StepResults step(const StepWork& work, const StepWork* next) override;
-    bool is_ahead() const override { return false; }
-    void rehearse(const StepNumbers& numbers, const Batch& batch) override { work(numbers, batch, false); }
-    bool test(const std::shared_ptr<TestPass>& pass) override;
-
-    void summarize(const std::shared_ptr<SummaryPass>& pass) override;
-
-    const TowerTimes& times(std::size_t tower) const override { return seats_[tower]->times; }
-    const HostTimes& host_times() const override { return host_times_; }
-    std::vector<float> losses(const StepResults& results) const override;
-    Culprit find_culprit(const StepResults& results) const override;
-
-    void load(std::span<const float> state) override {
-        reducer_->load(state);
-        for (const auto& seat : seats_) seat->up_to_date = false;
-    }
-    void save(std::span<float> state) override { reducer_->save(state); }
-    void save_gradients(std::span<float> gradients) override { reducer_->save_gradients(gradients); }
-
-private:
-    OpenOptions reducer_host(OpenOptions host) const {
-        host.threads = std::min(cpu_threads(host.threads), waiting_.most_threads);
-        return host;
-    }
-    StepVerdict work(const StepNumbers& numbers, const Batch& batch, bool counts);
-    void prepare(const StepNumbers& numbers, const Batch& batch);
-    bool give_buckets();
-    bool wait_for_all(Milestones TowerProgress::*what, std::size_t count);
-    void throw_failures();
-    void throw_failure_of(Seat& seat);
-    void share_out_times(Clock::time_point begin);
-    TowerFailed no_answer(const Seat& seat) const;
-
-    PhaseClock caller_;
-    HostTimes host_times_;
-    const StateLayout& layout_;
-    GroupWatchdog watchdog_;
-    OpenOptions host_;
-    Waiting waiting_;
-    std::unique_ptr<GradientReducer> reducer_;
-    SharedStep shared_;
-    std::vector<std::string> bucket_names_;    ///< in the trace
-    std::vector<TowerProgress*> progress_;     ///< of the step's towers
-    std::vector<std::size_t> indices_;         ///< of the step's towers
-    std::vector<float> cross_entropies_;       ///< by tower
-    std::vector<Share> given_;                 ///< the towers' shares as take() got them
-    std::size_t examples_ = 0;                 ///< in the last step, including those beyond the shares
-    std::vector<std::unique_ptr<Seat>> seats_; // last: their threads use the others
-};
+OpenOptions TowerGroup::reducer_host(OpenOptions host) const {
+    host.threads = std::min(cpu_threads(host.threads), waiting_.most_threads);
+    return host;
+}
 
 void TowerGroup::take(std::span<const Share> shares) {
     if (!shared_.active.empty() && std::ranges::equal(given_, shares)) return;
+    bring_home();
     shared_.active.clear();
     given_.assign(shares.begin(), shares.end());
     for (const auto& seat : seats_) seat->share = given_[seat->index].examples;
@@ -145,6 +79,7 @@ void TowerGroup::take(std::span<const Share> shares) {
         }
         const Share& given = given_[seat->index];
         if (seat->tower->taken() == given) continue;
+        if (given.alone || seat->tower->taken().alone) seat->up_to_date = false;
         seat->step_time.renew();
         try {
             seat->tower->take(given);
@@ -175,7 +110,8 @@ void TowerGroup::record_again() {
     take(std::vector(given_));
 }
 
-StepResults TowerGroup::step(const StepWork& given, const StepWork*) {
+StepResults TowerGroup::step(const StepWork& given, const StepWork* next) {
+    if (is_alone()) return step_alone(given, next);
     const StepVerdict verdict = work(given.numbers, given.batch, true);
     for (Seat* seat : shared_.active) seat->up_to_date = verdict.results.finite;
     return verdict.results;
@@ -204,8 +140,7 @@ StepVerdict TowerGroup::work(const StepNumbers& numbers, const Batch& batch, boo
     all_well = wait_for_all(&TowerProgress::renewal, 1) && all_well;
     cross_entropies_.assign(seats_.size(), 0);
     if (all_well)
-        for (const Seat* seat : shared_.active)
-            cross_entropies_[seat->index] = seat->tower->results().cross_entropy;
+        for (const Seat* seat : shared_.active) cross_entropies_[seat->index] = seat->results.cross_entropy;
     const StepVerdict verdict =
         reducer_->end({.cross_entropies = cross_entropies_, .counts = counts && all_well});
     if (reducer_failed) std::rethrow_exception(reducer_failed);
@@ -300,33 +235,6 @@ bool TowerGroup::test(const std::shared_ptr<TestPass>& pass) {
     return !pass->over;
 }
 
-void TowerGroup::summarize(const std::shared_ptr<SummaryPass>& pass) {
-    std::vector<float> whole(layout_.bytes / sizeof(float));
-    reducer_->save(whole);
-    {
-        const std::unique_ptr<Device> host = open_host_device(host_);
-        Session session(*host, Session::Place::host);
-        ArenaBytes bytes = pass->state.plan.bytes();
-        bytes[std::size_t(Arena::gradients)] = layout_.updated_bytes; // the stage also gives the statistics
-        session.hold(bytes);
-        const auto state = session.host<float>(Arena::state);
-        std::ranges::copy(std::span(whole).first(state.size()), state.begin());
-        if (layout_.updated_bytes > 0) reducer_->save_gradients(session.host<float>(Arena::gradients));
-        summarize_state(session, *pass);
-    }
-    const auto variables = std::span(whole).first(layout_.variable_bytes / sizeof(float));
-    pass->variables.assign(variables.begin(), variables.end());
-    Seat& seat = *shared_.active[0];
-    seat.progress.restart();
-    const auto examples = unsigned(pass->examples.size());
-    progress_.assign({&seat.progress});
-    watchdog_.begin(seat.step_time.expect_test(examples, seat.share, seat.tower->flops(), seat.tower->info()),
-                    progress_);
-    seat.summarize(pass);
-    watchdog_.wait_for(seat.progress, &TowerProgress::end, 1);
-    throw_failure_of(seat);
-}
-
 /// After its own part, a tower waits for the others and then for the host. An idle one waits for the others
 /// from the beginning.
 void TowerGroup::share_out_times(Clock::time_point begin) {
@@ -346,48 +254,6 @@ void TowerGroup::share_out_times(Clock::time_point begin) {
         }
     }
 }
-
-std::vector<float> TowerGroup::losses(const StepResults& results) const {
-    const float decay = results.total_loss - results.cross_entropy;
-    std::vector<float> losses(seats_.size(), std::numeric_limits<float>::quiet_NaN());
-    for (const Seat* seat : shared_.active)
-        losses[seat->index] =
-            seat->tower->results().cross_entropy * float(examples_) / float(seat->share) + decay;
-    return losses;
-}
-
-Culprit TowerGroup::find_culprit(const StepResults& results) const {
-    const std::size_t exchanges = shared_.active[0]->exchanges.size();
-    const auto loss_of = [](const Seat* seat) { return seat->tower->results().cross_entropy; };
-    const auto found = [&](const Seat* seat, const std::string& what) {
-        Culprit culprit{.tower = seat->index, .loss = loss_of(seat), .what = what, .examples = examples_};
-        if (exchanges > 0) return culprit;
-        culprit.first_example = seat->first_example;
-        culprit.examples = seat->share;
-        return culprit;
-    };
-    // An exchange spreads values that are not finite to all towers; the first tower that gave such a value is
-    // the culprit.
-    for (std::size_t k = 0; k < exchanges; ++k)
-        for (const Seat* seat : shared_.active)
-            if (!std::ranges::all_of(seat->exchanges[k]->given, all_finite))
-                return found(seat, "a batch norm's sum");
-    for (const Seat* seat : shared_.active) {
-        if (!std::isfinite(loss_of(seat))) return found(seat, "the loss");
-        for (const VariableSlot& slot : layout_.variables)
-            if (!slot.variable.frozen &&
-                !all_finite(part(std::span<const float>(seat->tower->staged_gradients()),
-                                 {slot.range.offset, slot.variable.elements() * sizeof(float)})))
-                return found(seat, "the gradient of " + slot.variable.name);
-    }
-    return {.tower = shared_.active[0]->index,
-            .loss = results.total_loss,
-            .what = "the sum of the towers' losses or gradients",
-            .of_all = true,
-            .examples = examples_};
-}
-
-} // namespace
 
 std::unique_ptr<TowerSet> make_tower_group(std::vector<std::unique_ptr<Tower>> towers,
                                            const UpdateSpec& update, const TowerSetOptions& options) {

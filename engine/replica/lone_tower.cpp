@@ -117,14 +117,10 @@ private:
     /// these are not finite, and is forgotten when it has ended.
     StepResults wait() {
         const Interval waiting = caller_.time(host_times_.waiting, "wait for tower_0");
-        const std::size_t last = tower_->parts().size() - 1;
-        if (!ahead_) {
-            tower_->wait(last);
-            return tower_->results();
-        }
+        if (!ahead_) return tower_->finish();
         const StepResults results = tower_->finish_earlier();
         if (!results.finite) {
-            tower_->wait(last);
+            tower_->finish();
             ahead_ = false;
         }
         return results;

@@ -42,13 +42,54 @@ public:
             }
             if (!deliver(part.cut.buckets)) return false;
         }
-        progress_.ended = Clock::now();
-        times_.work = std::chrono::duration<double>(progress_.ended - begin_).count() - times_.others;
-        progress_.times = times_;
-        return progress_.end.advance(1) && receive_rest() && progress_.renewal.advance(1);
+        seat_.results = tower_.results();
+        return end() && receive_rest() && progress_.renewal.advance(1);
+    }
+
+    /// The same for a tower that has all examples. It also begins the next step, if it may, and ends when the
+    /// host has a copy of the new state.
+    bool take_alone(bool up_to_date) {
+        const bool begun = std::exchange(seat_.ahead, false);
+        if (begun) begin_ = progress_.ended;
+        if (!begun) {
+            if (!up_to_date) tower_.load_state();
+            if (!progress_.among_others([&] { tower_.stage(step_.batch); })) return false;
+            submit_from(0);
+        }
+        if (!begin_next()) return false;
+        {
+            const Interval waiting = seat_.clock.time(times_.compute, "wait for kernels");
+            seat_.results = seat_.ahead ? tower_.finish_earlier() : tower_.finish();
+            if (!seat_.results.finite && std::exchange(seat_.ahead, false))
+                tower_.finish(); // it changes nothing
+        }
+        return end() && progress_.renewal.advance(1);
     }
 
 private:
+    bool begin_next() {
+        if (!tower_.can_go_ahead()) return stage_ahead();
+        const auto prepare = [&] {
+            seat_.ahead = step_.next != nullptr;
+            if (!seat_.ahead) return;
+            StepNumbers numbers = step_.next->numbers;
+            numbers.follows = true;
+            tower_.prepare(numbers, step_.next->batch);
+            tower_.stage(step_.next->batch);
+        };
+        if (!progress_.among_others(prepare)) return false;
+        if (!seat_.ahead) return stage_ahead();
+        submit_from(0);
+        return true;
+    }
+
+    bool end() {
+        progress_.ended = Clock::now();
+        times_.work = std::chrono::duration<double>(progress_.ended - begin_).count() - times_.others;
+        progress_.times = times_;
+        return progress_.end.advance(1);
+    }
+
     bool receive_all() {
         if (!progress_.among_others([&] { step_.reducer.hand_over(seat_.index); })) return false;
         tower_.upload_frozen();
@@ -132,7 +173,7 @@ private:
     Tower& tower_;
     TowerProgress& progress_;
     const std::size_t buckets_;
-    const Clock::time_point begin_ = Clock::now();
+    Clock::time_point begin_ = Clock::now();
     TowerTimes times_;
     std::size_t delivered_ = 0, uploaded_ = 0; ///< buckets
     std::vector<const Exchange*> lists_;       ///< all towers', at an exchange
@@ -146,7 +187,9 @@ Seat::Seat(std::unique_ptr<Tower> its, std::size_t number, SharedStep& step, Mil
       share(tower->share()), progress(spin), step_task([this, &step] {
           const Attended attended;
           try {
-              if (!Turn(*this, step).take(std::exchange(up_to_date, false))) progress.fail();
+              Turn turn(*this, step);
+              const bool current = std::exchange(up_to_date, false);
+              if (!(is_alone() ? turn.take_alone(current) : turn.take(current))) progress.fail();
           } catch (...) {
               progress.fail();
               throw;
@@ -175,11 +218,12 @@ void Seat::test(const std::shared_ptr<TestPass>& pass, std::size_t first, std::s
     worker.start(other_task);
 }
 
-void Seat::summarize(const std::shared_ptr<SummaryPass>& pass) {
-    other_task = [this, pass] {
+/// Starts work on the tower, which shows when it has ended.
+void Seat::start(std::function<void()> work) {
+    other_task = [this, work = std::move(work)] {
         const Attended attended;
         try {
-            summarize_layers(tower->session(), tower->at_once().most, *pass);
+            work();
             progress.end.advance(1);
         } catch (...) {
             progress.fail();
@@ -187,6 +231,14 @@ void Seat::summarize(const std::shared_ptr<SummaryPass>& pass) {
         }
     };
     worker.start(other_task);
+}
+
+void Seat::summarize(const std::shared_ptr<SummaryPass>& pass) {
+    start([this, pass] { summarize_layers(tower->session(), tower->at_once().most, *pass); });
+}
+
+void Seat::get_gradients(const std::shared_ptr<std::vector<float>>& gradients) {
+    start([this, gradients] { tower->session().download(Arena::gradients, *gradients); });
 }
 
 } // namespace towers

@@ -16,6 +16,7 @@
 namespace towers {
 
 struct Seat;
+struct StepWork;
 struct TestPass;
 
 /// The state of a step that all seats share.
@@ -23,7 +24,8 @@ struct SharedStep {
     GradientReducer& reducer;
     std::function<Batch()> next_batch; ///< see TowerSetOptions
     Batch batch{};
-    std::vector<Seat*> active{}; ///< those with a share, in the order of the towers
+    std::vector<Seat*> active{};    ///< those with a share, in the order of the towers
+    const StepWork* next = nullptr; ///< the step that a tower may begin which works alone
 };
 
 struct Seat {
@@ -32,6 +34,8 @@ struct Seat {
     Seat(std::unique_ptr<Tower> its, std::size_t number, SharedStep& step, Milestones::Spin spin,
          const std::shared_ptr<Trace>& trace);
 
+    bool is_alone() const { return tower->taken().alone; }
+
     /// Starts the tower's part of a step on its thread; the worker gets its exceptions.
     void start() { worker.start(step_task); }
     /// Likewise its part of a test pass, so many examples from `first` on.
@@ -39,6 +43,8 @@ struct Seat {
 
     /// Likewise the layers' part of a summary.
     void summarize(const std::shared_ptr<SummaryPass>& pass);
+    /// Likewise gets the gradients that a step alone has left on the device.
+    void get_gradients(const std::shared_ptr<std::vector<float>>& gradients);
 
     std::unique_ptr<Tower> tower;
     std::size_t index;
@@ -47,12 +53,18 @@ struct Seat {
     unsigned share;                         ///< last assigned; a hung tower may not have received it
     std::size_t first_example = 0;          ///< index of its share's first example in the step
     std::vector<const Exchange*> exchanges; ///< of a step with the share, in order
-    bool up_to_date = false;                ///< it has the current parameters, or their upload is submitted
+    /// It has the current parameters, or their upload is submitted; alone, the whole state.
+    bool up_to_date = false;
+    bool ahead = false; ///< alone, it has begun the next step
     StepTime step_time;
-    TowerTimes times; ///< of the last step
+    TowerTimes times;      ///< of the last step
+    StepResults results{}; ///< its part of the last step's
     TowerProgress progress;
     std::function<void()> step_task, other_task; ///< what the worker does
     Worker worker;                               // last: it uses the others
+
+private:
+    void start(std::function<void()> work);
 };
 
 } // namespace towers

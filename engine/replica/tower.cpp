@@ -106,10 +106,10 @@ Tower::Program Tower::make_program(const Share& share) {
                                   .free = device_->free_memory(),
                                   .largest_allocation = info().largest_allocation,
                                   .held = session_.bytes()};
-        const AtOnce at_once = micro_batching_.choose(
-            share, memory, [&](unsigned most) { return plan_(share.examples, most).bytes(); });
+        const AtOnce at_once =
+            micro_batching_.choose(share, memory, [&](unsigned most) { return plan_(share, most).bytes(); });
         try {
-            Program program = record(plan_(share.examples, at_once.most));
+            Program program = record(plan_(share, at_once.most));
             program.at_once = at_once;
             return program;
         } catch (const OutOfMemory& error) {
@@ -121,6 +121,8 @@ Tower::Program Tower::make_program(const Share& share) {
 Tower::Program Tower::record(const TrainingPlan& training) {
     hold(training.bytes());
     if (uploads_.empty()) make_transfers(training);
+    const bool keeps = training.plan.bytes(Arena::staged_state) > 0;
+    if (keeps && !keeps_[0].recording) make_keeps();
     Program program{.session = Session(session_, [](Arena arena) { return !is_of_share(arena); })};
     ArenaBytes bytes = training.bytes();
     for (std::size_t i = 0; i < arena_count; ++i)
@@ -131,8 +133,8 @@ Tower::Program Tower::record(const TrainingPlan& training) {
     program.order = training.order;
     if (training.plan.bytes(Arena::staged_records) > 0)
         program.images.emplace(program.session, training.plan.find(staged_records).bytes);
-    const bool is_lone = training.buckets.empty();
-    const std::size_t in_flight = is_lone && info().kind != DeviceKind::cpu ? 2 : 1;
+    program.keeps = keeps;
+    const std::size_t in_flight = training.updates && info().kind != DeviceKind::cpu ? 2 : 1;
     while (program.steps.size() < in_flight) {
         try {
             program.steps.push_back(record_step(training, program.session));
@@ -163,6 +165,12 @@ void Tower::hold(ArenaBytes bytes) {
     for (std::size_t i = 0; i < arena_count; ++i)
         if (is_of_share(Arena(i))) bytes[i] = 0;
     if (!session_.holds(bytes)) programs_.clear(); // they know the old addresses
+    if (bytes[std::size_t(Arena::state)] > session_.bytes()[std::size_t(Arena::state)]) { // so do these
+        for (const Transfer& upload : uploads_)
+            if (upload.ticket != 0) device_->wait(upload.ticket);
+        uploads_.clear();
+        keeps_ = {};
+    }
     try {
         session_.hold(bytes);
     } catch (const OutOfMemory& error) {
@@ -193,6 +201,16 @@ void Tower::make_transfers(const TrainingPlan& training) {
     buckets_ = training.buckets;
     uploads_ = std::move(uploads);
     downloads_ = std::move(downloads);
+}
+
+void Tower::make_keeps() {
+    const std::size_t bytes = session_.bytes()[std::size_t(Arena::staged_state)] / 2;
+    for (std::size_t half = 0; half < 2; ++half) {
+        const std::vector<Command> copy{Copy{session_.slice(Arena::state, 0, bytes),
+                                             session_.slice(Arena::staged_state, half * bytes, bytes),
+                                             "state"}};
+        keeps_[half] = {device_->record(copy)};
+    }
 }
 
 /// After a failed allocation: frees the memory of steps, and computes fewer examples at once from now on.
@@ -252,20 +270,40 @@ void Tower::submit_from(std::size_t first) {
         std::vector<Ticket> after = std::exchange(images, {});
         for (const std::size_t bucket : part.cut.needs)
             if (const Ticket ticket = uploads_[bucket].ticket) after.push_back(ticket);
+        const bool updates = program_->keeps && i + 1 == parts.size();
+        if (const Ticket ticket = keeps_[half_].ticket; updates && ticket != 0) after.push_back(ticket);
         part.ticket = device_->submit(part.recording, Queue::compute, after);
         for (; complete < part.cut.buckets; ++complete)
             downloads_[complete].ticket =
                 device_->submit(downloads_[complete].recording, Queue::download, std::span(&part.ticket, 1));
+        if (updates) keep_state();
         if (!part.exchanges.empty()) return;
     }
 }
 
+/// Copies the state to the other half, after the last part.
+void Tower::keep_state() {
+    RecordedStep& step = program_->step();
+    step.half = half_ = 1 - half_;
+    keeps_[half_].ticket =
+        device_->submit(keeps_[half_].recording, Queue::download, std::span(&step.parts.back().ticket, 1));
+}
+
 void Tower::wait(std::size_t part) { device_->wait(program_->step().parts[part].ticket); }
 
+StepResults Tower::finish() { return finish(program_->step()); }
+
 StepResults Tower::finish_earlier() {
-    const RecordedStep& earlier = program_->steps[(program_->turn + 1) % program_->steps.size()];
-    device_->wait(earlier.parts.back().ticket);
-    return earlier.session.results();
+    return finish(program_->steps[(program_->turn + 1) % program_->steps.size()]);
+}
+
+StepResults Tower::finish(const RecordedStep& step) {
+    device_->wait(step.parts.back().ticket);
+    if (program_->keeps) {
+        device_->wait(keeps_[step.half].ticket);
+        kept_ = step.half;
+    }
+    return step.session.results();
 }
 
 StepResults Tower::results() const {
@@ -292,6 +330,16 @@ void Tower::upload(std::size_t bucket) {
 
 void Tower::upload_frozen() {
     if (frozen_.recording) device_->wait(device_->submit(frozen_.recording, Queue::upload));
+}
+
+std::span<float> Tower::kept_state() const {
+    const auto both = session_.host<float>(Arena::staged_state);
+    return both.subspan(kept_ * both.size() / 2, both.size() / 2);
+}
+
+void Tower::load_state() {
+    session_.upload(Arena::state, kept_state());
+    half_ = kept_;
 }
 
 void Tower::load_tests(TestData data) {

@@ -14,6 +14,11 @@
 //   wait_for_parameters()   after submit_from(0): until the parameters are there that the first part reads
 //   wait_for_bucket()       after wait() for the part that completes it: its gradients are in staging memory
 //   upload()                when its new parameters are in staging memory, for parts submitted later
+//
+// One of several that has all examples (Share::alone) works like a lone tower:
+//
+//   load_state()            uploads the state from kept_state()
+//   finish()                when the step has ended and kept_state() is the new state
 #pragma once
 
 #include "engine/execution/forward_pass.h"
@@ -23,6 +28,7 @@
 #include "engine/reduce/exchange.h"
 #include "engine/step/network.h"
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -33,9 +39,9 @@
 
 namespace towers {
 
-/// Plans a step with `share` examples that computes at most `most` at once. All plans of a Planner have the
-/// same variables and buckets.
-using Planner = std::function<TrainingPlan(unsigned share, unsigned most)>;
+/// Plans a step with this share that computes at most `most` examples at once. All plans of a Planner have
+/// the same variables and, with several towers, buckets.
+using Planner = std::function<TrainingPlan(const Share& share, unsigned most)>;
 
 /// Plans a forward pass over this many test examples at once; see plan_evaluation().
 using TestPlanner = std::function<Plan(unsigned batch)>;
@@ -73,14 +79,14 @@ public:
     /// The current share as take() got it.
     const Share& taken() const { return share_; }
     /// The plan of a step with the current share, which is not empty, as take() made recordings of it.
-    TrainingPlan plan() const { return plan_(share(), program_->at_once.most); }
+    TrainingPlan plan() const { return plan_(share_, program_->at_once.most); }
     /// Makes new recordings for the current share, because the device's choices have changed.
     void record_again();
     AtOnce at_once() const { return program_ ? program_->at_once : AtOnce{}; } ///< for the current share
     double flops() const { return program_ ? program_->flops : 0; } ///< of a step with it; see flops_of()
 
-    /// Whether a step can be submitted before the one before it has ended: a lone tower's, on a device that
-    /// works by itself. A `cpu` device works only while a thread waits for it.
+    /// Whether a step can be submitted before the one before it has ended: that of a tower that updates the
+    /// state, on a device that works by itself. A `cpu` device works only while a thread waits for it.
     bool can_go_ahead() const { return program_ && program_->steps.size() > 1; }
 
     /// Sets the numbers and the examples of the next step, share() of them. What follows is about this step.
@@ -107,10 +113,12 @@ public:
     std::span<const Part> parts() const;
     /// Submits the parts from `first` on, up to the next exchange or the end. Each part comes after the
     /// uploads of the parameters that it needs; after it come the downloads of the gradients that it
-    /// completes.
+    /// completes. The update of a tower that takes steps alone waits for the copy of the state before it, and
+    /// another copy follows it.
     void submit_from(std::size_t first);
     void wait(std::size_t part);
-    /// Waits for the step that was prepared before the last one. Returns its results.
+    /// Waits for the step that was prepared last, or before the last one. Returns its results.
+    StepResults finish();
     StepResults finish_earlier();
     /// The results of the finished step; all zero for an idle tower.
     StepResults results() const;
@@ -129,6 +137,12 @@ public:
     /// Copies the frozen variables from staging memory to the device, and waits.
     void upload_frozen();
 
+    // Of several towers, with Share::alone
+    /// The state after the last finished step, in staging memory; valid until the step after the next one is
+    /// submitted. Write to it what load_state() copies to the device.
+    std::span<float> kept_state() const;
+    void load_state();
+
     // Test passes, between steps
     /// Brings the test examples, unless they are streamed, to the device, where they stay beside those of the
     /// training. Call it once, while the tower has a share; computes fewer examples at once if memory does
@@ -146,6 +160,7 @@ private:
         Session session;
         std::vector<Recording> micro_recordings; ///< see TrainingPlan::micro_plans
         std::vector<Part> parts;
+        std::size_t half = 0; ///< of Arena::staged_state, that keeps the state after it
     };
     /// A step for one share, and its own small arenas.
     struct Program {
@@ -156,6 +171,7 @@ private:
         std::optional<StagedImages> images; ///< if images come with each step
         AtOnce at_once;
         double flops = 0;
+        bool keeps = false;      ///< each step copies the state to staging memory
         std::uint64_t taken = 0; ///< the number of the latest take() that chose it
 
         RecordedStep& step() { return steps[turn]; }
@@ -174,6 +190,9 @@ private:
     RecordedStep record_step(const TrainingPlan& training, const Session& program) const;
     void hold(ArenaBytes bytes);
     void make_transfers(const TrainingPlan& training);
+    void make_keeps();
+    void keep_state();
+    StepResults finish(const RecordedStep& step);
     bool make_do(const AtOnce& refused, const OutOfMemory& error);
     ForwardPass forward_pass(unsigned batch) const;
     void submit_micro_batches(std::vector<Ticket> after);
@@ -185,6 +204,9 @@ private:
     std::vector<ArenaRange> buckets_;
     std::vector<Transfer> uploads_, downloads_; ///< by bucket: of parameters, of gradients
     Transfer frozen_;                           ///< of the frozen variables
+    std::array<Transfer, 2> keeps_;             ///< of the state to the halves of Arena::staged_state
+    std::size_t half_ = 0;                      ///< in which the last submitted step leaves the state
+    std::size_t kept_ = 0;                      ///< in which the last finished step has left it
     std::map<Share, Program> programs_;
     Program* program_ = nullptr; ///< null: idle
     Share share_;

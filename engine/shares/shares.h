@@ -27,6 +27,8 @@ struct Share {
     /// In how many micro-batches the tower computes it if its memory suffices for that, as recorded, so that
     /// the bits are the same; 0: in as few as fit.
     unsigned micro_batches = 0;
+    /// It is the whole global batch of several towers, and the tower also updates the state.
+    bool alone = false;
     auto operator<=>(const Share&) const = default;
 };
 

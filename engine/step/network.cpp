@@ -59,8 +59,10 @@ ArenaBytes TrainingPlan::bytes() const {
 }
 
 TrainingPlan plan_single_step(const NetworkSpec& spec, const UpdateSpec& update) {
-    return plan_step(spec, {},
-                     [&](Plan& plan, const LossList& losses) { plan_update(plan, update, losses); });
+    TrainingPlan training =
+        plan_step(spec, {}, [&](Plan& plan, const LossList& losses) { plan_update(plan, update, losses); });
+    training.updates = true;
+    return training;
 }
 
 TrainingPlan plan_shared_step(const NetworkSpec& spec) {
@@ -71,6 +73,23 @@ TrainingPlan plan_shared_step(const NetworkSpec& spec) {
                                       });
     training.trained = spec.layout->trained();
     training.frozen = spec.layout->frozen();
+    return training;
+}
+
+TrainingPlan plan_step_alone(NetworkSpec spec, const UpdateSpec& update) {
+    const StateLayout& layout = *spec.layout;
+    spec.global_batch = 0;
+    TrainingPlan training = plan_step(spec, {}, [&](Plan& plan, const LossList& losses) {
+        plan_update(plan, update, losses);
+        stage_variables(plan, layout);
+        plan.tensor("state", Arena::state, 0, {layout.bytes / sizeof(float)});
+        plan.tensor("staged state", Arena::staged_state, 0, {2 * layout.bytes / sizeof(float)});
+    });
+    training.updates = true;
+    training.buckets = make_buckets(layout, bucket_bytes(layout));
+    training.trained = layout.trained();
+    training.frozen = layout.frozen();
+    training.cuts = cut_before_update(training.plan);
     return training;
 }
 

@@ -37,7 +37,8 @@ struct TrainingPlan {
     std::vector<std::size_t> order;
 
     Plan plan;                       ///< the step, or its end after all micro-batches
-    std::vector<ArenaRange> buckets; ///< of the gradient arena; empty if the step includes the update
+    bool updates = false;            ///< the step includes the update of the state
+    std::vector<ArenaRange> buckets; ///< of the gradient arena, of one of several towers
     ArenaRange trained{}, frozen{};  ///< of the variables, as StateLayout says; of one of several towers
     std::vector<Cut> cuts;           ///< of `plan`
 
@@ -53,6 +54,11 @@ TrainingPlan plan_single_step(const NetworkSpec& spec, const UpdateSpec& update)
 /// parameters from Arena::staged_parameters and of gradients to Arena::staged_gradients, which happen bucket
 /// by bucket between its recordings. The towers' gradients add up to the global batch's.
 TrainingPlan plan_shared_step(const NetworkSpec& spec);
+
+/// Plans the step of one of several towers that has the whole global batch: the single tower's, with the same
+/// bits. It is cut before the update, which must wait until the state has been copied to a half of
+/// Arena::staged_state, and has room for what a shared step hands over. `spec.global_batch` is ignored.
+TrainingPlan plan_step_alone(NetworkSpec spec, const UpdateSpec& update);
 
 /// In a plan with NetworkSpec::staged: the staging memory for the images of Arena::records.
 constexpr const char* staged_records = "staged records";

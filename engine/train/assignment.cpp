@@ -33,6 +33,14 @@ std::vector<unsigned> Assignment::shares(std::uint64_t step) const {
 }
 
 std::vector<Share> Assignment::to_take(std::uint64_t step) const {
+    std::vector<Share> taken = as_recorded(step);
+    const auto works = [](const Share& share) { return share.examples > 0; };
+    if (taken.size() > 1 && std::ranges::count_if(taken, works) == 1)
+        std::ranges::find_if(taken, works)->alone = true;
+    return taken;
+}
+
+std::vector<Share> Assignment::as_recorded(std::uint64_t step) const {
     const std::vector<unsigned> examples = shares(step);
     if (policy_.recorded.empty()) return to_shares(examples);
     const SharesFrom& recorded = balancer_ ? policy_.recorded.front() : shares_at(policy_.recorded, step);
@@ -55,7 +63,7 @@ std::string Assignment::begin(std::span<const SeenTower> towers) {
 }
 
 std::string Assignment::observe(std::uint64_t step, std::span<const SeenTower> towers, double seconds,
-                                bool repeated) {
+                                bool repeated, bool next_begun) {
     const std::vector<double> work = take_note(towers);
     std::string notice;
     if (balancer_) {
@@ -64,8 +72,9 @@ std::string Assignment::observe(std::uint64_t step, std::span<const SeenTower> t
         if (balancer_->shares() != announced_) {
             // Set by a step that had to be repeated
             const bool taken = std::ranges::equal(balancer_->shares(), towers, {}, {}, &SeenTower::share);
-            notice = fmt::format("shares are {} from step {} on, before {}{}", to_string(balancer_->shares()),
-                                 taken ? step : step + 1, to_string(announced_), idle_towers());
+            notice =
+                fmt::format("shares are {} from step {} on, before {}{}", to_string(balancer_->shares()),
+                            taken ? step : step + (next_begun ? 2 : 1), to_string(announced_), idle_towers());
             announced_ = balancer_->shares();
         }
     }

@@ -36,7 +36,8 @@ public:
     /// The first shares without probes.
     const std::vector<unsigned>& first_shares() const { return first_; }
     std::vector<unsigned> shares(std::uint64_t step) const;
-    /// The same with the micro-batches that are recorded with these shares.
+    /// The same with the micro-batches that are recorded with these shares. A tower that has all examples
+    /// takes them alone.
     std::vector<Share> to_take(std::uint64_t step) const;
 
     /// With automatic shares and towers of unknown speed: the examples to try before the first step; empty:
@@ -47,8 +48,10 @@ public:
     /// Call it before probing and again before the first step. Returns what the user should know.
     std::string begin(std::span<const SeenTower> towers);
 
-    /// Reports a step and its seconds. `repeated`: it had more than one attempt.
-    std::string observe(std::uint64_t step, std::span<const SeenTower> towers, double seconds, bool repeated);
+    /// Reports a step and its seconds. `repeated`: it had more than one attempt, or other shares than these.
+    /// `next_begun`: the step after it has been begun in the same way.
+    std::string observe(std::uint64_t step, std::span<const SeenTower> towers, double seconds, bool repeated,
+                        bool next_begun = false);
 
     /// After a failure: prepares to repeat the step, or what `repeated` names, without the tower, or with a
     /// share that fits on it. Rethrows the device's error if no tower is left or the run must not continue
@@ -66,6 +69,7 @@ private:
         bool lost = false; ///< its device has failed
     };
     std::vector<double> take_note(std::span<const SeenTower> towers);
+    std::vector<Share> as_recorded(std::uint64_t step) const;
     std::string tell_micro_batches(std::span<const SeenTower> towers);
     void limit(std::size_t tower, unsigned share, const TowerFailed& failed);
     std::string idle_towers() const;

@@ -163,6 +163,7 @@ SharesFrom Trainer::taken() const {
 StepReport Trainer::step(bool another) {
     std::string notice = probe();
     if (towers_->is_ahead()) seconds_ += seconds_since(ended_); // in which this step went on
+    const std::vector<unsigned> shares_of_step = assignment_.shares(step_);
     const HostTimes before = towers_->host_times();
     const double data_before = host_use_.data;
     double seconds = 0;
@@ -186,9 +187,10 @@ StepReport Trainer::step(bool another) {
         use_[i].examples += report.shares[i];
         use_[i].times += towers_->times(i);
     }
-    const bool repeated = !report.notice.empty();
+    // A step that was begun before its shares changed says nothing about the new ones.
+    const bool repeated = !report.notice.empty() || report.shares != shares_of_step;
     add_notice(notice, report.notice);
-    add_notice(notice, assignment_.observe(report.step, seen(), seconds - for_data, repeated));
+    add_notice(notice, assignment_.observe(report.step, seen(), seconds - for_data, repeated, is_ahead()));
     if (reader_) add_notice(notice, data_watch_.observe(seconds, for_data, options_.global_batch));
     report.notice = notice;
     return report;
@@ -200,18 +202,21 @@ void Trainer::take_step(StepReport& report, bool another) {
     report.learning_rate = learning_rate({step_, examples_});
     const StepWork work{numbers({step_, examples_}), batch()};
     // A step that is taken in another way does not begin before this one has ended.
-    another = another && assignment_.to_take(step_ + 1) == assignment_.to_take(step_);
-    const std::optional<StepWork> next = another ? next_work() : std::nullopt;
+    if (!towers_->is_ahead()) as_taken_ = assignment_.to_take(step_);
+    another = another && assignment_.to_take(step_ + 1) == as_taken_;
+    std::optional<StepWork> next = another ? next_work() : std::nullopt;
     StepResults results{};
     for (bool taken = false; !taken;) {
         const Clock::time_point begin = Clock::now();
         try {
-            towers_->take(assignment_.to_take(step_));
+            if (!towers_->is_ahead()) towers_->take(as_taken_);
             results = towers_->step(work, next ? &*next : nullptr);
             taken = true;
         } catch (const TowerFailed& failed) {
             for (TowerUse& use : use_) use.times.others += seconds_since(begin); // for the failed attempt
             add_notice(report.notice, assignment_.let_go(failed));
+            as_taken_ = assignment_.to_take(step_);
+            next.reset();
         }
     }
     if (!results.finite)

@@ -102,11 +102,12 @@ std::unique_ptr<TowerSet> Trainer::open_towers(const DataSource& data,
                           .seed = options_.seed,
                           .distort = options_.distort,
                           .largest_allocation = devices[i]->info().largest_allocation});
-        const Planner plan = [=](unsigned share, unsigned most) {
+        const Planner plan = [=](const Share& share, unsigned most) {
             NetworkSpec spec = any_share;
-            spec.batch = share;
-            if (spec.staged) spec.slots = StagedImages::slots(share);
+            spec.batch = share.examples;
+            if (spec.staged) spec.slots = StagedImages::slots(share.examples);
             spec.most = most;
+            if (share.alone) return plan_step_alone(spec, update);
             return count == 1 ? plan_single_step(spec, update) : plan_shared_step(spec);
         };
         Share share = to_probe_ ? Share{} : assignment_.to_take(0)[i];

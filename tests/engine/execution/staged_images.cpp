@@ -97,8 +97,9 @@ TEST_CASE("the next step's images are copied while a tower computes, if the devi
         auto device = std::make_unique<test::SimulatedDevice>(
             "gpu", [&](const Launch& launch) { return launch.kernel == Kernel::distort_images ? 1.0 : 0.0; },
             test::Link{0.5 / double(8 * image)});
-        const Planner plan = [&](unsigned share, unsigned most) {
-            NetworkSpec spec = test::spec_of(recipe, layout, share, StagedImages::slots(share));
+        const Planner plan = [&](const Share& share, unsigned most) {
+            const unsigned batch = share.examples;
+            NetworkSpec spec = test::spec_of(recipe, layout, batch, StagedImages::slots(batch));
             spec.staged = true;
             spec.most = most;
             return plan_single_step(spec, update);

@@ -97,11 +97,11 @@ TEST_CASE("recorded micro-batches are taken with the shares that they are record
          .recorded = {{0, {6, 2}, {2, 1}}, {3, {8, 0}, {4, 0}}, {5, {6, 2}, {3, 1}}, {7, {4, 4}}}},
         {"a", "b"}, 8, 1, true);
     CHECK(assignment.to_take(2) == Taken{{6, 2}, {2, 1}});
-    CHECK(assignment.to_take(4) == Taken{{8, 4}, {0, 0}});
+    CHECK(assignment.to_take(4) == Taken{{8, 4, true}, {0, 0}});
     CHECK(assignment.to_take(6) == Taken{{6, 3}, {2, 1}});
     CHECK(assignment.to_take(8) == Taken{{4, 0}, {4, 0}}); // an early version's
     assignment.let_go(failure<DeviceLost>(1));
-    CHECK(assignment.to_take(2) == Taken{{8, 0}, {0, 0}});
+    CHECK(assignment.to_take(2) == Taken{{8, 0, true}, {0, 0}});
 
     Run run{{{0, 1e-3}, {0, 9e-3}},
             {{.automatic = true, .weights = {}, .recorded = {{40, {50, 50}, {2, 1}}}},

@@ -1,0 +1,101 @@
+// Steps of a group in which one tower has all examples, and where the state is after them.
+#include "engine/replica/group.h"
+
+#include <algorithm>
+
+namespace towers {
+
+StepResults TowerGroup::step_alone(const StepWork& work, const StepWork* next) {
+    const Clock::time_point begin = Clock::now();
+    Seat& seat = *shared_.active[0];
+    examples_ = work.batch.examples.size();
+    shared_.batch = work.batch;
+    shared_.next = next;
+    for (const auto& each : seats_) {
+        each->progress.restart();
+        if (each.get() != &seat) each->up_to_date = false;
+    }
+    if (!std::exchange(ahead_, false)) {
+        seat.ahead = false;
+        seat.first_example = 0;
+        if (!seat.up_to_date) save(seat.tower->kept_state());
+        seat.tower->prepare(work.numbers, work.batch);
+    }
+    progress_.assign({&seat.progress});
+    watchdog_.begin(seat.step_time.expect(seat.share, seat.tower->flops(), seat.tower->info()), progress_);
+    seat.start();
+    wait_for_all(&TowerProgress::renewal, 1);
+    try {
+        throw_failure_of(seat);
+    } catch (...) {
+        bring_home();
+        throw;
+    }
+    ahead_ = seat.ahead;
+    kept_ = seat.tower->kept_state();
+    seat.up_to_date = seat.results.finite;
+    if (!seat.up_to_date) bring_home();
+    share_out_times(begin);
+    seat.step_time.observe(seat.share, seat.times.work);
+    return seat.results;
+}
+
+/// Gives the reducer the state if a tower has kept it.
+void TowerGroup::bring_home() {
+    if (!kept_.empty()) reducer_->load(std::exchange(kept_, {}));
+}
+
+void TowerGroup::load(std::span<const float> state) {
+    kept_ = {};
+    reducer_->load(state);
+    for (const auto& seat : seats_) seat->up_to_date = false;
+}
+
+void TowerGroup::save(std::span<float> state) {
+    if (kept_.empty())
+        reducer_->save(state);
+    else
+        std::ranges::copy(kept_, state.begin());
+}
+
+void TowerGroup::save_gradients(std::span<float> gradients) {
+    if (!is_alone()) return reducer_->save_gradients(gradients);
+    Seat& seat = *shared_.active[0];
+    const auto copied = std::make_shared<std::vector<float>>(gradients.size());
+    seat.progress.restart();
+    progress_.assign({&seat.progress});
+    watchdog_.begin(seat.step_time.expect(seat.share, seat.tower->flops(), seat.tower->info()), progress_);
+    seat.get_gradients(copied);
+    watchdog_.wait_for(seat.progress, &TowerProgress::end, 1);
+    throw_failure_of(seat);
+    std::ranges::copy(*copied, gradients.begin());
+}
+
+void TowerGroup::summarize(const std::shared_ptr<SummaryPass>& pass) {
+    std::vector<float> whole(layout_.bytes / sizeof(float));
+    save(whole);
+    {
+        const std::unique_ptr<Device> host = open_host_device(host_);
+        Session session(*host, Session::Place::host);
+        ArenaBytes bytes = pass->state.plan.bytes();
+        bytes[std::size_t(Arena::gradients)] = layout_.updated_bytes; // the stage also gives the statistics
+        session.hold(bytes);
+        const auto state = session.host<float>(Arena::state);
+        std::ranges::copy(std::span(whole).first(state.size()), state.begin());
+        if (layout_.updated_bytes > 0) save_gradients(session.host<float>(Arena::gradients));
+        summarize_state(session, *pass);
+    }
+    const auto variables = std::span(whole).first(layout_.variable_bytes / sizeof(float));
+    pass->variables.assign(variables.begin(), variables.end());
+    Seat& seat = *shared_.active[0];
+    seat.progress.restart();
+    const auto examples = unsigned(pass->examples.size());
+    progress_.assign({&seat.progress});
+    watchdog_.begin(seat.step_time.expect_test(examples, seat.share, seat.tower->flops(), seat.tower->info()),
+                    progress_);
+    seat.summarize(pass);
+    watchdog_.wait_for(seat.progress, &TowerProgress::end, 1);
+    throw_failure_of(seat);
+}
+
+} // namespace towers
