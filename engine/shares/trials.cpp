@@ -6,6 +6,14 @@
 
 namespace towers {
 
+std::size_t Trials::Trial::needed() const {
+    const tuning::Trial& by = tuning::trial;
+    // A tower that adds a fiftieth gets the most: what it adds is about the noise of single steps' medians.
+    return std::clamp(std::size_t(double(by.most_steps) / (50 * adds)), by.steps, by.most_steps);
+}
+
+double Trials::Trial::threshold() const { return std::max(tuning::trial.clearly_faster, 1 - adds); }
+
 void Trials::start(Standings& standings) {
     const Standings::Present& now = standings.now;
     if (standings.count() < tuning::trial.settled_steps || now.steps.size() < tuning::trial.settled_steps)
@@ -60,7 +68,9 @@ void Trials::try_without(Standings& standings) {
         if (ratio >= least) continue;
         least = ratio, tower = i, shares = std::move(without);
     }
-    if (tower != known.size()) begin(Kind::without, tower, standings, shares);
+    if (tower == known.size()) return;
+    begin(Kind::without, tower, standings, shares);
+    trial_->adds = std::max(least - 1, 1e-3);
 }
 
 std::optional<Shares> Trials::judge(Standings& standings, const Follower& follower) {
@@ -71,7 +81,7 @@ std::optional<Shares> Trials::judge(Standings& standings, const Follower& follow
 }
 
 void Trials::judge_whole_steps(Standings& standings) {
-    const bool measured = standings.now.steps.size() >= tuning::trial.steps;
+    const bool measured = standings.now.steps.size() >= trial_->needed();
     if (!measured && trial_->steps < tuning::trial.longest) return;
     Trial trial = *std::exchange(trial_, std::nullopt);
     Rest& rest = rests_[trial.tower];
@@ -80,7 +90,7 @@ void Trials::judge_whole_steps(Standings& standings) {
     std::optional<Idle>& shut_out = standings.shut_out[trial.tower];
     const double before = median_seconds(trial.before.steps);
     const double after = measured ? median_seconds(standings.now.steps) : INFINITY;
-    if (!(after < before * tuning::trial.clearly_faster)) {
+    if (!(after < before * trial.threshold())) {
         if (measured && shut_out) shut_out = Idle{true, after, before};
         standings.now = std::move(trial.before);
         return;

@@ -5,13 +5,19 @@
 #include "engine/shares/standings.h"
 #include "engine/shares/tuning.h"
 
+#include <cmath>
+#include <cstddef>
+#include <optional>
+#include <vector>
+
 namespace towers {
 
 /// One trial at a time:
 ///
 /// | trial     | a tower that        | it asks                                      | steps that count |
 /// | --------- | ------------------- | -------------------------------------------- | ---------------- |
-/// | without   | adds little         | are whole steps faster without it?           | 3                |
+/// | without   | adds little         | are whole steps faster without it?           | 3; up to 9, the  |
+/// |           |                     |                                              | less it adds     |
 /// | with      | had been left out   | are whole steps faster with it by now?       | 3                |
 /// | one group | seemed too slow     | does its own time promise a gain by now?     | 1 or more        |
 ///
@@ -40,7 +46,13 @@ private:
         Kind kind;
         std::size_t tower;
         Standings::Present before;
+        double adds = INFINITY; ///< predicted step without the tower / with it, minus 1
         unsigned steps = 0;
+
+        /// So many measured steps decide.
+        std::size_t needed() const;
+        /// Step after / before, below which the tower stays out.
+        double threshold() const;
     };
     struct Rest {
         unsigned steps = 0;                         ///< steps of rest left before its next trial

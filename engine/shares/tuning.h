@@ -54,11 +54,13 @@ struct Trial {
     unsigned settled_steps = 30;  ///< with equal shares before a trial, which is compared with them
     std::size_t step_window = 32; ///< whole steps to keep for that
     std::size_t steps = 3;        ///< measured in a trial of whole steps: tolerates one slow step
-    unsigned longest = 20;        ///< steps of a trial, if times are unusable
+    std::size_t most_steps = 9; ///< of a trial without a tower that hardly adds anything, which costs nothing
+    unsigned longest = 20;      ///< steps of a trial, if times are unusable
     /// Predicted step without a tower / with it, below which the tower may slow the others down by more than
     /// it adds.
     double adds_little = 1.6;
-    double clearly_faster = 0.97;  ///< step after / before, below which a trial is successful: beyond noise
+    double clearly_faster = 0.97;  ///< step after / before, below which a trial is successful: beyond noise,
+                                   ///< unless a mistake would cost less than that
     unsigned first_pause = 500;    ///< steps between trials of whole steps; it doubles with each
     unsigned longest_pause = 8000; ///< so that changes within hours are noticed
     unsigned shortest_rest = 200;  ///< steps between trials with one group

@@ -1,9 +1,11 @@
 // Steps in which one of several towers has all examples.
 #include "backends/error.h"
+#include "engine/recipes/recipe_plan.h"
 #include "engine/trace/trace.h"
 #include "tests/support/devices.h"
 #include "tests/support/networks.h"
 #include "tests/support/scripted_device.h"
+#include "tests/support/simulated_device.h"
 
 #include <cstdint>
 #include <cstring>
@@ -125,6 +127,28 @@ TEST_CASE("the group has a step in flight while a tower has all examples, except
         Trainer traced(test::small_recipe(), options, test::noise(50));
         traced.step(true);
         CHECK_FALSE(traced.is_ahead());
+    }
+}
+
+TEST_CASE("the host's copy of the state is made while the tower with all examples computes the next step") {
+    const test::VirtualClock clock;
+    const Recipe recipe = test::small_recipe();
+    const double copy = 0.25 / double(layout_of(recipe).bytes); // of the state, in seconds
+    TrainerOptions options = options_with({"cpu", "gpu"}, {{0, {0, global}}});
+    options.open_device = [&](std::string_view id, const OpenOptions& open) -> std::unique_ptr<Device> {
+        if (id == "cpu") return test::reuse_device(id, open);
+        return std::make_unique<test::SimulatedDevice>(
+            "gpu", [](const Launch& launch) { return launch.kernel == Kernel::distort_images ? 1.0 : 0.0; },
+            test::Link{copy});
+    };
+    for (const bool ahead : {true, false}) {
+        Trainer trainer(recipe, options, test::noise(50));
+        trainer.step(ahead);
+        for (int i = 0; i < 4; ++i) {
+            const double before = trainer.use()[1].times.work;
+            trainer.step(ahead && i < 3);
+            CHECK(trainer.use()[1].times.work - before == doctest::Approx(ahead ? 1.0 : 1.25).epsilon(1e-3));
+        }
     }
 }
 

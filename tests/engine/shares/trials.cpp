@@ -49,6 +49,19 @@ TEST_CASE("a tower that adds little is left out for good only when whole steps a
     }
 }
 
+TEST_CASE("a tower that hardly adds anything is judged by more steps, and leaves for a smaller gain") {
+    for (const double without : {0.98, 0.995}) {
+        Bench bench({252, 4}); // a step without it should take 1.6 % longer
+        bench.steps(31, {2.52, 2.52}, 2.52);
+        REQUIRE(bench.standings.now.shares == Shares{256, 0});
+        bench.steps(9, {2.52 * without, 0}, 2.52 * without); // the first one records
+        CHECK(bench.trials.running());
+        bench.steps(1, {2.52 * without, 0}, 2.52 * without);
+        CHECK_FALSE(bench.trials.running());
+        CHECK(bench.standings.shut_out[1].has_value() == (without < 0.984));
+    }
+}
+
 TEST_CASE(
     "a tower without a share rests, is tried with one group, and gets a share only when that is worth it") {
     for (const bool fast : {true, false}) {
