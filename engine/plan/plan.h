@@ -33,7 +33,7 @@ enum class Arena {
     staged_gradients,  ///< staging
     staged_parameters, ///< staging
     staged_exchanges,  ///< staging: what towers exchange within a step
-    staged_state,      ///< staging: twice the state, of a tower that updates it alone
+    staged_state,      ///< staging: three states of a tower that updates it alone
     count
 };
 constexpr std::size_t arena_count = std::size_t(Arena::count);

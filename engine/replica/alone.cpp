@@ -36,7 +36,8 @@ StepResults TowerGroup::step_alone(const StepWork& work, const StepWork* next) {
     seat.up_to_date = seat.results.finite;
     if (!seat.up_to_date) bring_home();
     share_out_times(begin);
-    seat.step_time.observe(seat.share, seat.times.work);
+    // Not times.work, which also has the caller's time between two steps
+    seat.step_time.observe(seat.share, seconds_between(begin, seat.progress.ended));
     return seat.results;
 }
 

@@ -17,6 +17,10 @@ bool all_finite(std::span<const float> values) {
 std::vector<float> TowerGroup::losses(const StepResults& results) const {
     const float decay = results.total_loss - results.cross_entropy;
     std::vector<float> losses(seats_.size(), std::numeric_limits<float>::quiet_NaN());
+    if (is_alone()) {
+        losses[shared_.active[0]->index] = results.total_loss;
+        return losses;
+    }
     for (const Seat* seat : shared_.active)
         losses[seat->index] = seat->results.cross_entropy * float(examples_) / float(seat->share) + decay;
     return losses;
@@ -32,7 +36,11 @@ Culprit TowerGroup::find_culprit(const StepResults& results) const {
         culprit.examples = seat->share;
         return culprit;
     };
-    if (is_alone()) return found(shared_.active[0], "a gradient");
+    if (is_alone()) {
+        Culprit culprit = found(shared_.active[0], "a gradient");
+        culprit.loss = results.total_loss;
+        return culprit;
+    }
     // An exchange spreads values that are not finite to all towers; the first tower that gave such a value is
     // the culprit.
     for (std::size_t k = 0; k < exchanges; ++k)

@@ -4,10 +4,8 @@
 #include "engine/reduce/host_stage.h"
 
 #include <algorithm>
-#include <cmath>
 #include <exception>
 #include <fmt/format.h>
-#include <limits>
 #include <utility>
 
 namespace towers {

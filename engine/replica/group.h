@@ -65,7 +65,7 @@ private:
     StepVerdict work(const StepNumbers& numbers, const Batch& batch, bool counts);
     void prepare(const StepNumbers& numbers, const Batch& batch);
     StepResults step_alone(const StepWork& work, const StepWork* next);
-    bool is_alone() const { return shared_.active[0]->is_alone(); }
+    bool is_alone() const { return !shared_.active.empty() && shared_.active[0]->is_alone(); }
     void bring_home();
     bool give_buckets();
     bool wait_for_all(Milestones TowerProgress::*what, std::size_t count);

@@ -169,6 +169,7 @@ void Tower::hold(ArenaBytes bytes) {
         for (const Transfer& upload : uploads_)
             if (upload.ticket != 0) device_->wait(upload.ticket);
         uploads_.clear();
+        frozen_ = {};
         keeps_ = {};
     }
     try {
@@ -179,7 +180,8 @@ void Tower::hold(ArenaBytes bytes) {
     }
 }
 
-/// Makes the copies for one of several towers. The addresses of their arenas never change.
+/// Makes the copies for one of several towers. The addresses of their arenas change only if the state grows,
+/// when the tower first has all examples.
 void Tower::make_transfers(const TrainingPlan& training) {
     std::vector<Transfer> uploads, downloads; // kept only if all could be made
     const auto transfer = [&](Arena from, Arena to, const ArenaRange& range, const std::string& label) {
@@ -204,12 +206,12 @@ void Tower::make_transfers(const TrainingPlan& training) {
 }
 
 void Tower::make_keeps() {
-    const std::size_t bytes = session_.bytes()[std::size_t(Arena::staged_state)] / 2;
-    for (std::size_t half = 0; half < 2; ++half) {
+    const std::size_t bytes = session_.bytes()[std::size_t(Arena::staged_state)] / staged_states;
+    for (std::size_t place = 0; place < staged_states; ++place) {
         const std::vector<Command> copy{Copy{session_.slice(Arena::state, 0, bytes),
-                                             session_.slice(Arena::staged_state, half * bytes, bytes),
+                                             session_.slice(Arena::staged_state, place * bytes, bytes),
                                              "state"}};
-        keeps_[half] = {device_->record(copy)};
+        keeps_[place] = {device_->record(copy)};
     }
 }
 
@@ -271,7 +273,7 @@ void Tower::submit_from(std::size_t first) {
         for (const std::size_t bucket : part.cut.needs)
             if (const Ticket ticket = uploads_[bucket].ticket) after.push_back(ticket);
         const bool updates = program_->keeps && i + 1 == parts.size();
-        if (const Ticket ticket = keeps_[half_].ticket; updates && ticket != 0) after.push_back(ticket);
+        if (const Ticket ticket = keeps_[place_].ticket; updates && ticket != 0) after.push_back(ticket);
         part.ticket = device_->submit(part.recording, Queue::compute, after);
         for (; complete < part.cut.buckets; ++complete)
             downloads_[complete].ticket =
@@ -281,12 +283,12 @@ void Tower::submit_from(std::size_t first) {
     }
 }
 
-/// Copies the state to the other half, after the last part.
+/// Copies the state to the next place, after the last part.
 void Tower::keep_state() {
     RecordedStep& step = program_->step();
-    step.half = half_ = 1 - half_;
-    keeps_[half_].ticket =
-        device_->submit(keeps_[half_].recording, Queue::download, std::span(&step.parts.back().ticket, 1));
+    step.keeps = place_ = (place_ + 1) % staged_states;
+    keeps_[place_].ticket =
+        device_->submit(keeps_[place_].recording, Queue::download, std::span(&step.parts.back().ticket, 1));
 }
 
 void Tower::wait(std::size_t part) { device_->wait(program_->step().parts[part].ticket); }
@@ -300,8 +302,8 @@ StepResults Tower::finish_earlier() {
 StepResults Tower::finish(const RecordedStep& step) {
     device_->wait(step.parts.back().ticket);
     if (program_->keeps) {
-        device_->wait(keeps_[step.half].ticket);
-        kept_ = step.half;
+        device_->wait(keeps_[step.keeps].ticket);
+        kept_ = step.keeps;
     }
     return step.session.results();
 }
@@ -333,13 +335,16 @@ void Tower::upload_frozen() {
 }
 
 std::span<float> Tower::kept_state() const {
-    const auto both = session_.host<float>(Arena::staged_state);
-    return both.subspan(kept_ * both.size() / 2, both.size() / 2);
+    const auto all = session_.host<float>(Arena::staged_state);
+    const std::size_t size = all.size() / staged_states;
+    return all.subspan(kept_ * size, size);
 }
 
 void Tower::load_state() {
+    for (const Transfer& upload : uploads_) // of an earlier state's parameters
+        if (upload.ticket != 0) device_->wait(upload.ticket);
     session_.upload(Arena::state, kept_state());
-    half_ = kept_;
+    place_ = kept_;
 }
 
 void Tower::load_tests(TestData data) {

@@ -138,8 +138,8 @@ public:
     void upload_frozen();
 
     // Of several towers, with Share::alone
-    /// The state after the last finished step, in staging memory; valid until the step after the next one is
-    /// submitted. Write to it what load_state() copies to the device.
+    /// The state after the last finished step, in staging memory; valid until the next step has finished.
+    /// Write to it what load_state() copies to the device.
     std::span<float> kept_state() const;
     void load_state();
 
@@ -160,7 +160,7 @@ private:
         Session session;
         std::vector<Recording> micro_recordings; ///< see TrainingPlan::micro_plans
         std::vector<Part> parts;
-        std::size_t half = 0; ///< of Arena::staged_state, that keeps the state after it
+        std::size_t keeps = 0; ///< in which place of Arena::staged_state the state after it is kept
     };
     /// A step for one share, and its own small arenas.
     struct Program {
@@ -204,8 +204,8 @@ private:
     std::vector<ArenaRange> buckets_;
     std::vector<Transfer> uploads_, downloads_; ///< by bucket: of parameters, of gradients
     Transfer frozen_;                           ///< of the frozen variables
-    std::array<Transfer, 2> keeps_;             ///< of the state to the halves of Arena::staged_state
-    std::size_t half_ = 0;                      ///< in which the last submitted step leaves the state
+    std::array<Transfer, staged_states> keeps_; ///< of the state to the places of Arena::staged_state
+    std::size_t place_ = 0;                     ///< in which the last submitted step leaves the state
     std::size_t kept_ = 0;                      ///< in which the last finished step has left it
     std::map<Share, Program> programs_;
     Program* program_ = nullptr; ///< null: idle

@@ -87,8 +87,8 @@ public:
 
     /// Takes a step. Waits for all towers before it throws, for example TowerFailed. The state stays as
     /// before the step if the results are not finite and, with several towers, after an exception. `next`:
-    /// the step after it, which a lone tower begins before this one has ended if its device works by itself;
-    /// or null.
+    /// the step after it, which a tower that has all examples begins before this one has ended if its device
+    /// works by itself; or null.
     virtual StepResults step(const StepWork& work, const StepWork* next) = 0;
     /// Whether the last step() has begun the next one. Then the state is neither before nor after a step, and
     /// the next call must be step() with that work. Never so after results that are not finite.
@@ -142,8 +142,9 @@ struct TowerSetOptions {
 std::unique_ptr<TowerSet> make_lone_tower(std::unique_ptr<Tower> tower, const TowerSetOptions& options);
 
 /// Several towers that take steps together: a thread for each, and a reducer that updates the state. Their
-/// plans come from plan_shared_step(). What `update` refers to must outlive the group. A tower that hangs is
-/// leaked with all that its thread uses, since nothing can stop the thread.
+/// plans come from plan_shared_step(), and from plan_step_alone() for one that has all examples. What
+/// `update` refers to must outlive the group. A tower that hangs is leaked with all that its thread uses,
+/// since nothing can stop the thread.
 std::unique_ptr<TowerSet> make_tower_group(std::vector<std::unique_ptr<Tower>> towers,
                                            const UpdateSpec& update, const TowerSetOptions& options);
 

@@ -54,7 +54,7 @@ struct Trial {
     unsigned settled_steps = 30;  ///< with equal shares before a trial, which is compared with them
     std::size_t step_window = 32; ///< whole steps to keep for that
     std::size_t steps = 3;        ///< measured in a trial of whole steps: tolerates one slow step
-    std::size_t most_steps = 9; ///< of a trial without a tower that hardly adds anything, which costs nothing
+    std::size_t most_steps = 9; ///< of a trial without a tower that hardly adds anything, which costs little
     unsigned longest = 20;      ///< steps of a trial, if times are unusable
     /// Predicted step without a tower / with it, below which the tower may slow the others down by more than
     /// it adds.

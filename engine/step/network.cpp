@@ -83,7 +83,7 @@ TrainingPlan plan_step_alone(NetworkSpec spec, const UpdateSpec& update) {
         plan_update(plan, update, losses);
         stage_variables(plan, layout);
         plan.tensor("state", Arena::state, 0, {layout.bytes / sizeof(float)});
-        plan.tensor("staged state", Arena::staged_state, 0, {2 * layout.bytes / sizeof(float)});
+        plan.tensor("staged state", Arena::staged_state, 0, {staged_states * layout.bytes / sizeof(float)});
     });
     training.updates = true;
     training.buckets = make_buckets(layout, bucket_bytes(layout));

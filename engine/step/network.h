@@ -55,8 +55,12 @@ TrainingPlan plan_single_step(const NetworkSpec& spec, const UpdateSpec& update)
 /// by bucket between its recordings. The towers' gradients add up to the global batch's.
 TrainingPlan plan_shared_step(const NetworkSpec& spec);
 
+/// The states in Arena::staged_state: the last one that is complete, and those that two steps in flight
+/// leave, so that whatever fails, a complete one is left.
+constexpr std::size_t staged_states = 3;
+
 /// Plans the step of one of several towers that has the whole global batch: the single tower's, with the same
-/// bits. It is cut before the update, which must wait until the state has been copied to a half of
+/// bits. It is cut before the update, which must wait until the state has been copied to
 /// Arena::staged_state, and has room for what a shared step hands over. `spec.global_batch` is ignored.
 TrainingPlan plan_step_alone(NetworkSpec spec, const UpdateSpec& update);
 

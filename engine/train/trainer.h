@@ -220,7 +220,7 @@ private:
     PhaseClock clock_;
     Assignment assignment_;
     bool to_probe_;                    ///< before the first step
-    std::vector<Share> as_taken_;      ///< the step that has been begun
+    std::vector<Share> as_taken_;      ///< how the step that has been begun is taken
     std::string notice_;               ///< of a test pass that was stopped
     std::unique_ptr<TowerSet> towers_; ///< its threads use the reader
     std::uint64_t step_ = 0, examples_ = 0;

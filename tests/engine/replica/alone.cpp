@@ -7,6 +7,7 @@
 #include "tests/support/scripted_device.h"
 #include "tests/support/simulated_device.h"
 
+#include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <doctest/doctest.h>
@@ -14,6 +15,7 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace towers {
@@ -175,6 +177,36 @@ TEST_CASE("a step that diverges on the tower with all examples leaves the state 
         }
 }
 
+TEST_CASE("a tower fails while its device goes on with the next step: the state from before is still there") {
+    const Dataset data = test::noise(50);
+    for (const std::string& id : test::device_ids()) {
+        CAPTURE(id);
+        TrainerOptions options = options_with({"cpu", id}, {{0, {0, global}}});
+        options.outlive_devices = true;
+        bool fails = false;
+        test::wrap_tower(options, 1, [&](std::unique_ptr<Device> device) {
+            const auto wait = [&] {
+                if (!fails) return;
+                std::this_thread::sleep_for(std::chrono::milliseconds(50)); // it does all that it has got
+                throw DeviceLost("gone");
+            };
+            return std::make_unique<test::ScriptedDevice>(std::move(device), test::Script{.wait = wait});
+        });
+        std::vector<float> state;
+        {
+            Trainer trainer(test::small_recipe(), options, data);
+            for (std::uint64_t i = 0; i < steps; ++i) {
+                fails = i >= 3;
+                CHECK(trainer.step(i + 1 < steps).shares ==
+                      (fails ? std::vector{global, 0u} : std::vector{0u, global}));
+            }
+            state = trainer.save().state;
+        }
+        TrainerOptions again = options_with({"cpu", id}, {{0, {0, global}}, {3, {global, 0}}});
+        CHECK(train(test::small_recipe(), again, data, false).state == state);
+    }
+}
+
 /// Loss and hanging cost a repetition of the step: the run has the bits of one whose recorded shares change
 /// there.
 TEST_CASE("a tower that fails or hangs while it has all examples is dropped, and only its step is repeated") {
@@ -186,7 +218,7 @@ TEST_CASE("a tower that fails or hangs while it has all examples is dropped, and
     for (unsigned seed = 0; seed < 200; ++seed) {
         CAPTURE(seed);
         std::mt19937 random(seed);
-        const std::string id = seed % 2 == 0 ? ids[random() % ids.size()] : "cpu"; // which is fast
+        const std::string id = seed % 4 == 0 ? ids[random() % ids.size()] : "cpu"; // which is fast
         CAPTURE(id);
         const std::size_t towers = 2 + random() % 2, victim = random() % towers;
         std::vector<std::string> names(towers, "cpu");
@@ -235,7 +267,7 @@ TEST_CASE("a tower that fails or hangs while it has all examples is dropped, and
     }
     CHECK(lost > 120); // in the last steps there may be too few calls left
     CHECK(hung > 30);
-    CHECK(in_flight > 25); // a cpu never has one
+    CHECK(in_flight > 10); // a cpu never has one
 }
 
 } // namespace towers
