@@ -93,5 +93,15 @@ for towers in cpu vulkan:0,cpu=3:1; do
     check "resumed,$towers"
 done
 
+# One tower has all examples, then both have some, then the other has all
+for towers in cpu,vulkan:0 vulkan:0,cpu; do
+    is_wanted "share-of-0,$towers" || continue
+    line() { echo "{\"step\":$1,\"examples\":$((24 * $1)),\"shares\":[$2],\"micro_batches\":[$3]}"; }
+    { line 0 24,0 1,0; line 2 16,8 1,1; line 3 0,24 0,1; } >shares.jsonl
+    each train --towers "$towers" --shares @shares.jsonl --global-batch 24 --steps 5 --threads 2 --run run
+    each eval --run run --towers cpu
+    check "share-of-0,$towers"
+done
+
 echo "$ran cases, $differing differ"
 [ "$ran" -gt 0 ] && [ $differing = 0 ]
