@@ -2,6 +2,9 @@
 #include "engine/replica/group.h"
 
 #include <algorithm>
+#include <memory>
+#include <utility>
+#include <vector>
 
 namespace towers {
 
@@ -11,18 +14,15 @@ StepResults TowerGroup::step_alone(const StepWork& work, const StepWork* next) {
     examples_ = work.batch.examples.size();
     shared_.batch = work.batch;
     shared_.next = next;
-    for (const auto& each : seats_) {
-        each->progress.restart();
+    for (const auto& each : seats_)
         if (each.get() != &seat) each->up_to_date = false;
-    }
     if (!std::exchange(ahead_, false)) {
         seat.ahead = false;
         seat.first_example = 0;
         if (!seat.up_to_date) save(seat.tower->kept_state());
         seat.tower->prepare(work.numbers, work.batch);
     }
-    progress_.assign({&seat.progress});
-    watchdog_.begin(seat.step_time.expect(seat.share, seat.tower->flops(), seat.tower->info()), progress_);
+    watch(seat, seat.step_time.expect(seat.share, seat.tower->flops(), seat.tower->info()));
     seat.start();
     wait_for_all(&TowerProgress::renewal, 1);
     try {
@@ -39,6 +39,18 @@ StepResults TowerGroup::step_alone(const StepWork& work, const StepWork* next) {
     // Not times.work, which also has the caller's time between two steps
     seat.step_time.observe(seat.share, seconds_between(begin, seat.progress.ended));
     return seat.results;
+}
+
+/// Begins to watch one tower, whose work is started next.
+void TowerGroup::watch(Seat& seat, const ExpectedTime& expected) {
+    seat.progress.restart();
+    progress_.assign({&seat.progress});
+    watchdog_.begin(expected, progress_);
+}
+
+void TowerGroup::wait_for_end_of(Seat& seat) {
+    watchdog_.wait_for(seat.progress, &TowerProgress::end, 1);
+    throw_failure_of(seat);
 }
 
 /// Gives the reducer the state if a tower has kept it.
@@ -63,12 +75,9 @@ void TowerGroup::save_gradients(std::span<float> gradients) {
     if (!is_alone()) return reducer_->save_gradients(gradients);
     Seat& seat = *shared_.active[0];
     const auto copied = std::make_shared<std::vector<float>>(gradients.size());
-    seat.progress.restart();
-    progress_.assign({&seat.progress});
-    watchdog_.begin(seat.step_time.expect(seat.share, seat.tower->flops(), seat.tower->info()), progress_);
+    watch(seat, seat.step_time.expect(seat.share, seat.tower->flops(), seat.tower->info()));
     seat.get_gradients(copied);
-    watchdog_.wait_for(seat.progress, &TowerProgress::end, 1);
-    throw_failure_of(seat);
+    wait_for_end_of(seat);
     std::ranges::copy(*copied, gradients.begin());
 }
 
@@ -89,14 +98,10 @@ void TowerGroup::summarize(const std::shared_ptr<SummaryPass>& pass) {
     const auto variables = std::span(whole).first(layout_.variable_bytes / sizeof(float));
     pass->variables.assign(variables.begin(), variables.end());
     Seat& seat = *shared_.active[0];
-    seat.progress.restart();
-    const auto examples = unsigned(pass->examples.size());
-    progress_.assign({&seat.progress});
-    watchdog_.begin(seat.step_time.expect_test(examples, seat.share, seat.tower->flops(), seat.tower->info()),
-                    progress_);
+    watch(seat, seat.step_time.expect_test(unsigned(pass->examples.size()), seat.share, seat.tower->flops(),
+                                           seat.tower->info()));
     seat.summarize(pass);
-    watchdog_.wait_for(seat.progress, &TowerProgress::end, 1);
-    throw_failure_of(seat);
+    wait_for_end_of(seat);
 }
 
 } // namespace towers

@@ -67,6 +67,8 @@ private:
     StepResults step_alone(const StepWork& work, const StepWork* next);
     bool is_alone() const { return !shared_.active.empty() && shared_.active[0]->is_alone(); }
     void bring_home();
+    void watch(Seat& seat, const ExpectedTime& expected);
+    void wait_for_end_of(Seat& seat);
     bool give_buckets();
     bool wait_for_all(Milestones TowerProgress::*what, std::size_t count);
     void throw_failures();

@@ -85,7 +85,7 @@ private:
 
     bool end() {
         progress_.ended = Clock::now();
-        times_.work = std::chrono::duration<double>(progress_.ended - begin_).count() - times_.others;
+        times_.work = seconds_between(begin_, progress_.ended) - times_.others;
         progress_.times = times_;
         return progress_.end.advance(1);
     }
