@@ -10,47 +10,47 @@ namespace towers {
 
 StepResults TowerGroup::step_alone(const StepWork& work, const StepWork* next) {
     const Clock::time_point begin = Clock::now();
-    Seat& seat = *shared_.active[0];
+    TowerThread& thread = *shared_.active[0];
     examples_ = work.batch.examples.size();
     shared_.batch = work.batch;
     shared_.next = next;
-    for (const auto& each : seats_)
-        if (each.get() != &seat) each->up_to_date = false;
+    for (const auto& each : threads_)
+        if (each.get() != &thread) each->up_to_date = false;
     if (!std::exchange(ahead_, false)) {
-        seat.ahead = false;
-        seat.first_example = 0;
-        if (!seat.up_to_date) save(seat.tower->kept_state());
-        seat.tower->prepare(work.numbers, work.batch);
+        thread.ahead = false;
+        thread.first_example = 0;
+        if (!thread.up_to_date) save(thread.tower->kept_state());
+        thread.tower->prepare(work.numbers, work.batch);
     }
-    watch(seat, seat.step_time.expect(seat.share, seat.tower->flops(), seat.tower->info()));
-    seat.start();
+    watch(thread, thread.step_time.expect(thread.share, thread.tower->flops(), thread.tower->info()));
+    thread.start();
     wait_for_all(&TowerProgress::renewal, 1);
     try {
-        throw_failure_of(seat);
+        throw_failure_of(thread);
     } catch (...) {
         bring_home();
         throw;
     }
-    ahead_ = seat.ahead;
-    kept_ = seat.tower->kept_state();
-    seat.up_to_date = seat.results.finite;
-    if (!seat.up_to_date) bring_home();
+    ahead_ = thread.ahead;
+    kept_ = thread.tower->kept_state();
+    thread.up_to_date = thread.results.finite;
+    if (!thread.up_to_date) bring_home();
     share_out_times(begin);
     // Not times.work, which also has the caller's time between two steps
-    seat.step_time.observe(seat.share, seconds_between(begin, seat.progress.ended));
-    return seat.results;
+    thread.step_time.observe(thread.share, seconds_between(begin, thread.progress.ended));
+    return thread.results;
 }
 
 /// Begins to watch one tower, whose work is started next.
-void TowerGroup::watch(Seat& seat, const ExpectedTime& expected) {
-    seat.progress.restart();
-    progress_.assign({&seat.progress});
+void TowerGroup::watch(TowerThread& thread, const ExpectedTime& expected) {
+    thread.progress.restart();
+    progress_.assign({&thread.progress});
     watchdog_.begin(expected, progress_);
 }
 
-void TowerGroup::wait_for_end_of(Seat& seat) {
-    watchdog_.wait_for(seat.progress, &TowerProgress::end, 1);
-    throw_failure_of(seat);
+void TowerGroup::wait_for_end_of(TowerThread& thread) {
+    watchdog_.wait_for(thread.progress, &TowerProgress::end, 1);
+    throw_failure_of(thread);
 }
 
 /// Gives the reducer the state if a tower has kept it.
@@ -61,7 +61,7 @@ void TowerGroup::bring_home() {
 void TowerGroup::load(std::span<const float> state) {
     kept_ = {};
     reducer_->load(state);
-    for (const auto& seat : seats_) seat->up_to_date = false;
+    for (const auto& thread : threads_) thread->up_to_date = false;
 }
 
 void TowerGroup::save(std::span<float> state) {
@@ -73,11 +73,11 @@ void TowerGroup::save(std::span<float> state) {
 
 void TowerGroup::save_gradients(std::span<float> gradients) {
     if (!is_alone()) return reducer_->save_gradients(gradients);
-    Seat& seat = *shared_.active[0];
+    TowerThread& thread = *shared_.active[0];
     const auto copied = std::make_shared<std::vector<float>>(gradients.size());
-    watch(seat, seat.step_time.expect(seat.share, seat.tower->flops(), seat.tower->info()));
-    seat.get_gradients(copied);
-    wait_for_end_of(seat);
+    watch(thread, thread.step_time.expect(thread.share, thread.tower->flops(), thread.tower->info()));
+    thread.get_gradients(copied);
+    wait_for_end_of(thread);
     std::ranges::copy(*copied, gradients.begin());
 }
 
@@ -97,11 +97,11 @@ void TowerGroup::summarize(const std::shared_ptr<SummaryPass>& pass) {
     }
     const auto variables = std::span(whole).first(layout_.variable_bytes / sizeof(float));
     pass->variables.assign(variables.begin(), variables.end());
-    Seat& seat = *shared_.active[0];
-    watch(seat, seat.step_time.expect_test(unsigned(pass->examples.size()), seat.share, seat.tower->flops(),
-                                           seat.tower->info()));
-    seat.summarize(pass);
-    wait_for_end_of(seat);
+    TowerThread& thread = *shared_.active[0];
+    watch(thread, thread.step_time.expect_test(unsigned(pass->examples.size()), thread.share,
+                                               thread.tower->flops(), thread.tower->info()));
+    thread.summarize(pass);
+    wait_for_end_of(thread);
 }
 
 } // namespace towers

@@ -16,24 +16,25 @@ bool all_finite(std::span<const float> values) {
 
 std::vector<float> TowerGroup::losses(const StepResults& results) const {
     const float decay = results.total_loss - results.cross_entropy;
-    std::vector<float> losses(seats_.size(), std::numeric_limits<float>::quiet_NaN());
+    std::vector<float> losses(threads_.size(), std::numeric_limits<float>::quiet_NaN());
     if (is_alone()) {
         losses[shared_.active[0]->index] = results.total_loss;
         return losses;
     }
-    for (const Seat* seat : shared_.active)
-        losses[seat->index] = seat->results.cross_entropy * float(examples_) / float(seat->share) + decay;
+    for (const TowerThread* thread : shared_.active)
+        losses[thread->index] =
+            thread->results.cross_entropy * float(examples_) / float(thread->share) + decay;
     return losses;
 }
 
 Culprit TowerGroup::find_culprit(const StepResults& results) const {
     const std::size_t exchanges = shared_.active[0]->exchanges.size();
-    const auto loss_of = [](const Seat* seat) { return seat->results.cross_entropy; };
-    const auto found = [&](const Seat* seat, const std::string& what) {
-        Culprit culprit{.tower = seat->index, .loss = loss_of(seat), .what = what, .examples = examples_};
+    const auto loss_of = [](const TowerThread* thread) { return thread->results.cross_entropy; };
+    const auto found = [&](const TowerThread* thread, const std::string& what) {
+        Culprit culprit{.tower = thread->index, .loss = loss_of(thread), .what = what, .examples = examples_};
         if (exchanges > 0) return culprit;
-        culprit.first_example = seat->first_example;
-        culprit.examples = seat->share;
+        culprit.first_example = thread->first_example;
+        culprit.examples = thread->share;
         return culprit;
     };
     if (is_alone()) {
@@ -44,16 +45,16 @@ Culprit TowerGroup::find_culprit(const StepResults& results) const {
     // An exchange spreads values that are not finite to all towers; the first tower that gave such a value is
     // the culprit.
     for (std::size_t k = 0; k < exchanges; ++k)
-        for (const Seat* seat : shared_.active)
-            if (!std::ranges::all_of(seat->exchanges[k]->given, all_finite))
-                return found(seat, "a batch norm's sum");
-    for (const Seat* seat : shared_.active) {
-        if (!std::isfinite(loss_of(seat))) return found(seat, "the loss");
+        for (const TowerThread* thread : shared_.active)
+            if (!std::ranges::all_of(thread->exchanges[k]->given, all_finite))
+                return found(thread, "a batch norm's sum");
+    for (const TowerThread* thread : shared_.active) {
+        if (!std::isfinite(loss_of(thread))) return found(thread, "the loss");
         for (const VariableSlot& slot : layout_.variables)
             if (!slot.variable.frozen &&
-                !all_finite(part(std::span<const float>(seat->tower->staged_gradients()),
+                !all_finite(part(std::span<const float>(thread->tower->staged_gradients()),
                                  {slot.range.offset, slot.variable.elements() * sizeof(float)})))
-                return found(seat, "the gradient of " + slot.variable.name);
+                return found(thread, "the gradient of " + slot.variable.name);
     }
     return {.tower = shared_.active[0]->index,
             .loss = results.total_loss,

@@ -48,15 +48,15 @@ TowerGroup::TowerGroup(std::vector<std::unique_ptr<Tower>> towers, const UpdateS
     std::vector<Share> taken;
     for (auto& tower : towers) {
         taken.push_back(tower->taken());
-        seats_.push_back(
-            std::make_unique<Seat>(std::move(tower), seats_.size(), shared_, waiting_.spin, options.trace));
+        threads_.push_back(std::make_unique<TowerThread>(std::move(tower), threads_.size(), shared_,
+                                                         waiting_.spin, options.trace));
     }
     take(taken);
 }
 
 TowerGroup::~TowerGroup() {
-    for (auto& seat : seats_)
-        if (seat->progress.is_abandoned()) keep_for_ever(std::move(seat));
+    for (auto& thread : threads_)
+        if (thread->progress.is_abandoned()) keep_for_ever(std::move(thread));
 }
 
 OpenOptions TowerGroup::reducer_host(OpenOptions host) const {
@@ -69,39 +69,39 @@ void TowerGroup::take(std::span<const Share> shares) {
     bring_home();
     shared_.active.clear();
     given_.assign(shares.begin(), shares.end());
-    for (const auto& seat : seats_) seat->share = given_[seat->index].examples;
-    for (const auto& seat : seats_) {
-        if (seat->progress.is_abandoned()) { // its thread is still inside the driver, so nothing may touch it
-            if (seat->share > 0) throw no_answer(*seat);
+    for (const auto& thread : threads_) thread->share = given_[thread->index].examples;
+    for (const auto& thread : threads_) {
+        if (thread->progress.is_abandoned()) { // it is still inside the driver, so nothing may touch it
+            if (thread->share > 0) throw no_answer(*thread);
             continue;
         }
-        const Share& given = given_[seat->index];
-        if (seat->tower->taken() == given) continue;
-        if (given.alone || seat->tower->taken().alone) seat->up_to_date = false;
-        seat->step_time.renew();
+        const Share& given = given_[thread->index];
+        if (thread->tower->taken() == given) continue;
+        if (given.alone || thread->tower->taken().alone) thread->up_to_date = false;
+        thread->step_time.renew();
         try {
-            seat->tower->take(given);
+            thread->tower->take(given);
         } catch (const DeviceError& error) {
-            throw TowerFailed(error, std::current_exception(), seat->index, seat->share);
+            throw TowerFailed(error, std::current_exception(), thread->index, thread->share);
         }
     }
-    for (const auto& seat : seats_) {
-        if (seat->share == 0) continue;
-        shared_.active.push_back(seat.get());
-        seat->exchanges.clear();
-        for (const Tower::Part& part : seat->tower->parts())
-            for (const Exchange& exchange : part.exchanges) seat->exchanges.push_back(&exchange);
+    for (const auto& thread : threads_) {
+        if (thread->share == 0) continue;
+        shared_.active.push_back(thread.get());
+        thread->exchanges.clear();
+        for (const Tower::Part& part : thread->tower->parts())
+            for (const Exchange& exchange : part.exchanges) thread->exchanges.push_back(&exchange);
     }
 }
 
 void TowerGroup::record_again() {
-    for (const auto& seat : seats_) {
-        if (seat->progress.is_abandoned()) continue;
-        seat->step_time.renew();
+    for (const auto& thread : threads_) {
+        if (thread->progress.is_abandoned()) continue;
+        thread->step_time.renew();
         try {
-            seat->tower->record_again();
+            thread->tower->record_again();
         } catch (const DeviceError& error) {
-            throw TowerFailed(error, std::current_exception(), seat->index, seat->share);
+            throw TowerFailed(error, std::current_exception(), thread->index, thread->share);
         }
     }
     shared_.active.clear(); // it knows the old recordings
@@ -111,7 +111,7 @@ void TowerGroup::record_again() {
 StepResults TowerGroup::step(const StepWork& given, const StepWork* next) {
     if (is_alone()) return step_alone(given, next);
     const StepVerdict verdict = work(given.numbers, given.batch, true);
-    for (Seat* seat : shared_.active) seat->up_to_date = verdict.results.finite;
+    for (TowerThread* thread : shared_.active) thread->up_to_date = verdict.results.finite;
     return verdict.results;
 }
 
@@ -119,7 +119,7 @@ StepResults TowerGroup::step(const StepWork& given, const StepWork* next) {
 StepVerdict TowerGroup::work(const StepNumbers& numbers, const Batch& batch, bool counts) {
     const Clock::time_point begin = Clock::now();
     prepare(numbers, batch);
-    for (Seat* seat : shared_.active) seat->start();
+    for (TowerThread* thread : shared_.active) thread->start();
     bool all_well = false;
     std::exception_ptr reducer_failed;
     try {
@@ -136,15 +136,16 @@ StepVerdict TowerGroup::work(const StepNumbers& numbers, const Batch& batch, boo
         reducer_->fail();
     }
     all_well = wait_for_all(&TowerProgress::renewal, 1) && all_well;
-    cross_entropies_.assign(seats_.size(), 0);
+    cross_entropies_.assign(threads_.size(), 0);
     if (all_well)
-        for (const Seat* seat : shared_.active) cross_entropies_[seat->index] = seat->results.cross_entropy;
+        for (const TowerThread* thread : shared_.active)
+            cross_entropies_[thread->index] = thread->results.cross_entropy;
     const StepVerdict verdict =
         reducer_->end({.cross_entropies = cross_entropies_, .counts = counts && all_well});
     if (reducer_failed) std::rethrow_exception(reducer_failed);
     throw_failures();
     share_out_times(begin);
-    for (Seat* seat : shared_.active) seat->step_time.observe(seat->share, seat->times.work);
+    for (TowerThread* thread : shared_.active) thread->step_time.observe(thread->share, thread->times.work);
     return verdict;
 }
 
@@ -155,20 +156,20 @@ void TowerGroup::prepare(const StepNumbers& numbers, const Batch& batch) {
     progress_.clear();
     indices_.clear();
     std::size_t first = 0;
-    for (Seat* seat : shared_.active) {
-        Tower& tower = *seat->tower;
-        seat->first_example = first;
-        tower.prepare(numbers, batch.part(first, seat->share));
-        first += seat->share;
-        expected += seat->step_time.expect(seat->share, tower.flops(), tower.info());
-        progress_.push_back(&seat->progress);
-        indices_.push_back(seat->index);
+    for (TowerThread* thread : shared_.active) {
+        Tower& tower = *thread->tower;
+        thread->first_example = first;
+        tower.prepare(numbers, batch.part(first, thread->share));
+        first += thread->share;
+        expected += thread->step_time.expect(thread->share, tower.flops(), tower.info());
+        progress_.push_back(&thread->progress);
+        indices_.push_back(thread->index);
     }
     watchdog_.begin(expected, progress_);
     reducer_->begin(numbers, indices_);
-    for (const auto& seat : seats_) {
-        seat->progress.restart();
-        if (seat->share == 0) seat->up_to_date = false; // idle towers do not get the new parameters
+    for (const auto& thread : threads_) {
+        thread->progress.restart();
+        if (thread->share == 0) thread->up_to_date = false; // idle towers do not get the new parameters
     }
 }
 
@@ -185,45 +186,46 @@ bool TowerGroup::give_buckets() {
 /// Waits until each tower has passed this many milestones or has failed. Returns false if one has failed.
 bool TowerGroup::wait_for_all(Milestones TowerProgress::*what, std::size_t count) {
     bool all_well = true;
-    for (const Seat* seat : shared_.active) {
-        const Interval waiting = caller_.time(host_times_.waiting, seat->awaited);
-        all_well = watchdog_.wait_for(seat->progress, what, count) && all_well;
+    for (const TowerThread* thread : shared_.active) {
+        const Interval waiting = caller_.time(host_times_.waiting, thread->awaited);
+        all_well = watchdog_.wait_for(thread->progress, what, count) && all_well;
     }
     return all_well;
 }
 
 void TowerGroup::throw_failures() {
-    for (Seat* seat : shared_.active) throw_failure_of(*seat);
+    for (TowerThread* thread : shared_.active) throw_failure_of(*thread);
 }
 
-void TowerGroup::throw_failure_of(Seat& seat) {
-    if (seat.progress.is_abandoned()) throw no_answer(seat);
+void TowerGroup::throw_failure_of(TowerThread& thread) {
+    if (thread.progress.is_abandoned()) throw no_answer(thread);
     try {
-        seat.worker.get();
+        thread.worker.get();
     } catch (const DeviceError& error) {
-        throw TowerFailed(error, std::current_exception(), seat.index);
+        throw TowerFailed(error, std::current_exception(), thread.index);
     }
 }
 
-TowerFailed TowerGroup::no_answer(const Seat& seat) const {
-    const DeviceError error(watchdog_.no_answer(seat.tower->info()));
-    return {error, std::make_exception_ptr(error), seat.index};
+TowerFailed TowerGroup::no_answer(const TowerThread& thread) const {
+    const DeviceError error(watchdog_.no_answer(thread.tower->info()));
+    return {error, std::make_exception_ptr(error), thread.index};
 }
 
 bool TowerGroup::test(const std::shared_ptr<TestPass>& pass) {
     const std::size_t examples = pass->examples.size();
     std::size_t whole = 0, before = 0;
-    for (const Seat* seat : shared_.active) whole += seat->share;
+    for (const TowerThread* thread : shared_.active) whole += thread->share;
     ExpectedTime expected;
     progress_.clear();
     std::vector<std::size_t> firsts{0}; // of each tower's part
-    for (Seat* seat : shared_.active) {
-        before += seat->share;
+    for (TowerThread* thread : shared_.active) {
+        before += thread->share;
         firsts.push_back(examples * before / whole);
-        expected += seat->step_time.expect_test(unsigned(firsts.back() - *(firsts.end() - 2)), seat->share,
-                                                seat->tower->flops(), seat->tower->info());
-        seat->progress.restart();
-        progress_.push_back(&seat->progress);
+        expected +=
+            thread->step_time.expect_test(unsigned(firsts.back() - *(firsts.end() - 2)), thread->share,
+                                          thread->tower->flops(), thread->tower->info());
+        thread->progress.restart();
+        progress_.push_back(&thread->progress);
     }
     watchdog_.begin(expected, progress_);
     for (std::size_t i = 0; i < shared_.active.size(); ++i)
@@ -238,17 +240,17 @@ bool TowerGroup::test(const std::shared_ptr<TestPass>& pass) {
 void TowerGroup::share_out_times(Clock::time_point begin) {
     const Clock::time_point now = Clock::now();
     Clock::time_point last = begin;
-    for (const Seat* seat : shared_.active) last = std::max(last, seat->progress.ended);
-    for (const auto& seat : seats_) {
-        const bool idle = seat->share == 0;
-        const Clock::time_point ended = idle ? begin : seat->progress.ended;
-        seat->times = idle ? TowerTimes{} : seat->progress.times;
-        seat->times.others += std::chrono::duration<double>(last - ended).count();
+    for (const TowerThread* thread : shared_.active) last = std::max(last, thread->progress.ended);
+    for (const auto& thread : threads_) {
+        const bool idle = thread->share == 0;
+        const Clock::time_point ended = idle ? begin : thread->progress.ended;
+        thread->times = idle ? TowerTimes{} : thread->progress.times;
+        thread->times.others += std::chrono::duration<double>(last - ended).count();
         if (idle) {
-            seat->clock.add("no share", begin, now);
+            thread->clock.add("no share", begin, now);
         } else {
-            seat->clock.add("wait for others", ended, last);
-            seat->clock.add("wait for the host", last, now);
+            thread->clock.add("wait for others", ended, last);
+            thread->clock.add("wait for the host", last, now);
         }
     }
 }

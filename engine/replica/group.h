@@ -3,8 +3,8 @@
 
 #include "engine/clock.h"
 #include "engine/liveness/group_watchdog.h"
-#include "engine/replica/seat.h"
 #include "engine/replica/tower_set.h"
+#include "engine/replica/tower_thread.h"
 
 #include <cstddef>
 #include <memory>
@@ -30,13 +30,13 @@ public:
                const TowerSetOptions& options);
     ~TowerGroup() override;
 
-    std::size_t size() const override { return seats_.size(); }
-    const Tower& tower(std::size_t index) const override { return *seats_[index]->tower; }
+    std::size_t size() const override { return threads_.size(); }
+    const Tower& tower(std::size_t index) const override { return *threads_[index]->tower; }
 
     void take(std::span<const Share> shares) override;
     std::vector<unsigned> shares() const override {
         std::vector<unsigned> shares;
-        for (const auto& seat : seats_) shares.push_back(seat->share);
+        for (const auto& thread : threads_) shares.push_back(thread->share);
         return shares;
     }
 
@@ -51,7 +51,7 @@ public:
 
     void summarize(const std::shared_ptr<SummaryPass>& pass) override;
 
-    const TowerTimes& times(std::size_t tower) const override { return seats_[tower]->times; }
+    const TowerTimes& times(std::size_t tower) const override { return threads_[tower]->times; }
     const HostTimes& host_times() const override { return host_times_; }
     std::vector<float> losses(const StepResults& results) const override;
     Culprit find_culprit(const StepResults& results) const override;
@@ -67,14 +67,14 @@ private:
     StepResults step_alone(const StepWork& work, const StepWork* next);
     bool is_alone() const { return !shared_.active.empty() && shared_.active[0]->is_alone(); }
     void bring_home();
-    void watch(Seat& seat, const ExpectedTime& expected);
-    void wait_for_end_of(Seat& seat);
+    void watch(TowerThread& thread, const ExpectedTime& expected);
+    void wait_for_end_of(TowerThread& thread);
     bool give_buckets();
     bool wait_for_all(Milestones TowerProgress::*what, std::size_t count);
     void throw_failures();
-    void throw_failure_of(Seat& seat);
+    void throw_failure_of(TowerThread& thread);
     void share_out_times(Clock::time_point begin);
-    TowerFailed no_answer(const Seat& seat) const;
+    TowerFailed no_answer(const TowerThread& thread) const;
 
     PhaseClock caller_;
     HostTimes host_times_;
@@ -83,7 +83,7 @@ private:
     OpenOptions host_;
     Waiting waiting_;
     std::unique_ptr<GradientReducer> reducer_;
-    SharedStep shared_;
+    GroupStep shared_;
     std::vector<std::string> bucket_names_; ///< in the trace
     std::vector<TowerProgress*> progress_;  ///< of the step's towers
     std::vector<std::size_t> indices_;      ///< of the step's towers
@@ -91,9 +91,9 @@ private:
     std::vector<Share> given_;              ///< the towers' shares as take() got them
     /// The state, in staging memory of the tower that works alone; empty: the reducer has it.
     std::span<const float> kept_;
-    bool ahead_ = false;                       ///< that tower has begun the next step
-    std::size_t examples_ = 0;                 ///< in the last step, including those beyond the shares
-    std::vector<std::unique_ptr<Seat>> seats_; // last: their threads use the others
+    bool ahead_ = false;       ///< that tower has begun the next step
+    std::size_t examples_ = 0; ///< in the last step, including those beyond the shares
+    std::vector<std::unique_ptr<TowerThread>> threads_; // last: their threads use the others
 };
 
 } // namespace towers

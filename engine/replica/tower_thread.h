@@ -15,24 +15,24 @@
 
 namespace towers {
 
-struct Seat;
+struct TowerThread;
 struct StepWork;
 struct TestPass;
 
-/// The state of a step that all seats share.
-struct SharedStep {
+/// The state of a step that all towers share.
+struct GroupStep {
     GradientReducer& reducer;
     std::function<Batch()> next_batch; ///< see TowerSetOptions
     Batch batch{};
-    std::vector<Seat*> active{};    ///< those with a share, in the order of the towers
-    const StepWork* next = nullptr; ///< the step that a tower may begin which works alone
+    std::vector<TowerThread*> active{}; ///< those with a share, in the order of the towers
+    const StepWork* next = nullptr;     ///< the step that a tower may begin which works alone
 };
 
-struct Seat {
+struct TowerThread {
     /// `step` must outlive it, unless the tower is abandoned. `spin`: how long its thread and those who wait
     /// for it do so before they sleep.
-    Seat(std::unique_ptr<Tower> its, std::size_t number, SharedStep& step, Milestones::Spin spin,
-         const std::shared_ptr<Trace>& trace);
+    TowerThread(std::unique_ptr<Tower> its, std::size_t number, GroupStep& step, Milestones::Spin spin,
+                const std::shared_ptr<Trace>& trace);
 
     bool is_alone() const { return tower->taken().alone; }
 

@@ -1,4 +1,4 @@
-#include "engine/replica/seat.h"
+#include "engine/replica/tower_thread.h"
 
 #include "backends/watched_device.h"
 #include "engine/clock.h"
@@ -13,10 +13,10 @@ namespace {
 /// A tower's part of one step, on its thread. After each call to the device it checks the tower's progress: a
 /// thread that hung and returns late finds it failed, and must not touch memory of others, since the group
 /// may be gone.
-class Turn {
+class TowerStep {
 public:
-    Turn(Seat& seat, SharedStep& step)
-        : seat_(seat), step_(step), tower_(*seat.tower), progress_(seat.progress),
+    TowerStep(TowerThread& thread, GroupStep& step)
+        : thread_(thread), step_(step), tower_(*thread.tower), progress_(thread.progress),
           buckets_(tower_.buckets().size()) {}
 
     /// Returns false if a tower has failed or was abandoned.
@@ -26,13 +26,13 @@ public:
         submit_from(0);
         if (!stage_ahead()) return false;
         {
-            const Interval waiting = seat_.clock.time(times_.copies, "wait for parameters");
+            const Interval waiting = thread_.clock.time(times_.copies, "wait for parameters");
             tower_.wait_for_parameters();
         }
         for (std::size_t i = 0; i < tower_.parts().size(); ++i) {
             const Tower::Part& part = tower_.parts()[i];
             {
-                const Interval waiting = seat_.clock.time(times_.compute, "wait for kernels");
+                const Interval waiting = thread_.clock.time(times_.compute, "wait for kernels");
                 tower_.wait(i);
             }
             if (progress_.end.has_failed()) return false;
@@ -42,14 +42,14 @@ public:
             }
             if (!deliver(part.cut.buckets)) return false;
         }
-        seat_.results = tower_.results();
+        thread_.results = tower_.results();
         return end() && receive_rest() && progress_.renewal.advance(1);
     }
 
     /// The same for a tower that has all examples. It also begins the next step, if it may, and ends when the
     /// host has a copy of the new state.
     bool take_alone(bool up_to_date) {
-        const bool begun = std::exchange(seat_.ahead, false);
+        const bool begun = std::exchange(thread_.ahead, false);
         if (begun) begin_ = progress_.ended;
         if (!begun) {
             if (!up_to_date) tower_.load_state();
@@ -58,9 +58,9 @@ public:
         }
         if (!begin_next()) return false;
         {
-            const Interval waiting = seat_.clock.time(times_.compute, "wait for kernels");
-            seat_.results = seat_.ahead ? tower_.finish_earlier() : tower_.finish();
-            if (!seat_.results.finite && std::exchange(seat_.ahead, false))
+            const Interval waiting = thread_.clock.time(times_.compute, "wait for kernels");
+            thread_.results = thread_.ahead ? tower_.finish_earlier() : tower_.finish();
+            if (!thread_.results.finite && std::exchange(thread_.ahead, false))
                 tower_.finish(); // it changes nothing
         }
         return end() && progress_.renewal.advance(1);
@@ -70,15 +70,15 @@ private:
     bool begin_next() {
         if (!tower_.can_go_ahead()) return stage_ahead();
         const auto prepare = [&] {
-            seat_.ahead = step_.next != nullptr;
-            if (!seat_.ahead) return;
+            thread_.ahead = step_.next != nullptr;
+            if (!thread_.ahead) return;
             StepNumbers numbers = step_.next->numbers;
             numbers.follows = true;
             tower_.prepare(numbers, step_.next->batch);
             tower_.stage(step_.next->batch);
         };
         if (!progress_.among_others(prepare)) return false;
-        if (!seat_.ahead) return stage_ahead();
+        if (!thread_.ahead) return stage_ahead();
         submit_from(0);
         return true;
     }
@@ -91,14 +91,14 @@ private:
     }
 
     bool receive_all() {
-        if (!progress_.among_others([&] { step_.reducer.hand_over(seat_.index); })) return false;
+        if (!progress_.among_others([&] { step_.reducer.hand_over(thread_.index); })) return false;
         tower_.upload_frozen();
         upload(buckets_);
         uploaded_ = 0;
         return true;
     }
 
-    Batch share_of(const Batch& batch) const { return batch.part(seat_.first_example, seat_.share); }
+    Batch share_of(const Batch& batch) const { return batch.part(thread_.first_example, thread_.share); }
 
     /// Brings the next step's images, which it takes if the shares stay.
     bool stage_ahead() {
@@ -113,16 +113,16 @@ private:
     }
 
     void submit_from(std::size_t part) {
-        const Interval submitting = seat_.clock.time(times_.compute, "submit");
+        const Interval submitting = thread_.clock.time(times_.compute, "submit");
         tower_.submit_from(part);
     }
 
     /// Merges all towers' lists, for this tower, at the exchanges after one of its parts.
     bool exchange(std::span<const Exchange> own) {
-        const Interval waiting = seat_.clock.time(times_.others, "wait for others");
+        const Interval waiting = thread_.clock.time(times_.others, "wait for others");
         const std::size_t first = progress_.exchanges.count();
         if (!progress_.exchanges.advance(first + own.size())) return false;
-        for (const Seat* other : step_.active)
+        for (const TowerThread* other : step_.active)
             if (other->progress.exchanges.wait_for(first + own.size()) != Milestones::Outcome::passed)
                 return false;
         // Towers may cut their steps at different places, but all have the same exchanges in the same order.
@@ -130,7 +130,8 @@ private:
             return progress_.among_others([&] {
                 for (std::size_t k = 0; k < own.size(); ++k) {
                     lists_.clear();
-                    for (const Seat* seat : step_.active) lists_.push_back(seat->exchanges[first + k]);
+                    for (const TowerThread* thread : step_.active)
+                        lists_.push_back(thread->exchanges[first + k]);
                     work(first + k, own[k]);
                 }
             });
@@ -145,7 +146,7 @@ private:
     bool deliver(std::size_t count) {
         for (; delivered_ < count; ++delivered_) {
             {
-                const Interval waiting = seat_.clock.time(times_.copies, "wait for gradients");
+                const Interval waiting = thread_.clock.time(times_.copies, "wait for gradients");
                 tower_.wait_for_bucket(delivered_);
             }
             if (!progress_.buckets.advance(delivered_ + 1)) return false;
@@ -168,8 +169,8 @@ private:
         for (; uploaded_ < count; ++uploaded_) tower_.upload(uploaded_);
     }
 
-    Seat& seat_;
-    SharedStep& step_;
+    TowerThread& thread_;
+    GroupStep& step_;
     Tower& tower_;
     TowerProgress& progress_;
     const std::size_t buckets_;
@@ -181,15 +182,15 @@ private:
 
 } // namespace
 
-Seat::Seat(std::unique_ptr<Tower> its, std::size_t number, SharedStep& step, Milestones::Spin spin,
-           const std::shared_ptr<Trace>& trace)
+TowerThread::TowerThread(std::unique_ptr<Tower> its, std::size_t number, GroupStep& step,
+                         Milestones::Spin spin, const std::shared_ptr<Trace>& trace)
     : tower(std::move(its)), index(number), clock(trace, tower_process(index, tower->info()), "thread"),
       share(tower->share()), progress(spin), step_task([this, &step] {
           const Attended attended;
           try {
-              Turn turn(*this, step);
+              TowerStep work(*this, step);
               const bool current = std::exchange(up_to_date, false);
-              if (!(is_alone() ? turn.take_alone(current) : turn.take(current))) progress.fail();
+              if (!(is_alone() ? work.take_alone(current) : work.take(current))) progress.fail();
           } catch (...) {
               progress.fail();
               throw;
@@ -197,7 +198,7 @@ Seat::Seat(std::unique_ptr<Tower> its, std::size_t number, SharedStep& step, Mil
       }),
       worker(spin) {}
 
-void Seat::test(const std::shared_ptr<TestPass>& pass, std::size_t first, std::size_t count) {
+void TowerThread::test(const std::shared_ptr<TestPass>& pass, std::size_t first, std::size_t count) {
     other_task = [this, pass, first, count] {
         const Attended attended;
         const auto stop = [&] { // the pass's `stop` is another's memory
@@ -219,7 +220,7 @@ void Seat::test(const std::shared_ptr<TestPass>& pass, std::size_t first, std::s
 }
 
 /// Starts work on the tower, which shows when it has ended.
-void Seat::start(std::function<void()> work) {
+void TowerThread::start(std::function<void()> work) {
     other_task = [this, work = std::move(work)] {
         const Attended attended;
         try {
@@ -233,11 +234,11 @@ void Seat::start(std::function<void()> work) {
     worker.start(other_task);
 }
 
-void Seat::summarize(const std::shared_ptr<SummaryPass>& pass) {
+void TowerThread::summarize(const std::shared_ptr<SummaryPass>& pass) {
     start([this, pass] { summarize_layers(tower->session(), tower->at_once().most, *pass); });
 }
 
-void Seat::get_gradients(const std::shared_ptr<std::vector<float>>& gradients) {
+void TowerThread::get_gradients(const std::shared_ptr<std::vector<float>>& gradients) {
     start([this, gradients] { tower->session().download(Arena::gradients, *gradients); });
 }
 
