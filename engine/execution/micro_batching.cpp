@@ -94,7 +94,7 @@ AtOnce MicroBatching::choose(const Share& share, const MemoryBudget& memory,
     return in_pieces(fits, obstacle(examples));
 }
 
-bool MicroBatching::make_do(const AtOnce& refused, const std::string& why) {
+bool MicroBatching::halve(const AtOnce& refused, const std::string& why) {
     const unsigned groups = refused.most / splitting_.group;
     if (groups < 2 || !splitting_.obstacle.empty()) return false;
     most_ = groups / 2 * splitting_.group;

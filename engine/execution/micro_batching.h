@@ -64,7 +64,7 @@ public:
 
     /// Reports that an allocation for choose()'s result failed, so that it chooses fewer examples at once
     /// from now on. `why`: for the user. Returns false if it is one group already.
-    bool make_do(const AtOnce& refused, const std::string& why);
+    bool halve(const AtOnce& refused, const std::string& why);
 
     const std::string& obstacle() const { return splitting_.obstacle; } ///< see Splitting
 

@@ -54,7 +54,7 @@ Tower::Tower(std::unique_ptr<Device> device, const DataSource* images, Planner p
             if (images != nullptr) session_.load(*images);
             uploaded = true;
         } catch (const OutOfMemory& error) {
-            if (!make_do(at_once(), error)) throw;
+            if (!halve(at_once(), error)) throw;
         }
     }
 }
@@ -113,7 +113,7 @@ Tower::Program Tower::make_program(const Share& share) {
             program.at_once = at_once;
             return program;
         } catch (const OutOfMemory& error) {
-            if (!make_do(at_once, error)) throw;
+            if (!halve(at_once, error)) throw;
         }
     }
 }
@@ -217,8 +217,8 @@ void Tower::make_keeps() {
 
 /// After a failed allocation: frees the memory of steps, and computes fewer examples at once from now on.
 /// Returns false if it is one group already.
-bool Tower::make_do(const AtOnce& refused, const OutOfMemory& error) {
-    if (!micro_batching_.make_do(refused, without_name(error.what(), info()))) return false;
+bool Tower::halve(const AtOnce& refused, const OutOfMemory& error) {
+    if (!micro_batching_.halve(refused, without_name(error.what(), info()))) return false;
     programs_.clear();
     for (std::size_t i = 0; i < arena_count; ++i)
         if (is_of_activations(Arena(i)) || Arena(i) == Arena::micro_batch) session_.release(Arena(i));
@@ -358,7 +358,7 @@ void Tower::load_tests(TestData data) {
             tests_->data.source.reset();
         } catch (const OutOfMemory& error) {
             const Share share = share_;
-            if (!make_do(at_once(), error))
+            if (!halve(at_once(), error))
                 throw OutOfMemory(fmt::format("{}; the test examples take {:.1f} MiB", error.what(),
                                               double(bytes[std::size_t(Arena::records)]) / (1 << 20)));
             take(share);

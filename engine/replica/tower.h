@@ -193,7 +193,7 @@ private:
     void make_keeps();
     void keep_state();
     StepResults finish(const RecordedStep& step);
-    bool make_do(const AtOnce& refused, const OutOfMemory& error);
+    bool halve(const AtOnce& refused, const OutOfMemory& error);
     ForwardPass forward_pass(unsigned batch) const;
     void submit_micro_batches(std::vector<Ticket> after);
 

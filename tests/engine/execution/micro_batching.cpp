@@ -96,7 +96,7 @@ TEST_CASE("a model that needs its whole batch at once is never split") {
     const AtOnce at_once = whole.choose({100}, card_with(10), needed);
     CHECK(at_once.micro_batches == 1);
     CHECK(at_once.most == 100);
-    CHECK_FALSE(whole.make_do(at_once, "no memory"));
+    CHECK_FALSE(whole.halve(at_once, "no memory"));
     CHECK(whole.choose({100}, card_with(10), needed).micro_batches == 1);
 }
 
@@ -104,21 +104,21 @@ TEST_CASE("each refusal halves what is computed at once, down to a group, for al
     MicroBatching micro_batching({.group = 8, .most = 0, .obstacle = ""});
     const auto choose = [&](unsigned share) { return micro_batching.choose({share}, {}, needed); };
     CHECK(choose(40).micro_batches == 1);
-    REQUIRE(micro_batching.make_do(choose(40), "no memory for 7 bytes"));
+    REQUIRE(micro_batching.halve(choose(40), "no memory for 7 bytes"));
     CHECK(to_string(choose(40)) ==
           "3 micro-batches of up to 16 examples, because more were refused: no memory for 7 bytes");
     CHECK(choose(16).micro_batches == 1);
     CHECK(choose(24).micro_batches == 2);
-    REQUIRE(micro_batching.make_do(choose(40), "nor for 5"));
+    REQUIRE(micro_batching.halve(choose(40), "nor for 5"));
     CHECK(to_string(choose(16)) ==
           "2 micro-batches of up to 8 examples, because more were refused: nor for 5");
-    CHECK_FALSE(micro_batching.make_do(choose(40), "nor for 3"));
+    CHECK_FALSE(micro_batching.halve(choose(40), "nor for 3"));
 
     // Memory that is known to be short has its own reason, and what was refused holds beside what is asked
     // for.
     CHECK(choose(16).micro_batches == micro_batching.choose({16}, card_with(1), needed).micro_batches);
     MicroBatching asked({.group = 1, .most = 20, .obstacle = ""});
-    REQUIRE(asked.make_do(asked.choose({40}, {}, needed), "no"));
+    REQUIRE(asked.halve(asked.choose({40}, {}, needed), "no"));
     CHECK(to_string(asked.choose({40}, {}, needed)) ==
           "4 micro-batches of up to 10 examples, because more were refused: no");
 }
@@ -164,7 +164,7 @@ TEST_CASE("micro-batches that are recorded are taken again as long as memory suf
           1);
 
     MicroBatching refused({});
-    REQUIRE(refused.make_do(refused.choose({80, 2}, card_with(1000), needed), "no memory for 7 bytes"));
+    REQUIRE(refused.halve(refused.choose({80, 2}, card_with(1000), needed), "no memory for 7 bytes"));
     CHECK(to_string(refused.choose({80, 2}, card_with(1000), needed)) ==
           "4 micro-batches of up to 20 examples, because more were refused: no memory for 7 bytes; 2 were "
           "recorded, so the last bits of the results change");
