@@ -82,7 +82,7 @@ std::string Assignment::observe(std::uint64_t step, std::span<const SeenTower> t
     return notice;
 }
 
-std::string Assignment::let_go(const TowerFailed& failed, std::string_view repeated) {
+std::string Assignment::drop(const TowerFailed& failed, std::string_view repeated) {
     Standing& tower = towers_[failed.tower];
     if (balancer_ && failed.share > tower.held && tower.held > 0) {
         // Halves the distance, so that a few tries find what fits
@@ -92,7 +92,7 @@ std::string Assignment::let_go(const TowerFailed& failed, std::string_view repea
     tower.lost = true;
     if (!outlive_ || std::ranges::all_of(towers_, &Standing::lost)) std::rethrow_exception(failed.cause);
     if (balancer_) limit(failed.tower, 0, failed);
-    return fmt::format("{} failed and is let go, and the others repeat {}: {}{}", tower.name, repeated,
+    return fmt::format("{} failed and is dropped, and the others repeat {}: {}{}", tower.name, repeated,
                        failed.what(),
                        failed.lost ? "; if it is lost again, try a smaller --micro-batch" : "");
 }

@@ -56,7 +56,7 @@ public:
     /// After a failure: prepares to repeat the step, or what `repeated` names, without the tower, or with a
     /// share that fits on it. Rethrows the device's error if no tower is left or the run must not continue
     /// without one; throws DeviceError if the others cannot hold the batch.
-    std::string let_go(const TowerFailed& failed, std::string_view repeated = "the step");
+    std::string drop(const TowerFailed& failed, std::string_view repeated = "the step");
     /// Whether the tower's device has failed.
     bool has_lost(std::size_t tower) const { return towers_[tower].lost; }
 

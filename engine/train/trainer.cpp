@@ -116,7 +116,7 @@ std::string Trainer::probe(const std::atomic<bool>* stop) {
             towers_->rehearse(numbers, batch);
             assignment_.probed(seen());
         } catch (const TowerFailed& failed) {
-            add_notice(notice, assignment_.let_go(failed));
+            add_notice(notice, assignment_.drop(failed));
             over = false;
         }
     }
@@ -214,7 +214,7 @@ void Trainer::take_step(StepReport& report, bool another) {
             taken = true;
         } catch (const TowerFailed& failed) {
             for (TowerUse& use : use_) use.times.others += seconds_since(begin); // for the failed attempt
-            add_notice(report.notice, assignment_.let_go(failed));
+            add_notice(report.notice, assignment_.drop(failed));
             as_taken_ = assignment_.to_take(step_);
             next.reset();
         }
@@ -266,7 +266,7 @@ std::optional<TestReport> Trainer::test(bool raw, const std::atomic<bool>* stop)
             report.evaluation = sum_up(pass->predictions);
             return report;
         } catch (const TowerFailed& failed) {
-            add_notice(report.notice, assignment_.let_go(failed, "the test pass"));
+            add_notice(report.notice, assignment_.drop(failed, "the test pass"));
         }
     }
 }

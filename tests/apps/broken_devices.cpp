@@ -83,7 +83,7 @@ TEST_CASE("a driver that hangs before the first step: alone one line, beside oth
         CHECK(lines(one.err) == 1);
         CHECK_MESSAGE(contains(one.err, hang.words), one.err);
         CHECK_MESSAGE(two.code == 0, two.err);
-        CHECK_MESSAGE(contains(two.out + two.err, "tower_1 (" + id + ") failed and is let go"), two.out);
+        CHECK_MESSAGE(contains(two.out + two.err, "tower_1 (" + id + ") failed and is dropped"), two.out);
         CHECK_MESSAGE(contains(two.out + two.err, hang.words), two.out);
         CHECK(contains(two.out, "done: saved "));
     }
@@ -227,7 +227,7 @@ TEST_CASE("a driver that answers too late touches nothing any more") {
     const Training training;
     Program program(towers_command(training.command({"--towers", "cpu," + id}, 100000000)),
                     training.under("vkMapMemory#1+=slow=2500"));
-    REQUIRE(program.wait_for_lines("is let go", 1));
+    REQUIRE(program.wait_for_lines("is dropped", 1));
     const Clock::time_point from = Clock::now();
     program.wait_until([&] { return Clock::now() - from > std::chrono::seconds(3); });
     program.send(SIGTERM);

@@ -93,7 +93,7 @@ TEST_CASE("emulated cards: a run that a processor, a card and Vulkan share train
                             any_variables(checkpoint(cards.folder / "one", 4))) < 1e-4);
 }
 
-TEST_CASE("emulated cards: a card that is lost, fails or has no memory is let go, and the others go on") {
+TEST_CASE("emulated cards: a card that is lost, fails or has no memory is dropped, and the others go on") {
     if (absent()) return;
     const EmulatedCards cards;
     struct Case {
@@ -112,7 +112,7 @@ TEST_CASE("emulated cards: a card that is lost, fails or has no memory is let go
         CAPTURE(each.failure);
         const Outcome outcome = cards.train("cpu,cuda:0", each.run, "1", each.failure);
         check_worked(outcome);
-        CHECK(contains(outcome.out, "failed and is let go"));
+        CHECK(contains(outcome.out, "failed and is dropped"));
         CHECK(contains(outcome.out, each.told));
     }
     for (const auto& [name, failure, told] :

@@ -181,7 +181,7 @@ class Matrix:
             verdict = "wrong"
         else:
             verdict = "ok"
-        last = lines[-1] if lines else next((each for each in out.splitlines() if "let go" in each), "")
+        last = lines[-1] if lines else next((each for each in out.splitlines() if "is dropped" in each), "")
         ended = "-" if code is None else code
         print(f"{verdict:<10} {ended:>4} {seconds:5.1f} s  {towers:<7} {rule}  {last}", flush=True)
         return verdict

@@ -137,7 +137,7 @@ TEST_CASE("test passes need no memory of a device but their images, and a little
     }
 }
 
-TEST_CASE("a tower that fails in a test pass is let go, and the others repeat it") {
+TEST_CASE("a tower that fails in a test pass is dropped, and the others repeat it") {
     using Verb = test::Failure::Verb;
     const Dataset data = test::noise(50), tests = test::noise(40);
     for (const Verb verb : {Verb::allocate, Verb::record, Verb::submit, Verb::wait})
@@ -165,7 +165,7 @@ TEST_CASE("a tower that fails in a test pass is let go, and the others repeat it
             REQUIRE(report);
             CAPTURE(report->notice);
             CHECK(report->notice.find(
-                      "tower_1 (cpu) failed and is let go, and the others repeat the test pass: ") == 0);
+                      "tower_1 (cpu) failed and is dropped, and the others repeat the test pass: ") == 0);
             check_same(report->evaluation, evaluate_alone(trainer, tests, false));
             const StepReport next = trainer.step();
             CHECK(next.shares == std::vector{6u, 0u, 6u});
@@ -208,7 +208,7 @@ TEST_CASE("a test pass that is stopped after a tower has failed tells of it") {
     failure.calls_left = 0;
     CHECK_FALSE(trainer.test(false, &stop));
     CHECK(trainer.take_notice().find(
-              "tower_1 (cpu) failed and is let go, and the others repeat the test pass: ") == 0);
+              "tower_1 (cpu) failed and is dropped, and the others repeat the test pass: ") == 0);
     CHECK(trainer.take_notice().empty());
 }
 

@@ -64,7 +64,7 @@ TEST_CASE("the times tell of a lost device, a resumption, and each tower's work"
     CHECK(first.events[1].step == 4);
     CHECK(first.events[1].lost == std::vector{1u});
     CHECK(first.events[1].shares == std::vector{4u, 0u});
-    CHECK(first.events[1].text.find("tower_1 (cpu) failed and is let go") != std::string::npos);
+    CHECK(first.events[1].text.find("tower_1 (cpu) failed and is dropped") != std::string::npos);
     CHECK(first.events[1].line_before == 1);
     CHECK(first.events[2].step == 6);
     REQUIRE(first.steps.size() == 3); // 0, 2, 4

@@ -372,7 +372,7 @@ TEST_CASE("a device that does not answer in the first step is dropped too") {
     CHECK(report.shares == std::vector{12u, 0u});
     CHECK(silence->is_over());
     CHECK_FALSE(hasty);
-    CHECK(report.notice.find("tower_1 (cpu) failed and is let go, and the others repeat the step: cpu: no "
+    CHECK(report.notice.find("tower_1 (cpu) failed and is dropped, and the others repeat the step: cpu: no "
                              "answer for 60") != std::string::npos);
     silence->end();
     CHECK(trainer.step().notice.empty());

@@ -100,7 +100,7 @@ TEST_CASE("recorded micro-batches are taken with the shares that they are record
     CHECK(assignment.to_take(4) == Taken{{8, 4, true}, {0, 0}});
     CHECK(assignment.to_take(6) == Taken{{6, 3}, {2, 1}});
     CHECK(assignment.to_take(8) == Taken{{4, 0}, {4, 0}}); // an early version's
-    assignment.let_go(failure<DeviceLost>(1));
+    assignment.drop(failure<DeviceLost>(1));
     CHECK(assignment.to_take(2) == Taken{{8, 0, true}, {0, 0}});
 
     Run run{{{0, 1e-3}, {0, 9e-3}},
@@ -119,32 +119,30 @@ TEST_CASE("the others take a lost tower's examples, unless the run is not to out
     for (const bool balanced : {false, true}) {
         const SharePolicy policy = balanced ? automatic() : SharePolicy{};
         Assignment assignment(policy, {"a", "b", "c"}, 12, 2, true);
-        CHECK(assignment.let_go(failure<DeviceError>(1)) ==
-              "tower_1 (b) failed and is let go, and the others repeat the step: refused");
+        CHECK(assignment.drop(failure<DeviceError>(1)) ==
+              "tower_1 (b) failed and is dropped, and the others repeat the step: refused");
         CHECK(assignment.shares(0) == Shares{6, 0, 6});
-        CHECK(
-            assignment.let_go(failure<DeviceLost>(0)) ==
-            "tower_0 (a) failed and is let go, and the others repeat the step: refused; if it is lost again, "
-            "try a smaller --micro-batch");
+        CHECK(assignment.drop(failure<DeviceLost>(0)) == "tower_0 (a) failed and is dropped, and the others "
+                                                         "repeat the step: refused; if it is lost again, "
+                                                         "try a smaller --micro-batch");
         CHECK(assignment.shares(0) == Shares{0, 0, 12});
-        CHECK_THROWS_AS(assignment.let_go(failure<OutOfMemory>(2)), OutOfMemory); // the last one
+        CHECK_THROWS_AS(assignment.drop(failure<OutOfMemory>(2)), OutOfMemory); // the last one
         Assignment strict(policy, {"a", "b", "c"}, 12, 2, false);
-        CHECK_THROWS_AS(strict.let_go(failure<DeviceLost>(1)), DeviceLost);
+        CHECK_THROWS_AS(strict.drop(failure<DeviceLost>(1)), DeviceLost);
     }
 }
 
 TEST_CASE("a tower that cannot take a larger share than it had gets one in between") {
     Run run{{{0, 1e-3}, {0, 1e-3}}, {automatic(), {"a", "b"}, 100, 5, true}};
     run.take_step(); // 50 each
-    CHECK(run.assignment.let_go(failure<OutOfMemory>(0, 75)) ==
-          "tower_0 (a) cannot take 75 examples: refused");
+    CHECK(run.assignment.drop(failure<OutOfMemory>(0, 75)) == "tower_0 (a) cannot take 75 examples: refused");
     run.truth[0].per_example = 1e-4; // would get nearly all
     for (int i = 0; i < 100; ++i) {
         run.take_step();
         CHECK(run.assignment.shares(run.step)[0] <= 60); // whole groups
     }
     CHECK(run.assignment.shares(run.step)[0] == 60);
-    CHECK_THROWS_WITH_AS(run.assignment.let_go(failure<DeviceError>(1)),
+    CHECK_THROWS_WITH_AS(run.assignment.drop(failure<DeviceError>(1)),
                          doctest::Contains("refused; without that, "), DeviceError); // 60 is no whole batch
 }
 

@@ -41,7 +41,7 @@ constexpr Fails all[] = {Fails::when_opened, Fails::at_the_first_allocation, Fai
 } // namespace
 
 TEST_CASE(
-    "a tower whose device is lost before the first step is let go in it, and the others take its share") {
+    "a tower whose device is lost before the first step is dropped in it, and the others take its share") {
     const auto data = test::noise(50);
     Trainer alone(test::small_recipe(), test::options_for({"cpu"}, 12), data);
     for (int i = 0; i < 3; ++i) alone.step();
@@ -55,7 +55,7 @@ TEST_CASE(
             std::string notices = trainer.probe();
             for (int i = 0; i < 3; ++i) notices += trainer.step().notice;
             CHECK(trainer.has_lost(1));
-            CHECK_MESSAGE(notices.find("tower_1 (gpu) failed and is let go") != std::string::npos, notices);
+            CHECK_MESSAGE(notices.find("tower_1 (gpu) failed and is dropped") != std::string::npos, notices);
             CHECK_MESSAGE(notices.find("gpu: does not work") != std::string::npos, notices);
             CHECK(trainer.last_shares() == std::vector<unsigned>{12, 0});
             const std::vector<float> state = trainer.save().state, expected = alone.save().state;
