@@ -9,7 +9,7 @@ namespace towers {
 void GroupWatchdog::begin(const ExpectedTime& expected, std::span<TowerProgress* const> towers) {
     limit_ = patience_.limit(expected);
     left_ = limit_.seconds();
-    waiters_woken_ = told_to_end_ = false;
+    waiters_woken_ = stop_requested_ = false;
     towers_.assign(towers.begin(), towers.end());
 }
 
@@ -19,12 +19,12 @@ bool GroupWatchdog::wait_for(const TowerProgress& tower, Milestones TowerProgres
         if (outcome != Milestones::Outcome::late) return outcome == Milestones::Outcome::passed;
         if (std::ranges::any_of(towers_, [](auto* each) { return each->reads && !each->end.has_failed(); }))
             continue;
-        if (patience_.told_to_end() && !std::exchange(told_to_end_, true))
+        if (patience_.stop_requested() && !std::exchange(stop_requested_, true))
             left_ = std::min(left_, Patience::at_the_end(limit_));
         const std::vector<TowerProgress*> late = hanging(what);
         left_ -= patience_.pause().counts(late.size());
         if (left_ > 0) continue;
-        left_ = told_to_end_ ? std::min(limit_.more, Patience::at_the_end(limit_)) : limit_.more;
+        left_ = stop_requested_ ? std::min(limit_.more, Patience::at_the_end(limit_)) : limit_.more;
         const bool failed = std::ranges::any_of(towers_, [](auto* each) { return each->end.has_failed(); });
         // Towers that waited for the failed one at an exchange may need a moment.
         if (failed && !std::exchange(waiters_woken_, true)) continue;

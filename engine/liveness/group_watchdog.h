@@ -28,7 +28,7 @@ public:
     const TimeLimit& limit() const { return limit_; }
     /// Why a tower that hangs counts as failed.
     std::string no_answer(const DeviceInfo& device) const {
-        return towers::no_answer(device, limit_, patience_.told_to_end());
+        return towers::no_answer(device, limit_, patience_.stop_requested());
     }
 
 private:
@@ -38,7 +38,7 @@ private:
     TimeLimit limit_;
     double left_ = 0; ///< seconds until the step takes too long
     bool waiters_woken_ = false;
-    bool told_to_end_ = false;
+    bool stop_requested_ = false;
     std::vector<TowerProgress*> towers_; ///< of the step
 };
 

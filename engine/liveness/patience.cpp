@@ -47,12 +47,12 @@ double Patience::at_the_end(const TimeLimit& limit) {
                                 : seconds_at_the_end;
 }
 
-std::string no_answer(const DeviceInfo& device, const TimeLimit& limit, bool told_to_end) {
+std::string no_answer(const DeviceInfo& device, const TimeLimit& limit, bool stop_requested) {
     const DriverCall::Place* const place = longest_driver_call(device.id);
     const char* const function = place != nullptr ? place->function.load() : nullptr;
     const std::string silent = fmt::format("{}: no answer{}", device.id,
                                            function != nullptr ? fmt::format(" from {}", function) : "");
-    if (told_to_end) return silent + " since the program was told to end";
+    if (stop_requested) return silent + " since the program was told to end";
     if (!limit.expected.known) return fmt::format("{} for {}", silent, in_seconds(limit.seconds()));
     return fmt::format("{} for {} more than a step should take", silent, in_seconds(limit.more));
 }

@@ -84,7 +84,7 @@ public:
         return limit;
     }
     const Pause& pause() const { return pause_; }
-    bool told_to_end() const { return stop_ != nullptr && *stop_; }
+    bool stop_requested() const { return stop_ != nullptr && *stop_; }
     /// The seconds that work may still take after the user wants to end the program: few if no more is lost
     /// than this step.
     static double at_the_end(const TimeLimit& limit);
@@ -97,6 +97,6 @@ private:
 
 /// Why a device counts as failed: `vulkan:0: no answer for 60 s more than a step should take`; with the
 /// driver's function if that is known.
-std::string no_answer(const DeviceInfo& device, const TimeLimit& limit, bool told_to_end = false);
+std::string no_answer(const DeviceInfo& device, const TimeLimit& limit, bool stop_requested = false);
 
 } // namespace towers

@@ -40,8 +40,8 @@ struct TowerProgress {
     /// For the tower's thread: does work that touches memory of others. Returns false, without doing it, if
     /// the tower has failed or was abandoned.
     template<class Work>
-    bool among_others(Work&& work) {
-        const std::lock_guard lock(among_others_);
+    bool unless_abandoned(Work&& work) {
+        const std::lock_guard lock(abandoning_);
         if (end.has_failed()) return false;
         work();
         return true;
@@ -51,13 +51,13 @@ struct TowerProgress {
     void abandon() {
         abandoned_ = true;
         fail();
-        const std::lock_guard lock(among_others_);
+        const std::lock_guard lock(abandoning_);
     }
     bool is_abandoned() const { return abandoned_; }
 
 private:
     bool abandoned_ = false;
-    std::mutex among_others_;
+    std::mutex abandoning_;
 };
 
 } // namespace towers

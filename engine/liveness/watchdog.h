@@ -44,9 +44,9 @@ public:
     };
 
     /// Time until it is called with false does not count.
-    void stand(bool stands) {
+    void suspend(bool suspended) {
         const std::lock_guard lock(mutex_);
-        stands_ = stands;
+        suspended_ = suspended;
     }
 
 private:
@@ -63,11 +63,11 @@ private:
     void watch() {
         while (stopped_.wait_for(1, pause_.length) == Milestones::Outcome::late) {
             std::unique_lock lock(mutex_);
-            if (left_ && patience_.told_to_end()) {
+            if (left_ && patience_.stop_requested()) {
                 left_ = std::min(*left_, at_the_end_);
                 at_the_end_ = *left_;
             }
-            if (!left_ || stands_ || (*left_ -= pause_.counts(1)) > 0) continue;
+            if (!left_ || suspended_ || (*left_ -= pause_.counts(1)) > 0) continue;
             left_.reset();
             lock.unlock();
             expired_();
@@ -80,7 +80,7 @@ private:
     std::mutex mutex_;
     std::optional<double> left_; ///< seconds; none: no work is watched
     double at_the_end_ = 0;      ///< seconds from the moment on when the user wants to end the program
-    bool stands_ = false;
+    bool suspended_ = false;
     Milestones stopped_;
     std::jthread thread_; // last: it uses the others
 };

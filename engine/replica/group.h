@@ -43,7 +43,7 @@ public:
     void record_again() override;
     StepResults step(const StepWork& work, const StepWork* next) override;
     bool is_ahead() const override { return ahead_; }
-    void rehearse(const StepNumbers& numbers, const Batch& batch) override {
+    void dry_run(const StepNumbers& numbers, const Batch& batch) override {
         bring_home();
         work(numbers, batch, false);
     }

@@ -18,7 +18,7 @@ public:
         // A cpu device has no driver that could hang.
         if (options.give_up && tower_->info().kind != DeviceKind::cpu)
             watchdog_.emplace(patience_, [this, give_up = options.give_up] {
-                DeviceError error(no_answer(tower_->info(), limit_, patience_.told_to_end()));
+                DeviceError error(no_answer(tower_->info(), limit_, patience_.stop_requested()));
                 error.device = tower_->info().id;
                 give_up(error);
             });
@@ -62,13 +62,13 @@ public:
         return results;
     }
     bool is_ahead() const override { return ahead_; }
-    void rehearse(const StepNumbers&, const Batch&) override {}
+    void dry_run(const StepNumbers&, const Batch&) override {}
     bool test(const std::shared_ptr<TestPass>& pass) override {
         const auto examples = unsigned(pass->examples.size());
         const Watchdog::Watch watched = watch(patience_.limit(
             step_time_.expect_test(examples, tower_->share(), tower_->flops(), tower_->info())));
         const auto reads = [this](bool begins) {
-            if (watchdog_) watchdog_->stand(begins);
+            if (watchdog_) watchdog_->suspend(begins);
         };
         return tower_->test(pass->variables, pass->examples, pass->predictions,
                             {[&pass] { return pass->is_over(); }, reads});

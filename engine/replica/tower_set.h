@@ -95,7 +95,7 @@ public:
     virtual bool is_ahead() const = 0;
     /// Does the work of a step to measure its times, and does not change the state. The shares need not add
     /// up to a batch, and there may be more examples. Does nothing for a lone tower, which needs no times.
-    virtual void rehearse(const StepNumbers& numbers, const Batch& batch) = 0;
+    virtual void dry_run(const StepNumbers& numbers, const Batch& batch) = 0;
 
     /// Fills the predictions: the towers, which have loaded the test examples, divide them by their shares
     /// and work at the same time. So the shares alone decide the bits. Changes nothing that a step reads, and

@@ -22,7 +22,7 @@ public:
     /// Returns false if a tower has failed or was abandoned.
     bool take(bool up_to_date) {
         if (!up_to_date && !receive_all()) return false;
-        if (!progress_.among_others([&] { tower_.stage(share_of(step_.batch)); })) return false;
+        if (!progress_.unless_abandoned([&] { tower_.stage(share_of(step_.batch)); })) return false;
         submit_from(0);
         if (!stage_ahead()) return false;
         {
@@ -53,7 +53,7 @@ public:
         if (begun) begin_ = progress_.ended;
         if (!begun) {
             if (!up_to_date) tower_.load_state();
-            if (!progress_.among_others([&] { tower_.stage(step_.batch); })) return false;
+            if (!progress_.unless_abandoned([&] { tower_.stage(step_.batch); })) return false;
             submit_from(0);
         }
         if (!begin_next()) return false;
@@ -77,7 +77,7 @@ private:
             tower_.prepare(numbers, step_.next->batch);
             tower_.stage(step_.next->batch);
         };
-        if (!progress_.among_others(prepare)) return false;
+        if (!progress_.unless_abandoned(prepare)) return false;
         if (!thread_.ahead) return stage_ahead();
         submit_from(0);
         return true;
@@ -91,7 +91,7 @@ private:
     }
 
     bool receive_all() {
-        if (!progress_.among_others([&] { step_.reducer.hand_over(thread_.index); })) return false;
+        if (!progress_.unless_abandoned([&] { step_.reducer.hand_over(thread_.index); })) return false;
         tower_.upload_frozen();
         upload(buckets_);
         uploaded_ = 0;
@@ -107,7 +107,7 @@ private:
             if (const Batch next = step_.next_batch(); !next.examples.empty())
                 tower_.stage_ahead(share_of(next));
         };
-        if (!progress_.among_others(stage)) return false;
+        if (!progress_.unless_abandoned(stage)) return false;
         tower_.upload_ahead();
         return true;
     }
@@ -127,7 +127,7 @@ private:
                 return false;
         // Towers may cut their steps at different places, but all have the same exchanges in the same order.
         const auto for_each = [&](auto&& work) {
-            return progress_.among_others([&] {
+            return progress_.unless_abandoned([&] {
                 for (std::size_t k = 0; k < own.size(); ++k) {
                     lists_.clear();
                     for (const TowerThread* thread : step_.active)
@@ -203,7 +203,7 @@ void TowerThread::test(const std::shared_ptr<TestPass>& pass, std::size_t first,
         const Attended attended;
         const auto stop = [&] { // the pass's `stop` is another's memory
             bool over = false;
-            return !progress.among_others([&] { over = pass->is_over(); }) || over;
+            return !progress.unless_abandoned([&] { over = pass->is_over(); }) || over;
         };
         const auto reads = [&](bool begins) { progress.reads = begins; };
         try {

@@ -113,7 +113,7 @@ std::string Trainer::probe(const std::atomic<bool>* stop) {
         try {
             towers_->take(over ? assignment_.to_take(step_) : to_shares(tried));
             if (over) continue;
-            towers_->rehearse(numbers, batch);
+            towers_->dry_run(numbers, batch);
             assignment_.probed(seen());
         } catch (const TowerFailed& failed) {
             add_notice(notice, assignment_.drop(failed));

@@ -49,12 +49,12 @@ TEST_CASE("a milestone wakes all who wait for it, and a failure wakes the others
 TEST_CASE("a tower that has failed touches nothing of the others, and starts anew in the next step") {
     TowerProgress progress;
     bool touched = false;
-    CHECK(progress.among_others([&] { touched = true; }));
+    CHECK(progress.unless_abandoned([&] { touched = true; }));
     CHECK(touched);
     progress.fail();
-    CHECK_FALSE(progress.among_others([] { FAIL("touched"); }));
+    CHECK_FALSE(progress.unless_abandoned([] { FAIL("touched"); }));
     progress.restart();
-    CHECK(progress.among_others([] {}));
+    CHECK(progress.unless_abandoned([] {}));
     CHECK(progress.end.advance(1));
 }
 
@@ -62,7 +62,7 @@ TEST_CASE("an abandoned tower has ended what it did among the others, and never 
     TowerProgress progress;
     std::atomic<bool> inside = false, touched = false;
     const std::jthread tower([&] {
-        progress.among_others([&] {
+        progress.unless_abandoned([&] {
             inside = true;
             while (!progress.end.has_failed()) std::this_thread::yield();
             for (int i = 0; i < 100; ++i)
@@ -76,7 +76,7 @@ TEST_CASE("an abandoned tower has ended what it did among the others, and never 
     CHECK(progress.is_abandoned());
     progress.restart();
     CHECK(progress.renewal.has_failed());
-    CHECK_FALSE(progress.among_others([] { FAIL("touched"); }));
+    CHECK_FALSE(progress.unless_abandoned([] { FAIL("touched"); }));
 }
 
 } // namespace towers
