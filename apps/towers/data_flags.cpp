@@ -55,7 +55,7 @@ void add_source(CLI::App& command, SourceFlags& flags) {
 }
 
 bool is_gone(const std::string& source) {
-    const std::string path = without_wishes(source);
+    const std::string path = without_options(source);
     std::error_code error;
     return !path.empty() && is_path(source) && !is_pattern(path) && !std::filesystem::exists(path, error);
 }

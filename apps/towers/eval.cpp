@@ -63,8 +63,8 @@ std::optional<TrainSettings> with_moved_data(TrainSettings settings, const Tenso
                                              const std::filesystem::path& path, const EvalFlags& flags) {
     if (!is_gone(settings.data) || !file.metadata.contains("checksum")) return std::nullopt;
     std::string moved = absolute_source(flags.data);
-    if (without_wishes(moved) == moved)
-        moved += settings.data.substr(without_wishes(settings.data).size()); // the training's
+    if (without_options(moved) == moved)
+        moved += settings.data.substr(without_options(settings.data).size()); // the training's
     settings.data = moved;
     try {
         const DataRequest request =
@@ -82,7 +82,7 @@ TrainSettings settings_of(const FoundCheckpoint& checkpoint, const EvalFlags& fl
     TrainSettings settings = settings_of_checkpoint(checkpoint, flags.model, flags.recipe, flags.set);
     // The pictures that a run holds out are its test examples, also if its folder is named again.
     bool held_out = !settings.hold_out.empty() && !flags.data.empty();
-    if (held_out && without_wishes(absolute_source(flags.data)) != without_wishes(settings.data)) {
+    if (held_out && without_options(absolute_source(flags.data)) != without_options(settings.data)) {
         const std::optional<TrainSettings> moved = with_moved_data(settings, file, path, flags);
         held_out = moved.has_value();
         if (held_out) settings = *moved;

@@ -77,7 +77,7 @@ const DataFormat& cifar10_format() {
         .name = "CIFAR-10's binary files",
         .more = {},
         .files = {"data_batch_1.bin", "test_batch.bin"},
-        .wishes = {},
+        .options = {},
         .recognizes =
             [](const DataRequest& request) {
                 return !find_cifar(request.source, archive_folder, file_names(request.split)).empty();

@@ -33,10 +33,11 @@ fs::path find_folder(const std::string& source) {
     return find_cifar(source, "cifar-100-binary", {std::string(all_labels[1].names_file)});
 }
 
-/// Which of a record's labels the request wishes for.
+/// Which of a record's labels the request asks for.
 std::size_t wanted_label(const DataRequest& request) {
-    const auto wish = request.wishes.find("labels");
-    const std::string_view wanted = wish == request.wishes.end() ? "fine" : std::string_view(wish->second);
+    const auto option = request.options.find("labels");
+    const std::string_view wanted =
+        option == request.options.end() ? "fine" : std::string_view(option->second);
     const auto labels = std::ranges::find(all_labels, wanted, &Labels::name);
     if (labels == all_labels.end())
         throw InputError(
@@ -75,7 +76,7 @@ const DataFormat& cifar100_format() {
         .name = "CIFAR-100's",
         .more = {},
         .files = {"train.bin", "test.bin"},
-        .wishes = {"labels"},
+        .options = {"labels"},
         .recognizes = [](const DataRequest& request) { return !find_folder(request.source).empty(); },
         .open = open_cifar100};
     return format;

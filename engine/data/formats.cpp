@@ -51,9 +51,9 @@ std::string alternatives(bool words, const Member& member) {
 /// `?labels=`, or `?image=, ?label= and ?size=`
 std::string known(const DataFormat& format) {
     std::string text;
-    for (std::size_t i = 0; i < format.wishes.size() && !format.wishes[i].empty(); ++i) {
-        const bool last = i + 1 == format.wishes.size() || format.wishes[i + 1].empty();
-        text += fmt::format("{}?{}=", i == 0 ? "" : last ? " and " : ", ", format.wishes[i]);
+    for (std::size_t i = 0; i < format.options.size() && !format.options[i].empty(); ++i) {
+        const bool last = i + 1 == format.options.size() || format.options[i + 1].empty();
+        text += fmt::format("{}?{}=", i == 0 ? "" : last ? " and " : ", ", format.options[i]);
     }
     return text;
 }
@@ -77,7 +77,7 @@ const DataFormat* find_key(const std::string& key) {
     return found == all_formats().end() ? nullptr : &found->get();
 }
 
-/// Moves `?NAME=VALUE&NAME=VALUE` from a source into the wishes, unless it is part of a path.
+/// Moves `?NAME=VALUE&NAME=VALUE` from a source into the options, unless it is part of a path.
 void split_off_wishes(DataRequest& request) {
     std::error_code error;
     const std::size_t begin = request.source.rfind('?');
@@ -86,9 +86,10 @@ void split_off_wishes(DataRequest& request) {
         return;
     for (std::size_t at = begin + 1, end; at <= request.source.size(); at = end + 1) {
         end = std::min(request.source.find('&', at), request.source.size());
-        const std::string_view wish = std::string_view(request.source).substr(at, end - at);
-        const std::size_t equals = std::min(wish.find('='), wish.size());
-        request.wishes[std::string(wish.substr(0, equals))] = wish.substr(std::min(equals + 1, wish.size()));
+        const std::string_view option = std::string_view(request.source).substr(at, end - at);
+        const std::size_t equals = std::min(option.find('='), option.size());
+        request.options[std::string(option.substr(0, equals))] =
+            option.substr(std::min(equals + 1, option.size()));
     }
     request.source.resize(begin);
 }
@@ -144,11 +145,11 @@ void split_off_wishes(DataRequest& request) {
 }
 
 void check_wishes(const DataRequest& request, const DataFormat& format) {
-    for (const auto& [name, value] : request.wishes)
-        if (name.empty() || std::ranges::find(format.wishes, name) == format.wishes.end())
+    for (const auto& [name, value] : request.options)
+        if (name.empty() || std::ranges::find(format.options, name) == format.options.end())
             throw InputError(
                 fmt::format("{}?{}={}: {} take no '{}'{}", request.source, name, value, format.name, name,
-                            format.wishes[0].empty() ? "" : fmt::format(", only {}", known(format))));
+                            format.options[0].empty() ? "" : fmt::format(", only {}", known(format))));
     if (request.hold_out > 0 && !format.holds_out)
         throw InputError(
             fmt::format("{}: --hold-out is for folders of pictures, and these are {}; leave it out",
@@ -182,13 +183,13 @@ bool has_examples(DataRequest request) {
 
 bool is_path(const std::string& source) {
     return std::ranges::none_of(all_formats(), [&](const DataFormat& format) {
-        return format.is_word() && format.recognizes({without_wishes(source), Split::train});
+        return format.is_word() && format.recognizes({without_options(source), Split::train});
     });
 }
 
 bool is_pattern(const std::string& path) { return path.find_first_of("*?[") != path.npos; }
 
-std::string without_wishes(const std::string& source) {
+std::string without_options(const std::string& source) {
     DataRequest request{source, Split::train};
     split_off_wishes(request);
     return request.source;
@@ -196,7 +197,7 @@ std::string without_wishes(const std::string& source) {
 
 std::string absolute_source(const std::string& source) {
     namespace fs = std::filesystem;
-    const std::string path = without_wishes(source);
+    const std::string path = without_options(source);
     std::error_code error;
     if (!is_path(source)) return source;
     if (!is_pattern(path) || fs::exists(path, error) || fs::path(path).is_absolute())

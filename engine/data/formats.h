@@ -22,7 +22,7 @@ struct DataRequest {
     /// asked for.
     ImageSize image = {0, 0, 0};
     bool whole = false; ///< the source is for this split alone, whatever its files are called
-    std::map<std::string, std::string> wishes = {}; ///< `?NAME=VALUE&NAME=VALUE` after the source's path
+    std::map<std::string, std::string> options = {}; ///< `?NAME=VALUE&NAME=VALUE` after the source's path
     std::string format = {}; ///< the key of the only format to try; empty: the one that recognizes the source
     double hold_out = 0;     ///< the part of pictures that are for testing, if their folders have none for it
     bool skip_broken = false; ///< leave broken pictures out instead of refusing them
@@ -44,11 +44,11 @@ struct DataFormat {
     std::string_view key; ///< what --format calls it
     std::string_view
         name; ///< of a folder's files: `MNIST's`, after "a folder with"; or the word that --data takes
-    std::string_view more;                  ///< about a word: `ten classes of drawn shapes`
-    std::array<std::string_view, 2> files;  ///< one that a folder has, by split; empty: a word
-    std::array<std::string_view, 3> wishes; ///< the names that it knows
-    bool holds_out = false;                 ///< whether it obeys hold_out
-    /// Whether a request's source, without wishes, is of this format. Never throws.
+    std::string_view more;                   ///< about a word: `ten classes of drawn shapes`
+    std::array<std::string_view, 2> files;   ///< one that a folder has, by split; empty: a word
+    std::array<std::string_view, 3> options; ///< the names that it knows
+    bool holds_out = false;                  ///< whether it obeys hold_out
+    /// Whether a request's source, without options, is of this format. Never throws.
     bool (*recognizes)(const DataRequest& request);
     /// Of a source that it recognizes. InputError for what is damaged.
     std::unique_ptr<DataSource> (*open)(const DataRequest& request);
@@ -71,8 +71,8 @@ bool is_path(const std::string& source);
 /// A source's path as it is from any folder; words stay as they are.
 std::string absolute_source(const std::string& source);
 
-/// A source without the wishes after it.
-std::string without_wishes(const std::string& source);
+/// A source without the options after it.
+std::string without_options(const std::string& source);
 
 /// Whether a path has characters of a pattern of paths.
 bool is_pattern(const std::string& path);

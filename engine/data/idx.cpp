@@ -145,7 +145,7 @@ const DataFormat& idx_format() {
         .name = "MNIST's",
         .more = {},
         .files = {"train-images-idx3-ubyte", "t10k-images-idx3-ubyte"},
-        .wishes = {},
+        .options = {},
         .recognizes =
             [](const DataRequest& request) { return !find_images(request.source, request.split).empty(); },
         .open = [](const DataRequest& request) { return open_idx(request.source, request.split); }};

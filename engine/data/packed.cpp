@@ -245,7 +245,7 @@ const DataFormat& packed_format() {
                                        .name = "a packed file",
                                        .more = {},
                                        .files = {"packed file", "packed file"},
-                                       .wishes = {},
+                                       .options = {},
                                        .recognizes = recognizes,
                                        .open = open,
                                        .named = true};

@@ -34,8 +34,8 @@ void PictureSizes::add(const ImageSize& size) {
 ImageSize wanted_size(const DataRequest& request, const PictureSizes& sizes) {
     const unsigned channels =
         request.image.channels > 0 ? request.image.channels : sizes.range()->least.channels;
-    if (const auto wish = request.wishes.find("size"); wish != request.wishes.end()) {
-        const std::string_view text = wish->second;
+    if (const auto option = request.options.find("size"); option != request.options.end()) {
+        const std::string_view text = option->second;
         const std::size_t cross = text.find('x');
         const unsigned height = side_of(text.substr(0, cross));
         const unsigned width = cross == text.npos ? height : side_of(text.substr(cross + 1));

@@ -19,8 +19,8 @@ private:
     std::optional<PictureRange> range_;
 };
 
-/// The size that the request's wish `?size=` names, else its own, else the pictures' if all have the same,
-/// else the thumbnail's; without height and width if there is none. InputError for a wish that is no size.
+/// The size that the request's option `?size=` names, else its own, else the pictures' if all have the same,
+/// else the thumbnail's; without height and width if there is none. InputError for an option that is no size.
 ImageSize wanted_size(const DataRequest& request, const PictureSizes& sizes);
 
 /// InputError when the size of wanted_size() has no height and width, so that nothing can be read.

@@ -95,11 +95,11 @@ bool is_held_out(const std::string& name, double part) {
     return double(sum.value() >> 11) * 0x1p-53 < part;
 }
 
-constexpr const char* splits_wish = "splits";
+constexpr const char* splits_option = "splits";
 
 /// The folders of a request's source. With `?splits=none` all folders are classes.
 PictureFolders folders_of(const DataRequest& request) {
-    if (request.wishes.contains(splits_wish)) return {.train = request.source, .test = {}};
+    if (request.options.contains(splits_option)) return {.train = request.source, .test = {}};
     return find_picture_folders(request.source);
 }
 
@@ -221,11 +221,11 @@ Index read_headers(Index listed, const DataRequest& request) {
 }
 
 std::unique_ptr<DataSource> open_pictures(const DataRequest& request) {
-    if (const auto wish = request.wishes.find(splits_wish);
-        wish != request.wishes.end() && wish->second != "none")
+    if (const auto option = request.options.find(splits_option);
+        option != request.options.end() && option->second != "none")
         throw InputError(as_printable(
             fmt::format("{}?{}={}: give '{}?{}=none', so that all folders are classes", request.source,
-                        splits_wish, wish->second, request.source, splits_wish)));
+                        splits_option, option->second, request.source, splits_option)));
     const PictureFolders found = folders_of(request);
     if (!found.unclear.empty()) throw InputError(as_printable(found.unclear));
     const fs::path folder = folder_of(request);
@@ -251,7 +251,7 @@ const DataFormat& pictures_format() {
                                        .name = "JPEG and PNG files (a folder for each class)",
                                        .more = {},
                                        .files = {"train/CLASS/*.jpg", "val/CLASS/*.jpg"},
-                                       .wishes = {"size", splits_wish},
+                                       .options = {"size", splits_option},
                                        .holds_out = true,
                                        .recognizes =
                                            [](const DataRequest& request) {

@@ -230,7 +230,7 @@ const DataFormat& shapes_format() {
         .name = "shapes",
         .more = "ten classes of drawn shapes",
         .files = {},
-        .wishes = {},
+        .options = {},
         .recognizes = [](const DataRequest& request) { return request.source == "shapes"; },
         .open = [](const DataRequest& request) -> std::unique_ptr<DataSource> {
             const ImageSize size = request.image.height > 0 ? request.image : ImageSize{32, 32, 3};

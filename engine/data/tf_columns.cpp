@@ -89,20 +89,20 @@ TfColumns::Content TfColumns::read(const TfExample& example, const RecordName& n
     return content;
 }
 
-const TfFeature& TfColumns::find(const TfExample& example, const RecordName& name, const char* wish,
+const TfFeature& TfColumns::find(const TfExample& example, const RecordName& name, const char* option,
                                  std::initializer_list<const char*> known) const {
-    if (const auto wished = wishes_.find(wish); wished != wishes_.end()) {
-        const auto found = example.find(wished->second);
+    if (const auto named = options_.find(option); named != options_.end()) {
+        const auto found = example.find(named->second);
         if (found == example.end())
-            refuse(name, fmt::format("has no feature '{}', which ?{}= names; it has {}", wished->second, wish,
-                                     names_in(example)));
+            refuse(name, fmt::format("has no feature '{}', which ?{}= names; it has {}", named->second,
+                                     option, names_in(example)));
         return found->second;
     }
     for (const char* each : known)
         if (const auto found = example.find(each); found != example.end()) return found->second;
     refuse(name, fmt::format("has no {} under a known name ({}); its features are {}: name one with "
                              "'{}?{}=NAME'",
-                             wish, fmt::join(known, ", "), names_in(example), source_, wish));
+                             option, fmt::join(known, ", "), names_in(example), source_, option));
 }
 
 } // namespace towers

@@ -20,12 +20,12 @@ inline std::span<const std::uint8_t> as_bytes(std::string_view text) {
 /// What to do about bytes that are no pixels of a known size.
 extern const char* const advice_on_pixels;
 
-/// Finds features by the names that are wished for or known.
+/// Finds features by the names that options give, or by known ones.
 class TfColumns {
 public:
-    /// `source`: what --data says, for messages; `wishes`: `image` and `label` may name features.
-    TfColumns(std::string source, std::map<std::string, std::string> wishes)
-        : source_(std::move(source)), wishes_(std::move(wishes)) {}
+    /// `source`: what --data says, for messages; `options`: `image` and `label` may name features.
+    TfColumns(std::string source, std::map<std::string, std::string> options)
+        : source_(std::move(source)), options_(std::move(options)) {}
 
     const std::string& source() const { return source_; }
 
@@ -42,11 +42,11 @@ public:
     Content read(const TfExample& example, const RecordName& name, bool encoded) const;
 
 private:
-    const TfFeature& find(const TfExample& example, const RecordName& name, const char* wish,
+    const TfFeature& find(const TfExample& example, const RecordName& name, const char* option,
                           std::initializer_list<const char*> known) const;
 
     std::string source_;
-    std::map<std::string, std::string> wishes_;
+    std::map<std::string, std::string> options_;
 };
 
 } // namespace towers

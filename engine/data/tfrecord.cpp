@@ -76,7 +76,7 @@ TfColumns::Content content_of(const RecordView& record, const RecordName& name, 
 class Indexer {
 public:
     explicit Indexer(const DataRequest& request)
-        : columns_(request.source, request.wishes), broken_(request),
+        : columns_(request.source, request.options), broken_(request),
           tells_of_noise_(request.split == Split::train || request.whole) {}
 
     Index index(const std::vector<fs::path>& files, const std::string& source) {
@@ -163,7 +163,7 @@ public:
     RecordSource(DataInfo info, Index index, const DataRequest& request)
         : DataSource(std::move(info), std::move(index.labels)), files_(std::move(index.files)),
           entries_(std::move(index.entries)), encoded_(!index.size), checksum_(index.checksum),
-          source_(request.source), columns_(request.source, request.wishes), broken_(request) {
+          source_(request.source), columns_(request.source, request.options), broken_(request) {
         const ImageSize size = image_size();
         for (const unsigned each : {size.height, size.width, size.channels}) checksum_.add(each);
     }
@@ -258,7 +258,7 @@ const DataFormat& tfrecord_format() {
                                        .name = "TFRecord files",
                                        .more = {},
                                        .files = {"*train*.tfrecord", "*test*.tfrecord"},
-                                       .wishes = {"image", "label", "size"},
+                                       .options = {"image", "label", "size"},
                                        .recognizes =
                                            [](const DataRequest& request) {
                                                const std::vector<fs::path> files = tf_record_files(request);

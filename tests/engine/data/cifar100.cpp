@@ -40,8 +40,8 @@ struct Folder : test::TemporaryFolder {
 
 TEST_CASE("CIFAR-100 is read with its fine labels or its coarse ones") {
     const Folder folder;
-    for (const char* wish : {"", "?labels=fine"}) {
-        const auto fine = open_data({folder.path().string() + wish, Split::train});
+    for (const char* option : {"", "?labels=fine"}) {
+        const auto fine = open_data({folder.path().string() + option, Split::train});
         CHECK(fine->info().name == "cifar100");
         CHECK(fine->info().classes.size() == 100);
         CHECK(fine->info().classes[42] == "fine42");

@@ -52,13 +52,13 @@ TEST_CASE("a folder for each class: names sorted as bytes, in any case, nested, 
           "/Val/birds is none of the 3 classes of the training data; call it as one of them, or remove it");
 }
 
-TEST_CASE("the size is asked for, wished for, or that of all pictures") {
+TEST_CASE("the size is asked for, an option of the source, or that of all pictures") {
     const Folder folder;
     folder.put("a/1.png");
     folder.put("b/1.png", "grey.png");
-    const auto size_of = [&](const char* wish, ImageSize image) {
+    const auto size_of = [&](const char* option, ImageSize image) {
         DataRequest request = folder.request(Split::train, image);
-        request.source += wish;
+        request.source += option;
         return open_data(request)->image_size();
     };
     CHECK(size_of("", {8, 9, 1}) == ImageSize{8, 9, 1});

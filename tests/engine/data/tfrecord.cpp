@@ -40,11 +40,11 @@ struct Folder : test::TemporaryFolder {
         return open_data({.source = source(name), .split = split, .whole = whole});
     }
     /// The error for a file with these bytes, without the file's path.
-    std::string error_of(const std::string& bytes, const char* wishes = "") const {
+    std::string error_of(const std::string& bytes, const char* options = "") const {
         test::write_text(*this / "x.tfrecord", bytes);
         const std::string file = source("x.tfrecord");
         const std::string message = test::input_error([&] {
-            images_of(*open_data({.source = file + wishes, .split = Split::train, .image = {8, 8, 3}}));
+            images_of(*open_data({.source = file + options, .split = Split::train, .image = {8, 8, 3}}));
         });
         return message.starts_with(file) ? message.substr(file.size()) : message;
     }
