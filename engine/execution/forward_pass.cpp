@@ -83,11 +83,11 @@ void ForwardPass::run(BatchQueue& queue, const SeeScores& see) {
     while (!ahead.examples.empty() || queue.take(Waiting::until_read, begin)) {
         if (!ahead.examples.empty()) begin(std::exchange(ahead, {}));
         queue.take(Waiting::not_at_all, [&](const Batch& next) {
-            images_->stage_ahead(next);
+            images_->prefetch(next);
             examples.assign(next.examples.begin(), next.examples.end());
             ahead = {next.first, examples, next.images}; // which will be gone, but they are staged
         });
-        images_->upload_ahead();
+        images_->upload_prefetched();
         session_.device().wait(computing);
         see(first, logits_);
     }
@@ -112,8 +112,8 @@ void ForwardPass::compute(const Batch& batch, const Batch& next) {
     }
     const Ticket computed = submit(batch);
     if (!next.examples.empty()) {
-        images_->stage_ahead(next);
-        images_->upload_ahead();
+        images_->prefetch(next);
+        images_->upload_prefetched();
     }
     session_.device().wait(computed);
 }

@@ -22,8 +22,8 @@ std::uint32_t StagedImages::choose(const Batch& batch) {
 
 void StagedImages::stage(const Batch& batch) { stage(chosen_, batch); }
 Ticket StagedImages::upload() { return upload(chosen_); }
-void StagedImages::stage_ahead(const Batch& batch) { stage(1 - chosen_, batch); }
-void StagedImages::upload_ahead() { upload(1 - chosen_); }
+void StagedImages::prefetch(const Batch& batch) { stage(1 - chosen_, batch); }
+void StagedImages::upload_prefetched() { upload(1 - chosen_); }
 
 void StagedImages::stage(std::size_t half, const Batch& batch) {
     Half& target = halves_[half];

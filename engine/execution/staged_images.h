@@ -29,10 +29,10 @@ public:
     /// Submits their copy to the device if that has not been done. The step comes after the result.
     Ticket upload();
 
-    /// The same for the half that the current step does not use; upload_ahead() does nothing if it has no
-    /// images.
-    void stage_ahead(const Batch& batch);
-    void upload_ahead();
+    /// The same for the half that the current step does not use; upload_prefetched() does nothing if it has
+    /// no images.
+    void prefetch(const Batch& batch);
+    void upload_prefetched();
 
     /// Forgets what the halves hold, as after others have used the arenas.
     void forget();

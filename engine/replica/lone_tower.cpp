@@ -50,9 +50,9 @@ public:
             if (!begun) tower_->submit_from(0);
             if (next != nullptr && tower_->can_go_ahead()) {
                 go_ahead(*next);
-            } else if (tower_->can_stage_ahead()) {
-                tower_->stage_ahead(next_batch_());
-                tower_->upload_ahead();
+            } else if (tower_->can_prefetch()) {
+                tower_->prefetch(next_batch_());
+                tower_->upload_prefetched();
             }
             results = wait();
         }

@@ -240,11 +240,11 @@ void Tower::stage(const Batch& examples) {
     if (program_ && program_->images) program_->images->stage(examples);
 }
 
-void Tower::stage_ahead(const Batch& examples) {
-    if (!examples.examples.empty()) program_->images->stage_ahead(examples);
+void Tower::prefetch(const Batch& examples) {
+    if (!examples.examples.empty()) program_->images->prefetch(examples);
 }
 
-void Tower::upload_ahead() { program_->images->upload_ahead(); }
+void Tower::upload_prefetched() { program_->images->upload_prefetched(); }
 
 std::span<const Tower::Part> Tower::parts() const {
     return program_ ? std::span<const Part>(program_->step().parts) : std::span<const Part>();

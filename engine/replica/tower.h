@@ -6,7 +6,7 @@
 //   wait() for each part    after one that exchanges follow, the host merges their lists, then submit_from()
 //   results()               when the last part has finished
 //
-// While the device computes, stage_ahead() may bring the next step's images. If can_go_ahead(), the next step
+// While the device computes, prefetch() may bring the next step's images. If can_go_ahead(), the next step
 // may be prepared, staged and submitted too; then finish_earlier() waits for the step before it.
 //
 // With several towers, gradients leave and parameters come back meanwhile, bucket by bucket:
@@ -96,11 +96,11 @@ public:
     /// nothing with those that are there already.
     void stage(const Batch& examples);
     /// Whether copies of the next step's images overlap with this step's kernels.
-    bool can_stage_ahead() const { return program_ && program_->images && info().queues > 1; }
+    bool can_prefetch() const { return program_ && program_->images && info().queues > 1; }
     /// Copies the next step's images, if there are any, to staging memory.
-    void stage_ahead(const Batch& examples);
-    /// Submits the upload of what stage_ahead() has copied.
-    void upload_ahead();
+    void prefetch(const Batch& examples);
+    /// Submits the upload of what prefetch() has copied.
+    void upload_prefetched();
 
     /// A recording of the step, and what the host may do after it.
     struct Part {

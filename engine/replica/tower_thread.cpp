@@ -24,7 +24,7 @@ public:
         if (!up_to_date && !receive_all()) return false;
         if (!progress_.unless_abandoned([&] { tower_.stage(share_of(step_.batch)); })) return false;
         submit_from(0);
-        if (!stage_ahead()) return false;
+        if (!prefetch()) return false;
         {
             const Interval waiting = thread_.clock.time(times_.copies, "wait for parameters");
             tower_.wait_for_parameters();
@@ -68,7 +68,7 @@ public:
 
 private:
     bool begin_next() {
-        if (!tower_.can_go_ahead()) return stage_ahead();
+        if (!tower_.can_go_ahead()) return prefetch();
         const auto prepare = [&] {
             thread_.ahead = step_.next != nullptr;
             if (!thread_.ahead) return;
@@ -78,7 +78,7 @@ private:
             tower_.stage(step_.next->batch);
         };
         if (!progress_.unless_abandoned(prepare)) return false;
-        if (!thread_.ahead) return stage_ahead();
+        if (!thread_.ahead) return prefetch();
         submit_from(0);
         return true;
     }
@@ -101,14 +101,14 @@ private:
     Batch share_of(const Batch& batch) const { return batch.part(thread_.first_example, thread_.share); }
 
     /// Brings the next step's images, which it takes if the shares stay.
-    bool stage_ahead() {
-        if (!tower_.can_stage_ahead()) return true;
+    bool prefetch() {
+        if (!tower_.can_prefetch()) return true;
         const auto stage = [&] {
             if (const Batch next = step_.next_batch(); !next.examples.empty())
-                tower_.stage_ahead(share_of(next));
+                tower_.prefetch(share_of(next));
         };
         if (!progress_.unless_abandoned(stage)) return false;
-        tower_.upload_ahead();
+        tower_.upload_prefetched();
         return true;
     }
 

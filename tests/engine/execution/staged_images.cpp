@@ -67,15 +67,15 @@ TEST_CASE("images of one step and the next lie in two halves, and are copied onc
         unsigned before = submitted;
         CHECK(bring(one) == 0);         // as when a step is repeated
         CHECK(submitted == before + 1); // the test's download
-        staged.upload_ahead();
+        staged.upload_prefetched();
         CHECK(submitted == before + 1);
-        staged.stage_ahead(two.batch);
-        staged.upload_ahead();
+        staged.prefetch(two.batch);
+        staged.upload_prefetched();
         before = submitted;
         CHECK(bring(two) == 8);
         CHECK(submitted == before + 1);
-        staged.stage_ahead(one.batch); // but another one comes
-        staged.upload_ahead();
+        staged.prefetch(one.batch); // but another one comes
+        staged.upload_prefetched();
         CHECK(bring(three) == 0);
         CHECK(images_at(session, 8) == two.images);
         staged.forget();
