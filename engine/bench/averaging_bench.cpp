@@ -20,7 +20,7 @@ AveragingBench::AveragingBench(const Recipe& recipe, unsigned towers, unsigned t
         staged.push_back({gradients_.back().host<float>(), parameters_.back().host<float>()});
         std::ranges::fill(gradients_.back().host<float>(), 1e-3f * float(tower + 1));
     }
-    stage_ = std::make_unique<HostStage>(
+    reducer_ = std::make_unique<HostReducer>(
         OpenOptions{.threads = stage_threads(threads, layout_)}, Milestones::Spin::zero(),
         UpdateSpec{.layout = &layout_, .optimizer = recipe.optimizer.get()}, std::move(staged), buckets_);
     source_ = memory_->allocate(std::size_t(moved_bytes() / 2), Memory::staging);
@@ -35,9 +35,9 @@ double AveragingBench::moved_bytes() const {
 void AveragingBench::step() {
     std::vector<std::size_t> all(towers_);
     std::iota(all.begin(), all.end(), std::size_t(0));
-    stage_->begin({}, all); // a learning rate of 0 keeps the state finite
-    for (std::size_t bucket = 0; bucket < buckets_.size(); ++bucket) stage_->give(bucket + 1);
-    stage_->end({});
+    reducer_->begin({}, all); // a learning rate of 0 keeps the state finite
+    for (std::size_t bucket = 0; bucket < buckets_.size(); ++bucket) reducer_->give(bucket + 1);
+    reducer_->end({});
 }
 
 void AveragingBench::copy() {

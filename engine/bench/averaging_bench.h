@@ -1,10 +1,10 @@
-// Compares the speed of the host stage with memcpy().
+// Compares the speed of the host reducer with memcpy().
 #pragma once
 
 #include "backends/worker.h"
 #include "engine/bench/report.h"
 #include "engine/recipes/recipe.h"
-#include "engine/reduce/host_stage.h"
+#include "engine/reduce/host_reducer.h"
 
 #include <functional>
 #include <memory>
@@ -12,7 +12,7 @@
 
 namespace towers {
 
-/// Runs the host stage of `towers` towers with `threads` threads. In turn with it, as many threads move
+/// Runs the host reducer of `towers` towers with `threads` threads. In turn with it, as many threads move
 /// as many bytes by memcpy().
 class AveragingBench {
 public:
@@ -36,7 +36,7 @@ private:
     std::unique_ptr<Device> memory_;             ///< allocates the buffers, so it outlives them
     std::vector<Buffer> gradients_, parameters_; ///< by tower
     Buffer source_, target_;                     ///< of memcpy()
-    std::unique_ptr<HostStage> stage_;
+    std::unique_ptr<HostReducer> reducer_;
     std::vector<double> gb_per_s_, memcpy_gb_per_s_, ratio_; ///< one per repetition
     std::vector<std::unique_ptr<Worker>> copiers_;           // last: they use the others
 };

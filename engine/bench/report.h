@@ -40,8 +40,8 @@ struct BenchSettings {
 
 /// One launch or copy of the step, timed alone on the device's clock.
 struct KernelFigures {
-    std::string name;   ///< layer and role: `conv2 forward`
-    std::string kernel; ///< as shaders/kernels.def calls it, or `copy`
+    std::string name;                   ///< layer and role: `conv2 forward`
+    std::string kernel;                 ///< as shaders/kernels.def calls it, or `copy`
     std::optional<std::string> variant; ///< with which the device runs it; absent: it does not tell
     Spread time_us;
     double share = 0;             ///< of the sum over all kernels
@@ -105,7 +105,7 @@ struct TogetherFigures {
     std::optional<std::vector<SubsetFigures>> subsets; ///< if asked for, the fastest first
 };
 
-/// The host stage's part of a step, with the update, compared with memcpy() of as many bytes by as many
+/// The host reducer's part of a step, with the update, compared with memcpy() of as many bytes by as many
 /// threads. Both are repeated, so a large cache may hold all of their memory.
 struct AveragingFigures {
     unsigned towers = 0;

@@ -110,8 +110,8 @@ struct BucketBytes {
 BucketBytes bucket_bytes(const StateLayout& layout);
 
 /// Cuts what a step changes, the trained variables and then the statistics, into what a tower delivers to the
-/// host stage at once: runs of whole layers of at least `least` bytes each, except perhaps the last. Runs of
-/// more than `most` bytes are cut into equal parts.
+/// host reducer at once: runs of whole layers of at least `least` bytes each, except perhaps the last. Runs
+/// of more than `most` bytes are cut into equal parts.
 std::vector<ArenaRange> make_buckets(const StateLayout& layout, const BucketBytes& bytes);
 
 } // namespace towers

@@ -88,7 +88,7 @@ void TowerGroup::summarize(const std::shared_ptr<SummaryPass>& pass) {
         const std::unique_ptr<Device> host = open_host_device(host_);
         Session session(*host, Session::Place::host);
         ArenaBytes bytes = pass->state.plan.bytes();
-        bytes[std::size_t(Arena::gradients)] = layout_.updated_bytes; // the stage also gives the statistics
+        bytes[std::size_t(Arena::gradients)] = layout_.updated_bytes; // the reducer also gives the statistics
         session.hold(bytes);
         const auto state = session.host<float>(Arena::state);
         std::ranges::copy(std::span(whole).first(state.size()), state.begin());

@@ -1,7 +1,7 @@
 #include "engine/replica/group.h"
 
 #include "backends/watched_device.h"
-#include "engine/reduce/host_stage.h"
+#include "engine/reduce/host_reducer.h"
 
 #include <algorithm>
 #include <exception>
@@ -18,11 +18,11 @@ std::vector<StagedByTower> staged_by(std::span<const std::unique_ptr<Tower>> tow
     return staged;
 }
 
-std::unique_ptr<GradientReducer> make_host_stage(OpenOptions host, Milestones::Spin spin,
-                                                 const UpdateSpec& spec, std::vector<StagedByTower> towers,
-                                                 std::span<const ArenaRange> buckets) {
+std::unique_ptr<GradientReducer> make_host_reducer(OpenOptions host, Milestones::Spin spin,
+                                                   const UpdateSpec& spec, std::vector<StagedByTower> towers,
+                                                   std::span<const ArenaRange> buckets) {
     host.threads = stage_threads(host.threads, *spec.layout);
-    return std::make_unique<HostStage>(host, spin, spec, std::move(towers), buckets);
+    return std::make_unique<HostReducer>(host, spin, spec, std::move(towers), buckets);
 }
 
 Waiting waiting_beside(std::span<const std::unique_ptr<Tower>> towers) {
@@ -40,7 +40,7 @@ TowerGroup::TowerGroup(std::vector<std::unique_ptr<Tower>> towers, const UpdateS
                        const TowerSetOptions& options)
     : caller_(options.caller), layout_(*update.layout), watchdog_(options.patience), host_(options.host),
       waiting_(waiting_beside(towers)),
-      reducer_((options.make_reducer ? options.make_reducer : make_host_stage)(
+      reducer_((options.make_reducer ? options.make_reducer : make_host_reducer)(
           reducer_host(options.host), waiting_.spin, update, staged_by(towers), towers[0]->buckets())),
       shared_{*reducer_, options.next_batch} {
     for (std::size_t bucket = 0; bucket < towers[0]->buckets().size(); ++bucket)

@@ -125,7 +125,7 @@ public:
 
 struct TowerSetOptions {
     OpenOptions host;         ///< of the reducer that several towers share
-    MakeReducer make_reducer; ///< makes it; null: a HostStage
+    MakeReducer make_reducer; ///< makes it; null: a HostReducer
     Patience patience;        ///< with towers that do not answer; then they have failed
     /// Called by another thread, with the failure, if a lone tower does not answer. The calling thread cannot
     /// be stopped, so this should end the program. Null: the set waits forever.

@@ -1,5 +1,5 @@
 // What a step does once all gradients are there: checks them, reports the loss, updates the state. The same
-// plan serves a single tower, on its device, and the host stage of several.
+// plan serves a single tower, on its device, and the host reducer of several.
 #pragma once
 
 #include "engine/optimizers/optimizer.h"

@@ -1,7 +1,7 @@
 #include "tests/support/two_ranks.h"
 
 #include "backends/worker.h"
-#include "engine/reduce/host_stage.h"
+#include "engine/reduce/host_reducer.h"
 
 #include <algorithm>
 #include <array>
@@ -25,7 +25,7 @@ public:
         for (Milestones* each : {&given_, &lists_, &complete_, &exchanged_}) each->restart();
         for (Rank& rank : ranks_) {
             rank.done = 0;
-            rank.stage.begin(numbers, towers);
+            rank.reducer.begin(numbers, towers);
             rank.worker.start(rank.task);
         }
     }
@@ -37,7 +37,7 @@ public:
     const Milestones& exchanged() const override { return exchanged_; }
     void merge(std::size_t exchange, std::span<const Exchange* const> lists,
                const Exchange& target) const override {
-        ranks_[0].stage.merge(exchange, lists, target);
+        ranks_[0].reducer.merge(exchange, lists, target);
     }
     void fail() override {
         for (Milestones* each : {&given_, &complete_, &exchanged_}) each->fail();
@@ -46,39 +46,39 @@ public:
     StepVerdict end(const StepVote& vote) override {
         if (!vote.counts) fail();
         for (Rank& rank : ranks_) rank.worker.get();
-        const std::span<HostStage::Sum> first = ranks_[0].stage.sums(), second = ranks_[1].stage.sums();
+        const std::span<HostReducer::Sum> first = ranks_[0].reducer.sums(), second = ranks_[1].reducer.sums();
         for (std::size_t block = 0; block < first.size(); ++block) // both learn of all blocks
             (block % 2 == 0 ? second : first)[block] = (block % 2 == 0 ? first : second)[block];
-        ranks_[1].stage.end(vote);
-        return ranks_[0].stage.end(vote);
+        ranks_[1].reducer.end(vote);
+        return ranks_[0].reducer.end(vote);
     }
 
     void hand_over(std::size_t tower) const override {
-        for (const Rank& rank : ranks_) rank.stage.hand_over(tower);
+        for (const Rank& rank : ranks_) rank.reducer.hand_over(tower);
     }
     void load(std::span<const float> state) override {
-        for (Rank& rank : ranks_) rank.stage.load(state);
+        for (Rank& rank : ranks_) rank.reducer.load(state);
     }
     void save(std::span<float> state) override {
-        for (Rank& rank : ranks_) rank.stage.save(state);
+        for (Rank& rank : ranks_) rank.reducer.save(state);
     }
     void save_gradients(std::span<float> gradients) override {
-        for (Rank& rank : ranks_) rank.stage.save_gradients(gradients);
+        for (Rank& rank : ranks_) rank.reducer.save_gradients(gradients);
     }
 
 private:
     struct Rank {
         Rank(TwoRanks& both, std::size_t index, OpenOptions host, const UpdateSpec& spec,
              const std::vector<StagedByTower>& towers, std::span<const ArenaRange> buckets)
-            : stage(alone(host), Milestones::Spin::zero(), spec, towers, buckets, {index, 2}),
+            : reducer(alone(host), Milestones::Spin::zero(), spec, towers, buckets, {index, 2}),
               task([&both, index] { both.work(index); }) {}
-        /// With one thread, give() returns when the stage has done its work.
+        /// With one thread, give() returns when the reducer has done its work.
         static OpenOptions alone(OpenOptions host) {
             host.threads = 1;
             return host;
         }
 
-        HostStage stage;
+        HostReducer reducer;
         std::minstd_rand random{std::random_device()()};
         std::atomic<std::size_t> done = 0; ///< buckets
         std::function<void()> task;
@@ -92,8 +92,8 @@ private:
             if (index == 1) exchanged_.advance(lists_.count());
             const std::size_t given = given_.count();
             if (given == have) continue;
-            rank.stage.give(have += 1 + rank.random() % (given - have));
-            rank.done = rank.stage.complete().count();
+            rank.reducer.give(have += 1 + rank.random() % (given - have));
+            rank.done = rank.reducer.complete().count();
             complete_.advance(std::min(ranks_[0].done.load(), ranks_[1].done.load()));
         }
     }

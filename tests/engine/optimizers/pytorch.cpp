@@ -118,7 +118,7 @@ TEST_CASE("20 steps of every optimizer end where PyTorch's end") {
             CAPTURE(id);
             compare_training(file, setting, {id});
         }
-        compare_training(file, setting, {"cpu", "cpu"}); // the host stage updates
+        compare_training(file, setting, {"cpu", "cpu"}); // the host reducer updates
     }
 }
 

@@ -1,4 +1,4 @@
-#include "engine/reduce/host_stage.h"
+#include "engine/reduce/host_reducer.h"
 
 #include <algorithm>
 #include <cmath>
@@ -40,9 +40,9 @@ unsigned stage_threads(unsigned asked, const StateLayout& layout) {
     return std::clamp(unsigned(layout.updated_bytes / worth_a_thread), 1u, most);
 }
 
-HostStage::HostStage(const OpenOptions& host, Milestones::Spin spin, const UpdateSpec& spec,
-                     std::vector<StagedByTower> towers, std::span<const ArenaRange> buckets,
-                     OwnedBlocks owned)
+HostReducer::HostReducer(const OpenOptions& host, Milestones::Spin spin, const UpdateSpec& spec,
+                         std::vector<StagedByTower> towers, std::span<const ArenaRange> buckets,
+                         OwnedBlocks owned)
     : layout_(*spec.layout), towers_(std::move(towers)), first_(owned.part == 0), host_(open_host(host, 1)),
       ready_(buckets.size()), undone_(buckets.size()), complete_(spin), exchanged_(spin) {
     const unsigned threads = cpu_threads(host.threads);
@@ -67,13 +67,13 @@ HostStage::HostStage(const OpenOptions& host, Milestones::Spin spin, const Updat
         });
 }
 
-void HostStage::cut_into_blocks(std::span<const ArenaRange> buckets) {
+void HostReducer::cut_into_blocks(std::span<const ArenaRange> buckets) {
     for (std::size_t bucket = 0; bucket < buckets.size(); ++bucket)
         for (const ArenaRange& range : make_blocks(layout_, buckets[bucket], block_bytes))
             add_block(range, bucket, layout_of_block(layout_, range));
 }
 
-void HostStage::add_block(const ArenaRange& range, std::size_t bucket, StateLayout kind) {
+void HostReducer::add_block(const ArenaRange& range, std::size_t bucket, StateLayout kind) {
     const auto found = std::ranges::find_if(kinds_, [&](const StateLayout& other) {
         return other.trained_bytes == kind.trained_bytes && other.variable_bytes == kind.variable_bytes &&
                are_updated_alike(other.variables[0], kind.variables[0]);
@@ -86,7 +86,7 @@ void HostStage::add_block(const ArenaRange& range, std::size_t bucket, StateLayo
     if (found == kinds_.end()) kinds_.push_back(std::move(kind));
 }
 
-void HostStage::record_updates(const UpdateSpec& spec) {
+void HostReducer::record_updates(const UpdateSpec& spec) {
     std::vector<Plan> plans;
     for (const StateLayout& kind : kinds_) plans.push_back(plan_block(spec, kind));
     for (Updater& updater : updaters_) {
@@ -95,13 +95,13 @@ void HostStage::record_updates(const UpdateSpec& spec) {
     }
 }
 
-void HostStage::load(std::span<const float> state) {
+void HostReducer::load(std::span<const float> state) {
     copy(state, states_[current_].host<float>());
     if (layout_.frozen().bytes > 0) copy(state, states_[1 - current_].host<float>()); // no step writes them
     replaced_ = false;
 }
 
-void HostStage::hand_over(std::size_t tower) const {
+void HostReducer::hand_over(std::size_t tower) const {
     const auto give = [&](const ArenaRange& range) {
         if (range.bytes > 0) copy(part(state(), range), part(towers_[tower].parameters, range));
     };
@@ -111,14 +111,14 @@ void HostStage::hand_over(std::size_t tower) const {
         for (const std::size_t i : own_) give(trained_by(blocks_[i]));
 }
 
-void HostStage::save(std::span<float> state) {
+void HostReducer::save(std::span<float> state) {
     if (first_) return copy(this->state(), state);
     for (const std::size_t i : own_)
         for (const Piece& piece : blocks_[i].pieces)
             copy(part(this->state(), piece.whole), part(state, piece.whole));
 }
 
-void HostStage::save_gradients(std::span<float> gradients) {
+void HostReducer::save_gradients(std::span<float> gradients) {
     before_ = states_[replaced_ ? 1 - current_ : current_].host<float>();
     gradients_ = gradients;
     team_->begin();
@@ -133,7 +133,7 @@ void HostStage::save_gradients(std::span<float> gradients) {
     reset();
 }
 
-void HostStage::begin(const StepNumbers& numbers, std::span<const std::size_t> towers) {
+void HostReducer::begin(const StepNumbers& numbers, std::span<const std::size_t> towers) {
     active_.assign(towers.begin(), towers.end());
     for (const Updater& updater : updaters_) updater.session.write(numbers);
     replaced_ = false;
@@ -145,20 +145,20 @@ void HostStage::begin(const StepNumbers& numbers, std::span<const std::size_t> t
     team_->begin();
 }
 
-void HostStage::give(std::size_t buckets) {
+void HostReducer::give(std::size_t buckets) {
     for (; given_ < buckets; ++given_) count_done(given_);
     if (buckets > 0) team_->release(ready_[buckets - 1]);
 }
 
 /// Whoever does the last of a bucket completes it, and those after it that are done already.
-void HostStage::count_done(std::size_t bucket) {
+void HostReducer::count_done(std::size_t bucket) {
     if (--undone_[bucket] > 0) return;
     std::size_t done = complete_.count();
     while (done < undone_.size() && undone_[done] == 0) ++done;
     complete_.advance(done);
 }
 
-void HostStage::work_on(Updater& updater, std::size_t index, std::size_t next) try {
+void HostReducer::work_on(Updater& updater, std::size_t index, std::size_t next) try {
     const Block& block = blocks_[index];
     add_up(updater, block);
     if (!before_.empty()) {
@@ -177,13 +177,13 @@ void HostStage::work_on(Updater& updater, std::size_t index, std::size_t next) t
     throw;
 }
 
-void HostStage::fail() {
+void HostReducer::fail() {
     team_->cancel();
     complete_.fail();
     exchanged_.fail();
 }
 
-StepVerdict HostStage::end(const StepVote& vote) {
+StepVerdict HostReducer::end(const StepVote& vote) {
     if (!vote.counts) fail();
     team_->end();
     StepVerdict verdict{{}, vote.counts, vote.requests};
@@ -194,7 +194,7 @@ StepVerdict HostStage::end(const StepVote& vote) {
     return verdict;
 }
 
-StepResults HostStage::results(std::span<const float> cross_entropies) const {
+StepResults HostReducer::results(std::span<const float> cross_entropies) const {
     double decay = 0, nonfinite = 0;
     float cross_entropy = 0;
     for (const Sum& sum : sums_) {
@@ -208,7 +208,7 @@ StepResults HostStage::results(std::span<const float> cross_entropies) const {
 }
 
 /// Sums the towers' gradients in the order of the towers, not in the order of their arrival.
-void HostStage::add_up(const Updater& updater, const Block& block) const {
+void HostReducer::add_up(const Updater& updater, const Block& block) const {
     const std::span<float> sum = updater.gradients(block);
     const auto given = [&](std::size_t i) { return part(towers_[active_[i]].gradients, block.range); };
     if (active_.size() == 1) return copy(given(0), sum);
@@ -221,14 +221,14 @@ void HostStage::add_up(const Updater& updater, const Block& block) const {
 }
 
 /// Updates a copy of the block's part of the state.
-void HostStage::update(Updater& updater, const Block& block, std::span<const float> from) const {
+void HostReducer::update(Updater& updater, const Block& block, std::span<const float> from) const {
     for (const Piece& piece : block.pieces)
         copy(part(from, piece.whole), part(updater.host(Arena::state), piece.own));
     updater.session.run(updater.updates[block.kind]);
 }
 
 /// Copies a block's new state to the second state, and its parameters to the towers.
-void HostStage::hand_over(const Updater& updater, const Block& block, Prefetch& prefetch) {
+void HostReducer::hand_over(const Updater& updater, const Block& block, Prefetch& prefetch) {
     const std::span<const float> state = updater.host(Arena::state);
     for (const Piece& piece : block.pieces)
         stream(part(state, piece.own), part(states_[1 - current_].host<float>(), piece.whole), prefetch);
@@ -239,7 +239,7 @@ void HostStage::hand_over(const Updater& updater, const Block& block, Prefetch& 
 }
 
 /// The memory that a block's update will read, for prefetching.
-std::vector<std::span<const float>> HostStage::inputs_of(const Block& block) const {
+std::vector<std::span<const float>> HostReducer::inputs_of(const Block& block) const {
     std::vector<std::span<const float>> inputs;
     for (const std::size_t i : active_) inputs.push_back(part(towers_[i].gradients, block.range));
     for (const Piece& piece : block.pieces) inputs.push_back(part(state(), piece.whole));

@@ -28,11 +28,12 @@ unsigned stage_threads(unsigned asked, const StateLayout& layout);
 /// thread has its own `cpu` device, on which it runs the same update plan as a lone tower. Writes the new
 /// state into a second buffer, and swaps the buffers at the end of a finite step: a step counts as a whole or
 /// not at all.
-class HostStage final : public GradientReducer {
+class HostReducer final : public GradientReducer {
 public:
     /// See MakeReducer.
-    HostStage(const OpenOptions& host, Milestones::Spin spin, const UpdateSpec& spec,
-              std::vector<StagedByTower> towers, std::span<const ArenaRange> buckets, OwnedBlocks owned = {});
+    HostReducer(const OpenOptions& host, Milestones::Spin spin, const UpdateSpec& spec,
+                std::vector<StagedByTower> towers, std::span<const ArenaRange> buckets,
+                OwnedBlocks owned = {});
 
     void begin(const StepNumbers& numbers, std::span<const std::size_t> towers) override;
     void give(std::size_t buckets) override;

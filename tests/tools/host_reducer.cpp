@@ -1,11 +1,11 @@
 // Measures the host's part of a step. With one tower: the time of a step on a device that has nothing to do.
-// With several: the host stage's bytes per second compared with a plain copy of as many bytes by as many
+// With several: the host reducer's bytes per second compared with a plain copy of as many bytes by as many
 // threads, and which part of simulated towers' rate remains beside it.
 //
-// Usage: host_stage [THREADS]
-// THREADS: the stage's; 0 or absent: one for each processor. "alone": only one tower is measured.
+// Usage: host_reducer [THREADS]
+// THREADS: the reducer's; 0 or absent: one for each processor. "alone": only one tower is measured.
 
-#include "engine/reduce/host_stage.h"
+#include "engine/reduce/host_reducer.h"
 #include "backends/backend.h"
 #include "engine/bench/averaging_bench.h"
 #include "engine/clock.h"
@@ -97,7 +97,7 @@ void measure_host() {
                      .global_batch = batch};
     Trainer trainer(recipe, options, data);
     const std::filesystem::path folder =
-        std::filesystem::temp_directory_path() / fmt::format("towers-host-stage-{}", ::getpid());
+        std::filesystem::temp_directory_path() / fmt::format("towers-host-reducer-{}", ::getpid());
     std::vector<double> us;
     for (unsigned i = 0; i < repetitions; ++i, loop.steps += steps) {
         RunDirectory run(folder / std::to_string(i), Existing::refuse);
@@ -133,15 +133,15 @@ void measure_overhead(unsigned asked) {
     }
     std::vector<double> us;
     for (const unsigned threads : {1u, asked}) {
-        HostStage stage({.threads = threads}, Milestones::Spin::zero(),
-                        {.layout = &layout, .optimizer = recipe.optimizer.get()}, staged, buckets);
+        HostReducer reducer({.threads = threads}, Milestones::Spin::zero(),
+                            {.layout = &layout, .optimizer = recipe.optimizer.get()}, staged, buckets);
         std::vector<double> each;
         for (unsigned i = 0; i < repetitions; ++i)
             each.push_back(seconds_of([&] {
-                               stage.begin({}, std::vector<std::size_t>{0, 1});
+                               reducer.begin({}, std::vector<std::size_t>{0, 1});
                                for (std::size_t bucket = 0; bucket < buckets.size(); ++bucket)
-                                   stage.give(bucket + 1);
-                               stage.end({});
+                                   reducer.give(bucket + 1);
+                               reducer.end({});
                            }) /
                            double(buckets.size()) * 1e6);
         us.push_back(median_of(each));
