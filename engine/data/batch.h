@@ -18,7 +18,7 @@ struct Batch {
     std::span<const std::uint8_t> images = {};
 
     std::size_t image_bytes() const { return images.size() / examples.size(); } ///< of one image
-    Batch part(std::size_t begin, std::size_t count) const {
+    Batch slice(std::size_t begin, std::size_t count) const {
         if (images.empty()) return {first + begin, examples.subspan(begin, count), {}};
         return {first + begin, examples.subspan(begin, count),
                 images.subspan(begin * image_bytes(), count * image_bytes())};

@@ -89,8 +89,8 @@ void TowerGroup::take(std::span<const Share> shares) {
         if (thread->share == 0) continue;
         shared_.active.push_back(thread.get());
         thread->exchanges.clear();
-        for (const Tower::Part& part : thread->tower->parts())
-            for (const Exchange& exchange : part.exchanges) thread->exchanges.push_back(&exchange);
+        for (const Tower::Segment& segment : thread->tower->segments())
+            for (const Exchange& exchange : segment.exchanges) thread->exchanges.push_back(&exchange);
     }
 }
 
@@ -159,7 +159,7 @@ void TowerGroup::prepare(const StepNumbers& numbers, const Batch& batch) {
     for (TowerThread* thread : shared_.active) {
         Tower& tower = *thread->tower;
         thread->first_example = first;
-        tower.prepare(numbers, batch.part(first, thread->share));
+        tower.prepare(numbers, batch.slice(first, thread->share));
         first += thread->share;
         expected += thread->step_time.expect(thread->share, tower.flops(), tower.info());
         progress_.push_back(&thread->progress);

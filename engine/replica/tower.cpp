@@ -153,8 +153,8 @@ Tower::RecordedStep Tower::record_step(const TrainingPlan& training, const Sessi
     for (const Plan& plan : training.micro_plans) step.micro_recordings.push_back(session.record(plan));
     std::size_t first = 0;
     for (const Cut& cut : training.cuts) {
-        step.parts.push_back({device_->record(session.bind(training.plan, first, cut.level)), cut,
-                              exchanges_before(cut.level, training.plan, session)});
+        step.segments.push_back({device_->record(session.bind(training.plan, first, cut.level)), cut,
+                                 exchanges_before(cut.level, training.plan, session)});
         first = cut.level;
     }
     return step;
@@ -246,11 +246,11 @@ void Tower::prefetch(const Batch& examples) {
 
 void Tower::upload_prefetched() { program_->images->upload_prefetched(); }
 
-std::span<const Tower::Part> Tower::parts() const {
-    return program_ ? std::span<const Part>(program_->step().parts) : std::span<const Part>();
+std::span<const Tower::Segment> Tower::segments() const {
+    return program_ ? std::span<const Segment>(program_->step().segments) : std::span<const Segment>();
 }
 
-/// Submits the micro-batches, which come before the parts and read all parameters.
+/// Submits the micro-batches, which come before the segments and read all parameters.
 void Tower::submit_micro_batches(std::vector<Ticket> after) {
     for (const Transfer& upload : uploads_)
         if (upload.ticket != 0) after.push_back(upload.ticket);
@@ -265,33 +265,33 @@ void Tower::submit_from(std::size_t first) {
         if (program_->images) images.push_back(program_->images->upload());
         submit_micro_batches(images);
     }
-    std::vector<Part>& parts = program_->step().parts;
-    std::size_t complete = first == 0 ? 0 : parts[first - 1].cut.buckets;
-    for (std::size_t i = first; i < parts.size(); ++i) {
-        Part& part = parts[i];
+    std::vector<Segment>& segments = program_->step().segments;
+    std::size_t complete = first == 0 ? 0 : segments[first - 1].cut.buckets;
+    for (std::size_t i = first; i < segments.size(); ++i) {
+        Segment& segment = segments[i];
         std::vector<Ticket> after = std::exchange(images, {});
-        for (const std::size_t bucket : part.cut.needs)
+        for (const std::size_t bucket : segment.cut.needs)
             if (const Ticket ticket = uploads_[bucket].ticket) after.push_back(ticket);
-        const bool updates = program_->keeps && i + 1 == parts.size();
+        const bool updates = program_->keeps && i + 1 == segments.size();
         if (const Ticket ticket = keeps_[place_].ticket; updates && ticket != 0) after.push_back(ticket);
-        part.ticket = device_->submit(part.recording, Queue::compute, after);
-        for (; complete < part.cut.buckets; ++complete)
-            downloads_[complete].ticket =
-                device_->submit(downloads_[complete].recording, Queue::download, std::span(&part.ticket, 1));
+        segment.ticket = device_->submit(segment.recording, Queue::compute, after);
+        for (; complete < segment.cut.buckets; ++complete)
+            downloads_[complete].ticket = device_->submit(downloads_[complete].recording, Queue::download,
+                                                          std::span(&segment.ticket, 1));
         if (updates) keep_state();
-        if (!part.exchanges.empty()) return;
+        if (!segment.exchanges.empty()) return;
     }
 }
 
-/// Copies the state to the next place, after the last part.
+/// Copies the state to the next place, after the last segment.
 void Tower::keep_state() {
     RecordedStep& step = program_->step();
     step.keeps = place_ = (place_ + 1) % staged_states;
-    keeps_[place_].ticket =
-        device_->submit(keeps_[place_].recording, Queue::download, std::span(&step.parts.back().ticket, 1));
+    keeps_[place_].ticket = device_->submit(keeps_[place_].recording, Queue::download,
+                                            std::span(&step.segments.back().ticket, 1));
 }
 
-void Tower::wait(std::size_t part) { device_->wait(program_->step().parts[part].ticket); }
+void Tower::wait(std::size_t segment) { device_->wait(program_->step().segments[segment].ticket); }
 
 StepResults Tower::finish() { return finish(program_->step()); }
 
@@ -300,7 +300,7 @@ StepResults Tower::finish_earlier() {
 }
 
 StepResults Tower::finish(const RecordedStep& step) {
-    device_->wait(step.parts.back().ticket);
+    device_->wait(step.segments.back().ticket);
     if (program_->keeps) {
         device_->wait(keeps_[step.keeps].ticket);
         kept_ = step.keeps;
@@ -320,7 +320,7 @@ void Tower::wait_for_parameters() {
     if (!program_->order.empty()) // micro-batches read all
         std::ranges::for_each(uploads_, wait);
     else
-        for (const std::size_t bucket : parts().front().cut.needs) wait(uploads_[bucket]);
+        for (const std::size_t bucket : segments().front().cut.needs) wait(uploads_[bucket]);
 }
 
 void Tower::wait_for_bucket(std::size_t bucket) { device_->wait(downloads_[bucket].ticket); }

@@ -2,18 +2,19 @@
 //
 //   prepare()               writes the numbers and the examples for the device
 //   stage()                 copies the examples' images to staging memory, if the device does not hold them
-//   submit_from(0)          submits the parts, up to one that exchanges follow
-//   wait() for each part    after one that exchanges follow, the host merges their lists, then submit_from()
-//   results()               when the last part has finished
+//   submit_from(0)          submits the segments, up to one that exchanges follow
+//   wait() for each segment    after one that exchanges follow, the host merges their lists, then
+//   submit_from() results()               when the last segment has finished
 //
 // While the device computes, prefetch() may bring the next step's images. If can_go_ahead(), the next step
 // may be prepared, staged and submitted too; then finish_earlier() waits for the step before it.
 //
 // With several towers, gradients leave and parameters come back meanwhile, bucket by bucket:
 //
-//   wait_for_parameters()   after submit_from(0): until the parameters are there that the first part reads
-//   wait_for_bucket()       after wait() for the part that completes it: its gradients are in staging memory
-//   upload()                when its new parameters are in staging memory, for parts submitted later
+//   wait_for_parameters()   after submit_from(0): until the parameters are there that the first segment reads
+//   wait_for_bucket()       after wait() for the segment that completes it: its gradients are in staging
+//   memory upload()                when its new parameters are in staging memory, for segments submitted
+//   later
 //
 // One of several that has all examples (Share::alone) works like a lone tower:
 //
@@ -103,20 +104,20 @@ public:
     void upload_prefetched();
 
     /// A recording of the step, and what the host may do after it.
-    struct Part {
+    struct Segment {
         Recording recording;
         Cut cut;
-        std::vector<Exchange> exchanges; ///< to merge before the next part is submitted
+        std::vector<Exchange> exchanges; ///< to merge before the next segment is submitted
         Ticket ticket = 0;               ///< of its latest submission
     };
     /// Empty for an idle tower.
-    std::span<const Part> parts() const;
-    /// Submits the parts from `first` on, up to the next exchange or the end. Each part comes after the
+    std::span<const Segment> segments() const;
+    /// Submits the segments from `first` on, up to the next exchange or the end. Each segment comes after the
     /// uploads of the parameters that it needs; after it come the downloads of the gradients that it
     /// completes. The update of a tower that takes steps alone waits for the copy of the state before it, and
     /// another copy follows it.
     void submit_from(std::size_t first);
-    void wait(std::size_t part);
+    void wait(std::size_t segment);
     /// Waits for the step that was prepared last, or before the last one. Returns its results.
     StepResults finish();
     StepResults finish_earlier();
@@ -159,13 +160,13 @@ private:
     struct RecordedStep {
         Session session;
         std::vector<Recording> micro_recordings; ///< see TrainingPlan::micro_plans
-        std::vector<Part> parts;
+        std::vector<Segment> segments;
         std::size_t keeps = 0; ///< in which place of Arena::staged_state the state after it is kept
     };
     /// A step for one share, and its own small arenas.
     struct Program {
         Session session;
-        std::vector<std::size_t> order;     ///< of micro_recordings, submitted before the first part
+        std::vector<std::size_t> order;     ///< of micro_recordings, submitted before the first segment
         std::vector<RecordedStep> steps;    ///< taken in turn; two if one can be submitted ahead, else one
         std::size_t turn = 0;               ///< the one that was prepared last
         std::optional<StagedImages> images; ///< if images come with each step

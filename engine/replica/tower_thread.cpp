@@ -29,18 +29,18 @@ public:
             const Interval waiting = thread_.clock.time(times_.copies, "wait for parameters");
             tower_.wait_for_parameters();
         }
-        for (std::size_t i = 0; i < tower_.parts().size(); ++i) {
-            const Tower::Part& part = tower_.parts()[i];
+        for (std::size_t i = 0; i < tower_.segments().size(); ++i) {
+            const Tower::Segment& segment = tower_.segments()[i];
             {
                 const Interval waiting = thread_.clock.time(times_.compute, "wait for kernels");
                 tower_.wait(i);
             }
             if (progress_.end.has_failed()) return false;
-            if (!part.exchanges.empty()) {
-                if (!exchange(part.exchanges)) return false;
+            if (!segment.exchanges.empty()) {
+                if (!exchange(segment.exchanges)) return false;
                 submit_from(i + 1);
             }
-            if (!deliver(part.cut.buckets)) return false;
+            if (!deliver(segment.cut.buckets)) return false;
         }
         thread_.results = tower_.results();
         return end() && receive_rest() && progress_.renewal.advance(1);
@@ -98,7 +98,7 @@ private:
         return true;
     }
 
-    Batch share_of(const Batch& batch) const { return batch.part(thread_.first_example, thread_.share); }
+    Batch share_of(const Batch& batch) const { return batch.slice(thread_.first_example, thread_.share); }
 
     /// Brings the next step's images, which it takes if the shares stay.
     bool prefetch() {
@@ -112,12 +112,12 @@ private:
         return true;
     }
 
-    void submit_from(std::size_t part) {
+    void submit_from(std::size_t segment) {
         const Interval submitting = thread_.clock.time(times_.compute, "submit");
-        tower_.submit_from(part);
+        tower_.submit_from(segment);
     }
 
-    /// Merges all towers' lists, for this tower, at the exchanges after one of its parts.
+    /// Merges all towers' lists, for this tower, at the exchanges after one of its segments.
     bool exchange(std::span<const Exchange> own) {
         const Interval waiting = thread_.clock.time(times_.others, "wait for others");
         const std::size_t first = progress_.exchanges.count();

@@ -109,7 +109,7 @@ TEST_CASE("each epoch has each example once, whatever the feed, the batch and th
             for (unsigned tower = 0; tower < towers; ++tower) { // some may be idle
                 const std::size_t share =
                     tower + 1 == towers ? batch - place : random() % (batch - place + 1);
-                const Batch part = streamed.part(place, share);
+                const Batch part = streamed.slice(place, share);
                 for (std::size_t i = 0; i < share; ++i, ++place) {
                     const Example& example = part.examples[i];
                     if (expected[place].slot != example.record || expected[place].label != example.label ||

@@ -182,7 +182,7 @@ TEST_CASE("a tower whose device refuses a later part of a step ends safely while
                 return std::make_unique<test::ScriptedDevice>(std::move(device), test::failing(failure));
             });
             Trainer trainer(recipe, options, data);
-            REQUIRE(trainer.tower(1).parts().size() > 1);
+            REQUIRE(trainer.tower(1).segments().size() > 1);
             failure.calls_left = 1; // submissions
             CHECK_THROWS_WITH_AS(trainer.step(), "refused", DeviceError);
         }
@@ -279,7 +279,7 @@ TEST_CASE("a tower whose device fails is dropped, and the run ends as if it had 
             if (i == failing_step) {
                 silence->begin({1e8});
                 // A tower's step has at least three submissions before its end: two parts, a download.
-                if (trainer.last_shares()[victim] > 0) CHECK(trainer.tower(victim).parts().size() >= 2);
+                if (trainer.last_shares()[victim] > 0) CHECK(trainer.tower(victim).segments().size() >= 2);
                 failure.calls_left = random() % (hangs ? 3 : 4);
             }
             const StepReport report = trainer.step();
