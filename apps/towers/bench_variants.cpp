@@ -17,15 +17,15 @@ std::string text_of(const LaunchVariants& launch) {
     std::string text = fmt::format("\n{}: {}\n  {} a step", launch.name, launch.key, launch.times);
     if (launch.all.empty()) return text + "; it cannot run on random tensors, so it is not measured\n";
     double least = std::numeric_limits<double>::infinity();
-    for (const Measured& each : launch.all) least = std::min(least, each.candidate.offer.cost);
+    for (const Measured& each : launch.all) least = std::min(least, each.candidate.config.cost);
     text += fmt::format("\n  {:<34} {:>12} {:>9} {:>11} {:>9}\n", "variant", "workgroups", "estimate", "us",
                         "error");
     for (const Measured& each : launch.all) {
-        const Offer& offer = each.candidate.offer;
-        const std::string groups = fmt::format("{}x{}x{}", offer.groups.x, offer.groups.y, offer.groups.z);
+        const LaunchConfig& config = each.candidate.config;
+        const std::string groups = fmt::format("{}x{}x{}", config.groups.x, config.groups.y, config.groups.z);
         text += fmt::format("{} {:<34} {:>12} {:>9} ", each.candidate.used ? '*' : ' ',
-                            to_string(each.candidate.variant, offer), groups,
-                            std::isfinite(offer.cost) ? fmt::format("{:.2f}", offer.cost / least) : "-");
+                            to_string(each.candidate.variant, config), groups,
+                            std::isfinite(config.cost) ? fmt::format("{:.2f}", config.cost / least) : "-");
         text += each.us
                     ? fmt::format("{:>11.1f} {:>9.1e}{}\n", *each.us, each.error, each.right ? "" : " wrong")
                     : std::string("not recorded by the device\n");

@@ -138,7 +138,7 @@ Work mirrored_backward_data(CpuContext& context, const Described& d, const Descr
     });
 }
 
-Work conv2d_forward(CpuContext& context, const Launch& launch, const Offer&) {
+Work conv2d_forward(CpuContext& context, const Launch& launch, const LaunchConfig&) {
     const auto p = launch.parameters.as<Conv2dForwardParams>();
     const Described d = descriptors(p.shape, p.bias != 0);
     if (d.dense)
@@ -146,7 +146,7 @@ Work conv2d_forward(CpuContext& context, const Launch& launch, const Offer&) {
     return forward<dnnl::convolution_forward>(context, d, describe_conv_forward(context, d), p);
 }
 
-Work conv2d_backward_data(CpuContext& context, const Launch& launch, const Offer&) {
+Work conv2d_backward_data(CpuContext& context, const Launch& launch, const LaunchConfig&) {
     using dnnl::convolution_backward_data, dnnl::inner_product_backward_data;
     const auto p = launch.parameters.as<Conv2dBackwardDataParams>();
     const Described d = descriptors(p.shape, true);
@@ -172,11 +172,11 @@ Work conv2d_backward_data(CpuContext& context, const Launch& launch, const Offer
 
 std::span<const CpuVariant> conv2d_overrides() {
     static constexpr CpuVariant overrides[] = {
-        {{Kernel::conv2d_forward, "oneDNN", offer_of_onednn<Conv2dForwardParams>}, conv2d_forward},
-        {{Kernel::conv2d_backward_data, "oneDNN", offer_of_onednn<Conv2dBackwardDataParams>},
+        {{Kernel::conv2d_forward, "oneDNN", onednn_config<Conv2dForwardParams>}, conv2d_forward},
+        {{Kernel::conv2d_backward_data, "oneDNN", onednn_config<Conv2dBackwardDataParams>},
          conv2d_backward_data},
-        {{Kernel::depthwise_conv2d_forward, "oneDNN", offer_of_onednn<Conv2dForwardParams>}, conv2d_forward},
-        {{Kernel::depthwise_conv2d_backward_data, "oneDNN", offer_of_onednn<Conv2dBackwardDataParams>},
+        {{Kernel::depthwise_conv2d_forward, "oneDNN", onednn_config<Conv2dForwardParams>}, conv2d_forward},
+        {{Kernel::depthwise_conv2d_backward_data, "oneDNN", onednn_config<Conv2dBackwardDataParams>},
          conv2d_backward_data}};
     return overrides;
 }

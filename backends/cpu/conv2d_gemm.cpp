@@ -219,22 +219,22 @@ Work ready(CpuContext& context, const Conv2dBackwardWeightsParams& p) {
 }
 
 template<class Params>
-std::optional<Offer> offer(const Launch& launch, const DeviceFacts&) {
+std::optional<LaunchConfig> config(const Launch& launch, const DeviceFacts&) {
     const ConvShape s = launch.parameters.as<Params>().shape;
     if (!few_pixels(s)) return {};
-    return Offer{.cost = multiplications(s, true)};
+    return LaunchConfig{.cost = multiplications(s, true)};
 }
 
 template<class Params>
-std::vector<Offer> offers(const Launch& launch, const DeviceFacts&) {
+std::vector<LaunchConfig> configs(const Launch& launch, const DeviceFacts&) {
     const ConvShape s = launch.parameters.as<Params>().shape;
     if (!fast_products || s.groups != 1) return {};
     if constexpr (std::is_same_v<Params, Conv2dBackwardWeightsParams>)
         if (std::size_t(s.batch) * s.out_height * s.out_width > most_pixels) return {};
-    return {Offer{.cost = multiplications(s, true)}};
+    return {LaunchConfig{.cost = multiplications(s, true)}};
 }
 
-Work forward(CpuContext& context, const Launch& launch, const Offer&) {
+Work forward(CpuContext& context, const Launch& launch, const LaunchConfig&) {
     const auto p = launch.parameters.as<Conv2dForwardParams>();
     return ready(context, Pass{.shape = p.shape,
                                .forward = true,
@@ -246,7 +246,7 @@ Work forward(CpuContext& context, const Launch& launch, const Offer&) {
                                .relu = p.relu != 0});
 }
 
-Work backward_data(CpuContext& context, const Launch& launch, const Offer&) {
+Work backward_data(CpuContext& context, const Launch& launch, const LaunchConfig&) {
     const auto p = launch.parameters.as<Conv2dBackwardDataParams>();
     return ready(context, Pass{.shape = p.shape,
                                .forward = false,
@@ -258,7 +258,7 @@ Work backward_data(CpuContext& context, const Launch& launch, const Offer&) {
                                .relu = false});
 }
 
-Work backward_weights(CpuContext& context, const Launch& launch, const Offer&) {
+Work backward_weights(CpuContext& context, const Launch& launch, const LaunchConfig&) {
     return ready(context, launch.parameters.as<Conv2dBackwardWeightsParams>());
 }
 
@@ -288,12 +288,12 @@ double multiplications(const ConvShape& s, bool without_padding) {
 std::span<const CpuVariant> conv2d_gemm_overrides() {
     constexpr const char* name = "products of matrices";
     static constexpr CpuVariant overrides[] = {
-        {{Kernel::conv2d_forward, name, offer<Conv2dForwardParams>, offers<Conv2dForwardParams>}, forward},
-        {{Kernel::conv2d_backward_data, name, offer<Conv2dBackwardDataParams>,
-          offers<Conv2dBackwardDataParams>},
+        {{Kernel::conv2d_forward, name, config<Conv2dForwardParams>, configs<Conv2dForwardParams>}, forward},
+        {{Kernel::conv2d_backward_data, name, config<Conv2dBackwardDataParams>,
+          configs<Conv2dBackwardDataParams>},
          backward_data},
-        {{Kernel::conv2d_backward_weights, name, offer<Conv2dBackwardWeightsParams>,
-          offers<Conv2dBackwardWeightsParams>},
+        {{Kernel::conv2d_backward_weights, name, config<Conv2dBackwardWeightsParams>,
+          configs<Conv2dBackwardWeightsParams>},
          backward_weights}};
     return overrides;
 }

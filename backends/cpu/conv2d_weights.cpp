@@ -270,7 +270,7 @@ Work weights_gradient(CpuContext& context, const Conv2dBackwardWeightsParams& p)
     return in_pieces(context, p, pieces_of(s, pixels_of_all), weights, 1);
 }
 
-Work prepare(CpuContext& context, const Launch& launch, const Offer&) {
+Work prepare(CpuContext& context, const Launch& launch, const LaunchConfig&) {
     const auto p = launch.parameters.as<Conv2dBackwardWeightsParams>();
     Work weights = weights_gradient(context, p);
     if (p.bias == 0) return weights;
@@ -285,8 +285,8 @@ Work prepare(CpuContext& context, const Launch& launch, const Offer&) {
 std::span<const CpuVariant> conv2d_weights_overrides() {
     using Params = Conv2dBackwardWeightsParams;
     static constexpr CpuVariant overrides[] = {
-        {{Kernel::conv2d_backward_weights, "oneDNN", offer_of_onednn<Params>}, prepare},
-        {{Kernel::depthwise_conv2d_backward_weights, "oneDNN", offer_of_onednn<Params>}, prepare}};
+        {{Kernel::conv2d_backward_weights, "oneDNN", onednn_config<Params>}, prepare},
+        {{Kernel::depthwise_conv2d_backward_weights, "oneDNN", onednn_config<Params>}, prepare}};
     return overrides;
 }
 

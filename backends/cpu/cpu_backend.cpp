@@ -186,8 +186,8 @@ private:
         constexpr std::size_t compiled = std::size_t(32) << 20; // code from oneDNN for a large network
         require_headroom(info_.id, compiled + context_.threads * thread_stack);
         try {
-            const auto [variant, offer] = choose(cpu_variants(), launch, facts_);
-            if (variant != nullptr) return variant->prepare(context_, launch, offer);
+            const auto [variant, config] = choose(cpu_variants(), launch, facts_);
+            if (variant != nullptr) return variant->prepare(context_, launch, config);
         } catch (const dnnl::error& error) {
             const std::string what = fmt::format("{}: oneDNN cannot run {}: {}", info_.id,
                                                  kernel_info(launch.kernel).name, error.message);

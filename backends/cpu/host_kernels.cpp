@@ -37,16 +37,16 @@ HostKernel host_kernel(Kernel kernel) {
 
 namespace {
 
-std::optional<Offer> offer_host_text(const Launch& launch, const DeviceFacts& facts) {
+std::optional<LaunchConfig> host_text_config(const Launch& launch, const DeviceFacts& facts) {
     const KernelInfo& kernel = kernel_info(launch.kernel);
     const unsigned at_once = kernel.item == Item::subgroup ? 1 : kernel.workgroup_size;
     auto team = unsigned(std::min<std::uint64_t>(facts.busy_groups, ceil_div(items_of(launch), at_once)));
     if (facts.limits->most_groups != 0) team = std::min(team, facts.limits->most_groups);
-    return Offer{.groups = {team, 1, 1}};
+    return LaunchConfig{.groups = {team, 1, 1}};
 }
 
-Work prepare_host_text(CpuContext&, const Launch& launch, const Offer& offer) {
-    return [kernel = host_kernel(launch.kernel), team = offer.groups.x, parameters = launch.parameters] {
+Work prepare_host_text(CpuContext&, const Launch& launch, const LaunchConfig& config) {
+    return [kernel = host_kernel(launch.kernel), team = config.groups.x, parameters = launch.parameters] {
 #pragma omp parallel num_threads(int(team)) if (team > 1)
         kernel(parameters, {uint(omp_get_thread_num()), uint(omp_get_num_threads())});
     };
@@ -57,7 +57,7 @@ Work prepare_host_text(CpuContext&, const Launch& launch, const Offer& offer) {
 std::span<const CpuVariant> host_texts() {
     static constexpr CpuVariant texts[] = {
 #define TOWERS_KERNEL(name, Params, size, items)                                                             \
-    {{Kernel::name, shared_text, offer_host_text}, prepare_host_text},
+    {{Kernel::name, shared_text, host_text_config}, prepare_host_text},
 #define TOWERS_TILED_KERNEL(name, Params, size)
 #include "shaders/kernels.def"
 #undef TOWERS_KERNEL

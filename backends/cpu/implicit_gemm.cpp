@@ -27,7 +27,7 @@ void on_images(const CpuContext& context, std::size_t images, float* scratch, st
     }
 }
 
-Work forward(CpuContext& context, const Launch& launch, const Offer&) {
+Work forward(CpuContext& context, const Launch& launch, const LaunchConfig&) {
     const auto p = launch.parameters.as<Conv2dForwardParams>();
     const ImplicitGemmForward pass{.shape = shape_of(p.shape),
                                    .x = p.x.at,
@@ -46,7 +46,7 @@ Work forward(CpuContext& context, const Launch& launch, const Offer&) {
 }
 
 /// Scratch memory: each thread's padded input, then each thread's dw and db as sums of two levels.
-Work backward_weights(CpuContext& context, const Launch& launch, const Offer&) {
+Work backward_weights(CpuContext& context, const Launch& launch, const LaunchConfig&) {
     const auto p = launch.parameters.as<Conv2dBackwardWeightsParams>();
     const ImplicitGemmShape s = shape_of(p.shape);
     const std::size_t own = s.scratch(), weights = s.depth() * s.out_channels, threads = context.threads;
@@ -82,7 +82,7 @@ Work backward_weights(CpuContext& context, const Launch& launch, const Offer&) {
 }
 
 template<class Params>
-std::optional<Offer> offer(const Launch& launch, const DeviceFacts& facts) {
+std::optional<LaunchConfig> config(const Launch& launch, const DeviceFacts& facts) {
     const ConvShape s = launch.parameters.as<Params>().shape;
     const LevelCode* const level = level_code();
     const bool fits = level != nullptr && s.groups == 1 && s.dilation_y == 1 && s.dilation_x == 1 &&
@@ -90,7 +90,7 @@ std::optional<Offer> offer(const Launch& launch, const DeviceFacts& facts) {
                       s.out_channels % implicit_gemm_columns == 0 && s.batch >= facts.busy_groups;
     if (!fits) return {};
     constexpr double of_onednn = 0.5; // measured with AVX2 and 3 channels
-    return Offer{.cost = of_onednn * multiplications(s, false)};
+    return LaunchConfig{.cost = of_onednn * multiplications(s, false)};
 }
 
 } // namespace
@@ -98,8 +98,8 @@ std::optional<Offer> offer(const Launch& launch, const DeviceFacts& facts) {
 std::span<const CpuVariant> implicit_gemm_overrides() {
     constexpr const char* name = "implicit GEMM";
     static constexpr CpuVariant overrides[] = {
-        {{Kernel::conv2d_forward, name, offer<Conv2dForwardParams>}, forward},
-        {{Kernel::conv2d_backward_weights, name, offer<Conv2dBackwardWeightsParams>}, backward_weights}};
+        {{Kernel::conv2d_forward, name, config<Conv2dForwardParams>}, forward},
+        {{Kernel::conv2d_backward_weights, name, config<Conv2dBackwardWeightsParams>}, backward_weights}};
     return overrides;
 }
 

@@ -107,17 +107,17 @@ namespace {
 
 // Elsewhere argmax has gaps between pixels.
 template<class Params>
-std::optional<Offer> offer(const Launch& launch, const DeviceFacts&) {
+std::optional<LaunchConfig> config(const Launch& launch, const DeviceFacts&) {
     if (launch.parameters.as<Params>().shape.channels % 4 != 0) return {};
-    return Offer{};
+    return LaunchConfig{};
 }
 
 } // namespace
 
 std::span<const CpuVariant> max_pool_overrides() {
     static constexpr CpuVariant overrides[] = {
-        vectorized<kernels::max_pool_forward, max_pool_forward>(offer<MaxPoolForwardParams>),
-        vectorized<kernels::max_pool_backward, max_pool_backward>(offer<MaxPoolBackwardParams>)};
+        vectorized<kernels::max_pool_forward, max_pool_forward>(config<MaxPoolForwardParams>),
+        vectorized<kernels::max_pool_backward, max_pool_backward>(config<MaxPoolBackwardParams>)};
     return overrides;
 }
 

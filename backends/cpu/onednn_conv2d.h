@@ -34,8 +34,8 @@ inline auto describe_dense_forward(const CpuContext& context, const Described& d
 
 /// Takes every launch.
 template<class Params>
-std::optional<Offer> offer_of_onednn(const Launch& launch, const DeviceFacts&) {
-    return Offer{.cost = multiplications(launch.parameters.as<Params>().shape, false)};
+std::optional<LaunchConfig> onednn_config(const Launch& launch, const DeviceFacts&) {
+    return LaunchConfig{.cost = multiplications(launch.parameters.as<Params>().shape, false)};
 }
 
 /// Copies weights into another layout.

@@ -41,11 +41,11 @@ private:
 /// What the device runs a launch with.
 struct CpuVariant : Variant {
     /// Makes the launch ready to run. `context` must outlive the work. Throws dnnl::error.
-    Work (*prepare)(CpuContext& context, const Launch& launch, const Offer& offer);
+    Work (*prepare)(CpuContext& context, const Launch& launch, const LaunchConfig& config);
 };
 
 /// For variants that take every launch.
-inline std::optional<Offer> take_all(const Launch&, const DeviceFacts&) { return Offer{}; }
+inline std::optional<LaunchConfig> take_all(const Launch&, const DeviceFacts&) { return LaunchConfig{}; }
 
 /// All variants of a CPU device: the overrides below in this order, then the shared texts that the host's
 /// compiler can read.
@@ -54,8 +54,8 @@ std::span<const CpuVariant> cpu_variants();
 /// Whether conv2d_gemm.cpp takes a convolution that none of its forerunners takes: one of few pixels.
 bool few_pixels(const ConvShape& shape);
 
-/// The cost of a convolution's offers: multiplications as oneDNN's convolutions do them, with or without
-/// those of the padding.
+/// The cost of a convolution's configurations: multiplications as oneDNN's convolutions do them, with or
+/// without those of the padding.
 double multiplications(const ConvShape& shape, bool without_padding);
 
 std::span<const CpuVariant> winograd_overrides();

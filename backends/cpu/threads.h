@@ -22,9 +22,9 @@ Params parameters_of(KernelHandle<Params>, const Launch& launch) {
 
 /// The variant of a kernel, kernels::NAME, that runs loops of the CPU's own on all threads.
 template<auto kernel, auto loops>
-constexpr CpuVariant vectorized(decltype(Variant::offer) offer = take_all) {
-    return {{kernel.kernel, "vectorized loops", offer},
-            [](CpuContext& context, const Launch& launch, const Offer&) {
+constexpr CpuVariant vectorized(decltype(Variant::config) config = take_all) {
+    return {{kernel.kernel, "vectorized loops", config},
+            [](CpuContext& context, const Launch& launch, const LaunchConfig&) {
                 return on_all_threads(context, parameters_of(kernel, launch), loops);
             }};
 }

@@ -66,17 +66,18 @@ double cost(const WinogradCode& code, const WinogradShape& s) {
 }
 
 /// Of a convolution of this shape, which is computed as `pass`
-std::vector<Offer> offers_for(const ConvShape& s, const WinogradShape& pass, const DeviceFacts& facts) {
-    std::vector<Offer> offers;
+std::vector<LaunchConfig> configs_for(const ConvShape& s, const WinogradShape& pass,
+                                      const DeviceFacts& facts) {
+    std::vector<LaunchConfig> configs;
     const bool fits = s.kernel_height == s.kernel_width && s.stride_y == 1 && s.stride_x == 1 &&
                       s.dilation_y == 1 && s.dilation_x == 1 && s.groups == 1;
-    if (!fits || facts.exact_products) return offers;
+    if (!fits || facts.exact_products) return configs;
     for (const unsigned m : {2u, 4u}) {
         const WinogradCode* const code = code_of(m, s.kernel_height);
         if (code != nullptr && (facts.limits->winograd_tile == 0 || facts.limits->winograd_tile == m))
-            offers.push_back({.winograd_tile = m, .cost = cost(*code, pass)});
+            configs.push_back({.winograd_tile = m, .cost = cost(*code, pass)});
     }
-    return offers;
+    return configs;
 }
 
 /// How many tiles to transform and multiply at once: V and M should stay in a second-level cache, but for
@@ -159,9 +160,9 @@ Work prepare(CpuContext& context, const WinogradCode& code, WinogradForward pass
     return (at_once(code, pass.shape) ? prepare_at_once : prepare_blocks)(context, code, pass, weights);
 }
 
-Work forward(CpuContext& context, const Launch& launch, const Offer& offer) {
+Work forward(CpuContext& context, const Launch& launch, const LaunchConfig& config) {
     const auto p = launch.parameters.as<Conv2dForwardParams>();
-    return prepare(context, *code_of(offer.winograd_tile, p.shape.kernel_height),
+    return prepare(context, *code_of(config.winograd_tile, p.shape.kernel_height),
                    {.shape = shape_of(p.shape),
                     .x = p.x.at,
                     .u = nullptr,
@@ -172,9 +173,9 @@ Work forward(CpuContext& context, const Launch& launch, const Offer& offer) {
                    {p.w.at, p.shape.in_channels, p.shape.out_channels, false});
 }
 
-Work backward_data(CpuContext& context, const Launch& launch, const Offer& offer) {
+Work backward_data(CpuContext& context, const Launch& launch, const LaunchConfig& config) {
     const auto p = launch.parameters.as<Conv2dBackwardDataParams>();
-    return prepare(context, *code_of(offer.winograd_tile, p.shape.kernel_height),
+    return prepare(context, *code_of(config.winograd_tile, p.shape.kernel_height),
                    {.shape = mirrored(p.shape),
                     .x = p.dy.at,
                     .u = nullptr,
@@ -280,24 +281,24 @@ Work gradient_at_once(CpuContext& context, const WinogradCode& code, const Conv2
     };
 }
 
-Work backward_weights(CpuContext& context, const Launch& launch, const Offer& offer) {
+Work backward_weights(CpuContext& context, const Launch& launch, const LaunchConfig& config) {
     const auto p = launch.parameters.as<Conv2dBackwardWeightsParams>();
-    const WinogradCode& code = *code_of(offer.winograd_tile, p.shape.kernel_height);
+    const WinogradCode& code = *code_of(config.winograd_tile, p.shape.kernel_height);
     return (at_once(code, shape_of(p.shape)) ? gradient_at_once : gradient_by_blocks)(context, code, p);
 }
 
 template<class Params>
-std::vector<Offer> offers(const Launch& launch, const DeviceFacts& facts) {
+std::vector<LaunchConfig> configs(const Launch& launch, const DeviceFacts& facts) {
     const ConvShape s = launch.parameters.as<Params>().shape;
     constexpr bool data = std::is_same_v<Params, Conv2dBackwardDataParams>;
-    return offers_for(s, data ? mirrored(s) : shape_of(s), facts);
+    return configs_for(s, data ? mirrored(s) : shape_of(s), facts);
 }
 
 /// The cheapest, if it is cheaper than without.
 template<class Params>
-std::optional<Offer> offer(const Launch& launch, const DeviceFacts& facts) {
-    const std::vector<Offer> all = offers<Params>(launch, facts);
-    const auto best = std::ranges::min_element(all, {}, &Offer::cost);
+std::optional<LaunchConfig> config(const Launch& launch, const DeviceFacts& facts) {
+    const std::vector<LaunchConfig> all = configs<Params>(launch, facts);
+    const auto best = std::ranges::min_element(all, {}, &LaunchConfig::cost);
     if (best == all.end()) return {};
     const ConvShape s = launch.parameters.as<Params>().shape;
     const double without = multiplications(s, few_pixels(s));
@@ -310,12 +311,12 @@ std::optional<Offer> offer(const Launch& launch, const DeviceFacts& facts) {
 std::span<const CpuVariant> winograd_overrides() {
     constexpr std::string_view name = winograd_method;
     static constexpr CpuVariant overrides[] = {
-        {{Kernel::conv2d_forward, name, offer<Conv2dForwardParams>, offers<Conv2dForwardParams>}, forward},
-        {{Kernel::conv2d_backward_data, name, offer<Conv2dBackwardDataParams>,
-          offers<Conv2dBackwardDataParams>},
+        {{Kernel::conv2d_forward, name, config<Conv2dForwardParams>, configs<Conv2dForwardParams>}, forward},
+        {{Kernel::conv2d_backward_data, name, config<Conv2dBackwardDataParams>,
+          configs<Conv2dBackwardDataParams>},
          backward_data},
-        {{Kernel::conv2d_backward_weights, name, offer<Conv2dBackwardWeightsParams>,
-          offers<Conv2dBackwardWeightsParams>},
+        {{Kernel::conv2d_backward_weights, name, config<Conv2dBackwardWeightsParams>,
+          configs<Conv2dBackwardWeightsParams>},
          backward_weights}};
     return overrides;
 }

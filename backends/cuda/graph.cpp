@@ -65,13 +65,14 @@ public:
 private:
     /// Adds a node that depends on the given nodes.
     cudaGraphNode_t add(const StageLaunch& each, const Nodes& after) {
-        const auto& [launch, text, offer] = each;
+        const auto& [launch, text, config] = each;
         ParameterBlock parameters = launch.parameters;
         void* arguments[] = {parameters.bytes.data()}; // the node keeps a copy
         cudaKernelNodeParams node{};
-        node.func = const_cast<void*>(function_of(launch.kernel, text, offer.tile));
-        node.gridDim = {offer.groups.x, offer.groups.y, offer.groups.z};
-        node.blockDim = {offer.tile ? offer.tile->threads : kernel_info(launch.kernel).workgroup_size, 1, 1};
+        node.func = const_cast<void*>(function_of(launch.kernel, text, config.tile));
+        node.gridDim = {config.groups.x, config.groups.y, config.groups.z};
+        node.blockDim = {config.tile ? config.tile->threads : kernel_info(launch.kernel).workgroup_size, 1,
+                         1};
         node.kernelParams = arguments;
         cudaGraphNode_t added = nullptr;
         check(cudaGraphAddKernelNode(&added, graph_.get(), after.data(), after.size(), &node));

@@ -23,7 +23,7 @@ constexpr std::size_t word_bytes[] = {
 
 } // namespace
 
-bool alike(const Offer& a, const Offer& b) {
+bool alike(const LaunchConfig& a, const LaunchConfig& b) {
     const auto same_tile = [&] {
         return a.tile->height == b.tile->height && a.tile->width == b.tile->width &&
                a.tile->threads == b.tile->threads;
@@ -32,12 +32,12 @@ bool alike(const Offer& a, const Offer& b) {
            a.tile.has_value() == b.tile.has_value() && (!a.tile || same_tile());
 }
 
-std::string to_string(std::string_view variant, const Offer& offer) {
+std::string to_string(std::string_view variant, const LaunchConfig& config) {
     std::string text(variant);
-    if (offer.winograd_tile != 0) text += fmt::format(" {0}x{0}", offer.winograd_tile);
-    if (offer.winograd_tile != 0 && offer.tile) text += " by";
-    if (offer.tile) text += fmt::format(" {}x{}", offer.tile->height, offer.tile->width);
-    if (offer.parts > 1) text += fmt::format(", {} parts", offer.parts);
+    if (config.winograd_tile != 0) text += fmt::format(" {0}x{0}", config.winograd_tile);
+    if (config.winograd_tile != 0 && config.tile) text += " by";
+    if (config.tile) text += fmt::format(" {}x{}", config.tile->height, config.tile->width);
+    if (config.parts > 1) text += fmt::format(", {} parts", config.parts);
     return text;
 }
 
@@ -63,7 +63,7 @@ const Chosen* find(const Choices* choices, const Launch& launch) {
 
 void refuse(const Launch& launch, const Chosen& chosen) {
     throw DeviceError(fmt::format("this device cannot run '{}' as was chosen, by {}; tune it anew",
-                                  key_of(launch), to_string(chosen.variant, chosen.offer)));
+                                  key_of(launch), to_string(chosen.variant, chosen.config)));
 }
 
 std::string_view kernels_version() {

@@ -13,18 +13,18 @@
 namespace towers {
 
 /// How a variant (backends/launch/variants.h) runs a launch on a device.
-struct Offer {
+struct LaunchConfig {
     glm::uvec3 groups{1, 1, 1};    ///< workgroups; on a CPU x threads run the shared text
     std::optional<Tile> tile = {}; ///< of a tiled kernel
     unsigned parts = 1;            ///< of a sum that is split; they are added up afterwards
     unsigned winograd_tile = 0;    ///< rows of the tiles of a Winograd convolution
-    /// An estimate of the time, good only to compare the offers that a device has for one launch: of a card
-    /// cycles, of the CPU multiplications. Infinite: there is none.
+    /// An estimate of the time, good only to compare the configurations that a device has for one launch: of
+    /// a card cycles, of the CPU multiplications. Infinite: there is none.
     double cost = std::numeric_limits<double>::infinity();
 };
 
-/// Whether two offers of a variant compute the same bits: they may differ in workgroups.
-bool alike(const Offer& a, const Offer& b);
+/// Whether two configurations of a variant compute the same bits: they may differ in workgroups.
+bool alike(const LaunchConfig& a, const LaunchConfig& b);
 
 /// For tests: limits on how devices share out launches, which results must not depend on.
 struct SharingLimits {
@@ -39,17 +39,17 @@ constexpr SharingLimits no_limits;
 /// One of the ways in which a device can run a launch.
 struct Candidate {
     std::string_view variant; ///< its name
-    Offer offer;
+    LaunchConfig config;
     bool used; ///< the device runs the launch so
 };
 
 /// A candidate for people to read: `quads 64x64, 3 parts`, `Winograd 4x4 by 64x64`.
-std::string to_string(std::string_view variant, const Offer& offer);
+std::string to_string(std::string_view variant, const LaunchConfig& config);
 
 /// How to run launches, by key_of() the launch.
 struct Chosen {
     std::string variant;
-    Offer offer; ///< without cost
+    LaunchConfig config; ///< without cost
 };
 using Choices = std::map<std::string, Chosen>;
 

@@ -14,11 +14,11 @@ namespace towers {
 std::span<const Variant> gpu_variants() {
     static constexpr Variant all[] = {
 #define TOWERS_KERNEL(name, Params, size, items)                                                             \
-    {Kernel::name, shared_text, offer_shared_text, offers_shared_text},
+    {Kernel::name, shared_text, shared_text_config, shared_text_configs},
 #define TOWERS_TILED_KERNEL(name, Params, size)                                                              \
-    {Kernel::name, quads_text, offer_quads, offers_quads, KernelText::quads},                                \
-        {Kernel::name, padded_quads, offer_padded_quads, offers_padded_quads, {}, padded_stages},            \
-        {Kernel::name, winograd_method, offer_winograd, offers_winograd, {}, winograd_stages},               \
+    {Kernel::name, quads_text, quads_config, quads_configs, KernelText::quads},                              \
+        {Kernel::name, padded_quads, padded_quads_config, padded_quads_configs, {}, padded_stages},          \
+        {Kernel::name, winograd_method, winograd_config, winograd_configs, {}, winograd_stages},             \
         TOWERS_KERNEL(name, Params, size, )
 #include "shaders/kernels.def"
 #undef TOWERS_KERNEL
@@ -35,7 +35,7 @@ Lowered lower(std::span<const Command> commands, std::span<const Variant> varian
         if (const auto* launch = std::get_if<Launch>(&command)) {
             const Choice<Variant> choice = choose(variants, *launch, facts);
             launches.push_back({choice, used});
-            used += stages_of(*choice.variant, *launch, choice.offer, facts, 0).scratch_bytes;
+            used += stages_of(*choice.variant, *launch, choice.config, facts, 0).scratch_bytes;
             most = std::max(most, used);
         } else if (!std::holds_alternative<Copy>(command)) {
             used = 0;
@@ -49,7 +49,7 @@ Lowered lower(std::span<const Command> commands, std::span<const Variant> varian
         if constexpr (std::is_same_v<decltype(command), const Launch&>) {
             const auto& [choice, begin] = *next++;
             lowered.commands.push_back(LoweredLaunch{
-                &command, stages_of(*choice.variant, command, choice.offer, facts, scratch + begin)});
+                &command, stages_of(*choice.variant, command, choice.config, facts, scratch + begin)});
         } else {
             lowered.commands.push_back(command);
         }

@@ -75,9 +75,9 @@ double cycles_of_padding(const Launch& launch, const Launch& padded, unsigned pa
     return parts == 1 && cut != 0 ? cycles + cycles_of_stage(cut, facts) : cycles;
 }
 
-std::optional<Offer> cheapest(const std::vector<Offer>& offers) {
-    const auto best = std::ranges::min_element(offers, {}, &Offer::cost);
-    if (best == offers.end()) return {};
+std::optional<LaunchConfig> cheapest(const std::vector<LaunchConfig>& configs) {
+    const auto best = std::ranges::min_element(configs, {}, &LaunchConfig::cost);
+    if (best == configs.end()) return {};
     return *best;
 }
 
@@ -88,43 +88,45 @@ bool has_room(const Tile& tile, const DeviceFacts& facts) {
            tile.height * tile.width <= tile.threads * facts.quads_elements;
 }
 
-std::vector<Offer> offers_quads(const Launch& launch, const DeviceFacts& facts) {
-    std::vector<Offer> offers;
+std::vector<LaunchConfig> quads_configs(const Launch& launch, const DeviceFacts& facts) {
+    std::vector<LaunchConfig> configs;
     const std::optional<Products> tiled = products_of(launch);
-    if (!facts.quads || !tiled || !fits(launch)) return offers;
+    if (!facts.quads || !tiled || !fits(launch)) return configs;
     const Products& products = *tiled;
     for (const Tile& tile : quad_tiles) {
         if (!has_room(tile, facts)) continue;
         for (const unsigned parts :
              numbers_of_parts(products, least_parts(launch, products, facts), tile, facts))
-            offers.push_back({.groups = groups_within(products.tiles(tile) * parts, facts),
-                              .tile = tile,
-                              .parts = parts,
-                              .cost = cycles(products, tile, parts, facts)});
+            configs.push_back({.groups = groups_within(products.tiles(tile) * parts, facts),
+                               .tile = tile,
+                               .parts = parts,
+                               .cost = cycles(products, tile, parts, facts)});
     }
-    return offers;
+    return configs;
 }
 
-std::optional<Offer> offer_quads(const Launch& launch, const DeviceFacts& facts) {
-    return cheapest(offers_quads(launch, facts));
+std::optional<LaunchConfig> quads_config(const Launch& launch, const DeviceFacts& facts) {
+    return cheapest(quads_configs(launch, facts));
 }
 
-std::vector<Offer> offers_padded_quads(const Launch& launch, const DeviceFacts& facts) {
+std::vector<LaunchConfig> padded_quads_configs(const Launch& launch, const DeviceFacts& facts) {
     if (!products_of(launch) || shape_of(launch).groups != 1 || fits(launch)) return {};
     const Launch padded = with_padded_channels(launch);
-    std::vector<Offer> offers = offers_quads(padded, facts);
+    std::vector<LaunchConfig> configs = quads_configs(padded, facts);
     const ConvShape wide = shape_of(padded);
     const double elements =
         std::max(double(IN_PIXELS(wide)) * wide.in_channels, double(OUT_PIXELS(wide)) * wide.out_channels);
     constexpr double most_indices = 0x1p32; // of the texts
-    std::erase_if(offers, [&](const Offer& offer) { return offer.parts * elements > most_indices; });
-    for (Offer& offer : offers) offer.cost += cycles_of_padding(launch, padded, offer.parts, facts);
-    return offers;
+    std::erase_if(configs,
+                  [&](const LaunchConfig& config) { return config.parts * elements > most_indices; });
+    for (LaunchConfig& config : configs)
+        config.cost += cycles_of_padding(launch, padded, config.parts, facts);
+    return configs;
 }
 
-std::optional<Offer> offer_padded_quads(const Launch& launch, const DeviceFacts& facts) {
-    std::optional<Offer> best = cheapest(offers_padded_quads(launch, facts));
-    if (best && best->cost >= offer_shared_text(launch, facts)->cost) return {};
+std::optional<LaunchConfig> padded_quads_config(const Launch& launch, const DeviceFacts& facts) {
+    std::optional<LaunchConfig> best = cheapest(padded_quads_configs(launch, facts));
+    if (best && best->cost >= shared_text_config(launch, facts)->cost) return {};
     return best;
 }
 

@@ -12,14 +12,14 @@ bool has_room(const Tile& tile, const DeviceFacts& facts);
 
 /// Takes a tiled kernel's launch if the channels of each group are multiples of 4 and, for the gradient of
 /// the images, the strides are 1.
-std::optional<Offer> offer_quads(const Launch& launch, const DeviceFacts& facts);
+std::optional<LaunchConfig> quads_config(const Launch& launch, const DeviceFacts& facts);
 /// That one and others: with each tile, and some numbers of parts.
-std::vector<Offer> offers_quads(const Launch& launch, const DeviceFacts& facts);
+std::vector<LaunchConfig> quads_configs(const Launch& launch, const DeviceFacts& facts);
 
 /// Takes convolutions that only their channels keep from the text by quads, if it is worth padding them to
 /// fours (padded_stages() in backends/launch/stages.h); with groups they are never padded.
-std::optional<Offer> offer_padded_quads(const Launch& launch, const DeviceFacts& facts);
+std::optional<LaunchConfig> padded_quads_config(const Launch& launch, const DeviceFacts& facts);
 /// Whether or not it is worth it
-std::vector<Offer> offers_padded_quads(const Launch& launch, const DeviceFacts& facts);
+std::vector<LaunchConfig> padded_quads_configs(const Launch& launch, const DeviceFacts& facts);
 
 } // namespace towers

@@ -67,16 +67,16 @@ unsigned parts_of(const Launch& launch, const DeviceFacts& facts) {
     return unsigned(std::clamp<std::uint64_t>(wanted, 1, std::max<std::uint64_t>(1, most)));
 }
 
-std::optional<Offer> offer_shared_text(const Launch& launch, const DeviceFacts& facts) {
+std::optional<LaunchConfig> shared_text_config(const Launch& launch, const DeviceFacts& facts) {
     const KernelInfo& kernel = kernel_info(launch.kernel);
-    Offer offer{.parts = parts_of(launch, facts)};
+    LaunchConfig config{.parts = parts_of(launch, facts)};
     std::uint64_t groups = 0;
     if (const auto products = products_of(launch)) {
-        offer.tile = tile_for(*products, facts.busy_groups);
-        groups = products->tiles(*offer.tile) * offer.parts;
-        offer.cost = cycles_of(*products, *offer.tile, offer.parts, slice_costs, facts);
+        config.tile = tile_for(*products, facts.busy_groups);
+        groups = products->tiles(*config.tile) * config.parts;
+        config.cost = cycles_of(*products, *config.tile, config.parts, slice_costs, facts);
     } else {
-        const std::uint64_t items = items_of(launch) * offer.parts;
+        const std::uint64_t items = items_of(launch) * config.parts;
         if (kernel.item == Item::subgroup) {
             const unsigned at_once = std::max(1u, kernel.workgroup_size / facts.subgroup_size);
             groups = std::max(ceil_div(items, at_once), std::min<std::uint64_t>(items, facts.busy_groups));
@@ -85,17 +85,17 @@ std::optional<Offer> offer_shared_text(const Launch& launch, const DeviceFacts& 
         }
         groups = std::min(groups, most_loops);
     }
-    offer.groups = groups_within(groups, facts);
-    return offer;
+    config.groups = groups_within(groups, facts);
+    return config;
 }
 
-std::vector<Offer> offers_shared_text(const Launch& launch, const DeviceFacts& facts) {
-    std::vector<Offer> offers{*offer_shared_text(launch, facts)};
-    const auto add = [&](const Offer& offer) {
-        const auto same = [&](const Offer& each) {
-            return alike(each, offer) && each.groups == offer.groups;
+std::vector<LaunchConfig> shared_text_configs(const Launch& launch, const DeviceFacts& facts) {
+    std::vector<LaunchConfig> configs{*shared_text_config(launch, facts)};
+    const auto add = [&](const LaunchConfig& config) {
+        const auto same = [&](const LaunchConfig& each) {
+            return alike(each, config) && each.groups == config.groups;
         };
-        if (std::ranges::none_of(offers, same)) offers.push_back(offer);
+        if (std::ranges::none_of(configs, same)) configs.push_back(config);
     };
     if (const auto products = products_of(launch)) {
         const unsigned most_parts = parts_of(launch, facts);
@@ -106,14 +106,14 @@ std::vector<Offer> offers_shared_text(const Launch& launch, const DeviceFacts& f
                      .parts = parts,
                      .cost = cycles_of(*products, tile, parts, slice_costs, facts)});
     } else {
-        const Offer usual = offers.front();
+        const LaunchConfig usual = configs.front();
         for (const unsigned times : {1u, 4u}) {
-            Offer fewer = usual;
+            LaunchConfig fewer = usual;
             fewer.groups = groups_within(std::uint64_t(times) * facts.busy_groups, facts);
             if (fewer.groups.x < usual.groups.x) add(fewer);
         }
     }
-    return offers;
+    return configs;
 }
 
 } // namespace towers

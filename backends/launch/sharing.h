@@ -8,9 +8,9 @@
 namespace towers {
 
 /// Takes every launch.
-std::optional<Offer> offer_shared_text(const Launch& launch, const DeviceFacts& facts);
+std::optional<LaunchConfig> shared_text_config(const Launch& launch, const DeviceFacts& facts);
 /// That one first, then with other tiles and parts, or other numbers of workgroups.
-std::vector<Offer> offers_shared_text(const Launch& launch, const DeviceFacts& facts);
+std::vector<LaunchConfig> shared_text_configs(const Launch& launch, const DeviceFacts& facts);
 
 /// The depth of the slices of which the tiled kernels' texts add up their products (TILE_K)
 constexpr unsigned slice_depth = 16;

@@ -13,9 +13,9 @@ enum : std::size_t { padding, product, sums };
 class ProductStages {
 public:
     /// Channels are padded to multiples of `multiple`.
-    ProductStages(KernelText text, const Offer& offer, unsigned multiple, const DeviceFacts& facts,
+    ProductStages(KernelText text, const LaunchConfig& config, unsigned multiple, const DeviceFacts& facts,
                   std::uint64_t scratch)
-        : text_(text), offer_(offer), multiple_(multiple), stages_(facts, scratch) {}
+        : text_(text), config_(config), multiple_(multiple), stages_(facts, scratch) {}
 
     StagedLaunch of(Kernel kernel, Conv2dForwardParams p) && {
         const ConvShape s = pad(p.shape);
@@ -90,13 +90,13 @@ private:
     bool add_up(Out_f32& output, SumPartialsParams sum, uint rows = 1) {
         const uint channels = padded(sum.channels);
         const bool cut = rows != sum.rows || channels != sum.channels;
-        if (offer_.parts == 1 && !cut) return false;
+        if (config_.parts == 1 && !cut) return false;
         if (cut) sum.padded_rows = rows, sum.padded_channels = channels;
-        float* const partials = stages_.reserve(std::uint64_t(offer_.parts) * sum.count /
+        float* const partials = stages_.reserve(std::uint64_t(config_.parts) * sum.count /
                                                 (sum.rows * sum.channels) * rows * channels);
         sum.partials = {partials};
         sum.sum = output;
-        sum.parts = offer_.parts;
+        sum.parts = config_.parts;
         output = {partials};
         stages_.add(sums, kernels::sum_partials, sum);
         return true;
@@ -104,13 +104,13 @@ private:
 
     template<class Params>
     StagedLaunch with_product(Kernel kernel, Params parameters) && {
-        parameters.splits = offer_.parts;
-        stages_.add(product, {{kernel, ParameterBlock::of(parameters)}, text_, offer_});
+        parameters.splits = config_.parts;
+        stages_.add(product, {{kernel, ParameterBlock::of(parameters)}, text_, config_});
         return std::move(stages_).finish();
     }
 
     KernelText text_;
-    Offer offer_;
+    LaunchConfig config_;
     unsigned multiple_;
     StageBuilder stages_;
 };
@@ -123,27 +123,27 @@ StagedLaunch StageBuilder::finish() && {
 }
 
 void StageBuilder::add_shared_text(std::size_t stage, const Launch& launch) {
-    add(stage, {launch, KernelText::shared, *offer_shared_text(launch, facts_)});
+    add(stage, {launch, KernelText::shared, *shared_text_config(launch, facts_)});
 }
 
-StagedLaunch stages_of(const Variant& variant, const Launch& launch, const Offer& offer,
+StagedLaunch stages_of(const Variant& variant, const Launch& launch, const LaunchConfig& config,
                        const DeviceFacts& facts, std::uint64_t scratch) {
-    if (variant.stages != nullptr) return variant.stages(launch, offer, facts, scratch);
-    return split_stages(variant.text, launch, offer, facts, scratch);
+    if (variant.stages != nullptr) return variant.stages(launch, config, facts, scratch);
+    return split_stages(variant.text, launch, config, facts, scratch);
 }
 
-StagedLaunch split_stages(KernelText text, const Launch& launch, const Offer& offer, const DeviceFacts& facts,
-                          std::uint64_t scratch) {
-    if (offer.parts == 1) return {{{{launch, text, offer}}}, scratch, 0};
+StagedLaunch split_stages(KernelText text, const Launch& launch, const LaunchConfig& config,
+                          const DeviceFacts& facts, std::uint64_t scratch) {
+    if (config.parts == 1) return {{{{launch, text, config}}}, scratch, 0};
     return with_parameters(launch, [&](const auto& p) {
-        return ProductStages(text, offer, 1, facts, scratch).of(launch.kernel, p);
+        return ProductStages(text, config, 1, facts, scratch).of(launch.kernel, p);
     });
 }
 
-StagedLaunch padded_stages(const Launch& launch, const Offer& offer, const DeviceFacts& facts,
+StagedLaunch padded_stages(const Launch& launch, const LaunchConfig& config, const DeviceFacts& facts,
                            std::uint64_t scratch) {
     return with_parameters(launch, [&](const auto& p) {
-        return ProductStages(KernelText::quads, offer, 4, facts, scratch).of(launch.kernel, p);
+        return ProductStages(KernelText::quads, config, 4, facts, scratch).of(launch.kernel, p);
     });
 }
 

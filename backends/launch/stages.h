@@ -13,15 +13,15 @@ namespace towers {
 /// The launches as which the variant runs a launch as it offered: those of its own, else the launch itself
 /// and, where its sums are split, what adds up the parts. `scratch`: the address of memory of the size that
 /// the result says.
-StagedLaunch stages_of(const Variant& variant, const Launch& launch, const Offer& offer,
+StagedLaunch stages_of(const Variant& variant, const Launch& launch, const LaunchConfig& config,
                        const DeviceFacts& facts, std::uint64_t scratch);
 
 /// Those of a launch that one text runs, with the parts that are offered: the product, then their sum.
-StagedLaunch split_stages(KernelText text, const Launch& launch, const Offer& offer, const DeviceFacts& facts,
-                          std::uint64_t scratch);
+StagedLaunch split_stages(KernelText text, const Launch& launch, const LaunchConfig& config,
+                          const DeviceFacts& facts, std::uint64_t scratch);
 
 /// The stages of a convolution by quads whose channels are first padded to multiples of four.
-StagedLaunch padded_stages(const Launch& launch, const Offer& offer, const DeviceFacts& facts,
+StagedLaunch padded_stages(const Launch& launch, const LaunchConfig& config, const DeviceFacts& facts,
                            std::uint64_t scratch);
 
 /// The same convolution with its channels rounded up to multiples of four. Its pointers mean nothing.

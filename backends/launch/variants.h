@@ -41,7 +41,7 @@ enum class KernelText : std::uint8_t {
 struct StageLaunch {
     Launch launch;
     KernelText text;
-    Offer offer;
+    LaunchConfig config;
 };
 /// Launches that do not depend on each other.
 using Stage = std::vector<StageLaunch>;
@@ -59,20 +59,20 @@ struct Variant {
     Kernel kernel;
     std::string_view name; ///< for reports
     /// Nothing: it does not take this launch on this device.
-    std::optional<Offer> (*offer)(const Launch& launch, const DeviceFacts& facts);
-    /// All ways in which it could run the launch, also where `offer` leaves the launch to later variants.
-    /// Null: only that of `offer`.
-    std::vector<Offer> (*all_offers)(const Launch& launch, const DeviceFacts& facts) = nullptr;
+    std::optional<LaunchConfig> (*config)(const Launch& launch, const DeviceFacts& facts);
+    /// All ways in which it could run the launch, also where `config` leaves the launch to later variants.
+    /// Null: only that of `config`.
+    std::vector<LaunchConfig> (*all_configs)(const Launch& launch, const DeviceFacts& facts) = nullptr;
     KernelText text = KernelText::shared; ///< of a GPU's variant
     /// The launches as which it runs a launch; see stages_of() in backends/launch/stages.h. Null: `text`
     /// runs it.
-    StagedLaunch (*stages)(const Launch& launch, const Offer& offer, const DeviceFacts& facts,
+    StagedLaunch (*stages)(const Launch& launch, const LaunchConfig& config, const DeviceFacts& facts,
                            std::uint64_t scratch) = nullptr;
 
-    std::vector<Offer> offers(const Launch& launch, const DeviceFacts& facts) const {
-        if (all_offers != nullptr) return all_offers(launch, facts);
-        const std::optional<Offer> only = offer(launch, facts);
-        return only ? std::vector<Offer>{*only} : std::vector<Offer>();
+    std::vector<LaunchConfig> configs(const Launch& launch, const DeviceFacts& facts) const {
+        if (all_configs != nullptr) return all_configs(launch, facts);
+        const std::optional<LaunchConfig> only = config(launch, facts);
+        return only ? std::vector<LaunchConfig>{*only} : std::vector<LaunchConfig>();
     }
 };
 
@@ -81,11 +81,12 @@ constexpr std::string_view quads_text = "quads";          ///< and of each tiled
 constexpr std::string_view padded_quads = "padded quads"; ///< and of that text with channels padded to fours
 constexpr std::string_view winograd_method = "Winograd";  ///< on every backend
 
-/// A backend's variant, which adds to Variant what the backend runs it with, and its offer for a launch.
+/// A backend's variant, which adds to Variant what the backend runs it with, and its configuration for a
+/// launch.
 template<class BackendVariant>
 struct Choice {
     const BackendVariant* variant; ///< null: the backend has none for the launch
-    Offer offer;
+    LaunchConfig config;
 };
 
 /// What was chosen for the launch, else the first variant that takes it. Throws DeviceError if the device
@@ -97,13 +98,14 @@ Choice<BackendVariant> choose(std::span<const BackendVariant> variants, const La
     for (const BackendVariant& variant : variants) {
         if (variant.kernel != launch.kernel) continue;
         if (chosen == nullptr) {
-            if (const std::optional<Offer> offer = variant.offer(launch, facts)) return {&variant, *offer};
+            if (const std::optional<LaunchConfig> config = variant.config(launch, facts))
+                return {&variant, *config};
         } else if (variant.name == chosen->variant) {
             Choice<BackendVariant> choice{nullptr, {}};
-            for (const Offer& offer : variant.offers(launch, facts)) // workgroups change no bits
-                if (alike(offer, chosen->offer) &&
-                    (choice.variant == nullptr || offer.groups == chosen->offer.groups))
-                    choice = {&variant, offer};
+            for (const LaunchConfig& config : variant.configs(launch, facts)) // workgroups change no bits
+                if (alike(config, chosen->config) &&
+                    (choice.variant == nullptr || config.groups == chosen->config.groups))
+                    choice = {&variant, config};
             if (choice.variant != nullptr) return choice;
         }
     }
@@ -119,10 +121,10 @@ std::vector<Candidate> candidates(std::span<const BackendVariant> variants, cons
     std::vector<Candidate> all;
     for (const BackendVariant& variant : variants) {
         if (variant.kernel != launch.kernel) continue;
-        for (const Offer& offer : variant.offers(launch, facts))
-            all.push_back(
-                {variant.name, offer,
-                 &variant == used.variant && alike(offer, used.offer) && offer.groups == used.offer.groups});
+        for (const LaunchConfig& config : variant.configs(launch, facts))
+            all.push_back({variant.name, config,
+                           &variant == used.variant && alike(config, used.config) &&
+                               config.groups == used.config.groups});
     }
     return all;
 }

@@ -116,14 +116,14 @@ double cycles_of_transforms(const Launch& launch, const Pass& pass, const Device
 }
 
 /// A first stage of transforms, a product, and a last stage that forward and data gradient share
-void add_product(StageBuilder& stages, const Pass& pass, const Offer& offer, const DeviceFacts& facts,
+void add_product(StageBuilder& stages, const Pass& pass, const LaunchConfig& config, const DeviceFacts& facts,
                  const float* images, const float* weights, WinogradResultsParams results) {
     float* const products = stages.reserve(pass.result_points());
     Conv2dForwardParams product{.shape = pass.product, .splits = 1};
     product.x = {images};
     product.w = {weights};
     product.y = {products};
-    stages.add(1, split_stages(KernelText::quads, launch(kernels::conv2d_forward, product), offer, facts,
+    stages.add(1, split_stages(KernelText::quads, launch(kernels::conv2d_forward, product), config, facts,
                                stages.unreserved()));
     results.products = {products};
     results.tiles = pass.results;
@@ -149,22 +149,22 @@ float* add_weights(StageBuilder& stages, const Pass& pass, const ConvShape& s, I
     return points;
 }
 
-void add_stages(StageBuilder& stages, const Pass& pass, const Offer& offer, const DeviceFacts& facts,
+void add_stages(StageBuilder& stages, const Pass& pass, const LaunchConfig& config, const DeviceFacts& facts,
                 const Conv2dForwardParams& p) {
     const float* const images = add_images(stages, pass, p.x);
     const float* const weights = add_weights(stages, pass, p.shape, p.w, false);
-    add_product(stages, pass, offer, facts, images, weights,
+    add_product(stages, pass, config, facts, images, weights,
                 {.b = p.b, .y = p.y, .bias = p.bias, .relu = p.relu});
 }
 
-void add_stages(StageBuilder& stages, const Pass& pass, const Offer& offer, const DeviceFacts& facts,
+void add_stages(StageBuilder& stages, const Pass& pass, const LaunchConfig& config, const DeviceFacts& facts,
                 const Conv2dBackwardDataParams& p) {
     const float* const images = add_images(stages, pass, p.dy);
     const float* const weights = add_weights(stages, pass, p.shape, p.w, true);
-    add_product(stages, pass, offer, facts, images, weights, {.mask = p.x, .y = p.dx, .masked = p.relu});
+    add_product(stages, pass, config, facts, images, weights, {.mask = p.x, .y = p.dx, .masked = p.relu});
 }
 
-void add_stages(StageBuilder& stages, const Pass& pass, const Offer& offer, const DeviceFacts& facts,
+void add_stages(StageBuilder& stages, const Pass& pass, const LaunchConfig& config, const DeviceFacts& facts,
                 const Conv2dBackwardWeightsParams& p) {
     const ConvShape& s = p.shape;
     const float* const images = add_images(stages, pass, p.x);
@@ -176,7 +176,7 @@ void add_stages(StageBuilder& stages, const Pass& pass, const Offer& offer, cons
     product.dy = {gradients};
     product.dw = {products};
     const StagedLaunch split =
-        split_stages(KernelText::quads, launch(kernels::conv2d_backward_weights, product), offer, facts,
+        split_stages(KernelText::quads, launch(kernels::conv2d_backward_weights, product), config, facts,
                      stages.unreserved());
     stages.add(1, split);
     stages.add(1 + split.stages.size(), kernels::winograd_weight_gradients,
@@ -197,10 +197,10 @@ void add_stages(StageBuilder& stages, const Pass& pass, const Offer& offer, cons
 
 } // namespace
 
-std::vector<Offer> offers_winograd(const Launch& launch, const DeviceFacts& facts) {
-    std::vector<Offer> offers;
+std::vector<LaunchConfig> winograd_configs(const Launch& launch, const DeviceFacts& facts) {
+    std::vector<LaunchConfig> configs;
     const std::optional<ConvShape> s = convolution_of(launch);
-    if (!facts.quads || facts.software || facts.exact_products || !s || !fits(*s)) return offers;
+    if (!facts.quads || facts.software || facts.exact_products || !s || !fits(*s)) return configs;
     SharingLimits whole = *facts.limits;
     whole.parts = 1;
     for (const unsigned m : {2u, 4u}) {
@@ -209,30 +209,30 @@ std::vector<Offer> offers_winograd(const Launch& launch, const DeviceFacts& fact
             continue;
         DeviceFacts of_product = facts; // at so many points there are tiles enough for every device
         if (launch.kernel != Kernel::conv2d_backward_weights) of_product.limits = &whole;
-        for (const Offer& product : offers_quads(product_launch(launch, pass), of_product)) {
-            Offer offer = product;
-            offer.winograd_tile = m;
-            offer.cost += cycles_of_transforms(launch, pass, facts);
-            const auto same = std::ranges::find_if(offers, [&](const Offer& each) {
-                return each.winograd_tile == m && each.tile->height == offer.tile->height &&
-                       each.tile->width == offer.tile->width;
+        for (const LaunchConfig& product : quads_configs(product_launch(launch, pass), of_product)) {
+            LaunchConfig config = product;
+            config.winograd_tile = m;
+            config.cost += cycles_of_transforms(launch, pass, facts);
+            const auto same = std::ranges::find_if(configs, [&](const LaunchConfig& each) {
+                return each.winograd_tile == m && each.tile->height == config.tile->height &&
+                       each.tile->width == config.tile->width;
             });
-            if (same == offers.end())
-                offers.push_back(offer);
-            else if (offer.cost < same->cost)
-                *same = offer;
+            if (same == configs.end())
+                configs.push_back(config);
+            else if (config.cost < same->cost)
+                *same = config;
         }
     }
-    return offers;
+    return configs;
 }
 
-std::optional<Offer> offer_winograd(const Launch&, const DeviceFacts&) { return {}; }
+std::optional<LaunchConfig> winograd_config(const Launch&, const DeviceFacts&) { return {}; }
 
-StagedLaunch winograd_stages(const Launch& launch, const Offer& offer, const DeviceFacts& facts,
+StagedLaunch winograd_stages(const Launch& launch, const LaunchConfig& config, const DeviceFacts& facts,
                              std::uint64_t scratch) {
     StageBuilder stages(facts, scratch);
-    const Pass pass = pass_of(*convolution_of(launch), offer.winograd_tile);
-    with_parameters(launch, [&](const auto& p) { add_stages(stages, pass, offer, facts, p); });
+    const Pass pass = pass_of(*convolution_of(launch), config.winograd_tile);
+    with_parameters(launch, [&](const auto& p) { add_stages(stages, pass, config, facts, p); });
     return std::move(stages).finish();
 }
 

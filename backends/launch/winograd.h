@@ -9,11 +9,11 @@
 namespace towers {
 
 /// Takes no launch: only measuring chooses it.
-std::optional<Offer> offer_winograd(const Launch& launch, const DeviceFacts& facts);
+std::optional<LaunchConfig> winograd_config(const Launch& launch, const DeviceFacts& facts);
 /// With each size of tile and each tile of the product, for strides, dilation and groups of 1, and channels
 /// that are multiples of 4. `parts` are those of the sum over tiles in the gradient of the weights.
-std::vector<Offer> offers_winograd(const Launch& launch, const DeviceFacts& facts);
-StagedLaunch winograd_stages(const Launch& launch, const Offer& offer, const DeviceFacts& facts,
+std::vector<LaunchConfig> winograd_configs(const Launch& launch, const DeviceFacts& facts);
+StagedLaunch winograd_stages(const Launch& launch, const LaunchConfig& config, const DeviceFacts& facts,
                              std::uint64_t scratch);
 
 } // namespace towers

@@ -34,7 +34,7 @@ std::span<const Variant> variants() {
         for (const Kernel kernel :
              {Kernel::conv2d_forward, Kernel::conv2d_backward_data, Kernel::conv2d_backward_weights})
             joined.push_back(
-                {kernel, "software convolution", offer_software_conv2d, nullptr, KernelText::software});
+                {kernel, "software convolution", software_conv2d_config, nullptr, KernelText::software});
         joined.insert(joined.end(), gpu_variants().begin(), gpu_variants().end());
         return joined;
     }();
@@ -42,16 +42,16 @@ std::span<const Variant> variants() {
 }
 
 Dispatch dispatch_of(const StageLaunch& each, const DeviceFacts& facts) {
-    const auto& [launch, text, offer] = each;
-    if (text == KernelText::software) return software_conv2d(launch, offer, facts);
+    const auto& [launch, text, config] = each;
+    if (text == KernelText::software) return software_conv2d(launch, config, facts);
     const bool by_quads = text == KernelText::quads;
     const auto& [shared, quads] = codes[std::size_t(launch.kernel)];
     std::vector<std::uint32_t> constants;
-    if (offer.tile) constants = {offer.tile->height, offer.tile->width, offer.tile->threads};
+    if (config.tile) constants = {config.tile->height, config.tile->width, config.tile->threads};
     return {.code = by_quads ? quads : shared,
             .constants = std::move(constants),
             .parameters = launch.parameters,
-            .groups = offer.groups,
+            .groups = config.groups,
             .subgroup_size = by_quads ? facts.quads_subgroup_size : 0};
 }
 
@@ -97,8 +97,8 @@ std::map<std::string, Dispatch> all_hardware_dispatches(const DeviceFacts& facts
         if (variant.stages != nullptr) continue; // it runs other variants' texts
         const bool by_quads = variant.text == KernelText::quads;
         const KernelInfo& kernel = kernel_info(variant.kernel);
-        const auto dispatch = [&](const Offer& offer) {
-            return dispatch_of({{variant.kernel, {}}, variant.text, offer}, facts);
+        const auto dispatch = [&](const LaunchConfig& config) {
+            return dispatch_of({{variant.kernel, {}}, variant.text, config}, facts);
         };
         if (kernel.item != Item::tile) {
             all[kernel.name] = dispatch({});

@@ -98,7 +98,7 @@ Text text_of(const Launch& launch, const DeviceFacts& facts) {
 
 } // namespace
 
-std::optional<Offer> offer_software_conv2d(const Launch& launch, const DeviceFacts& facts) {
+std::optional<LaunchConfig> software_conv2d_config(const Launch& launch, const DeviceFacts& facts) {
     constexpr unsigned most_groups = 65535; // per axis, which Vulkan guarantees
     if (!facts.software) return {};
     const Text text = text_of(launch, facts);
@@ -109,15 +109,15 @@ std::optional<Offer> offer_software_conv2d(const Launch& launch, const DeviceFac
     const std::uint64_t columns = ceil_div(text.columns, 4 * facts.subgroup_size);
     const unsigned parts = launch.kernel == Kernel::conv2d_backward_weights ? parts_of(launch, facts) : 1;
     if (rows > most_groups || columns > most_groups || parts > most_groups) return {};
-    return Offer{.groups = {unsigned(rows), unsigned(columns), parts}, .parts = parts};
+    return LaunchConfig{.groups = {unsigned(rows), unsigned(columns), parts}, .parts = parts};
 }
 
-Dispatch software_conv2d(const Launch& launch, const Offer& offer, const DeviceFacts& facts) {
+Dispatch software_conv2d(const Launch& launch, const LaunchConfig& config, const DeviceFacts& facts) {
     const Text text = text_of(launch, facts);
     return {narrow(facts) ? text.rows_8 : text.rows_32,
             {facts.subgroup_size, text.taps ? 1u : 0u, text.quads ? 1u : 0u},
             ParameterBlock::of(text.parameters),
-            offer.groups};
+            config.groups};
 }
 
 } // namespace towers::vulkan

@@ -6,7 +6,7 @@
 namespace towers::vulkan {
 
 /// Not for strides, dilation and groups above 1, nor for more tiles than one dispatch takes.
-std::optional<Offer> offer_software_conv2d(const Launch& launch, const DeviceFacts& facts);
-Dispatch software_conv2d(const Launch& launch, const Offer& offer, const DeviceFacts& facts);
+std::optional<LaunchConfig> software_conv2d_config(const Launch& launch, const DeviceFacts& facts);
+Dispatch software_conv2d(const Launch& launch, const LaunchConfig& config, const DeviceFacts& facts);
 
 } // namespace towers::vulkan

@@ -79,7 +79,7 @@ void StepProfile::report(DeviceFigures& figures) const {
         kernel.kernel = kernel_name(*operations_[i]);
         if (const auto* const launch = std::get_if<Launch>(&operations_[i]->work))
             for (const Candidate& each : session_.device().candidates(*launch))
-                if (each.used) kernel.variant = to_string(each.variant, each.offer);
+                if (each.used) kernel.variant = to_string(each.variant, each.config);
         kernel.time_us = spread_of(operation_us_[i]);
         kernel.flops = cost.flops;
         kernel.bytes = cost.bytes;

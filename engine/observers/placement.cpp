@@ -36,8 +36,8 @@ private:
         if (launch == nullptr) return placed;
         for (const Candidate& each : device_.candidates(*launch))
             if (each.used) {
-                placed.variant = to_string(each.variant, each.offer);
-                const auto& groups = each.offer.groups;
+                placed.variant = to_string(each.variant, each.config);
+                const auto& groups = each.config.groups;
                 placed.groups = fmt::format("{}x{}x{}", groups.x, groups.y, groups.z);
             }
         return placed;

@@ -16,25 +16,25 @@ constexpr unsigned format_version = 1;
 
 json to_json(const Chosen& chosen) {
     json object{{"variant", chosen.variant}};
-    const Offer& offer = chosen.offer;
-    object["groups"] = {offer.groups.x, offer.groups.y, offer.groups.z};
-    object["parts"] = offer.parts;
-    if (offer.tile) object["tile"] = {offer.tile->height, offer.tile->width, offer.tile->threads};
-    if (offer.winograd_tile != 0) object["winograd_tile"] = offer.winograd_tile;
+    const LaunchConfig& config = chosen.config;
+    object["groups"] = {config.groups.x, config.groups.y, config.groups.z};
+    object["parts"] = config.parts;
+    if (config.tile) object["tile"] = {config.tile->height, config.tile->width, config.tile->threads};
+    if (config.winograd_tile != 0) object["winograd_tile"] = config.winograd_tile;
     return object;
 }
 
 Chosen chosen_from(const json& object) {
     Chosen chosen{object.at("variant").get<std::string>(), {}};
-    Offer& offer = chosen.offer;
+    LaunchConfig& config = chosen.config;
     const auto groups = object.at("groups").get<std::array<unsigned, 3>>();
-    offer.groups = {groups[0], groups[1], groups[2]};
-    offer.parts = object.at("parts").get<unsigned>();
+    config.groups = {groups[0], groups[1], groups[2]};
+    config.parts = object.at("parts").get<unsigned>();
     if (object.contains("tile")) {
         const auto tile = object.at("tile").get<std::array<unsigned, 3>>();
-        offer.tile = Tile{tile[0], tile[1], tile[2]};
+        config.tile = Tile{tile[0], tile[1], tile[2]};
     }
-    offer.winograd_tile = object.value("winograd_tile", 0u);
+    config.winograd_tile = object.value("winograd_tile", 0u);
     return chosen;
 }
 

@@ -151,7 +151,7 @@ std::vector<Measured> measure(Device& device, Choices& choices, const PlannedLau
     const std::string key = key_of(*planned.launch);
     const auto before = choices.find(key) != choices.end() ? std::optional(choices[key]) : std::nullopt;
     const auto record_as = [&](const Candidate& candidate, unsigned launches) {
-        choices[key] = {std::string(candidate.variant), candidate.offer};
+        choices[key] = {std::string(candidate.variant), candidate.config};
         const auto put_back = [&] {
             if (before)
                 choices[key] = *before;

@@ -25,7 +25,7 @@ std::vector<Candidate> shortened(std::span<const Candidate> all) {
     std::vector<std::size_t> order(all.size());
     std::iota(order.begin(), order.end(), std::size_t(0));
     std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) {
-        return std::pair(!all[a].used, all[a].offer.cost) < std::pair(!all[b].used, all[b].offer.cost);
+        return std::pair(!all[a].used, all[a].config.cost) < std::pair(!all[b].used, all[b].config.cost);
     });
     order.resize(std::min(order.size(), shortlist));
     std::ranges::sort(order);
@@ -37,7 +37,7 @@ std::vector<Candidate> shortened(std::span<const Candidate> all) {
 
 bool has(std::span<const Candidate> candidates, const Chosen& chosen) {
     return std::ranges::any_of(candidates, [&](const Candidate& each) {
-        return each.variant == chosen.variant && alike(each.offer, chosen.offer);
+        return each.variant == chosen.variant && alike(each.config, chosen.config);
     });
 }
 
@@ -142,7 +142,7 @@ bool Tuning::tune(Device& device, std::span<const Plan* const> plans, const std:
             measured = true;
         } else if (const auto used = std::ranges::find_if(candidates, &Candidate::used);
                    used != candidates.end()) { // on record, so that a resumed run does not choose otherwise
-            chosen.emplace(key, Chosen{std::string(used->variant), used->offer});
+            chosen.emplace(key, Chosen{std::string(used->variant), used->config});
         }
     }
     of.made.choices.insert(chosen.begin(), chosen.end());
@@ -166,7 +166,7 @@ std::optional<Chosen> Tuning::choose_by_measuring(Device& device, Choices& choic
         if (!each.us) continue;
         if (!each.right) {
             wrong_.insert(fmt::format("{} by {} on {}", kernel_info(planned.launch->kernel).name,
-                                      to_string(each.candidate.variant, each.candidate.offer),
+                                      to_string(each.candidate.variant, each.candidate.config),
                                       device.info().id));
             continue;
         }
@@ -179,7 +179,7 @@ std::optional<Chosen> Tuning::choose_by_measuring(Device& device, Choices& choic
         before_us_ += times * *used->us;
         after_us_ += times * *best->us;
     }
-    return Chosen{std::string(best->candidate.variant), best->candidate.offer};
+    return Chosen{std::string(best->candidate.variant), best->candidate.config};
 }
 
 std::string Tuning::summary() const {

@@ -40,12 +40,12 @@ struct Choosing {
         unsigned count = 0;
         for (const Candidate& candidate : device->candidates(launch)) {
             if (!variant.empty() && candidate.variant != variant) continue;
-            const std::string way = to_string(candidate.variant, candidate.offer);
+            const std::string way = to_string(candidate.variant, candidate.config);
             if (tried != nullptr &&
-                !tried->insert(fmt::format("{}: {}, {}", key_of(launch), way, candidate.offer.groups.x))
+                !tried->insert(fmt::format("{}: {}, {}", key_of(launch), way, candidate.config.groups.x))
                      .second)
                 continue;
-            choices = {{key_of(launch), {std::string(candidate.variant), candidate.offer}}};
+            choices = {{key_of(launch), {std::string(candidate.variant), candidate.config}}};
             INFO(way);
             CHECK(variant_of(*device, launch) == candidate.variant);
             run(candidate.variant == winograd_name ? winograd_tolerance : default_tolerance);

@@ -183,10 +183,10 @@ std::string ways_of(const Device& device, const Launch& launch) {
         SharingLimits limits = ShareOut::now();
         limits.parts = parts;
         const ShareOut share_out(limits);
-        for (const auto& [variant, offer, used] : device.candidates(launch))
+        for (const auto& [variant, config, used] : device.candidates(launch))
             if (used)
-                ways += fmt::format("{}, {} x {} x {}; ", to_string(variant, offer), offer.groups.x,
-                                    offer.groups.y, offer.groups.z);
+                ways += fmt::format("{}, {} x {} x {}; ", to_string(variant, config), config.groups.x,
+                                    config.groups.y, config.groups.z);
     }
     return ways;
 }

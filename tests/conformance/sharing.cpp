@@ -17,8 +17,8 @@ Launch weights_gradient(const ConvShape& s, Kernel kernel = Kernel::conv2d_backw
     return {kernel, ParameterBlock::of(Conv2dBackwardWeightsParams{.shape = s, .bias = 1, .splits = 1})};
 }
 
-unsigned parts(const Launch& launch) { return offer_shared_text(launch, card)->parts; }
-unsigned groups_of(const Launch& launch) { return offer_shared_text(launch, card)->groups.x; }
+unsigned parts(const Launch& launch) { return shared_text_config(launch, card)->parts; }
+unsigned groups_of(const Launch& launch) { return shared_text_config(launch, card)->groups.x; }
 Launch update(uint quads) { return launch(kernels::sgd, {.quads = quads}); }
 Launch images(uint count) { return launch(kernels::distort_images, {.count = count}); }
 
@@ -37,20 +37,20 @@ TEST_CASE("every item has an invocation, or a subgroup, until the device is full
 
 TEST_CASE("a product gets one workgroup per tile, and tall tiles if these fill the device") {
     const auto forward = [](const ConvShape& s) {
-        return *offer_shared_text(launch(kernels::conv2d_forward, {.shape = s}), card);
+        return *shared_text_config(launch(kernels::conv2d_forward, {.shape = s}), card);
     };
-    const Offer wide = forward(same_conv(128, 12, 12, 64, 5, 5, 1, 64));
+    const LaunchConfig wide = forward(same_conv(128, 12, 12, 64, 5, 5, 1, 64));
     CHECK(wide.tile->height == 64); // 144 tall tiles are not enough for 256 workgroups
     CHECK(wide.tile->width == 64);
     CHECK(wide.groups.x == 128 * 144 / 64);
-    const Offer tall = forward(same_conv(128, 24, 24, 3, 5, 5, 1, 16));
+    const LaunchConfig tall = forward(same_conv(128, 24, 24, 3, 5, 5, 1, 16));
     CHECK(tall.tile->height == 128);
     CHECK(tall.tile->width == 16);
     CHECK(tall.groups.x == 128 * 576 / 128);
-    const Offer low = forward(same_conv(13, 1, 1, 384, 1, 1, 1, 192));
+    const LaunchConfig low = forward(same_conv(13, 1, 1, 384, 1, 1, 1, 192));
     CHECK(low.tile->height == 32);
     CHECK(low.groups.x == 3);
-    const Offer grouped = forward(same_conv(1, 8, 8, 64, {{3, 3}, {1, 1}}, 64, 4));
+    const LaunchConfig grouped = forward(same_conv(1, 8, 8, 64, {{3, 3}, {1, 1}}, 64, 4));
     CHECK(grouped.tile->width == 16);
     CHECK(grouped.groups.x == 4);
 }
@@ -58,14 +58,14 @@ TEST_CASE("a product gets one workgroup per tile, and tall tiles if these fill t
 TEST_CASE("the text by quads takes what fits it") {
     DeviceFacts gpu = card;
     CHECK_FALSE(
-        offer_quads(launch(kernels::conv2d_forward, {.shape = same_conv(1, 8, 8, 4, 3, 3, 1, 4)}), gpu));
+        quads_config(launch(kernels::conv2d_forward, {.shape = same_conv(1, 8, 8, 4, 3, 3, 1, 4)}), gpu));
     gpu.quads = true;
     gpu.shared_memory = 32768;
     const auto takes = [&](Kernel kernel, const ConvShape& s) {
         const ParameterBlock block = kernel == Kernel::conv2d_forward
                                          ? ParameterBlock::of(Conv2dForwardParams{.shape = s})
                                          : ParameterBlock::of(Conv2dBackwardDataParams{.shape = s});
-        return offer_quads({kernel, block}, gpu).has_value();
+        return quads_config({kernel, block}, gpu).has_value();
     };
     for (const Kernel kernel : {Kernel::conv2d_forward, Kernel::conv2d_backward_data}) {
         CHECK(takes(kernel, same_conv(1, 8, 8, 4, 3, 3, 1, 12)));
@@ -77,8 +77,8 @@ TEST_CASE("the text by quads takes what fits it") {
     CHECK(takes(Kernel::conv2d_forward, same_conv(1, 8, 8, 4, 3, 3, 2, 4)));
     CHECK_FALSE(takes(Kernel::conv2d_backward_data, same_conv(1, 8, 8, 4, 3, 3, 2, 4)));
     gpu.shared_memory = 16384; // only for the smallest tile
-    const auto small =
-        offer_quads(launch(kernels::conv2d_forward, {.shape = same_conv(128, 12, 12, 64, 5, 5, 1, 64)}), gpu);
+    const auto small = quads_config(
+        launch(kernels::conv2d_forward, {.shape = same_conv(128, 12, 12, 64, 5, 5, 1, 64)}), gpu);
     REQUIRE(small);
     CHECK(small->tile->width == 32);
 }
@@ -88,13 +88,13 @@ TEST_CASE("products by quads take the tile and the parts with which the device i
     gpu.quads = true;
     gpu.shared_memory = 32768;
     const auto forward = [&](const ConvShape& s) {
-        return *offer_quads(launch(kernels::conv2d_forward, {.shape = s}), gpu);
+        return *quads_config(launch(kernels::conv2d_forward, {.shape = s}), gpu);
     };
-    const Offer rounds = forward(same_conv(128, 12, 12, 64, 5, 5, 1, 64));
+    const LaunchConfig rounds = forward(same_conv(128, 12, 12, 64, 5, 5, 1, 64));
     CHECK(rounds.tile->height == 128); // 144 of these tiles would take 128 processors two rounds;
     CHECK(rounds.parts == 5);          // fifths of them take six, of a fifth of the time each.
     CHECK(forward(same_conv(128, 12, 12, 64, 5, 5, 1, 20)).tile->width == 32);
-    const Offer dense = forward(same_conv(128, 1, 1, 2304, 1, 1, 1, 384));
+    const LaunchConfig dense = forward(same_conv(128, 1, 1, 2304, 1, 1, 1, 384));
     CHECK(dense.tile->height == 64); // 12 of these tiles
     CHECK(dense.parts == 21);
     CHECK(dense.groups.x == 12 * 21);
@@ -103,17 +103,18 @@ TEST_CASE("products by quads take the tile and the parts with which the device i
         gpu.busy_groups = groups;
         CHECK(forward(same_conv(2, 12, 12, 64, 1, 1, 1, 64)).tile->height == 128);
         CHECK(forward(same_conv(3, 5, 7, 4, 3, 3, 1, 12)).tile->width == 32);
-        CHECK(offer_quads(weights_gradient(same_conv(1, 6, 6, 112, 3, 3, 1, 64)), gpu)->tile->height == 128);
+        CHECK(quads_config(weights_gradient(same_conv(1, 6, 6, 112, 3, 3, 1, 64)), gpu)->tile->height == 128);
     }
     gpu.busy_groups = card.busy_groups;
-    const Offer split_up = *offer_quads(weights_gradient(same_conv(128, 12, 12, 64, 5, 5, 1, 64)), gpu);
+    const LaunchConfig split_up =
+        *quads_config(weights_gradient(same_conv(128, 12, 12, 64, 5, 5, 1, 64)), gpu);
     CHECK(split_up.parts > 4); // 13 tiles of 128x64
     CHECK(split_up.groups.x <= 4 * gpu.busy_groups);
-    CHECK(offer_quads(weights_gradient(same_conv(16, 1, 1, 384, 1, 1, 1, 192)), gpu)->parts ==
+    CHECK(quads_config(weights_gradient(same_conv(16, 1, 1, 384, 1, 1, 1, 192)), gpu)->parts ==
           1); // few pixels
     constexpr SharingLimits thirds{.parts = 3};
     gpu.limits = &thirds;
-    CHECK(offer_quads(weights_gradient(same_conv(128, 1, 1, 384, 1, 1, 1, 192)), gpu)->parts == 3);
+    CHECK(quads_config(weights_gradient(same_conv(128, 1, 1, 384, 1, 1, 1, 192)), gpu)->parts == 3);
 }
 
 TEST_CASE("a sum is split only if its product is too small for the device") {
@@ -137,18 +138,18 @@ TEST_CASE("channels are padded to fours where that is faster") {
     const ConvShape tutorial = same_conv(128, 24, 24, 3, 5, 5, 1, 64),
                     imagenet = reference::padded_conv(32, 224, 224, 3, {{7, 7}, {2, 2}}, {3, 3, 3, 3}, 64);
     for (const Launch& large : {forward(imagenet), weights_gradient(imagenet), weights_gradient(tutorial)}) {
-        const auto padded = offer_padded_quads(large, gpu);
+        const auto padded = padded_quads_config(large, gpu);
         REQUIRE(padded);
-        CHECK(padded->cost < offer_shared_text(large, gpu)->cost);
+        CHECK(padded->cost < shared_text_config(large, gpu)->cost);
     }
     const Launch small = forward(same_conv(1, 5, 7, 3, 3, 3, 1, 13));
-    CHECK_FALSE(offer_padded_quads(small, gpu));
-    CHECK(offers_padded_quads(small, gpu).size() >= 3); // for measuring
-    CHECK(offers_padded_quads(forward(same_conv(32, 24, 24, 4, 5, 5, 1, 64)), gpu).empty());
-    CHECK(offers_padded_quads(forward(same_conv(32, 24, 24, 6, {{3, 3}, {1, 1}}, 6, 3)), gpu).empty());
-    CHECK(offers_padded_quads(launch(kernels::conv2d_backward_data, {.shape = imagenet}), gpu).empty());
+    CHECK_FALSE(padded_quads_config(small, gpu));
+    CHECK(padded_quads_configs(small, gpu).size() >= 3); // for measuring
+    CHECK(padded_quads_configs(forward(same_conv(32, 24, 24, 4, 5, 5, 1, 64)), gpu).empty());
+    CHECK(padded_quads_configs(forward(same_conv(32, 24, 24, 6, {{3, 3}, {1, 1}}, 6, 3)), gpu).empty());
+    CHECK(padded_quads_configs(launch(kernels::conv2d_backward_data, {.shape = imagenet}), gpu).empty());
     gpu.quads = false;
-    CHECK(offers_padded_quads(forward(imagenet), gpu).empty());
+    CHECK(padded_quads_configs(forward(imagenet), gpu).empty());
 }
 
 TEST_CASE("sums that are split side by side and one after the other all come out whole") {

@@ -12,17 +12,17 @@ using reference::same_conv;
 
 struct Named : Variant {};
 
-std::optional<Offer> offer_few(const Launch& launch, const DeviceFacts& facts) {
+std::optional<LaunchConfig> few_config(const Launch& launch, const DeviceFacts& facts) {
     if (items_of(launch) > facts.busy_groups) return {};
-    return Offer{.groups = {7, 1, 1}};
+    return LaunchConfig{.groups = {7, 1, 1}};
 }
 
 constexpr Named table[] = {
-    {{Kernel::relu_forward, "for few", offer_few}},
+    {{Kernel::relu_forward, "for few", few_config}},
     {{Kernel::relu6_forward, "other",
-      [](const Launch&, const DeviceFacts&) { return std::optional<Offer>(Offer{}); }}},
+      [](const Launch&, const DeviceFacts&) { return std::optional<LaunchConfig>(LaunchConfig{}); }}},
     {{Kernel::relu_forward, "for all",
-      [](const Launch&, const DeviceFacts&) { return std::optional<Offer>(Offer{}); }}}};
+      [](const Launch&, const DeviceFacts&) { return std::optional<LaunchConfig>(LaunchConfig{}); }}}};
 
 Launch relu(uint count) { return launch(kernels::relu_forward, {.count = count}); }
 
@@ -36,7 +36,7 @@ TEST_CASE("the first variant of the kernel that takes the launch on the device r
     const auto few = choose(variants, relu(100), facts);
     REQUIRE(few.variant != nullptr);
     CHECK(few.variant->name == "for few");
-    CHECK(few.offer.groups.x == 7);
+    CHECK(few.config.groups.x == 7);
     CHECK(choose(variants, relu(101), facts).variant->name == "for all");
     CHECK(choose(variants, launch(kernels::relu6_forward, {.count = 1}), facts).variant->name == "other");
     CHECK(choose(variants, launch(kernels::silu_forward, {.count = 1}), facts).variant == nullptr);

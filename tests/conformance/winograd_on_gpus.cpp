@@ -101,7 +101,7 @@ TEST_CASE("Winograd on GPUs: a gradient in parts is whole, and its choice gives 
             weights_of(s),
             [&](double tolerance) {
                 again.choices = on.choices;
-                CHECK(again.choices.begin()->second.offer.parts == 3);
+                CHECK(again.choices.begin()->second.config.parts == 3);
                 CHECK(variant_of(*again.device, weights_of(s)) == winograd_name);
                 const WeightGradients first = weight_gradients(*on.device, general, s, t, 3),
                                       second = weight_gradients(*again.device, general, s, t, 3);
@@ -116,15 +116,15 @@ TEST_CASE("Winograd on GPUs: a gradient in parts is whole, and its choice gives 
 TEST_CASE("Winograd on GPUs is offered for measuring, where it fits, and never taken by estimate") {
     const ConvShape tutorial = same_conv(128, 12, 12, 64, 5, 5, 1, 64);
     for (const Launch& each : {forward_of(tutorial), weights_of(tutorial)}) {
-        CHECK_FALSE(offer_winograd(each, card));
-        const std::vector<Offer> offers = offers_winograd(each, card);
-        CHECK(offers.size() == 6);
-        const auto best = std::ranges::min_element(offers, {}, &Offer::cost);
+        CHECK_FALSE(winograd_config(each, card));
+        const std::vector<LaunchConfig> configs = winograd_configs(each, card);
+        CHECK(configs.size() == 6);
+        const auto best = std::ranges::min_element(configs, {}, &LaunchConfig::cost);
         CHECK(best->winograd_tile == 4);
-        CHECK(best->cost < 0.6 * offer_quads(each, card)->cost);
+        CHECK(best->cost < 0.6 * quads_config(each, card)->cost);
     }
     const auto none = [](const ConvShape& s, const DeviceFacts& facts = card) {
-        return offers_winograd(forward_of(s), facts).empty();
+        return winograd_configs(forward_of(s), facts).empty();
     };
     CHECK_FALSE(none(same_conv(128, 16, 16, 32, 3, 3, 1, 32)));
     CHECK(none(same_conv(128, 16, 16, 32, 3, 3, 2, 32)));
@@ -134,7 +134,7 @@ TEST_CASE("Winograd on GPUs is offered for measuring, where it fits, and never t
     CHECK(none(same_conv(128, 16, 16, 30, 3, 3, 1, 32)));
     CHECK(none(reference::dilated_conv(1, 9, 9, 16, {{3, 3}, {1, 1}}, {2, 2}, {2, 2, 2, 2}, 16)));
     CHECK(none(same_conv(8192, 64, 64, 64, 5, 5, 1, 64))); // more points than kernels can count
-    CHECK(offers_winograd(launch(kernels::sgd, {.quads = 1}), card).empty());
+    CHECK(winograd_configs(launch(kernels::sgd, {.quads = 1}), card).empty());
     DeviceFacts other = card;
     other.exact_products = true;
     CHECK(none(tutorial, other));

@@ -1,7 +1,7 @@
 // Estimates the training step of a recipe on a card that need not be present, from the plan and the choices
 // that the program would make there: how long each launch takes, and how near its floor that is.
 //
-// An estimate only, good to some tens of per cent: a product takes the cycles of its offer
+// An estimate only, good to some tens of per cent: a product takes the cycles of its config
 // (backends/launch/sharing.h), any other launch what its bytes take; each has a fixed cost, and so has each
 // level.
 #include "backends/launch/lowering.h"
@@ -34,7 +34,7 @@ struct Card {
 
 struct Estimate {
     std::string variant;
-    Offer offer;
+    LaunchConfig config;
     double us, floor_us;
     std::uint64_t depth = 0; ///< of a product
 };
@@ -55,14 +55,14 @@ Estimate estimate(const Operation& operation, const Plan& plan, const Card& card
     if (launch == nullptr) return {"copy", {}, card.launch_us + cost.bytes / bytes_per_us, floor_us};
     const DeviceFacts facts = facts_of(card);
     const auto chosen = choose(gpu_variants(), *launch, facts);
-    Estimate result{std::string(chosen.variant->name), chosen.offer, 0, floor_us};
+    Estimate result{std::string(chosen.variant->name), chosen.config, 0, floor_us};
     if (const auto products = products_of(*launch)) {
         result.depth = products->depth;
-        result.us = card.launch_us + result.offer.cost / cycles_per_us;
+        result.us = card.launch_us + result.config.cost / cycles_per_us;
     } else {
         const double warps = kernel_info(launch->kernel).item == Item::subgroup
                                  ? double(items_of(*launch))
-                                 : double(result.offer.groups.x) * card.warps;
+                                 : double(result.config.groups.x) * card.warps;
         result.us =
             card.launch_us + cost.bytes / std::min(bytes_per_us, warps * card.warp_bytes * cycles_per_us);
     }
@@ -99,7 +99,7 @@ Graph graph_of(const Plan& plan, const DeviceFacts& facts, bool known) {
             if (const auto* launch = std::get_if<Launch>(&operation.work)) {
                 const auto chosen = choose(gpu_variants(), *launch, facts);
                 const std::size_t bytes =
-                    stages_of(*chosen.variant, *launch, chosen.offer, facts, 0).scratch_bytes;
+                    stages_of(*chosen.variant, *launch, chosen.config, facts, 0).scratch_bytes;
                 if (bytes > 0) footprint.bytes.push_back({scratch, scratch + bytes, true});
                 scratch += bytes;
             }
@@ -148,14 +148,14 @@ int run(int count, char** words) {
         for (const Operation& operation : level) {
             const Estimate one = estimate(operation, plan, card);
             const std::string tile =
-                one.offer.tile ? fmt::format("{}x{}", one.offer.tile->height, one.offer.tile->width) : "";
+                one.config.tile ? fmt::format("{}x{}", one.config.tile->height, one.config.tile->width) : "";
             fmt::print("{:34} {:12} {:8} {:5} {:8} {:6} {:8.1f} {:8.1f}\n", operation.name, one.variant, tile,
-                       one.offer.parts, one.offer.groups.x, one.depth, one.floor_us, one.us);
+                       one.config.parts, one.config.groups.x, one.depth, one.floor_us, one.us);
             total += one.us;
             floor += one.floor_us;
-            if (one.depth >= 128 && one.offer.groups.x < card.units)
+            if (one.depth >= 128 && one.config.groups.x < card.units)
                 idle.push_back(fmt::format("{}: {} workgroups for {} multiprocessors, depth {}",
-                                           operation.name, one.offer.groups.x, card.units, one.depth));
+                                           operation.name, one.config.groups.x, card.units, one.depth));
         }
     }
     fmt::print("{} levels; the floor is {:.0f} us, the estimate {:.0f} us\n", plan.levels().size(), floor,

@@ -37,13 +37,13 @@ TEST_CASE("choices survive being written and read") {
     REQUIRE(after[0].choices.size() == 3);
     const Chosen& quads = after[0].choices.at("conv2d_forward 1 2");
     CHECK(quads.variant == "quads");
-    CHECK(alike(quads.offer, before[0].choices.at("conv2d_forward 1 2").offer));
-    CHECK(quads.offer.groups == glm::uvec3(3, 2, 1));
+    CHECK(alike(quads.config, before[0].choices.at("conv2d_forward 1 2").config));
+    CHECK(quads.config.groups == glm::uvec3(3, 2, 1));
     const Chosen& winograd = after[0].choices.at("conv2d_forward 3");
-    CHECK(alike(winograd.offer, before[0].choices.at("conv2d_forward 3").offer));
-    CHECK(to_string(winograd.variant, winograd.offer) == "Winograd 2x2 by 64x64");
-    CHECK(after[1].choices.at("conv2d_forward 1 2").offer.winograd_tile == 4);
-    CHECK_FALSE(after[1].choices.at("conv2d_forward 1 2").offer.tile);
+    CHECK(alike(winograd.config, before[0].choices.at("conv2d_forward 3").config));
+    CHECK(to_string(winograd.variant, winograd.config) == "Winograd 2x2 by 64x64");
+    CHECK(after[1].choices.at("conv2d_forward 1 2").config.winograd_tile == 4);
+    CHECK_FALSE(after[1].choices.at("conv2d_forward 1 2").config.tile);
 }
 
 TEST_CASE("files that are damaged or something else are refused in one line") {

@@ -62,7 +62,7 @@ void for_each_way(Device& device, Choices& choices, const Plan& plan, Visit visi
             const Launch& launch = std::get<Launch>(operation.work);
             for (const Measured& way :
                  measure(device, choices, {&launch, &plan}, device.candidates(launch))) {
-                INFO(operation.name, " by ", to_string(way.candidate.variant, way.candidate.offer),
+                INFO(operation.name, " by ", to_string(way.candidate.variant, way.candidate.config),
                      ": error ", way.error);
                 visit(way);
             }
@@ -104,10 +104,10 @@ protected:
 private:
     void add_stages(std::vector<Command>& commands, const Launch& launch, std::string_view mistake) {
         constexpr DeviceFacts card{.busy_groups = 264, .subgroup_size = 32, .quads = true};
-        const Offer offer{.tile = Tile{64, 64, 256}, .winograd_tile = 4};
-        const std::uint64_t bytes = winograd_stages(launch, offer, card, 0).scratch_bytes;
+        const LaunchConfig config{.tile = Tile{64, 64, 256}, .winograd_tile = 4};
+        const std::uint64_t bytes = winograd_stages(launch, config, card, 0).scratch_bytes;
         memory_.push_back(allocate(bytes, Memory::device));
-        for (const Stage& stage : winograd_stages(launch, offer, card, memory_.back().address()).stages) {
+        for (const Stage& stage : winograd_stages(launch, config, card, memory_.back().address()).stages) {
             for (const StageLaunch& each : stage)
                 if (each.launch.kernel == Kernel::winograd_images)
                     add_images(commands, each.launch.parameters.as<WinogradImagesParams>(), mistake);
