@@ -37,7 +37,7 @@ struct OpenOptions {
     /// alone. Recording throws DeviceError if the device cannot run a launch as chosen.
     const Choices* choices = nullptr;
     /// For tests: limits that the device reads at each recording.
-    const SharingLimits* limits = &no_limits;
+    const ConfigLimits* limits = &no_limits;
     /// For tests: if false, Vulkan does not measure recordings and always submits them uncut.
     bool measure = true;
     /// For tests: the CPU's memory has guards (backends/cpu/host_memory.h).

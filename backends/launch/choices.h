@@ -26,15 +26,15 @@ struct LaunchConfig {
 /// Whether two configurations of a variant compute the same bits: they may differ in workgroups.
 bool alike(const LaunchConfig& a, const LaunchConfig& b);
 
-/// For tests: limits on how devices share out launches, which results must not depend on.
-struct SharingLimits {
+/// For tests: limits on launch configurations, which results must not depend on.
+struct ConfigLimits {
     unsigned most_groups = 0; ///< workgroups of a shared text; 0: no limit
     unsigned parts = 0;       ///< parts of every sum that can be split; 0: as many as suit
     /// Rows of the tiles of Winograd's convolutions, which then compute all that they can; 0: what is
     /// cheapest, 1: no such convolution
     unsigned winograd_tile = 0;
 };
-constexpr SharingLimits no_limits;
+constexpr ConfigLimits no_limits;
 
 /// One of the ways in which a device can run a launch.
 struct Candidate {

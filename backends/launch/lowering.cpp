@@ -1,7 +1,7 @@
 #include "backends/launch/lowering.h"
 
 #include "backends/launch/quads.h"
-#include "backends/launch/sharing.h"
+#include "backends/launch/shared_source.h"
 #include "backends/launch/stages.h"
 #include "backends/launch/winograd.h"
 

@@ -1,5 +1,5 @@
-// How a GPU backend shares out the tiled kernels' text by quads (shaders/gemm_quads.h), which is faster than
-// the shared text where channels come in fours.
+// How a GPU backend configures launches of the tiled kernels' text by quads (shaders/gemm_quads.h), which is
+// faster than the shared text where channels come in fours.
 #pragma once
 
 #include "backends/launch/tiles.h"

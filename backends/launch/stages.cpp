@@ -1,6 +1,6 @@
 #include "backends/launch/stages.h"
 
-#include "backends/launch/sharing.h"
+#include "backends/launch/shared_source.h"
 
 #include <utility>
 

@@ -26,7 +26,7 @@ struct DeviceFacts {
     unsigned quads_elements = 32;     ///< of a tile by quads, the most that an invocation can hold
     unsigned quads_subgroup_size = 0; ///< that a text by quads asks for; 0: the driver chooses
     unsigned shared_memory = 0;       ///< bytes of a workgroup
-    const SharingLimits* limits = &no_limits;
+    const ConfigLimits* limits = &no_limits;
     const Choices* choices = nullptr; ///< that come before all estimates; null: none
 };
 

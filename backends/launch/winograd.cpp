@@ -1,7 +1,7 @@
 #include "backends/launch/winograd.h"
 
 #include "backends/launch/quads.h"
-#include "backends/launch/sharing.h"
+#include "backends/launch/shared_source.h"
 #include "backends/launch/stages.h"
 
 #include <algorithm>
@@ -201,7 +201,7 @@ std::vector<LaunchConfig> winograd_configs(const Launch& launch, const DeviceFac
     std::vector<LaunchConfig> configs;
     const std::optional<ConvShape> s = convolution_of(launch);
     if (!facts.quads || facts.software || facts.exact_products || !s || !fits(*s)) return configs;
-    SharingLimits whole = *facts.limits;
+    ConfigLimits whole = *facts.limits;
     whole.parts = 1;
     for (const unsigned m : {2u, 4u}) {
         const Pass pass = pass_of(*s, m);

@@ -1,7 +1,7 @@
 #include "backends/vulkan/software_conv2d.h"
 
 #include "backends/arithmetic.h"
-#include "backends/launch/sharing.h"
+#include "backends/launch/shared_source.h"
 #include "backends/vulkan/spirv.h"
 
 namespace towers::vulkan {

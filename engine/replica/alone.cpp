@@ -35,7 +35,7 @@ StepResults TowerGroup::step_alone(const StepWork& work, const StepWork* next) {
     kept_ = thread.tower->kept_state();
     thread.up_to_date = thread.results.finite;
     if (!thread.up_to_date) bring_home();
-    share_out_times(begin);
+    distribute_times(begin);
     // Not times.work, which also has the caller's time between two steps
     thread.step_time.observe(thread.share, seconds_between(begin, thread.progress.ended));
     return thread.results;

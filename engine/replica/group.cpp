@@ -144,7 +144,7 @@ StepVerdict TowerGroup::work(const StepNumbers& numbers, const Batch& batch, boo
         reducer_->end({.cross_entropies = cross_entropies_, .counts = counts && all_well});
     if (reducer_failed) std::rethrow_exception(reducer_failed);
     throw_failures();
-    share_out_times(begin);
+    distribute_times(begin);
     for (TowerThread* thread : shared_.active) thread->step_time.observe(thread->share, thread->times.work);
     return verdict;
 }
@@ -237,7 +237,7 @@ bool TowerGroup::test(const std::shared_ptr<TestPass>& pass) {
 
 /// After its own part, a tower waits for the others and then for the host. An idle one waits for the others
 /// from the beginning.
-void TowerGroup::share_out_times(Clock::time_point begin) {
+void TowerGroup::distribute_times(Clock::time_point begin) {
     const Clock::time_point now = Clock::now();
     Clock::time_point last = begin;
     for (const TowerThread* thread : shared_.active) last = std::max(last, thread->progress.ended);

@@ -73,7 +73,7 @@ private:
     bool wait_for_all(Milestones TowerProgress::*what, std::size_t count);
     void throw_failures();
     void throw_failure_of(TowerThread& thread);
-    void share_out_times(Clock::time_point begin);
+    void distribute_times(Clock::time_point begin);
     TowerFailed no_answer(const TowerThread& thread) const;
 
     PhaseClock caller_;

@@ -167,7 +167,7 @@ const std::vector<ConvShape>& depthwise_shapes() {
 
 KERNEL_TEST(conv2d_forward, "the network sees its images through the right filters") {
     EveryText texts;
-    const ShareOut no_winograd({.winograd_tile = 1}); // which has bounds and tests of its own
+    const LimitConfigs no_winograd({.winograd_tile = 1}); // which has bounds and tests of its own
     for (const ConvShape& s : shapes()) check_forward(texts, general, s);
     OnCpu cpu;
     for (const ConvShape& s : shapes_for_cpu()) check_forward(cpu, general, s);
@@ -175,7 +175,7 @@ KERNEL_TEST(conv2d_forward, "the network sees its images through the right filte
 
 KERNEL_TEST(conv2d_backward_data, "lower layers learn from the right gradient") {
     EveryText texts;
-    const ShareOut no_winograd({.winograd_tile = 1}); // which has bounds and tests of its own
+    const LimitConfigs no_winograd({.winograd_tile = 1}); // which has bounds and tests of its own
     for (const ConvShape& s : shapes()) check_data_gradient(texts, general, s);
     OnCpu cpu;
     for (const ConvShape& s : shapes_for_cpu()) check_data_gradient(cpu, general, s);
@@ -184,7 +184,7 @@ KERNEL_TEST(conv2d_backward_data, "lower layers learn from the right gradient") 
 KERNEL_TEST(conv2d_backward_weights,
             "filters and biases learn from the right gradient, however it is split") {
     EveryText texts;
-    const ShareOut no_winograd({.winograd_tile = 1}); // which has bounds and tests of its own
+    const LimitConfigs no_winograd({.winograd_tile = 1}); // which has bounds and tests of its own
     for (const ConvShape& s : shapes()) check_weight_gradients(texts, general, s);
     OnCpu cpu;
     for (const ConvShape& s : shapes_for_cpu()) check_weight_gradients(cpu, general, s);

@@ -43,10 +43,10 @@ Tensor Trial::in_out(std::span<const float> values) {
 }
 
 std::vector<std::uint32_t> Trial::execute(const Launch& launch, unsigned most_groups, unsigned parts) {
-    SharingLimits limits = ShareOut::now(); // its tile of Winograd's stays
+    ConfigLimits limits = LimitConfigs::now(); // its tile of Winograd's stays
     limits.most_groups = most_groups;
     limits.parts = parts;
-    const ShareOut share_out(limits);
+    const LimitConfigs limited(limits);
     const std::size_t bytes = before_.size() * 4;
     const auto host = staging_.host<std::uint32_t>().first(before_.size());
     std::copy(before_.begin(), before_.end(), host.begin());
@@ -180,9 +180,9 @@ std::string variant_of(const Device& device, const Launch& launch) {
 std::string ways_of(const Device& device, const Launch& launch) {
     std::string ways;
     for (const unsigned parts : {0u, 1u, 3u}) {
-        SharingLimits limits = ShareOut::now();
+        ConfigLimits limits = LimitConfigs::now();
         limits.parts = parts;
-        const ShareOut share_out(limits);
+        const LimitConfigs limited(limits);
         for (const auto& [variant, config, used] : device.candidates(launch))
             if (used)
                 ways += fmt::format("{}, {} x {} x {}; ", to_string(variant, config), config.groups.x,

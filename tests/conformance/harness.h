@@ -56,10 +56,10 @@ public:
     Tensor output(std::size_t words);
     Tensor in_out(std::span<const float> values);
 
-    /// Runs the launch as the device shares it out, then with at most one workgroup and two, each time from
+    /// Runs the launch as the device does, then with at most one workgroup and two, each time from
     /// the initial values. All runs must leave the same bits and touch only outputs. On the host, the text
     /// must count as many items as kernels.def says, and denormal numbers count as zero. `splits`: as in
-    /// SharingLimits.
+    /// ConfigLimits.
     void run(const Launch& launch, unsigned splits = 0);
 
     std::vector<float> floats(const Tensor& tensor) const;

@@ -2,7 +2,7 @@
 #include "backends/launch/stages.h"
 #include "backends/launch/lowering.h"
 #include "backends/launch/quads.h"
-#include "backends/launch/sharing.h"
+#include "backends/launch/shared_source.h"
 
 #include "tests/conformance/harness.h"
 #include "tests/conformance/reference.h"
@@ -110,7 +110,7 @@ TEST_CASE("scratch memory is reused after each barrier, and never shared between
         ++next;
     }
     DeviceFacts whole = card;
-    constexpr SharingLimits one_part{.parts = 1};
+    constexpr ConfigLimits one_part{.parts = 1};
     whole.limits = &one_part;
     CHECK(lower(commands, variants, whole, allocate).scratch == nullptr);
 }

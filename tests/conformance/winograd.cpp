@@ -20,7 +20,7 @@ constexpr double tolerance = winograd_tolerance;
 template<class Function>
 void with_each_tile(const ConvShape& s, Function function) {
     for (const unsigned tile : {2u, 4u}) {
-        const ShareOut share_out({.winograd_tile = tile});
+        const LimitConfigs limited({.winograd_tile = tile});
         on_every_device([&](Device& device) {
             const bool has = variant_of(device, launch(kernels::conv2d_forward, {.shape = s})) == "Winograd";
             if (device.info().kind != DeviceKind::cpu) return;
@@ -102,7 +102,7 @@ TEST_CASE("Winograd: any number of threads computes the same images and data gra
         std::vector<float> y, dx;
         for (const unsigned threads : {1u, 2u, 3u, 7u}) {
             INFO(text(s), ", ", threads, " threads");
-            const ShareOut share_out({.winograd_tile = 4});
+            const LimitConfigs limited({.winograd_tile = 4});
             OpenOptions options = open_options();
             options.threads = threads;
             const std::unique_ptr<Device> cpu = open_device("cpu", options);

@@ -1,6 +1,6 @@
 // Winograd's convolutions on GPUs and on drivers that stand in for them: only measuring chooses them.
 #include "backends/launch/quads.h"
-#include "backends/launch/sharing.h"
+#include "backends/launch/shared_source.h"
 #include "backends/launch/stages.h"
 #include "backends/launch/winograd.h"
 #include "tests/conformance/choosing.h"
@@ -93,7 +93,7 @@ TEST_CASE("Winograd on GPUs: a gradient in parts is whole, and its choice gives 
     const ConvShape s = same_conv(3, 10, 9, 20, 5, 5, 1, 72);
     const Tensors t(s);
     const Values dw = reference::conv2d_weights_gradient(s, widen(t.x), widen(t.dy));
-    const ShareOut in_parts({.parts = 3}); // with tiles of 4x4 the last one has nothing to add up
+    const LimitConfigs in_parts({.parts = 3}); // with tiles of 4x4 the last one has nothing to add up
     on_every_card([&](Choosing& on) {
         Choosing again(on.device->info().id,
                        on.device->info().kind == DeviceKind::software ? Texts::cards : Texts::best);

@@ -13,17 +13,18 @@
 namespace towers::test {
 
 namespace {
-SharingLimits sharing;
+ConfigLimits config_limits;
 } // namespace
 
-ShareOut::ShareOut(const SharingLimits& limits) : before_(sharing) { sharing = limits; }
-ShareOut::~ShareOut() { sharing = before_; }
-const SharingLimits& ShareOut::now() { return sharing; }
+LimitConfigs::LimitConfigs(const ConfigLimits& limits) : before_(config_limits) { config_limits = limits; }
+LimitConfigs::~LimitConfigs() { config_limits = before_; }
+const ConfigLimits& LimitConfigs::now() { return config_limits; }
 
 OpenOptions open_options() {
     // Tests' work is small: on many processors, waking the threads would take most of the time.
     static const unsigned few = std::getenv("OMP_NUM_THREADS") != nullptr ? 0 : std::min(cpu_threads(0), 3u);
-    return {.threads = few, .validate = true, .texts = Texts::best, .limits = &sharing, .measure = false};
+    return {
+        .threads = few, .validate = true, .texts = Texts::best, .limits = &config_limits, .measure = false};
 }
 
 const std::vector<std::string>& device_ids() {
@@ -72,7 +73,7 @@ struct Opened {
 /// Devices that no test uses at present
 class Reusable {
 public:
-    using Key = std::tuple<std::string, bool, Texts, bool, const SharingLimits*, bool>;
+    using Key = std::tuple<std::string, bool, Texts, bool, const ConfigLimits*, bool>;
 
     static Reusable& all() {
         static Reusable reusable;

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "backends/backend.h"
-#include "backends/launch/sharing.h"
+#include "backends/launch/shared_source.h"
 
 #include <memory>
 #include <string>
@@ -11,18 +11,18 @@
 
 namespace towers::test {
 
-/// During its lifetime, limits how devices from open_options() share out the launches that they record.
-class ShareOut {
+/// During its lifetime, limits the configurations of the launches that devices from open_options() record.
+class LimitConfigs {
 public:
-    explicit ShareOut(const SharingLimits& limits);
-    ShareOut(const ShareOut&) = delete;
-    ShareOut& operator=(const ShareOut&) = delete;
-    ~ShareOut();
+    explicit LimitConfigs(const ConfigLimits& limits);
+    LimitConfigs(const LimitConfigs&) = delete;
+    LimitConfigs& operator=(const LimitConfigs&) = delete;
+    ~LimitConfigs();
 
-    static const SharingLimits& now();
+    static const ConfigLimits& now();
 
 private:
-    SharingLimits before_;
+    ConfigLimits before_;
 };
 
 /// Opens Vulkan under the validation layer and without cutting recordings, so that a missing barrier shows,

@@ -2,11 +2,11 @@
 // that the program would make there: how long each launch takes, and how near its floor that is.
 //
 // An estimate only, good to some tens of per cent: a product takes the cycles of its config
-// (backends/launch/sharing.h), any other launch what its bytes take; each has a fixed cost, and so has each
-// level.
+// (backends/launch/shared_source.h), any other launch what its bytes take; each has a fixed cost, and so has
+// each level.
 #include "backends/launch/lowering.h"
 #include "backends/launch/quads.h"
-#include "backends/launch/sharing.h"
+#include "backends/launch/shared_source.h"
 #include "backends/launch/stages.h"
 #include "engine/data/pipeline.h"
 #include "engine/plan/work.h"

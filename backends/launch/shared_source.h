@@ -1,4 +1,5 @@
-// How a GPU backend shares out a kernel's shared text: its tile, its workgroups, and the parts of a sum.
+// How a GPU backend configures a launch of a kernel's shared text: its tile, its workgroups, and the parts of
+// a sum.
 #pragma once
 
 #include "backends/launch/variants.h"

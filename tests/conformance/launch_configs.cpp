@@ -1,6 +1,6 @@
 // How launches are divided: a wide card must not idle, and parts of a sum must not overwrite each other.
-#include "backends/launch/sharing.h"
 #include "backends/launch/quads.h"
+#include "backends/launch/shared_source.h"
 
 #include "tests/conformance/harness.h"
 #include "tests/conformance/reference.h"
@@ -112,7 +112,7 @@ TEST_CASE("products by quads take the tile and the parts with which the device i
     CHECK(split_up.groups.x <= 4 * gpu.busy_groups);
     CHECK(quads_config(weights_gradient(same_conv(16, 1, 1, 384, 1, 1, 1, 192)), gpu)->parts ==
           1); // few pixels
-    constexpr SharingLimits thirds{.parts = 3};
+    constexpr ConfigLimits thirds{.parts = 3};
     gpu.limits = &thirds;
     CHECK(quads_config(weights_gradient(same_conv(128, 1, 1, 384, 1, 1, 1, 192)), gpu)->parts == 3);
 }
@@ -156,7 +156,7 @@ TEST_CASE("sums that are split side by side and one after the other all come out
     const ConvShape shapes[] = {same_conv(3, 12, 12, 3, 3, 3, 1, 16), same_conv(1, 9, 9, 8, 1, 1, 1, 13),
                                 same_conv(1, 7, 7, 4, 3, 3, 1, 5)};
     on_every_device([&](Device& device) {
-        const ShareOut share_out({.most_groups = 0, .parts = 3});
+        const LimitConfigs limited({.most_groups = 0, .parts = 3});
         std::vector<Buffer> buffers;
         const auto staged = [&](const std::vector<float>& values) {
             buffers.push_back(device.allocate(values.size() * sizeof(float), Memory::staging));

@@ -1,4 +1,4 @@
-#include "backends/launch/sharing.h"
+#include "backends/launch/shared_source.h"
 
 #include "backends/arithmetic.h"
 
