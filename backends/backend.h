@@ -15,10 +15,10 @@
 namespace towers {
 
 /// Which of a backend's variants (backends/launch/variants.h) a device uses. Tests run each of them.
-enum class Texts {
+enum class Sources {
     best,   ///< those for this kind of device
     cards,  ///< those for cards, on a software driver too
-    shared, ///< only the shared text of each kernel
+    shared, ///< only the shared source of each kernel
 };
 
 struct OpenOptions {
@@ -28,8 +28,8 @@ struct OpenOptions {
     double timeout = 0;
     /// Whether the user wants to end the program, which then waits only seconds for a driver; may be null.
     const std::atomic<bool>* stop = nullptr;
-    bool validate = false;     ///< run under the Vulkan validation layer; each message is an error
-    Texts texts = Texts::best; ///< of a GPU or Vulkan driver
+    bool validate = false;           ///< run under the Vulkan validation layer; each message is an error
+    Sources sources = Sources::best; ///< of a GPU or Vulkan driver
     /// Convolutions multiply each pixel by each weight: no Winograd, whose sums of pixels and of weights
     /// round more.
     bool exact_products = false;

@@ -64,7 +64,7 @@ struct KernelInfo {
     std::size_t parameter_bytes;
     std::span<const Access> pointers;      ///< of the parameter block, in order
     std::span<const ElementType> elements; ///< that each of them points to
-    /// How many items a parameter block has: what the text counts in FOR_RANGE or FOR_SUBGROUPS, of a tiled
+    /// How many items a parameter block has: what the source counts in FOR_RANGE or FOR_SUBGROUPS, of a tiled
     /// kernel the elements of its result.
     std::uint64_t (*items)(const ParameterBlock& parameters);
 };

@@ -1,9 +1,9 @@
 # Makes from shaders/kernels.def, shaders/tiles.def and the .comp files beside them:
 #   spirv.inc               every kernel's SPIR-V as an array of words, validated
-#   plain_kernel_texts.inc  one #include for each kernel that is not tiled, for the host's compiler and nvcc
-#   tiled_kernel_texts.inc  TOWERS_TILED_TEXT(text, rows, columns, invocations) for both texts of each tiled kernel, NAME
+#   plain_kernel_sources.inc  one #include for each kernel that is not tiled, for the host's compiler and nvcc
+#   tiled_kernel_sources.inc  TOWERS_TILED_SOURCE(source, rows, columns, invocations) for both sources of each tiled kernel, NAME
 #                           and NAME_quads, and each of their tiles
-# and sets TILED_TEXTS to `kernel text rows columns invocations` for each of the latter.
+# and sets TILED_SOURCES to `kernel source rows columns invocations` for each of the latter.
 find_program(GLSLANG glslangValidator REQUIRED)
 find_program(SPIRV_VAL spirv-val REQUIRED)
 
@@ -40,7 +40,7 @@ endfunction()
 file(STRINGS ${SHADERS_DIR}/kernels.def lines REGEX "^TOWERS_([A-Z]+_)?KERNEL")
 file(STRINGS ${SHADERS_DIR}/tiles.def tiles REGEX "^TOWERS_(QUAD_)?TILE")
 set(SHADER_OUTPUTS)
-set(TILED_TEXTS)
+set(TILED_SOURCES)
 set(spirv_includes)
 set(plain_includes)
 set(tiled_texts)
@@ -60,9 +60,9 @@ foreach(line IN LISTS lines)
         set(tiled ${kernel} ${sizes} 256)
       endif()
       list(JOIN tiled " " words)
-      list(APPEND TILED_TEXTS "${kernel} ${words}")
+      list(APPEND TILED_SOURCES "${kernel} ${words}")
       list(JOIN tiled ", " arguments)
-      string(APPEND tiled_texts "TOWERS_TILED_TEXT(${arguments})\n")
+      string(APPEND tiled_texts "TOWERS_TILED_SOURCE(${arguments})\n")
     endforeach()
   else()
     string(APPEND plain_includes "#include \"shaders/${kernel}.comp\"\n")
@@ -75,5 +75,5 @@ foreach(kernel IN ITEMS conv2d_forward conv2d_backward_data conv2d_backward_weig
   endforeach()
 endforeach()
 write_if_changed(${SHADERS_OUT}/spirv.inc "${spirv_includes}")
-write_if_changed(${SHADERS_OUT}/plain_kernel_texts.inc "${plain_includes}")
-write_if_changed(${SHADERS_OUT}/tiled_kernel_texts.inc "${tiled_texts}")
+write_if_changed(${SHADERS_OUT}/plain_kernel_sources.inc "${plain_includes}")
+write_if_changed(${SHADERS_OUT}/tiled_kernel_sources.inc "${tiled_texts}")

@@ -173,7 +173,7 @@ std::string kernel_text(const BenchReport& r) {
            "The device's clock times the kernels one after another; in a step they may run side by side.\n";
 }
 
-/// The kernels that a device does not run by their shared text as it is.
+/// The kernels that a device does not run by their shared source as it is.
 std::string variant_text(const BenchReport& r) {
     const std::vector<std::string> names = kernel_names(r);
     std::size_t width = 0;

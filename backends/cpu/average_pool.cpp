@@ -4,7 +4,7 @@
 #include <algorithm>
 
 // Average pooling in loops along the channels that the compiler vectorizes. It cannot vectorize the shared
-// text, which gathers a window for every four channels.
+// source, which gathers a window for every four channels.
 
 namespace towers {
 namespace {

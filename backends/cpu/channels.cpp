@@ -5,8 +5,8 @@
 #include <cstring>
 
 // Kernels that treat channels or tensors differently, written as loops over one channel or tensor so that the
-// compiler vectorizes them. It cannot vectorize the shared texts, which for each element divide its index to
-// find the channel, or check which tensors exist.
+// compiler vectorizes them. It cannot vectorize the shared sources, which for each element divide its index
+// to find the channel, or check which tensors exist.
 
 namespace towers {
 

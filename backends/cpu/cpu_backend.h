@@ -1,4 +1,4 @@
-// The CPU backend: oneDNN's kernels where it has them, else the shared kernel text compiled for the host.
+// The CPU backend: oneDNN's kernels where it has them, else the shared kernel source compiled for the host.
 #pragma once
 
 #include "backends/backend.h"

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 // Dropout with the random words of many quads at once, in a loop that the compiler vectorizes. It cannot
-// vectorize the shared text, in which each draw serves one quad.
+// vectorize the shared source, in which each draw serves one quad.
 
 namespace towers {
 namespace {

@@ -14,7 +14,7 @@ using namespace dialect;
 #undef KERNEL
 #define KERNEL(name, Params, size) FOR_EACH_PROCESSOR_LEVEL void name(const Params& p, Invocation invocation)
 
-#include "plain_kernel_texts.inc" // made by cmake/Shaders.cmake: one #include a kernel
+#include "plain_kernel_sources.inc" // made by cmake/Shaders.cmake: one #include a kernel
 
 } // namespace host_kernels
 
@@ -37,7 +37,7 @@ HostKernel host_kernel(Kernel kernel) {
 
 namespace {
 
-std::optional<LaunchConfig> host_text_config(const Launch& launch, const DeviceFacts& facts) {
+std::optional<LaunchConfig> host_source_config(const Launch& launch, const DeviceFacts& facts) {
     const KernelInfo& kernel = kernel_info(launch.kernel);
     const unsigned at_once = kernel.item == Item::subgroup ? 1 : kernel.workgroup_size;
     auto team = unsigned(std::min<std::uint64_t>(facts.busy_groups, ceil_div(items_of(launch), at_once)));
@@ -45,7 +45,7 @@ std::optional<LaunchConfig> host_text_config(const Launch& launch, const DeviceF
     return LaunchConfig{.groups = {team, 1, 1}};
 }
 
-Work prepare_host_text(CpuContext&, const Launch& launch, const LaunchConfig& config) {
+Work prepare_host_source(CpuContext&, const Launch& launch, const LaunchConfig& config) {
     return [kernel = host_kernel(launch.kernel), team = config.groups.x, parameters = launch.parameters] {
 #pragma omp parallel num_threads(int(team)) if (team > 1)
         kernel(parameters, {uint(omp_get_thread_num()), uint(omp_get_num_threads())});
@@ -54,16 +54,16 @@ Work prepare_host_text(CpuContext&, const Launch& launch, const LaunchConfig& co
 
 } // namespace
 
-std::span<const CpuVariant> host_texts() {
-    static constexpr CpuVariant texts[] = {
+std::span<const CpuVariant> host_sources() {
+    static constexpr CpuVariant sources[] = {
 #define TOWERS_KERNEL(name, Params, size, items)                                                             \
-    {{Kernel::name, shared_text, host_text_config}, prepare_host_text},
+    {{Kernel::name, shared_source, host_source_config}, prepare_host_source},
 #define TOWERS_TILED_KERNEL(name, Params, size)
 #include "shaders/kernels.def"
 #undef TOWERS_KERNEL
 #undef TOWERS_TILED_KERNEL
     };
-    return texts;
+    return sources;
 }
 
 } // namespace towers

@@ -5,7 +5,7 @@
 #include <cmath>
 
 // Layer normalization in loops along the channels that the compiler vectorizes. It cannot vectorize the
-// shared text's sums, whose order it must keep.
+// shared source's sums, whose order it must keep.
 
 namespace towers {
 namespace {

@@ -5,7 +5,7 @@
 #include <vector>
 
 // Local response normalization one pixel at a time, in loops along the channels that the compiler vectorizes.
-// It cannot vectorize the shared text, which takes four channels of a pixel at a time.
+// It cannot vectorize the shared source, which takes four channels of a pixel at a time.
 
 namespace towers {
 namespace {

@@ -1,4 +1,4 @@
-// The variants of a CPU device: kernels of its own, better than the shared text compiled for the host.
+// The variants of a CPU device: kernels of its own, better than the shared source compiled for the host.
 #pragma once
 
 #include "backends/cpu/host_memory.h"
@@ -47,7 +47,7 @@ struct CpuVariant : Variant {
 /// For variants that take every launch.
 inline std::optional<LaunchConfig> take_all(const Launch&, const DeviceFacts&) { return LaunchConfig{}; }
 
-/// All variants of a CPU device: the overrides below in this order, then the shared texts that the host's
+/// All variants of a CPU device: the overrides below in this order, then the shared sources that the host's
 /// compiler can read.
 std::span<const CpuVariant> cpu_variants();
 
@@ -72,6 +72,6 @@ std::span<const CpuVariant> dropout_overrides();
 std::span<const CpuVariant> batch_norm_overrides();
 std::span<const CpuVariant> batch_norm_backward_overrides();
 std::span<const CpuVariant> reductions_overrides();
-std::span<const CpuVariant> host_texts();
+std::span<const CpuVariant> host_sources();
 
 } // namespace towers

@@ -11,7 +11,7 @@ std::span<const CpuVariant> cpu_variants() {
              {winograd_overrides(), implicit_gemm_overrides(), conv2d_gemm_overrides(), conv2d_overrides(),
               conv2d_weights_overrides(), max_pool_overrides(), lrn_overrides(), layer_norm_overrides(),
               average_pool_overrides(), channels_overrides(), dropout_overrides(), batch_norm_overrides(),
-              batch_norm_backward_overrides(), reductions_overrides(), host_texts()})
+              batch_norm_backward_overrides(), reductions_overrides(), host_sources()})
             joined.insert(joined.end(), part.begin(), part.end());
         return joined;
     }();

@@ -146,7 +146,7 @@ DeviceFacts facts_of(const DeviceInfo& info, const OpenOptions& options) {
     return {.busy_groups = 2 * info.compute_units,
             .subgroup_size = info.subgroup_size,
             .exact_products = options.exact_products,
-            .quads = options.texts != Texts::shared,
+            .quads = options.sources != Sources::shared,
             .shared_memory = 48 << 10, // of every card, without asking for more
             .limits = options.limits,
             .choices = options.choices};
@@ -166,7 +166,7 @@ public:
             // A program built for other architectures fails here and not in the first step.
             cudaFuncAttributes attributes;
             check(cudaFuncGetAttributes(&attributes,
-                                        function_of(Kernel::sum_partials, KernelText::shared, {})));
+                                        function_of(Kernel::sum_partials, KernelSource::shared, {})));
         });
     }
 

@@ -1,4 +1,4 @@
-// The CUDA backend: the shared kernel text, compiled by nvcc, on NVIDIA GPUs of compute capability 7.5 and
+// The CUDA backend: the shared kernel source, compiled by nvcc, on NVIDIA GPUs of compute capability 7.5 and
 // newer. A program built without the CUDA Toolkit lists it as absent.
 #pragma once
 

@@ -5,8 +5,8 @@
 
 namespace towers::cuda {
 
-/// The __global__ function of a kernel's text; null: it was not compiled for the tile. `tile`: of a tiled
+/// The __global__ function of a kernel's source; null: it was not compiled for the tile. `tile`: of a tiled
 /// kernel.
-const void* function_of(Kernel kernel, KernelText text, const std::optional<Tile>& tile);
+const void* function_of(Kernel kernel, KernelSource source, const std::optional<Tile>& tile);
 
 } // namespace towers::cuda

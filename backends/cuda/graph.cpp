@@ -65,11 +65,11 @@ public:
 private:
     /// Adds a node that depends on the given nodes.
     cudaGraphNode_t add(const StageLaunch& each, const Nodes& after) {
-        const auto& [launch, text, config] = each;
+        const auto& [launch, source, config] = each;
         ParameterBlock parameters = launch.parameters;
         void* arguments[] = {parameters.bytes.data()}; // the node keeps a copy
         cudaKernelNodeParams node{};
-        node.func = const_cast<void*>(function_of(launch.kernel, text, config.tile));
+        node.func = const_cast<void*>(function_of(launch.kernel, source, config.tile));
         node.gridDim = {config.groups.x, config.groups.y, config.groups.z};
         node.blockDim = {config.tile ? config.tile->threads : kernel_info(launch.kernel).workgroup_size, 1,
                          1};

@@ -14,7 +14,7 @@ namespace towers {
 
 /// How a variant (backends/launch/variants.h) runs a launch on a device.
 struct LaunchConfig {
-    glm::uvec3 groups{1, 1, 1};    ///< workgroups; on a CPU x threads run the shared text
+    glm::uvec3 groups{1, 1, 1};    ///< workgroups; on a CPU x threads run the shared source
     std::optional<Tile> tile = {}; ///< of a tiled kernel
     unsigned parts = 1;            ///< of a sum that is split; they are added up afterwards
     unsigned winograd_tile = 0;    ///< rows of the tiles of a Winograd convolution
@@ -28,7 +28,7 @@ bool alike(const LaunchConfig& a, const LaunchConfig& b);
 
 /// For tests: limits on launch configurations, which results must not depend on.
 struct ConfigLimits {
-    unsigned most_groups = 0; ///< workgroups of a shared text; 0: no limit
+    unsigned most_groups = 0; ///< workgroups of a shared source; 0: no limit
     unsigned parts = 0;       ///< parts of every sum that can be split; 0: as many as suit
     /// Rows of the tiles of Winograd's convolutions, which then compute all that they can; 0: what is
     /// cheapest, 1: no such convolution
@@ -63,7 +63,7 @@ const Chosen* find(const Choices* choices, const Launch& launch);
 /// Throws a DeviceError: the device does not have what was chosen for the launch.
 [[noreturn]] void refuse(const Launch& launch, const Chosen& chosen);
 
-/// A text that is another if the kernels or what chooses among them are others.
+/// A source that is another if the kernels or what chooses among them are others.
 std::string_view kernels_version();
 
 } // namespace towers

@@ -14,9 +14,9 @@ namespace towers {
 std::span<const Variant> gpu_variants() {
     static constexpr Variant all[] = {
 #define TOWERS_KERNEL(name, Params, size, items)                                                             \
-    {Kernel::name, shared_text, shared_text_config, shared_text_configs},
+    {Kernel::name, shared_source, shared_source_config, shared_source_configs},
 #define TOWERS_TILED_KERNEL(name, Params, size)                                                              \
-    {Kernel::name, quads_text, quads_config, quads_configs, KernelText::quads},                              \
+    {Kernel::name, quads_source, quads_config, quads_configs, KernelSource::quads},                          \
         {Kernel::name, padded_quads, padded_quads_config, padded_quads_configs, {}, padded_stages},          \
         {Kernel::name, winograd_method, winograd_config, winograd_configs, {}, winograd_stages},             \
         TOWERS_KERNEL(name, Params, size, )

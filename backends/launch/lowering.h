@@ -16,7 +16,7 @@
 namespace towers {
 
 /// The variants that every GPU has: by quads, with channels as they are and padded, Winograd's convolutions,
-/// and the shared text of each kernel.
+/// and the shared source of each kernel.
 std::span<const Variant> gpu_variants();
 
 struct LoweredLaunch {

@@ -116,7 +116,7 @@ std::vector<LaunchConfig> padded_quads_configs(const Launch& launch, const Devic
     const ConvShape wide = shape_of(padded);
     const double elements =
         std::max(double(IN_PIXELS(wide)) * wide.in_channels, double(OUT_PIXELS(wide)) * wide.out_channels);
-    constexpr double most_indices = 0x1p32; // of the texts
+    constexpr double most_indices = 0x1p32; // of the sources
     std::erase_if(configs,
                   [&](const LaunchConfig& config) { return config.parts * elements > most_indices; });
     for (LaunchConfig& config : configs)
@@ -126,7 +126,7 @@ std::vector<LaunchConfig> padded_quads_configs(const Launch& launch, const Devic
 
 std::optional<LaunchConfig> padded_quads_config(const Launch& launch, const DeviceFacts& facts) {
     std::optional<LaunchConfig> best = cheapest(padded_quads_configs(launch, facts));
-    if (best && best->cost >= shared_text_config(launch, facts)->cost) return {};
+    if (best && best->cost >= shared_source_config(launch, facts)->cost) return {};
     return best;
 }
 

@@ -1,5 +1,5 @@
-// How a GPU backend configures launches of the tiled kernels' text by quads (shaders/gemm_quads.h), which is
-// faster than the shared text where channels come in fours.
+// How a GPU backend configures launches of the tiled kernels' source by quads (shaders/gemm_quads.h), which
+// is faster than the shared source where channels come in fours.
 #pragma once
 
 #include "backends/launch/tiles.h"
@@ -16,7 +16,7 @@ std::optional<LaunchConfig> quads_config(const Launch& launch, const DeviceFacts
 /// That one and others: with each tile, and some numbers of parts.
 std::vector<LaunchConfig> quads_configs(const Launch& launch, const DeviceFacts& facts);
 
-/// Takes convolutions that only their channels keep from the text by quads, if it is worth padding them to
+/// Takes convolutions that only their channels keep from the source by quads, if it is worth padding them to
 /// fours (padded_stages() in backends/launch/stages.h); with groups they are never padded.
 std::optional<LaunchConfig> padded_quads_config(const Launch& launch, const DeviceFacts& facts);
 /// Whether or not it is worth it

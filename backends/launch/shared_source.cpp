@@ -67,7 +67,7 @@ unsigned parts_of(const Launch& launch, const DeviceFacts& facts) {
     return unsigned(std::clamp<std::uint64_t>(wanted, 1, std::max<std::uint64_t>(1, most)));
 }
 
-std::optional<LaunchConfig> shared_text_config(const Launch& launch, const DeviceFacts& facts) {
+std::optional<LaunchConfig> shared_source_config(const Launch& launch, const DeviceFacts& facts) {
     const KernelInfo& kernel = kernel_info(launch.kernel);
     LaunchConfig config{.parts = parts_of(launch, facts)};
     std::uint64_t groups = 0;
@@ -89,8 +89,8 @@ std::optional<LaunchConfig> shared_text_config(const Launch& launch, const Devic
     return config;
 }
 
-std::vector<LaunchConfig> shared_text_configs(const Launch& launch, const DeviceFacts& facts) {
-    std::vector<LaunchConfig> configs{*shared_text_config(launch, facts)};
+std::vector<LaunchConfig> shared_source_configs(const Launch& launch, const DeviceFacts& facts) {
+    std::vector<LaunchConfig> configs{*shared_source_config(launch, facts)};
     const auto add = [&](const LaunchConfig& config) {
         const auto same = [&](const LaunchConfig& each) {
             return alike(each, config) && each.groups == config.groups;

@@ -1,5 +1,5 @@
-// How a GPU backend configures a launch of a kernel's shared text: its tile, its workgroups, and the parts of
-// a sum.
+// How a GPU backend configures a launch of a kernel's shared source: its tile, its workgroups, and the parts
+// of a sum.
 #pragma once
 
 #include "backends/launch/variants.h"
@@ -9,14 +9,14 @@
 namespace towers {
 
 /// Takes every launch.
-std::optional<LaunchConfig> shared_text_config(const Launch& launch, const DeviceFacts& facts);
+std::optional<LaunchConfig> shared_source_config(const Launch& launch, const DeviceFacts& facts);
 /// That one first, then with other tiles and parts, or other numbers of workgroups.
-std::vector<LaunchConfig> shared_text_configs(const Launch& launch, const DeviceFacts& facts);
+std::vector<LaunchConfig> shared_source_configs(const Launch& launch, const DeviceFacts& facts);
 
-/// The depth of the slices of which the tiled kernels' texts add up their products (TILE_K)
+/// The depth of the slices of which the tiled kernels' sources add up their products (TILE_K)
 constexpr unsigned slice_depth = 16;
 
-/// What the machine code of a tiled kernel's text executes for each element of a slice's depth beside a
+/// What the machine code of a tiled kernel's source executes for each element of a slice's depth beside a
 /// multiply-add for each of the tile's elements, counted on NVIDIA cards with tests/tools/gpu_static.
 struct SliceCosts {
     double per_edge; ///< for each of the tile's rows and columns

@@ -13,9 +13,9 @@ enum : std::size_t { padding, product, sums };
 class ProductStages {
 public:
     /// Channels are padded to multiples of `multiple`.
-    ProductStages(KernelText text, const LaunchConfig& config, unsigned multiple, const DeviceFacts& facts,
-                  std::uint64_t scratch)
-        : text_(text), config_(config), multiple_(multiple), stages_(facts, scratch) {}
+    ProductStages(KernelSource source, const LaunchConfig& config, unsigned multiple,
+                  const DeviceFacts& facts, std::uint64_t scratch)
+        : source_(source), config_(config), multiple_(multiple), stages_(facts, scratch) {}
 
     StagedLaunch of(Kernel kernel, Conv2dForwardParams p) && {
         const ConvShape s = pad(p.shape);
@@ -105,11 +105,11 @@ private:
     template<class Params>
     StagedLaunch with_product(Kernel kernel, Params parameters) && {
         parameters.splits = config_.parts;
-        stages_.add(product, {{kernel, ParameterBlock::of(parameters)}, text_, config_});
+        stages_.add(product, {{kernel, ParameterBlock::of(parameters)}, source_, config_});
         return std::move(stages_).finish();
     }
 
-    KernelText text_;
+    KernelSource source_;
     LaunchConfig config_;
     unsigned multiple_;
     StageBuilder stages_;
@@ -122,28 +122,28 @@ StagedLaunch StageBuilder::finish() && {
     return {std::move(stages_), scratch_, bytes_};
 }
 
-void StageBuilder::add_shared_text(std::size_t stage, const Launch& launch) {
-    add(stage, {launch, KernelText::shared, *shared_text_config(launch, facts_)});
+void StageBuilder::add_shared_source(std::size_t stage, const Launch& launch) {
+    add(stage, {launch, KernelSource::shared, *shared_source_config(launch, facts_)});
 }
 
 StagedLaunch stages_of(const Variant& variant, const Launch& launch, const LaunchConfig& config,
                        const DeviceFacts& facts, std::uint64_t scratch) {
     if (variant.stages != nullptr) return variant.stages(launch, config, facts, scratch);
-    return split_stages(variant.text, launch, config, facts, scratch);
+    return split_stages(variant.source, launch, config, facts, scratch);
 }
 
-StagedLaunch split_stages(KernelText text, const Launch& launch, const LaunchConfig& config,
+StagedLaunch split_stages(KernelSource source, const Launch& launch, const LaunchConfig& config,
                           const DeviceFacts& facts, std::uint64_t scratch) {
-    if (config.parts == 1) return {{{{launch, text, config}}}, scratch, 0};
+    if (config.parts == 1) return {{{{launch, source, config}}}, scratch, 0};
     return with_parameters(launch, [&](const auto& p) {
-        return ProductStages(text, config, 1, facts, scratch).of(launch.kernel, p);
+        return ProductStages(source, config, 1, facts, scratch).of(launch.kernel, p);
     });
 }
 
 StagedLaunch padded_stages(const Launch& launch, const LaunchConfig& config, const DeviceFacts& facts,
                            std::uint64_t scratch) {
     return with_parameters(launch, [&](const auto& p) {
-        return ProductStages(KernelText::quads, config, 4, facts, scratch).of(launch.kernel, p);
+        return ProductStages(KernelSource::quads, config, 4, facts, scratch).of(launch.kernel, p);
     });
 }
 

@@ -16,8 +16,8 @@ namespace towers {
 StagedLaunch stages_of(const Variant& variant, const Launch& launch, const LaunchConfig& config,
                        const DeviceFacts& facts, std::uint64_t scratch);
 
-/// Those of a launch that one text runs, with the parts that are offered: the product, then their sum.
-StagedLaunch split_stages(KernelText text, const Launch& launch, const LaunchConfig& config,
+/// Those of a launch that one source runs, with the parts that are offered: the product, then their sum.
+StagedLaunch split_stages(KernelSource source, const Launch& launch, const LaunchConfig& config,
                           const DeviceFacts& facts, std::uint64_t scratch);
 
 /// The stages of a convolution by quads whose channels are first padded to multiples of four.
@@ -55,10 +55,10 @@ public:
         if (stages_.size() <= stage) stages_.resize(stage + 1);
         stages_[stage].push_back(launch);
     }
-    /// A launch of its kernel's shared text
+    /// A launch of its kernel's shared source
     template<class Params>
     void add(std::size_t stage, KernelHandle<Params> kernel, const Params& parameters) {
-        add_shared_text(stage, launch(kernel, parameters));
+        add_shared_source(stage, launch(kernel, parameters));
     }
     /// The stages of a part of the launch, which begins at `first` and has the scratch memory from
     /// unreserved() on.
@@ -72,7 +72,7 @@ public:
     StagedLaunch finish() &&;
 
 private:
-    void add_shared_text(std::size_t stage, const Launch& launch);
+    void add_shared_source(std::size_t stage, const Launch& launch);
 
     const DeviceFacts& facts_;
     std::uint64_t scratch_;

@@ -1,4 +1,4 @@
-// The tiles of the tiled kernels, and the choice of one for a launch of the shared text
+// The tiles of the tiled kernels, and the choice of one for a launch of the shared source
 // (shaders/gemm_tile.h).
 #pragma once
 
@@ -16,13 +16,13 @@ struct Tile {
     unsigned height, width, threads;
 };
 
-/// Of the shared text
+/// Of the shared source
 constexpr Tile tiles[] = {
 #define TOWERS_TILE(height, width) {height, width, 256},
 #include "shaders/tiles.def"
 };
 
-/// Of the text by quads (shaders/gemm_quads.h)
+/// Of the source by quads (shaders/gemm_quads.h)
 constexpr Tile quad_tiles[] = {
 #define TOWERS_QUAD_TILE(height, width, threads) {height, width, threads},
 #include "shaders/tiles.def"

@@ -24,14 +24,14 @@ struct DeviceFacts {
     bool exact_products = false;      ///< see OpenOptions
     bool quads = false;               ///< a card, or what may use what is written for cards
     unsigned quads_elements = 32;     ///< of a tile by quads, the most that an invocation can hold
-    unsigned quads_subgroup_size = 0; ///< that a text by quads asks for; 0: the driver chooses
+    unsigned quads_subgroup_size = 0; ///< that a source by quads asks for; 0: the driver chooses
     unsigned shared_memory = 0;       ///< bytes of a workgroup
     const ConfigLimits* limits = &no_limits;
     const Choices* choices = nullptr; ///< that come before all estimates; null: none
 };
 
-/// Which of the texts of its kernel runs a launch on a GPU
-enum class KernelText : std::uint8_t {
+/// Which of the sources of its kernel runs a launch on a GPU
+enum class KernelSource : std::uint8_t {
     shared,
     quads,
     software, ///< for Vulkan drivers that run on the host's processors
@@ -40,7 +40,7 @@ enum class KernelText : std::uint8_t {
 /// One of the launches as which a variant runs a launch.
 struct StageLaunch {
     Launch launch;
-    KernelText text;
+    KernelSource source;
     LaunchConfig config;
 };
 /// Launches that do not depend on each other.
@@ -53,8 +53,8 @@ struct StagedLaunch {
     std::size_t scratch_bytes; ///< its size; 0: there is none
 };
 
-/// A way to compute one kernel: its shared text, its text by quads, an override, or several launches of such
-/// texts.
+/// A way to compute one kernel: its shared source, its source by quads, an override, or several launches of
+/// such sources.
 struct Variant {
     Kernel kernel;
     std::string_view name; ///< for reports
@@ -63,8 +63,8 @@ struct Variant {
     /// All ways in which it could run the launch, also where `config` leaves the launch to later variants.
     /// Null: only that of `config`.
     std::vector<LaunchConfig> (*all_configs)(const Launch& launch, const DeviceFacts& facts) = nullptr;
-    KernelText text = KernelText::shared; ///< of a GPU's variant
-    /// The launches as which it runs a launch; see stages_of() in backends/launch/stages.h. Null: `text`
+    KernelSource source = KernelSource::shared; ///< of a GPU's variant
+    /// The launches as which it runs a launch; see stages_of() in backends/launch/stages.h. Null: `source`
     /// runs it.
     StagedLaunch (*stages)(const Launch& launch, const LaunchConfig& config, const DeviceFacts& facts,
                            std::uint64_t scratch) = nullptr;
@@ -76,10 +76,11 @@ struct Variant {
     }
 };
 
-constexpr std::string_view shared_text = "shared text";   ///< the name of that variant of each kernel
-constexpr std::string_view quads_text = "quads";          ///< and of each tiled kernel's other shared text
-constexpr std::string_view padded_quads = "padded quads"; ///< and of that text with channels padded to fours
-constexpr std::string_view winograd_method = "Winograd";  ///< on every backend
+constexpr std::string_view shared_source = "shared text"; ///< the name of that variant of each kernel
+constexpr std::string_view quads_source = "quads";        ///< and of each tiled kernel's other shared source
+constexpr std::string_view padded_quads =
+    "padded quads";                                      ///< and of that source with channels padded to fours
+constexpr std::string_view winograd_method = "Winograd"; ///< on every backend
 
 /// A backend's variant, which adds to Variant what the backend runs it with, and its configuration for a
 /// launch.

@@ -123,7 +123,7 @@ void add_product(StageBuilder& stages, const Pass& pass, const LaunchConfig& con
     product.x = {images};
     product.w = {weights};
     product.y = {products};
-    stages.add(1, split_stages(KernelText::quads, launch(kernels::conv2d_forward, product), config, facts,
+    stages.add(1, split_stages(KernelSource::quads, launch(kernels::conv2d_forward, product), config, facts,
                                stages.unreserved()));
     results.products = {products};
     results.tiles = pass.results;
@@ -176,7 +176,7 @@ void add_stages(StageBuilder& stages, const Pass& pass, const LaunchConfig& conf
     product.dy = {gradients};
     product.dw = {products};
     const StagedLaunch split =
-        split_stages(KernelText::quads, launch(kernels::conv2d_backward_weights, product), config, facts,
+        split_stages(KernelSource::quads, launch(kernels::conv2d_backward_weights, product), config, facts,
                      stages.unreserved());
     stages.add(1, split);
     stages.add(1 + split.stages.size(), kernels::winograd_weight_gradients,

@@ -34,7 +34,7 @@ std::span<const Variant> variants() {
         for (const Kernel kernel :
              {Kernel::conv2d_forward, Kernel::conv2d_backward_data, Kernel::conv2d_backward_weights})
             joined.push_back(
-                {kernel, "software convolution", software_conv2d_config, nullptr, KernelText::software});
+                {kernel, "software convolution", software_conv2d_config, nullptr, KernelSource::software});
         joined.insert(joined.end(), gpu_variants().begin(), gpu_variants().end());
         return joined;
     }();
@@ -42,9 +42,9 @@ std::span<const Variant> variants() {
 }
 
 Dispatch dispatch_of(const StageLaunch& each, const DeviceFacts& facts) {
-    const auto& [launch, text, config] = each;
-    if (text == KernelText::software) return software_conv2d(launch, config, facts);
-    const bool by_quads = text == KernelText::quads;
+    const auto& [launch, source, config] = each;
+    if (source == KernelSource::software) return software_conv2d(launch, config, facts);
+    const bool by_quads = source == KernelSource::quads;
     const auto& [shared, quads] = codes[std::size_t(launch.kernel)];
     std::vector<std::uint32_t> constants;
     if (config.tile) constants = {config.tile->height, config.tile->width, config.tile->threads};
@@ -61,9 +61,9 @@ DeviceFacts facts_of(const DeviceInfo& info, const Details& details, const OpenO
     const unsigned groups = info.compute_units != 0 ? 2 * info.compute_units : 256;
     return {.busy_groups = software ? 8u : groups,
             .subgroup_size = info.subgroup_size,
-            .software = software && options.texts == Texts::best && details.shuffles,
+            .software = software && options.sources == Sources::best && details.shuffles,
             .exact_products = options.exact_products,
-            .quads = options.texts == Texts::cards || (options.texts == Texts::best && !software),
+            .quads = options.sources == Sources::cards || (options.sources == Sources::best && !software),
             .quads_elements = software ? 32 : elements_for_quads(details.subgroups),
             .quads_subgroup_size = size_for_quads(details.subgroups),
             .shared_memory = details.shared_memory,
@@ -94,11 +94,11 @@ std::vector<std::uint32_t> keeping_nan(std::span<const std::uint32_t> code) {
 std::map<std::string, Dispatch> all_hardware_dispatches(const DeviceFacts& facts) {
     std::map<std::string, Dispatch> all;
     for (const Variant& variant : gpu_variants()) {
-        if (variant.stages != nullptr) continue; // it runs other variants' texts
-        const bool by_quads = variant.text == KernelText::quads;
+        if (variant.stages != nullptr) continue; // it runs other variants' sources
+        const bool by_quads = variant.source == KernelSource::quads;
         const KernelInfo& kernel = kernel_info(variant.kernel);
         const auto dispatch = [&](const LaunchConfig& config) {
-            return dispatch_of({{variant.kernel, {}}, variant.text, config}, facts);
+            return dispatch_of({{variant.kernel, {}}, variant.source, config}, facts);
         };
         if (kernel.item != Item::tile) {
             all[kernel.name] = dispatch({});

@@ -15,8 +15,8 @@ struct SoftwareConvParams { // as in shaders/software/conv2d.h
     uint relu, bias, splits;
 };
 
-/// The text for a launch, which makes a product of `rows` x `columns`.
-struct Text {
+/// The source for a launch, which makes a product of `rows` x `columns`.
+struct Source {
     std::span<const std::uint32_t> rows_8, rows_32; ///< by rows of its tile
     std::uint64_t rows;
     unsigned columns;
@@ -28,7 +28,7 @@ bool narrow(const DeviceFacts& facts) { return facts.subgroup_size < 8; }
 
 In_f32x4 wide(In_f32 narrow) { return {reinterpret_cast<const vec4*>(narrow.at)}; }
 
-Text text_of(const Conv2dForwardParams& p, const DeviceFacts& facts) {
+Source source_of(const Conv2dForwardParams& p, const DeviceFacts& facts) {
     const ConvShape& s = p.shape;
     return {.rows_8 = spirv_software_conv2d_forward_8,
             .rows_32 = spirv_software_conv2d_forward_32,
@@ -48,7 +48,7 @@ Text text_of(const Conv2dForwardParams& p, const DeviceFacts& facts) {
                            .splits = 1}};
 }
 
-Text text_of(const Conv2dBackwardDataParams& p, const DeviceFacts& facts) {
+Source source_of(const Conv2dBackwardDataParams& p, const DeviceFacts& facts) {
     const ConvShape& s = p.shape;
     return {.rows_8 = spirv_software_conv2d_backward_data_8,
             .rows_32 = spirv_software_conv2d_backward_data_32,
@@ -68,7 +68,7 @@ Text text_of(const Conv2dBackwardDataParams& p, const DeviceFacts& facts) {
                            .splits = 1}};
 }
 
-Text text_of(const Conv2dBackwardWeightsParams& p, const DeviceFacts& facts) {
+Source source_of(const Conv2dBackwardWeightsParams& p, const DeviceFacts& facts) {
     const ConvShape& s = p.shape;
     return {.rows_8 = spirv_software_conv2d_backward_weights_8,
             .rows_32 = spirv_software_conv2d_backward_weights_32,
@@ -88,12 +88,12 @@ Text text_of(const Conv2dBackwardWeightsParams& p, const DeviceFacts& facts) {
                            .splits = p.splits}};
 }
 
-Text text_of(const Launch& launch, const DeviceFacts& facts) {
+Source source_of(const Launch& launch, const DeviceFacts& facts) {
     if (launch.kernel == Kernel::conv2d_forward)
-        return text_of(launch.parameters.as<Conv2dForwardParams>(), facts);
+        return source_of(launch.parameters.as<Conv2dForwardParams>(), facts);
     if (launch.kernel == Kernel::conv2d_backward_data)
-        return text_of(launch.parameters.as<Conv2dBackwardDataParams>(), facts);
-    return text_of(launch.parameters.as<Conv2dBackwardWeightsParams>(), facts);
+        return source_of(launch.parameters.as<Conv2dBackwardDataParams>(), facts);
+    return source_of(launch.parameters.as<Conv2dBackwardWeightsParams>(), facts);
 }
 
 } // namespace
@@ -101,22 +101,22 @@ Text text_of(const Launch& launch, const DeviceFacts& facts) {
 std::optional<LaunchConfig> software_conv2d_config(const Launch& launch, const DeviceFacts& facts) {
     constexpr unsigned most_groups = 65535; // per axis, which Vulkan guarantees
     if (!facts.software) return {};
-    const Text text = text_of(launch, facts);
-    const ConvShape& s = text.parameters.shape;
+    const Source source = source_of(launch, facts);
+    const ConvShape& s = source.parameters.shape;
     if (s.stride_y != 1 || s.stride_x != 1 || s.dilation_y != 1 || s.dilation_x != 1 || s.groups != 1)
         return {};
-    const std::uint64_t rows = ceil_div(text.rows, narrow(facts) ? 8 : 32);
-    const std::uint64_t columns = ceil_div(text.columns, 4 * facts.subgroup_size);
+    const std::uint64_t rows = ceil_div(source.rows, narrow(facts) ? 8 : 32);
+    const std::uint64_t columns = ceil_div(source.columns, 4 * facts.subgroup_size);
     const unsigned parts = launch.kernel == Kernel::conv2d_backward_weights ? parts_of(launch, facts) : 1;
     if (rows > most_groups || columns > most_groups || parts > most_groups) return {};
     return LaunchConfig{.groups = {unsigned(rows), unsigned(columns), parts}, .parts = parts};
 }
 
 Dispatch software_conv2d(const Launch& launch, const LaunchConfig& config, const DeviceFacts& facts) {
-    const Text text = text_of(launch, facts);
-    return {narrow(facts) ? text.rows_8 : text.rows_32,
-            {facts.subgroup_size, text.taps ? 1u : 0u, text.quads ? 1u : 0u},
-            ParameterBlock::of(text.parameters),
+    const Source source = source_of(launch, facts);
+    return {narrow(facts) ? source.rows_8 : source.rows_32,
+            {facts.subgroup_size, source.taps ? 1u : 0u, source.quads ? 1u : 0u},
+            ParameterBlock::of(source.parameters),
             config.groups};
 }
 

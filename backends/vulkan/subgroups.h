@@ -14,12 +14,12 @@ struct SubgroupSizes {
     bool mixed_dot_products = false;
 };
 
-/// The size that a text by quads asks for; 0: the driver chooses. RDNA 1 and 2 execute 64 invocations as
+/// The size that a source by quads asks for; 0: the driver chooses. RDNA 1 and 2 execute 64 invocations as
 /// twice 32, so that 32 finish earlier: after 0.66 to 0.79 of the time, as Mesa's compiler estimates, with
 /// the same throughput. Where 32 cannot be had, the nearest size can.
 unsigned size_for_quads(const SubgroupSizes& sizes);
 
-/// The most elements of a tile that an invocation of a text by quads can hold in registers. Where subgroups
+/// The most elements of a tile that an invocation of a source by quads can hold in registers. Where subgroups
 /// may have fewer than 32 invocations, each invocation has few: Intel's compiler spills with 32 elements, and
 /// estimates more cycles an element than with 16.
 unsigned elements_for_quads(const SubgroupSizes& sizes);

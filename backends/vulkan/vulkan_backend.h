@@ -1,4 +1,4 @@
-// The Vulkan backend: the shared kernel text as SPIR-V on any Vulkan 1.3 device.
+// The Vulkan backend: the shared kernel source as SPIR-V on any Vulkan 1.3 device.
 #pragma once
 
 #include "backends/backend.h"

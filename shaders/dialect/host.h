@@ -39,7 +39,7 @@ struct Invocation {
     uint end(uint items) const { return uint(std::uint64_t(items) * (id + 1) / count); }
 };
 
-// GLSL's built-in functions, for the kernels' texts only.
+// GLSL's built-in functions, for the kernels' sources only.
 namespace dialect {
 using glm::max;
 using glm::min;

@@ -51,9 +51,9 @@ TEST_CASE("every way in which a GPU can run a convolution computes the convoluti
         const DeviceKind kind = device(id).info().kind;
         if (kind == DeviceKind::cpu) continue; // conv2d.cpp has all shapes for it
         std::set<std::string> tried;
-        for (const Texts texts : {Texts::best, Texts::cards}) {
-            if (texts == Texts::cards && kind != DeviceKind::software) continue;
-            Choosing on(id, texts);
+        for (const Sources sources : {Sources::best, Sources::cards}) {
+            if (sources == Sources::cards && kind != DeviceKind::software) continue;
+            Choosing on(id, sources);
             on.tried = &tried;
             // On software drivers each pipeline takes a while to compile.
             for (const ConvShape& s :

@@ -25,10 +25,10 @@ struct Choosing {
         options.choices = &choices;
         device = open_device(id, options);
     }
-    Choosing(const std::string& id, Texts texts)
-        : Choosing(id, [texts] {
+    Choosing(const std::string& id, Sources sources)
+        : Choosing(id, [sources] {
               OpenOptions options = open_options();
-              options.texts = texts;
+              options.sources = sources;
               return options;
           }()) {}
 
@@ -68,7 +68,7 @@ void on_every_card(Function function) {
         const DeviceKind kind = device(id).info().kind;
         if (kind == DeviceKind::cpu) continue;
         INFO("on ", id);
-        Choosing on(id, kind == DeviceKind::software ? Texts::cards : Texts::best);
+        Choosing on(id, kind == DeviceKind::software ? Sources::cards : Sources::best);
         function(on);
     }
 }

@@ -60,7 +60,7 @@ const std::vector<ConvShape>& shapes() {
         padded_conv(2, 3, 1, 128, {{3, 1}, {1, 1}}, {0, 1, 0, 0}, 131), // zeros below only
         padded_conv(1, 2, 1, 128, {{1, 1}, {4, 4}}, {2, 2, 2, 2}, 130), // all windows see only padding
         same_conv(2, 1, 2, 128, 1, 1, 1, 193),
-        // So much that test devices take the largest tiles of the texts by quads
+        // So much that test devices take the largest tiles of the sources by quads
         same_conv(2, 12, 12, 64, 1, 1, 1, 64),
         same_conv(1, 6, 6, 112, 3, 3, 1, 64),
     };
@@ -85,7 +85,7 @@ const std::vector<ConvShape>& shapes_for_cpu() {
     return all;
 }
 
-/// Runs a check on the CPU alone, where EveryText runs it on every device.
+/// Runs a check on the CPU alone, where EverySource runs it on every device.
 struct OnCpu {
     template<class Function>
     void run(const Launch&, Function function) {
@@ -93,13 +93,13 @@ struct OnCpu {
     }
 };
 
-template<class Texts>
-void check_forward(Texts& texts, const Kernels& kernels, const ConvShape& s) {
+template<class Sources>
+void check_forward(Sources& sources, const Kernels& kernels, const ConvShape& s) {
     for (const bool bias : {true, false}) {
         INFO(text(s), bias ? "" : ", no bias");
         const Tensors t(s, bias);
         const Values sums = reference::conv2d(s, widen(t.x), widen(t.w), widen(t.b));
-        texts.run(forward_of(kernels, s, bias), [&](Device& device) {
+        sources.run(forward_of(kernels, s, bias), [&](Device& device) {
             check_near("y", forward(device, kernels, s, t, false, bias ? 0 : 3), sums);
             for (const unsigned splits : {1u, 3u}) {
                 if (splits == 3 && !bias) continue;
@@ -111,12 +111,12 @@ void check_forward(Texts& texts, const Kernels& kernels, const ConvShape& s) {
     }
 }
 
-template<class Texts>
-void check_data_gradient(Texts& texts, const Kernels& kernels, const ConvShape& s) {
+template<class Sources>
+void check_data_gradient(Sources& sources, const Kernels& kernels, const ConvShape& s) {
     INFO(text(s));
     const Tensors t(s);
     const Values dx = reference::conv2d_data_gradient(s, widen(t.w), widen(t.dy));
-    texts.run(data_gradient_of(kernels, s), [&](Device& device) {
+    sources.run(data_gradient_of(kernels, s), [&](Device& device) {
         check_near("dx", data_gradient(device, kernels, s, t, false), dx);
         for (const unsigned splits : {1u, 3u}) {
             INFO(splits, " splits");
@@ -126,14 +126,14 @@ void check_data_gradient(Texts& texts, const Kernels& kernels, const ConvShape& 
     });
 }
 
-template<class Texts>
-void check_weight_gradients(Texts& texts, const Kernels& kernels, const ConvShape& s) {
+template<class Sources>
+void check_weight_gradients(Sources& sources, const Kernels& kernels, const ConvShape& s) {
     for (const bool bias : {true, false}) {
         INFO(text(s), bias ? "" : ", no bias");
         const Tensors t(s, bias);
         const Values dw = reference::conv2d_weights_gradient(s, widen(t.x), widen(t.dy));
         const Values db = reference::conv2d_bias_gradient(s, widen(t.dy));
-        texts.run(weight_gradients_of(kernels, s, bias), [&](Device& device) {
+        sources.run(weight_gradients_of(kernels, s, bias), [&](Device& device) {
             for (const unsigned splits : {0u, 1u, 3u}) {
                 if (splits == 1 && !bias) continue;
                 INFO(splits, " splits");
@@ -166,57 +166,57 @@ const std::vector<ConvShape>& depthwise_shapes() {
 } // namespace
 
 KERNEL_TEST(conv2d_forward, "the network sees its images through the right filters") {
-    EveryText texts;
+    EverySource sources;
     const LimitConfigs no_winograd({.winograd_tile = 1}); // which has bounds and tests of its own
-    for (const ConvShape& s : shapes()) check_forward(texts, general, s);
+    for (const ConvShape& s : shapes()) check_forward(sources, general, s);
     OnCpu cpu;
     for (const ConvShape& s : shapes_for_cpu()) check_forward(cpu, general, s);
 }
 
 KERNEL_TEST(conv2d_backward_data, "lower layers learn from the right gradient") {
-    EveryText texts;
+    EverySource sources;
     const LimitConfigs no_winograd({.winograd_tile = 1}); // which has bounds and tests of its own
-    for (const ConvShape& s : shapes()) check_data_gradient(texts, general, s);
+    for (const ConvShape& s : shapes()) check_data_gradient(sources, general, s);
     OnCpu cpu;
     for (const ConvShape& s : shapes_for_cpu()) check_data_gradient(cpu, general, s);
 }
 
 KERNEL_TEST(conv2d_backward_weights,
             "filters and biases learn from the right gradient, however it is split") {
-    EveryText texts;
+    EverySource sources;
     const LimitConfigs no_winograd({.winograd_tile = 1}); // which has bounds and tests of its own
-    for (const ConvShape& s : shapes()) check_weight_gradients(texts, general, s);
+    for (const ConvShape& s : shapes()) check_weight_gradients(sources, general, s);
     OnCpu cpu;
     for (const ConvShape& s : shapes_for_cpu()) check_weight_gradients(cpu, general, s);
 }
 
 KERNEL_TEST(depthwise_conv2d_forward, "a channel passes through its own filter and no other") {
-    EveryText texts;
-    for (const ConvShape& s : depthwise_shapes()) check_forward(texts, depthwise, s);
+    EverySource sources;
+    for (const ConvShape& s : depthwise_shapes()) check_forward(sources, depthwise, s);
 }
 
 KERNEL_TEST(depthwise_conv2d_backward_data,
             "layers below a depthwise convolution learn from the right gradient") {
-    EveryText texts;
-    for (const ConvShape& s : depthwise_shapes()) check_data_gradient(texts, depthwise, s);
+    EverySource sources;
+    for (const ConvShape& s : depthwise_shapes()) check_data_gradient(sources, depthwise, s);
 }
 
 KERNEL_TEST(depthwise_conv2d_backward_weights,
             "each channel's filter learns from the right gradient, however it is split") {
-    EveryText texts;
-    for (const ConvShape& s : depthwise_shapes()) check_weight_gradients(texts, depthwise, s);
+    EverySource sources;
+    for (const ConvShape& s : depthwise_shapes()) check_weight_gradients(sources, depthwise, s);
 }
 
 TEST_CASE("a small convolution: all that other tests of drivers need to run") {
-    EveryText texts;
+    EverySource sources;
     const ConvShape s = same_conv(2, 5, 7, 8, 3, 3, 1, 12);
-    check_forward(texts, general, s);
-    check_data_gradient(texts, general, s);
-    check_weight_gradients(texts, general, s);
+    check_forward(sources, general, s);
+    check_data_gradient(sources, general, s);
+    check_weight_gradients(sources, general, s);
 }
 
 TEST_CASE("a NaN or an infinity passes through a convolution and its ReLU, so that divergence shows") {
-    EveryText texts;
+    EverySource sources;
     const auto check = [&](const Kernels& kernels, const ConvShape& s) {
         INFO(text(s));
         for (const float bad :
@@ -225,7 +225,7 @@ TEST_CASE("a NaN or an infinity passes through a convolution and its ReLU, so th
             Tensors t(s);
             t.x[t.x.size() / 2] = bad;
             const Values sums = reference::conv2d(s, widen(t.x), widen(t.w), widen(t.b));
-            texts.run(forward_of(kernels, s, true), [&](Device& device) {
+            sources.run(forward_of(kernels, s, true), [&](Device& device) {
                 check_near("y", forward(device, kernels, s, t, false), sums);
                 check_near("y after ReLU", forward(device, kernels, s, t, true), reference::relu(sums));
             });
@@ -233,9 +233,10 @@ TEST_CASE("a NaN or an infinity passes through a convolution and its ReLU, so th
         Tensors t(s);
         t.dy[t.dy.size() / 2] = std::numeric_limits<float>::quiet_NaN();
         const Values dx = reference::conv2d_data_gradient(s, widen(t.w), widen(t.dy));
-        texts.run(data_gradient_of(kernels, s),
-                  [&](Device& device) { check_near("dx", data_gradient(device, kernels, s, t, false), dx); });
-        texts.run(weight_gradients_of(kernels, s, true), [&](Device& device) {
+        sources.run(data_gradient_of(kernels, s), [&](Device& device) {
+            check_near("dx", data_gradient(device, kernels, s, t, false), dx);
+        });
+        sources.run(weight_gradients_of(kernels, s, true), [&](Device& device) {
             const WeightGradients measured = weight_gradients(device, kernels, s, t, 0);
             CHECK(std::isnan(measured.db[t.dy.size() / 2 % s.out_channels]));
         });
@@ -264,7 +265,7 @@ TEST_CASE("the CPU's products of many pixels and weights add up over all blocks 
 }
 
 TEST_CASE("every way in which the CPU can run a convolution computes the convolution, whatever is chosen") {
-    Choosing on("cpu", Texts::best);
+    Choosing on("cpu", Sources::best);
     for (const ConvShape& s : shapes()) check_every_candidate(on, s);
     for (const ConvShape& s : shapes_for_cpu()) check_every_candidate(on, s);
 }
@@ -283,7 +284,7 @@ TEST_CASE("a device refuses a choice that it does not have") {
         } catch (const DeviceError& error) {
             const std::string what = error.what();
             CHECK(what.starts_with("this device cannot run 'conv2d_forward 1 8 8 4 8 8 4 3 3 1 1 1 1 1 1 1"));
-            CHECK(what.ends_with("' as was chosen, by shared text 3x5; tune it anew"));
+            CHECK(what.ends_with("' as was chosen, by shared source 3x5; tune it anew"));
         }
     });
 }

@@ -206,11 +206,11 @@ std::vector<float> narrow(std::span<const double> values) {
     return narrowed;
 }
 
-Device& EveryText::opened(const std::string& id, Texts texts) {
-    auto& slot = opened_[{id, texts}];
+Device& EverySource::opened(const std::string& id, Sources sources) {
+    auto& slot = opened_[{id, sources}];
     if (!slot) {
         OpenOptions options = open_options();
-        options.texts = texts;
+        options.sources = sources;
         slot = open_device(id, options);
     }
     return *slot;

@@ -57,7 +57,7 @@ public:
     Tensor in_out(std::span<const float> values);
 
     /// Runs the launch as the device does, then with at most one workgroup and two, each time from
-    /// the initial values. All runs must leave the same bits and touch only outputs. On the host, the text
+    /// the initial values. All runs must leave the same bits and touch only outputs. On the host, the source
     /// must count as many items as kernels.def says, and denormal numbers count as zero. `splits`: as in
     /// ConfigLimits.
     void run(const Launch& launch, unsigned splits = 0);
@@ -85,8 +85,8 @@ private:
     std::vector<std::uint32_t> before_, after_;
 };
 
-/// The items that the kernel's text counts in FOR_RANGE or FOR_SUBGROUPS. Nothing of a tiled kernel, and
-/// where the text decides to do nothing, by what it reads: the launch's pointers must be the host's.
+/// The items that the kernel's source counts in FOR_RANGE or FOR_SUBGROUPS. Nothing of a tiled kernel, and
+/// where the source decides to do nothing, by what it reads: the launch's pointers must be the host's.
 std::optional<std::uint64_t> counted_items(const Launch& launch);
 
 /// ||measured - expected|| / ||expected|| over the finite elements of `expected`. Infinite if the two differ
@@ -120,7 +120,7 @@ void on_every_device(Function function) {
 
 /// For kernels with several variants on GPUs: also runs, on each, those that serve other cards or other
 /// shapes, unless they would run the launch as one before.
-class EveryText {
+class EverySource {
 public:
     template<class Function>
     void run(const Launch& launch, Function function) {
@@ -130,18 +130,18 @@ public:
             std::set<std::string> ways{ways_of(device(id), launch)};
             function(device(id));
             if (kind == DeviceKind::cpu) continue;
-            for (const Texts texts : {Texts::cards, Texts::shared}) {
-                if (texts == Texts::cards && kind != DeviceKind::software) continue;
-                if (!ways.insert(ways_of(opened(id, texts), launch)).second) continue;
-                INFO(std::string(texts == Texts::cards ? "as on a card" : "by the shared text"));
-                function(opened(id, texts));
+            for (const Sources sources : {Sources::cards, Sources::shared}) {
+                if (sources == Sources::cards && kind != DeviceKind::software) continue;
+                if (!ways.insert(ways_of(opened(id, sources), launch)).second) continue;
+                INFO(std::string(sources == Sources::cards ? "as on a card" : "by the shared text"));
+                function(opened(id, sources));
             }
         }
     }
 
 private:
-    Device& opened(const std::string& id, Texts texts);
-    std::map<std::pair<std::string, Texts>, std::unique_ptr<Device>> opened_;
+    Device& opened(const std::string& id, Sources sources);
+    std::map<std::pair<std::string, Sources>, std::unique_ptr<Device>> opened_;
 };
 
 /// Kernels that have their own test. kernels.cpp compares them with the list of all kernels.

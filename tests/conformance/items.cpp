@@ -1,4 +1,4 @@
-// How many items the kernels' texts count, as the host's compiler reads them.
+// How many items the kernels' sources count, as the host's compiler reads them.
 #include "tests/conformance/harness.h"
 
 namespace towers {
@@ -18,7 +18,7 @@ std::optional<std::uint64_t> counted;
 #undef KERNEL
 #define KERNEL(name, Params, size) void name(const Params& p)
 
-#include "plain_kernel_texts.inc"
+#include "plain_kernel_sources.inc"
 
 } // namespace counting_kernels
 

@@ -17,8 +17,8 @@ Launch weights_gradient(const ConvShape& s, Kernel kernel = Kernel::conv2d_backw
     return {kernel, ParameterBlock::of(Conv2dBackwardWeightsParams{.shape = s, .bias = 1, .splits = 1})};
 }
 
-unsigned parts(const Launch& launch) { return shared_text_config(launch, card)->parts; }
-unsigned groups_of(const Launch& launch) { return shared_text_config(launch, card)->groups.x; }
+unsigned parts(const Launch& launch) { return shared_source_config(launch, card)->parts; }
+unsigned groups_of(const Launch& launch) { return shared_source_config(launch, card)->groups.x; }
 Launch update(uint quads) { return launch(kernels::sgd, {.quads = quads}); }
 Launch images(uint count) { return launch(kernels::distort_images, {.count = count}); }
 
@@ -37,7 +37,7 @@ TEST_CASE("every item has an invocation, or a subgroup, until the device is full
 
 TEST_CASE("a product gets one workgroup per tile, and tall tiles if these fill the device") {
     const auto forward = [](const ConvShape& s) {
-        return *shared_text_config(launch(kernels::conv2d_forward, {.shape = s}), card);
+        return *shared_source_config(launch(kernels::conv2d_forward, {.shape = s}), card);
     };
     const LaunchConfig wide = forward(same_conv(128, 12, 12, 64, 5, 5, 1, 64));
     CHECK(wide.tile->height == 64); // 144 tall tiles are not enough for 256 workgroups
@@ -55,7 +55,7 @@ TEST_CASE("a product gets one workgroup per tile, and tall tiles if these fill t
     CHECK(grouped.groups.x == 4);
 }
 
-TEST_CASE("the text by quads takes what fits it") {
+TEST_CASE("the source by quads takes what fits it") {
     DeviceFacts gpu = card;
     CHECK_FALSE(
         quads_config(launch(kernels::conv2d_forward, {.shape = same_conv(1, 8, 8, 4, 3, 3, 1, 4)}), gpu));
@@ -140,7 +140,7 @@ TEST_CASE("channels are padded to fours where that is faster") {
     for (const Launch& large : {forward(imagenet), weights_gradient(imagenet), weights_gradient(tutorial)}) {
         const auto padded = padded_quads_config(large, gpu);
         REQUIRE(padded);
-        CHECK(padded->cost < shared_text_config(large, gpu)->cost);
+        CHECK(padded->cost < shared_source_config(large, gpu)->cost);
     }
     const Launch small = forward(same_conv(1, 5, 7, 3, 3, 3, 1, 13));
     CHECK_FALSE(padded_quads_config(small, gpu));

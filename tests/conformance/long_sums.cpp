@@ -79,14 +79,15 @@ TEST_CASE(
 TEST_CASE("gradients of many pixels keep their digits on every device") {
     const ConvShape s = same_conv(4, 96, 96, 4, 3, 3, 1, 8);
     const LongSums sums(s);
-    EveryText texts;
-    texts.run(weight_gradients_of(general, s, true), [&](Device& device) { sums.check(device, general, s); });
+    EverySource sources;
+    sources.run(weight_gradients_of(general, s, true),
+                [&](Device& device) { sums.check(device, general, s); });
 }
 
 TEST_CASE("gradients of many images of 224x224 pixels keep their digits" * doctest::test_suite("slow")) {
     for (const ConvShape& s :
          {same_conv(64, 224, 224, 3, 3, 3, 1, 8), same_conv(64, 224, 224, 3, 3, 3, 1, 16),
-          same_conv(32, 224, 224, 8, {{3, 3}, {1, 1}}, 8, 8)}) // the shared text is at its limit
+          same_conv(32, 224, 224, 8, {{3, 3}, {1, 1}}, 8, 8)}) // the shared source is at its limit
         check_on_cpu(s, {1, 2, 12});
 }
 

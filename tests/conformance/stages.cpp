@@ -16,8 +16,8 @@ using reference::same_conv;
 constexpr DeviceFacts card{.busy_groups = 256, .subgroup_size = 32, .quads = true, .shared_memory = 32768};
 constexpr std::uint64_t scratch = 1 << 20;
 
-constexpr Variant plain{Kernel::conv2d_backward_weights, shared_text, shared_text_config,
-                        shared_text_configs};
+constexpr Variant plain{Kernel::conv2d_backward_weights, shared_source, shared_source_config,
+                        shared_source_configs};
 constexpr Variant padded{Kernel::conv2d_backward_weights,
                          padded_quads,
                          padded_quads_config,
@@ -57,7 +57,7 @@ TEST_CASE("a launch that is whole runs as it is, and a split one is added up") {
     const Launch launch = weights_gradient(same_conv(128, 24, 24, 3, 5, 5, 1, 64));
     const StagedLaunch whole = staged(plain, launch, {.groups = {5, 1, 1}, .parts = 1});
     CHECK(kernels_of(whole) == std::vector<std::vector<Kernel>>{{launch.kernel}});
-    CHECK(whole.stages[0][0].text == KernelText::shared);
+    CHECK(whole.stages[0][0].source == KernelSource::shared);
     CHECK(whole.stages[0][0].config.groups.x == 5);
     CHECK(whole.scratch_bytes == 0);
     const StagedLaunch split = staged(plain, launch, {.groups = {5, 1, 1}, .parts = 3});
@@ -75,7 +75,7 @@ TEST_CASE("what is padded runs as a product by quads of four channels, and is cu
     const StagedLaunch whole = staged(padded, launch, {.parts = 1});
     CHECK(kernels_of(whole) ==
           std::vector<std::vector<Kernel>>{{Kernel::pad_channels}, {launch.kernel}, {Kernel::sum_partials}});
-    CHECK(whole.stages[1][0].text == KernelText::quads);
+    CHECK(whole.stages[1][0].source == KernelSource::quads);
     const auto product = whole.stages[1][0].launch.parameters.as<Conv2dBackwardWeightsParams>();
     CHECK(product.shape.in_channels == 4);
     CHECK(product.db.at == nullptr); // 64 channels need no cut
@@ -88,7 +88,7 @@ TEST_CASE("what is padded runs as a product by quads of four channels, and is cu
 TEST_CASE("scratch memory is reused after each barrier, and never shared between barriers") {
     const Launch launch = weights_gradient(same_conv(128, 24, 24, 3, 5, 5, 1, 64));
     const std::span<const Variant> variants(&plain, 1);
-    const std::size_t one = staged(plain, launch, *shared_text_config(launch, card)).scratch_bytes;
+    const std::size_t one = staged(plain, launch, *shared_source_config(launch, card)).scratch_bytes;
     CHECK(one >= 128 * (75 * 64 + 64) * sizeof(float));
     const Command commands[] = {launch, Barrier{}, launch, launch, Barrier{}, launch, Timestamp{}, launch};
     const Lowered lowered = lower(commands, variants, card, allocate);

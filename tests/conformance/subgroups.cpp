@@ -14,7 +14,7 @@ SubgroupSizes sizes(unsigned usual, unsigned least, unsigned most) {
 
 } // namespace
 
-TEST_CASE("texts by quads ask for the size of subgroups that suits the device, where they can") {
+TEST_CASE("sources by quads ask for the size of subgroups that suits the device, where they can") {
     const SubgroupSizes rdna2 = sizes(64, 32, 64);
     CHECK(size_for_quads(rdna2) == 32);
     CHECK(size_for_quads(sizes(128, 64, 128)) == 64); // Adreno
@@ -36,7 +36,7 @@ TEST_CASE("texts by quads ask for the size of subgroups that suits the device, w
     CHECK(size_for_quads(few) == 32);
 }
 
-TEST_CASE("only texts by quads ask for a size of subgroups, and for that of the device's facts") {
+TEST_CASE("only sources by quads ask for a size of subgroups, and for that of the device's facts") {
     DeviceInfo info;
     info.kind = DeviceKind::discrete_gpu;
     const Details details{.shared_memory = 32 << 10, .subgroups = sizes(64, 32, 64)};
@@ -54,7 +54,7 @@ TEST_CASE("where subgroups are narrow, no tile needs more registers than an invo
     const auto has_large_tile = [&](unsigned least, DeviceKind kind) {
         info.kind = kind;
         const Details details{.shared_memory = 32 << 10, .subgroups = sizes(32, least, 32)};
-        const auto all = all_hardware_dispatches(facts_of(info, details, {.texts = Texts::cards}));
+        const auto all = all_hardware_dispatches(facts_of(info, details, {.sources = Sources::cards}));
         CHECK(all.contains("conv2d_forward 64x64 quads"));
         return all.contains("conv2d_forward 128x64 quads");
     };

@@ -96,7 +96,7 @@ TEST_CASE("Winograd on GPUs: a gradient in parts is whole, and its choice gives 
     const LimitConfigs in_parts({.parts = 3}); // with tiles of 4x4 the last one has nothing to add up
     on_every_card([&](Choosing& on) {
         Choosing again(on.device->info().id,
-                       on.device->info().kind == DeviceKind::software ? Texts::cards : Texts::best);
+                       on.device->info().kind == DeviceKind::software ? Sources::cards : Sources::best);
         on.with_each(
             weights_of(s),
             [&](double tolerance) {
@@ -179,7 +179,7 @@ TEST_CASE("a device has Winograd's convolutions for measuring only if it is a ca
         const DeviceInfo& info = on.device->info();
         if (info.kind == DeviceKind::software) CHECK_FALSE(has(device(info.id)));
         OpenOptions options = open_options();
-        options.texts = info.kind == DeviceKind::software ? Texts::cards : Texts::best;
+        options.sources = info.kind == DeviceKind::software ? Sources::cards : Sources::best;
         options.exact_products = true;
         CHECK_FALSE(has(*open_device(info.id, options)));
     });

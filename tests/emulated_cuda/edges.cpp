@@ -10,9 +10,9 @@ using namespace towers::test;
 
 namespace {
 
-void check_products(Texts texts) {
+void check_products(Sources sources) {
     OpenOptions options = open_options();
-    options.texts = texts;
+    options.sources = sources;
     const auto card = open_device("cuda:0", options);
     // Rows and columns of each pass are fewer than a tile's; sizes are powers of two, as the backend's blocks
     // are.
@@ -52,6 +52,6 @@ void check_products(Texts texts) {
 } // namespace
 
 TEST_CASE("a product touches nothing behind its tensors, however little of a tile they fill") {
-    check_products(Texts::best); // by quads
-    check_products(Texts::shared);
+    check_products(Sources::best); // by quads
+    check_products(Sources::shared);
 }

@@ -1,5 +1,5 @@
 // nvcc's words for the host's compiler, as far as shaders/dialect/cuda.h uses them. Included before a
-// kernel's text.
+// kernel's source.
 #pragma once
 
 #include <bit>

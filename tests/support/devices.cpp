@@ -23,8 +23,11 @@ const ConfigLimits& LimitConfigs::now() { return config_limits; }
 OpenOptions open_options() {
     // Tests' work is small: on many processors, waking the threads would take most of the time.
     static const unsigned few = std::getenv("OMP_NUM_THREADS") != nullptr ? 0 : std::min(cpu_threads(0), 3u);
-    return {
-        .threads = few, .validate = true, .texts = Texts::best, .limits = &config_limits, .measure = false};
+    return {.threads = few,
+            .validate = true,
+            .sources = Sources::best,
+            .limits = &config_limits,
+            .measure = false};
 }
 
 const std::vector<std::string>& device_ids() {
@@ -73,7 +76,7 @@ struct Opened {
 /// Devices that no test uses at present
 class Reusable {
 public:
-    using Key = std::tuple<std::string, bool, Texts, bool, const ConfigLimits*, bool>;
+    using Key = std::tuple<std::string, bool, Sources, bool, const ConfigLimits*, bool>;
 
     static Reusable& all() {
         static Reusable reusable;
@@ -144,7 +147,7 @@ private:
 std::unique_ptr<Device> reuse_device(std::string_view id, const OpenOptions& options) {
     // The CPU's device opens at once, and choices may not live as long as the test program.
     if (options.choices != nullptr || id == "cpu") return open_device(id, options);
-    const Reusable::Key key(id, options.validate, options.texts, options.exact_products, options.limits,
+    const Reusable::Key key(id, options.validate, options.sources, options.exact_products, options.limits,
                             options.measure);
     Opened opened = Reusable::all().take(key);
     if (!opened.device) opened = {open_device(id, options)};

@@ -1,6 +1,6 @@
-// Counts the bank conflicts of a text by quads (shaders/gemm_quads.h) on NVIDIA's cards: the text itself
+// Counts the bank conflicts of a source by quads (shaders/gemm_quads.h) on NVIDIA's cards: the source itself
 // runs, thread after thread, and tells what it reads from and writes to shared memory. gpu_static compiles it
-// for each text and tile, with A_ALONG_K, B_ALONG_K and CONSTANT_0 to CONSTANT_2 (rows, columns, threads).
+// for each source and tile, with A_ALONG_K, B_ALONG_K and CONSTANT_0 to CONSTANT_2 (rows, columns, threads).
 //
 // Shared memory has 32 banks of 4 bytes. A warp's access to single floats is one pass, or as many as there
 // are different floats in one bank; an access to quads is four passes, each of a quarter of the warp, or more
@@ -29,7 +29,7 @@ void access(const Access& one) {
     if (barriers == 1) accesses[thread].push_back(one);
 }
 
-// What the text needs of the dialect (shaders/kernel.h)
+// What the source needs of the dialect (shaders/kernel.h)
 using std::fma;
 using std::min;
 
@@ -77,7 +77,7 @@ void barrier() { ++barriers; }
 #define TUNABLE(id, name, value) constexpr uint name = CONSTANT_##id
 #define SHARED_QUADS(name, count) constexpr SharedQuads name
 
-// The text's own tensors are of no interest.
+// The source's own tensors are of no interest.
 #define BEGIN(first_m, first_n, first_k)
 #define LOAD_A(i, there) vec4((there) ? 1.0f : 0.0f)
 #define LOAD_B(j, there) vec4((there) ? 1.0f : 0.0f)

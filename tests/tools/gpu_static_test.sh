@@ -90,7 +90,7 @@ expect 2 "no kernel fits" --kernel nothing
 expect 2 "is not a list of compute capabilities" --arch new
 expect 77 "SKIPPED" --nvcc ""
 
-# A copy of the sources, where a text by quads may be wrong
+# A copy of the sources, where a source by quads may be wrong
 mkdir -p "$work/copy/tests/tools" "$work/copy/backends/cuda"
 from=$(dirname "$tool")
 cp "$from/gpu_static" "$from/figures.py" "$from/bank_conflicts.cpp" "$work/copy/tests/tools"

@@ -83,7 +83,7 @@ public:
         std::vector<Candidate> all;
         for (const std::string_view name : {winograd_method, wrong_constant, missing_tile, missing_row})
             all.push_back({name, {}, false});
-        all.push_back({shared_text, {}, true});
+        all.push_back({shared_source, {}, true});
         return all;
     }
 
@@ -93,7 +93,7 @@ protected:
         for (const Command& command : commands) {
             const auto* const launch = std::get_if<Launch>(&command);
             const Chosen* const chosen = launch != nullptr ? find(&choices_, *launch) : nullptr;
-            if (chosen == nullptr || chosen->variant == shared_text)
+            if (chosen == nullptr || chosen->variant == shared_source)
                 changed.push_back(command);
             else
                 add_stages(changed, *launch, chosen->variant);
@@ -172,7 +172,7 @@ TEST_CASE("measuring refuses convolutions by Winograd's method with a small mist
     unsigned refused = 0;
     for_each_way(device, choices, plan, [&](const Measured& way) {
         const bool mistaken =
-            way.candidate.variant != winograd_method && way.candidate.variant != shared_text;
+            way.candidate.variant != winograd_method && way.candidate.variant != shared_source;
         CHECK(way.us);
         CHECK(way.right == !mistaken);
         CHECK(way.error < (mistaken ? 1 : 2e-5)); // a small mistake
