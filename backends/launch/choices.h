@@ -16,7 +16,7 @@ namespace towers {
 struct LaunchConfig {
     glm::uvec3 groups{1, 1, 1};    ///< workgroups; on a CPU x threads run the shared source
     std::optional<Tile> tile = {}; ///< of a tiled kernel
-    unsigned parts = 1;            ///< of a sum that is split; they are added up afterwards
+    unsigned splits = 1;           ///< parts of a sum (split-K), which are added up afterwards
     unsigned winograd_tile = 0;    ///< rows of the tiles of a Winograd convolution
     /// An estimate of the time, good only to compare the configurations that a device has for one launch: of
     /// a card cycles, of the CPU multiplications. Infinite: there is none.
@@ -29,7 +29,7 @@ bool alike(const LaunchConfig& a, const LaunchConfig& b);
 /// For tests: limits on launch configurations, which results must not depend on.
 struct ConfigLimits {
     unsigned most_groups = 0; ///< workgroups of a shared source; 0: no limit
-    unsigned parts = 0;       ///< parts of every sum that can be split; 0: as many as suit
+    unsigned splits = 0;      ///< parts of every sum that can be split; 0: as many as suit
     /// Rows of the tiles of Winograd's convolutions, which then compute all that they can; 0: what is
     /// cheapest, 1: no such convolution
     unsigned winograd_tile = 0;

@@ -30,26 +30,26 @@ bool fits(const Launch& launch) {
            (launch.kernel != Kernel::conv2d_backward_data || (s.stride_y == 1 && s.stride_x == 1));
 }
 
-/// The most parts that may be worth trying: they fill the device some times over, and have two slices each.
-unsigned most_parts(const Products& products, const Tile& tile, const DeviceFacts& facts) {
+/// The most splits that may be worth trying: they fill the device some times over, and have two slices each.
+unsigned most_splits(const Products& products, const Tile& tile, const DeviceFacts& facts) {
     const std::uint64_t most = products.depth / (2 * slice_depth);
     return unsigned(std::clamp<std::uint64_t>(4 * facts.busy_groups / products.tiles(tile), 1,
                                               std::max<std::uint64_t>(1, most)));
 }
 
-double cycles(const Products& products, const Tile& tile, unsigned parts, const DeviceFacts& facts) {
-    return cycles_of(products, tile, parts, slice_costs, facts);
+double cycles(const Products& products, const Tile& tile, unsigned splits, const DeviceFacts& facts) {
+    return cycles_of(products, tile, splits, slice_costs, facts);
 }
 
 /// The best number of parts by estimate, and for measuring also the least and those that fill the device once
 /// and twice; ascending.
-std::set<unsigned> numbers_of_parts(const Products& products, unsigned least, const Tile& tile,
-                                    const DeviceFacts& facts) {
-    if (facts.limits->parts != 0) return {facts.limits->parts};
-    const unsigned most = std::max(least, most_parts(products, tile, facts));
+std::set<unsigned> numbers_of_splits(const Products& products, unsigned least, const Tile& tile,
+                                     const DeviceFacts& facts) {
+    if (facts.limits->splits != 0) return {facts.limits->splits};
+    const unsigned most = std::max(least, most_splits(products, tile, facts));
     unsigned best = least;
-    for (unsigned parts = least + 1; parts <= most; ++parts)
-        if (cycles(products, tile, parts, facts) < cycles(products, tile, best, facts)) best = parts;
+    for (unsigned splits = least + 1; splits <= most; ++splits)
+        if (cycles(products, tile, splits, facts) < cycles(products, tile, best, facts)) best = splits;
     std::set<unsigned> numbers{least, best};
     for (const unsigned times : {1u, 2u})
         numbers.insert(unsigned(
@@ -58,7 +58,7 @@ std::set<unsigned> numbers_of_parts(const Products& products, unsigned least, co
 }
 
 /// What padding the operands, and cutting the result, take beside the padded product.
-double cycles_of_padding(const Launch& launch, const Launch& padded, unsigned parts,
+double cycles_of_padding(const Launch& launch, const Launch& padded, unsigned splits,
                          const DeviceFacts& facts) {
     const ConvShape s = shape_of(launch), wide = shape_of(padded);
     const bool forward = launch.kernel == Kernel::conv2d_forward,
@@ -72,7 +72,7 @@ double cycles_of_padding(const Launch& launch, const Launch& padded, unsigned pa
                      (s.in_channels * s.out_channels + wide.in_channels * wide.out_channels);
     const double cycles = cycles_of_stage(forward ? x + w : data ? y + w : x + y, facts);
     const double cut = forward ? y : data ? x : w;
-    return parts == 1 && cut != 0 ? cycles + cycles_of_stage(cut, facts) : cycles;
+    return splits == 1 && cut != 0 ? cycles + cycles_of_stage(cut, facts) : cycles;
 }
 
 std::optional<LaunchConfig> cheapest(const std::vector<LaunchConfig>& configs) {
@@ -95,12 +95,12 @@ std::vector<LaunchConfig> quads_configs(const Launch& launch, const DeviceFacts&
     const Products& products = *tiled;
     for (const Tile& tile : quad_tiles) {
         if (!has_room(tile, facts)) continue;
-        for (const unsigned parts :
-             numbers_of_parts(products, least_parts(launch, products, facts), tile, facts))
-            configs.push_back({.groups = groups_within(products.tiles(tile) * parts, facts),
+        for (const unsigned splits :
+             numbers_of_splits(products, least_splits(launch, products, facts), tile, facts))
+            configs.push_back({.groups = groups_within(products.tiles(tile) * splits, facts),
                                .tile = tile,
-                               .parts = parts,
-                               .cost = cycles(products, tile, parts, facts)});
+                               .splits = splits,
+                               .cost = cycles(products, tile, splits, facts)});
     }
     return configs;
 }
@@ -118,9 +118,9 @@ std::vector<LaunchConfig> padded_quads_configs(const Launch& launch, const Devic
         std::max(double(IN_PIXELS(wide)) * wide.in_channels, double(OUT_PIXELS(wide)) * wide.out_channels);
     constexpr double most_indices = 0x1p32; // of the sources
     std::erase_if(configs,
-                  [&](const LaunchConfig& config) { return config.parts * elements > most_indices; });
+                  [&](const LaunchConfig& config) { return config.splits * elements > most_indices; });
     for (LaunchConfig& config : configs)
-        config.cost += cycles_of_padding(launch, padded, config.parts, facts);
+        config.cost += cycles_of_padding(launch, padded, config.splits, facts);
     return configs;
 }
 

@@ -18,25 +18,25 @@ glm::uvec3 groups_within(std::uint64_t groups, const DeviceFacts& facts) {
     return {unsigned(std::clamp<std::uint64_t>(groups, 1, limit)), 1, 1};
 }
 
-double cycles_of(const Products& products, const Tile& tile, unsigned parts, const SliceCosts& costs,
+double cycles_of(const Products& products, const Tile& tile, unsigned splits, const SliceCosts& costs,
                  const DeviceFacts& facts) {
-    const std::uint64_t units = std::max(1u, facts.busy_groups / 2), groups = products.tiles(tile) * parts;
+    const std::uint64_t units = std::max(1u, facts.busy_groups / 2), groups = products.tiles(tile) * splits;
     const double slice =
         (tile.height * tile.width + costs.per_edge * (tile.height + tile.width) + costs.whole) * slice_depth /
         128;
     const double ends = 1000;                        // first loads, and the results
     const double alone = groups <= units ? 1.25 : 1; // Nothing else runs while a workgroup waits.
-    const auto slices = double(ceil_div(ceil_div(products.depth, slice_depth), parts));
+    const auto slices = double(ceil_div(ceil_div(products.depth, slice_depth), splits));
     const double product = double(ceil_div(groups, units)) * (slices * slice * alone + ends);
-    if (parts == 1) return product;
-    return product + cycles_of_stage((parts + 1) * double(products.elements()), facts);
+    if (splits == 1) return product;
+    return product + cycles_of_stage((splits + 1) * double(products.elements()), facts);
 }
 
 double cycles_of_stage(double floats, const DeviceFacts& facts) {
     return 5000 + 0.5 * floats / std::max(1u, facts.busy_groups / 2); // 8 bytes a cycle
 }
 
-unsigned least_parts(const Launch& launch, const Products& products, const DeviceFacts& facts) {
+unsigned least_splits(const Launch& launch, const Products& products, const DeviceFacts& facts) {
     constexpr std::uint64_t few = 1 << 15;  // sums, so that adding up parts costs next to nothing
     constexpr std::uint64_t most = 1 << 24; // floats of all parts
     // Equal gradients of 1024 pixels are off by up to 1e-5. Other devices are compared with software drivers.
@@ -46,16 +46,16 @@ unsigned least_parts(const Launch& launch, const Products& products, const Devic
         std::clamp<std::uint64_t>(ceil_div(products.depth, pixels), 1, most / products.elements()));
 }
 
-unsigned parts_of(const Launch& launch, const DeviceFacts& facts) {
+unsigned splits_of(const Launch& launch, const DeviceFacts& facts) {
     const auto products = products_of(launch);
     if (!products && launch.kernel != Kernel::depthwise_conv2d_backward_weights) return 1;
-    if (facts.limits->parts != 0) return facts.limits->parts;
+    if (facts.limits->splits != 0) return facts.limits->splits;
     std::uint64_t wanted = 0, most = 0;
     if (products) {
         constexpr unsigned depth = 256; // that is worth a tile
         wanted = std::max<std::uint64_t>(facts.busy_groups /
                                              products->tiles(tile_for(*products, facts.busy_groups)),
-                                         least_parts(launch, *products, facts));
+                                         least_splits(launch, *products, facts));
         most = products->depth / depth;
     } else {
         const ConvShape s = launch.parameters.as<Conv2dBackwardWeightsParams>().shape;
@@ -69,14 +69,14 @@ unsigned parts_of(const Launch& launch, const DeviceFacts& facts) {
 
 std::optional<LaunchConfig> shared_source_config(const Launch& launch, const DeviceFacts& facts) {
     const KernelInfo& kernel = kernel_info(launch.kernel);
-    LaunchConfig config{.parts = parts_of(launch, facts)};
+    LaunchConfig config{.splits = splits_of(launch, facts)};
     std::uint64_t groups = 0;
     if (const auto products = products_of(launch)) {
         config.tile = tile_for(*products, facts.busy_groups);
-        groups = products->tiles(*config.tile) * config.parts;
-        config.cost = cycles_of(*products, *config.tile, config.parts, slice_costs, facts);
+        groups = products->tiles(*config.tile) * config.splits;
+        config.cost = cycles_of(*products, *config.tile, config.splits, slice_costs, facts);
     } else {
-        const std::uint64_t items = items_of(launch) * config.parts;
+        const std::uint64_t items = items_of(launch) * config.splits;
         if (kernel.item == Item::subgroup) {
             const unsigned at_once = std::max(1u, kernel.workgroup_size / facts.subgroup_size);
             groups = std::max(ceil_div(items, at_once), std::min<std::uint64_t>(items, facts.busy_groups));
@@ -98,13 +98,13 @@ std::vector<LaunchConfig> shared_source_configs(const Launch& launch, const Devi
         if (std::ranges::none_of(configs, same)) configs.push_back(config);
     };
     if (const auto products = products_of(launch)) {
-        const unsigned most_parts = parts_of(launch, facts);
+        const unsigned most_splits = splits_of(launch, facts);
         for (const Tile& tile : tiles)
-            for (const unsigned parts : {facts.limits->parts != 0 ? most_parts : 1u, most_parts})
-                add({.groups = groups_within(products->tiles(tile) * parts, facts),
+            for (const unsigned splits : {facts.limits->splits != 0 ? most_splits : 1u, most_splits})
+                add({.groups = groups_within(products->tiles(tile) * splits, facts),
                      .tile = tile,
-                     .parts = parts,
-                     .cost = cycles_of(*products, tile, parts, slice_costs, facts)});
+                     .splits = splits,
+                     .cost = cycles_of(*products, tile, splits, slice_costs, facts)});
     } else {
         const LaunchConfig usual = configs.front();
         for (const unsigned times : {1u, 4u}) {

@@ -25,7 +25,7 @@ struct SliceCosts {
 
 /// About how many cycles a card's processors take for products, of which each executes 128 multiply-adds a
 /// cycle; the sum of the parts included.
-double cycles_of(const Products& products, const Tile& tile, unsigned parts, const SliceCosts& costs,
+double cycles_of(const Products& products, const Tile& tile, unsigned splits, const SliceCosts& costs,
                  const DeviceFacts& facts);
 /// Likewise for one stage more: a barrier, and a launch that reads and writes so many floats in all.
 double cycles_of_stage(double floats, const DeviceFacts& facts);
@@ -35,10 +35,10 @@ glm::uvec3 groups_within(std::uint64_t groups, const DeviceFacts& facts);
 
 /// Into how many parts a launch's sums are split at least, since one float32 that takes many pixels one after
 /// another loses digits: the gradient of few weights. (Parts of many would take too long to add up.)
-unsigned least_parts(const Launch& launch, const Products& products, const DeviceFacts& facts);
+unsigned least_splits(const Launch& launch, const Products& products, const DeviceFacts& facts);
 
 /// Into how many parts a launch's sums are split, where whole they would leave the device idle; 1 for kernels
 /// without such sums.
-unsigned parts_of(const Launch& launch, const DeviceFacts& facts);
+unsigned splits_of(const Launch& launch, const DeviceFacts& facts);
 
 } // namespace towers

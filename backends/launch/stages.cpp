@@ -90,13 +90,13 @@ private:
     bool add_up(Out_f32& output, SumPartialsParams sum, uint rows = 1) {
         const uint channels = padded(sum.channels);
         const bool cut = rows != sum.rows || channels != sum.channels;
-        if (config_.parts == 1 && !cut) return false;
+        if (config_.splits == 1 && !cut) return false;
         if (cut) sum.padded_rows = rows, sum.padded_channels = channels;
-        float* const partials = stages_.reserve(std::uint64_t(config_.parts) * sum.count /
+        float* const partials = stages_.reserve(std::uint64_t(config_.splits) * sum.count /
                                                 (sum.rows * sum.channels) * rows * channels);
         sum.partials = {partials};
         sum.sum = output;
-        sum.parts = config_.parts;
+        sum.parts = config_.splits;
         output = {partials};
         stages_.add(sums, kernels::sum_partials, sum);
         return true;
@@ -104,7 +104,7 @@ private:
 
     template<class Params>
     StagedLaunch with_product(Kernel kernel, Params parameters) && {
-        parameters.splits = config_.parts;
+        parameters.splits = config_.splits;
         stages_.add(product, {{kernel, ParameterBlock::of(parameters)}, source_, config_});
         return std::move(stages_).finish();
     }
@@ -134,7 +134,7 @@ StagedLaunch stages_of(const Variant& variant, const Launch& launch, const Launc
 
 StagedLaunch split_stages(KernelSource source, const Launch& launch, const LaunchConfig& config,
                           const DeviceFacts& facts, std::uint64_t scratch) {
-    if (config.parts == 1) return {{{{launch, source, config}}}, scratch, 0};
+    if (config.splits == 1) return {{{{launch, source, config}}}, scratch, 0};
     return with_parameters(launch, [&](const auto& p) {
         return ProductStages(source, config, 1, facts, scratch).of(launch.kernel, p);
     });

@@ -107,9 +107,9 @@ std::optional<LaunchConfig> software_conv2d_config(const Launch& launch, const D
         return {};
     const std::uint64_t rows = ceil_div(source.rows, narrow(facts) ? 8 : 32);
     const std::uint64_t columns = ceil_div(source.columns, 4 * facts.subgroup_size);
-    const unsigned parts = launch.kernel == Kernel::conv2d_backward_weights ? parts_of(launch, facts) : 1;
-    if (rows > most_groups || columns > most_groups || parts > most_groups) return {};
-    return LaunchConfig{.groups = {unsigned(rows), unsigned(columns), parts}, .parts = parts};
+    const unsigned splits = launch.kernel == Kernel::conv2d_backward_weights ? splits_of(launch, facts) : 1;
+    if (rows > most_groups || columns > most_groups || splits > most_groups) return {};
+    return LaunchConfig{.groups = {unsigned(rows), unsigned(columns), splits}, .splits = splits};
 }
 
 Dispatch software_conv2d(const Launch& launch, const LaunchConfig& config, const DeviceFacts& facts) {

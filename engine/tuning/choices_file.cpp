@@ -18,7 +18,7 @@ json to_json(const Chosen& chosen) {
     json object{{"variant", chosen.variant}};
     const LaunchConfig& config = chosen.config;
     object["groups"] = {config.groups.x, config.groups.y, config.groups.z};
-    object["parts"] = config.parts;
+    object["parts"] = config.splits;
     if (config.tile) object["tile"] = {config.tile->height, config.tile->width, config.tile->threads};
     if (config.winograd_tile != 0) object["winograd_tile"] = config.winograd_tile;
     return object;
@@ -29,7 +29,7 @@ Chosen chosen_from(const json& object) {
     LaunchConfig& config = chosen.config;
     const auto groups = object.at("groups").get<std::array<unsigned, 3>>();
     config.groups = {groups[0], groups[1], groups[2]};
-    config.parts = object.at("parts").get<unsigned>();
+    config.splits = object.at("parts").get<unsigned>();
     if (object.contains("tile")) {
         const auto tile = object.at("tile").get<std::array<unsigned, 3>>();
         config.tile = Tile{tile[0], tile[1], tile[2]};

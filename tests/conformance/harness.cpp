@@ -42,10 +42,10 @@ Tensor Trial::in_out(std::span<const float> values) {
     return place(Role::in_out, values.data(), values.size(), true);
 }
 
-std::vector<std::uint32_t> Trial::execute(const Launch& launch, unsigned most_groups, unsigned parts) {
+std::vector<std::uint32_t> Trial::execute(const Launch& launch, unsigned most_groups, unsigned splits) {
     ConfigLimits limits = LimitConfigs::now(); // its tile of Winograd's stays
     limits.most_groups = most_groups;
-    limits.parts = parts;
+    limits.splits = splits;
     const LimitConfigs limited(limits);
     const std::size_t bytes = before_.size() * 4;
     const auto host = staging_.host<std::uint32_t>().first(before_.size());
@@ -179,9 +179,9 @@ std::string variant_of(const Device& device, const Launch& launch) {
 
 std::string ways_of(const Device& device, const Launch& launch) {
     std::string ways;
-    for (const unsigned parts : {0u, 1u, 3u}) {
+    for (const unsigned splits : {0u, 1u, 3u}) {
         ConfigLimits limits = LimitConfigs::now();
-        limits.parts = parts;
+        limits.splits = splits;
         const LimitConfigs limited(limits);
         for (const auto& [variant, config, used] : device.candidates(launch))
             if (used)

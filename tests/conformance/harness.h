@@ -74,7 +74,7 @@ private:
     };
 
     Tensor place(Role role, const void* values, std::size_t words, bool of_floats);
-    std::vector<std::uint32_t> execute(const Launch& launch, unsigned most_groups, unsigned parts);
+    std::vector<std::uint32_t> execute(const Launch& launch, unsigned most_groups, unsigned splits);
     void check_untouched(const std::vector<std::uint32_t>& after) const;
     void check_written(const std::vector<std::uint32_t>& after) const;
     void check_denormals(const Launch& launch, unsigned splits);

@@ -17,7 +17,7 @@ Launch weights_gradient(const ConvShape& s, Kernel kernel = Kernel::conv2d_backw
     return {kernel, ParameterBlock::of(Conv2dBackwardWeightsParams{.shape = s, .bias = 1, .splits = 1})};
 }
 
-unsigned parts(const Launch& launch) { return shared_source_config(launch, card)->parts; }
+unsigned splits(const Launch& launch) { return shared_source_config(launch, card)->splits; }
 unsigned groups_of(const Launch& launch) { return shared_source_config(launch, card)->groups.x; }
 Launch update(uint quads) { return launch(kernels::sgd, {.quads = quads}); }
 Launch images(uint count) { return launch(kernels::distort_images, {.count = count}); }
@@ -92,13 +92,13 @@ TEST_CASE("products by quads take the tile and the parts with which the device i
     };
     const LaunchConfig rounds = forward(same_conv(128, 12, 12, 64, 5, 5, 1, 64));
     CHECK(rounds.tile->height == 128); // 144 of these tiles would take 128 processors two rounds;
-    CHECK(rounds.parts == 5);          // fifths of them take six, of a fifth of the time each.
+    CHECK(rounds.splits == 5);         // fifths of them take six, of a fifth of the time each.
     CHECK(forward(same_conv(128, 12, 12, 64, 5, 5, 1, 20)).tile->width == 32);
     const LaunchConfig dense = forward(same_conv(128, 1, 1, 2304, 1, 1, 1, 384));
     CHECK(dense.tile->height == 64); // 12 of these tiles
-    CHECK(dense.parts == 21);
+    CHECK(dense.splits == 21);
     CHECK(dense.groups.x == 12 * 21);
-    CHECK(forward(same_conv(128, 1, 1, 64, 1, 1, 1, 384)).parts == 1); // adding up would take longer
+    CHECK(forward(same_conv(128, 1, 1, 64, 1, 1, 1, 384)).splits == 1); // adding up would take longer
     for (const unsigned groups : {6u, 8u}) { // as on the tests' devices, which shall run every tile
         gpu.busy_groups = groups;
         CHECK(forward(same_conv(2, 12, 12, 64, 1, 1, 1, 64)).tile->height == 128);
@@ -108,26 +108,26 @@ TEST_CASE("products by quads take the tile and the parts with which the device i
     gpu.busy_groups = card.busy_groups;
     const LaunchConfig split_up =
         *quads_config(weights_gradient(same_conv(128, 12, 12, 64, 5, 5, 1, 64)), gpu);
-    CHECK(split_up.parts > 4); // 13 tiles of 128x64
+    CHECK(split_up.splits > 4); // 13 tiles of 128x64
     CHECK(split_up.groups.x <= 4 * gpu.busy_groups);
-    CHECK(quads_config(weights_gradient(same_conv(16, 1, 1, 384, 1, 1, 1, 192)), gpu)->parts ==
+    CHECK(quads_config(weights_gradient(same_conv(16, 1, 1, 384, 1, 1, 1, 192)), gpu)->splits ==
           1); // few pixels
-    constexpr ConfigLimits thirds{.parts = 3};
+    constexpr ConfigLimits thirds{.splits = 3};
     gpu.limits = &thirds;
-    CHECK(quads_config(weights_gradient(same_conv(128, 1, 1, 384, 1, 1, 1, 192)), gpu)->parts == 3);
+    CHECK(quads_config(weights_gradient(same_conv(128, 1, 1, 384, 1, 1, 1, 192)), gpu)->splits == 3);
 }
 
 TEST_CASE("a sum is split only if its product is too small for the device") {
-    CHECK(parts(weights_gradient(same_conv(128, 24, 24, 3, 5, 5, 1, 64))) == 128); // two tiles
-    CHECK(parts(weights_gradient(same_conv(128, 12, 12, 64, 5, 5, 1, 64))) == 9);  // 26
-    CHECK(parts(weights_gradient(same_conv(128, 1, 1, 384, 1, 1, 1, 192))) == 1);  // too few pixels
-    CHECK(parts(weights_gradient(same_conv(32, 14, 14, 512, 3, 3, 1, 512))) == 1); // 584 tiles
+    CHECK(splits(weights_gradient(same_conv(128, 24, 24, 3, 5, 5, 1, 64))) == 128); // two tiles
+    CHECK(splits(weights_gradient(same_conv(128, 12, 12, 64, 5, 5, 1, 64))) == 9);  // 26
+    CHECK(splits(weights_gradient(same_conv(128, 1, 1, 384, 1, 1, 1, 192))) == 1);  // too few pixels
+    CHECK(splits(weights_gradient(same_conv(32, 14, 14, 512, 3, 3, 1, 512))) == 1); // 584 tiles
     const ConvShape depthwise = same_conv(32, 28, 28, 32, {{3, 3}, {1, 1}}, 32, 32);
-    CHECK(parts(weights_gradient(depthwise, Kernel::depthwise_conv2d_backward_weights)) == 204);
+    CHECK(splits(weights_gradient(depthwise, Kernel::depthwise_conv2d_backward_weights)) == 204);
     const auto data = [](const ConvShape& s) { return launch(kernels::conv2d_backward_data, {.shape = s}); };
-    CHECK(parts(data(same_conv(32, 4, 4, 256, 3, 3, 2, 512))) == 8); // 32 tiles
-    CHECK(parts(data(same_conv(32, 4, 4, 256, 3, 3, 2, 16))) == 1);  // a depth of 144
-    CHECK(parts(update(5)) == 1);
+    CHECK(splits(data(same_conv(32, 4, 4, 256, 3, 3, 2, 512))) == 8); // 32 tiles
+    CHECK(splits(data(same_conv(32, 4, 4, 256, 3, 3, 2, 16))) == 1);  // a depth of 144
+    CHECK(splits(update(5)) == 1);
 }
 
 TEST_CASE("channels are padded to fours where that is faster") {
@@ -156,7 +156,7 @@ TEST_CASE("sums that are split side by side and one after the other all come out
     const ConvShape shapes[] = {same_conv(3, 12, 12, 3, 3, 3, 1, 16), same_conv(1, 9, 9, 8, 1, 1, 1, 13),
                                 same_conv(1, 7, 7, 4, 3, 3, 1, 5)};
     on_every_device([&](Device& device) {
-        const LimitConfigs limited({.most_groups = 0, .parts = 3});
+        const LimitConfigs limited({.most_groups = 0, .splits = 3});
         std::vector<Buffer> buffers;
         const auto staged = [&](const std::vector<float>& values) {
             buffers.push_back(device.allocate(values.size() * sizeof(float), Memory::staging));

@@ -55,12 +55,12 @@ std::vector<std::vector<Kernel>> kernels_of(const StagedLaunch& launch) {
 
 TEST_CASE("a launch that is whole runs as it is, and a split one is added up") {
     const Launch launch = weights_gradient(same_conv(128, 24, 24, 3, 5, 5, 1, 64));
-    const StagedLaunch whole = staged(plain, launch, {.groups = {5, 1, 1}, .parts = 1});
+    const StagedLaunch whole = staged(plain, launch, {.groups = {5, 1, 1}, .splits = 1});
     CHECK(kernels_of(whole) == std::vector<std::vector<Kernel>>{{launch.kernel}});
     CHECK(whole.stages[0][0].source == KernelSource::shared);
     CHECK(whole.stages[0][0].config.groups.x == 5);
     CHECK(whole.scratch_bytes == 0);
-    const StagedLaunch split = staged(plain, launch, {.groups = {5, 1, 1}, .parts = 3});
+    const StagedLaunch split = staged(plain, launch, {.groups = {5, 1, 1}, .splits = 3});
     CHECK(kernels_of(split) ==
           std::vector<std::vector<Kernel>>{{launch.kernel}, {Kernel::sum_partials, Kernel::sum_partials}});
     CHECK(split.scratch_bytes == aligned(3 * 75 * 64 * 4) + aligned(3 * 64 * 4));
@@ -72,7 +72,7 @@ TEST_CASE("a launch that is whole runs as it is, and a split one is added up") {
 
 TEST_CASE("what is padded runs as a product by quads of four channels, and is cut") {
     const Launch launch = weights_gradient(same_conv(2, 24, 24, 3, 5, 5, 1, 64));
-    const StagedLaunch whole = staged(padded, launch, {.parts = 1});
+    const StagedLaunch whole = staged(padded, launch, {.splits = 1});
     CHECK(kernels_of(whole) ==
           std::vector<std::vector<Kernel>>{{Kernel::pad_channels}, {launch.kernel}, {Kernel::sum_partials}});
     CHECK(whole.stages[1][0].source == KernelSource::quads);
@@ -80,7 +80,7 @@ TEST_CASE("what is padded runs as a product by quads of four channels, and is cu
     CHECK(product.shape.in_channels == 4);
     CHECK(product.db.at == nullptr); // 64 channels need no cut
     CHECK(whole.scratch_bytes == aligned(2 * 24 * 24 * 4 * 4) + aligned(25 * 4 * 64 * 4));
-    const StagedLaunch split = staged(padded, launch, {.parts = 7});
+    const StagedLaunch split = staged(padded, launch, {.splits = 7});
     CHECK(split.scratch_bytes ==
           aligned(2 * 24 * 24 * 4 * 4) + aligned(7 * 25 * 4 * 64 * 4) + aligned(7 * 64 * 4));
 }
@@ -110,7 +110,7 @@ TEST_CASE("scratch memory is reused after each barrier, and never shared between
         ++next;
     }
     DeviceFacts whole = card;
-    constexpr ConfigLimits one_part{.parts = 1};
+    constexpr ConfigLimits one_part{.splits = 1};
     whole.limits = &one_part;
     CHECK(lower(commands, variants, whole, allocate).scratch == nullptr);
 }

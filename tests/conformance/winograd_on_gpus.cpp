@@ -93,7 +93,7 @@ TEST_CASE("Winograd on GPUs: a gradient in parts is whole, and its choice gives 
     const ConvShape s = same_conv(3, 10, 9, 20, 5, 5, 1, 72);
     const Tensors t(s);
     const Values dw = reference::conv2d_weights_gradient(s, widen(t.x), widen(t.dy));
-    const LimitConfigs in_parts({.parts = 3}); // with tiles of 4x4 the last one has nothing to add up
+    const LimitConfigs split({.splits = 3}); // with tiles of 4x4 the last one has nothing to add up
     on_every_card([&](Choosing& on) {
         Choosing again(on.device->info().id,
                        on.device->info().kind == DeviceKind::software ? Sources::cards : Sources::best);
@@ -101,7 +101,7 @@ TEST_CASE("Winograd on GPUs: a gradient in parts is whole, and its choice gives 
             weights_of(s),
             [&](double tolerance) {
                 again.choices = on.choices;
-                CHECK(again.choices.begin()->second.config.parts == 3);
+                CHECK(again.choices.begin()->second.config.splits == 3);
                 CHECK(variant_of(*again.device, weights_of(s)) == winograd_name);
                 const WeightGradients first = weight_gradients(*on.device, general, s, t, 3),
                                       second = weight_gradients(*again.device, general, s, t, 3);
@@ -150,10 +150,10 @@ TEST_CASE("Winograd on GPUs needs scratch memory for the points of all tiles, an
     const ConvShape s = same_conv(128, 12, 12, 64, 5, 5, 1, 64);
     constexpr std::size_t blocks = 128 * 9, points = 64;
     constexpr std::size_t images = blocks * points * 64 * 4, weights = points * 64 * 64 * 4;
-    const auto bytes = [&](const Launch& launch, unsigned parts) {
+    const auto bytes = [&](const Launch& launch, unsigned splits) {
         const StagedLaunch staged =
-            winograd_stages(launch, {.tile = quad_tiles[0], .parts = parts, .winograd_tile = 4}, card, 0);
-        CHECK(staged.stages.size() == (parts == 1 ? 3 : 4));
+            winograd_stages(launch, {.tile = quad_tiles[0], .splits = splits, .winograd_tile = 4}, card, 0);
+        CHECK(staged.stages.size() == (splits == 1 ? 3 : 4));
         return staged.scratch_bytes;
     };
     CHECK(bytes(forward_of(s), 1) == 2 * images + weights);

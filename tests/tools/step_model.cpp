@@ -150,7 +150,7 @@ int run(int count, char** words) {
             const std::string tile =
                 one.config.tile ? fmt::format("{}x{}", one.config.tile->height, one.config.tile->width) : "";
             fmt::print("{:34} {:12} {:8} {:5} {:8} {:6} {:8.1f} {:8.1f}\n", operation.name, one.variant, tile,
-                       one.config.parts, one.config.groups.x, one.depth, one.floor_us, one.us);
+                       one.config.splits, one.config.groups.x, one.depth, one.floor_us, one.us);
             total += one.us;
             floor += one.floor_us;
             if (one.depth >= 128 && one.config.groups.x < card.units)

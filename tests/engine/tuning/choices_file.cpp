@@ -16,7 +16,7 @@ std::vector<DeviceChoices> two_devices() {
          "Card \"1\"",
          "driver 5",
          "abc",
-         {{"conv2d_forward 1 2", {"quads", {.groups = {3, 2, 1}, .tile = Tile{64, 32, 128}, .parts = 4}}},
+         {{"conv2d_forward 1 2", {"quads", {.groups = {3, 2, 1}, .tile = Tile{64, 32, 128}, .splits = 4}}},
           {"conv2d_forward 3", {"Winograd", {.tile = Tile{64, 64, 256}, .winograd_tile = 2}}},
           {"relu_forward 9", {"shared text", {.groups = {7, 1, 1}}}}}},
         {"cpu", "Processor", "oneDNN", "abc", {{"conv2d_forward 1 2", {"Winograd", {.winograd_tile = 4}}}}}};
