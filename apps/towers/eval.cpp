@@ -185,13 +185,13 @@ void show(const LoadedData& loaded, std::span<const Prediction> predictions, con
                         "earlier checkpoint",
                         of.path.string(), std::isnan(result.cross_entropy()) ? "NaN" : "infinite"));
     std::FILE* const text = text_stream({flags.confusion});
-    fmt::print(text, "{}: precision @ 1 = {:.3f}\n", timestamp(), result.precision());
+    fmt::print(text, "{}: precision @ 1 = {:.3f}\n", timestamp(), result.accuracy());
     fmt::print(text, "{} of {} examples, cross entropy {:.3f}, step {}, {}\n", result.correct,
                result.examples, result.cross_entropy(), of.step,
                of.averaged ? "moving averages of the variables" : "the variables themselves");
     if (loaded.names.size() > few_classes)
         fmt::print(text, "precision @ {} = {:.3f}, {} of {} examples\n", few_classes,
-                   result.precision_in_few(), result.correct_in_few, result.examples);
+                   result.accuracy_in_few(), result.correct_in_few, result.examples);
     if (flags.per_class || !flags.confusion.empty()) {
         const Confusion confusion(loaded.labels, predictions, unsigned(loaded.names.size()));
         if (flags.per_class) fmt::print(text, "{}", class_table(confusion, loaded.names));
@@ -261,7 +261,7 @@ int run_eval(EvalFlags& flags) {
 } // namespace
 
 void add_eval(CLI::App& app, Action& chosen) {
-    CLI::App* const command = app.add_subcommand("eval", "Measure the precision of a checkpoint");
+    CLI::App* const command = app.add_subcommand("eval", "Measure the accuracy of a checkpoint");
     const auto flags = std::make_shared<EvalFlags>();
     add_model(*command, flags->model,
               "A run's folder, whose latest checkpoint is evaluated, or a checkpoint file");

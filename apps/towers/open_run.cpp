@@ -35,11 +35,11 @@ std::string what_is_best(const OpenRun& run) {
     if (!kept) return "";
     const TestRecord record = TestRecord::read(run.directory.metrics_path(), run.trainer.steps_done());
     const TestedStep* const best = record.best();
-    const bool is_lost = best != nullptr && best->precision > kept->precision;
+    const bool is_lost = best != nullptr && best->accuracy > kept->accuracy;
     return fmt::format("best in the test: step {}, precision @ 1 = {:.3f}, kept in {}{}\n", kept->step,
-                       kept->precision, run.directory.best_path().string(),
+                       kept->accuracy, run.directory.best_path().string(),
                        is_lost ? fmt::format(" (step {} had {:.3f}, but its parameters are not kept)",
-                                             best->step, best->precision)
+                                             best->step, best->accuracy)
                                : "");
 }
 
@@ -79,8 +79,8 @@ void print_towers(const Trainer& trainer) {
 
 std::string why_early(const TestRecord& record) {
     const std::uint64_t passes = record.since_best();
-    return fmt::format("{} test {} without a better precision than {:.3f}, that after step {}", passes,
-                       passes == 1 ? "pass" : "passes", record.best()->precision, record.best()->step);
+    return fmt::format("{} test {} without a better accuracy than {:.3f}, that after step {}", passes,
+                       passes == 1 ? "pass" : "passes", record.best()->accuracy, record.best()->step);
 }
 
 void report_end(const OpenRun& run, const std::string& saved, Ending ending) {

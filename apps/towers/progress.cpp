@@ -83,7 +83,7 @@ bool Terminal::observe(const Progress& progress) {
 }
 
 bool Terminal::tested(const TestReport& report) {
-    test_precision_ = report.evaluation.precision();
+    test_precision_ = report.evaluation.accuracy();
     try_to([&] {
         if (!options_.live)
             show_test(report);
@@ -127,7 +127,7 @@ void Terminal::show_notice(std::uint64_t step, const std::string& notice) {
 void Terminal::show_test(const TestReport& report) {
     const Evaluation& test = report.evaluation;
     fmt::print("{}: step {}, test precision @ 1 = {:.3f}, cross entropy {:.3f}{}\n", timestamp(), report.step,
-               test.precision(), test.cross_entropy(),
+               test.accuracy(), test.cross_entropy(),
                last_ ? fmt::format(" (train loss {:.2f})", last_->report.loss) : "");
     std::fflush(stdout);
 }

@@ -194,13 +194,13 @@ nlohmann::json predictions_of(const ReportedRun& run, const PredictionOptions& o
                         {"devices", options.towers},
                         {"examples", result.examples},
                         {"correct", result.correct},
-                        {"precision", result.precision()},
+                        {"precision", result.accuracy()},
                         {"cross_entropy", result.cross_entropy()},
                         {"names", std::move(names)},
                         {"confusion", confusion_json(confusion)},
                         {"samples", pictures(samples_of(labels, options.pictures))},
                         {"mistakes", pictures(mistakes)}};
-    if (recipe.model.classes > few_classes) json["precision_5"] = result.precision_in_few();
+    if (recipe.model.classes > few_classes) json["precision_5"] = result.accuracy_in_few();
     return json;
 }
 

@@ -216,7 +216,7 @@ nlohmann::json to_json(const ReportedRun& run) {
     nlohmann::json tests = nlohmann::json::array();
     for (const TestPoint& test : run.tests)
         tests.push_back({{"step", test.step},
-                         {"precision", test.precision},
+                         {"precision", test.accuracy},
                          {"cross_entropy", test.cross_entropy},
                          {"epoch", test.epoch}});
     return {{"name", run.name},

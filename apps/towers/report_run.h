@@ -22,7 +22,7 @@ struct Point {
 
 struct TestPoint {
     std::uint64_t step;
-    double precision, cross_entropy, epoch;
+    double accuracy, cross_entropy, epoch;
 };
 
 /// A run's folder, read without its lock: the run may go on.

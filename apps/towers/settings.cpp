@@ -80,9 +80,9 @@ void for_each_setting(const Visitor& visitor) {
     visitor("eval-raw", &S::eval_raw, other,
             "Test the variables themselves instead of their moving averages (default: off)");
     visitor("keep-best", &S::keep_best, other,
-            "Keep the parameters with the best test precision in RUN/best.safetensors (default: off)");
+            "Keep the parameters with the best test accuracy in RUN/best.safetensors (default: off)");
     visitor("stop-early", &S::stop_early, other,
-            "End the run after this many test passes without a better precision; 0: never");
+            "End the run after this many test passes without a better accuracy; 0: never");
     visitor("log-every", &S::log_every, other, "Number of steps between log lines; 0 writes none");
     visitor("log-towers", &S::log_towers, other, "Also log each tower's own loss (default: off)");
     visitor("summary-every", &S::summary_every, other,

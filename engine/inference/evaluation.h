@@ -19,8 +19,8 @@ struct Evaluation {
     std::uint64_t examples = 0, correct = 0, correct_in_few = 0;
     double loss_sum = 0; ///< sum of the examples' cross entropies
 
-    double precision() const { return double(correct) / double(examples); }               ///< precision @ 1
-    double precision_in_few() const { return double(correct_in_few) / double(examples); } ///< precision @ 5
+    double accuracy() const { return double(correct) / double(examples); } ///< the tutorial's precision @ 1
+    double accuracy_in_few() const { return double(correct_in_few) / double(examples); } ///< precision @ 5
     double cross_entropy() const { return loss_sum / double(examples); }
 };
 

@@ -30,9 +30,9 @@ std::string metrics_line(const TestReport& report, std::uint64_t records) {
                         {"examples", report.examples},
                         {"test_examples", test.examples},
                         {"test_correct", test.correct},
-                        {"test_precision", test.precision()},
+                        {"test_precision", test.accuracy()},
                         {"test_cross_entropy", test.cross_entropy()}};
-    if (report.classes > few_classes) line["test_precision_5"] = test.precision_in_few();
+    if (report.classes > few_classes) line["test_precision_5"] = test.accuracy_in_few();
     return line.dump();
 }
 

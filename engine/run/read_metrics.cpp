@@ -41,15 +41,15 @@ std::vector<SharesFrom> read_shares(const std::filesystem::path& metrics) {
 std::vector<TestedStep> read_tests(const std::filesystem::path& metrics) {
     std::vector<TestedStep> found;
     for_each_json_line(metrics, file_name, [&](const nlohmann::json& line, const auto& complain) {
-        const auto step = line.find("step"), precision = line.find("test_precision");
-        if (precision == line.end()) return;
-        if (step == line.end() || !step->is_number_unsigned() || !precision->is_number()) complain();
+        const auto step = line.find("step"), accuracy = line.find("test_precision");
+        if (accuracy == line.end()) return;
+        if (step == line.end() || !step->is_number_unsigned() || !accuracy->is_number()) complain();
         const auto number = [&](const char* key) -> std::optional<double> {
             const auto value = line.find(key);
             if (value == line.end() || !value->is_number()) return {};
             return value->template get<double>();
         };
-        found.push_back({step->template get<std::uint64_t>(), precision->template get<double>(),
+        found.push_back({step->template get<std::uint64_t>(), accuracy->template get<double>(),
                          number("test_precision_5"), number("test_cross_entropy")});
     });
     return found;

@@ -197,8 +197,8 @@ fs::path RunDirectory::diverged_path(std::uint64_t step) const {
 
 fs::path RunDirectory::best_path() const { return path_ / best_name; }
 
-void RunDirectory::save_best(TensorFile file, double precision) {
-    file.metadata["precision"] = fmt::format("{}", precision);
+void RunDirectory::save_best(TensorFile file, double accuracy) {
+    file.metadata["precision"] = fmt::format("{}", accuracy);
     write_safetensors(best_path(), file);
 }
 

@@ -2,7 +2,7 @@
 //   config.toml                      the effective configuration
 //   recipe.toml                      the recipe, with the changes made to it
 //   model.ckpt-<step>.safetensors    checkpoints
-//   best.safetensors                 the checkpoint with the best test precision
+//   best.safetensors                 the checkpoint with the best test accuracy
 //   diverged-<step>.safetensors      a step whose loss or gradient was not finite
 //   choices.json                     how the devices run launches, if that was measured
 //   metrics.jsonl                    one JSON object per line
@@ -13,8 +13,8 @@
 //   lock                             locked while the run lasts; remains as an empty file
 #pragma once
 
-#include "engine/files/append_file.h"
 #include "backends/files/file.h"
+#include "engine/files/append_file.h"
 #include "engine/run/safetensors.h"
 
 #include <cstdint>
@@ -56,11 +56,11 @@ public:
 
     struct Best {
         std::uint64_t step;
-        double precision;
+        double accuracy;
     };
-    /// Writes best_path() to the disk: a checkpoint, whose metadata gets the precision. After an InputError
+    /// Writes best_path() to the disk: a checkpoint, whose metadata gets the accuracy. After an InputError
     /// the earlier one remains.
-    void save_best(TensorFile file, double precision);
+    void save_best(TensorFile file, double accuracy);
     /// What is there; none if it is not sound.
     std::optional<Best> best() const;
 
@@ -82,8 +82,8 @@ public:
     void truncate_lines(std::uint64_t step);
 
     /// For a run that continues from an earlier step: moves later checkpoints, best_path() if it is later
-    /// too, and copies metrics and times into a new folder in path(), whose path it returns. Does nothing if there
-    /// are no later checkpoints.
+    /// too, and copies metrics and times into a new folder in path(), whose path it returns. Does nothing if
+    /// there are no later checkpoints.
     std::optional<std::filesystem::path> set_aside_after(std::uint64_t step);
 
     void write_config(const std::string& toml);

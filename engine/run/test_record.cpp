@@ -22,7 +22,7 @@ const TestedStep* TestRecord::find(std::uint64_t step) const {
 }
 
 const TestedStep* TestRecord::best() const {
-    const auto found = std::ranges::max_element(passes_, {}, &TestedStep::precision); // the first of equals
+    const auto found = std::ranges::max_element(passes_, {}, &TestedStep::accuracy); // the first of equals
     return found != passes_.end() ? &*found : nullptr;
 }
 

@@ -9,9 +9,9 @@
 namespace towers {
 
 struct TestedStep {
-    std::uint64_t step;                                              ///< updates done
-    double precision;                                                ///< @ 1, of the test examples
-    std::optional<double> precision_in_few = {}, cross_entropy = {}; ///< if they are known
+    std::uint64_t step;                                             ///< updates done
+    double accuracy;                                                ///< @ 1, of the test examples
+    std::optional<double> accuracy_in_few = {}, cross_entropy = {}; ///< if they are known
 };
 
 class TestRecord {
@@ -25,7 +25,7 @@ public:
 
     /// The pass after this many updates, or null.
     const TestedStep* find(std::uint64_t step) const;
-    /// The pass with the highest precision, the earliest of equal ones; null if there is none.
+    /// The pass with the highest accuracy, the earliest of equal ones; null if there is none.
     const TestedStep* best() const;
     /// The passes after the best one.
     std::uint64_t since_best() const;

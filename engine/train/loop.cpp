@@ -87,7 +87,7 @@ public:
         if (options.tests.every == 0) return;
         tests_ = TestRecord::read(run.metrics_path(), step_);
         if (options.tests.keep_best)
-            if (const auto kept = run.best()) kept_ = kept->precision;
+            if (const auto kept = run.best()) kept_ = kept->accuracy;
     }
     Loop(const Loop&) = delete; // written_ holds its address
     Loop& operator=(const Loop&) = delete;
@@ -196,21 +196,21 @@ private:
         const Clock::time_point before = Clock::now();
         const auto report = watch_devices([&] { return trainer_.test(options_.tests.raw, &stop); });
         if (report) {
-            const double precision = report->evaluation.precision();
-            tests_.add({step_, precision});
+            const double accuracy = report->evaluation.accuracy();
+            tests_.add({step_, accuracy});
             tell_observers([&](Observer& each) { return each.tested(*report); });
-            if (options_.tests.keep_best && !(kept_ && precision <= *kept_))
-                watch_devices([&] { keep_best(precision); });
+            if (options_.tests.keep_best && !(kept_ && accuracy <= *kept_))
+                watch_devices([&] { keep_best(accuracy); });
         } else if (const std::string notice = trainer_.take_notice(); !notice.empty()) {
             tell_(fmt::format("step {}, {}", step_, notice));
         }
         logged_ += Clock::now() - before; // the log's rate is the training's
     }
 
-    void keep_best(double precision) {
+    void keep_best(double accuracy) {
         save_best([&] {
             unsaved_best_ = whole_checkpoint(trainer_, options_);
-            kept_ = precision;
+            kept_ = accuracy;
         });
         if (!best_.failure().empty()) best_.warn();
     }
@@ -302,7 +302,7 @@ private:
     std::vector<Written> written_; ///< by observer
     Written checkpoint_{tell_}, best_{tell_};
     TestRecord tests_;
-    std::optional<double> kept_; ///< the precision of the parameters at RunDirectory::best_path(), or of
+    std::optional<double> kept_; ///< the accuracy of the parameters at RunDirectory::best_path(), or of
     std::optional<TensorFile> unsaved_best_; ///< those that could not be written there
     std::uint64_t step_, saved_;             ///< steps taken, and those of the last checkpoint
     Clock::time_point logged_ = Clock::now();

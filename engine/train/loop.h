@@ -16,7 +16,7 @@ namespace towers {
 struct TestPasses {
     std::uint64_t every = 0; ///< steps between them; there is one at the end too; 0: none
     bool raw = false;        ///< of the variables themselves, not of their moving averages
-    bool keep_best = false;  ///< keeps the parameters with the best precision; see RunDirectory::best_path()
+    bool keep_best = false;  ///< keeps the parameters with the best accuracy; see RunDirectory::best_path()
     std::uint64_t stop_early = 0; ///< ends the run after so many in a row that are not the best; 0: never
 
     /// Whether there is one after this step, of a run of so many steps in all.

@@ -79,7 +79,7 @@ TEST_CASE("a run that keeps its best parameters and stops early says so, and wha
     // The learning rate is zero, so that no pass after the first is better.
     const std::string out = train_small(run, tiny + Arguments{"--steps", "100", "--lr", "0", "--eval-every",
                                                               "2", "--keep-best", "--stop-early", "2"});
-    CHECK(contains(out, "stopped early: 2 test passes without a better precision than "));
+    CHECK(contains(out, "stopped early: 2 test passes without a better accuracy than "));
     CHECK(contains(out, ", that after step 2\ndone: saved " + checkpoint(run, 6).string()));
     const fs::path best = run / "best.safetensors";
     const auto is_best = [&](const Outcome& outcome, const std::string& more) {
@@ -103,7 +103,7 @@ TEST_CASE("a run that keeps its best parameters and stops early says so, and wha
         CHECK(contains(config, line));
     Outcome outcome = run_towers(again);
     check_worked(outcome);
-    CHECK(contains(outcome.out, "nothing to do: 2 test passes without a better precision than "));
+    CHECK(contains(outcome.out, "nothing to do: 2 test passes without a better accuracy than "));
     CHECK(contains(outcome.out, "; go on with --stop-early 3 or more, or 0\n"));
     outcome = run_towers(again + Arguments{"--stop-early", "3"});
     check_worked(outcome);
@@ -112,7 +112,7 @@ TEST_CASE("a run that keeps its best parameters and stops early says so, and wha
     outcome = run_towers(again + Arguments{"--stop-early", "0", "--steps", "10"});
     check_worked(outcome);
     CHECK(contains(outcome.out, "done: saved " + checkpoint(run, 10).string()));
-    // Another pass had a better precision than the parameters that are kept, which --resume-from has removed.
+    // Another pass had a better accuracy than the parameters that are kept, which --resume-from has removed.
     std::string lines = read_text(run / "metrics.jsonl");
     lines = std::regex_replace(lines, std::regex("(\"step\":4,.*\"test_precision\":)[0-9.]+"), "$010.999");
     write_text(run / "metrics.jsonl", lines);

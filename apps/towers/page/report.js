@@ -109,7 +109,7 @@ function drawHead() {
   at('summary').textContent = several ? recipes.map(r => r.split(':')[0]).join(', ') : recipes[0];
   at('colophon').textContent = `Written by towers ${report.towers_version} report on ${report.date.replace('T', ' ').replace('Z', ' UTC')}; ` +
     `schema ${report.schema}.`;
-  table(at('standings'), ['run', 'state', 'steps', 'last loss', 'best test precision', 'examples/s', 'trained for', 'towers'], runs.map((run, i) => {
+  table(at('standings'), ['run', 'state', 'steps', 'last loss', 'best test accuracy', 'examples/s', 'trained for', 'towers'], runs.map((run, i) => {
     const values = run.curves.loss.filter(v => v !== null), best = run.tests.reduce((a, t) => !a || t.precision > a.precision ? t : a, null);
     const rates = run.times.slice(-20).map(t => t.rate).sort((a, b) => a - b), last = run.times[run.times.length - 1];
     return [label(run, i), stateOf(run), run.steps === null ? String(run.steps_done) : `${number(run.steps_done, 9)} of ${number(run.steps, 9)}`,

@@ -27,7 +27,7 @@ const Dataset& test_data() {
     return noise;
 }
 
-/// The learning rate makes the precision go up and down.
+/// The learning rate makes the accuracy go up and down.
 TrainerOptions options_of_trainer() {
     TrainerOptions options = test::options_for({"cpu"}, 4);
     options.learning_rate = 0.3;
@@ -123,8 +123,8 @@ TEST_CASE("test passes come every N steps and at the end, and a run's bits are t
     CHECK(parsed.at("examples") == 16);
     CHECK(parsed.at("test_examples") == 24);
     CHECK(parsed.at("test_correct") == first.correct);
-    CHECK(parsed.at("test_precision") == first.precision());
-    CHECK(parsed.at("test_precision_5") == first.precision_in_few());
+    CHECK(parsed.at("test_precision") == first.accuracy());
+    CHECK(parsed.at("test_precision_5") == first.accuracy_in_few());
     CHECK(parsed.at("test_cross_entropy") == first.cross_entropy());
 }
 
@@ -157,7 +157,7 @@ TEST_CASE("a stopped run that is resumed has the metrics and the best parameters
     CHECK(read_tests(metrics_path_in(folder / "whole")).size() == 4);
 }
 
-TEST_CASE("--keep-best keeps the first parameters with the best precision") {
+TEST_CASE("--keep-best keeps the first parameters with the best accuracy") {
     const test::TemporaryFolder folder;
     const LoopOptions loop = loop_of(12, {.every = 1, .raw = true, .keep_best = true});
     Watcher watcher;
@@ -179,7 +179,7 @@ TEST_CASE("--keep-best keeps the first parameters with the best precision") {
     CHECK(std::filesystem::exists(folder / "run/replaced-1/best.safetensors"));
 }
 
-TEST_CASE("--stop-early ends a run after so many passes without a better precision") {
+TEST_CASE("--stop-early ends a run after so many passes without a better accuracy") {
     const test::TemporaryFolder folder;
     Watcher whole, early;
     run_in(folder / "whole", loop_of(30, {.every = 1, .raw = true}), whole);
@@ -188,7 +188,7 @@ TEST_CASE("--stop-early ends a run after so many passes without a better precisi
     TestRecord record;
     std::size_t passes = 0;
     while (record.since_best() < 3) {
-        record.add({whole.reports[passes].step, whole.reports[passes].evaluation.precision()});
+        record.add({whole.reports[passes].step, whole.reports[passes].evaluation.accuracy()});
         ++passes;
     }
     CHECK(early.reports.size() == passes);
@@ -233,7 +233,7 @@ TEST_CASE("the best of equal passes is the earliest") {
     for (const TestedStep& pass : {TestedStep{1, 0.2}, {2, 0.5}, {3, 0.5}, {4, 0.1}}) record.add(pass);
     CHECK(record.best()->step == 2);
     CHECK(record.since_best() == 2);
-    CHECK(record.find(3)->precision == 0.5);
+    CHECK(record.find(3)->accuracy == 0.5);
     CHECK(record.find(5) == nullptr);
 }
 

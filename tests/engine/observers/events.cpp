@@ -117,7 +117,7 @@ TEST_CASE("events tell TensorBoard of losses, rates, images and test passes") {
     CHECK(third.scalars.at("tower_0/examples_per_second") > 0);
     CHECK(third.scalars.at("tower_0/waiting") >= 0);
     CHECK(third.scalars.at("tower_0/waiting") <= 1);
-    CHECK(events[4].scalars.at("Precision @ 1") == doctest::Approx(reports.tests[0].evaluation.precision()));
+    CHECK(events[4].scalars.at("Precision @ 1") == doctest::Approx(reports.tests[0].evaluation.accuracy()));
     CHECK(events[4].scalars.contains("Precision @ 5"));
     CHECK(events[4].scalars.contains("test/cross_entropy"));
 
