@@ -202,7 +202,7 @@ std::vector<LaunchConfig> winograd_configs(const Launch& launch, const DeviceFac
     const std::optional<ConvShape> s = convolution_of(launch);
     if (!facts.quads || facts.software || facts.exact_products || !s || !fits(*s)) return configs;
     ConfigLimits whole = *facts.limits;
-    whole.parts = 1;
+    whole.splits = 1;
     for (const unsigned m : {2u, 4u}) {
         const Pass pass = pass_of(*s, m);
         if ((facts.limits->winograd_tile != 0 && facts.limits->winograd_tile != m) || !can_be_indexed(pass))
