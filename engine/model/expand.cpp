@@ -283,7 +283,7 @@ private:
             entry.fail("input", "and 'inputs' both say what the layer takes; give one of them");
         std::vector<int> inputs;
         for (const char* key : {"input", "inputs"})
-            for (const std::string& from : entry.sources(key)) {
+            for (const std::string& from : entry.texts(key)) {
                 const int found = scope.find(from);
                 if (found == unknown)
                     entry.fail(key, fmt::format("names \"{}\", but no layer before this one has that name; a "

@@ -1,6 +1,6 @@
 // Measures the host's part of a step. With one tower: the time of a step on a device that has nothing to do.
 // With several: the host reducer's bytes per second compared with a plain copy of as many bytes by as many
-// threads, and which part of simulated towers' rate remains beside it.
+// threads, and which part of simulated towers' rate remains beside it, of equal and of unlike ones.
 //
 // Usage: host_reducer [THREADS]
 // THREADS: the reducer's; 0 or absent: one for each processor. "alone": only one tower is measured.
@@ -11,6 +11,7 @@
 #include "engine/clock.h"
 #include "engine/observers/metrics.h"
 #include "engine/recipes/recipe_plan.h"
+#include "engine/shares/shares.h"
 #include "engine/train/loop.h"
 #include "tests/support/networks.h"
 #include "tests/support/simulated_device.h"
@@ -173,6 +174,31 @@ void measure_rate(unsigned towers, double seconds, unsigned threads) {
     std::fflush(stdout);
 }
 
+/// Two towers with automatic shares, one of which is `slower` times as slow as the other; trials included.
+void measure_unlike(double slower, unsigned threads) {
+    constexpr int steps = 300;
+    constexpr unsigned batch = 256;
+    constexpr double fast = 40e-6; // seconds an example
+    TrainerOptions options = test::options_for({"fast", "slow"}, batch);
+    options.shares.automatic = true;
+    options.open.threads = threads;
+    options.open_device = [&](std::string_view id, const OpenOptions&) -> std::unique_ptr<Device> {
+        const double each = id == "slow" ? slower * fast : fast;
+        return std::make_unique<test::SimulatedDevice>(std::string(id),
+                                                       [each](unsigned examples) { return each * examples; });
+    };
+    Trainer trainer(find_recipe("cifar10-tutorial"), options, test::noise(200));
+    const double taken = seconds_of([&] {
+        for (int i = 0; i < steps; ++i) trainer.step();
+    });
+    const double rate = batch * steps / taken, alone = 1 / fast, sum = alone + alone / slower;
+    fmt::print(
+        "2 towers, one {:>2.0f} times as slow, at last {}: {:.3f} of the sum of their rates, {:.3f} of "
+        "the fast one's\n",
+        slower, to_string(trainer.shares()), rate / sum, rate / alone);
+    std::fflush(stdout);
+}
+
 } // namespace
 } // namespace towers
 
@@ -186,4 +212,5 @@ int main(int argc, char** argv) {
         towers::measure_bandwidth(recipe, threads);
     for (const unsigned count : {2u, 4u})
         for (const double seconds : {1e-3, 2e-3, 5e-3, 10e-3}) towers::measure_rate(count, seconds, threads);
+    for (const double slower : {2.0, 5.0, 20.0, 60.0}) towers::measure_unlike(slower, threads);
 }
