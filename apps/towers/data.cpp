@@ -111,11 +111,11 @@ int make(const DataFlags& flags) {
     return 0;
 }
 
-using Sources = std::array<std::unique_ptr<DataSource>, 2>; ///< by split; there may be no test examples
+using SplitSources = std::array<std::unique_ptr<DataSource>, 2>; ///< by split; there may be no test examples
 
 /// Opens what is to be copied. Refuses a test split that does not fit the training's.
-Sources open_sources(const DataFlags& flags) {
-    Sources sources;
+SplitSources open_sources(const DataFlags& flags) {
+    SplitSources sources;
     for (const Split split : {Split::train, Split::test}) {
         DataRequest request = flags.source.request(split);
         request.stand_in = false;
@@ -143,27 +143,27 @@ Sources open_sources(const DataFlags& flags) {
 struct Written {
     const char* name;
     std::array<const char*, 2> files; ///< one that a folder then has, by split
-    void (*write)(const Sources& sources, Split split, const fs::path& folder);
+    void (*write)(const SplitSources& sources, Split split, const fs::path& folder);
 };
 
 constexpr std::array<Written, 3> written = {
     {{"tfrecord",
       {"train.tfrecord", "test.tfrecord"},
-      [](const Sources& sources, Split split, const fs::path& folder) {
+      [](const SplitSources& sources, Split split, const fs::path& folder) {
           write_tfrecord(*sources[std::size_t(split)],
                          folder / (split == Split::train ? "train.tfrecord" : "test.tfrecord"));
       }},
      {"cifar10",
       {"data_batch_1.bin", "test_batch.bin"},
-      [](const Sources& sources, Split split, const fs::path& folder) {
+      [](const SplitSources& sources, Split split, const fs::path& folder) {
           write_cifar10(*sources[std::size_t(split)], split, folder);
       }},
-     {"folder", {"train", "test"}, [](const Sources& sources, Split split, const fs::path& folder) {
+     {"folder", {"train", "test"}, [](const SplitSources& sources, Split split, const fs::path& folder) {
           write_picture_files(*sources[std::size_t(split)], sources[0]->info().classes,
                               folder / (split == Split::train ? "train" : "test"));
       }}}};
 
-void tell(const Sources& sources, const DataFlags& flags) {
+void tell(const SplitSources& sources, const DataFlags& flags) {
     fmt::print("wrote {} training and {} test examples to {}; train on them with: {}\n", sources[0]->size(),
                sources[1] ? sources[1]->size() : 0, flags.target,
                hint({"train", "--data", path_argument(flags.target)}));
@@ -219,7 +219,7 @@ private:
 
 /// Says if folders for the classes give other labels than the data set has. Refuses a class that only test
 /// examples have: folders have the classes of the training examples.
-void compare_labels(const Sources& sources) {
+void compare_labels(const SplitSources& sources) {
     const auto used = [](const DataSource& source) {
         return std::set<std::uint32_t>(source.labels().begin(), source.labels().end());
     };
@@ -250,7 +250,7 @@ int import(const DataFlags& flags) {
         if (fs::exists(folder / name, error))
             throw InputError(
                 fmt::format("{} already holds a data set ({}); choose another folder", flags.target, name));
-    const Sources sources = open_sources(flags);
+    const SplitSources sources = open_sources(flags);
     if (flags.as == "folder") compare_labels(sources);
     const UnfinishedFolder unfinished(folder);
     for (const Split split : {Split::train, Split::test})
@@ -263,7 +263,7 @@ int import(const DataFlags& flags) {
 int pack(const DataFlags& flags) {
     if (std::error_code error; fs::exists(flags.target, error))
         throw InputError(fmt::format("{} is there already; choose another file", flags.target));
-    const Sources sources = open_sources(flags);
+    const SplitSources sources = open_sources(flags);
     write_packed(*sources[0], sources[1].get(), flags.target);
     tell(sources, flags);
     return 0;

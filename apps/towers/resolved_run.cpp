@@ -278,11 +278,11 @@ void check_devices(const Course& latest) {
 
 } // namespace
 
-Sources read_sources(const TrainFlags& flags, const Machine& machine) {
+RunInputs read_inputs(const TrainFlags& flags, const Machine& machine) {
     if (flags.resumes() && flags.run.empty()) throw UsageError("--resume: name the run with --run DIR");
     const GivenSettings file = flags.config.empty() ? GivenSettings() : read_settings(flags.config);
-    Sources sources;
-    auto& [past, settings] = sources;
+    RunInputs inputs;
+    auto& [past, settings] = inputs;
     if (flags.resumes()) {
         past = find_past(flags.run, flags.resume_from, {file, flags.settings}, flags.open, machine);
         settings = settings_to_go_on_with(*past);
@@ -300,15 +300,15 @@ Sources read_sources(const TrainFlags& flags, const Machine& machine) {
     if (past && !settings.steps && !settings.epochs)
         throw UsageError(fmt::format("--steps: {} does not say how long to train; give --steps or --epochs",
                                      config_path_in(flags.run).string()));
-    return sources;
+    return inputs;
 }
 
-ResolvedRun resolve(const TrainFlags& flags, const Sources& sources, const Machine& machine) {
-    const std::optional<Past>& past = sources.past;
+ResolvedRun resolve(const TrainFlags& flags, const RunInputs& inputs, const Machine& machine) {
+    const std::optional<Past>& past = inputs.past;
     ResolvedRun run;
     run.folder = flags.run;
     run.open = flags.open;
-    TrainSettings& settings = run.settings = sources.settings;
+    TrainSettings& settings = run.settings = inputs.settings;
     check(settings);
     run.recipe = recipe_of(settings, run.folder, past);
     if (settings.freeze == std::vector<std::string>{"none"}) settings.freeze.clear();

@@ -17,14 +17,14 @@
 namespace towers {
 
 /// The inputs that decide a run besides its flags.
-struct Sources {
+struct RunInputs {
     std::optional<Past> past; ///< set if the run is resumed
     TrainSettings settings;   ///< merged from the earlier run, the file that --config names, and the flags
 };
 
 /// Reads the files that the flags name. Throws InputError, and UsageError for --resume without --run and for
 /// what a resumed run cannot do, as without one of its devices unless others are named.
-Sources read_sources(const TrainFlags& flags, const Machine& machine);
+RunInputs read_inputs(const TrainFlags& flags, const Machine& machine);
 
 struct ResolvedRun {
     TrainSettings settings; ///< complete, with `steps` or `epochs`; paths are absolute
@@ -43,6 +43,6 @@ struct ResolvedRun {
 /// Decides everything that can be decided before a device is opened. Reads recipes and metrics, changes
 /// nothing, and asks only `machine` about devices. Throws UsageError and InputError if something
 /// is wrong or does not fit together.
-ResolvedRun resolve(const TrainFlags& flags, const Sources& sources, const Machine& machine);
+ResolvedRun resolve(const TrainFlags& flags, const RunInputs& inputs, const Machine& machine);
 
 } // namespace towers

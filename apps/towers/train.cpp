@@ -136,13 +136,13 @@ void print_beginning(const Beginning& beginning, const DataSource& data) {
 class Training {
 public:
     explicit Training(const TrainFlags& flags)
-        : flags_(flags), machine_(this_machine()), sources_(read_sources(flags, machine_)),
+        : flags_(flags), machine_(this_machine()), inputs_(read_inputs(flags, machine_)),
           trace_(make_trace(flags)) {}
 
     /// Trains. Every device is closed afterwards, also if this throws.
     void run() {
         try {
-            resolved_ = resolve(flags_, sources_, machine_);
+            resolved_ = resolve(flags_, inputs_, machine_);
             open_and_train();
             directory_.reset();
         } catch (const DeviceError& error) {
@@ -178,7 +178,7 @@ private:
 
     const TrainFlags& flags_;
     Machine machine_;
-    Sources sources_;
+    RunInputs inputs_;
     TraceFile trace_;
     std::optional<ResolvedRun> resolved_;
     std::optional<RunDirectory> directory_; ///< from the run's begin to its end, which unlocks it
@@ -250,14 +250,14 @@ CheckpointOrigin Training::origin_of(const DataSource& data) const {
 void Training::resume_past(Trainer& trainer, const CheckpointOrigin& origin) const {
     const FoundCheckpoint checkpoint = find_checkpoint(directory_->path(), flags_.resume_from);
     // The folder was not locked when it was found first.
-    if (checkpoint.path != sources_.past->checkpoint.path)
+    if (checkpoint.path != inputs_.past->checkpoint.path)
         throw InputError(fmt::format("{}: another program continued this run in the meantime; try again",
                                      directory_->path().string()));
     resume(trainer, resolved_->recipe, checkpoint, origin);
 }
 
 void Training::open_and_train() {
-    const std::optional<Past>& past = sources_.past;
+    const std::optional<Past>& past = inputs_.past;
     const Recipe& recipe = resolved_->recipe;
     TrainSettings settings = resolved_->settings;
     if (past && !flags_.settings.gives("data")) check_still_there(settings.data, "--data");

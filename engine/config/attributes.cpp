@@ -202,10 +202,10 @@ std::vector<unsigned> Attributes::wholes(const std::string& key, std::size_t cou
 }
 
 std::vector<std::string> Attributes::texts(const std::string& key) {
-    using Sources = std::vector<std::string>;
-    return read(key, "text in quotes, or a list of it", std::optional(Sources()),
-                [](const Value& value) -> std::optional<Sources> {
-                    if (const auto* one = value.as<std::string>()) return Sources{*one};
+    using Texts = std::vector<std::string>;
+    return read(key, "text in quotes, or a list of it", std::optional(Texts()),
+                [](const Value& value) -> std::optional<Texts> {
+                    if (const auto* one = value.as<std::string>()) return Texts{*one};
                     const auto* const list = value.as<Value::Array>();
                     if (list == nullptr || list->empty()) return {};
                     return list_of<std::string>(value, list->size(),

@@ -15,7 +15,7 @@ namespace {
 namespace fs = std::filesystem;
 
 /// The settings as config.toml keeps them, and a line for each other thing that is decided.
-std::string describe(const ResolvedRun& run, const Sources& sources) {
+std::string describe(const ResolvedRun& run, const Sources& inputs) {
     std::vector<std::string> recorded;
     for (const SharesFrom& from : run.shares.recorded)
         recorded.push_back(fmt::format("{}{}{} from step {}", to_string(from.shares),
@@ -30,7 +30,7 @@ std::string describe(const ResolvedRun& run, const Sources& sources) {
                                                          : "refuse",
                        run.shares.automatic ? "automatic" : "fixed", fmt::join(run.shares.weights, ":"),
                        fmt::join(recorded, ", "), fs::path(run.recipe.source).filename().string(),
-                       sources.past ? sources.past->checkpoint.path.filename().string() : "nothing",
+                       inputs.past ? inputs.past->checkpoint.path.filename().string() : "nothing",
                        fmt::join(run.notes, ", "));
 }
 
@@ -112,8 +112,8 @@ void check(const Row& row, const Machine& machine) {
     flags.settings.names = given_settings(command);
     const auto before = test::names_in(folder.path());
     try {
-        const Sources sources = read_sources(flags, machine);
-        const std::string text = describe(resolve(flags, sources, machine), sources);
+        const RunInputs inputs = read_inputs(flags, machine);
+        const std::string text = describe(resolve(flags, inputs, machine), inputs);
         CAPTURE(text);
         CHECK(row.error == "");
         for (const std::string& part : row.has) {
