@@ -15,7 +15,7 @@ namespace {
 namespace fs = std::filesystem;
 
 /// The settings as config.toml keeps them, and a line for each other thing that is decided.
-std::string describe(const ResolvedRun& run, const Sources& inputs) {
+std::string describe(const ResolvedRun& run, const RunInputs& inputs) {
     std::vector<std::string> recorded;
     for (const SharesFrom& from : run.shares.recorded)
         recorded.push_back(fmt::format("{}{}{} from step {}", to_string(from.shares),
