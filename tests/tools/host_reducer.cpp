@@ -179,15 +179,16 @@ void measure_unlike(double slower, unsigned threads) {
     constexpr int steps = 300;
     constexpr unsigned batch = 256;
     constexpr double fast = 40e-6; // seconds an example
+    const Recipe recipe = find_recipe("cifar10-tutorial");
     TrainerOptions options = test::options_for({"fast", "slow"}, batch);
     options.shares.automatic = true;
     options.open.threads = threads;
     options.open_device = [&](std::string_view id, const OpenOptions&) -> std::unique_ptr<Device> {
-        const double each = id == "slow" ? slower * fast : fast;
-        return std::make_unique<test::SimulatedDevice>(std::string(id),
-                                                       [each](unsigned examples) { return each * examples; });
+        const double seconds = batch * fast * (id == "slow" ? slower : 1);
+        return std::make_unique<test::SimulatedDevice>(
+            std::string(id), test::seconds_by_work(recipe, batch, seconds / 3, seconds * 2 / 3));
     };
-    Trainer trainer(find_recipe("cifar10-tutorial"), options, test::noise(200));
+    Trainer trainer(recipe, options, test::noise(200));
     const double taken = seconds_of([&] {
         for (int i = 0; i < steps; ++i) trainer.step();
     });
