@@ -246,6 +246,8 @@ private:
             return last("Sigmoid", {x}, row);
         case Function::silu:
             return last("Mul", {x, node("Sigmoid", part("sigmoid"), {x})}, row);
+        case Function::softplus:
+            return last("Softplus", {x}, row);
         case Function::gelu:
         case Function::gelu_tanh:
             break;

@@ -219,6 +219,8 @@ private:
             return of("torch.sigmoid");
         case Function::silu:
             return of("F.silu");
+        case Function::softplus:
+            return of("F.softplus");
         case Function::gelu:
             return of("F.gelu");
         case Function::gelu_tanh:

@@ -58,7 +58,7 @@ struct LocalResponseNorm { ///< x / (bias + alpha * sum of x^2 over 2 radius + 1
     unsigned radius;
     float bias, alpha, beta;
 };
-enum class Function { gelu, gelu_tanh, hard_swish, leaky_relu, relu, relu6, sigmoid, silu };
+enum class Function { gelu, gelu_tanh, hard_swish, leaky_relu, relu, relu6, sigmoid, silu, softplus };
 struct Activation {
     Function function;
     float slope; ///< of leaky_relu below zero

@@ -14,6 +14,7 @@
 //   gelu_tanh   its approximation x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2
 //   leaky_relu  x > 0 ? x : slope x
 //   hard_swish  x min(max(x + 3, 0), 6) / 6
+//   softplus  log(1 + exp(x))
 // A NaN stays one. An infinite x gives a y that is not finite, except relu(-infinity) = 0 as in conv2d_forward.
 // Only leaky_relu reads `slope`.
 struct ActivationForwardParams {

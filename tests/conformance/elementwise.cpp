@@ -38,6 +38,8 @@ const Kernels leaky_relu{
     false,        reference::leaky_slope};
 const Kernels hard_swish{"hard_swish", kernels::hard_swish_forward, kernels::hard_swish_backward,
                          reference::hard_swish, false};
+const Kernels softplus{"softplus", kernels::softplus_forward, kernels::softplus_backward, reference::softplus,
+                       false};
 
 Values each(double (*function)(double), const std::vector<float>& x) {
     Values y;
@@ -123,11 +125,17 @@ KERNEL_TEST(hard_swish_forward, "a unit opens between -3 and 3") { check_forward
 KERNEL_TEST(hard_swish_backward, "units with a hard gate follow the gradient of their loss") {
     check_backward(hard_swish);
 }
+KERNEL_TEST(softplus_forward, "a unit gives positive numbers only, such as a scale") {
+    check_forward(softplus);
+}
+KERNEL_TEST(softplus_backward, "units that are always positive follow the gradient of their loss") {
+    check_backward(softplus);
+}
 
 TEST_CASE("smooth activations are precise where they are small and correct where they saturate") {
     std::vector<float> x{-3e38f, -1e30f, -1e4f, -100, -88, 88, 100, 1e4f, 1e30f, 3e38f};
     for (int i = -600; i <= 601; ++i) x.push_back(float(i) / 100);
-    for (const Kernels* k : {&sigmoid, &silu, &gelu, &gelu_tanh, &hard_swish}) {
+    for (const Kernels* k : {&sigmoid, &silu, &gelu, &gelu_tanh, &hard_swish, &softplus}) {
         INFO(k->name);
         const Values y = each(k->function.value, x), slope = each(k->function.derivative, x);
         on_every_device([&](Device& device) {
@@ -174,7 +182,9 @@ TEST_CASE("no driver may multiply out or regroup what cancels") {
           {vulkan::spirv_gelu_forward},
           {vulkan::spirv_gelu_backward},
           {vulkan::spirv_gelu_tanh_forward},
-          {vulkan::spirv_gelu_tanh_backward}})
+          {vulkan::spirv_gelu_tanh_backward},
+          {vulkan::spirv_softplus_forward},
+          {vulkan::spirv_softplus_backward}})
         CHECK(not_contracted(code) >= 4); // exp's x - n a + n b
 }
 
@@ -184,7 +194,8 @@ TEST_CASE("no activation turns a NaN or an infinity into a finite number") {
     x[126] = -nan;
     x[64] = infinity;
     x[65] = -infinity;
-    for (const Kernels* k : {&relu, &relu6, &sigmoid, &silu, &gelu, &gelu_tanh, &leaky_relu, &hard_swish}) {
+    for (const Kernels* k :
+         {&relu, &relu6, &sigmoid, &silu, &gelu, &gelu_tanh, &leaky_relu, &hard_swish, &softplus}) {
         INFO(k->name);
         on_every_device([&](Device& device) {
             const std::vector<float> y = forward(device, *k, x);
@@ -207,7 +218,8 @@ TEST_CASE("no activation turns a NaN or an infinity into a finite number") {
 }
 
 TEST_CASE("the references' derivatives of the activations match their functions") {
-    for (const Kernels* k : {&relu, &relu6, &sigmoid, &silu, &gelu, &gelu_tanh, &leaky_relu, &hard_swish}) {
+    for (const Kernels* k :
+         {&relu, &relu6, &sigmoid, &silu, &gelu, &gelu_tanh, &leaky_relu, &hard_swish, &softplus}) {
         INFO(k->name);
         const std::vector<float> x = random_floats(127, 3, -9, 9);
         const auto sum = [&](const Values& v) {

@@ -41,6 +41,8 @@ const Activation hard_swish{[](double x) {
                             [](double x) { return x < -3  ? 0
                                                   : x > 3 ? 1
                                                           : x / 3 + 0.5; }};
+const Activation softplus{[](double x) { return (x > 0 ? x : 0) + std::log1p(std::exp(-std::abs(x))); },
+                          logistic};
 
 Values multiply_broadcast(uint pixels, uint channels, Values a, const Values& b) {
     for (std::size_t i = 0; i < a.size(); ++i) a[i] *= b[i / channels / pixels * channels + i % channels];

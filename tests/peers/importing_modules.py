@@ -119,6 +119,8 @@ IMPORTED = {
     "F.relu(x, True)": in_place(lambda net, x: F.relu(x, True)),
     "F.hardswish(x, True)": in_place(lambda net, x: F.hardswish(x, True)),
     "F.leaky_relu(x, 0.1, True)": in_place(lambda net, x: F.leaky_relu(x, 0.1, True)),
+    "Softplus": in_place(lambda net, x: net.act(x), act=nn.Softplus()),
+    "F.softplus": in_place(lambda net, x: F.softplus(x)),
     "F.relu_": in_place(lambda net, x: F.relu_(x)),
     "torch.relu_": in_place(lambda net, x: torch.relu_(x)),
     "x.clamp_": in_place(lambda net, x: x.clamp_(0, 6)),
@@ -143,6 +145,7 @@ REFUSED = {
     "a dropout before a change": (aliased(lambda net, x: F.dropout(x, 0.5), add_in_place), "'iadd' (iadd) has changed in"),
     "out=": (Net(into_another), "'add' (add) writes into 'out'"),
     "numbers of another axis": (Net(lambda net, x: net.end(net.conv1(x) * torch.arange(8.0))), "not one for each channel"),
+    "a softplus of another beta": (in_place(lambda net, x: F.softplus(x, 2)), "'softplus' (softplus) has beta 2"),
     "x.zero_()": (dropped(lambda x: x.zero_()), "'zero_' (zero_) has no layer"),
 }
 

@@ -21,6 +21,7 @@ ACTIVATIONS = {
     "silu": (lambda x: x * sigmoid(x), {}),
     "sigmoid": (sigmoid, {}),
     "hard_swish": (lambda x: x * np.clip(x / 6 + 0.5, 0, 1), {}),
+    "softplus": (lambda x: np.logaddexp(0, x), {}),
     "gelu": (lambda x: x / 2 * (1 + erf(x / math.sqrt(2))), {}),
     "gelu by tanh": (lambda x: x / 2 * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),
                      {"approximate": "tanh"}),

@@ -16,7 +16,7 @@ from .onnx_images import Images, OfImage, number
 from .value import Value
 
 
-NEVER_NEGATIVE = ("relu", "relu6", "sigmoid")  # layers that give no numbers below zero
+NEVER_NEGATIVE = ("relu", "relu6", "sigmoid", "softplus")  # layers that give no numbers below zero
 
 
 class Translation(Graph):

@@ -130,6 +130,13 @@ class Translation(Shapes):
         if isinstance(module, nn.LeakyReLU) or what is F.leaky_relu:
             return network.activation("leaky_relu", name, source, slope=float(
                 module.negative_slope if module else given.get(1, "negative_slope", 0.01)))
+        if isinstance(module, nn.Softplus) or what is F.softplus:
+            beta, threshold = (module.beta, module.threshold) if module else (given.get(1, "beta", 1),
+                                                                              given.get(2, "threshold", 20))
+            if beta != 1 or threshold < 20:
+                raise NotExpressible(f"{self.called(node)} has beta {beta} and threshold {threshold}; softplus in recipes "
+                                     "has a beta of 1 and no threshold")
+            return network.activation("softplus", name, source)
         if isinstance(module, nn.Hardtanh) or what is F.hardtanh:
             low, high = (module.min_val, module.max_val) if module else (given.get(1, "min_val", -1.0),
                                                                           given.get(2, "max_val", 1.0))
@@ -221,7 +228,7 @@ class Translation(Shapes):
                 "Upsample": "recipes have no resizing", "PReLU": "leaky_relu is possible", "ELU": "silu or gelu is possible",
                 "Tanh": "sigmoid is possible", "GroupNorm": "batch_norm or layer_norm is possible",
                 "InstanceNorm2d": "batch_norm is possible", "Hardsigmoid": "sigmoid is possible",
-                "hardsigmoid": "sigmoid is possible", "Softplus": "silu is possible", "Mish": "silu is possible"}
+                "hardsigmoid": "sigmoid is possible", "Mish": "silu is possible"}
         module = self.modules[node.target] if node.op == "call_module" else None
         kind = type(module).__name__ if module is not None else (
             node.target if isinstance(node.target, str) else getattr(node.target, "__name__", ""))

@@ -185,7 +185,7 @@ class Graph:
             if last.known() is not None:
                 return self.layer_of(last, node)
         raise NotExpressible(f"'{function.name}' computes a function that is no activation of recipes; they have "
-                             "relu, relu6, leaky_relu, silu, sigmoid, hard_swish and gelu")
+                             "relu, relu6, leaky_relu, silu, sigmoid, hard_swish, softplus and gelu")
 
     def scaled(self, name, value, scale, shift):
         if value.layer == "images":

@@ -1,0 +1,4 @@
+#include "kernel.h"
+#include "activation.h"
+
+ACTIVATION_BACKWARD(softplus_backward, dy * sigmoid(saved))
