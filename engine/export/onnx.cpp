@@ -8,6 +8,7 @@
 #include <map>
 #include <numbers>
 #include <set>
+#include <stdexcept>
 
 namespace towers {
 namespace {
@@ -249,10 +250,11 @@ private:
         case Function::softplus:
             return last("Softplus", {x}, row);
         case Function::gelu:
+            return gelu(x, row, false);
         case Function::gelu_tanh:
-            break;
+            return gelu(x, row, true);
         }
-        return gelu(x, row, o.function == Function::gelu_tanh);
+        throw std::logic_error("ONNX is not told of this activation");
     }
     /// This operator set has no Gelu: x / 2 (1 + erf(x / sqrt 2)), or x / 2 (1 + tanh(sqrt(2 / pi) (x +
     /// 0.044715 x^3)))

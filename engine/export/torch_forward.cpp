@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <fmt/format.h>
+#include <stdexcept>
 
 namespace towers {
 namespace {
@@ -226,7 +227,7 @@ private:
         case Function::gelu_tanh:
             return of("F.gelu", ", approximate=\"tanh\"");
         }
-        return in[0];
+        throw std::logic_error("PyTorch's module is not told of this activation");
     }
 
     const InferenceGraph& graph_;
