@@ -21,6 +21,10 @@ FUNCTION vec4 image_or_ones(In_f32 x, ConvShape shape, Pixel pixel, Tap tap, uin
     return quad;
 }
 
+#define PRODUCT(which)                                                                                       \
+    const uint group = which;                                                                                \
+    const uint rows = taps + p.bias;                                                                         \
+    const uint depth = p.shape.batch * p.shape.out_height * p.shape.out_width;
 #define BEGIN(first_m, first_n, first_k)                                                                     \
     const Tap tap = tap_of(first_m + A_ROW(0u), p.shape.kernel_width, in_group);                             \
     Pixel pixels[LOADS(TILE_M)];                                                                             \
@@ -51,6 +55,5 @@ KERNEL_OF_TUNABLE_SIZE(conv2d_backward_weights_quads, Conv2dBackwardWeightsParam
     const uint out_group = p.shape.out_channels / p.shape.groups;
     const uint taps = p.shape.kernel_height * p.shape.kernel_width * in_group;
     const Pixel step = pixel_of(TILE_K, p.shape.out_height, p.shape.out_width);
-    GEMM_QUADS(taps + p.bias, out_group, p.shape.batch * p.shape.out_height * p.shape.out_width,
-               p.shape.groups, p.splits)
+    GEMM_QUADS(taps + p.bias, out_group, p.shape.groups, p.splits)
 }

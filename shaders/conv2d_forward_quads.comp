@@ -23,6 +23,10 @@ FUNCTION vec4 image_at(In_f32 x, ConvShape shape, Corner corner, Tap tap, bool t
                         there && corner.y + y < shape.in_height && corner.x + column < shape.in_width);
 }
 
+#define PRODUCT(which)                                                                                       \
+    const uint group = which;                                                                                \
+    const uint rows = pixels;                                                                                \
+    const uint depth = p.shape.kernel_height * p.shape.kernel_width * in_group;
 #define BEGIN(first_m, first_n, first_k)                                                                     \
     Corner corners[LOADS(TILE_M)];                                                                           \
     UNROLL for (uint i = 0u; i < LOADS(TILE_M); ++i) {                                                       \
@@ -65,6 +69,5 @@ KERNEL_OF_TUNABLE_SIZE(conv2d_forward_quads, Conv2dForwardParams, 2, THREADS) {
     const Tap step = tap_of(TILE_K, p.shape.kernel_width, in_group);
     const uint bias = p.splits == 1u ? p.bias : 0u;
     const uint relu = p.splits == 1u ? p.relu : 0u;
-    GEMM_QUADS(pixels, out_group, p.shape.kernel_height * p.shape.kernel_width * in_group, p.shape.groups,
-               p.splits)
+    GEMM_QUADS(pixels, out_group, p.shape.groups, p.splits)
 }

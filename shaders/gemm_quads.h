@@ -4,11 +4,13 @@
 // defines:
 //   A_ALONG_K, B_ALONG_K                1: the floats of a quad have four k and one row of A (column of B);
 //                                       0: one k
+//   PRODUCT(which)                      declares `rows` and `depth`, its M and K, and what else it is
 //   BEGIN(first_m, first_n, first_k)    declares what addressing needs, worked out once per tile
 //   LOAD_A(i, there), LOAD_B(j, there)  an invocation's quads of a slice; zeros unless `there`
 //   ADVANCE                             a statement, which moves on by TILE_K
 //   STORE(m, n, part, quad)             a statement
-// and then uses GEMM_QUADS(M, N, K, groups, splits), whose arguments mean what GEMM_TILES' do.
+// and then uses GEMM_QUADS(M, N, products, splits). There are so many products side by side, none with more
+// than M rows; `splits` share out the K of each.
 #define TILE_K 16u
 TUNABLE(0, TILE_M, 64);
 TUNABLE(1, TILE_N, 64);
@@ -80,29 +82,30 @@ SHARED_QUADS(b_slices, 2u * SLICE_QUADS(TILE_N));
 
 // Each 32 invocations compute 4 x 8 blocks, arranged so that few of any 8 neighbours read different quads of
 // shared memory.
-#define GEMM_QUADS(M, N, K, groups, splits)                                                                  \
+#define GEMM_QUADS(M, N, products, splits)                                                                   \
     const uint tiles_n = ((N) + TILE_N - 1u) / TILE_N;                                                       \
     const uint tiles = ((M) + TILE_M - 1u) / TILE_M * tiles_n;                                               \
-    const uint depth = (((K) + (splits)-1u) / (splits) + TILE_K - 1u) / TILE_K * TILE_K;                     \
     const uint lane = LOCAL_ID % 32u;                                                                        \
     const uint row = LOCAL_ID / 32u / (BLOCK_COLUMNS / 8u) * 4u + ((lane >> 1u & 1u) | (lane >> 3u & 2u));   \
     const uint column = LOCAL_ID / 32u % (BLOCK_COLUMNS / 8u) * 8u + ((lane & 1u) | (lane >> 1u & 6u));      \
-    for (uint tile = GROUP_ID; tile < tiles * (splits) * (groups); tile += GROUPS) {                         \
-        const uint group = tile / tiles / (splits);                                                          \
+    for (uint tile = GROUP_ID; tile < tiles * (splits) * (products); tile += GROUPS) {                       \
         const uint part = tile / tiles % (splits);                                                           \
         const uint first_m = tile % tiles / tiles_n * TILE_M;                                                \
         const uint first_n = tile % tiles % tiles_n * TILE_N;                                                \
-        const uint end_k = min((part + 1u) * depth, (K));                                                    \
+        PRODUCT(tile / tiles / (splits))                                                                     \
+        if (first_m >= rows) continue;                                                                       \
+        const uint part_depth = ((depth + (splits)-1u) / (splits) + TILE_K - 1u) / TILE_K * TILE_K;          \
+        const uint end_k = min((part + 1u) * part_depth, depth);                                             \
         vec4 sum[BLOCKS * 4u];                                                                               \
         UNROLL for (uint i = 0u; i < BLOCKS * 4u; ++i) sum[i] = vec4(0.0f);                                  \
         vec4 a_next[LOADS(TILE_M)];                                                                          \
         vec4 b_next[LOADS(TILE_N)];                                                                          \
-        BEGIN(first_m, first_n, part* depth)                                                                 \
-        FETCH(part* depth)                                                                                   \
+        BEGIN(first_m, first_n, part* part_depth)                                                            \
+        FETCH(part* part_depth)                                                                              \
         KEEP(0u)                                                                                             \
         barrier();                                                                                           \
         uint stage = 0u;                                                                                     \
-        for (uint first_k = part * depth; first_k < end_k; first_k += TILE_K) {                              \
+        for (uint first_k = part * part_depth; first_k < end_k; first_k += TILE_K) {                         \
             FETCH(first_k + TILE_K)                                                                          \
             MULTIPLY(stage)                                                                                  \
             stage = 1u - stage;                                                                              \
@@ -112,7 +115,7 @@ SHARED_QUADS(b_slices, 2u * SLICE_QUADS(TILE_N));
         UNROLL for (uint i = 0u; i < BLOCKS * 4u; ++i) {                                                     \
             const uint m = first_m + (i / 4u * BLOCK_ROWS + row) * 4u + i % 4u;                              \
             const uint n = first_n + column * 4u;                                                            \
-            if (m < (M) && n < (N)) {                                                                        \
+            if (m < rows && n < (N)) {                                                                       \
                 STORE(m, n, part, sum[i]);                                                                   \
             }                                                                                                \
         }                                                                                                    \

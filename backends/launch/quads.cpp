@@ -10,6 +10,9 @@
 namespace towers {
 namespace {
 
+using namespace dialect;
+#include "shaders/conv_phases.h"
+
 constexpr SliceCosts slice_costs{.per_edge = 12, .whole = 0};
 
 /// Shared memory of a workgroup: two slices of each matrix, each row of which has a quad more, and each slice
@@ -26,8 +29,40 @@ ConvShape shape_of(const Launch& launch) {
 
 bool fits(const Launch& launch) {
     const ConvShape s = shape_of(launch);
-    return s.in_channels / s.groups % 4 == 0 && s.out_channels / s.groups % 4 == 0 &&
-           (launch.kernel != Kernel::conv2d_backward_data || (s.stride_y == 1 && s.stride_x == 1));
+    return s.in_channels / s.groups % 4 == 0 && s.out_channels / s.groups % 4 == 0;
+}
+
+/// All phases of an axis
+struct Phases {
+    uint count;
+    std::uint64_t most_pixels = 0, most_taps = 0;
+    std::uint64_t products = 0; ///< of a pixel and a tap
+};
+
+Phases all_phases(uint stride, uint dilation, uint kernel, uint padding, uint length) {
+    Phases phases{.count = phases_of(stride, length)};
+    for (uint number = 0; number < phases.count; ++number) {
+        const Phase phase = phase_of(number, stride, dilation, kernel, padding, length);
+        phases.most_pixels = std::max<std::uint64_t>(phases.most_pixels, phase.pixels);
+        phases.most_taps = std::max<std::uint64_t>(phases.most_taps, phase.taps);
+        phases.products += std::uint64_t(phase.pixels) * phase.taps;
+    }
+    return phases;
+}
+
+/// As the source by quads multiplies them
+Products products_by_quads(const Launch& launch) {
+    if (launch.kernel != Kernel::conv2d_backward_data) return *products_of(launch);
+    const ConvShape s = shape_of(launch);
+    const Phases y = all_phases(s.stride_y, s.dilation_y, s.kernel_height, s.pad_top, s.in_height),
+                 x = all_phases(s.stride_x, s.dilation_x, s.kernel_width, s.pad_left, s.in_width);
+    const uint out_group = s.out_channels / s.groups;
+    return {.count = std::uint64_t(s.groups) * y.count * x.count,
+            .rows = s.batch * y.most_pixels * x.most_pixels,
+            .columns = s.in_channels / s.groups,
+            .depth = y.most_taps * x.most_taps * out_group,
+            .mean_depth = ceil_div(y.products * x.products * out_group,
+                                   y.count * y.most_pixels * x.count * x.most_pixels)};
 }
 
 /// The most splits that may be worth trying: they fill the device some times over, and have two slices each.
@@ -90,9 +125,8 @@ bool has_room(const Tile& tile, const DeviceFacts& facts) {
 
 std::vector<LaunchConfig> quads_configs(const Launch& launch, const DeviceFacts& facts) {
     std::vector<LaunchConfig> configs;
-    const std::optional<Products> tiled = products_of(launch);
-    if (!facts.quads || !tiled || !fits(launch)) return configs;
-    const Products& products = *tiled;
+    if (!facts.quads || !products_of(launch) || !fits(launch)) return configs;
+    const Products products = products_by_quads(launch);
     for (const Tile& tile : quad_tiles) {
         if (!has_room(tile, facts)) continue;
         for (const unsigned splits :

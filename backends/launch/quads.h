@@ -10,8 +10,7 @@ namespace towers {
 /// Whether a workgroup of the device has the shared memory and the registers for a tile.
 bool has_room(const Tile& tile, const DeviceFacts& facts);
 
-/// Takes a tiled kernel's launch if the channels of each group are multiples of 4 and, for the gradient of
-/// the images, the strides are 1.
+/// Takes a tiled kernel's launch if the channels of each group are multiples of 4.
 std::optional<LaunchConfig> quads_config(const Launch& launch, const DeviceFacts& facts);
 /// That one and others: with each tile, and some numbers of parts.
 std::vector<LaunchConfig> quads_configs(const Launch& launch, const DeviceFacts& facts);

@@ -26,8 +26,11 @@ double cycles_of(const Products& products, const Tile& tile, unsigned splits, co
         128;
     const double ends = 1000;                        // first loads, and the results
     const double alone = groups <= units ? 1.25 : 1; // Nothing else runs while a workgroup waits.
-    const auto slices = double(ceil_div(ceil_div(products.depth, slice_depth), splits));
-    const double product = double(ceil_div(groups, units)) * (slices * slice * alone + ends);
+    const auto cycles_of_group = [&](std::uint64_t depth) {
+        return double(ceil_div(ceil_div(depth, slice_depth), splits)) * slice * alone + ends;
+    };
+    const double product = std::max(double(ceil_div(groups, units)) * cycles_of_group(products.mean_depth),
+                                    cycles_of_group(products.depth));
     if (splits == 1) return product;
     return product + cycles_of_stage((splits + 1) * double(products.elements()), facts);
 }

@@ -37,11 +37,12 @@ constexpr unsigned largest_tile_bytes = [] {
 }();
 
 /// A tiled kernel's launch: so many products of `rows` x `columns`, each of which tiles cover. An element is
-/// a sum over `depth`.
+/// a sum over `depth`. Where products differ, these are the largest numbers.
 struct Products {
     std::uint64_t count, rows;
     unsigned columns;
     std::uint64_t depth;
+    std::uint64_t mean_depth = depth; ///< of tiles; of those that no product has, 0
 
     std::uint64_t elements() const { return count * rows * columns; }
     std::uint64_t tiles(const Tile& tile) const {

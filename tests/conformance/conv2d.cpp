@@ -55,6 +55,22 @@ const std::vector<ConvShape>& shapes() {
                      16),                                                    // the last column is never read
         dilated_conv(1, 4, 5, 8, {{3, 3}, {1, 1}}, {6, 6}, {6, 6, 6, 6}, 8), // one tap of nine sees anything
         dilated_conv(3, 9, 7, 12, {{3, 2}, {1, 2}}, {2, 3}, {2, 1, 0, 3}, 18, 6),
+        // Gradients of images by phases
+        padded_conv(2, 12, 14, 64, {{3, 3}, {2, 2}}, {1, 1, 1, 1}, 64),
+        same_conv(2, 13, 9, 8, {{3, 3}, {2, 2}}, 16),
+        valid_conv(3, 7, 6, 8, {{1, 1}, {2, 2}}, 12),
+        padded_conv(1, 10, 11, 8, {{5, 2}, {3, 4}}, {2, 1, 1, 0}, 20),
+        padded_conv(3, 2, 3, 8, {{3, 3}, {5, 4}}, {2, 2, 1, 1}, 8), // strides beyond the image
+        same_conv(1, 9, 8, 24, {{3, 3}, {2, 3}}, 16, 2),
+        dilated_conv(2, 12, 11, 8, {{3, 3}, {2, 2}}, {2, 2}, {2, 2, 2, 2}, 12), // odd places see nothing
+        dilated_conv(1, 25, 17, 4, {{4, 3}, {4, 6}}, {6, 4}, {6, 5, 7, 0}, 8),
+        // Gradients of images by phases
+        padded_conv(2, 12, 14, 64, {{3, 3}, {2, 2}}, {1, 1, 1, 1}, 64),
+        same_conv(2, 13, 9, 8, {{3, 3}, {2, 2}}, 16),
+        valid_conv(3, 7, 6, 8, {{1, 1}, {2, 2}}, 12),
+        same_conv(1, 9, 8, 24, {{3, 3}, {2, 3}}, 16, 2),
+        padded_conv(3, 2, 3, 8, {{3, 3}, {5, 4}}, {2, 2, 1, 1}, 8),             // strides beyond the image
+        dilated_conv(2, 12, 11, 8, {{3, 3}, {2, 2}}, {2, 2}, {2, 2, 2, 2}, 12), // every other pixel is unseen
         // Few pixels and many weights
         valid_conv(1, 5, 6, 130, {{1, 1}, {3, 3}}, 129),                // two rows and columns are never read
         padded_conv(2, 3, 1, 128, {{3, 1}, {1, 1}}, {0, 1, 0, 0}, 131), // zeros below only

@@ -55,6 +55,7 @@ struct Running {
     const std::byte* parameters = nullptr;
     unsigned live = 0; ///< threads that have not ended
     unsigned next = 0; ///< place in `order` of the next thread to begin
+    std::uint64_t passed_barriers = 0;
     std::vector<unsigned> order, ready, idle_fibers;
     std::vector<Thread> threads;
     std::vector<Warp> warps;
@@ -140,6 +141,7 @@ void open_barrier() {
         site = thread.site;
         running.ready.push_back(i);
     }
+    ++running.passed_barriers;
 }
 
 void run_block() {
@@ -227,6 +229,8 @@ std::string running_thread() {
                                       here.block.x, here.blocks.x, here.thread.x)
                         : "";
 }
+
+std::uint64_t passed_barriers() { return running.passed_barriers; }
 
 void fail(const std::string& what) {
     const std::string place = running_thread();

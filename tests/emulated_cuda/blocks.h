@@ -15,6 +15,10 @@ namespace emulated {
 /// a shuffle.
 void run_blocks(const Kernel& kernel, const std::byte* parameters, unsigned blocks, unsigned threads);
 
+/// Barriers that all blocks together have passed so far. A block of a product by quads passes one for each
+/// slice that it multiplies, and one more for its tile.
+std::uint64_t passed_barriers();
+
 /// The random numbers that decide about orders; TOWERS_EMULATED_CUDA_SEED chooses them.
 class Random {
 public:

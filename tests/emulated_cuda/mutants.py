@@ -22,6 +22,9 @@ graph, backend, functions = [(f"backends/cuda/{name}.cpp", f"{name}.cpp")
 lowering, order = [(f"backends/launch/{name}.cpp", f"{name}.cpp") for name in ("lowering", "order")]
 gemm = "shaders/gemm_tile.h", "conv2d_*.cpp"
 gemm_of_data = gemm[0], "conv2d_backward_data_*.cpp"
+phases = "shaders/conv_phases.h", "conv2d_backward_data_quads_*.cpp"
+gemm_quads, data_quads = [(f"shaders/{name}", phases[1])
+                          for name in ("gemm_quads.h", "conv2d_backward_data_quads.comp")]
 dialect = "shaders/dialect/cuda.h", "kernels.cpp"
 tiled_dialect = dialect[0], gemm_of_data[1]
 winograd = "shaders/winograd.h", "kernels.cpp"
@@ -36,6 +39,8 @@ edges = "--test-case=a product touches nothing behind its tensors*"
 convolutions = "--test-case=conv2d_backward_data*"
 sums = "--test-case=sum_squares*,count_nonfinite*"
 transforms = "--test-case=winograd_*"
+strided = "--test-case=the gradient of strided images is right for any*"
+work = "--test-case=a strided convolution's gradient multiplies*"
 
 # name: (where, text, what takes its place, the tests). Between the words of a text may be any space and backslashes.
 mutants = {
@@ -91,6 +96,19 @@ mutants = {
     "half-a-sum": (dialect, "uint distance = 16u; distance > 0u; distance /= 2u) x +=",
                    "uint distance = 8u; distance > 0u; distance /= 2u) x +=", sums),
     "part-of-a-warp": (dialect, "x += __shfl_xor_sync(0xffffffffu", "x += __shfl_xor_sync(0xffffu", sums),
+    "first-tap": (phases, "phase.tap * dilation % stride != place % stride", "false", strided),
+    "taps-apart": (phases, "phase.taps_apart * dilation % stride != 0u", "phase.taps_apart != stride", strided),
+    "tap-too-many": (phases, "(kernel - phase.tap + phase.taps_apart - 1u) / phase.taps_apart",
+                     "(kernel + phase.taps_apart - 1u) / phase.taps_apart", strided),
+    "phase-unpadded": (phases, "const uint place = phase.pixel + padding;", "const uint place = phase.pixel;", strided),
+    "pixel-too-many": (phases, "(length - phase.pixel + stride - 1u) / stride", "(length + stride - 1u) / stride",
+                       strided),
+    "wide-dilation": (phases, "phase.dilation = phase.taps_apart * dilation / stride;", "", strided),
+    "weights-side-by-side": (data_quads, "tap.x * phase_x.taps_apart", "tap.x", strided),
+    "place-in-phase": (data_quads, "phase_x.pixel + pixel.x * shape.stride_x", "pixel.x * shape.stride_x", strided),
+    "all-tiles": (gemm_quads, "if (first_m >= rows) continue;", "", work),
+    "all-taps": (data_quads, "phase_y.taps * phase_x.taps * out_group",
+                 "p.shape.kernel_height * phase_x.taps * out_group", work),
     "constant-off": (winograd, "5.25f, -5.25f", "5.25f, -5.2f", transforms),
     "infinity-misplaced": (winograd, "j + 1u == results", "j + 2u == results", transforms),
     "border-is-image": (winograd, "corner.y + y < tiles.height", "corner.y + y <= tiles.height", transforms),

@@ -78,6 +78,7 @@ void barrier() { ++barriers; }
 #define SHARED_QUADS(name, count) constexpr SharedQuads name
 
 // The source's own tensors are of no interest.
+#define PRODUCT(which) const uint rows = TILE_M, depth = TILE_K;
 #define BEGIN(first_m, first_n, first_k)
 #define LOAD_A(i, there) vec4((there) ? 1.0f : 0.0f)
 #define LOAD_B(j, there) vec4((there) ? 1.0f : 0.0f)
@@ -88,7 +89,7 @@ void barrier() { ++barriers; }
 
 void multiply_a_slice() {
     barriers = 0;
-    GEMM_QUADS(TILE_M, TILE_N, TILE_K, 1u, 1u)
+    GEMM_QUADS(TILE_M, TILE_N, 1u, 1u)
 }
 
 /// Of the same access of neighbouring threads, in one pass if they are without conflicts
