@@ -70,7 +70,7 @@ inline bool same_card(const DeviceInfo& a, const DeviceInfo& b) {
 
 enum class Memory {
     device,  ///< fast for the device; the host cannot reach it
-    staging, ///< both reach it; kernels may read small blocks from it, copies move large ones
+    staging, ///< both reach it, a card's kernels only slowly: copies move what a step needs
 };
 
 class Device;

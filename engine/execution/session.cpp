@@ -61,7 +61,7 @@ void Session::download(Arena arena, std::span<float> values) const {
 void Session::load(const DataSource& images) const { load_images(images, *device_, buffer(Arena::records)); }
 
 void Session::write(const StepNumbers& numbers) const {
-    const std::span<float> block = host<float>(Arena::step);
+    const std::span<float> block = host<float>(Arena::staged_step);
     block[STEP_LEARNING_RATE] = numbers.learning_rate;
     block[STEP_AVERAGE_DECAY] = numbers.average_decay;
     block[STEP_CORRECTION_1] = numbers.correction_1;
@@ -71,7 +71,8 @@ void Session::write(const StepNumbers& numbers) const {
 
 void Session::write(std::span<const Example> examples) const {
     static_assert(sizeof(Example) == sizeof(uvec4)); // as the kernels read them
-    std::ranges::copy(examples, host<Example>(Arena::step).begin() + step_examples_offset / sizeof(Example));
+    std::ranges::copy(examples,
+                      host<Example>(Arena::staged_step).begin() + step_examples_offset / sizeof(Example));
 }
 
 void Session::write(std::span<const Example> examples, std::uint32_t first_slot) const {

@@ -60,7 +60,7 @@ public:
     /// Brings all images to Arena::records; see load_images().
     void load(const DataSource& images) const;
 
-    /// Writes the inputs of a step into Arena::step.
+    /// Writes the inputs of a step into Arena::staged_step.
     void write(const StepNumbers& numbers) const;
     void write(std::span<const Example> examples) const;
     /// The same with the examples' images in the slots from `first_slot` on.

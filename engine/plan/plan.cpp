@@ -109,7 +109,16 @@ TensorPair Plan::exchange(const std::string& name, const TensorPair& given, Merg
     return back;
 }
 
-void Plan::check_types(const Operation& operation) const {
+/// Kernels would wait for each word that they read from the host's memory.
+void Plan::receive_step() {
+    if (bytes(Arena::step) == 0) return;
+    const TensorShape words{bytes(Arena::step) / sizeof(std::uint32_t)};
+    const TensorId staged = tensor("staged step", Arena::staged_step, 0, words, ElementType::uint32);
+    const TensorId here = tensor("whole step", Arena::step, 0, words, ElementType::uint32);
+    operations_.insert(operations_.begin(), {"step in", PlannedCopy{staged, here}});
+}
+
+void Plan::check_tensors(const Operation& operation) const {
     const auto* launch = std::get_if<Launch>(&operation.work);
     if (launch == nullptr) return;
     const KernelInfo& kernel = kernel_info(launch->kernel);
@@ -119,11 +128,15 @@ void Plan::check_types(const Operation& operation) const {
             if (!can_point_to(kernel.elements[i], tensor.type))
                 throw std::logic_error(fmt::format("plan: '{}' gives {} a tensor of another type: {}",
                                                    operation.name, kernel.name, tensor.name));
+            if (is_staging(tensor.arena))
+                throw std::logic_error(fmt::format("plan: '{}' lets {} reach staging memory: {}",
+                                                   operation.name, kernel.name, tensor.name));
         }
 }
 
 void Plan::place(std::uint64_t largest) {
-    for (const Operation& operation : operations_) check_types(operation);
+    receive_step();
+    for (const Operation& operation : operations_) check_tensors(operation);
     make_levels();
     place_activations(largest);
 }

@@ -21,13 +21,14 @@ enum class Arena {
     gradients,   ///< of the trained variables, and the step's statistics, in the same layout
     micro_batch, ///< of a step in micro-batches: the present one's gradients, laid out alike, examples,
                  ///< losses
+    step,        ///< the step's numbers and examples, copied from `staged_step`
     results,
     records,     ///< images of the data set: all, as load_images() brings them, or those of a step
     activations, ///< everything that lives within a step; the plan lets tensors share it over time
     /// There are further arenas of activations, for a device that has more memory than one allocation may
     /// take.
     last_activations = activations + 63,
-    step,              ///< staging: what the host writes before a step
+    staged_step,       ///< staging: what the host writes before a step
     staged_records,    ///< staging: images of a step on their way to `records`
     staged_results,    ///< staging: what the host reads after a step
     staged_gradients,  ///< staging
@@ -40,7 +41,7 @@ constexpr std::size_t arena_count = std::size_t(Arena::count);
 /// Of each arena.
 using ArenaBytes = std::array<std::size_t, arena_count>;
 
-constexpr bool is_staging(Arena arena) { return arena >= Arena::step; }
+constexpr bool is_staging(Arena arena) { return arena >= Arena::staged_step; }
 constexpr bool is_of_activations(Arena arena) {
     return arena >= Arena::activations && arena <= Arena::last_activations;
 }
@@ -164,10 +165,11 @@ public:
     };
     static std::vector<Use> uses(const Operation& operation);
 
-    /// Puts each operation into the earliest level after its dependencies, then lets activations that are not
-    /// alive at the same time share memory. Call it once, after the last operation. `largest`: the most bytes
-    /// of an activations' arena, unless a single activation needs more. Throws std::logic_error if a tensor's
-    /// element type does not fit its kernel.
+    /// Lets the plan begin with the copy of Arena::staged_step to Arena::step, if it uses that; then puts
+    /// each operation into the earliest level after its dependencies, and lets activations that are not alive
+    /// at the same time share memory. Call it once, after the last operation. `largest`: the most bytes of an
+    /// activations' arena, unless a single activation needs more. Throws std::logic_error if a tensor's
+    /// element type does not fit its kernel, or if a kernel would reach staging memory.
     void place(std::uint64_t largest = UINT64_MAX);
 
     const std::vector<PlannedTensor>& tensors() const { return tensors_; }
@@ -188,7 +190,8 @@ public:
                               std::size_t last) const;
 
 private:
-    void check_types(const Operation& operation) const;
+    void receive_step();
+    void check_tensors(const Operation& operation) const;
     void make_levels();
     void place_activations(std::uint64_t largest);
 

@@ -14,13 +14,15 @@ namespace {
 
 /// Small arenas of which each share has its own: their layout depends on the share, and gaps must stay zero.
 constexpr bool is_of_share(Arena arena) {
-    return arena == Arena::step || arena == Arena::results || arena == Arena::staged_results ||
-           arena == Arena::staged_exchanges;
+    return arena == Arena::step || arena == Arena::results || arena == Arena::staged_step ||
+           arena == Arena::staged_results || arena == Arena::staged_exchanges;
 }
 
 /// Of those, the ones that the host uses before and after a step. Each step that can be in flight has its
 /// own.
-constexpr bool is_of_step(Arena arena) { return arena == Arena::step || arena == Arena::staged_results; }
+constexpr bool is_of_step(Arena arena) {
+    return arena == Arena::staged_step || arena == Arena::staged_results;
+}
 
 /// The exchanges that come before a level.
 std::vector<Exchange> exchanges_before(std::size_t level, const Plan& plan, const Session& session) {

@@ -44,8 +44,9 @@ std::vector<TensorId> reserve_losses(Plan& plan, const NetworkSpec& spec) {
 /// Copies the share's examples from `first` on.
 void receive_examples(Plan& plan, const Pass& pass, std::size_t first) {
     plan.copy("examples in",
-              plan.tensor("share's examples", Arena::step, step_examples_offset + first * sizeof(Example),
-                          {pass.size, example_words}, ElementType::uint32),
+              plan.tensor("share's examples", Arena::staged_step,
+                          step_examples_offset + first * sizeof(Example), {pass.size, example_words},
+                          ElementType::uint32),
               plan.shared(pass.plan, pass.examples));
 }
 

@@ -101,9 +101,13 @@ bool is_device_address(std::uint64_t address) {
     return false;
 }
 
-std::byte* place_of(std::uint64_t address) {
+Space space_of(std::uint64_t address) {
     const bool mapped = (address & space_mask) == (first_addresses[1] & space_mask);
-    const Space space = mapped ? Space::mapped : Space::device;
+    return mapped ? Space::mapped : Space::device;
+}
+
+std::byte* place_of(std::uint64_t address) {
+    const Space space = space_of(address);
     return window_of(space).begin + (address - first_addresses[std::size_t(space)]);
 }
 

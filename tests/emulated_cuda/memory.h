@@ -35,6 +35,7 @@ const Region* find_mapped(const void* host);
 std::size_t used_memory(int device);
 
 bool is_device_address(std::uint64_t address);
+Space space_of(std::uint64_t device_address);
 /// Where a device address lies, or would lie if memory were there.
 std::byte* place_of(std::uint64_t address);
 /// The same for bytes that must all be there. `what` begins the message that ends the program if they are

@@ -21,19 +21,23 @@ using Lock = std::unique_lock<std::mutex>;
 auto& mutex = *new std::mutex;
 auto &changed = *new std::condition_variable, &submitted = *new std::condition_variable;
 auto& streams = *new std::vector<StreamState*>;
-Random random_choice; // with the lock held
+Random random_choice;          // with the lock held
+unsigned on_mapped_memory = 0; // likewise
 
 /// The parameters with real addresses in place of device addresses. The pointers of a block come first
 /// (backends/parameter_layout.h), but how many there are the runtime does not know either.
 KernelNode with_places(KernelNode node) {
+    bool mapped = false;
     for (std::size_t i = 0; i < node.kernel->bytes; i += sizeof(std::uint64_t)) {
         std::uint64_t word = 0;
         std::memcpy(&word, node.parameters.data() + i, sizeof word);
         if (!is_device_address(word)) continue;
+        mapped |= space_of(word) == Space::mapped;
         // Not checked, since kernels may compute with addresses beyond an allocation if they do not use them
         const std::byte* const place = place_of(word);
         std::memcpy(node.parameters.data() + i, &place, sizeof place);
     }
+    on_mapped_memory += mapped;
     return node;
 }
 
@@ -176,6 +180,11 @@ void wait_for_device(Lock& held, int device) {
             return stream->device != device || stream->operations.empty();
         });
     });
+}
+
+unsigned launches_on_mapped_memory() {
+    const Lock held = lock();
+    return on_mapped_memory;
 }
 
 } // namespace emulated

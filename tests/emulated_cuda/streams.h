@@ -97,4 +97,7 @@ void wait_for(std::unique_lock<std::mutex>& lock, const StreamState& stream);
 void wait_for(std::unique_lock<std::mutex>& lock, const Record& record);
 void wait_for_device(std::unique_lock<std::mutex>& lock, int device);
 
+/// Launches so far of kernels that got an address of the host's memory.
+unsigned launches_on_mapped_memory();
+
 } // namespace emulated

@@ -93,9 +93,10 @@ std::vector<float> after_step(Device& device, const Recipe& recipe, const Datase
     Sampler(all_records, 5, true).fill(15, examples); // across the end of an epoch
     ResidentFeed(data).bring(examples);
     for (Example& each : examples) each.slot = slot_of(each.record);
-    arena(Arena::step).host<float>()[STEP_LEARNING_RATE] = 0.1f;
+    arena(Arena::staged_step).host<float>()[STEP_LEARNING_RATE] = 0.1f;
     std::ranges::copy(
-        examples, arena(Arena::step).host<Example>().subspan(step_examples_offset / sizeof(Example)).begin());
+        examples,
+        arena(Arena::staged_step).host<Example>().subspan(step_examples_offset / sizeof(Example)).begin());
     device.run(plan.bind(pointers, 0, plan.levels().size()));
     download(device, arena(Arena::state), std::as_writable_bytes(std::span(state)));
     const std::span<float> results = arena(Arena::staged_results).host<float>();
