@@ -20,6 +20,7 @@ constexpr KernelInfo infos[] = {
      }},
 #define TOWERS_KERNEL(name, Params, size, items) ENTRY(name, Params, size, Item::invocation, items)
 #define TOWERS_SUBGROUP_KERNEL(name, Params, size, items) ENTRY(name, Params, size, Item::subgroup, items)
+#define TOWERS_WORKGROUP_KERNEL(name, Params, size, items) ENTRY(name, Params, size, Item::workgroup, items)
 #define TOWERS_TILED_KERNEL(name, Params, size)                                                              \
     ENTRY(name, Params, size, Item::tile, products_of(p).elements())
 #include "shaders/kernels.def"

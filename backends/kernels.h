@@ -25,8 +25,8 @@ enum class Kernel : std::uint16_t {
 /// What a kernel does with the memory of a pointer in its parameter block.
 enum class Access : std::uint8_t { read, write, read_write };
 
-/// What works on one item of a launch: an invocation, a subgroup, or a tile of a tiled kernel.
-enum class Item : std::uint8_t { invocation, subgroup, tile };
+/// What works on one item of a launch: an invocation, a subgroup, a workgroup, or a tile of a tiled kernel.
+enum class Item : std::uint8_t { invocation, subgroup, workgroup, tile };
 
 /// The bytes of a parameter block.
 struct ParameterBlock {
@@ -64,8 +64,8 @@ struct KernelInfo {
     std::size_t parameter_bytes;
     std::span<const Access> pointers;      ///< of the parameter block, in order
     std::span<const ElementType> elements; ///< that each of them points to
-    /// How many items a parameter block has: what the source counts in FOR_RANGE or FOR_SUBGROUPS, of a tiled
-    /// kernel the elements of its result.
+    /// How many items a parameter block has: what the source counts in FOR_RANGE, FOR_SUBGROUPS or
+    /// FOR_WORKGROUPS, of a tiled kernel the elements of its result.
     std::uint64_t (*items)(const ParameterBlock& parameters);
 };
 

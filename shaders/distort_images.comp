@@ -3,6 +3,7 @@
 #include "philox.h"
 #include "records.h"
 #include "wide.h"
+#include "workgroup.h"
 
 // The variance of n bytes, from their sum and the sum of their squares: n squares - sum^2 in 64 bits, since
 // in an image with little contrast the difference of two float32 means is only rounding.
@@ -16,9 +17,9 @@ FUNCTION float variance_of(uint n, uint sum, Wide squares) {
 
 #define SQUARES_IN_A_WORD 65536u // of bytes: 65536 * 255 * 255 < 2^32
 
-// A subgroup takes one image. The sums are of whole numbers, so they are exact in any order.
+// A workgroup takes one image. The sums are of whole numbers, so they are exact in any order.
 KERNEL(distort_images, DistortImagesParams, 256) {
-    FOR_SUBGROUPS(i, p.count) {
+    FOR_WORKGROUPS(i, p.count) {
         const Example example = example_at(p.examples, i);
         const uint plane = p.height * p.width;
         uint top = (p.height - p.crop_height) / 2u;
@@ -44,7 +45,7 @@ KERNEL(distort_images, DistortImagesParams, 256) {
         for (uint first = 0u; first < pixels; first += SQUARES_IN_A_WORD) {
             const uint end = min(pixels, first + SQUARES_IN_A_WORD);
             uint some_r = 0u, some_g = 0u, some_b = 0u;
-            for (uint k = first + SUBGROUP_LANE; k < end; k += SUBGROUP_SIZE) {
+            for (uint k = first + LOCAL_ID; k < end; k += WORKGROUP_SIZE) {
                 const uint at = origin + k / p.crop_width * p.width + k % p.crop_width;
                 const uint r = byte_at(p.records, start, at);
                 const uint g = byte_at(p.records, start, at + plane);
@@ -60,14 +61,19 @@ KERNEL(distort_images, DistortImagesParams, 256) {
             square_g = wide_plus(square_g, some_g);
             square_b = wide_plus(square_b, some_b);
         }
-        sum_r = subgroupAdd(sum_r);
-        sum_g = subgroupAdd(sum_g);
-        sum_b = subgroupAdd(sum_b);
+        const uvec4 sums = workgroupAdd(uvec4(sum_r, sum_g, sum_b, 0u));
+        sum_r = sums.x;
+        sum_g = sums.y;
+        sum_b = sums.z;
+        const uvec4 words = uvec4(square_r.low, square_g.low, square_b.low, 0u);
+        const uvec4 low = workgroupAdd(words & 0xffffu);
+        const uvec4 middle = workgroupAdd(words >> 16u);
+        const uvec4 high = workgroupAdd(uvec4(square_r.high, square_g.high, square_b.high, 0u));
         const uint sum = sum_r + sum_g + sum_b;
         const float n = float(pixels);
-        const float variances = variance_of(pixels, sum_r, wide_subgroup_sum(square_r)) +
-                                variance_of(pixels, sum_g, wide_subgroup_sum(square_g)) +
-                                variance_of(pixels, sum_b, wide_subgroup_sum(square_b));
+        const float variances = variance_of(pixels, sum_r, wide_sum(low.x, middle.x, high.x)) +
+                                variance_of(pixels, sum_g, wide_sum(low.y, middle.y, high.y)) +
+                                variance_of(pixels, sum_b, wide_sum(low.z, middle.z, high.z));
 
         // Contrast keeps each channel's mean and scales its variance; the whole image's mean and variance
         // follow from the three channels'. Differences from a mean are whole numbers, since in an image with
@@ -81,7 +87,7 @@ KERNEL(distort_images, DistortImagesParams, 256) {
         const float scale = 1.0f / max(sqrt(variance), inversesqrt(3.0f * n));
         const float gain = contrast / n;
 
-        for (uint k = SUBGROUP_LANE; k < pixels; k += SUBGROUP_SIZE) {
+        for (uint k = LOCAL_ID; k < pixels; k += WORKGROUP_SIZE) {
             const uint column = k % p.crop_width;
             const uint at = origin + k / p.crop_width * p.width + (flip ? p.crop_width - 1u - column : column);
             const uint r = byte_at(p.records, start, at);
@@ -92,6 +98,6 @@ KERNEL(distort_images, DistortImagesParams, 256) {
             p.images.at[target + 1u] = (float(int(pixels * g - sum_g)) * gain + shift_g) * scale;
             p.images.at[target + 2u] = (float(int(pixels * b - sum_b)) * gain + shift_b) * scale;
         }
-        if (SUBGROUP_LANE == 0u) p.batch_labels.at[i] = example.label;
+        if (LOCAL_ID == 0u) p.batch_labels.at[i] = example.label;
     }
 }

@@ -6,6 +6,8 @@
 //   FOR_SUBGROUPS(i, count) { ... }      the subgroups share out the items, their lanes work on one together:
 //                                        SUBGROUP_LANE, SUBGROUP_SIZE, subgroupAdd(), subgroupMax().
 //                                        Workgroups get as many items each, neighbours if possible.
+//   FOR_WORKGROUPS(i, count) { ... }     the workgroups share out the items, their invocations work on one
+//                                        together: LOCAL_ID, WORKGROUP_SIZE, workgroupAdd() of workgroup.h
 //   GROUP_ID, GROUPS, LOCAL_ID           tiled kernels only, and likewise
 //   ADD_ATOMICALLY(word, number)         adds to an element of an InOut_u32; its result is not to be used
 //   FOR_PARTLY_UNROLLED(i, count) { ... }  a loop that would take too many registers unrolled; 4 divides `count`
@@ -33,6 +35,7 @@ namespace towers {
 #define FOR_SUBGROUPS(i, count)                                                                              \
     for (uint i = FIRST_ITEM(count, GROUP_ID) + SUBGROUP_ID, i##_end = FIRST_ITEM(count, GROUP_ID + 1u);     \
          i < i##_end; i += SUBGROUPS)
+#define FOR_WORKGROUPS(i, count) for (uint i = GROUP_ID; i < (count); i += GROUPS)
 #endif
 
 #endif

@@ -20,7 +20,7 @@
 #define RESULT_NONFINITE 2
 #define RESULT_FLOATS 3
 
-// A reduction over a large tensor leaves REDUCTION_CHUNKS(quads) partial results, few enough for one subgroup
+// A reduction over a large tensor leaves REDUCTION_CHUNKS(quads) partial results, few enough for one workgroup
 // to add up: one for each chunk of the tensor's vec4s, of which the n-th begins at vec4
 // REDUCTION_BEGIN(quads, n). A chunk has whole blocks of REDUCTION_BLOCK vec4s, except the last.
 #define REDUCTION_BLOCK 512u

@@ -20,14 +20,18 @@ FUNCTION Wide wide_plus(Wide a, uint b) {
     return sum;
 }
 
-// Over the lanes of a subgroup; half words, of which no subgroup has too many for a word
-FUNCTION Wide wide_subgroup_sum(Wide x) {
-    const uint low = subgroupAdd(x.low & 0xffffu);
-    const uint middle = subgroupAdd(x.low >> 16u);
+// From sums of the low words' halves and of the high words: of as many numbers as a workgroup has invocations, the
+// halves' fit into a word.
+FUNCTION Wide wide_sum(uint low, uint middle, uint high) {
     Wide sum;
     sum.low = low;
-    sum.high = subgroupAdd(x.high) + (middle >> 16u);
+    sum.high = high + (middle >> 16u);
     return wide_plus(sum, middle << 16u);
+}
+
+// Over the lanes of a subgroup
+FUNCTION Wide wide_subgroup_sum(Wide x) {
+    return wide_sum(subgroupAdd(x.low & 0xffffu), subgroupAdd(x.low >> 16u), subgroupAdd(x.high));
 }
 
 #endif

@@ -39,7 +39,7 @@ namespace {
 
 std::optional<LaunchConfig> host_source_config(const Launch& launch, const DeviceFacts& facts) {
     const KernelInfo& kernel = kernel_info(launch.kernel);
-    const unsigned at_once = kernel.item == Item::subgroup ? 1 : kernel.workgroup_size;
+    const unsigned at_once = kernel.item == Item::invocation ? kernel.workgroup_size : 1;
     auto team = unsigned(std::min<std::uint64_t>(facts.busy_groups, ceil_div(items_of(launch), at_once)));
     if (facts.limits->most_groups != 0) team = std::min(team, facts.limits->most_groups);
     return LaunchConfig{.groups = {team, 1, 1}};

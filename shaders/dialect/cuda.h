@@ -42,6 +42,7 @@ inline __device__ uvec4 from_whole(uint4 x) { return uvec4(x.x, x.y, x.z, x.w); 
 inline __device__ float to_whole(float x) { return x; }
 inline __device__ uint to_whole(uint x) { return x; }
 inline __device__ uint2 to_whole(const uvec2& x) { return make_uint2(x.x, x.y); }
+inline __device__ uint4 to_whole(const uvec4& x) { return make_uint4(x.x, x.y, x.z, x.w); }
 inline __device__ float4 to_whole(const vec4& x) { return make_float4(x.x, x.y, x.z, x.w); }
 
 // Memory that no one writes during the launch, through the read-only cache
@@ -82,10 +83,10 @@ inline __device__ Out_f32x4 out_quads(Out_f32 x) {
     return quads;
 }
 
-template<uint count>
-struct SharedQuads {
-    float4 quads[count];
-    __device__ Element<vec4> operator[](uint i) { return {quads + i}; }
+template<class T, uint count>
+struct Shared {
+    typename Whole<T>::type elements[count];
+    __device__ Element<T> operator[](uint i) { return {elements + i}; }
 };
 
 // GLSL's built-in functions
@@ -127,6 +128,9 @@ inline __device__ float subgroupMax(float x) {
 inline __device__ vec4 subgroupAdd(const vec4& x) {
     return vec4(subgroupAdd(x.x), subgroupAdd(x.y), subgroupAdd(x.z), subgroupAdd(x.w));
 }
+inline __device__ uvec4 subgroupAdd(const uvec4& x) {
+    return uvec4(subgroupAdd(x.x), subgroupAdd(x.y), subgroupAdd(x.z), subgroupAdd(x.w));
+}
 
 } // namespace towers::cuda_text
 
@@ -140,6 +144,7 @@ inline __device__ vec4 subgroupAdd(const vec4& x) {
 #define GROUP_ID blockIdx.x
 #define GROUPS gridDim.x
 #define LOCAL_ID threadIdx.x
+#define WORKGROUP_SIZE blockDim.x
 #define SUBGROUP_SIZE 32u
 #define SUBGROUP_LANE (threadIdx.x % SUBGROUP_SIZE)
 #define FOR_RANGE(i, count)                                                                                  \
@@ -154,4 +159,5 @@ inline __device__ vec4 subgroupAdd(const vec4& x) {
 // The including file defines CONSTANT_0, CONSTANT_1, ...
 #define TUNABLE(id, name, value) constexpr uint name = CONSTANT_##id
 #define shared __shared__
-#define SHARED_QUADS(name, count) __shared__ SharedQuads<count> name
+#define SHARED_QUADS(name, count) __shared__ Shared<vec4, count> name
+#define SHARED_WORD_QUADS(name, count) __shared__ Shared<uvec4, count> name

@@ -38,6 +38,7 @@ Out_f32x4 out_quads(Out_f32 x) { return Out_f32x4(uvec2(x)); }
 #define GROUP_ID gl_WorkGroupID.x
 #define GROUPS gl_NumWorkGroups.x
 #define LOCAL_ID gl_LocalInvocationIndex
+#define WORKGROUP_SIZE gl_WorkGroupSize.x
 #define SUBGROUP_LANE gl_SubgroupInvocationID
 #define SUBGROUP_SIZE gl_SubgroupSize
 #define SUBGROUP_ID gl_SubgroupID
@@ -55,8 +56,9 @@ Out_f32x4 out_quads(Out_f32 x) { return Out_f32x4(uvec2(x)); }
 #define PRECISE precise
 // A constant that the backend may set when it builds the pipeline (a specialization constant)
 #define TUNABLE(id, name, value) layout(constant_id = id) const uint name = value
-// Shared memory of so many vec4
+// Shared memory of so many vec4, or uvec4
 #define SHARED_QUADS(name, count) shared vec4 name[count]
+#define SHARED_WORD_QUADS(name, count) shared uvec4 name[count]
 
 uint mul_high(uint a, uint b) {
     uint high, low;

@@ -1,5 +1,6 @@
 // The kernel dialect for the host's C++ compiler: a kernel becomes a function over the part of its items that
-// one thread takes, and a subgroup has one lane. Host code that fills parameter blocks includes it too.
+// one thread takes; a subgroup and a workgroup have one lane. Host code that fills parameter blocks includes
+// it too.
 #pragma once
 
 #include <bit>
@@ -60,6 +61,10 @@ T subgroupAdd(const T& x) {
     return x;
 }
 inline float subgroupMax(float x) { return x; }
+template<class T>
+T workgroupAdd(const T& x) {
+    return x;
+}
 inline uint mul_high(uint a, uint b) { return uint(std::uint64_t(a) * b >> 32); }
 inline float as_float(uint bits) { return std::bit_cast<float>(bits); }
 inline uint as_uint(float x) { return std::bit_cast<uint>(x); }
@@ -71,6 +76,8 @@ inline bool is_finite(float x) { return (std::bit_cast<uint>(x) & 0x7f800000u) !
 #define KERNEL(name, Params, size) void name(const Params& p, Invocation invocation)
 #define SUBGROUP_LANE 0u
 #define SUBGROUP_SIZE 1u
+#define LOCAL_ID 0u
+#define WORKGROUP_SIZE 1u
 // Tells GCC that items are independent, which it cannot see through the pointers. Clang checks at run time
 // whether they overlap, which is as fast; its own pragma would also let it reorder sums.
 #ifdef __clang__
@@ -89,6 +96,7 @@ inline bool is_finite(float x) { return (std::bit_cast<uint>(x) & 0x7f800000u) !
 #define FOR_SUBGROUPS(i, items)                                                                              \
     const uint i##_end = invocation.end(items);                                                              \
     for (uint i = invocation.begin(items); i < i##_end; ++i)
+#define FOR_WORKGROUPS(i, items) FOR_SUBGROUPS(i, items)
 #define UNROLL
 #define ADD_ATOMICALLY(word, number) __atomic_fetch_add(&(word), number, __ATOMIC_RELAXED)
 // Always, for GCC leaves out some in a file with as many kernels as host_kernels.cpp has.

@@ -63,12 +63,13 @@ TEST_CASE("loaders that know only VK_ICD_FILENAMES get the same drivers as later
     CHECK(variable("VK_DRIVER_FILES") == "good.json");
 }
 
-TEST_CASE("shaders that divide work by subgroups are recognized, so that they get full subgroups") {
+TEST_CASE("shaders that use subgroups are recognized, so that they get full ones") {
     std::set<std::string> found, expected;
     for (const auto& [name, dispatch] : towers::vulkan::all_hardware_dispatches(any_device))
         if (towers::vulkan::uses_subgroups(dispatch.code)) found.insert(name);
     for (const towers::KernelInfo& kernel : towers::all_kernels())
-        if (kernel.item == towers::Item::subgroup) expected.insert(kernel.name);
+        if (kernel.item == towers::Item::subgroup || kernel.item == towers::Item::workgroup)
+            expected.insert(kernel.name);
     CHECK(found == expected);
 }
 

@@ -20,19 +20,22 @@ Launch weights_gradient(const ConvShape& s, Kernel kernel = Kernel::conv2d_backw
 unsigned splits(const Launch& launch) { return shared_source_config(launch, card)->splits; }
 unsigned groups_of(const Launch& launch) { return shared_source_config(launch, card)->groups.x; }
 Launch update(uint quads) { return launch(kernels::sgd, {.quads = quads}); }
+Launch losses(uint rows) { return launch(kernels::softmax_cross_entropy, {.rows = rows}); }
 Launch images(uint count) { return launch(kernels::distort_images, {.count = count}); }
 
 } // namespace
 
-TEST_CASE("every item has an invocation, or a subgroup, until the device is full") {
+TEST_CASE("every item has an invocation, a subgroup or a workgroup, until the device is full") {
     CHECK(groups_of(update(1)) == 1);
     CHECK(groups_of(update(256)) == 1);
     CHECK(groups_of(update(257)) == 2);
     CHECK(groups_of(update(1u << 31)) == 4096);
-    CHECK(groups_of(images(128)) == 128);
-    CHECK(groups_of(images(256)) == 256);
-    CHECK(groups_of(images(300)) == 256); // eight subgroups of 32 a workgroup; 38 would leave the device idle
-    CHECK(groups_of(images(2049)) == 257);
+    CHECK(groups_of(losses(128)) == 128);
+    CHECK(groups_of(losses(256)) == 256);
+    CHECK(groups_of(losses(300)) == 256); // eight subgroups of 32 a workgroup; 38 would leave the device idle
+    CHECK(groups_of(losses(2049)) == 257);
+    CHECK(groups_of(images(300)) == 300);
+    CHECK(groups_of(images(5000)) == 4096);
 }
 
 TEST_CASE("a product gets one workgroup per tile, and tall tiles if these fill the device") {

@@ -151,9 +151,11 @@ void run_block() {
     shuffle(running.order);
     for (Warp& warp : running.warps) warp.arrived = 0;
     while (running.next < running.order.size()) resume(make_fiber());
+    const bool one_ahead = running.random.below(4) == 0; // whoever became ready last goes on: all of a warp
     while (running.live > 0) {
         if (running.ready.empty()) open_barrier();
-        std::swap(running.ready[running.random.below(running.ready.size())], running.ready.back());
+        const std::size_t last = running.ready.size() - 1;
+        std::swap(running.ready[one_ahead ? last : running.random.below(last + 1)], running.ready.back());
         Thread& thread = running.threads[running.ready.back()];
         running.ready.pop_back();
         thread.state = State::ready;

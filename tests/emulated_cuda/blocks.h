@@ -10,7 +10,8 @@
 namespace emulated {
 
 /// Runs all blocks one after the other, in random order, on the calling thread. The threads of a block take
-/// turns as fibers: they begin, and go on after a barrier or a shuffle, in random order. Shared memory begins
+/// turns as fibers: they begin, and go on after a barrier or a shuffle, in random order; in some blocks one
+/// warp after the other goes on as far as it can. Shared memory begins
 /// with NaN. Ends the program when the threads of a block do not all reach a barrier, or the lanes of a warp
 /// a shuffle.
 void run_blocks(const Kernel& kernel, const std::byte* parameters, unsigned blocks, unsigned threads);

@@ -28,6 +28,7 @@ gemm_quads, data_quads = [(f"shaders/{name}", phases[1])
 dialect = "shaders/dialect/cuda.h", "kernels.cpp"
 tiled_dialect = dialect[0], gemm_of_data[1]
 winograd = "shaders/winograd.h", "kernels.cpp"
+workgroup = "shaders/workgroup.h", "kernels.cpp"
 # The smallest choices of tests that should notice, as doctest's arguments.
 contract = "--source-file=*/contract/*"
 clock = "--test-case=timestamps follow the clock*"
@@ -41,6 +42,7 @@ sums = "--test-case=sum_squares*,count_nonfinite*"
 transforms = "--test-case=winograd_*"
 strided = "--test-case=the gradient of strided images is right for any*"
 work = "--test-case=a strided convolution's gradient multiplies*"
+of_workgroups = "--test-case=distort_images*,step_results*,gradient_norm*"
 
 # name: (where, text, what takes its place, the tests). Between the words of a text may be any space and backslashes.
 mutants = {
@@ -109,6 +111,9 @@ mutants = {
     "all-tiles": (gemm_quads, "if (first_m >= rows) continue;", "", work),
     "all-taps": (data_quads, "phase_y.taps * phase_x.taps * out_group",
                  "p.shape.kernel_height * phase_x.taps * out_group", work),
+    "sums-overwritten": (workgroup, "barrier(); /* nobody", "/* nobody", of_workgroups),
+    "sums-not-awaited": (workgroup, "sums[SUBGROUP_ID] = part; barrier();", "sums[SUBGROUP_ID] = part;", of_workgroups),
+    "first-subgroup-only": (workgroup, "i < SUBGROUPS", "i < 1u", of_workgroups),
     "constant-off": (winograd, "5.25f, -5.25f", "5.25f, -5.2f", transforms),
     "infinity-misplaced": (winograd, "j + 1u == results", "j + 2u == results", transforms),
     "border-is-image": (winograd, "corner.y + y < tiles.height", "corner.y + y <= tiles.height", transforms),
