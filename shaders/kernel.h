@@ -10,6 +10,7 @@
 //                                        together: LOCAL_ID, WORKGROUP_SIZE, workgroupAdd() of workgroup.h
 //   GROUP_ID, GROUPS, LOCAL_ID           tiled kernels only, and likewise
 //   ADD_ATOMICALLY(word, number)         adds to an element of an InOut_u32; its result is not to be used
+//   OR_ATOMICALLY(word, bits)            sets bits of one, likewise
 //   FOR_PARTLY_UNROLLED(i, count) { ... }  a loop that would take too many registers unrolled; 4 divides `count`
 // See params.h for what each kernel computes.
 #ifndef TOWERS_SHADERS_KERNEL_H

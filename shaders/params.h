@@ -14,10 +14,10 @@
 #define STEP_FOLLOWS 4
 #define STEP_FLOATS 5
 
-// Slots of the float block that a step writes.
-#define RESULT_TOTAL_LOSS 0
-#define RESULT_CROSS_ENTROPY 1
-#define RESULT_NONFINITE 2
+// Slots of the float block that a step writes. RESULT_NONFINITE is 1 if a gradient is not finite, else 0.
+#define RESULT_NONFINITE 0
+#define RESULT_TOTAL_LOSS 1
+#define RESULT_CROSS_ENTROPY 2
 #define RESULT_FLOATS 3
 
 // A reduction over a large tensor leaves REDUCTION_CHUNKS(quads) partial results, few enough for one workgroup

@@ -72,18 +72,13 @@ void sum_squares(const SumSquaresParams& p, Invocation invocation) {
 }
 
 FOR_EACH_PROCESSOR_LEVEL
-void count_nonfinite(const CountNonfiniteParams& p, Invocation invocation) {
-    std::array<uint, 4 * lanes> counts; // of each element of the vec4s
-    const auto begin = [&]() __attribute__((always_inline)) { counts.fill(0); };
-    const auto add = [&](std::size_t first, std::size_t quads) __attribute__((always_inline)) {
-        const float* const x = &p.x.at[first].x;
-        for (std::size_t i = 0; i < 4 * quads; ++i)
-            counts[i] += (std::bit_cast<uint>(x[i]) & 0x7f800000u) == 0x7f800000u ? 1u : 0u;
-    };
-    const auto end = [&](std::size_t chunk) __attribute__((always_inline)) {
-        p.counts.at[chunk] = std::accumulate(counts.begin(), counts.end(), 0u);
-    };
-    for_chunks(p.quads, invocation, begin, add, end);
+void check_finite(const CheckFiniteParams& p, Invocation invocation) {
+    const float* const x = &p.x.at[0].x;
+    const std::size_t end = std::size_t(invocation.end(p.quads)) * 4;
+    uint found = 0;
+    for (std::size_t i = std::size_t(invocation.begin(p.quads)) * 4; i < end; ++i)
+        found |= (std::bit_cast<uint>(x[i]) & 0x7f800000u) == 0x7f800000u ? 1u : 0u;
+    if (found != 0) OR_ATOMICALLY(p.nonfinite.at[0], std::bit_cast<uint>(1.0f));
 }
 
 FOR_EACH_PROCESSOR_LEVEL
@@ -134,7 +129,7 @@ void histogram(const HistogramParams& p, Invocation invocation) {
 std::span<const CpuVariant> reductions_overrides() {
     static constexpr CpuVariant overrides[] = {
         vectorized<kernels::weight_decay, weight_decay>(), vectorized<kernels::sum_squares, sum_squares>(),
-        vectorized<kernels::count_nonfinite, count_nonfinite>(), vectorized<kernels::histogram, histogram>()};
+        vectorized<kernels::check_finite, check_finite>(), vectorized<kernels::histogram, histogram>()};
     return overrides;
 }
 

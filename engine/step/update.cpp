@@ -6,17 +6,15 @@ namespace towers {
 namespace {
 
 /// Adds up the results of a step; each list may be missing. Returns RESULT_FLOATS floats.
-TensorId add_up(Plan& plan, const LossList& losses, TensorId decays, TensorId nonfinite) {
+TensorId add_up(Plan& plan, const LossList& losses, TensorId decays) {
     const TensorId results = plan.reserve("results", Arena::results, {RESULT_FLOATS});
     plan.add("results", kernels::step_results,
              {.losses = losses.words,
               .decays = decays,
-              .nonfinite = nonfinite,
               .step = plan.tensor("numbers", Arena::step, 0, {STEP_FLOATS}),
               .results = results,
               .loss_count = plan.elements(losses.words),
               .decay_count = plan.elements(decays),
-              .nonfinite_count = plan.elements(nonfinite),
               .examples = losses.divisor});
     return results;
 }
@@ -61,13 +59,15 @@ private:
         }
     }
 
+    /// The losses come first: they are there long before the last gradient, for which the update waits.
     void add_results(const LossList& losses) {
-        const TensorId values = slice("gradients and statistics", Arena::gradients, layout_.updated());
-        const unsigned chunks = REDUCTION_CHUNKS(quads(layout_.updated()));
-        const TensorId nonfinite = plan_.activation("nonfinite", {chunks}, ElementType::uint32);
-        plan_.add("finite check", kernels::count_nonfinite,
-                  {.x = values, .counts = nonfinite, .quads = quads(layout_.updated())});
-        results_ = add_up(plan_, losses, plan_.joined("decays", decays_), nonfinite);
+        results_ = add_up(plan_, losses, plan_.joined("decays", decays_));
+        static_assert(RESULT_NONFINITE == 0); // a kernel's tensor begins at a multiple of 16 bytes
+        plan_.add("finite check", kernels::check_finite,
+                  {.x = slice("gradients and statistics", Arena::gradients, layout_.updated()),
+                   .nonfinite = plan_.tensor("nonfinite", Arena::results, plan_.at(results_).offset, {1},
+                                             ElementType::uint32),
+                   .quads = quads(layout_.updated())});
     }
 
     void clip(float most) {
@@ -180,6 +180,6 @@ void plan_update(Plan& plan, const UpdateSpec& spec, const LossList& losses) {
     UpdateBuilder(plan, spec).build(losses);
 }
 
-void plan_results(Plan& plan, const LossList& losses) { report(plan, add_up(plan, losses, {}, {})); }
+void plan_results(Plan& plan, const LossList& losses) { report(plan, add_up(plan, losses, {})); }
 
 } // namespace towers

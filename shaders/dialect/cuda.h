@@ -113,6 +113,7 @@ inline __device__ float as_float(uint bits) { return __uint_as_float(bits); }
 inline __device__ uint as_uint(float x) { return __float_as_uint(x); }
 inline __device__ bool is_finite(float x) { return (__float_as_uint(x) & 0x7f800000u) != 0x7f800000u; }
 #define ADD_ATOMICALLY(word, number) atomicAdd((word).element, number)
+#define OR_ATOMICALLY(word, bits) atomicOr((word).element, bits)
 inline __device__ void barrier() { __syncthreads(); }
 
 template<class T>

@@ -70,6 +70,7 @@ float as_float(uint bits) { return uintBitsToFloat(bits); }
 uint as_uint(float x) { return floatBitsToUint(x); }
 
 #define ADD_ATOMICALLY(word, number) atomicAdd(word, number)
+#define OR_ATOMICALLY(word, bits) atomicOr(word, bits)
 
 // Not isnan() and isinf(), which a driver without float controls may assume to be always false.
 bool is_finite(float x) { return (floatBitsToUint(x) & 0x7f800000u) != 0x7f800000u; }

@@ -99,6 +99,7 @@ inline bool is_finite(float x) { return (std::bit_cast<uint>(x) & 0x7f800000u) !
 #define FOR_WORKGROUPS(i, items) FOR_SUBGROUPS(i, items)
 #define UNROLL
 #define ADD_ATOMICALLY(word, number) __atomic_fetch_add(&(word), number, __ATOMIC_RELAXED)
+#define OR_ATOMICALLY(word, bits) __atomic_fetch_or(&(word), bits, __ATOMIC_RELAXED)
 // Always, for GCC leaves out some in a file with as many kernels as host_kernels.cpp has.
 #define FUNCTION [[gnu::always_inline]] inline
 #define PRECISE // see glsl.h

@@ -11,24 +11,22 @@ struct WeightDecayParams {
     uint quads;
 };
 
-// How many elements of each chunk are infinite or NaN
-struct CountNonfiniteParams {
-    In_f32x4 x;
-    Out_u32 counts;
-    uint quads;
-};
-
 // results[RESULT_*] from the parts: cross entropy = sum of `losses` / examples, total = that + sum of
 // `decays`. `examples`: those of the global batch. A list of count 0 is not read. If `step` says that it
 // follows a step whose results nobody has seen, and that one's, which `results` still has, are not finite, then
 // neither are these.
 struct StepResultsParams {
-    In_f32 losses, decays;
-    In_u32 nonfinite;
-    In_f32 step;
+    In_f32 losses, decays, step;
     InOut_f32 results;
-    uint loss_count, decay_count, nonfinite_count;
+    uint loss_count, decay_count;
     float examples;
+};
+
+// nonfinite[0], the bits of results[RESULT_NONFINITE], becomes those of 1 if an element is infinite or NaN.
+struct CheckFiniteParams {
+    In_f32x4 x;
+    InOut_u32 nonfinite;
+    uint quads;
 };
 
 // The kernels from here to Adam's do nothing if `results` says that a gradient or loss is not finite, so that

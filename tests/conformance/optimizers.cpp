@@ -18,7 +18,7 @@ using Step = std::array<float, STEP_FLOATS>;
 constexpr float nan = std::numeric_limits<float>::quiet_NaN();
 constexpr float infinity = std::numeric_limits<float>::infinity();
 constexpr float average_decay = 0.9f;
-constexpr Results sound{2.5f, 2.0f, 0.0f};
+constexpr Results sound{0.0f, 2.5f, 2.0f};
 
 const std::uint32_t lengths[] = {1, 127, 1031};
 constexpr std::size_t capacity = std::size_t(256) << 10; // of a trial; many steps make many

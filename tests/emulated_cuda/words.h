@@ -66,6 +66,9 @@ inline unsigned __float_as_uint(float x) { return std::bit_cast<unsigned>(x); }
 inline unsigned atomicAdd(unsigned* word, unsigned number) {
     return __atomic_fetch_add(word, number, __ATOMIC_RELAXED);
 }
+inline unsigned atomicOr(unsigned* word, unsigned bits) {
+    return __atomic_fetch_or(word, bits, __ATOMIC_RELAXED);
+}
 inline float rsqrtf(float x) { return 1.0f / std::sqrt(x); }
 
 template<class T>

@@ -136,7 +136,7 @@ TEST_CASE("parity knows which tensors of a kernel are words") {
     CHECK(elements(Kernel::distort_images) == std::vector{word, word, number, word});
     CHECK(elements(Kernel::grey_sums) == std::vector{word, word, number, ElementType::fixed64});
     CHECK(elements(Kernel::max_pool_forward) == std::vector{number, number, word});
-    CHECK(elements(Kernel::count_nonfinite) == std::vector{number, word});
+    CHECK(elements(Kernel::check_finite) == std::vector{number, word});
     CHECK(elements(Kernel::weight_decay) == std::vector{number, number, number});
     CHECK(elements(Kernel::add_tensors) == std::vector(ADD_TENSORS + 2, number));
 }

@@ -91,6 +91,9 @@ TEST_CASE("losses, decays and results of a step lie apart, in whole steps and in
         spec.most = most;
         const TrainingPlan training = plan_single_step(spec, test::update_of(recipe, layout));
         std::vector<PlannedTensor> results = results_of(training.plan);
+        CHECK(std::erase_if(results, [](const auto& each) { return each.name == "nonfinite"; }) == 1);
+        CHECK(training.plan.find("nonfinite").offset ==
+              training.plan.find("results").offset); // a word of them
         for (std::size_t i = 0; i < results.size(); ++i) {
             CAPTURE(results[i].name);
             CHECK(results[i].offset + results[i].bytes <= training.plan.bytes(Arena::results));

@@ -1,0 +1,9 @@
+#include "kernel.h"
+
+KERNEL(check_finite, CheckFiniteParams, 256) {
+    FOR_RANGE(i, p.quads) {
+        const vec4 x = p.x.at[i];
+        if (!(is_finite(x.x) && is_finite(x.y) && is_finite(x.z) && is_finite(x.w)))
+            OR_ATOMICALLY(p.nonfinite.at[0], as_uint(1.0f));
+    }
+}
