@@ -36,7 +36,11 @@ namespace towers {
 #define FOR_SUBGROUPS(i, count)                                                                              \
     for (uint i = FIRST_ITEM(count, GROUP_ID) + SUBGROUP_ID, i##_end = FIRST_ITEM(count, GROUP_ID + 1u);     \
          i < i##_end; i += SUBGROUPS)
+#ifdef WORKGROUPS_ARE_SUBGROUPS
+#define FOR_WORKGROUPS(i, count) FOR_SUBGROUPS(i, count)
+#else
 #define FOR_WORKGROUPS(i, count) for (uint i = GROUP_ID; i < (count); i += GROUPS)
+#endif
 #endif
 
 #endif

@@ -3,7 +3,9 @@
 
 // workgroupAdd(x): the sum of what a workgroup's invocations give, which all of them get. All must call it. On the
 // host a workgroup is one invocation.
-#ifdef SHARED_QUADS
+#ifdef WORKGROUPS_ARE_SUBGROUPS
+#define workgroupAdd subgroupAdd
+#elif defined(SHARED_QUADS)
 #define MOST_SUBGROUPS 256u // of one invocation
 SHARED_QUADS(float_sums, MOST_SUBGROUPS);
 SHARED_WORD_QUADS(word_sums, MOST_SUBGROUPS);

@@ -12,6 +12,10 @@ constexpr SliceCosts slice_costs{.per_edge = 40, .whole = 864}; // of gemm_tile.
 
 } // namespace
 
+bool is_by_subgroups(const KernelInfo& kernel, const DeviceFacts& facts) {
+    return kernel.item == Item::subgroup || (kernel.item == Item::workgroup && facts.software);
+}
+
 glm::uvec3 groups_within(std::uint64_t groups, const DeviceFacts& facts) {
     constexpr std::uint64_t most = 65535; // per axis, which every driver guarantees
     const std::uint64_t limit = facts.limits->most_groups != 0 ? facts.limits->most_groups : most;
@@ -80,7 +84,7 @@ std::optional<LaunchConfig> shared_source_config(const Launch& launch, const Dev
         config.cost = cycles_of(*products, *config.tile, config.splits, slice_costs, facts);
     } else {
         const std::uint64_t items = items_of(launch) * config.splits;
-        if (kernel.item == Item::subgroup) {
+        if (is_by_subgroups(kernel, facts)) {
             const unsigned at_once = std::max(1u, kernel.workgroup_size / facts.subgroup_size);
             groups = std::max(ceil_div(items, at_once), std::min<std::uint64_t>(items, facts.busy_groups));
         } else if (kernel.item == Item::workgroup) {

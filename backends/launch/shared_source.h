@@ -30,6 +30,9 @@ double cycles_of(const Products& products, const Tile& tile, unsigned splits, co
 /// Likewise for one stage more: a barrier, and a launch that reads and writes so many floats in all.
 double cycles_of_stage(double floats, const DeviceFacts& facts);
 
+/// Whether subgroups take the kernel's items: also those that a card's workgroups take, on software drivers.
+bool is_by_subgroups(const KernelInfo& kernel, const DeviceFacts& facts);
+
 /// As many workgroups, within what drivers and tests allow.
 glm::uvec3 groups_within(std::uint64_t groups, const DeviceFacts& facts);
 

@@ -37,8 +37,13 @@ Out_f32x4 out_quads(Out_f32 x) { return Out_f32x4(uvec2(x)); }
 
 #define GROUP_ID gl_WorkGroupID.x
 #define GROUPS gl_NumWorkGroups.x
+#ifdef WORKGROUPS_ARE_SUBGROUPS // for software drivers, whose barriers are slow
+#define LOCAL_ID gl_SubgroupInvocationID
+#define WORKGROUP_SIZE gl_SubgroupSize
+#else
 #define LOCAL_ID gl_LocalInvocationIndex
 #define WORKGROUP_SIZE gl_WorkGroupSize.x
+#endif
 #define SUBGROUP_LANE gl_SubgroupInvocationID
 #define SUBGROUP_SIZE gl_SubgroupSize
 #define SUBGROUP_ID gl_SubgroupID

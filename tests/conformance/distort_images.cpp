@@ -273,4 +273,19 @@ TEST_CASE("all crops, both directions and all contrasts occur about equally ofte
     });
 }
 
+TEST_CASE("workgroups make the bits of an image that a subgroup makes on a software driver") {
+    DataSet data(5, {33, 32, 30, 24});
+    const std::vector<Example> examples = some_examples(7, data.slots);
+    for (const std::string& id : device_ids()) {
+        if (device(id).info().kind != DeviceKind::software) continue;
+        INFO("on ", id);
+        OpenOptions options = open_options();
+        options.sources = Sources::cards;
+        const auto as_card = open_device(id, options);
+        const bool same =
+            distort(device(id), data, examples, true) == distort(*as_card, data, examples, true);
+        CHECK(same);
+    }
+}
+
 } // namespace towers
