@@ -1,5 +1,6 @@
 #include "backends/launch/quads.h"
 
+#include "backends/launch/costs.h"
 #include "backends/launch/shared_source.h"
 #include "backends/launch/stages.h"
 
@@ -12,8 +13,6 @@ namespace {
 
 using namespace dialect;
 #include "shaders/conv_phases.h"
-
-constexpr SliceCosts slice_costs{.per_edge = 12, .whole = 0};
 
 /// Shared memory of a workgroup: two slices of each matrix, each row of which has a quad more, and each slice
 /// four
@@ -50,7 +49,8 @@ Phases all_phases(uint stride, uint dilation, uint kernel, uint padding, uint le
     return phases;
 }
 
-/// As the source by quads multiplies them
+} // namespace
+
 Products products_by_quads(const Launch& launch) {
     if (launch.kernel != Kernel::conv2d_backward_data) return *products_of(launch);
     const ConvShape s = shape_of(launch);
@@ -65,6 +65,8 @@ Products products_by_quads(const Launch& launch) {
                                    y.count * y.most_pixels * x.count * x.most_pixels)};
 }
 
+namespace {
+
 /// The most splits that may be worth trying: they fill the device some times over, and have two slices each.
 unsigned most_splits(const Products& products, const Tile& tile, const DeviceFacts& facts) {
     const std::uint64_t most = products.depth / (2 * slice_depth);
@@ -73,7 +75,7 @@ unsigned most_splits(const Products& products, const Tile& tile, const DeviceFac
 }
 
 double cycles(const Products& products, const Tile& tile, unsigned splits, const DeviceFacts& facts) {
-    return cycles_of(products, tile, splits, slice_costs, facts);
+    return cycles_of(products, tile, splits, quads_costs, facts);
 }
 
 /// The best number of parts by estimate, and for measuring also the least and those that fill the device once
@@ -148,11 +150,13 @@ std::vector<LaunchConfig> padded_quads_configs(const Launch& launch, const Devic
     const Launch padded = with_padded_channels(launch);
     std::vector<LaunchConfig> configs = quads_configs(padded, facts);
     const ConvShape wide = shape_of(padded);
-    const double elements =
-        std::max(double(IN_PIXELS(wide)) * wide.in_channels, double(OUT_PIXELS(wide)) * wide.out_channels);
+    const double images = double(IN_PIXELS(wide)) * wide.in_channels,
+                 outputs = double(OUT_PIXELS(wide)) * wide.out_channels,
+                 results = double(products_of(padded)->elements());
     constexpr double most_indices = 0x1p32; // of the sources
-    std::erase_if(configs,
-                  [&](const LaunchConfig& config) { return config.splits * elements > most_indices; });
+    std::erase_if(configs, [&](const LaunchConfig& config) {
+        return std::max({images, outputs, config.splits * results}) > most_indices;
+    });
     for (LaunchConfig& config : configs)
         config.cost += cycles_of_padding(launch, padded, config.splits, facts);
     return configs;

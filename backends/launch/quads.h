@@ -10,6 +10,9 @@ namespace towers {
 /// Whether a workgroup of the device has the shared memory and the registers for a tile.
 bool has_room(const Tile& tile, const DeviceFacts& facts);
 
+/// Of a tiled kernel's launch, as the source by quads multiplies them
+Products products_by_quads(const Launch& launch);
+
 /// Takes a tiled kernel's launch if the channels of each group are multiples of 4.
 std::optional<LaunchConfig> quads_config(const Launch& launch, const DeviceFacts& facts);
 /// That one and others: with each tile, and some numbers of parts.

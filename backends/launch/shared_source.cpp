@@ -1,14 +1,19 @@
 #include "backends/launch/shared_source.h"
 
 #include "backends/arithmetic.h"
+#include "backends/launch/costs.h"
 
 #include <algorithm>
 
 namespace towers {
 namespace {
 
-constexpr std::uint64_t most_loops = 4096;                      // 2^20 invocations fill any device
-constexpr SliceCosts slice_costs{.per_edge = 40, .whole = 864}; // of gemm_tile.h
+constexpr std::uint64_t most_loops = 4096; // 2^20 invocations fill any device
+
+double cycles(const Launch& launch, const Products& products, const Tile& tile, unsigned splits,
+              const DeviceFacts& facts) {
+    return cycles_of(products, tile, splits, shared_costs(launch.kernel), facts);
+}
 
 } // namespace
 
@@ -20,27 +25,6 @@ glm::uvec3 groups_within(std::uint64_t groups, const DeviceFacts& facts) {
     constexpr std::uint64_t most = 65535; // per axis, which every driver guarantees
     const std::uint64_t limit = facts.limits->most_groups != 0 ? facts.limits->most_groups : most;
     return {unsigned(std::clamp<std::uint64_t>(groups, 1, limit)), 1, 1};
-}
-
-double cycles_of(const Products& products, const Tile& tile, unsigned splits, const SliceCosts& costs,
-                 const DeviceFacts& facts) {
-    const std::uint64_t units = std::max(1u, facts.busy_groups / 2), groups = products.tiles(tile) * splits;
-    const double slice =
-        (tile.height * tile.width + costs.per_edge * (tile.height + tile.width) + costs.whole) * slice_depth /
-        128;
-    const double ends = 1000;                        // first loads, and the results
-    const double alone = groups <= units ? 1.25 : 1; // Nothing else runs while a workgroup waits.
-    const auto cycles_of_group = [&](std::uint64_t depth) {
-        return double(ceil_div(ceil_div(depth, slice_depth), splits)) * slice * alone + ends;
-    };
-    const double product = std::max(double(ceil_div(groups, units)) * cycles_of_group(products.mean_depth),
-                                    cycles_of_group(products.depth));
-    if (splits == 1) return product;
-    return product + cycles_of_stage((splits + 1) * double(products.elements()), facts);
-}
-
-double cycles_of_stage(double floats, const DeviceFacts& facts) {
-    return 5000 + 0.5 * floats / std::max(1u, facts.busy_groups / 2); // 8 bytes a cycle
 }
 
 unsigned least_splits(const Launch& launch, const Products& products, const DeviceFacts& facts) {
@@ -81,7 +65,7 @@ std::optional<LaunchConfig> shared_source_config(const Launch& launch, const Dev
     if (const auto products = products_of(launch)) {
         config.tile = tile_for(*products, facts.busy_groups);
         groups = products->tiles(*config.tile) * config.splits;
-        config.cost = cycles_of(*products, *config.tile, config.splits, slice_costs, facts);
+        config.cost = cycles(launch, *products, *config.tile, config.splits, facts);
     } else {
         const std::uint64_t items = items_of(launch) * config.splits;
         if (is_by_subgroups(kernel, facts)) {
@@ -113,7 +97,7 @@ std::vector<LaunchConfig> shared_source_configs(const Launch& launch, const Devi
                 add({.groups = groups_within(products->tiles(tile) * splits, facts),
                      .tile = tile,
                      .splits = splits,
-                     .cost = cycles_of(*products, tile, splits, slice_costs, facts)});
+                     .cost = cycles(launch, *products, tile, splits, facts)});
     } else {
         const LaunchConfig usual = configs.front();
         for (const unsigned times : {1u, 4u}) {

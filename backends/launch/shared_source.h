@@ -13,23 +13,6 @@ std::optional<LaunchConfig> shared_source_config(const Launch& launch, const Dev
 /// That one first, then with other tiles and parts, or other numbers of workgroups.
 std::vector<LaunchConfig> shared_source_configs(const Launch& launch, const DeviceFacts& facts);
 
-/// The depth of the slices of which the tiled kernels' sources add up their products (TILE_K)
-constexpr unsigned slice_depth = 16;
-
-/// What the machine code of a tiled kernel's source executes for each element of a slice's depth beside a
-/// multiply-add for each of the tile's elements, counted on NVIDIA cards with tests/tools/gpu_static.
-struct SliceCosts {
-    double per_edge; ///< for each of the tile's rows and columns
-    double whole;    ///< for the tile
-};
-
-/// About how many cycles a card's processors take for products, of which each executes 128 multiply-adds a
-/// cycle; the sum of the parts included.
-double cycles_of(const Products& products, const Tile& tile, unsigned splits, const SliceCosts& costs,
-                 const DeviceFacts& facts);
-/// Likewise for one stage more: a barrier, and a launch that reads and writes so many floats in all.
-double cycles_of_stage(double floats, const DeviceFacts& facts);
-
 /// Whether subgroups take the kernel's items: also those that a card's workgroups take, on software drivers.
 bool is_by_subgroups(const KernelInfo& kernel, const DeviceFacts& facts);
 

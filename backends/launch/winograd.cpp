@@ -1,7 +1,7 @@
 #include "backends/launch/winograd.h"
 
+#include "backends/launch/costs.h"
 #include "backends/launch/quads.h"
-#include "backends/launch/shared_source.h"
 #include "backends/launch/stages.h"
 
 #include <algorithm>

@@ -77,7 +77,7 @@ const std::vector<ConvShape>& shapes() {
         padded_conv(1, 2, 1, 128, {{1, 1}, {4, 4}}, {2, 2, 2, 2}, 130), // all windows see only padding
         same_conv(2, 1, 2, 128, 1, 1, 1, 193),
         // So much that test devices take the largest tiles of the sources by quads
-        same_conv(2, 12, 12, 64, 1, 1, 1, 64),
+        same_conv(4, 16, 16, 64, 1, 1, 1, 64),
         same_conv(1, 6, 6, 112, 3, 3, 1, 64),
     };
     return all;

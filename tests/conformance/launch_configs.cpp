@@ -103,7 +103,7 @@ TEST_CASE("products by quads take the tile and the parts with which the device i
     CHECK(forward(same_conv(128, 1, 1, 64, 1, 1, 1, 384)).splits == 1); // adding up would take longer
     for (const unsigned groups : {6u, 8u}) { // as on the tests' devices, which shall run every tile
         gpu.busy_groups = groups;
-        CHECK(forward(same_conv(2, 12, 12, 64, 1, 1, 1, 64)).tile->height == 128);
+        CHECK(forward(same_conv(4, 16, 16, 64, 1, 1, 1, 64)).tile->height == 128);
         CHECK(forward(same_conv(3, 5, 7, 4, 3, 3, 1, 12)).tile->width == 32);
         CHECK(quads_config(weights_gradient(same_conv(1, 6, 6, 112, 3, 3, 1, 64)), gpu)->tile->height == 128);
     }

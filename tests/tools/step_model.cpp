@@ -1,12 +1,12 @@
 // Estimates the training step of a recipe on a card that need not be present, from the plan and the choices
 // that the program would make there: how long each launch takes, and how near its floor that is.
 //
-// An estimate only, good to some tens of per cent: a product takes the cycles of its config
-// (backends/launch/shared_source.h), any other launch what its bytes take; each has a fixed cost, and so has
-// each level.
+// A product takes the cycles of its config (backends/launch/costs.h), any other launch what its bytes, its
+// loads one after another or its instructions take. The step is a graph as CUDA runs it, in which launches
+// run side by side.
+#include "backends/launch/costs.h"
 #include "backends/launch/lowering.h"
 #include "backends/launch/quads.h"
-#include "backends/launch/shared_source.h"
 #include "backends/launch/stages.h"
 #include "engine/data/pipeline.h"
 #include "engine/plan/work.h"
@@ -16,7 +16,14 @@
 #include "engine/step/network.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <limits>
+#include <set>
+#include <string>
+#include <vector>
 
 namespace towers {
 namespace {
@@ -26,16 +33,60 @@ struct Card {
     unsigned units = 132;    ///< multiprocessors
     double gigahertz = 1.98; ///< their clock
     double gigabytes = 3350; ///< a second, of its memory
-    double level_us = 1.5;   ///< between levels: a graph's edge, and the pipeline that drains and fills
-    double launch_us = 1;    ///< of a launch that has nothing to do
-    double warp_bytes = 1.7; ///< a cycle, that a warp on its own reads
-    unsigned subgroup_size = 32, warps = 8; ///< in a workgroup of 256
+    // What one card, an H200, took where launches hardly do anything else:
+    double launch_us = 1.2; ///< a launch
+    double edge_us = 0.3;   ///< between a command of a graph and one that waits for it
+    double load_us = 0.55;  ///< until a load from memory arrives
+    double host_us = 15;    ///< until one from mapped memory of the host arrives
+    double reached = 0.885; ///< of its memory's bandwidth, by kernels that only read and write
+    unsigned subgroup_size = 32, threads = 2048; ///< resident on a multiprocessor
+};
+
+/// What a kernel that is not tiled does beside moving bytes as fast as the card can, fitted to six recipes'
+/// launches on an H200: with few invocations each waits for one load after another, with costly ones for
+/// instructions.
+struct KernelCosts {
+    Kernel kernel;
+    double in_flight;    ///< bytes that an invocation waits for at once
+    double instructions; ///< that an invocation executes for an item
+};
+constexpr double any_in_flight = 32; ///< two quads
+constexpr KernelCosts timed_kernels[] = {
+    {Kernel::add_tensors, any_in_flight, 0},
+    {Kernel::augment_images, any_in_flight, 0},
+    {Kernel::average_pool_backward, any_in_flight, 370},
+    {Kernel::average_pool_forward, any_in_flight, 0},
+    {Kernel::batch_norm_backward, 48, 0},
+    {Kernel::batch_norm_backward_sums, 32, 0},
+    {Kernel::batch_norm_forward, 32, 0},
+    {Kernel::batch_norm_merge_moments, 32, 0},
+    {Kernel::batch_norm_merge_sums, 64, 0},
+    {Kernel::batch_norm_moments, 24, 0},
+    {Kernel::batch_norm_parameter_gradients, 48, 0},
+    {Kernel::batch_norm_statistics, 16, 0},
+    {Kernel::count_nonfinite, 48, 0},
+    {Kernel::distort_images, 16, 0},
+    {Kernel::draw_augmentations, any_in_flight, 0},
+    {Kernel::lrn_backward, any_in_flight, 1050},
+    {Kernel::lrn_forward, any_in_flight, 0},
+    {Kernel::max_pool_backward, any_in_flight, 480},
+    {Kernel::max_pool_forward, any_in_flight, 950},
+    {Kernel::momentum, any_in_flight, 0},
+    {Kernel::moving_average, any_in_flight, 0},
+    {Kernel::relu_backward, any_in_flight, 0},
+    {Kernel::sgd, any_in_flight, 0},
+    {Kernel::softmax_cross_entropy, 16, 0},
+    {Kernel::step_results, 24, 0},
+    {Kernel::weight_decay, 48, 0},
 };
 
 struct Estimate {
     std::string variant;
     LaunchConfig config;
-    double us, floor_us;
+    double us;      ///< alone on the card
+    double busy_us; ///< what it takes of the whole card
+    double floor_us;
+    bool timed = true;       ///< a card has run launches of the kernel, and the model is fitted to them
     std::uint64_t depth = 0; ///< of a product
 };
 
@@ -46,26 +97,59 @@ DeviceFacts facts_of(const Card& card) {
             .shared_memory = 48 << 10};
 }
 
+bool reads_host(const Operation& operation, const Plan& plan) {
+    return std::ranges::any_of(Plan::uses(operation), [&](const Plan::Use& use) {
+        return use.reads && plan.at(use.tensor).arena == Arena::step;
+    });
+}
+
+double busy_cycles_of_products(const StagedLaunch& staged, const DeviceFacts& facts) {
+    double cycles = 0;
+    for (const Stage& stage : staged.stages)
+        for (const auto& [launch, source, config] : stage) {
+            if (!products_of(launch)) continue;
+            const bool by_quads = source == KernelSource::quads;
+            cycles +=
+                busy_cycles_of(by_quads ? products_by_quads(launch) : *products_of(launch), *config.tile,
+                               config.splits, by_quads ? quads_costs : shared_costs(launch.kernel), facts);
+        }
+    return cycles;
+}
+
 Estimate estimate(const Operation& operation, const Plan& plan, const Card& card) {
     const Cost cost = cost_of(operation, plan);
     const double cycles_per_us = card.gigahertz * 1e3, bytes_per_us = card.gigabytes * 1e3;
+    const double card_cycles_per_us = card.units * cycles_per_us, lanes = 128;
     const double floor_us =
-        std::max(cost.flops / (2 * 128 * card.units * cycles_per_us), cost.bytes / bytes_per_us);
+        std::max(cost.flops / (2 * lanes * card_cycles_per_us), cost.bytes / bytes_per_us);
+    const double bytes_us = cost.bytes / (card.reached * bytes_per_us);
     const auto* launch = std::get_if<Launch>(&operation.work);
-    if (launch == nullptr) return {"copy", {}, card.launch_us + cost.bytes / bytes_per_us, floor_us};
+    if (launch == nullptr) return {"copy", {}, card.launch_us + bytes_us, bytes_us, floor_us};
     const DeviceFacts facts = facts_of(card);
     const auto chosen = choose(gpu_variants(), *launch, facts);
-    Estimate result{std::string(chosen.variant->name), chosen.config, 0, floor_us};
+    Estimate result{std::string(chosen.variant->name), chosen.config, card.launch_us, 0, floor_us};
     if (const auto products = products_of(*launch)) {
         result.depth = products->depth;
-        result.us = card.launch_us + result.config.cost / cycles_per_us;
+        result.us += result.config.cost / cycles_per_us;
+        result.busy_us =
+            busy_cycles_of_products(stages_of(*chosen.variant, *launch, chosen.config, facts, 0), facts) /
+            cycles_per_us;
     } else {
-        const double warps = kernel_info(launch->kernel).item == Item::subgroup
-                                 ? double(items_of(*launch))
-                                 : double(result.config.groups.x) * card.warps;
-        result.us =
-            card.launch_us + cost.bytes / std::min(bytes_per_us, warps * card.warp_bytes * cycles_per_us);
+        const auto* const known = std::ranges::find(timed_kernels, launch->kernel, &KernelCosts::kernel);
+        result.timed = known != std::end(timed_kernels);
+        const KernelCosts costs = result.timed ? *known : KernelCosts{launch->kernel, any_in_flight, 0};
+        const KernelInfo& kernel = kernel_info(launch->kernel);
+        const double invocations =
+            double(items_of(*launch)) * (kernel.item == Item::subgroup ? card.subgroup_size : 1);
+        const double at_once = std::min({invocations, double(card.units) * card.threads,
+                                         double(result.config.groups.x) * kernel.workgroup_size});
+        const double rounds = std::ceil(cost.bytes / (at_once * costs.in_flight));
+        result.busy_us = std::max(bytes_us, invocations * costs.instructions / (lanes * card_cycles_per_us));
+        result.us += std::max(result.busy_us, rounds * card.load_us);
+        if (reads_host(operation, plan))
+            result.us += card.host_us * std::min(1.0, double(result.config.groups.x) / facts.busy_groups);
     }
+    result.busy_us = std::min(result.busy_us, result.us);
     return result;
 }
 
@@ -80,16 +164,31 @@ Footprint footprint_of(const Operation& operation, const Plan& plan) {
     return footprint;
 }
 
-/// The shape of a recording as a graph of commands.
+/// A recording as a graph of commands
 struct Graph {
-    std::size_t commands = 0, edges = 0, longest = 0; ///< commands of the longest chain
+    std::vector<std::vector<std::size_t>> before; ///< by command: those that it must come after
+
+    std::size_t edges() const {
+        std::size_t count = 0;
+        for (const auto& each : before) count += each.size();
+        return count;
+    }
+    /// Commands of the longest chain
+    std::size_t longest() const {
+        std::vector<std::size_t> chain;
+        for (const auto& each : before) {
+            std::size_t longest = 0;
+            for (const std::size_t i : each) longest = std::max(longest, chain[i]);
+            chain.push_back(longest + 1);
+        }
+        return std::ranges::max(chain);
+    }
 };
 
 /// `known`: whether the device knows what commands touch; otherwise each level waits for the one before it.
 Graph graph_of(const Plan& plan, const DeviceFacts& facts, bool known) {
     CommandOrder order;
     Graph graph;
-    std::vector<std::size_t> chain; // by command: the commands of the longest chain that ends there
     for (const Level& level : plan.levels()) {
         order.barrier();
         std::size_t scratch = 0;
@@ -103,24 +202,55 @@ Graph graph_of(const Plan& plan, const DeviceFacts& facts, bool known) {
                 if (bytes > 0) footprint.bytes.push_back({scratch, scratch + bytes, true});
                 scratch += bytes;
             }
-            std::size_t before = 0;
-            for (const std::size_t each : order.add(std::move(footprint))) {
-                before = std::max(before, chain[each]);
-                ++graph.edges;
-            }
-            chain.push_back(before + 1);
-            graph.longest = std::max(graph.longest, before + 1);
+            graph.before.push_back(order.add(std::move(footprint)));
         }
     }
-    graph.commands = chain.size();
     return graph;
+}
+
+/// When the last command of the graph ends: each begins after those before it, and commands that run side by
+/// side share the card in proportion to what they take of it.
+double end_of(const Graph& graph, const std::vector<Estimate>& commands, double edge_us) {
+    struct Running {
+        std::size_t command;
+        double begins, left; ///< left: part of it
+    };
+    std::vector<std::size_t> waits_for;
+    std::vector<std::vector<std::size_t>> after(commands.size());
+    std::vector<Running> running;
+    for (std::size_t i = 0; i < commands.size(); ++i) {
+        waits_for.push_back(graph.before[i].size());
+        for (const std::size_t each : graph.before[i]) after[each].push_back(i);
+        if (graph.before[i].empty()) running.push_back({i, 0, 1});
+    }
+    double now = 0;
+    while (!running.empty()) {
+        double load = 0, until = std::numeric_limits<double>::infinity();
+        for (const Running& each : running)
+            if (each.begins <= now) load += commands[each.command].busy_us / commands[each.command].us;
+        const double pace = 1 / std::max(1.0, load);
+        for (const Running& each : running)
+            until = std::min(until, each.begins > now ? each.begins
+                                                      : now + each.left * commands[each.command].us / pace);
+        for (Running& each : running)
+            if (each.begins <= now) each.left -= (until - now) * pace / commands[each.command].us;
+        now = until;
+        const auto ended =
+            std::ranges::partition(running, [](const Running& each) { return each.left > 1e-9; });
+        const std::vector<Running> done(ended.begin(), ended.end());
+        running.erase(ended.begin(), ended.end());
+        for (const Running& each : done)
+            for (const std::size_t next : after[each.command])
+                if (--waits_for[next] == 0) running.push_back({next, now + edge_us, 1});
+    }
+    return now;
 }
 
 Plan plan_of(const Recipe& recipe, unsigned batch) {
     const StateLayout layout = layout_of(recipe);
     const NetworkSpec spec = network_spec(
         recipe, layout,
-        {.batch = batch, .stored = stored_size(recipe), .slots = 50000, .seed = 1, .distort = true});
+        {.batch = batch, .stored = stored_size(recipe), .slots = batch, .seed = 1, .distort = true});
     return plan_single_step(spec, update_spec(recipe, layout)).plan;
 }
 
@@ -139,31 +269,37 @@ int run(int count, char** words) {
     CLI11_PARSE(app, count, words);
 
     const Plan plan = plan_of(find_recipe(name), batch);
-    double total = 0, floor = 0;
+    double floor = 0;
+    std::vector<Estimate> commands;
     std::vector<std::string> idle;
+    std::set<std::string> untimed;
     fmt::print("{:34} {:12} {:8} {:>5} {:>8} {:>6} {:>8} {:>8}\n", "operation", "variant", "tile", "parts",
                "groups", "depth", "floor us", "us");
     for (const Level& level : plan.levels()) {
-        total += card.level_us;
         for (const Operation& operation : level) {
             const Estimate one = estimate(operation, plan, card);
             const std::string tile =
                 one.config.tile ? fmt::format("{}x{}", one.config.tile->height, one.config.tile->width) : "";
-            fmt::print("{:34} {:12} {:8} {:5} {:8} {:6} {:8.1f} {:8.1f}\n", operation.name, one.variant, tile,
-                       one.config.splits, one.config.groups.x, one.depth, one.floor_us, one.us);
-            total += one.us;
+            fmt::print("{:34} {:12} {:8} {:5} {:8} {:6} {:8.1f} {:8.1f}{}\n", operation.name, one.variant,
+                       tile, one.config.splits, one.config.groups.x, one.depth, one.floor_us, one.us,
+                       one.timed ? "" : " from bytes");
             floor += one.floor_us;
             if (one.depth >= 128 && one.config.groups.x < card.units)
                 idle.push_back(fmt::format("{}: {} workgroups for {} multiprocessors, depth {}",
                                            operation.name, one.config.groups.x, card.units, one.depth));
+            if (!one.timed) untimed.insert(kernel_info(std::get<Launch>(operation.work).kernel).name);
+            commands.push_back(one);
         }
     }
-    fmt::print("{} levels; the floor is {:.0f} us, the estimate {:.0f} us\n", plan.levels().size(), floor,
-               total);
     const DeviceFacts facts = facts_of(card);
     const Graph by_levels = graph_of(plan, facts, false), by_bytes = graph_of(plan, facts, true);
+    const double total = end_of(by_bytes, commands, card.edge_us);
+    fmt::print("{} levels; the floor is {:.0f} us, the estimate {:.0f} us\n", plan.levels().size(), floor,
+               total);
     fmt::print("a graph of {} commands, the longest chain has {}: {} edges by levels, {} by bytes\n",
-               by_bytes.commands, by_bytes.longest, by_levels.edges, by_bytes.edges);
+               by_bytes.before.size(), by_bytes.longest(), by_levels.edges(), by_bytes.edges());
+    if (!untimed.empty())
+        fmt::print("estimated from bytes alone, as no card has timed them: {}\n", fmt::join(untimed, ", "));
     for (const std::string& line : idle) fmt::print("leaves multiprocessors idle: {}\n", line);
     return most_us != 0 && total > most_us ? 1 : 0;
 }

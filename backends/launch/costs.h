@@ -1,0 +1,44 @@
+// What launches take on a card: a model whose few numbers are properties of the kernels' machine code and of
+// the memory behind them. They are fitted to the products of five recipes and to all variants of the
+// tutorial's launches on CUDA on one card, an NVIDIA H200, 2026-11-26 (tests/fixtures/h200_variants.txt has
+// the latter). Vulkan's variants on that card, and ResNet-18 and 50 at 224, are no part of the fit.
+#pragma once
+
+#include "backends/launch/variants.h"
+
+namespace towers {
+
+/// The depth of the slices of which the tiled kernels' sources add up their products (TILE_K)
+constexpr unsigned slice_depth = 16;
+
+/// What a tiled kernel's source needs for each slice of a tile. Edges are the tile's rows and columns.
+struct SourceCosts {
+    /// Operations beside a multiply-add for each of the tile's elements: for each edge loads, and the work on
+    /// their addresses; for the tile a barrier. All times the slice's depth.
+    double per_edge, whole;
+    /// Cycles in which a workgroup on its own waits for memory, before and after it computes
+    double wait, wait_per_edge;
+    double ends; ///< cycles that a workgroup waits before its first slice and after its last
+};
+
+/// By quads (shaders/gemm_quads.h): the next slice's loads run beside a slice's products.
+constexpr SourceCosts quads_costs{.per_edge = 21.5, .whole = 505, .wait = 336, .wait_per_edge = 0, .ends = 0};
+/// The shared source (shaders/gemm_tile.h). That of the gradient of the images divides addresses by strides.
+constexpr SourceCosts shared_costs(Kernel kernel) {
+    return {.per_edge = kernel == Kernel::conv2d_backward_data ? 136.0 : 20.0,
+            .whole = 0,
+            .wait = 520,
+            .wait_per_edge = 15.3,
+            .ends = 3380};
+}
+
+/// How many cycles products take on a card; the sum of the parts included.
+double cycles_of(const Products& products, const Tile& tile, unsigned splits, const SourceCosts& costs,
+                 const DeviceFacts& facts);
+/// Likewise if nothing waited and all processors had the same work: what the card cannot do meanwhile.
+double busy_cycles_of(const Products& products, const Tile& tile, unsigned splits, const SourceCosts& costs,
+                      const DeviceFacts& facts);
+/// Of one stage more: a barrier, and a launch that reads and writes so many floats in all.
+double cycles_of_stage(double floats, const DeviceFacts& facts);
+
+} // namespace towers
