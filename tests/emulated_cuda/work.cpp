@@ -1,5 +1,5 @@
 // How much a kernel computes, counted.
-#include "backends/launch/shared_source.h"
+#include "backends/launch/costs.h"
 #include "backends/launch/variants.h"
 #include "tests/conformance/conv2d_trials.h"
 #include "tests/emulated_cuda/blocks.h"
