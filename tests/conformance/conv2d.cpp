@@ -300,7 +300,7 @@ TEST_CASE("a device refuses a choice that it does not have") {
         } catch (const DeviceError& error) {
             const std::string what = error.what();
             CHECK(what.starts_with("this device cannot run 'conv2d_forward 1 8 8 4 8 8 4 3 3 1 1 1 1 1 1 1"));
-            CHECK(what.ends_with("' as was chosen, by shared source 3x5; tune it anew"));
+            CHECK(what.ends_with("' as was chosen, by shared text 3x5; tune it anew"));
         }
     });
 }
