@@ -1,7 +1,8 @@
 // What launches take on a card: a model whose few numbers are properties of the kernels' machine code and of
 // the memory behind them. They are fitted to the products of five recipes and to all variants of the
 // tutorial's launches on CUDA on one card, an NVIDIA H200, 2026-11-26 (tests/fixtures/h200_variants.txt has
-// the latter). Vulkan's variants on that card, and ResNet-18 and 50 at 224, are no part of the fit.
+// the latter). They are not fitted to Vulkan's variants on that card, which only helped to choose the model's
+// form, nor to ResNet-18 and 50 at 224.
 #pragma once
 
 #include "backends/launch/variants.h"

@@ -21,7 +21,7 @@ AveragingBench::AveragingBench(const Recipe& recipe, unsigned towers, unsigned t
         std::ranges::fill(gradients_.back().host<float>(), 1e-3f * float(tower + 1));
     }
     reducer_ = std::make_unique<HostReducer>(
-        OpenOptions{.threads = stage_threads(threads, layout_)}, Milestones::Spin::zero(),
+        OpenOptions{.threads = reducer_threads(threads, layout_)}, Milestones::Spin::zero(),
         UpdateSpec{.layout = &layout_, .optimizer = recipe.optimizer.get()}, std::move(staged), buckets_);
     source_ = memory_->allocate(std::size_t(moved_bytes() / 2), Memory::staging);
     target_ = memory_->allocate(source_.bytes(), Memory::staging);

@@ -34,7 +34,7 @@ std::unique_ptr<Device> open_host(OpenOptions options, unsigned threads) {
 
 } // namespace
 
-unsigned stage_threads(unsigned asked, const StateLayout& layout) {
+unsigned reducer_threads(unsigned asked, const StateLayout& layout) {
     constexpr std::size_t worth_a_thread = 4 * block_bytes; // as long as it takes to wake one
     const unsigned most = std::min(cpu_threads(asked), cpu_threads(0));
     return std::clamp(unsigned(layout.updated_bytes / worth_a_thread), 1u, most);

@@ -22,7 +22,7 @@ struct OwnedBlocks {
 
 /// So many threads as pay for a state: few for a small one, and not more than there are processors. `asked`:
 /// 0: one for each processor.
-unsigned stage_threads(unsigned asked, const StateLayout& layout);
+unsigned reducer_threads(unsigned asked, const StateLayout& layout);
 
 /// Works in blocks that stay in a processor's cache from the sum of the gradients to the hand-over. Each
 /// thread has its own `cpu` device, on which it runs the same update plan as a lone tower. Writes the new

@@ -21,7 +21,7 @@ std::vector<StagedByTower> staged_by(std::span<const std::unique_ptr<Tower>> tow
 std::unique_ptr<GradientReducer> make_host_reducer(OpenOptions host, Milestones::Spin spin,
                                                    const UpdateSpec& spec, std::vector<StagedByTower> towers,
                                                    std::span<const ArenaRange> buckets) {
-    host.threads = stage_threads(host.threads, *spec.layout);
+    host.threads = reducer_threads(host.threads, *spec.layout);
     return std::make_unique<HostReducer>(host, spin, spec, std::move(towers), buckets);
 }
 

@@ -37,7 +37,6 @@ struct Card {
     double launch_us = 1.2; ///< a launch
     double edge_us = 0.3;   ///< between a command of a graph and one that waits for it
     double load_us = 0.55;  ///< until a load from memory arrives
-    double host_us = 15;    ///< until one from mapped memory of the host arrives
     double reached = 0.885; ///< of its memory's bandwidth, by kernels that only read and write
     unsigned subgroup_size = 32, threads = 2048; ///< resident on a multiprocessor
 };
@@ -64,8 +63,6 @@ constexpr KernelCosts timed_kernels[] = {
     {Kernel::batch_norm_moments, 24, 0},
     {Kernel::batch_norm_parameter_gradients, 48, 0},
     {Kernel::batch_norm_statistics, 16, 0},
-    {Kernel::check_finite, any_in_flight, 0},
-    {Kernel::distort_images, 16, 0},
     {Kernel::draw_augmentations, any_in_flight, 0},
     {Kernel::lrn_backward, any_in_flight, 1050},
     {Kernel::lrn_forward, any_in_flight, 0},
@@ -76,7 +73,6 @@ constexpr KernelCosts timed_kernels[] = {
     {Kernel::relu_backward, any_in_flight, 0},
     {Kernel::sgd, any_in_flight, 0},
     {Kernel::softmax_cross_entropy, 16, 0},
-    {Kernel::step_results, 24, 0},
     {Kernel::weight_decay, 48, 0},
 };
 
@@ -95,12 +91,6 @@ DeviceFacts facts_of(const Card& card) {
             .subgroup_size = card.subgroup_size,
             .quads = true,
             .shared_memory = 48 << 10};
-}
-
-bool reads_host(const Operation& operation, const Plan& plan) {
-    return std::ranges::any_of(Plan::uses(operation), [&](const Plan::Use& use) {
-        return use.reads && plan.at(use.tensor).arena == Arena::step;
-    });
 }
 
 double busy_cycles_of_products(const StagedLaunch& staged, const DeviceFacts& facts) {
@@ -146,8 +136,6 @@ Estimate estimate(const Operation& operation, const Plan& plan, const Card& card
         const double rounds = std::ceil(cost.bytes / (at_once * costs.in_flight));
         result.busy_us = std::max(bytes_us, invocations * costs.instructions / (lanes * card_cycles_per_us));
         result.us += std::max(result.busy_us, rounds * card.load_us);
-        if (reads_host(operation, plan))
-            result.us += card.host_us * std::min(1.0, double(result.config.groups.x) / facts.busy_groups);
     }
     result.busy_us = std::min(result.busy_us, result.us);
     return result;
