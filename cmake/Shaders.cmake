@@ -1,6 +1,7 @@
 # Makes from shaders/kernels.def, shaders/tiles.def and the .comp files beside them:
 #   spirv.inc               every kernel's SPIR-V as an array of words, validated
-#   plain_kernel_sources.inc  one #include for each kernel that is not tiled, for the host's compiler and nvcc
+#   host_kernel_sources.inc and cuda_kernel_sources.inc  one #include for each kernel that is not tiled, for the host's
+#                           compiler and for nvcc
 #   tiled_kernel_sources.inc  TOWERS_TILED_SOURCE(source, rows, columns, invocations) for both sources of each tiled kernel, NAME
 #                           and NAME_quads, and each of their tiles
 # and sets TILED_SOURCES to `kernel source rows columns invocations` for each of the latter.
@@ -42,15 +43,20 @@ file(STRINGS ${SHADERS_DIR}/tiles.def tiles REGEX "^TOWERS_(QUAD_)?TILE")
 set(SHADER_OUTPUTS)
 set(TILED_SOURCES)
 set(spirv_includes)
-set(plain_includes)
+set(host_includes)
+set(cuda_includes)
 set(tiled_texts)
 foreach(line IN LISTS lines)
   string(REGEX MATCH "^TOWERS_([A-Z]+_)?KERNEL\\(([a-z0-9_]+)" _ "${line}")
   set(kind "${CMAKE_MATCH_1}")
   set(kernel ${CMAKE_MATCH_2})
   add_shader(${kernel} ${kernel} "#define TOWERS_GLSL")
+  set(host_source ${kernel})
   if(kind STREQUAL "WORKGROUP_")
-    add_shader(${kernel} ${kernel}_subgroups "#define TOWERS_GLSL\n#define WORKGROUPS_ARE_SUBGROUPS")
+    if(EXISTS ${SHADERS_DIR}/software/${kernel}.comp)
+      set(host_source software/${kernel})
+    endif()
+    add_shader(${host_source} ${kernel}_software "#define TOWERS_GLSL\n#define WORKGROUPS_ARE_SUBGROUPS")
   endif()
   if(kind STREQUAL "TILED_")
     add_shader(${kernel}_quads ${kernel}_quads "#define TOWERS_GLSL")
@@ -68,7 +74,8 @@ foreach(line IN LISTS lines)
       string(APPEND tiled_texts "TOWERS_TILED_SOURCE(${arguments})\n")
     endforeach()
   else()
-    string(APPEND plain_includes "#include \"shaders/${kernel}.comp\"\n")
+    string(APPEND host_includes "#include \"shaders/${host_source}.comp\"\n")
+    string(APPEND cuda_includes "#include \"shaders/${kernel}.comp\"\n")
   endif()
 endforeach()
 # Overrides for software drivers, by the rows of their tile.
@@ -78,5 +85,6 @@ foreach(kernel IN ITEMS conv2d_forward conv2d_backward_data conv2d_backward_weig
   endforeach()
 endforeach()
 write_if_changed(${SHADERS_OUT}/spirv.inc "${spirv_includes}")
-write_if_changed(${SHADERS_OUT}/plain_kernel_sources.inc "${plain_includes}")
+write_if_changed(${SHADERS_OUT}/host_kernel_sources.inc "${host_includes}")
+write_if_changed(${SHADERS_OUT}/cuda_kernel_sources.inc "${cuda_includes}")
 write_if_changed(${SHADERS_OUT}/tiled_kernel_sources.inc "${tiled_texts}")

@@ -1,31 +1,50 @@
 #include "kernel.h"
 #include "batch_norm.h"
+#include "column_sums.h"
 
 KERNEL(batch_norm_backward_sums, BatchNormBackwardSumsParams, 256) {
-    const uint chunks = BATCH_NORM_CHUNKS(p.rows, p.chunk_rows);
     const uint quads = QUADS_OF(p.channels);
-    FOR_RANGE(i, p.groups * chunks * quads) {
-        const uint quad = i % quads;
-        const uint row = i / quads % chunks * p.chunk_rows;
-        const uint group = i / quads / chunks;
-        const uint end = min(row + p.chunk_rows, p.rows);
-        const vec4 mean = channels_at(p.mean, p.channels, group, quad);
-        const vec4 rstd = batch_norm_rstd(channels_at(p.m2, p.channels, group, quad), p.count, p.epsilon);
-        vec4 factor = rstd;
-        if (p.gamma_used != 0u) factor *= channels_at(p.gamma, p.channels, 0u, quad);
-        vec4 beta = vec4(0.0f);
-        if (p.beta_used != 0u) beta = channels_at(p.beta, p.channels, 0u, quad);
+    const uint width = COLUMN_WIDTH(quads, BATCH_NORM_COLUMNS);
+    const uint blocks = COLUMN_BLOCKS(quads, BATCH_NORM_COLUMNS);
+    const uint step = ROWS_AT_ONCE(width);
+    FOR_WORKGROUPS(i, p.groups * p.splits * blocks) {
+        const uint part = i / blocks;
+        const uint group = part / p.splits;
+        const uint first = group * p.rows + SPLIT_BEGIN(p.rows, p.splits, part % p.splits);
+        const uint end = first + SPLIT_ROWS(p.rows, p.splits, part % p.splits);
+        const uint quad = COLUMN(i % blocks * width, width);
         vec4 sum = vec4(0.0f);
         vec4 products = vec4(0.0f);
-        for (uint k = row; k < end; ++k) {
-            const uint pixel = group * p.rows + k;
-            const vec4 x = channels_at(p.x, p.channels, pixel, quad);
-            vec4 dy = channels_at(p.dy, p.channels, pixel, quad);
-            if (p.relu != 0u) dy = where_positive(batch_norm_output(x, mean, factor, beta), dy);
-            sum += dy;
-            products += dy * (x - mean);
+        if (quad < quads && HAS_ROWS(width)) {
+            const vec4 mean = channels_at(p.mean, p.channels, group, quad);
+            vec4 factor = batch_norm_rstd(channels_at(p.m2, p.channels, group, quad), p.count, p.epsilon);
+            if (p.gamma_used != 0u) factor *= channels_at(p.gamma, p.channels, 0u, quad);
+            vec4 beta = vec4(0.0f);
+            if (p.beta_used != 0u) beta = channels_at(p.beta, p.channels, 0u, quad);
+            FOR_ROWS(row, first, end, width) {
+                vec4 x[ROWS_IN_FLIGHT];
+                vec4 dy[ROWS_IN_FLIGHT];
+                FOR_ROWS_IN_FLIGHT(k) {
+                    x[k] = channels_at(p.x, p.channels, min(row + k * step, end - 1u), quad);
+                    dy[k] = channels_at(p.dy, p.channels, min(row + k * step, end - 1u), quad);
+                }
+                FOR_ROWS_IN_FLIGHT(k) if (row + k * step < end) {
+                    vec4 passed = dy[k];
+                    if (p.relu != 0u)
+                        passed = where_positive(batch_norm_output(x[k], mean, factor, beta), passed);
+                    sum += passed;
+                    products += passed * (x[k] - mean);
+                }
+            }
         }
-        set_channels(p.dy_sums, p.channels, i / quads, quad, sum);
-        set_channels(p.xhat_sums, p.channels, i / quads, quad, products * rstd);
+        column_sums[LOCAL_ID] = sum;
+        column_sums[LOCAL_ID + SECOND_SUM] = products;
+        add_up_invocations(width, 0u, 2u);
+        if (quad < quads && HAS_RESULT(width)) {
+            const vec4 rstd =
+                batch_norm_rstd(channels_at(p.m2, p.channels, group, quad), p.count, p.epsilon);
+            set_channels(p.s1, p.channels, part, quad, column_sums[LOCAL_ID]);
+            set_channels(p.s2, p.channels, part, quad, vec4(column_sums[LOCAL_ID + SECOND_SUM]) * rstd);
+        }
     }
 }

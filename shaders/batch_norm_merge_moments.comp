@@ -1,32 +1,56 @@
 #include "kernel.h"
+#include "column_sums.h"
 
-// Chan et al. 1979 for several chunks at once: first their common mean, then each chunk's contribution to M2
+// Chan et al. 1979 for several splits at once: first their common mean, then each split's contribution to M2
 // from its distance to that mean.
 KERNEL(batch_norm_merge_moments, BatchNormMergeMomentsParams, 256) {
-    const uint chunks = BATCH_NORM_CHUNKS(p.rows, p.chunk_rows);
-    const uint runs = BATCH_NORM_CHUNKS(chunks, p.run);
-    FOR_RANGE(i, p.groups * runs * p.channels) {
-        const uint channel = i % p.channels;
-        const uint begin = i / p.channels % runs * p.run;
-        const uint end = min(begin + p.run, chunks);
-        const uint group = i / p.channels / runs;
-        const uint first = group * chunks * p.channels + channel;
-        const float shift = p.means.at[first + begin * p.channels];
-        float count = 0.0f;
-        float sum = 0.0f;
-        for (uint chunk = begin; chunk < end; ++chunk) {
-            const float rows = float(min(p.chunk_rows, p.rows - chunk * p.chunk_rows));
-            count += rows;
-            sum += rows * (p.means.at[first + chunk * p.channels] - shift);
+    const uint quads = QUADS_OF(p.channels);
+    const uint width = COLUMN_WIDTH(quads, MERGE_COLUMNS);
+    const uint blocks = COLUMN_BLOCKS(quads, MERGE_COLUMNS);
+    const uint step = ROWS_AT_ONCE(width);
+    FOR_WORKGROUPS(i, p.groups * blocks) {
+        const uint first = i / blocks * p.splits; // row of the group
+        const uint quad = COLUMN(i % blocks * width, width);
+        vec4 sum = vec4(0.0f);
+        if (quad < quads && HAS_ROWS(width)) {
+            const vec4 shift = channels_at(p.means, p.channels, first, quad);
+            FOR_ROWS(split, 0u, p.splits, width) {
+                vec4 means[ROWS_IN_FLIGHT];
+                FOR_ROWS_IN_FLIGHT(k)
+                    means[k] = channels_at(p.means, p.channels,
+                                           first + min(split + k * step, p.splits - 1u), quad);
+                FOR_ROWS_IN_FLIGHT(k) if (split + k * step < p.splits)
+                    sum += float(SPLIT_ROWS(p.rows, p.splits, split + k * step)) * (means[k] - shift);
+            }
         }
-        const float mean = shift + sum / count;
-        float m2 = 0.0f;
-        for (uint chunk = begin; chunk < end; ++chunk) {
-            const float rows = float(min(p.chunk_rows, p.rows - chunk * p.chunk_rows));
-            const float difference = p.means.at[first + chunk * p.channels] - mean;
-            m2 += p.m2s.at[first + chunk * p.channels] + rows * difference * difference;
+        column_sums[LOCAL_ID] = sum;
+        add_up_invocations(width, 0u, 1u);
+        vec4 m2 = vec4(0.0f);
+        if (quad < quads && HAS_ROWS(width)) {
+            const vec4 mean = channels_at(p.means, p.channels, first, quad) +
+                              vec4(column_sums[LOCAL_ID % width]) / float(p.rows);
+            FOR_ROWS(split, 0u, p.splits, width) {
+                vec4 means[ROWS_IN_FLIGHT];
+                vec4 m2s[ROWS_IN_FLIGHT];
+                FOR_ROWS_IN_FLIGHT(k) {
+                    const uint row = first + min(split + k * step, p.splits - 1u);
+                    means[k] = channels_at(p.means, p.channels, row, quad);
+                    m2s[k] = channels_at(p.m2s, p.channels, row, quad);
+                }
+                FOR_ROWS_IN_FLIGHT(k) if (split + k * step < p.splits) {
+                    const vec4 difference = means[k] - mean;
+                    const float rows = float(SPLIT_ROWS(p.rows, p.splits, split + k * step));
+                    m2 += m2s[k] + rows * difference * difference;
+                }
+            }
         }
-        p.mean.at[i] = mean;
-        p.m2.at[i] = m2;
+        column_sums[LOCAL_ID + SECOND_SUM] = m2;
+        add_up_invocations(width, 1u, 2u);
+        if (quad < quads && HAS_RESULT(width)) {
+            const vec4 mean = channels_at(p.means, p.channels, first, quad) +
+                              vec4(column_sums[LOCAL_ID]) / float(p.rows);
+            set_channels(p.mean, p.channels, i / blocks, quad, mean);
+            set_channels(p.m2, p.channels, i / blocks, quad, column_sums[LOCAL_ID + SECOND_SUM]);
+        }
     }
 }

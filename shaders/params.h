@@ -33,6 +33,19 @@
          ? (quads)                                                                                           \
          : REDUCTION_BLOCKS(quads) * (chunk) / REDUCTION_CHUNKS(quads) * REDUCTION_BLOCK)
 
+// A sum over rows that a backend splits: the split number n of `splits` begins at this row. There are as many rows as
+// splits at least.
+#define SPLIT_BEGIN(rows, splits, n) ((rows) / (splits) * (n) + min((rows) % (splits), (n)))
+#define SPLIT_ROWS(rows, splits, n) ((rows) / (splits) + ((n) < (rows) % (splits) ? 1u : 0u))
+
+// Kernels that add up rows, of so many quads each, by workgroups of 256 (column_sums.h). An item is a block of columns,
+// at most `most` quads wide; all blocks are equally wide, but the last may be narrower. A workgroup reads
+// ROWS_AT_ONCE(width) rows of a block at once, and an invocation loads ROWS_IN_FLIGHT of its rows before it uses one.
+#define COLUMN_BLOCKS(quads, most) (((quads) + (most)-1u) / (most))
+#define COLUMN_WIDTH(quads, most) (((quads) + COLUMN_BLOCKS(quads, most) - 1u) / COLUMN_BLOCKS(quads, most))
+#define ROWS_AT_ONCE(width) (256u / (width))
+#define ROWS_IN_FLIGHT 4u
+
 // Pixels of a batch's images, of a shape that has these members
 #define IN_PIXELS(shape) ((shape).batch * (shape).in_height * (shape).in_width)
 #define OUT_PIXELS(shape) ((shape).batch * (shape).out_height * (shape).out_width)

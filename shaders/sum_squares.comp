@@ -1,13 +1,14 @@
 #include "kernel.h"
+#include "reduction.h"
 
-// A subgroup takes one chunk.
 KERNEL(sum_squares, SumSquaresParams, 256) {
     FOR_SUBGROUPS(chunk, REDUCTION_CHUNKS(p.quads)) {
-        const uint end = REDUCTION_BEGIN(p.quads, chunk + 1u);
         float sum = 0.0f;
-        for (uint i = REDUCTION_BEGIN(p.quads, chunk) + SUBGROUP_LANE; i < end; i += SUBGROUP_SIZE) {
-            const vec4 x = p.x.at[i];
-            sum += x.x * x.x + x.y * x.y + (x.z * x.z + x.w * x.w);
+        FOR_CHUNK(i, p.quads, chunk) {
+            vec4 x[QUADS_IN_FLIGHT];
+            FOR_QUADS_IN_FLIGHT(k) x[k] = p.x.at[QUAD_IN_FLIGHT(i, k)];
+            FOR_QUADS_IN_FLIGHT(k) if (IS_IN_CHUNK(i, k))
+                sum += x[k].x * x[k].x + x[k].y * x[k].y + (x[k].z * x[k].z + x[k].w * x[k].w);
         }
         sum = subgroupAdd(sum);
         if (SUBGROUP_LANE == 0u) p.partials.at[chunk] = sum;

@@ -34,17 +34,19 @@ template<uint count>
 
 /// Uses differences from the chunk's first row, so that a mean far from zero does not cost M2 precision.
 FOR_EACH_PROCESSOR_LEVEL
-void batch_norm_moments(const BatchNormMomentsParams& p, Invocation invocation) {
+void moments_of_chunks(const BatchNormMomentsParams& p, const RowChunks& chunks, const RowSums& to,
+                       Invocation invocation) {
     const Lines lines(p.channels);
     std::vector<float> scratch(3 * lines.width());
     float* const shift = scratch.data();
     float* const sums = shift + lines.width();
     float* const squares = sums + lines.width();
-    const uint chunks = BATCH_NORM_CHUNKS(p.rows, p.chunk_rows);
-    const uint end = invocation.end(p.groups * chunks);
-    for (uint chunk = invocation.begin(p.groups * chunks); chunk < end; ++chunk) {
-        const uint row = chunk % chunks * p.chunk_rows, rows = std::min(p.chunk_rows, p.rows - row);
-        const float* const x = p.x.at + (std::size_t(chunk / chunks) * p.rows + row) * p.channels;
+    const uint in_group = chunks.in_group();
+    const uint end = invocation.end(p.groups * in_group);
+    for (uint chunk = invocation.begin(p.groups * in_group); chunk < end; ++chunk) {
+        const uint row = chunk % in_group * chunks.chunk_rows,
+                   rows = std::min(chunks.chunk_rows, p.rows - row);
+        const float* const x = p.x.at + (std::size_t(chunk / in_group) * p.rows + row) * p.channels;
         std::copy_n(x, p.channels, shift);
         repeat_row(lines, shift);
         std::fill(sums, squares + lines.width(), 0.0f);
@@ -54,8 +56,8 @@ void batch_norm_moments(const BatchNormMomentsParams& p, Invocation invocation) 
             });
         join_rows(lines, sums);
         join_rows(lines, squares);
-        float* const means = p.means.at + std::size_t(chunk) * p.channels;
-        float* const m2s = p.m2s.at + std::size_t(chunk) * p.channels;
+        float* const means = to.first + std::size_t(chunk) * p.channels;
+        float* const m2s = to.second + std::size_t(chunk) * p.channels;
         INDEPENDENT
         for (uint c = 0; c < p.channels; ++c) {
             const float shifted_mean = sums[c] / float(rows);
@@ -69,38 +71,38 @@ void batch_norm_moments(const BatchNormMomentsParams& p, Invocation invocation) 
 /// First computes the chunks' common mean, then each chunk's contribution to M2 from its distance to that
 /// mean.
 FOR_EACH_PROCESSOR_LEVEL
-void batch_norm_merge_moments(const BatchNormMergeMomentsParams& p, Invocation invocation) {
-    const uint chunks = BATCH_NORM_CHUNKS(p.rows, p.chunk_rows), runs = BATCH_NORM_CHUNKS(chunks, p.run);
+void merge_moments(const RowChunks& chunks, const RowSums& from, const RowSums& to, Invocation invocation) {
+    const uint in_group = chunks.in_group(), runs = chunks.merged().in_group(), channels = chunks.channels;
     const auto rows_of = [&](uint chunk) {
-        return float(std::min(p.chunk_rows, p.rows - chunk * p.chunk_rows));
+        return float(std::min(chunks.chunk_rows, chunks.rows - chunk * chunks.chunk_rows));
     };
-    const uint last = invocation.end(p.groups * runs);
-    for (uint i = invocation.begin(p.groups * runs); i < last; ++i) {
-        const uint begin = i % runs * p.run, end = std::min(begin + p.run, chunks);
-        const std::size_t first = std::size_t(i / runs) * chunks * p.channels;
-        const float* const means = p.means.at + first;
-        const float* const m2s = p.m2s.at + first;
-        const float* const shift = means + std::size_t(begin) * p.channels;
-        float* const mean = p.mean.at + std::size_t(i) * p.channels;
-        float* const m2 = p.m2.at + std::size_t(i) * p.channels;
-        std::fill_n(mean, p.channels, 0.0f);
-        std::fill_n(m2, p.channels, 0.0f);
+    const uint last = invocation.end(chunks.groups * runs);
+    for (uint i = invocation.begin(chunks.groups * runs); i < last; ++i) {
+        const uint begin = i % runs * RowChunks::run, end = std::min(begin + RowChunks::run, in_group);
+        const std::size_t first = std::size_t(i / runs) * in_group * channels;
+        const float* const means = from.first + first;
+        const float* const m2s = from.second + first;
+        const float* const shift = means + std::size_t(begin) * channels;
+        float* const mean = to.first + std::size_t(i) * channels;
+        float* const m2 = to.second + std::size_t(i) * channels;
+        std::fill_n(mean, channels, 0.0f);
+        std::fill_n(m2, channels, 0.0f);
         float count = 0;
         for (uint chunk = begin; chunk < end; ++chunk) {
             const float rows = rows_of(chunk);
-            const float* const here = means + std::size_t(chunk) * p.channels;
+            const float* const here = means + std::size_t(chunk) * channels;
             count += rows;
             INDEPENDENT
-            for (uint c = 0; c < p.channels; ++c) mean[c] += rows * (here[c] - shift[c]);
+            for (uint c = 0; c < channels; ++c) mean[c] += rows * (here[c] - shift[c]);
         }
         INDEPENDENT
-        for (uint c = 0; c < p.channels; ++c) mean[c] = shift[c] + mean[c] / count;
+        for (uint c = 0; c < channels; ++c) mean[c] = shift[c] + mean[c] / count;
         for (uint chunk = begin; chunk < end; ++chunk) {
             const float rows = rows_of(chunk);
-            const float* const here = means + std::size_t(chunk) * p.channels;
-            const float* const m2_here = m2s + std::size_t(chunk) * p.channels;
+            const float* const here = means + std::size_t(chunk) * channels;
+            const float* const m2_here = m2s + std::size_t(chunk) * channels;
             INDEPENDENT
-            for (uint c = 0; c < p.channels; ++c) {
+            for (uint c = 0; c < channels; ++c) {
                 const float difference = here[c] - mean[c];
                 m2[c] += m2_here[c] + rows * difference * difference;
             }
@@ -145,10 +147,19 @@ void batch_norm_forward(const BatchNormForwardParams& p, Invocation invocation) 
         p.relu != 0 ? normalize<true, false>(p, invocation) : normalize<false, false>(p, invocation);
 }
 
+namespace {
+
+Work moments(CpuContext& context, const Launch& launch, const LaunchConfig&) {
+    const auto p = launch.parameters.as<BatchNormMomentsParams>();
+    return sums_over_rows(context, p, batch_norm_chunks(p), {p.mean.at, p.m2.at}, moments_of_chunks,
+                          merge_moments);
+}
+
+} // namespace
+
 std::span<const CpuVariant> batch_norm_overrides() {
     static constexpr CpuVariant overrides[] = {
-        vectorized<kernels::batch_norm_moments, batch_norm_moments>(),
-        vectorized<kernels::batch_norm_merge_moments, batch_norm_merge_moments>(),
+        {{Kernel::batch_norm_moments, vectorized_loops, take_all}, moments},
         vectorized<kernels::batch_norm_forward, batch_norm_forward>()};
     return overrides;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "backends/cpu/lines.h"
+#include "backends/cpu/row_sums.h"
 
 #include <cmath>
 
@@ -11,6 +12,13 @@ namespace towers {
 /// round it alike.
 [[gnu::always_inline]] inline float batch_norm_output(float x, float mean, float factor, float beta) {
     return (x - mean) * factor + beta;
+}
+
+/// Chunks that are many enough for all threads, with loops of some length
+template<class Params>
+RowChunks batch_norm_chunks(const Params& p) {
+    const std::size_t elements = std::size_t(p.groups) * p.rows * p.channels;
+    return {p.groups, p.rows, p.channels, uint(std::clamp<std::size_t>(elements / 32768, 32, 512))};
 }
 
 /// Fills the lines with a group's means, with the factors of the distances from them, and with beta.

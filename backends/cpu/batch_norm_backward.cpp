@@ -38,8 +38,9 @@ add_products(const float* __restrict x, const float* __restrict dy, const float*
 }
 
 template<bool relu>
-[[gnu::always_inline]] inline void backward_sums(const BatchNormBackwardSumsParams& p,
-                                                 Invocation invocation) {
+[[gnu::always_inline]] inline void sums_of_chunks(const BatchNormBackwardSumsParams& p,
+                                                  const RowChunks& chunks, const RowSums& to,
+                                                  Invocation invocation) {
     const Lines lines(p.channels);
     std::vector<float> scratch(5 * lines.width());
     float* const mean = scratch.data();
@@ -47,16 +48,16 @@ template<bool relu>
     float* const beta = factor + lines.width();
     float* const sums = beta + lines.width();
     float* const products = sums + lines.width();
-    const uint chunks = BATCH_NORM_CHUNKS(p.rows, p.chunk_rows);
-    const uint begin = invocation.begin(p.groups * chunks), end = invocation.end(p.groups * chunks);
+    const uint in_group = chunks.in_group();
+    const uint begin = invocation.begin(p.groups * in_group), end = invocation.end(p.groups * in_group);
     for (uint chunk = begin; chunk < end; ++chunk) {
-        const uint row = chunk % chunks * p.chunk_rows;
-        const std::size_t of_group = std::size_t(chunk / chunks) * p.channels;
-        const std::size_t first = (std::size_t(chunk / chunks) * p.rows + row) * p.channels;
-        if (chunk == begin || row == 0) prepare_lines(p, lines, chunk / chunks, mean, factor, beta);
+        const uint row = chunk % in_group * chunks.chunk_rows;
+        const std::size_t of_group = std::size_t(chunk / in_group) * p.channels;
+        const std::size_t first = (std::size_t(chunk / in_group) * p.rows + row) * p.channels;
+        if (chunk == begin || row == 0) prepare_lines(p, lines, chunk / in_group, mean, factor, beta);
         std::fill(sums, products + lines.width(), 0.0f);
         for_lines(
-            lines, std::min(p.chunk_rows, p.rows - row),
+            lines, std::min(chunks.chunk_rows, p.rows - row),
             [&](auto count, std::size_t offset, uint width) __attribute__((always_inline)) {
                 const std::size_t at = first + offset;
                 add_products<relu, count>(p.x.at + at, p.dy.at + at, mean, factor, beta, sums, products,
@@ -64,13 +65,13 @@ template<bool relu>
             });
         join_rows(lines, sums);
         join_rows(lines, products);
-        float* const dy_sums = p.dy_sums.at + std::size_t(chunk) * p.channels;
-        float* const xhat_sums = p.xhat_sums.at + std::size_t(chunk) * p.channels;
+        float* const s1 = to.first + std::size_t(chunk) * p.channels;
+        float* const s2 = to.second + std::size_t(chunk) * p.channels;
         const float* const m2 = p.m2.at + of_group;
-        for (uint c = 0; c < p.channels; ++c) dy_sums[c] = sums[c];
+        for (uint c = 0; c < p.channels; ++c) s1[c] = sums[c];
         INDEPENDENT
         for (uint c = 0; c < p.channels; ++c)
-            xhat_sums[c] = products[c] * (1.0f / std::sqrt(m2[c] / p.count + p.epsilon));
+            s2[c] = products[c] * (1.0f / std::sqrt(m2[c] / p.count + p.epsilon));
     }
 }
 
@@ -111,29 +112,30 @@ template<bool relu>
 } // namespace
 
 FOR_EACH_PROCESSOR_LEVEL
-void batch_norm_backward_sums(const BatchNormBackwardSumsParams& p, Invocation invocation) {
+void backward_sums_of_chunks(const BatchNormBackwardSumsParams& p, const RowChunks& chunks, const RowSums& to,
+                             Invocation invocation) {
     if (p.relu != 0)
-        backward_sums<true>(p, invocation);
+        sums_of_chunks<true>(p, chunks, to, invocation);
     else
-        backward_sums<false>(p, invocation);
+        sums_of_chunks<false>(p, chunks, to, invocation);
 }
 
 FOR_EACH_PROCESSOR_LEVEL
-void batch_norm_merge_sums(const BatchNormMergeSumsParams& p, Invocation invocation) {
-    const uint runs = BATCH_NORM_CHUNKS(p.chunks, p.run);
-    const uint last = invocation.end(p.groups * runs);
-    for (uint i = invocation.begin(p.groups * runs); i < last; ++i) {
-        const uint begin = i % runs * p.run, end = std::min(begin + p.run, p.chunks);
-        float* const s1 = p.s1.at + std::size_t(i) * p.channels;
-        float* const s2 = p.s2.at + std::size_t(i) * p.channels;
-        std::fill_n(s1, p.channels, 0.0f);
-        std::fill_n(s2, p.channels, 0.0f);
+void merge_sums(const RowChunks& chunks, const RowSums& from, const RowSums& to, Invocation invocation) {
+    const uint in_group = chunks.in_group(), runs = chunks.merged().in_group(), channels = chunks.channels;
+    const uint last = invocation.end(chunks.groups * runs);
+    for (uint i = invocation.begin(chunks.groups * runs); i < last; ++i) {
+        const uint begin = i % runs * RowChunks::run, end = std::min(begin + RowChunks::run, in_group);
+        float* const first = to.first + std::size_t(i) * channels;
+        float* const second = to.second + std::size_t(i) * channels;
+        std::fill_n(first, channels, 0.0f);
+        std::fill_n(second, channels, 0.0f);
         for (uint chunk = begin; chunk < end; ++chunk) {
-            const std::size_t at = (std::size_t(i / runs) * p.chunks + chunk) * p.channels;
+            const std::size_t at = (std::size_t(i / runs) * in_group + chunk) * channels;
             INDEPENDENT
-            for (uint c = 0; c < p.channels; ++c) s1[c] += p.dy_sums.at[at + c];
+            for (uint c = 0; c < channels; ++c) first[c] += from.first[at + c];
             INDEPENDENT
-            for (uint c = 0; c < p.channels; ++c) s2[c] += p.xhat_sums.at[at + c];
+            for (uint c = 0; c < channels; ++c) second[c] += from.second[at + c];
         }
     }
 }
@@ -146,10 +148,19 @@ void batch_norm_backward(const BatchNormBackwardParams& p, Invocation invocation
         backward<false>(p, invocation);
 }
 
+namespace {
+
+Work sums(CpuContext& context, const Launch& launch, const LaunchConfig&) {
+    const auto p = launch.parameters.as<BatchNormBackwardSumsParams>();
+    return sums_over_rows(context, p, batch_norm_chunks(p), {p.s1.at, p.s2.at}, backward_sums_of_chunks,
+                          merge_sums);
+}
+
+} // namespace
+
 std::span<const CpuVariant> batch_norm_backward_overrides() {
     static constexpr CpuVariant overrides[] = {
-        vectorized<kernels::batch_norm_backward_sums, batch_norm_backward_sums>(),
-        vectorized<kernels::batch_norm_merge_sums, batch_norm_merge_sums>(),
+        {{Kernel::batch_norm_backward_sums, vectorized_loops, take_all}, sums},
         vectorized<kernels::batch_norm_backward, batch_norm_backward>()};
     return overrides;
 }

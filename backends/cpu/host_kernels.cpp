@@ -14,7 +14,7 @@ using namespace dialect;
 #undef KERNEL
 #define KERNEL(name, Params, size) FOR_EACH_PROCESSOR_LEVEL void name(const Params& p, Invocation invocation)
 
-#include "plain_kernel_sources.inc" // made by cmake/Shaders.cmake: one #include a kernel
+#include "host_kernel_sources.inc" // made by cmake/Shaders.cmake: one #include a kernel
 
 } // namespace host_kernels
 

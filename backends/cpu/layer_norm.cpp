@@ -1,3 +1,4 @@
+#include "backends/cpu/row_sums.h"
 #include "backends/cpu/threads.h"
 #include "backends/cpu/versions.h"
 
@@ -75,16 +76,16 @@ void layer_norm_backward(const LayerNormBackwardParams& p, Invocation invocation
 }
 
 FOR_EACH_PROCESSOR_LEVEL
-void layer_norm_parameter_sums(const LayerNormParameterSumsParams& p, Invocation invocation) {
-    const uint chunks = BATCH_NORM_CHUNKS(p.rows, p.chunk_rows);
-    const uint end = invocation.end(chunks);
-    for (uint chunk = invocation.begin(chunks); chunk < end; ++chunk) {
-        float* const sums = p.dy_sums.at + std::size_t(chunk) * p.channels;
-        float* const products = p.xhat_sums.at + std::size_t(chunk) * p.channels;
+void parameter_sums_of_chunks(const LayerNormParameterSumsParams& p, const RowChunks& chunks,
+                              const RowSums& to, Invocation invocation) {
+    const uint end = invocation.end(chunks.in_group());
+    for (uint chunk = invocation.begin(chunks.in_group()); chunk < end; ++chunk) {
+        float* const sums = to.first + std::size_t(chunk) * p.channels;
+        float* const products = to.second + std::size_t(chunk) * p.channels;
         std::fill_n(sums, p.channels, 0.0f);
         std::fill_n(products, p.channels, 0.0f);
-        const uint last = std::min((chunk + 1) * p.chunk_rows, p.rows);
-        for (uint row = chunk * p.chunk_rows; row < last; ++row) {
+        const uint last = std::min((chunk + 1) * chunks.chunk_rows, p.rows);
+        for (uint row = chunk * chunks.chunk_rows; row < last; ++row) {
             const float* const x = p.x.at + std::size_t(row) * p.channels;
             const float* const dy = p.dy.at + std::size_t(row) * p.channels;
             const float mean = p.mean.at[row], rstd = p.rstd.at[row];
@@ -97,11 +98,21 @@ void layer_norm_parameter_sums(const LayerNormParameterSumsParams& p, Invocation
     }
 }
 
+namespace {
+
+Work parameter_sums(CpuContext& context, const Launch& launch, const LaunchConfig&) {
+    const auto p = launch.parameters.as<LayerNormParameterSumsParams>();
+    const RowChunks chunks{1, p.rows, p.channels, uint(std::max<std::uint64_t>(32, ceil_div(p.rows, 512)))};
+    return sums_over_rows(context, p, chunks, {p.s1.at, p.s2.at}, parameter_sums_of_chunks, merge_sums);
+}
+
+} // namespace
+
 std::span<const CpuVariant> layer_norm_overrides() {
     static constexpr CpuVariant overrides[] = {
         vectorized<kernels::layer_norm_forward, layer_norm_forward>(),
         vectorized<kernels::layer_norm_backward, layer_norm_backward>(),
-        vectorized<kernels::layer_norm_parameter_sums, layer_norm_parameter_sums>()};
+        {{Kernel::layer_norm_parameter_sums, vectorized_loops, take_all}, parameter_sums}};
     return overrides;
 }
 

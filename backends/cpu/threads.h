@@ -20,10 +20,12 @@ Params parameters_of(KernelHandle<Params>, const Launch& launch) {
     return launch.parameters.as<Params>();
 }
 
+constexpr std::string_view vectorized_loops = "vectorized loops"; ///< the name of such variants
+
 /// The variant of a kernel, kernels::NAME, that runs loops of the CPU's own on all threads.
 template<auto kernel, auto loops>
 constexpr CpuVariant vectorized(decltype(Variant::config) config = take_all) {
-    return {{kernel.kernel, "vectorized loops", config},
+    return {{kernel.kernel, vectorized_loops, config},
             [](CpuContext& context, const Launch& launch, const LaunchConfig&) {
                 return on_all_threads(context, parameters_of(kernel, launch), loops);
             }};

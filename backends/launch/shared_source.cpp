@@ -10,16 +10,55 @@ namespace {
 
 constexpr std::uint64_t most_loops = 4096; // 2^20 invocations fill any device
 
+/// Sums over rows of so many channels
+struct RowSums {
+    std::uint64_t groups, rows;
+    uint channels;
+};
+
+/// None for kernels without such sums that can be split.
+std::optional<RowSums> row_sums_of(const Launch& launch) {
+    if (launch.kernel == Kernel::batch_norm_moments) {
+        const auto p = launch.parameters.as<BatchNormMomentsParams>();
+        return RowSums{p.groups, p.rows, p.channels};
+    }
+    if (launch.kernel == Kernel::batch_norm_backward_sums) {
+        const auto p = launch.parameters.as<BatchNormBackwardSumsParams>();
+        return RowSums{p.groups, p.rows, p.channels};
+    }
+    if (launch.kernel == Kernel::layer_norm_parameter_sums) {
+        const auto p = launch.parameters.as<LayerNormParameterSumsParams>();
+        return RowSums{1, p.rows, p.channels};
+    }
+    return {};
+}
+
+/// An invocation adds up no more than 512 rows, since a sum of more would lose digits.
+unsigned splits_of(const RowSums& sums, const DeviceFacts& facts) {
+    const uint quads = QUADS_OF(sums.channels);
+    std::uint64_t wanted = 0, most = 0, least = 0;
+    if (facts.software) { // an invocation takes the rows of a split
+        wanted = 1024 * facts.busy_groups / (sums.groups * quads);
+        most = sums.rows / 128;
+        least = ceil_div(sums.rows, 512);
+    } else { // A workgroup does. Four for each of a card's processors: some read while others add up their
+             // sums.
+        const std::uint64_t at_once = ROWS_AT_ONCE(COLUMN_WIDTH(quads, BATCH_NORM_COLUMNS));
+        wanted = 2 * facts.busy_groups / (sums.groups * COLUMN_BLOCKS(quads, BATCH_NORM_COLUMNS));
+        most = sums.rows / (at_once * ROWS_IN_FLIGHT); // all of a split's rows are loaded at once
+        least = ceil_div(sums.rows, at_once * 512);
+    }
+    const std::uint64_t splits =
+        facts.limits->splits != 0 ? facts.limits->splits : std::max(std::min(wanted, most), least);
+    return unsigned(std::clamp<std::uint64_t>(splits, 1, sums.rows));
+}
+
 double cycles(const Launch& launch, const Products& products, const Tile& tile, unsigned splits,
               const DeviceFacts& facts) {
     return cycles_of(products, tile, splits, shared_costs(launch.kernel), facts);
 }
 
 } // namespace
-
-bool is_by_subgroups(const KernelInfo& kernel, const DeviceFacts& facts) {
-    return kernel.item == Item::subgroup || (kernel.item == Item::workgroup && facts.software);
-}
 
 glm::uvec3 groups_within(std::uint64_t groups, const DeviceFacts& facts) {
     constexpr std::uint64_t most = 65535; // per axis, which every driver guarantees
@@ -38,6 +77,7 @@ unsigned least_splits(const Launch& launch, const Products& products, const Devi
 }
 
 unsigned splits_of(const Launch& launch, const DeviceFacts& facts) {
+    if (const auto sums = row_sums_of(launch)) return splits_of(*sums, facts);
     const auto products = products_of(launch);
     if (!products && launch.kernel != Kernel::depthwise_conv2d_backward_weights) return 1;
     if (facts.limits->splits != 0) return facts.limits->splits;
@@ -68,11 +108,11 @@ std::optional<LaunchConfig> shared_source_config(const Launch& launch, const Dev
         config.cost = cycles(launch, *products, *config.tile, config.splits, facts);
     } else {
         const std::uint64_t items = items_of(launch) * config.splits;
-        if (is_by_subgroups(kernel, facts)) {
+        if (kernel.item == Item::subgroup) {
             const unsigned at_once = std::max(1u, kernel.workgroup_size / facts.subgroup_size);
             groups = std::max(ceil_div(items, at_once), std::min<std::uint64_t>(items, facts.busy_groups));
-        } else if (kernel.item == Item::workgroup) {
-            groups = items;
+        } else if (kernel.item == Item::workgroup) { // of which software drivers use a part of each
+            groups = facts.software ? std::min<std::uint64_t>(items, 8 * facts.busy_groups) : items;
         } else {
             groups = ceil_div(items, kernel.workgroup_size);
         }

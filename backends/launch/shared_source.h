@@ -13,9 +13,6 @@ std::optional<LaunchConfig> shared_source_config(const Launch& launch, const Dev
 /// That one first, then with other tiles and parts, or other numbers of workgroups.
 std::vector<LaunchConfig> shared_source_configs(const Launch& launch, const DeviceFacts& facts);
 
-/// Whether subgroups take the kernel's items: also those that a card's workgroups take, on software drivers.
-bool is_by_subgroups(const KernelInfo& kernel, const DeviceFacts& facts);
-
 /// As many workgroups, within what drivers and tests allow.
 glm::uvec3 groups_within(std::uint64_t groups, const DeviceFacts& facts);
 

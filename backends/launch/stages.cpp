@@ -115,6 +115,62 @@ private:
     StageBuilder stages_;
 };
 
+/// The stages of a kernel with two sums over rows, each of which is split: its parts, then what merges them.
+class RowSumStages {
+public:
+    RowSumStages(KernelSource source, const LaunchConfig& config, const DeviceFacts& facts,
+                 std::uint64_t scratch)
+        : source_(source), config_(config), stages_(facts, scratch) {}
+
+    StagedLaunch of(Kernel kernel, BatchNormMomentsParams p) && {
+        BatchNormMergeMomentsParams merge{.mean = p.mean,
+                                          .m2 = p.m2,
+                                          .groups = p.groups,
+                                          .rows = p.rows,
+                                          .channels = p.channels,
+                                          .splits = config_.splits};
+        merge.means = reserve(p.mean, p.groups * p.channels);
+        merge.m2s = reserve(p.m2, p.groups * p.channels);
+        return std::move(*this).finish(kernel, p, kernels::batch_norm_merge_moments, merge);
+    }
+    StagedLaunch of(Kernel kernel, BatchNormBackwardSumsParams p) && {
+        return std::move(*this).with_merged_sums(kernel, p, p.groups);
+    }
+    StagedLaunch of(Kernel kernel, LayerNormParameterSumsParams p) && {
+        return std::move(*this).with_merged_sums(kernel, p, 1);
+    }
+
+private:
+    /// Has an output written to scratch memory, where it has so many floats for each part.
+    In_f32 reserve(Out_f32& output, std::uint64_t floats) {
+        float* const parts = stages_.reserve(floats * config_.splits);
+        output = {parts};
+        return {parts};
+    }
+
+    template<class Params>
+    StagedLaunch with_merged_sums(Kernel kernel, Params p, uint groups) && {
+        BatchNormMergeSumsParams merge{
+            .s1 = p.s1, .s2 = p.s2, .groups = groups, .channels = p.channels, .splits = config_.splits};
+        merge.s1s = reserve(p.s1, groups * p.channels);
+        merge.s2s = reserve(p.s2, groups * p.channels);
+        return std::move(*this).finish(kernel, p, kernels::batch_norm_merge_sums, merge);
+    }
+
+    template<class Params, class MergeParams>
+    StagedLaunch finish(Kernel kernel, Params p, KernelHandle<MergeParams> merging,
+                        const MergeParams& merge) && {
+        p.splits = config_.splits;
+        stages_.add(0, {{kernel, ParameterBlock::of(p)}, source_, config_});
+        stages_.add(1, merging, merge);
+        return std::move(stages_).finish();
+    }
+
+    KernelSource source_;
+    LaunchConfig config_;
+    StageBuilder stages_;
+};
+
 } // namespace
 
 StagedLaunch StageBuilder::finish() && {
@@ -135,6 +191,15 @@ StagedLaunch stages_of(const Variant& variant, const Launch& launch, const Launc
 StagedLaunch split_stages(KernelSource source, const Launch& launch, const LaunchConfig& config,
                           const DeviceFacts& facts, std::uint64_t scratch) {
     if (config.splits == 1) return {{{{launch, source, config}}}, scratch, 0};
+    const auto row_sums = [&](const auto& p) {
+        return RowSumStages(source, config, facts, scratch).of(launch.kernel, p);
+    };
+    if (launch.kernel == Kernel::batch_norm_moments)
+        return row_sums(launch.parameters.as<BatchNormMomentsParams>());
+    if (launch.kernel == Kernel::batch_norm_backward_sums)
+        return row_sums(launch.parameters.as<BatchNormBackwardSumsParams>());
+    if (launch.kernel == Kernel::layer_norm_parameter_sums)
+        return row_sums(launch.parameters.as<LayerNormParameterSumsParams>());
     return with_parameters(launch, [&](const auto& p) {
         return ProductStages(source, config, 1, facts, scratch).of(launch.kernel, p);
     });

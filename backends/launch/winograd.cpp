@@ -190,9 +190,15 @@ void add_stages(StageBuilder& stages, const Pass& pass, const LaunchConfig& conf
     // The bias's gradient: the sum over images, then over their pixels
     const uint pixels = s.out_height * s.out_width, count = pixels * s.out_channels;
     float* const sums = stages.reserve(count);
-    stages.add(0, kernels::sum_partials, {.partials = p.dy, .sum = {sums}, .parts = s.batch, .count = count});
+    stages.add(
+        0, kernels::sum_partials,
+        {.partials = p.dy, .sum = {sums}, .parts = s.batch, .count = count, .channels = s.out_channels});
     stages.add(1, kernels::sum_partials,
-               {.partials = {sums}, .sum = p.db, .parts = pixels, .count = s.out_channels});
+               {.partials = {sums},
+                .sum = p.db,
+                .parts = pixels,
+                .count = s.out_channels,
+                .channels = s.out_channels});
 }
 
 } // namespace

@@ -13,11 +13,11 @@ namespace {
 
 /// By kernel
 constexpr struct {
-    std::span<const std::uint32_t> shared, quads = {}, subgroups = {};
+    std::span<const std::uint32_t> shared, quads = {}, software = {};
 } codes[] = {
 #define TOWERS_KERNEL(name, Params, size, items) {.shared = spirv_##name},
 #define TOWERS_WORKGROUP_KERNEL(name, Params, size, items)                                                   \
-    {.shared = spirv_##name, .subgroups = spirv_##name##_subgroups},
+    {.shared = spirv_##name, .software = spirv_##name##_software},
 #define TOWERS_TILED_KERNEL(name, Params, size) {.shared = spirv_##name, .quads = spirv_##name##_quads},
 #include "shaders/kernels.def"
 #undef TOWERS_KERNEL
@@ -48,13 +48,12 @@ Dispatch dispatch_of(const StageLaunch& each, const DeviceFacts& facts) {
     const auto& [launch, source, config] = each;
     if (source == KernelSource::software) return software_conv2d(launch, config, facts);
     const bool by_quads = source == KernelSource::quads;
-    const auto& [shared, quads, subgroups] = codes[std::size_t(launch.kernel)];
-    const bool by_subgroups = !subgroups.empty() && is_by_subgroups(kernel_info(launch.kernel), facts);
+    const auto& [shared, quads, software] = codes[std::size_t(launch.kernel)];
     std::vector<std::uint32_t> constants;
     if (config.tile) constants = {config.tile->height, config.tile->width, config.tile->threads};
-    return {.code = by_quads       ? quads
-                    : by_subgroups ? subgroups
-                                   : shared,
+    return {.code = by_quads                              ? quads
+                    : facts.software && !software.empty() ? software
+                                                          : shared,
             .constants = std::move(constants),
             .parameters = launch.parameters,
             .groups = config.groups,

@@ -18,6 +18,8 @@ unsigned size_for_quads(const SubgroupSizes& sizes) {
     return size < sizes.usual && threads <= size * sizes.most_subgroups ? size : 0;
 }
 
-unsigned elements_for_quads(const SubgroupSizes& sizes) { return sizes.least < narrow ? 16 : 32; }
+unsigned elements_for_quads(const SubgroupSizes& sizes) {
+    return sizes.least < narrow || sizes.most > 2 * narrow ? 16 : 32;
+}
 
 } // namespace towers::vulkan

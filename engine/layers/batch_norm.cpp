@@ -108,21 +108,6 @@ private:
         float count;
     };
 
-    /// One of the launches that merge chunks until each group has one.
-    struct Round {
-        unsigned chunks, run, runs; ///< chunks before it, in a run, and after it
-        std::string part;           ///< end of the launch's name; empty for the last launch
-    };
-    static std::vector<Round> rounds_of(unsigned chunks) {
-        std::vector<Round> rounds;
-        for (unsigned runs; chunks > 1; chunks = runs) {
-            const unsigned run = std::min(BATCH_NORM_RUN, chunks);
-            runs = BATCH_NORM_CHUNKS(chunks, run);
-            rounds.push_back({chunks, run, runs, runs == 1 ? "" : fmt::format(" {}", rounds.size() + 1)});
-        }
-        return rounds;
-    }
-
     /// Then training normalizes as evaluation does, with the moving statistics.
     static bool has_frozen_statistics(const LayerPlan& plan) { return !plan.changes("moving_mean"); }
 
@@ -164,82 +149,42 @@ private:
                   .relu = 0});
     }
 
-    /// Two tensors [groups, chunks, channels].
-    static TensorPair make_pair(LayerPlan& plan, const Extent& extent, unsigned chunks,
-                                const std::string& first, const std::string& second) {
-        const TensorShape shape{extent.groups, chunks, plan.in().channels};
+    /// Two tensors [groups, channels].
+    static TensorPair make_pair(LayerPlan& plan, const Extent& extent, const std::string& first,
+                                const std::string& second) {
+        const TensorShape shape{extent.groups, plan.in().channels};
         return {plan.make(first, shape), plan.make(second, shape)};
     }
 
-    static unsigned chunk_rows(const LayerPlan& plan) {
-        const std::size_t elements = plan.out_elements();
-        return unsigned(BATCH_NORM_CHUNK_ROWS(elements));
-    }
-
     static TensorPair moments(LayerPlan& plan, const Extent& extent) {
-        const unsigned channels = plan.in().channels;
-        unsigned rows = chunk_rows(plan);
-        const unsigned chunks = BATCH_NORM_CHUNKS(extent.rows, rows);
-        TensorPair pair =
-            make_pair(plan, extent, chunks, chunks == 1 ? "mean" : "means", chunks == 1 ? "m2" : "m2s");
+        const TensorPair pair = make_pair(plan, extent, "mean", "m2");
         plan.add("moments", kernels::batch_norm_moments,
                  {.x = plan.input(),
-                  .means = pair[0],
-                  .m2s = pair[1],
+                  .mean = pair[0],
+                  .m2 = pair[1],
                   .groups = extent.groups,
                   .rows = extent.rows,
-                  .channels = channels,
-                  .chunk_rows = rows});
-        for (const auto& [before, run, runs, part] : rounds_of(chunks)) {
-            const TensorPair merged = make_pair(plan, extent, runs, "mean" + part, "m2" + part);
-            plan.add("merge moments" + part, kernels::batch_norm_merge_moments,
-                     {.means = pair[0],
-                      .m2s = pair[1],
-                      .mean = merged[0],
-                      .m2 = merged[1],
-                      .groups = extent.groups,
-                      .rows = extent.rows,
-                      .channels = channels,
-                      .chunk_rows = rows,
-                      .run = run});
-            pair = merged;
-            rows *= run;
-        }
+                  .channels = plan.in().channels,
+                  .splits = 1});
         return pair;
     }
 
     TensorPair sums(LayerPlan& plan, const Extent& extent, TensorId dy) const {
-        const unsigned channels = plan.in().channels, rows = chunk_rows(plan);
-        const unsigned chunks = BATCH_NORM_CHUNKS(extent.rows, rows);
-        TensorPair pair =
-            make_pair(plan, extent, chunks, chunks == 1 ? "s1" : "dy sums", chunks == 1 ? "s2" : "xhat sums");
+        const TensorPair pair = make_pair(plan, extent, "s1", "s2");
         plan.add("backward sums", kernels::batch_norm_backward_sums,
                  {.x = plan.input(),
                   .dy = dy,
                   .mean = plan.kept("mean"),
                   .m2 = plan.kept("m2"),
-                  .dy_sums = pair[0],
-                  .xhat_sums = pair[1],
+                  .s1 = pair[0],
+                  .s2 = pair[1],
                   .groups = extent.groups,
                   .rows = extent.rows,
-                  .channels = channels,
-                  .chunk_rows = rows,
+                  .channels = plan.in().channels,
+                  .splits = 1,
                   .count = extent.count,
                   .epsilon = epsilon_,
                   .relu = 0});
-        for (const auto& [before, run, runs, part] : rounds_of(chunks)) {
-            const TensorPair merged = make_pair(plan, extent, runs, "s1" + part, "s2" + part);
-            plan.add("merge sums" + part, kernels::batch_norm_merge_sums,
-                     {.dy_sums = pair[0],
-                      .xhat_sums = pair[1],
-                      .s1 = merged[0],
-                      .s2 = merged[1],
-                      .groups = extent.groups,
-                      .chunks = before,
-                      .channels = channels,
-                      .run = run});
-            pair = merged;
-        }
         return pair;
     }
 

@@ -3,14 +3,8 @@
 // moving statistics.
 #include "engine/layers/affine.h"
 
-#include <algorithm>
-
 namespace towers {
 namespace {
-
-/// Into how many parts the sums over all pixels for gamma's and beta's gradients are cut: enough to fill a
-/// wide device.
-constexpr unsigned most_chunks = 512, least_chunk_rows = 32;
 
 class LayerNorm final : public Layer {
 public:
@@ -65,42 +59,20 @@ public:
     }
 
 private:
-    /// Adds up chunks of pixels, then runs of chunks while there are many, and then the rest as batch norm
-    /// adds up groups.
     void parameter_gradients(LayerPlan& plan, TensorId dy) const {
-        const unsigned rows = plan.out_pixels(), channels = plan.in().channels;
-        const unsigned chunk_rows = std::max(least_chunk_rows, (rows + most_chunks - 1) / most_chunks);
-        unsigned parts = BATCH_NORM_CHUNKS(rows, chunk_rows);
-        const TensorShape of_chunks{parts, channels};
-        TensorId dy_sums = plan.make("dy sums", of_chunks), xhat_sums = plan.make("xhat sums", of_chunks);
+        const unsigned channels = plan.in().channels;
+        const TensorId s1 = plan.make("s1", {channels}), s2 = plan.make("s2", {channels});
         plan.add("parameter sums", kernels::layer_norm_parameter_sums,
                  {.x = plan.input(),
                   .dy = dy,
                   .mean = plan.kept("mean"),
                   .rstd = plan.kept("rstd"),
-                  .dy_sums = dy_sums,
-                  .xhat_sums = xhat_sums,
-                  .rows = rows,
+                  .s1 = s1,
+                  .s2 = s2,
+                  .rows = plan.out_pixels(),
                   .channels = channels,
-                  .chunk_rows = chunk_rows});
-        if (parts > BATCH_NORM_RUN) {
-            const unsigned runs = BATCH_NORM_CHUNKS(parts, BATCH_NORM_RUN);
-            const TensorShape of_runs{runs, channels};
-            const TensorId s1 = plan.make("s1", of_runs), s2 = plan.make("s2", of_runs);
-            plan.add("merge sums", kernels::batch_norm_merge_sums,
-                     {.dy_sums = dy_sums,
-                      .xhat_sums = xhat_sums,
-                      .s1 = s1,
-                      .s2 = s2,
-                      .groups = 1,
-                      .chunks = parts,
-                      .channels = channels,
-                      .run = BATCH_NORM_RUN});
-            dy_sums = s1;
-            xhat_sums = s2;
-            parts = runs;
-        }
-        affine_.add_gradients(plan, dy_sums, xhat_sums, parts);
+                  .splits = 1});
+        affine_.add_gradients(plan, s1, s2, 1);
     }
 
     float epsilon_;

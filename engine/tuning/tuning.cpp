@@ -27,7 +27,7 @@ std::vector<Candidate> shortened(std::span<const Candidate> all) {
     std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) {
         return std::pair(!all[a].used, all[a].config.cost) < std::pair(!all[b].used, all[b].config.cost);
     });
-    order.resize(std::min(order.size(), shortlist));
+    if (order.size() > shortlist) order.erase(order.begin() + shortlist, order.end());
     std::ranges::sort(order);
     std::vector<Candidate> few;
     for (const std::size_t i : order) few.push_back(all[i]);

@@ -114,7 +114,7 @@ inline __device__ uint as_uint(float x) { return __float_as_uint(x); }
 inline __device__ bool is_finite(float x) { return (__float_as_uint(x) & 0x7f800000u) != 0x7f800000u; }
 #define ADD_ATOMICALLY(word, number) atomicAdd((word).element, number)
 #define OR_ATOMICALLY(word, bits) atomicOr((word).element, bits)
-inline __device__ void barrier() { __syncthreads(); }
+#define barrier() __syncthreads()
 
 template<class T>
 __device__ T subgroupAdd(T x) { // every lane gets the same bits: a + b is b + a

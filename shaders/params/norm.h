@@ -28,32 +28,27 @@ struct LrnBackwardParams {
 
 // Batch normalization. x is [groups, rows, channels]: a group is consecutive examples, rows its examples *
 // height * width. Every group has statistics of its own, [groups, channels]: the mean and M2 = sum of (x -
-// mean)^2. Sums over rows are made in chunks of `chunk_rows` rows, of which a group's last may have fewer:
-// [groups, chunks, channels]. Then the merging kernels turn every `run` chunks into one, until one remains.
-#define BATCH_NORM_CHUNKS(rows, chunk_rows) (((rows) + (chunk_rows)-1u) / (chunk_rows))
-// A good `chunk_rows` for a tensor with this many elements: many invocations on a card, though not enough for
-// all of a wide one, and loops of some length on a CPU.
-#define BATCH_NORM_CHUNK_ROWS(elements)                                                                      \
-    ((elements) / 32768u < 32u ? 32u : (elements) / 32768u > 512u ? 512u : (elements) / 32768u)
-// A good `run`
-#define BATCH_NORM_RUN 64u
+// mean)^2. `splits`: 1. A backend may share out each sum over a group's rows among more parts (SPLIT_BEGIN), of
+// which there are then results, [groups, splits, channels], for the merging kernels.
+#define BATCH_NORM_COLUMNS 32u // quads of a block of columns: 512 bytes of a row
+#define MERGE_COLUMNS 8u       // for the merging kernels, which have few rows
+#define BATCH_NORM_SUM_ITEMS(p) ((p).groups * (p).splits * COLUMN_BLOCKS(QUADS_OF((p).channels), BATCH_NORM_COLUMNS))
+#define BATCH_NORM_MERGE_ITEMS(p) ((p).groups * COLUMN_BLOCKS(QUADS_OF((p).channels), MERGE_COLUMNS))
 // An item of the kernels that write [groups, rows, channels] is four channels of this many rows.
 #define BATCH_NORM_STRIP 8u
-#define BATCH_NORM_STRIPS(rows) BATCH_NORM_CHUNKS(rows, BATCH_NORM_STRIP)
+#define BATCH_NORM_STRIPS(rows) (((rows) + BATCH_NORM_STRIP - 1u) / BATCH_NORM_STRIP)
 
-// means, m2s: one per chunk.
 struct BatchNormMomentsParams {
     In_f32 x;
-    Out_f32 means, m2s;
-    uint groups, rows, channels, chunk_rows;
+    Out_f32 mean, m2;
+    uint groups, rows, channels, splits;
 };
 
-// mean, m2: [groups, runs, channels], one for each of BATCH_NORM_CHUNKS(chunks, run) runs, which are chunks
-// of chunk_rows * run rows.
+// mean, m2: [groups, channels], from those of the splits
 struct BatchNormMergeMomentsParams {
     In_f32 means, m2s;
     Out_f32 mean, m2;
-    uint groups, rows, channels, chunk_rows, run;
+    uint groups, rows, channels, splits;
 };
 
 // y = relu?((x - mean) / sqrt(m2 / count + epsilon) * gamma + beta + addend). `count`: the number of values
@@ -67,23 +62,22 @@ struct BatchNormForwardParams {
     uint gamma_used, beta_used, addend_used, relu;
 };
 
-// For each chunk: dy_sums = sum of dy, xhat_sums = sum of dy * xhat, xhat = (x - mean) / sqrt(m2 / count +
-// epsilon). `relu`: dy is the gradient of a ReLU's output, and counts only where the layer's own output was
+// s1 = sum of dy, s2 = sum of dy * xhat, xhat = (x - mean) / sqrt(m2 / count + epsilon). `relu`: dy is the gradient of a ReLU's output, and counts only where the layer's own output was
 // above zero. The kernel computes that output again from x as forward did, for which alone it uses gamma and
 // beta.
 struct BatchNormBackwardSumsParams {
     In_f32 x, dy, mean, m2, gamma, beta;
-    Out_f32 dy_sums, xhat_sums;
-    uint groups, rows, channels, chunk_rows;
+    Out_f32 s1, s2;
+    uint groups, rows, channels, splits;
     float count, epsilon;
     uint gamma_used, beta_used, relu;
 };
 
-// s1, s2: [groups, runs, channels], the sums over runs of chunks.
+// s1, s2: [groups, channels], the sums of those of the splits
 struct BatchNormMergeSumsParams {
-    In_f32 dy_sums, xhat_sums;
+    In_f32 s1s, s2s;
     Out_f32 s1, s2;
-    uint groups, chunks, channels, run;
+    uint groups, channels, splits;
 };
 
 // dgamma = sum of s2 over the groups, dbeta = sum of s1; only written if used.
@@ -133,12 +127,12 @@ struct LayerNormBackwardParams {
     uint rows, channels, gamma_used;
 };
 
-// Sums over chunks of `chunk_rows` rows (the last may have fewer): dy_sums = sum of dy, xhat_sums = sum of dy
-// xhat, [chunks, channels].
+// s1 = sum of dy over the rows, s2 = sum of dy xhat: [channels]. `splits` as in batch normalization, whose merging
+// kernel takes the parts.
 struct LayerNormParameterSumsParams {
     In_f32 x, dy, mean, rstd;
-    Out_f32 dy_sums, xhat_sums;
-    uint rows, channels, chunk_rows;
+    Out_f32 s1, s2;
+    uint rows, channels, splits;
 };
 
 #endif

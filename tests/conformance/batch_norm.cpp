@@ -9,57 +9,76 @@ using namespace test;
 
 } // namespace
 
-KERNEL_TEST(batch_norm_moments, "every chunk's mean and deviation are those of its rows") {
-    for_all([&](const BatchNormShape& s, uint chunk_rows) {
-        const std::vector<float> x = random_x(s);
-        Moments expected;
-        for (std::size_t group = 0; group < s.groups; ++group)
-            for (uint row = 0; row < s.rows; row += chunk_rows) {
-                const BatchNormShape chunk{1, std::min(chunk_rows, s.rows - row), s.channels};
-                const auto first = x.begin() + std::ptrdiff_t((group * s.rows + row) * s.channels);
-                const Moments part =
-                    reference::moments(chunk, Values(first, first + std::ptrdiff_t(chunk.size())));
-                expected.mean.insert(expected.mean.end(), part.mean.begin(), part.mean.end());
-                expected.m2.insert(expected.m2.end(), part.m2.begin(), part.m2.end());
-            }
-        on_every_device([&](Device& device) {
-            const MeasuredMoments found = chunk_moments(device, s, chunk_rows, x);
-            check_near("means", found.mean, expected.mean);
-            check_near("m2s", found.m2, expected.m2);
-        });
-    });
-}
-
-KERNEL_TEST(batch_norm_merge_moments, "the statistics of a group are those of all its rows") {
-    for_all([&](const BatchNormShape& s, uint chunk_rows) {
+KERNEL_TEST(batch_norm_moments, "each group's mean and deviation are those of all its rows") {
+    EverySource sources;
+    for_all([&](const BatchNormShape& s, uint splits) {
         const std::vector<float> x = random_x(s);
         const Moments expected = reference::moments(s, widen(x));
-        on_every_device([&](Device& device) {
-            const MeasuredMoments found = moments(device, s, chunk_rows, x);
+        sources.run([&](Device& device) {
+            const MeasuredMoments found = moments(device, s, splits, x);
             check_near("mean", found.mean, expected.mean);
             check_near("m2", found.m2, expected.m2);
         });
     });
 }
 
+KERNEL_TEST(batch_norm_merge_moments, "no split's rows are lost, or count more than others") {
+    EverySource sources;
+    for (const uint groups : {1u, 3u})
+        for (const uint channels : {1u, 13u, 64u})
+            for (const uint splits : {1u, 7u, 64u, 300u}) {
+                INFO(groups, " groups, ", channels, " channels, ", splits, " splits");
+                const uint rows = 2 * splits + splits / 2; // the first splits have one more than the others
+                const std::vector<float> means = random_floats(groups * splits * channels, 1, -1, 2),
+                                         m2s = random_floats(means.size(), 2, 0, 3);
+                Moments expected;
+                for (std::size_t group = 0; group < groups; ++group) {
+                    std::vector<double> counts;
+                    std::vector<Moments> parts;
+                    for (uint split = 0; split < splits; ++split) {
+                        const auto first = std::ptrdiff_t((group * splits + split) * channels);
+                        const auto part = [&](const std::vector<float>& of) {
+                            return Values(of.begin() + first, of.begin() + first + channels);
+                        };
+                        counts.push_back(SPLIT_ROWS(rows, splits, split));
+                        parts.push_back({part(means), part(m2s)});
+                    }
+                    const Moments merged = reference::merged(counts, parts);
+                    expected.mean.insert(expected.mean.end(), merged.mean.begin(), merged.mean.end());
+                    expected.m2.insert(expected.m2.end(), merged.m2.begin(), merged.m2.end());
+                }
+                sources.run([&](Device& device) {
+                    Trial trial(device, capacity);
+                    const Tensor mean = trial.output(groups * channels), m2 = trial.output(groups * channels);
+                    trial.run(
+                        launch(kernels::batch_norm_merge_moments, {trial.input(means), trial.input(m2s), mean,
+                                                                   m2, groups, rows, channels, splits}));
+                    check_near("mean", trial.floats(mean), expected.mean);
+                    check_near("m2", trial.floats(m2), expected.m2);
+                });
+            }
+}
+
 TEST_CASE("a mean of a thousand deviations does not cost the variance precision") {
+    EverySource sources;
     const BatchNormShape s{2, 333, 13};
     std::vector<float> x = random_floats(s.size(), 1);
     for (float& value : x) value += 577; // the deviation is 1 / sqrt(3)
     const Moments expected = reference::moments(s, widen(x));
-    on_every_device([&](Device& device) {
-        const MeasuredMoments found = moments(device, s, 32, x);
+    sources.run([&](Device& device) {
+        const MeasuredMoments found = moments(device, s, 11, x);
         check_near("mean", found.mean, expected.mean, 1e-7); // a rounding of float32
-        check_near("m2", found.m2, expected.m2, 1e-5); // each chunk's mean is rounded to 1e-4 deviations
+        check_near("m2", found.m2, expected.m2, 1e-5); // each split's mean is rounded to 1e-4 deviations
     });
 }
 
 TEST_CASE("a channel that is constant has no variance and normalizes to its beta") {
+    EverySource sources;
     const BatchNormShape s{2, 77, 3};
     std::vector<float> x = random_floats(s.size(), 1);
     for (std::size_t i = 1; i < x.size(); i += s.channels) x[i] = 1.0f / 3;
-    on_every_device([&](Device& device) {
-        const MeasuredMoments found = moments(device, s, 16, x);
+    sources.run([&](Device& device) {
+        const MeasuredMoments found = moments(device, s, 5, x);
         for (const uint group : {0u, 1u}) {
             CHECK(found.mean[group * s.channels + 1] == 1.0f / 3);
             CHECK(found.m2[group * s.channels + 1] == 0);
@@ -74,14 +93,15 @@ TEST_CASE("a channel that is constant has no variance and normalizes to its beta
 }
 
 TEST_CASE("statistics of towers that share a batch 3:1 are those of the whole batch") {
+    EverySource sources;
     const BatchNormShape whole{1, 128, 13}, large{1, 96, 13}, small{1, 32, 13};
     const std::vector<float> x = random_x(whole, 5);
     const auto cut = x.begin() + std::ptrdiff_t(large.size());
     const Moments expected = reference::moments(whole, widen(x));
-    on_every_device([&](Device& device) {
-        const MeasuredMoments first = moments(device, large, 20, {x.begin(), cut}),
-                              second = moments(device, small, 20, {cut, x.end()}),
-                              all = moments(device, whole, 20, x);
+    sources.run([&](Device& device) {
+        const MeasuredMoments first = moments(device, large, 4, {x.begin(), cut}),
+                              second = moments(device, small, 2, {cut, x.end()}),
+                              all = moments(device, whole, 6, x);
         const Moments merged = reference::merged(
             {96, 32}, {{widen(first.mean), widen(first.m2)}, {widen(second.mean), widen(second.m2)}});
         check_near("merged mean", narrow(merged.mean), expected.mean);

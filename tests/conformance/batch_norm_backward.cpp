@@ -19,31 +19,31 @@ Values passed_of(Device& device, const BatchNorm& norm, const std::vector<float>
     return reference::relu_gradient(widen(forward(device, norm, x, gamma_used, true, true)), widen(dy));
 }
 
+/// The sums of dy over each row alone: each is a group, with the statistics of all.
+std::vector<float> sums_of_rows(Device& device, const BatchNorm& norm, const std::vector<float>& x,
+                                const std::vector<float>& dy) {
+    BatchNorm of_row = norm;
+    of_row.shape = {norm.shape.rows, 1, norm.shape.channels};
+    for (Values* each : {&of_row.moments.mean, &of_row.moments.m2}) {
+        const Values once = *each;
+        for (uint row = 1; row < norm.shape.rows; ++row) each->insert(each->end(), once.begin(), once.end());
+    }
+    return sums(device, of_row, 1, x, dy, true).dy;
+}
+
 } // namespace
 
-KERNEL_TEST(batch_norm_backward_sums, "gamma and beta learn from every row of their chunk") {
-    for_all([&](const BatchNormShape& s, uint chunk_rows) {
+KERNEL_TEST(batch_norm_backward_sums, "gamma and beta learn from every row") {
+    EverySource sources;
+    for_all([&](const BatchNormShape& s, uint splits) {
         const std::vector<float> x = random_x(s), dy = random_floats(s.size(), 4, 0, 1);
         const BatchNorm norm = random_norm(s, widen(x));
         for (const bool relu : {false, true}) {
             INFO("relu ", relu);
-            on_every_device([&](Device& device) {
-                const Values passed = passed_of(device, norm, x, dy, true, relu);
-                GradientSums expected;
-                for (std::size_t group = 0; group < s.groups; ++group)
-                    for (uint row = 0; row < s.rows; row += chunk_rows) {
-                        Values of_chunk(passed.size()); // zero except for the chunk
-                        const auto first = std::ptrdiff_t((group * s.rows + row) * s.channels);
-                        const auto count = std::ptrdiff_t(std::min(chunk_rows, s.rows - row) * s.channels);
-                        std::copy_n(passed.begin() + first, count, of_chunk.begin() + first);
-                        const GradientSums all = reference::gradient_sums(norm, widen(x), of_chunk);
-                        const auto at = std::ptrdiff_t(group * s.channels);
-                        expected.dy.insert(expected.dy.end(), all.dy.begin() + at,
-                                           all.dy.begin() + at + s.channels);
-                        expected.xhat.insert(expected.xhat.end(), all.xhat.begin() + at,
-                                             all.xhat.begin() + at + s.channels);
-                    }
-                const MeasuredSums found = chunk_sums(device, norm, chunk_rows, x, dy, relu);
+            sources.run([&](Device& device) {
+                const GradientSums expected =
+                    reference::gradient_sums(norm, widen(x), passed_of(device, norm, x, dy, true, relu));
+                const MeasuredSums found = sums(device, norm, splits, x, dy, relu);
                 check_near("dy", found.dy, expected.dy);
                 check_near("dy * xhat", found.xhat, expected.xhat);
             });
@@ -51,28 +51,29 @@ KERNEL_TEST(batch_norm_backward_sums, "gamma and beta learn from every row of th
     });
 }
 
-KERNEL_TEST(batch_norm_merge_sums, "no chunk's part of gamma's and beta's gradients is lost") {
+KERNEL_TEST(batch_norm_merge_sums, "no split's part of gamma's and beta's gradients is lost") {
+    EverySource sources;
     for (const uint groups : {1u, 3u})
         for (const uint channels : {1u, 13u, 64u})
-            for (const uint chunks : {1u, 7u, 64u})
-                for (const uint run : {3u, BATCH_NORM_RUN}) {
-                    INFO(groups, " groups, ", channels, " channels, ", chunks, " chunks, run ", run);
-                    const uint runs = BATCH_NORM_CHUNKS(chunks, run);
-                    const MeasuredSums sums{random_floats(groups * chunks * channels, 1, 0, 1),
-                                            random_floats(groups * chunks * channels, 2, -1, 0)};
-                    GradientSums expected{Values(groups * runs * channels), Values(groups * runs * channels)};
-                    for (std::size_t i = 0; i < sums.dy.size(); ++i) {
-                        const std::size_t chunk = i / channels % chunks, group = i / channels / chunks,
-                                          at = (group * runs + chunk / run) * channels + i % channels;
-                        expected.dy[at] += sums.dy[i];
-                        expected.xhat[at] += sums.xhat[i];
-                    }
-                    on_every_device([&](Device& device) {
-                        const MeasuredSums found = merge(device, {groups, 0, channels}, chunks, run, sums);
-                        check_near("dy", found.dy, expected.dy);
-                        check_near("dy * xhat", found.xhat, expected.xhat);
-                    });
+            for (const uint splits : {1u, 7u, 64u, 300u}) {
+                INFO(groups, " groups, ", channels, " channels, ", splits, " splits");
+                const std::vector<float> s1s = random_floats(groups * splits * channels, 1, 0, 1),
+                                         s2s = random_floats(s1s.size(), 2, -1, 0);
+                Values expected_s1(groups * channels), expected_s2(groups * channels);
+                for (std::size_t i = 0; i < s1s.size(); ++i) {
+                    const std::size_t at = i / channels / splits * channels + i % channels;
+                    expected_s1[at] += s1s[i];
+                    expected_s2[at] += s2s[i];
                 }
+                sources.run([&](Device& device) {
+                    Trial trial(device, capacity);
+                    const Tensor s1 = trial.output(groups * channels), s2 = trial.output(groups * channels);
+                    trial.run(launch(kernels::batch_norm_merge_sums,
+                                     {trial.input(s1s), trial.input(s2s), s1, s2, groups, channels, splits}));
+                    check_near("s1", trial.floats(s1), expected_s1);
+                    check_near("s2", trial.floats(s2), expected_s2);
+                });
+            }
 }
 
 KERNEL_TEST(batch_norm_parameter_gradients, "gamma and beta learn from every group") {
@@ -127,6 +128,7 @@ KERNEL_TEST(batch_norm_backward, "the input's gradient follows the loss, through
 }
 
 TEST_CASE("backward finds a ReLU off exactly where forward had it off, to the last bit") {
+    EverySource sources;
     const BatchNormShape s{1, 512, 13};
     const BatchNorm norm = random_norm(s, widen(random_x(s)));
     std::vector<float> x(s.size());
@@ -141,14 +143,15 @@ TEST_CASE("backward finds a ReLU off exactly where forward had it off, to the la
     }
     const std::vector<float> ones(s.size(), 1);
     const GradientSums zeros{Values(s.channels), Values(s.channels)};
-    on_every_device([&](Device& device) {
+    sources.run([&](Device& device) {
         const std::vector<float> y = forward(device, norm, x, true, true, true);
-        const MeasuredSums sums = chunk_sums(device, norm, 1, x, ones, true);
+        // Each row alone, with the statistics of all
+        const std::vector<float> alone = sums_of_rows(device, norm, x, ones);
         const std::vector<float> dx = backward(device, norm, zeros, x, ones, true, true);
         std::size_t on = 0, different = 0;
         for (std::size_t i = 0; i < y.size(); ++i) {
             on += y[i] > 0;
-            different += (y[i] > 0) != (sums.dy[i] != 0) || (y[i] > 0) != (dx[i] != 0);
+            different += (y[i] > 0) != (alone[i] != 0) || (y[i] > 0) != (dx[i] != 0);
         }
         CHECK(on > y.size() / 4);
         CHECK(on < y.size() * 3 / 4);
@@ -207,13 +210,14 @@ TEST_CASE("the reference batch norm gradients are the gradients of its output") 
 }
 
 TEST_CASE("a NaN or infinity in one channel stays visible, and in that channel") {
+    EverySource sources;
     const BatchNormShape s{1, 40, 13};
-    on_every_device([&](Device& device) {
+    sources.run([&](Device& device) {
         for (const float bad : {nan, infinity, -infinity})
             for (const std::size_t row : {0u, 7u, 39u}) { // first of a chunk, in the middle, in the last
                 std::vector<float> x = random_x(s);
                 x[row * s.channels + 5] = bad;
-                const MeasuredMoments found = moments(device, s, 16, x);
+                const MeasuredMoments found = moments(device, s, 3, x);
                 for (std::size_t c = 0; c < s.channels; ++c) {
                     const bool finite = std::isfinite(found.mean[c]) && std::isfinite(found.m2[c]);
                     CHECK(finite == (c != 5));
@@ -224,9 +228,9 @@ TEST_CASE("a NaN or infinity in one channel stays visible, and in that channel")
                 CHECK(std::isnan(y[row * s.channels + 5]));
                 CHECK(std::isfinite(y[row * s.channels + 4]));
                 const std::vector<float> dy = random_floats(s.size(), 4);
-                const MeasuredSums sums = merge(device, s, 3, 64, chunk_sums(device, norm, 16, x, dy, true));
+                const MeasuredSums found_sums = sums(device, norm, 3, x, dy, true);
                 const std::vector<float> dx =
-                    backward(device, norm, {widen(sums.dy), widen(sums.xhat)}, x, dy, true, true);
+                    backward(device, norm, {widen(found_sums.dy), widen(found_sums.xhat)}, x, dy, true, true);
                 CHECK(std::isnan(dx[5]));
                 CHECK(std::isfinite(dx[4]));
             }

@@ -17,23 +17,24 @@ using reference::Values;
 constexpr float epsilon = 1e-3f;
 constexpr std::size_t capacity = std::size_t(512) << 10; // of a trial
 
-/// Chunks: whole ones only, a last one that is shorter, one of all rows, and one that is longer than they.
+/// Into how many parts backends split the sums over rows: as suits them, or so many.
 struct Case {
     BatchNormShape shape;
-    uint chunk_rows;
+    uint splits;
 };
 inline const Case cases[] = {
-    {{1, 1, 1}, 1},     {{1, 13, 1}, 4},   {{3, 127, 1}, 32}, {{2, 64, 3}, 16},
-    {{3, 127, 3}, 127}, {{1, 50, 13}, 64}, {{3, 31, 13}, 7},  {{2, 37, 64}, 8},
-    {{1, 300, 64}, 1},  {{3, 21, 127}, 5}, {{1, 9, 127}, 4},  {{1, 500, 16}, 32},
+    {{1, 1, 1}, 0},     {{1, 1, 5}, 3},    {{1, 13, 1}, 4},    {{3, 127, 1}, 4},  {{2, 64, 3}, 4},
+    {{3, 127, 3}, 1},   {{1, 50, 13}, 2},  {{3, 31, 13}, 31},  {{2, 37, 64}, 5},  {{1, 300, 64}, 300},
+    {{3, 21, 127}, 40}, {{1, 9, 133}, 3},  {{1, 500, 16}, 16}, {{1, 1500, 4}, 0}, {{2, 900, 20}, 1},
+    {{1, 70, 260}, 0},  {{5, 200, 12}, 0},
 };
 
 template<class Function>
 void for_all(Function function) {
     for (const Case& c : cases) {
-        INFO(c.shape.groups, " groups, ", c.shape.rows, " rows, ", c.shape.channels, " channels, ",
-             c.chunk_rows, " rows a chunk");
-        function(c.shape, c.chunk_rows);
+        INFO(c.shape.groups, " groups, ", c.shape.rows, " rows, ", c.shape.channels, " channels, ", c.splits,
+             " splits");
+        function(c.shape, c.splits);
     }
 }
 
@@ -62,33 +63,13 @@ struct MeasuredMoments {
     std::vector<float> mean, m2;
 };
 
-inline MeasuredMoments chunk_moments(Device& device, const BatchNormShape& s, uint chunk_rows,
-                                     const std::vector<float>& x) {
-    Trial trial(device, capacity);
-    const uint items = s.groups * BATCH_NORM_CHUNKS(s.rows, chunk_rows) * s.channels;
-    const Tensor in = trial.input(x), means = trial.output(items), m2s = trial.output(items);
-    trial.run(
-        launch(kernels::batch_norm_moments, {in, means, m2s, s.groups, s.rows, s.channels, chunk_rows}));
-    return {trial.floats(means), trial.floats(m2s)};
-}
-
-inline MeasuredMoments merge(Device& device, const BatchNormShape& s, uint chunk_rows, uint run,
-                             const MeasuredMoments& chunks) {
-    Trial trial(device, capacity);
-    const uint items = s.groups * BATCH_NORM_CHUNKS(BATCH_NORM_CHUNKS(s.rows, chunk_rows), run) * s.channels;
-    const Tensor means = trial.input(chunks.mean), m2s = trial.input(chunks.m2), mean = trial.output(items),
-                 m2 = trial.output(items);
-    trial.run(launch(kernels::batch_norm_merge_moments,
-                     {means, m2s, mean, m2, s.groups, s.rows, s.channels, chunk_rows, run}));
-    return {trial.floats(mean), trial.floats(m2)};
-}
-
-/// As a step does it: chunks, then runs of them until one is left.
-inline MeasuredMoments moments(Device& device, const BatchNormShape& s, uint chunk_rows,
+inline MeasuredMoments moments(Device& device, const BatchNormShape& s, uint splits,
                                const std::vector<float>& x) {
-    MeasuredMoments found = chunk_moments(device, s, chunk_rows, x);
-    for (; chunk_rows < s.rows; chunk_rows *= 3) found = merge(device, s, chunk_rows, 3, found);
-    return found;
+    Trial trial(device, capacity);
+    const uint results = s.groups * s.channels;
+    const Tensor in = trial.input(x), mean = trial.output(results), m2 = trial.output(results);
+    trial.run(launch(kernels::batch_norm_moments, {in, mean, m2, s.groups, s.rows, s.channels, 1}), splits);
+    return {trial.floats(mean), trial.floats(m2)};
 }
 
 inline std::vector<float> forward(Device& device, const BatchNorm& n, const std::vector<float>& x,
@@ -125,47 +106,31 @@ struct MeasuredSums {
     std::vector<float> dy, xhat;
 };
 
-inline MeasuredSums chunk_sums(Device& device, const BatchNorm& n, uint chunk_rows,
-                               const std::vector<float>& x, const std::vector<float>& dy, bool relu) {
+inline MeasuredSums sums(Device& device, const BatchNorm& n, uint splits, const std::vector<float>& x,
+                         const std::vector<float>& dy, bool relu) {
     Trial trial(device, capacity);
     const BatchNormShape& s = n.shape;
-    const uint items = s.groups * BATCH_NORM_CHUNKS(s.rows, chunk_rows) * s.channels;
-    BatchNormBackwardSumsParams p{trial.input(x),
-                                  trial.input(dy),
-                                  trial.input(narrow(n.moments.mean)),
-                                  trial.input(narrow(n.moments.m2)),
-                                  {},
-                                  {},
-                                  {},
-                                  {},
-                                  s.groups,
-                                  s.rows,
-                                  s.channels,
-                                  chunk_rows,
-                                  float(n.count),
-                                  float(n.epsilon),
-                                  relu,
-                                  relu,
-                                  relu};
+    BatchNormBackwardSumsParams p{.groups = s.groups,
+                                  .rows = s.rows,
+                                  .channels = s.channels,
+                                  .splits = 1,
+                                  .count = float(n.count),
+                                  .epsilon = float(n.epsilon),
+                                  .gamma_used = relu,
+                                  .beta_used = relu,
+                                  .relu = relu};
+    p.x = trial.input(x);
+    p.dy = trial.input(dy);
+    p.mean = trial.input(narrow(n.moments.mean));
+    p.m2 = trial.input(narrow(n.moments.m2));
     if (relu) {
         p.gamma = trial.input(narrow(n.gamma));
         p.beta = trial.input(narrow(n.beta));
     }
-    const Tensor dy_sums = trial.output(items), xhat_sums = trial.output(items);
-    p.dy_sums = dy_sums;
-    p.xhat_sums = xhat_sums;
-    trial.run(launch(kernels::batch_norm_backward_sums, p));
-    return {trial.floats(dy_sums), trial.floats(xhat_sums)};
-}
-
-inline MeasuredSums merge(Device& device, const BatchNormShape& s, uint chunks, uint run,
-                          const MeasuredSums& sums) {
-    Trial trial(device, capacity);
-    const uint items = s.groups * BATCH_NORM_CHUNKS(chunks, run) * s.channels;
-    const Tensor dy_sums = trial.input(sums.dy), xhat_sums = trial.input(sums.xhat), s1 = trial.output(items),
-                 s2 = trial.output(items);
-    trial.run(launch(kernels::batch_norm_merge_sums,
-                     {dy_sums, xhat_sums, s1, s2, s.groups, chunks, s.channels, run}));
+    const Tensor s1 = trial.output(s.groups * s.channels), s2 = trial.output(s.groups * s.channels);
+    p.s1 = s1;
+    p.s2 = s2;
+    trial.run(launch(kernels::batch_norm_backward_sums, p), splits);
     return {trial.floats(s1), trial.floats(s2)};
 }
 

@@ -74,7 +74,8 @@ TEST_CASE("timestamps grow with the work between them and fit the host's clock")
         const SumPartialsParams p{.partials = {reinterpret_cast<const float*>(partials.address())},
                                   .sum = {reinterpret_cast<float*>(sum.address())},
                                   .parts = rows,
-                                  .count = elements};
+                                  .count = elements,
+                                  .channels = elements};
         const Launch work = launch(kernels::sum_partials, p);
         const Command commands[] = {Timestamp{}, Timestamp{}, work,      Timestamp{}, work,
                                     Barrier{},   work,        Barrier{}, work,        Timestamp{}};

@@ -139,6 +139,18 @@ public:
         }
     }
 
+    /// With the sources that devices have for any launch of a kernel.
+    template<class Function>
+    void run(Function function) {
+        for (const std::string& id : device_ids()) {
+            INFO("on ", id);
+            function(device(id));
+            if (device(id).info().kind != DeviceKind::software) continue;
+            INFO("as on a card");
+            function(opened(id, Sources::cards));
+        }
+    }
+
 private:
     Device& opened(const std::string& id, Sources sources);
     std::map<std::pair<std::string, Sources>, std::unique_ptr<Device>> opened_;

@@ -132,6 +132,45 @@ TEST_CASE("a sum is split only if its product is too small for the device") {
     CHECK(splits(update(5)) == 1);
 }
 
+TEST_CASE(
+    "dense layers of few outputs are split where few workgroups would wait for memory slice after slice") {
+    DeviceFacts gpu{.busy_groups = 264, .subgroup_size = 32, .quads = true, .shared_memory = 48 << 10};
+    const ConvShape softmax = same_conv(128, 1, 1, 192, 1, 1, 1, 10); // 2 workgroups: 20 us on an H200, or 33
+    for (const Launch& each :
+         {launch(kernels::conv2d_forward, {.shape = softmax}), weights_gradient(softmax)}) {
+        const auto padded = padded_quads_config(each, gpu); // 8 us
+        REQUIRE(padded);
+        CHECK(padded->splits >= 4);
+    }
+    const ConvShape few = same_conv(128, 1, 1, 64, 1, 1, 1, 10); // four slices are too few
+    CHECK(padded_quads_config(launch(kernels::conv2d_forward, {.shape = few}), gpu).has_value() == false);
+}
+
+TEST_CASE("sums over rows fill a card whatever the shape, and no invocation adds up too many") {
+    const DeviceFacts gpu{.busy_groups = 264, .subgroup_size = 32, .quads = true};
+    struct Sums {
+        uint groups, rows, channels;
+    };
+    for (const auto& [groups, rows, channels] : {Sums{2, 65536, 16}, Sums{1, 802816, 64}, Sums{1, 3136, 2048},
+                                                 Sums{4, 16384, 256}, Sums{1, 1 << 22, 3}}) {
+        INFO(groups, " groups, ", rows, " rows, ", channels, " channels");
+        const Launch moments = launch(kernels::batch_norm_moments,
+                                      {.groups = groups, .rows = rows, .channels = channels, .splits = 1});
+        const LaunchConfig config = *shared_source_config(moments, gpu);
+        CHECK(config.groups.x > gpu.busy_groups);
+        CHECK(config.splits <= rows);
+        const uint at_once = ROWS_AT_ONCE(COLUMN_WIDTH(QUADS_OF(channels), BATCH_NORM_COLUMNS));
+        CHECK(rows / config.splits / at_once <= 512);
+    }
+    const auto splits_of_rows = [&](uint rows) {
+        return splits(launch(kernels::batch_norm_backward_sums,
+                             {.groups = 1, .rows = rows, .channels = 16, .splits = 1}));
+    };
+    CHECK(splits_of_rows(1) == 1);
+    CHECK(splits_of_rows(255) == 1);
+    CHECK(splits_of_rows(512) == 2); // all rows of a split are loaded at once
+}
+
 TEST_CASE("channels are padded to fours where that is faster") {
     DeviceFacts gpu = card;
     gpu.quads = true;

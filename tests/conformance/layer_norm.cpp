@@ -96,32 +96,31 @@ KERNEL_TEST(layer_norm_backward, "layers below a layer norm learn from the right
     });
 }
 
-KERNEL_TEST(layer_norm_parameter_sums, "gamma and beta learn from every pixel of their chunk") {
-    for_all([](const LayerNorm& norm) {
-        for (const uint chunk_rows : {1u, 32u, 999u}) {
-            INFO(chunk_rows, " rows a chunk");
-            const uint chunks = BATCH_NORM_CHUNKS(norm.rows, chunk_rows);
-            const std::vector<float> x = random_x(norm), dy = random_floats(x.size(), 2, 0, 1);
-            const reference::LayerNormalized normalized = reference::layer_norm(norm, widen(x));
-            Values dy_sums(std::size_t(chunks) * norm.channels), xhat_sums(dy_sums.size());
-            for (std::size_t i = 0; i < x.size(); ++i) {
-                const std::size_t row = i / norm.channels,
-                                  to = row / chunk_rows * norm.channels + i % norm.channels;
-                dy_sums[to] += dy[i];
-                xhat_sums[to] += dy[i] * (x[i] - double(float(normalized.mean[row]))) *
-                                 double(float(normalized.rstd[row]));
-            }
-            on_every_device([&](Device& device) {
+KERNEL_TEST(layer_norm_parameter_sums, "gamma and beta learn from every pixel") {
+    EverySource sources;
+    for_all([&](const LayerNorm& norm) {
+        const std::vector<float> x = random_x(norm), dy = random_floats(x.size(), 2, 0, 1);
+        const reference::LayerNormalized normalized = reference::layer_norm(norm, widen(x));
+        Values s1(norm.channels), s2(norm.channels);
+        for (std::size_t i = 0; i < x.size(); ++i) {
+            const std::size_t row = i / norm.channels;
+            s1[i % norm.channels] += dy[i];
+            s2[i % norm.channels] +=
+                dy[i] * (x[i] - double(float(normalized.mean[row]))) * double(float(normalized.rstd[row]));
+        }
+        for (const unsigned splits : {0u, 1u, 5u, 32u}) {
+            INFO(splits, " splits");
+            sources.run([&](Device& device) {
                 Trial trial(device);
                 const Tensor in = trial.input(x), gradient = trial.input(dy),
                              mean = trial.input(narrow(normalized.mean)),
-                             rstd = trial.input(narrow(normalized.rstd)), sums = trial.output(dy_sums.size()),
-                             products = trial.output(dy_sums.size());
-                trial.run(
-                    launch(kernels::layer_norm_parameter_sums,
-                           {in, gradient, mean, rstd, sums, products, norm.rows, norm.channels, chunk_rows}));
-                check_near("dy", trial.floats(sums), dy_sums);
-                if (norm.channels > 1) check_near("dy * xhat", trial.floats(products), xhat_sums);
+                             rstd = trial.input(narrow(normalized.rstd)), sums = trial.output(norm.channels),
+                             products = trial.output(norm.channels);
+                trial.run(launch(kernels::layer_norm_parameter_sums,
+                                 {in, gradient, mean, rstd, sums, products, norm.rows, norm.channels, 1}),
+                          splits);
+                check_near("dy", trial.floats(sums), s1);
+                if (norm.channels > 1) check_near("dy * xhat", trial.floats(products), s2);
             });
         }
     });

@@ -10,7 +10,8 @@ struct Activation {
     double (*value)(double);
     double (*derivative)(double);
 };
-/// gelu: Hendrycks and Gimpel 2016 by the error function, as PyTorch's default; gelu_tanh: their approximation.
+/// gelu: Hendrycks and Gimpel 2016 by the error function, as PyTorch's default; gelu_tanh: their
+/// approximation.
 extern const Activation relu_function, relu6, sigmoid, silu, gelu, gelu_tanh, hard_swish, softplus;
 /// Of this slope below zero
 constexpr float leaky_slope = 0.2f;

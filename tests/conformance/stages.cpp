@@ -70,6 +70,19 @@ TEST_CASE("a launch that is whole runs as it is, and a split one is added up") {
     CHECK(reinterpret_cast<std::uint64_t>(product.db.at) == scratch + aligned(3 * 75 * 64 * 4));
 }
 
+TEST_CASE("sums over rows take one stage more, whatever the number of rows") {
+    for (const uint rows : {1u, 4096u, 65536u, 1u << 24}) {
+        const BatchNormMomentsParams p{.groups = 2, .rows = rows, .channels = 13, .splits = 1};
+        const Launch moments = launch(kernels::batch_norm_moments, p);
+        const LaunchConfig config = *shared_source_config(moments, card);
+        const StagedLaunch staged = split_stages(KernelSource::shared, moments, config, card, scratch);
+        std::vector<std::vector<Kernel>> expected{{moments.kernel}};
+        if (rows > 1) expected.push_back({Kernel::batch_norm_merge_moments});
+        CHECK(kernels_of(staged) == expected);
+        if (rows > 1) CHECK(staged.scratch_bytes == 2 * aligned(std::uint64_t(2) * config.splits * 13 * 4));
+    }
+}
+
 TEST_CASE("what is padded runs as a product by quads of four channels, and is cut") {
     const Launch launch = weights_gradient(same_conv(2, 24, 24, 3, 5, 5, 1, 64));
     const StagedLaunch whole = staged(padded, launch, {.splits = 1});

@@ -48,18 +48,21 @@ TEST_CASE("only sources by quads ask for a size of subgroups, and for that of th
     CHECK(asking == 9);
 }
 
-TEST_CASE("where subgroups are narrow, no tile needs more registers than an invocation has") {
+TEST_CASE(
+    "where subgroups are narrow, or wide as on Adreno, no tile needs more registers than an invocation has") {
     DeviceInfo info;
     info.kind = DeviceKind::integrated_gpu;
-    const auto has_large_tile = [&](unsigned least, DeviceKind kind) {
+    const auto has_large_tile = [&](unsigned least, DeviceKind kind, unsigned most = 32) {
         info.kind = kind;
-        const Details details{.shared_memory = 32 << 10, .subgroups = sizes(32, least, 32)};
+        const Details details{.shared_memory = 32 << 10, .subgroups = sizes(most, least, most)};
         const auto all = all_hardware_dispatches(facts_of(info, details, {.sources = Sources::cards}));
         CHECK(all.contains("conv2d_forward 64x64 quads"));
         return all.contains("conv2d_forward 128x64 quads");
     };
     CHECK_FALSE(has_large_tile(8, DeviceKind::integrated_gpu));
     CHECK_FALSE(has_large_tile(16, DeviceKind::discrete_gpu));
+    CHECK_FALSE(has_large_tile(64, DeviceKind::integrated_gpu, 128));
     CHECK(has_large_tile(32, DeviceKind::discrete_gpu));
-    CHECK(has_large_tile(8, DeviceKind::software)); // where tests run every tile
+    CHECK(has_large_tile(64, DeviceKind::discrete_gpu, 64)); // AMD's GCN
+    CHECK(has_large_tile(8, DeviceKind::software));          // where tests run every tile
 }

@@ -30,57 +30,64 @@ KERNEL_TEST(accumulate_gradients, "the gradients of further micro-batches are ad
 }
 
 KERNEL_TEST(sum_partials, "no part of a split gradient is lost") {
+    EverySource sources;
     for (const std::uint32_t count : {1u, 13u, 127u, 4099u})
-        for (const std::uint32_t parts : {1u, 2u, 3u, 13u}) {
+        for (const std::uint32_t parts : {1u, 2u, 3u, 7u, 13u, 29u, 64u, 130u}) {
             INFO(count, " elements, ", parts, " parts");
-            const std::vector<float> values = random_floats(std::size_t(parts) * count, 1);
+            const std::vector<float> values = random_floats(std::size_t(parts) * count, 1, 0, 1);
             Values expected(count);
             for (std::size_t i = 0; i < values.size(); ++i) expected[i % count] += values[i];
-            on_every_device([&](Device& device) {
+            sources.run([&](Device& device) {
                 Trial trial(device);
                 const Tensor partials = trial.input(values), sum = trial.output(count);
-                trial.run(launch(kernels::sum_partials,
-                                 {.partials = partials, .sum = sum, .parts = parts, .count = count}));
+                trial.run(launch(
+                    kernels::sum_partials,
+                    {.partials = partials, .sum = sum, .parts = parts, .count = count, .channels = count}));
                 check_near("sum", trial.floats(sum), expected);
             });
         }
 }
 
 TEST_CASE("a split convolution's bias, ReLU and mask act on the sum of its parts") {
-    constexpr std::uint32_t channels = 13, count = channels * 79, parts = 3;
-    const std::vector<float> values = random_floats(parts * count, 1), b = random_floats(channels, 2),
-                             x = random_floats(count, 3);
-    Values sums(count), active(count), masked(count);
-    for (std::size_t i = 0; i < values.size(); ++i) sums[i % count] += values[i];
-    for (std::size_t i = 0; i < count; ++i) {
-        active[i] = std::max(0.0, sums[i] + double(b[i % channels]));
-        masked[i] = x[i] > 0 ? sums[i] : 0;
-    }
-    on_every_device([&](Device& device) {
-        const auto finished = [&](SumPartialsParams p) {
-            Trial trial(device);
-            p.partials = trial.input(values);
-            if (p.bias != 0) p.b = trial.input(b);
-            if (p.masked != 0) p.x = trial.input(x);
-            const Tensor sum = trial.output(count);
-            p.sum = sum;
-            p.parts = parts;
-            p.count = count;
-            trial.run(launch(kernels::sum_partials, p));
-            return trial.floats(sum);
-        };
-        check_near("y", finished({.channels = channels, .bias = 1, .relu = 1}), active);
-        check_near("dx", finished({.masked = 1}), masked);
-    });
+    EverySource sources;
+    for (const std::uint32_t channels : {13u, 16u})
+        for (const std::uint32_t parts : {3u, 40u}) {
+            const std::uint32_t count = channels * 79;
+            const std::vector<float> values = random_floats(parts * count, 1), b = random_floats(channels, 2),
+                                     x = random_floats(count, 3);
+            Values sums(count), active(count), masked(count);
+            for (std::size_t i = 0; i < values.size(); ++i) sums[i % count] += values[i];
+            for (std::size_t i = 0; i < count; ++i) {
+                active[i] = std::max(0.0, sums[i] + double(b[i % channels]));
+                masked[i] = x[i] > 0 ? sums[i] : 0;
+            }
+            sources.run([&](Device& device) {
+                const auto finished = [&](SumPartialsParams p) {
+                    Trial trial(device);
+                    p.partials = trial.input(values);
+                    if (p.bias != 0) p.b = trial.input(b);
+                    if (p.masked != 0) p.x = trial.input(x);
+                    const Tensor sum = trial.output(count);
+                    p.sum = sum;
+                    p.parts = parts;
+                    p.count = count;
+                    trial.run(launch(kernels::sum_partials, p));
+                    return trial.floats(sum);
+                };
+                check_near("y", finished({.channels = channels, .bias = 1, .relu = 1}), active);
+                check_near("dx", finished({.channels = channels, .masked = 1}), masked);
+            });
+        }
 }
 
 TEST_CASE("the sum of padded parts leaves the padding out") {
+    EverySource sources;
     struct Sizes {
         std::uint32_t outer, rows, channels, padded_rows, padded_channels;
     };
     for (const auto& [outer, rows, channels, padded_rows, padded_channels] :
          {Sizes{1, 1, 1, 1, 4}, Sizes{25, 3, 64, 4, 64}, Sizes{9, 6, 10, 8, 12}, Sizes{127, 1, 13, 1, 16}})
-        for (const std::uint32_t parts : {1u, 3u}) {
+        for (const std::uint32_t parts : {1u, 3u, 20u}) {
             INFO(outer, " x ", rows, " x ", channels, " of ", padded_rows, " x ", padded_channels);
             const std::uint32_t count = outer * rows * channels;
             std::vector<float> values = random_floats(parts * outer * padded_rows * padded_channels, 1);
@@ -95,7 +102,7 @@ TEST_CASE("the sum of padded parts leaves the padding out") {
                     values[i] = std::numeric_limits<float>::quiet_NaN();
             }
             for (std::size_t i = 0; i < count; ++i) expected[i] += b[i % channels];
-            on_every_device([&](Device& device) {
+            sources.run([&](Device& device) {
                 Trial trial(device);
                 const Tensor partials = trial.input(values), bias = trial.input(b), sum = trial.output(count);
                 trial.run(launch(kernels::sum_partials, {.partials = partials,

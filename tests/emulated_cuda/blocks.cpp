@@ -33,7 +33,8 @@ enum class State : unsigned char { ready, at_barrier, at_shuffle, done };
 struct Thread {
     State state;
     unsigned fiber;
-    const void* site;   ///< where it waits: a return address
+    int barrier;        ///< at which it waits
+    const void* site;   ///< of its last shuffle: a return address
     unsigned exchanges; ///< shuffles so far
 };
 
@@ -77,7 +78,7 @@ void run_threads(unsigned index) {
         while (running.next < running.order.size()) {
             const unsigned thread = running.order[running.next++];
             running.fibers[index]->thread = here.thread.x = thread;
-            running.threads[thread] = {State::ready, index, nullptr, 0};
+            running.threads[thread] = {State::ready, index, 0, nullptr, 0};
             running.kernel->run(running.parameters);
             running.threads[running.fibers[index]->thread].state = State::done;
             --running.live;
@@ -132,13 +133,12 @@ void poison_shared_memory() {
 
 /// Lets all threads go on that wait at the block's barrier; they must all be there.
 void open_barrier() {
-    const void* site = nullptr;
+    const int barrier = running.threads.front().barrier;
     for (unsigned i = 0; i < running.threads.size(); ++i) {
         const Thread& thread = running.threads[i];
         if (thread.state == State::done) fail("some threads have ended, others wait at a barrier");
         if (thread.state != State::at_barrier) fail("some threads wait at a barrier, others at a shuffle");
-        if (site != nullptr && site != thread.site) fail("threads wait at different barriers");
-        site = thread.site;
+        if (thread.barrier != barrier) fail("threads wait at different barriers");
         running.ready.push_back(i);
     }
     ++running.passed_barriers;
@@ -181,14 +181,14 @@ const Kernel* find_kernel(const void* address) {
     return found == kernels().end() ? nullptr : found->second;
 }
 
-// Not inlined, so that the return address tells the barriers of a kernel apart.
-__attribute__((noinline)) void sync_threads() {
+void sync_threads(int site) {
     Thread& thread = running.threads[here.thread.x];
     thread.state = State::at_barrier;
-    thread.site = __builtin_return_address(0);
+    thread.barrier = site;
     suspend();
 }
 
+// Not inlined, so that the return address tells the shuffles of a kernel apart.
 __attribute__((noinline)) std::uint64_t exchange(unsigned mask, std::uint64_t value, unsigned lane_mask) {
     const unsigned me = here.thread.x, lane = me % warp_size, first = me - lane;
     Warp& warp = running.warps[me / warp_size];

@@ -6,7 +6,7 @@
 
 namespace towers::cuda_text {
 namespace {
-#include "plain_kernel_sources.inc"
+#include "cuda_kernel_sources.inc"
 } // namespace
 
 #define TOWERS_KERNEL(name, Params, size, items) EMULATED_KERNEL(name, name, Params, size)

@@ -29,6 +29,7 @@ dialect = "shaders/dialect/cuda.h", "kernels.cpp"
 tiled_dialect = dialect[0], gemm_of_data[1]
 winograd = "shaders/winograd.h", "kernels.cpp"
 workgroup = "shaders/workgroup.h", "kernels.cpp"
+columns = "shaders/column_sums.h", "kernels.cpp"
 # The smallest choices of tests that should notice, as doctest's arguments.
 contract = "--source-file=*/contract/*"
 clock = "--test-case=timestamps follow the clock*"
@@ -39,6 +40,7 @@ reused = "--test-case=scratch memory is reused after each barrier*"
 edges = "--test-case=a product touches nothing behind its tensors*"
 convolutions = "--test-case=conv2d_backward_data*"
 sums = "--test-case=sum_squares*"
+row_sums = "--test-case=sum_partials*,batch_norm_moments*"
 transforms = "--test-case=winograd_*"
 strided = "--test-case=the gradient of strided images is right for any*"
 work = "--test-case=a strided convolution's gradient multiplies*"
@@ -94,7 +96,7 @@ mutants = {
     "column-too-far": (gemm, "k_b < end_k && first_n + j * SIDE + column < (N)", "k_b < end_k", edges),
     "store-too-far": (gemm, "if (first_m + i * SIDE + row < (M) &&", "if (", edges),
     "index-too-far": (dialect, "i < (count); i += gridDim.x * blockDim.x)",
-                      "i <= (count); i += gridDim.x * blockDim.x)", "--test-case=draw_augmentations*,average_pool_*,max_pool_*,sum_partials*"),
+                      "i <= (count); i += gridDim.x * blockDim.x)", "--test-case=draw_augmentations*,average_pool_*,max_pool_*"),
     "half-a-sum": (dialect, "uint distance = 16u; distance > 0u; distance /= 2u) x +=",
                    "uint distance = 8u; distance > 0u; distance /= 2u) x +=", sums),
     "part-of-a-warp": (dialect, "x += __shfl_xor_sync(0xffffffffu", "x += __shfl_xor_sync(0xffffu", sums),
@@ -114,6 +116,9 @@ mutants = {
     "sums-overwritten": (workgroup, "barrier(); /* nobody", "/* nobody", of_workgroups),
     "sums-not-awaited": (workgroup, "sums[SUBGROUP_ID] = part; barrier();", "sums[SUBGROUP_ID] = part;", of_workgroups),
     "first-subgroup-only": (workgroup, "i < SUBGROUPS", "i < 1u", of_workgroups),
+    "sums-before-they-are-set": (columns, "barrier(); for (uint rows", "for (uint rows", row_sums),
+    "sums-of-the-step-before": (columns, "barrier(); rows = kept;", "rows = kept;", row_sums),
+    "odd-row-left-out": (columns, "kept = (rows + 1u) / 2u", "kept = rows / 2u", row_sums),
     "constant-off": (winograd, "5.25f, -5.25f", "5.25f, -5.2f", transforms),
     "infinity-misplaced": (winograd, "j + 1u == results", "j + 2u == results", transforms),
     "border-is-image": (winograd, "corner.y + y < tiles.height", "corner.y + y <= tiles.height", transforms),

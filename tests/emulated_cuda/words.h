@@ -26,8 +26,9 @@ struct Place {
 };
 extern Place here;
 
-/// A barrier of the block; its callers must all stand at the same place of the program.
-void sync_threads();
+/// A barrier of the block, at which all its threads must stand. `site`: its place in the source, since the
+/// compiler may make several calls of one
+void sync_threads(int site);
 /// The value of the lane whose number differs in these bits. All lanes of the warp take part.
 std::uint64_t exchange(unsigned mask, std::uint64_t value, unsigned lane_mask);
 [[noreturn]] void refuse_misaligned(const void* address, std::size_t bytes);
@@ -38,7 +39,7 @@ std::uint64_t exchange(unsigned mask, std::uint64_t value, unsigned lane_mask);
 #define blockIdx (emulated::here.block)
 #define blockDim (emulated::here.threads)
 #define gridDim (emulated::here.blocks)
-#define __syncthreads() emulated::sync_threads()
+#define __syncthreads() emulated::sync_threads(__COUNTER__)
 
 // Vectors have their own size's alignment, as on the device, so that the processor faults on others.
 struct alignas(16) float4 {

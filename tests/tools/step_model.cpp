@@ -48,19 +48,18 @@ struct KernelCosts {
     Kernel kernel;
     double in_flight;    ///< bytes that an invocation waits for at once
     double instructions; ///< that an invocation executes for an item
+    bool timed = true;   ///< by a card; else as the source reads
 };
 constexpr double any_in_flight = 32; ///< two quads
-constexpr KernelCosts timed_kernels[] = {
+constexpr KernelCosts known_kernels[] = {
     {Kernel::add_tensors, any_in_flight, 0},
     {Kernel::augment_images, any_in_flight, 0},
     {Kernel::average_pool_backward, any_in_flight, 370},
     {Kernel::average_pool_forward, any_in_flight, 0},
     {Kernel::batch_norm_backward, 48, 0},
-    {Kernel::batch_norm_backward_sums, 32, 0},
+    {Kernel::batch_norm_backward_sums, 128, 0, false},
     {Kernel::batch_norm_forward, 32, 0},
-    {Kernel::batch_norm_merge_moments, 32, 0},
-    {Kernel::batch_norm_merge_sums, 64, 0},
-    {Kernel::batch_norm_moments, 24, 0},
+    {Kernel::batch_norm_moments, 64, 0, false},
     {Kernel::batch_norm_parameter_gradients, 48, 0},
     {Kernel::batch_norm_statistics, 16, 0},
     {Kernel::draw_augmentations, any_in_flight, 0},
@@ -73,7 +72,7 @@ constexpr KernelCosts timed_kernels[] = {
     {Kernel::relu_backward, any_in_flight, 0},
     {Kernel::sgd, any_in_flight, 0},
     {Kernel::softmax_cross_entropy, 16, 0},
-    {Kernel::weight_decay, 48, 0},
+    {Kernel::weight_decay, 128, 0, false},
 };
 
 struct Estimate {
@@ -125,17 +124,22 @@ Estimate estimate(const Operation& operation, const Plan& plan, const Card& card
             busy_cycles_of_products(stages_of(*chosen.variant, *launch, chosen.config, facts, 0), facts) /
             cycles_per_us;
     } else {
-        const auto* const known = std::ranges::find(timed_kernels, launch->kernel, &KernelCosts::kernel);
-        result.timed = known != std::end(timed_kernels);
-        const KernelCosts costs = result.timed ? *known : KernelCosts{launch->kernel, any_in_flight, 0};
+        const auto* const known = std::ranges::find(known_kernels, launch->kernel, &KernelCosts::kernel);
+        const KernelCosts costs =
+            known != std::end(known_kernels) ? *known : KernelCosts{launch->kernel, any_in_flight, 0, false};
+        result.timed = costs.timed;
         const KernelInfo& kernel = kernel_info(launch->kernel);
-        const double invocations =
-            double(items_of(*launch)) * (kernel.item == Item::subgroup ? card.subgroup_size : 1);
+        const double of_item = kernel.item == Item::subgroup    ? card.subgroup_size
+                               : kernel.item == Item::workgroup ? kernel.workgroup_size
+                                                                : 1;
+        const double invocations = double(items_of(*launch)) * result.config.splits * of_item;
         const double at_once = std::min({invocations, double(card.units) * card.threads,
                                          double(result.config.groups.x) * kernel.workgroup_size});
         const double rounds = std::ceil(cost.bytes / (at_once * costs.in_flight));
         result.busy_us = std::max(bytes_us, invocations * costs.instructions / (lanes * card_cycles_per_us));
         result.us += std::max(result.busy_us, rounds * card.load_us);
+        // What merges the parts loads them, and what they belong to, all at once.
+        if (result.config.splits > 1) result.us += card.edge_us + card.launch_us + 2 * card.load_us;
     }
     result.busy_us = std::min(result.busy_us, result.us);
     return result;

@@ -18,7 +18,8 @@ std::vector<Command> add_once(const Buffer& partials, const Buffer& sum) {
         launch(kernels::sum_partials, {.partials = {reinterpret_cast<const float*>(partials.address())},
                                        .sum = {reinterpret_cast<float*>(sum.address())},
                                        .parts = 2,
-                                       .count = 1});
+                                       .count = 1,
+                                       .channels = 1});
     return {add, Barrier{}, Copy{{&sum, 0, 4}, {&partials, 0, 4}}};
 }
 
@@ -61,7 +62,8 @@ TEST_CASE("a submission sees what submissions to other queues wrote if it comes 
             {launch(kernels::sum_partials, {.partials = {reinterpret_cast<const float*>(partials.address())},
                                             .sum = {reinterpret_cast<float*>(sum.address())},
                                             .parts = 2,
-                                            .count = count}),
+                                            .count = count,
+                                            .channels = count}),
              Barrier{}, Copy{all_of(sum), {&partials, 0, size}}});
         float total = 0;
         Ticket added = device.submit(add), taken = added; // 0 + 0
