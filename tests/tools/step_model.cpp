@@ -2,8 +2,9 @@
 // that the program would make there: how long each launch takes, and how near its floor that is.
 //
 // A product takes the cycles of its config (backends/launch/costs.h), any other launch what its bytes, its
-// loads one after another or its instructions take. The step is a graph as CUDA runs it, in which launches
-// run side by side.
+// loads one after another or its instructions take. The floor of a product is what its multiply-adds take,
+// with Winograd's method as many as are left. The step is a graph as CUDA runs it, in which launches run side
+// by side.
 #include "backends/launch/costs.h"
 #include "backends/launch/lowering.h"
 #include "backends/launch/quads.h"
@@ -22,6 +23,7 @@
 #include <fmt/ranges.h>
 #include <limits>
 #include <set>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -92,46 +94,58 @@ DeviceFacts facts_of(const Card& card) {
             .shared_memory = 48 << 10};
 }
 
-double busy_cycles_of_products(const StagedLaunch& staged, const DeviceFacts& facts) {
-    double cycles = 0;
+/// The only product of a launch's stages
+const StageLaunch& product_of(const StagedLaunch& staged) {
     for (const Stage& stage : staged.stages)
-        for (const auto& [launch, source, config] : stage) {
-            if (!products_of(launch)) continue;
-            const bool by_quads = source == KernelSource::quads;
-            cycles +=
-                busy_cycles_of(by_quads ? products_by_quads(launch) : *products_of(launch), *config.tile,
-                               config.splits, by_quads ? quads_costs : shared_costs(launch.kernel), facts);
-        }
-    return cycles;
+        for (const StageLaunch& each : stage)
+            if (products_of(each.launch)) return each;
+    throw std::logic_error("no product");
+}
+
+/// What a launch of `cost` cycles, with this product, takes of the whole card
+double busy_cycles(double cost, const StageLaunch& product, std::size_t stages, const DeviceFacts& facts) {
+    const auto& [launch, source, config] = product;
+    const bool by_quads = source == KernelSource::quads, is_split = config.splits > 1;
+    const Products products = by_quads ? products_by_quads(launch) : *products_of(launch);
+    const SourceCosts costs = by_quads ? quads_costs : shared_costs(launch.kernel);
+    // Other stages move bytes between their barriers.
+    const double others = cost - cycles_of(products, *config.tile, config.splits, costs, facts),
+                 barriers = double(stages - 1 - is_split) * cycles_of_stage(0, facts);
+    return busy_cycles_of(products, *config.tile, config.splits, costs, facts) +
+           std::max(0., others - barriers);
 }
 
 Estimate estimate(const Operation& operation, const Plan& plan, const Card& card) {
     const Cost cost = cost_of(operation, plan);
     const double cycles_per_us = card.gigahertz * 1e3, bytes_per_us = card.gigabytes * 1e3;
     const double card_cycles_per_us = card.units * cycles_per_us, lanes = 128;
-    const double floor_us =
-        std::max(cost.flops / (2 * lanes * card_cycles_per_us), cost.bytes / bytes_per_us);
+    const auto floor_of = [&](double flops) {
+        return std::max(flops / (2 * lanes * card_cycles_per_us), cost.bytes / bytes_per_us);
+    };
     const double bytes_us = cost.bytes / (card.reached * bytes_per_us);
     const auto* launch = std::get_if<Launch>(&operation.work);
-    if (launch == nullptr) return {"copy", {}, card.launch_us + bytes_us, bytes_us, floor_us};
+    if (launch == nullptr) return {"copy", {}, card.launch_us + bytes_us, bytes_us, floor_of(0)};
     const DeviceFacts facts = facts_of(card);
     const auto chosen = choose(gpu_variants(), *launch, facts);
-    Estimate result{std::string(chosen.variant->name), chosen.config, card.launch_us, 0, floor_us};
+    Estimate result{std::string(chosen.variant->name), chosen.config, card.launch_us, 0,
+                    floor_of(cost.flops)};
     if (const auto products = products_of(*launch)) {
         result.depth = products->depth;
         result.us += result.config.cost / cycles_per_us;
+        const StagedLaunch staged = stages_of(*chosen.variant, *launch, chosen.config, facts, 0);
+        const StageLaunch& product = product_of(staged);
+        result.floor_us = floor_of(std::min(cost.flops, flops_of(product.launch)));
         result.busy_us =
-            busy_cycles_of_products(stages_of(*chosen.variant, *launch, chosen.config, facts, 0), facts) /
-            cycles_per_us;
+            busy_cycles(chosen.config.cost, product, staged.stages.size(), facts) / cycles_per_us;
     } else {
         const auto* const known = std::ranges::find(known_kernels, launch->kernel, &KernelCosts::kernel);
         const KernelCosts costs =
             known != std::end(known_kernels) ? *known : KernelCosts{launch->kernel, any_in_flight, 0, false};
         result.timed = costs.timed;
         const KernelInfo& kernel = kernel_info(launch->kernel);
-        const double of_item = kernel.item == Item::subgroup    ? card.subgroup_size
-                               : kernel.item == Item::workgroup ? kernel.workgroup_size
-                                                                : 1;
+        const unsigned of_item = kernel.item == Item::workgroup  ? kernel.workgroup_size
+                                 : kernel.item == Item::subgroup ? card.subgroup_size
+                                                                 : 1;
         const double invocations = double(items_of(*launch)) * result.config.splits * of_item;
         const double at_once = std::min({invocations, double(card.units) * card.threads,
                                          double(result.config.groups.x) * kernel.workgroup_size});
