@@ -90,10 +90,15 @@ Buffer Device::allocate(std::size_t bytes, Memory memory) {
     return Buffer(*this, of_device(*this, [&] { return do_allocate(bytes, memory); }));
 }
 
-Recording Device::record(std::span<const Command> commands) {
+std::size_t Device::scratch_bytes(const Launch& launch) const {
+    return of_device(*this, [&] { return do_scratch_bytes(launch); });
+}
+
+Recording Device::record(std::span<const Command> commands, const Buffer* scratch) {
     check_usable();
     for (std::size_t i = 0; i < commands.size(); ++i) check_command(i, commands[i]);
-    Recording recording(of_device(*this, [&] { return do_record(commands); }).release(), {this});
+    if (scratch != nullptr && scratch->device() != this) broken("record: the scratch memory is not its own");
+    Recording recording(of_device(*this, [&] { return do_record(commands, scratch); }).release(), {this});
     recording->launches = has_launches(commands);
     return recording;
 }

@@ -185,12 +185,21 @@ public:
     /// cannot run it.
     virtual std::vector<Candidate> candidates(const Launch&) const { return {}; }
 
+    /// The bytes of scratch memory that the launch needs in a recording. Launches between two barriers or
+    /// timestamps need theirs at the same time.
+    std::size_t scratch_bytes(const Launch& launch) const;
+    /// From now on chooses ways to run launches that need little scratch memory. Returns false if nothing
+    /// changes.
+    virtual bool save_scratch() { return false; }
+
     /// Allocates zeroed memory. Throws OutOfMemory if there is not enough.
     Buffer allocate(std::size_t bytes, Memory memory);
 
     /// A launch must have at least one item, and pointers that are null or multiples of 16. A copy's slices
-    /// must have equal sizes above 0, lie within this device's buffers and not overlap.
-    Recording record(std::span<const Command> commands);
+    /// must have equal sizes above 0, lie within this device's buffers and not overlap. `scratch`: memory of
+    /// this device for the launches' own use, which only recordings may share, and which must outlive this
+    /// one. If it is null or too small, the recording allocates its own.
+    Recording record(std::span<const Command> commands, const Buffer* scratch = nullptr);
 
     /// Queues one of this device's recordings. It runs after all earlier submissions to the same queue and
     /// after the submissions in `after`, of any queue. It sees what all these wrote, what any submission
@@ -229,12 +238,14 @@ protected:
     /// submission of each other queue, and none that the queue's order implies or that is known to have
     /// finished. do_wait() is not called again for finished submissions.
     virtual std::unique_ptr<Allocation> do_allocate(std::size_t bytes, Memory memory) = 0;
-    virtual std::unique_ptr<RecordingState> do_record(std::span<const Command> commands) = 0;
+    virtual std::unique_ptr<RecordingState> do_record(std::span<const Command> commands,
+                                                      const Buffer* scratch) = 0;
     virtual void do_submit(const RecordingState& recording, Submission submission,
                            std::span<const Submission> after) = 0;
     virtual void do_wait(Submission submission) = 0;
     virtual void do_finish() noexcept = 0;
     virtual std::vector<double> do_timestamps(const RecordingState& recording) const = 0;
+    virtual std::size_t do_scratch_bytes(const Launch&) const { return 0; }
 
 private:
     void check_usable() const;

@@ -44,7 +44,7 @@ protected:
         next_address_ += (bytes + 255) / 256 * 256;
         return nothing;
     }
-    std::unique_ptr<RecordingState> do_record(std::span<const Command>) override {
+    std::unique_ptr<RecordingState> do_record(std::span<const Command>, const Buffer*) override {
         return std::make_unique<RecordingState>();
     }
     void do_submit(const RecordingState& recording, Submission, std::span<const Submission>) override {

@@ -80,9 +80,10 @@ protected:
         return answer("allocating memory", Takes::moments,
                       [&] { return WrappedDevice::do_allocate(bytes, memory); });
     }
-    std::unique_ptr<RecordingState> do_record(std::span<const Command> commands) override {
+    std::unique_ptr<RecordingState> do_record(std::span<const Command> commands,
+                                              const Buffer* scratch) override {
         return answer("preparing kernels", Takes::long_if_it_compiles_or_copies,
-                      [&] { return WrappedDevice::do_record(commands); });
+                      [&] { return WrappedDevice::do_record(commands, scratch); });
     }
     void do_submit(const RecordingState& recording, Submission submission,
                    std::span<const Submission> after) override {

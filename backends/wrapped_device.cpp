@@ -24,19 +24,21 @@ std::unique_ptr<Allocation> WrappedDevice::do_allocate(std::size_t bytes, Memory
     return std::make_unique<WrappedAllocation>(device_->allocate(bytes, memory), buffers_);
 }
 
-Recording WrappedDevice::record_theirs(std::span<const Command> commands) {
+Recording WrappedDevice::record_theirs(std::span<const Command> commands, const Buffer* scratch) {
+    const auto theirs_of = [](const Buffer& ours) {
+        return &static_cast<const WrappedAllocation&>(ours.allocation()).buffer;
+    };
     std::vector<Command> theirs(commands.begin(), commands.end());
     for (Command& command : theirs)
         if (auto* copy = std::get_if<Copy>(&command))
-            for (BufferSlice* slice : {&copy->source, &copy->target}) {
-                if (slice->buffer->device() != this) continue;
-                slice->buffer = &static_cast<const WrappedAllocation&>(slice->buffer->allocation()).buffer;
-            }
-    return device_->record(theirs);
+            for (BufferSlice* slice : {&copy->source, &copy->target})
+                if (slice->buffer->device() == this) slice->buffer = theirs_of(*slice->buffer);
+    return device_->record(theirs, scratch != nullptr ? theirs_of(*scratch) : nullptr);
 }
 
-std::unique_ptr<RecordingState> WrappedDevice::do_record(std::span<const Command> commands) {
-    return std::make_unique<WrappedRecording>(record_theirs(commands));
+std::unique_ptr<RecordingState> WrappedDevice::do_record(std::span<const Command> commands,
+                                                         const Buffer* scratch) {
+    return std::make_unique<WrappedRecording>(record_theirs(commands, scratch));
 }
 
 std::uint64_t WrappedDevice::allocated() const {

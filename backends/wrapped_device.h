@@ -23,6 +23,7 @@ public:
     std::vector<Candidate> candidates(const Launch& launch) const override {
         return device_->candidates(launch);
     }
+    bool save_scratch() override { return device_->save_scratch(); }
 
 protected:
     struct WrappedRecording : RecordingState {
@@ -31,16 +32,20 @@ protected:
     };
 
     std::unique_ptr<Allocation> do_allocate(std::size_t bytes, Memory memory) override;
-    std::unique_ptr<RecordingState> do_record(std::span<const Command> commands) override;
+    std::unique_ptr<RecordingState> do_record(std::span<const Command> commands,
+                                              const Buffer* scratch) override;
     void do_submit(const RecordingState& recording, Submission submission,
                    std::span<const Submission> after) override;
     void do_wait(Submission submission) override { device_->wait(submission.ticket); }
     void do_finish() noexcept override { device_->finish(); }
     std::vector<double> do_timestamps(const RecordingState& recording) const override;
+    std::size_t do_scratch_bytes(const Launch& launch) const override {
+        return device_->scratch_bytes(launch);
+    }
 
     /// Translates commands to the other device's. Recordings made from them must be WrappedRecordings for
     /// do_submit() and do_timestamps().
-    Recording record_theirs(std::span<const Command> commands);
+    Recording record_theirs(std::span<const Command> commands, const Buffer* scratch = nullptr);
     /// The bytes of all existing buffers.
     std::uint64_t allocated() const;
     /// The other device's memory at an address; do_record() takes such slices too.

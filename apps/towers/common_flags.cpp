@@ -24,7 +24,7 @@ std::FILE* text_stream(std::initializer_list<std::string> files) {
 const char* const threads_help = "Number of threads of the CPU backend; 0 uses OMP_NUM_THREADS or, if "
                                  "that is not set, one thread per processor within the quota";
 
-const char* const exact_products_help = "Let the CPU backend, and GPUs that are tuned, compute "
+const char* const exact_products_help = "Let the CPU backend and GPUs compute "
                                         "convolutions without Winograd's method, which takes "
                                         "fewer multiplications and rounds more (default: off)";
 

@@ -109,7 +109,7 @@ protected:
         return allocation;
     }
 
-    std::unique_ptr<RecordingState> do_record(std::span<const Command> commands) override {
+    std::unique_ptr<RecordingState> do_record(std::span<const Command> commands, const Buffer*) override {
         auto recording = std::make_unique<CpuRecording>();
         std::size_t timestamps = 0;
         use_threads(context_.threads); // oneDNN plans for the number of threads that it sees

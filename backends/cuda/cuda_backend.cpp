@@ -176,6 +176,7 @@ public:
     std::vector<Candidate> candidates(const Launch& launch) const override {
         return towers::candidates(gpu_variants(), launch, facts_);
     }
+    bool save_scratch() override { return towers::save_scratch(facts_); }
 
     std::uint64_t free_memory() const override {
         return guard("asking for free memory", [&] {
@@ -205,11 +206,15 @@ protected:
         });
     }
 
-    std::unique_ptr<RecordingState> do_record(std::span<const Command> commands) override {
+    std::size_t do_scratch_bytes(const Launch& launch) const override {
+        return towers::scratch_bytes(launch, gpu_variants(), facts_);
+    }
+
+    std::unique_ptr<RecordingState> do_record(std::span<const Command> commands,
+                                              const Buffer* scratch) override {
         return guard("recording", [&] {
-            auto recording = build_graph(lower(commands, gpu_variants(), facts_, [this](std::size_t bytes) {
-                return do_allocate(bytes, Memory::device);
-            }));
+            const auto allocate = [this](std::size_t bytes) { return do_allocate(bytes, Memory::device); };
+            auto recording = build_graph(lower(commands, gpu_variants(), facts_, {scratch, allocate}));
             const DriverCall call("cudaGraphUpload");
             if (has_launches(commands)) // without launches it is small and may run in any stream
                 check(cudaGraphUpload(recording->graph.get(), computing()));

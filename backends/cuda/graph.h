@@ -11,7 +11,7 @@
 namespace towers::cuda {
 
 struct CudaRecording : RecordingState {
-    std::unique_ptr<Allocation> scratch; ///< between the stages of launches; may be null
+    std::unique_ptr<Allocation> scratch; ///< its own, between the stages of launches; may be null
     std::vector<Event> timestamps;       // outlive the graph that records them
     GraphExec graph;
 };

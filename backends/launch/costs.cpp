@@ -28,14 +28,6 @@ double bytes_cycles(double bytes, const DeviceFacts& facts) {
     return bytes / bytes_per_cycle / units_of(facts);
 }
 
-/// Adding up the parts, whose elements have an invocation each
-double cycles_of_sum(double elements, unsigned splits, const DeviceFacts& facts) {
-    const double rounds =
-        double(ceil_div(splits, loads_at_once)) * std::ceil(elements / (resident_threads * units_of(facts)));
-    return stage_cycles +
-           std::max(bytes_cycles((splits + 1) * elements * sizeof(float), facts), rounds * load_cycles);
-}
-
 /// A launch of products as workgroups with the same work
 struct Groups {
     std::uint64_t count;
@@ -84,6 +76,12 @@ double busy_cycles_of(const Products& products, const Tile& tile, unsigned split
 
 double cycles_of_stage(double floats, const DeviceFacts& facts) {
     return stage_cycles + bytes_cycles(floats * sizeof(float), facts);
+}
+
+double cycles_of_sum(double elements, unsigned parts, const DeviceFacts& facts) {
+    const double rounds =
+        double(ceil_div(parts, loads_at_once)) * std::ceil(elements / (resident_threads * units_of(facts)));
+    return std::max(cycles_of_stage((parts + 1) * elements, facts), stage_cycles + rounds * load_cycles);
 }
 
 } // namespace towers

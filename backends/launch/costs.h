@@ -41,5 +41,7 @@ double busy_cycles_of(const Products& products, const Tile& tile, unsigned split
                       const DeviceFacts& facts);
 /// Of one stage more: a barrier, and a launch that reads and writes so many floats in all.
 double cycles_of_stage(double floats, const DeviceFacts& facts);
+/// Likewise of one that adds up the parts of so many elements, which have an invocation each.
+double cycles_of_sum(double elements, unsigned parts, const DeviceFacts& facts);
 
 } // namespace towers

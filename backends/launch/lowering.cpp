@@ -16,9 +16,9 @@ std::span<const Variant> gpu_variants() {
 #define TOWERS_KERNEL(name, Params, size, items)                                                             \
     {Kernel::name, shared_source, shared_source_config, shared_source_configs},
 #define TOWERS_TILED_KERNEL(name, Params, size)                                                              \
-    {Kernel::name, quads_source, quads_config, quads_configs, KernelSource::quads},                          \
+    {Kernel::name, winograd_method, winograd_config, winograd_configs, {}, winograd_stages},                 \
+        {Kernel::name, quads_source, quads_config, quads_configs, KernelSource::quads},                      \
         {Kernel::name, padded_quads, padded_quads_config, padded_quads_configs, {}, padded_stages},          \
-        {Kernel::name, winograd_method, winograd_config, winograd_configs, {}, winograd_stages},             \
         TOWERS_KERNEL(name, Params, size, )
 #include "shaders/kernels.def"
 #undef TOWERS_KERNEL
@@ -28,7 +28,7 @@ std::span<const Variant> gpu_variants() {
 }
 
 Lowered lower(std::span<const Command> commands, std::span<const Variant> variants, const DeviceFacts& facts,
-              const AllocateScratch& allocate) {
+              const ScratchMemory& scratch) {
     std::vector<std::pair<Choice<Variant>, std::size_t>> launches; // and where their scratch memory begins
     std::size_t used = 0, most = 0; // since the last barrier, and of all scratch memory
     for (const Command& command : commands) {
@@ -42,20 +42,33 @@ Lowered lower(std::span<const Command> commands, std::span<const Variant> varian
         }
     }
     Lowered lowered;
-    if (most > 0) lowered.scratch = allocate(most);
-    const std::uint64_t scratch = lowered.scratch ? lowered.scratch->address : 0;
+    const std::size_t given = scratch.given != nullptr ? scratch.given->bytes() : 0;
+    if (most > given) lowered.scratch = scratch.allocate(most);
+    const std::uint64_t address = lowered.scratch ? lowered.scratch->address
+                                  : given > 0     ? scratch.given->address()
+                                                  : 0;
     auto next = launches.begin();
     const auto add = [&](const auto& command) {
         if constexpr (std::is_same_v<decltype(command), const Launch&>) {
             const auto& [choice, begin] = *next++;
             lowered.commands.push_back(LoweredLaunch{
-                &command, stages_of(*choice.variant, command, choice.config, facts, scratch + begin)});
+                &command, stages_of(*choice.variant, command, choice.config, facts, address + begin)});
         } else {
             lowered.commands.push_back(command);
         }
     };
     for (const Command& command : commands) std::visit(add, command);
     return lowered;
+}
+
+std::size_t scratch_bytes(const Launch& launch, std::span<const Variant> variants, const DeviceFacts& facts) {
+    const Choice<Variant> choice = choose(variants, launch, facts);
+    return stages_of(*choice.variant, launch, choice.config, facts, 0).scratch_bytes;
+}
+
+bool save_scratch(DeviceFacts& facts) {
+    const bool has_other_ways = facts.quads && !facts.exact_products; // than Winograd's method
+    return has_other_ways && !std::exchange(facts.little_scratch, true);
 }
 
 Footprint footprint_of(const LoweredLaunch& launch) {

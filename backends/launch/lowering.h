@@ -15,7 +15,7 @@
 
 namespace towers {
 
-/// The variants that every GPU has: by quads, with channels as they are and padded, Winograd's convolutions,
+/// The variants that every GPU has: Winograd's convolutions, by quads, with channels as they are and padded,
 /// and the shared source of each kernel.
 std::span<const Variant> gpu_variants();
 
@@ -25,18 +25,27 @@ struct LoweredLaunch {
 };
 using LoweredCommand = std::variant<LoweredLaunch, Copy, Barrier, Timestamp>;
 
-/// A recording's commands with the scratch memory that these use as long as the recording lives
+/// A recording's commands
 struct Lowered {
     std::vector<LoweredCommand> commands;
-    std::unique_ptr<Allocation> scratch; ///< null: they need none
+    std::unique_ptr<Allocation> scratch; ///< that they use as long as the recording lives; null: no own one
 };
 
-using AllocateScratch = std::function<std::unique_ptr<Allocation>(std::size_t bytes)>;
+/// Where a recording's scratch memory comes from
+struct ScratchMemory {
+    using Allocate = std::function<std::unique_ptr<Allocation>(std::size_t bytes)>;
+    const Buffer* given; ///< may be null
+    Allocate allocate;   ///< if that does not suffice
+};
 
 /// The launches between two barriers (or timestamps) each have their own scratch memory, one after the other;
 /// after the barrier it is used again. `variants`: those of the backend, which take every launch.
 Lowered lower(std::span<const Command> commands, std::span<const Variant> variants, const DeviceFacts& facts,
-              const AllocateScratch& allocate);
+              const ScratchMemory& scratch);
+
+/// A GPU's Device::scratch_bytes() and Device::save_scratch()
+std::size_t scratch_bytes(const Launch& launch, std::span<const Variant> variants, const DeviceFacts& facts);
+bool save_scratch(DeviceFacts& facts);
 
 /// What the launch touches, its scratch memory included
 Footprint footprint_of(const LoweredLaunch& launch);

@@ -22,6 +22,7 @@ struct DeviceFacts {
     /// written for such drivers.
     bool software = false;
     bool exact_products = false;      ///< see OpenOptions
+    bool little_scratch = false;      ///< see Device::save_scratch(); then nothing is chosen before
     bool quads = false;               ///< a card, or what may use what is written for cards
     unsigned quads_elements = 32;     ///< of a tile by quads, the most that an invocation can hold
     unsigned quads_subgroup_size = 0; ///< that a source by quads asks for; 0: the driver chooses
@@ -95,7 +96,7 @@ struct Choice {
 template<class BackendVariant>
 Choice<BackendVariant> choose(std::span<const BackendVariant> variants, const Launch& launch,
                               const DeviceFacts& facts) {
-    const Chosen* const chosen = find(facts.choices, launch);
+    const Chosen* const chosen = facts.little_scratch ? nullptr : find(facts.choices, launch);
     for (const BackendVariant& variant : variants) {
         if (variant.kernel != launch.kernel) continue;
         if (chosen == nullptr) {

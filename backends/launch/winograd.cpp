@@ -102,7 +102,8 @@ Launch product_launch(const Launch& launch, const Pass& pass) {
     return towers::launch(kernels::conv2d_forward, {.shape = pass.product, .splits = 1});
 }
 
-double cycles_of_transforms(const Launch& launch, const Pass& pass, const DeviceFacts& facts) {
+/// All three stages. `product`: cycles of the second one
+double cycles_of(const Launch& launch, const Pass& pass, double product, const DeviceFacts& facts) {
     const auto pixels = [](const WinogradTiles& of) {
         return double(of.batch) * of.height * of.width * of.channels;
     };
@@ -110,9 +111,17 @@ double cycles_of_transforms(const Launch& launch, const Pass& pass, const Device
                            double(pass.weight_points());
     const double images = pixels(pass.images) + double(pass.image_points()),
                  results = pixels(pass.results) + double(pass.result_points());
-    const bool gradient = launch.kernel == Kernel::conv2d_backward_weights;
-    return cycles_of_stage(images + (gradient ? results : weights), facts) +
-           cycles_of_stage(gradient ? weights : results, facts);
+    if (launch.kernel != Kernel::conv2d_backward_weights)
+        return cycles_of_stage(images + weights, facts) + product + cycles_of_stage(results, facts);
+    const WinogradTiles& dy = pass.results;
+    const bool bias = launch.parameters.as<Conv2dBackwardWeightsParams>().bias != 0;
+    double first = cycles_of_stage(images + results + (bias ? pixels(dy) : 0), facts);
+    if (bias) { // its gradient runs beside the others' stages
+        const unsigned image = dy.height * dy.width;
+        first = std::max(first, cycles_of_sum(double(image) * dy.channels, dy.batch, facts));
+        product = std::max(product, cycles_of_sum(dy.channels, image, facts));
+    }
+    return first + product + cycles_of_stage(weights, facts);
 }
 
 /// A first stage of transforms, a product, and a last stage that forward and data gradient share
@@ -206,7 +215,8 @@ void add_stages(StageBuilder& stages, const Pass& pass, const LaunchConfig& conf
 std::vector<LaunchConfig> winograd_configs(const Launch& launch, const DeviceFacts& facts) {
     std::vector<LaunchConfig> configs;
     const std::optional<ConvShape> s = convolution_of(launch);
-    if (!facts.quads || facts.software || facts.exact_products || !s || !fits(*s)) return configs;
+    if (!facts.quads || facts.software || facts.exact_products || facts.little_scratch || !s || !fits(*s))
+        return configs;
     ConfigLimits whole = *facts.limits;
     whole.splits = 1;
     for (const unsigned m : {2u, 4u}) {
@@ -218,7 +228,7 @@ std::vector<LaunchConfig> winograd_configs(const Launch& launch, const DeviceFac
         for (const LaunchConfig& product : quads_configs(product_launch(launch, pass), of_product)) {
             LaunchConfig config = product;
             config.winograd_tile = m;
-            config.cost += cycles_of_transforms(launch, pass, facts);
+            config.cost = cycles_of(launch, pass, product.cost, facts);
             const auto same = std::ranges::find_if(configs, [&](const LaunchConfig& each) {
                 return each.winograd_tile == m && each.tile->height == config.tile->height &&
                        each.tile->width == config.tile->width;
@@ -232,7 +242,14 @@ std::vector<LaunchConfig> winograd_configs(const Launch& launch, const DeviceFac
     return configs;
 }
 
-std::optional<LaunchConfig> winograd_config(const Launch&, const DeviceFacts&) { return {}; }
+std::optional<LaunchConfig> winograd_config(const Launch& launch, const DeviceFacts& facts) {
+    const std::vector<LaunchConfig> configs = winograd_configs(launch, facts);
+    const auto best = std::ranges::min_element(configs, {}, &LaunchConfig::cost);
+    if (best == configs.end()) return {};
+    const bool asked_for = facts.limits->winograd_tile != 0;
+    if (!asked_for && best->cost >= quads_config(launch, facts)->cost) return {};
+    return *best;
+}
 
 StagedLaunch winograd_stages(const Launch& launch, const LaunchConfig& config, const DeviceFacts& facts,
                              std::uint64_t scratch) {

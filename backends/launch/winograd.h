@@ -8,7 +8,7 @@
 
 namespace towers {
 
-/// Takes no launch: only measuring chooses it.
+/// Takes a launch if the estimate is lower than that of the source by quads.
 std::optional<LaunchConfig> winograd_config(const Launch& launch, const DeviceFacts& facts);
 /// With each size of tile and each tile of the product, for strides, dilation and groups of 1, and channels
 /// that are multiples of 4. `parts` are those of the sum over tiles in the gradient of the weights.

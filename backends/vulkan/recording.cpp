@@ -105,11 +105,11 @@ struct Writer {
 
 } // namespace
 
-std::unique_ptr<VulkanRecording> Recorder::encode(std::span<const Command> commands, const Family& family,
-                                                  const DeviceFacts& facts) const {
+std::unique_ptr<VulkanRecording> Recorder::encode(std::span<const Command> commands, const Buffer* scratch,
+                                                  const Family& family, const DeviceFacts& facts) const {
     auto recording = std::make_unique<VulkanRecording>();
     recording->family = &family;
-    Lowered lowered = lower(commands, variants(), facts, allocate_);
+    Lowered lowered = lower(commands, variants(), facts, {scratch, allocate_});
     recording->scratch = std::move(lowered.scratch);
     const auto timestamps = std::uint32_t(std::ranges::count_if(
         commands, [](const Command& each) { return std::holds_alternative<Timestamp>(each); }));

@@ -19,7 +19,7 @@ constexpr auto moment = vk::PipelineStageFlagBits2::eAllCommands;
 
 struct VulkanRecording : RecordingState {
     const Family* family = nullptr;
-    std::unique_ptr<Allocation> scratch;         ///< between the stages of launches
+    std::unique_ptr<Allocation> scratch;         ///< its own, between the stages of launches; may be null
     mutable std::vector<VulkanCommand> commands; ///< emptied when `pieces` is made
     mutable std::vector<double> seconds;         ///< of each dispatch and copy
     mutable bool measured = false;               ///< well enough to cut it
@@ -37,12 +37,12 @@ class Recorder {
 public:
     /// Keeps references to the first three.
     Recorder(const vk::raii::Device& device, const Queues& queues, Pipelines& pipelines,
-             AllocateScratch allocate)
+             ScratchMemory::Allocate allocate)
         : device_(device), queues_(queues), pipelines_(pipelines), allocate_(std::move(allocate)) {}
 
     /// Only a list of commands yet, which write_pieces() or measure() make command buffers of.
-    std::unique_ptr<VulkanRecording> encode(std::span<const Command> commands, const Family& family,
-                                            const DeviceFacts& facts) const;
+    std::unique_ptr<VulkanRecording> encode(std::span<const Command> commands, const Buffer* scratch,
+                                            const Family& family, const DeviceFacts& facts) const;
 
     /// Cuts the recording by the measured times.
     void write_pieces(const VulkanRecording& recording) const;
@@ -60,7 +60,7 @@ private:
     const vk::raii::Device& device_;
     const Queues& queues_;
     Pipelines& pipelines_;
-    AllocateScratch allocate_;
+    ScratchMemory::Allocate allocate_;
 };
 
 } // namespace towers::vulkan

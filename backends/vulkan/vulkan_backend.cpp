@@ -50,6 +50,7 @@ public:
     std::vector<Candidate> candidates(const Launch& launch) const override {
         return towers::candidates(variants(), launch, facts_);
     }
+    bool save_scratch() override { return towers::save_scratch(facts_); }
 
 protected:
     std::unique_ptr<Allocation> do_allocate(std::size_t bytes, Memory memory) override {
@@ -58,11 +59,16 @@ protected:
                      [&] { return std::unique_ptr<Allocation>(memory_->allocate(bytes, memory)); });
     }
 
-    std::unique_ptr<RecordingState> do_record(std::span<const Command> commands) override {
+    std::size_t do_scratch_bytes(const Launch& launch) const override {
+        return towers::scratch_bytes(launch, variants(), facts_);
+    }
+
+    std::unique_ptr<RecordingState> do_record(std::span<const Command> commands,
+                                              const Buffer* scratch) override {
         return guard("recording", [&] {
-            std::unique_ptr<VulkanRecording> recording = encode(commands, queues_->families().front());
+            auto recording = encode(commands, scratch, queues_->families().front());
             if (queues_->families().size() > 1 && !has_launches(commands))
-                recording->for_copy_queues = encode(commands, queues_->families().back());
+                recording->for_copy_queues = encode(commands, scratch, queues_->families().back());
             return std::unique_ptr<RecordingState>(std::move(recording));
         });
     }
@@ -141,8 +147,9 @@ private:
         }
     }
 
-    std::unique_ptr<VulkanRecording> encode(std::span<const Command> commands, const Family& family) {
-        auto recording = recorder_->encode(commands, family, facts_);
+    std::unique_ptr<VulkanRecording> encode(std::span<const Command> commands, const Buffer* scratch,
+                                            const Family& family) {
+        auto recording = recorder_->encode(commands, scratch, family, facts_);
         // Copies are short, and there is no need to measure what cannot be cut.
         if (!measure_ || !has_launches(commands) || ends_of_work(recording->commands).size() < 2)
             recorder_->write_pieces(*recording);

@@ -23,7 +23,7 @@ Prediction prediction_of(float loss, std::span<const float> logits, std::uint32_
 ForwardPass::ForwardPass(Session session, const Plan& plan, unsigned label_offset)
     : session_(std::move(session)), label_offset_(label_offset),
       variables_(plan.bytes(Arena::state) / sizeof(float)) {
-    session_.hold(plan.bytes());
+    session_.hold(session_.needs(plan));
     recording_ = session_.record(plan);
     losses_ = session_.host<float>(plan.find("staged_losses"));
     logits_ = session_.host<float>(plan.find("staged_logits"));

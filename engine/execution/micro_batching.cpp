@@ -40,7 +40,7 @@ std::string obstacle_to(const ArenaBytes& needed, const MemoryBudget& memory, Le
     if (all > room) return too_much(all, "of memory", room);
     std::uint64_t largest = 0; // arena that grows with the share
     for (std::size_t i = 0; i < arena_count; ++i)
-        if (is_of_activations(Arena(i))) largest = std::max<std::uint64_t>(largest, needed[i]);
+        if (is_transient(Arena(i))) largest = std::max<std::uint64_t>(largest, needed[i]);
     if (largest > memory.largest_allocation)
         return too_much(largest, "in one piece", memory.largest_allocation);
     return "";
@@ -49,10 +49,12 @@ std::string obstacle_to(const ArenaBytes& needed, const MemoryBudget& memory, Le
 } // namespace
 
 std::string to_string(const AtOnce& at_once) {
-    if (at_once.micro_batches == 1) return "";
-    std::string text =
-        fmt::format("{} micro-batches of up to {}", at_once.micro_batches, count_of(at_once.most, "example"));
+    if (at_once.micro_batches == 1 && at_once.saves.empty()) return "";
+    std::string text = fmt::format("{} micro-batch{} of up to {}", at_once.micro_batches,
+                                   at_once.micro_batches == 1 ? "" : "es", count_of(at_once.most, "example"));
     if (!at_once.reason.empty()) text += ", because " + at_once.reason;
+    if (!at_once.saves.empty())
+        text += ", with --exact-products, because more memory was refused: " + at_once.saves;
     if (at_once.deviates())
         text += fmt::format("; {} recorded, so the last bits of the results change",
                             at_once.recorded == 1 ? "1 was" : fmt::format("{} were", at_once.recorded));
@@ -71,9 +73,10 @@ AtOnce MicroBatching::choose(const Share& share, const MemoryBudget& memory,
     const unsigned examples = share.examples, recorded = share.micro_batches;
     const auto in_pieces = [&](unsigned most, std::string reason) -> AtOnce {
         const std::vector<unsigned> sizes = micro_batches(examples, splitting_.group, most);
-        return {unsigned(sizes.size()), sizes[0], std::move(reason), recorded};
+        return {unsigned(sizes.size()), sizes[0], std::move(reason), recorded, saves_};
     };
-    if (!splitting_.obstacle.empty()) return {1, examples, "", recorded};
+    const AtOnce whole{1, examples, "", recorded, saves_};
+    if (!splitting_.obstacle.empty()) return whole;
     if (splitting_.most != 0 && splitting_.most <= most_)
         if (AtOnce asked = in_pieces(splitting_.most, ""); asked.micro_batches >= recorded) return asked;
     const auto obstacle = [&](unsigned most, Leaves leaves = Leaves::enough) -> std::string {
@@ -89,7 +92,7 @@ AtOnce MicroBatching::choose(const Share& share, const MemoryBudget& memory,
     }
     const unsigned fits =
         largest_that_fits(examples, splitting_.group, [&](unsigned most) { return obstacle(most).empty(); });
-    if (std::min(fits, most_) >= examples) return {1, examples, "", recorded};
+    if (std::min(fits, most_) >= examples) return whole;
     if (most_ <= fits) return in_pieces(most_, refusal_);
     return in_pieces(fits, obstacle(examples));
 }

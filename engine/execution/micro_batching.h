@@ -27,12 +27,14 @@ struct AtOnce {
     unsigned most = 0;     ///< examples in one
     std::string reason;    ///< why not all at once, for the user; empty if memory is not the reason
     unsigned recorded = 0; ///< Share::micro_batches
+    /// Why launches run in ways that need little scratch memory, for the user; empty: they need not
+    std::string saves = {};
 
     /// Whether memory did not suffice for what is recorded, so that the last bits are others.
     bool deviates() const { return recorded != 0 && recorded != micro_batches; }
 };
 
-/// `2 micro-batches of up to 64 examples, because ...`; empty for one.
+/// `2 micro-batches of up to 64 examples, because ...`; empty for one, unless it saves scratch memory.
 std::string to_string(const AtOnce& at_once);
 
 /// Whether a device's memory is the host's, so that staging memory counts too.
@@ -65,6 +67,9 @@ public:
     /// Reports that an allocation for choose()'s result failed, so that it chooses fewer examples at once
     /// from now on. `why`: for the user. Returns false if it is one group already.
     bool halve(const AtOnce& refused, const std::string& why);
+    /// Reports that launches need less scratch memory from now on, since not even the smallest steps had
+    /// enough.
+    void save_scratch(const std::string& why) { saves_ = why; }
 
     const std::string& obstacle() const { return splitting_.obstacle; } ///< see Splitting
 
@@ -72,6 +77,7 @@ private:
     Splitting splitting_;
     unsigned most_ = UINT_MAX; ///< examples at once; lowered when an allocation fails
     std::string refusal_;      ///< the driver's message about that
+    std::string saves_;        ///< see AtOnce
 };
 
 } // namespace towers

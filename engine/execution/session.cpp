@@ -25,6 +25,19 @@ bool Session::holds(const ArenaBytes& bytes) const {
     return std::ranges::equal(bytes, this->bytes(), std::ranges::less_equal());
 }
 
+ArenaBytes Session::needs(const Plan& plan) const {
+    ArenaBytes bytes = plan.bytes();
+    std::size_t& scratch = bytes[std::size_t(Arena::scratch)];
+    for (const Level& level : plan.levels()) {
+        std::size_t of_level = 0;
+        for (const Operation& operation : level)
+            if (const auto* launch = std::get_if<Launch>(&operation.work))
+                of_level += device_->scratch_bytes(*launch);
+        scratch = std::max(scratch, of_level);
+    }
+    return bytes;
+}
+
 void Session::hold(const ArenaBytes& bytes) {
     for (std::size_t i = 0; i < arena_count; ++i) {
         const std::size_t before = arenas_[i] ? arenas_[i]->bytes() : 0;
@@ -48,6 +61,10 @@ std::vector<Command> Session::bind(const Plan& plan, std::size_t first, std::siz
     std::array<const Buffer*, arena_count> pointers{};
     std::ranges::transform(arenas_, pointers.begin(), [](const auto& arena) { return arena.get(); });
     return plan.bind(pointers, first, last);
+}
+
+Recording Session::record(const Plan& plan, std::size_t first, std::size_t last) const {
+    return device_->record(bind(plan, first, last), arenas_[std::size_t(Arena::scratch)].get());
 }
 
 void Session::upload(Arena arena, std::span<const float> values) const {

@@ -42,6 +42,8 @@ public:
     /// The bytes of each arena; 0: no memory.
     ArenaBytes bytes() const;
     bool holds(const ArenaBytes& bytes) const;
+    /// What the plan needs, with the device's scratch memory.
+    ArenaBytes needs(const Plan& plan) const;
     /// Allocates zeroed memory for arenas that are too small. They lose their contents, and recordings that
     /// used them must have been destroyed. If an allocation fails, each arena still has at least its earlier
     /// size.
@@ -51,7 +53,9 @@ public:
     /// The commands of a plan's levels [first, last), as Plan::bind() gives them.
     std::vector<Command> bind(const Plan& plan, std::size_t first, std::size_t last) const;
     std::vector<Command> bind(const Plan& plan) const { return bind(plan, 0, plan.levels().size()); }
-    Recording record(const Plan& plan) const { return device_->record(bind(plan)); }
+    /// Records them. Without enough memory in Arena::scratch the recording has its own.
+    Recording record(const Plan& plan, std::size_t first, std::size_t last) const;
+    Recording record(const Plan& plan) const { return record(plan, 0, plan.levels().size()); }
     void run(const Recording& recording) const { device_->wait(device_->submit(recording)); }
 
     /// Copies to and from the beginning of an arena of device memory, and waits.

@@ -24,6 +24,7 @@ enum class Arena {
     step,        ///< the step's numbers and examples, copied from `staged_step`
     results,
     records,     ///< images of the data set: all, as load_images() brings them, or those of a step
+    scratch,     ///< for launches' own use; of no plan, since its size depends on the device
     activations, ///< everything that lives within a step; the plan lets tensors share it over time
     /// There are further arenas of activations, for a device that has more memory than one allocation may
     /// take.
@@ -45,6 +46,8 @@ constexpr bool is_staging(Arena arena) { return arena >= Arena::staged_step; }
 constexpr bool is_of_activations(Arena arena) {
     return arena >= Arena::activations && arena <= Arena::last_activations;
 }
+/// Of what lives only within a step
+constexpr bool is_transient(Arena arena) { return is_of_activations(arena) || arena == Arena::scratch; }
 
 struct PlannedTensor {
     std::string name;

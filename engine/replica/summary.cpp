@@ -34,10 +34,10 @@ void summarize_state(const Session& with_state, SummaryPass& pass) {
 void summarize_layers(const Session& tower, unsigned most, SummaryPass& pass) {
     for (auto batch = unsigned(std::min<std::size_t>(most, pass.examples.size())); batch > 0; batch /= 2) {
         try {
-            Session session(tower, is_of_activations);
+            Session session(tower, is_transient);
             session.borrow(tower, pass.variables.empty() ? Arena::state : Arena::gradients, Arena::state);
             const HistogramPlan planned = pass.layers(batch);
-            session.hold(planned.plan.bytes());
+            session.hold(session.needs(planned.plan));
             session.load(pass.images);
             if (!pass.variables.empty()) // the evaluation may lack the last of them
                 session.upload(Arena::state, std::span<const float>(pass.variables)

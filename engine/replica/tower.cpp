@@ -56,7 +56,7 @@ Tower::Tower(std::unique_ptr<Device> device, const DataSource* images, Planner p
             if (images != nullptr) session_.load(*images);
             uploaded = true;
         } catch (const OutOfMemory& error) {
-            if (!halve(at_once(), error)) throw;
+            if (!halve(at_once(), error) && !save_scratch(error)) throw;
         }
     }
 }
@@ -109,19 +109,27 @@ Tower::Program Tower::make_program(const Share& share) {
                                   .largest_allocation = info().largest_allocation,
                                   .held = session_.bytes()};
         const AtOnce at_once =
-            micro_batching_.choose(share, memory, [&](unsigned most) { return plan_(share, most).bytes(); });
+            micro_batching_.choose(share, memory, [&](unsigned most) { return needs(plan_(share, most)); });
         try {
             Program program = record(plan_(share, at_once.most));
             program.at_once = at_once;
             return program;
         } catch (const OutOfMemory& error) {
-            if (!halve(at_once, error)) throw;
+            if (!halve(at_once, error) && !save_scratch(error)) throw;
         }
     }
 }
 
+/// What the step's arenas need, with scratch memory for each recording in turn.
+ArenaBytes Tower::needs(const TrainingPlan& training) const {
+    ArenaBytes bytes = session_.needs(training.plan);
+    for (const Plan& plan : training.micro_plans)
+        std::ranges::transform(bytes, session_.needs(plan), bytes.begin(), std::ranges::max);
+    return bytes;
+}
+
 Tower::Program Tower::record(const TrainingPlan& training) {
-    hold(training.bytes());
+    hold(needs(training));
     if (uploads_.empty()) make_transfers(training);
     const bool keeps = training.plan.bytes(Arena::staged_state) > 0;
     if (keeps && !keeps_[0].recording) make_keeps();
@@ -140,7 +148,7 @@ Tower::Program Tower::record(const TrainingPlan& training) {
     while (program.steps.size() < in_flight) {
         try {
             program.steps.push_back(record_step(training, program.session));
-        } catch (const OutOfMemory&) { // each recording has scratch memory of its own; one does too
+        } catch (const OutOfMemory&) { // one does too
             if (program.steps.empty()) throw;
             break;
         }
@@ -155,7 +163,7 @@ Tower::RecordedStep Tower::record_step(const TrainingPlan& training, const Sessi
     for (const Plan& plan : training.micro_plans) step.micro_recordings.push_back(session.record(plan));
     std::size_t first = 0;
     for (const Cut& cut : training.cuts) {
-        step.segments.push_back({device_->record(session.bind(training.plan, first, cut.level)), cut,
+        step.segments.push_back({session.record(training.plan, first, cut.level), cut,
                                  exchanges_before(cut.level, training.plan, session)});
         first = cut.level;
     }
@@ -221,10 +229,23 @@ void Tower::make_keeps() {
 /// Returns false if it is one group already.
 bool Tower::halve(const AtOnce& refused, const OutOfMemory& error) {
     if (!micro_batching_.halve(refused, without_name(error.what(), info()))) return false;
+    free_steps();
+    return true;
+}
+
+/// Likewise if nothing can be halved: computes in ways that need little scratch memory from now on. Returns
+/// false if there are no others.
+bool Tower::save_scratch(const OutOfMemory& error) {
+    if (!device_->save_scratch()) return false;
+    micro_batching_.save_scratch(without_name(error.what(), info()));
+    free_steps();
+    return true;
+}
+
+void Tower::free_steps() {
     programs_.clear();
     for (std::size_t i = 0; i < arena_count; ++i)
-        if (is_of_activations(Arena(i)) || Arena(i) == Arena::micro_batch) session_.release(Arena(i));
-    return true;
+        if (is_transient(Arena(i)) || Arena(i) == Arena::micro_batch) session_.release(Arena(i));
 }
 
 void Tower::prepare(const StepNumbers& numbers, const Batch& examples) {
@@ -360,7 +381,7 @@ void Tower::load_tests(TestData data) {
             tests_->data.source.reset();
         } catch (const OutOfMemory& error) {
             const Share share = share_;
-            if (!halve(at_once(), error))
+            if (!halve(at_once(), error) && !save_scratch(error))
                 throw OutOfMemory(fmt::format("{}; the test examples take {:.1f} MiB", error.what(),
                                               double(bytes[std::size_t(Arena::records)]) / (1 << 20)));
             take(share);
@@ -369,7 +390,7 @@ void Tower::load_tests(TestData data) {
 }
 
 ForwardPass Tower::forward_pass(unsigned batch) const {
-    Session session(session_, is_of_activations);
+    Session session(session_, is_transient);
     session.borrow(session_, Arena::gradients, Arena::state);
     session.borrow(tests_->records, Arena::records, Arena::records);
     return {std::move(session), tests_->data.plan(batch), tests_->data.label_offset};

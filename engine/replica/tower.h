@@ -187,6 +187,7 @@ private:
         Session records; ///< if they stay on the device
     };
     Program make_program(const Share& share);
+    ArenaBytes needs(const TrainingPlan& training) const;
     Program record(const TrainingPlan& training);
     RecordedStep record_step(const TrainingPlan& training, const Session& program) const;
     void hold(ArenaBytes bytes);
@@ -195,6 +196,8 @@ private:
     void keep_state();
     StepResults finish(const RecordedStep& step);
     bool halve(const AtOnce& refused, const OutOfMemory& error);
+    bool save_scratch(const OutOfMemory& error);
+    void free_steps();
     ForwardPass forward_pass(unsigned batch) const;
     void submit_micro_batches(std::vector<Ticket> after);
 

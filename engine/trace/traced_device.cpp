@@ -51,7 +51,8 @@ TracedDevice::TracedDevice(std::unique_ptr<Device> device, std::shared_ptr<Trace
                                                    trace_->add_track(process_, queue_names[1]),
                                                    trace_->add_track(process_, queue_names[2])} {}
 
-std::unique_ptr<RecordingState> TracedDevice::do_record(std::span<const Command> commands) {
+std::unique_ptr<RecordingState> TracedDevice::do_record(std::span<const Command> commands,
+                                                        const Buffer* scratch) {
     // A timestamp separates the commands before and after it, so barriers are not needed.
     std::vector<Command> timed{Timestamp{}};
     std::vector<Work> works;
@@ -65,7 +66,7 @@ std::unique_ptr<RecordingState> TracedDevice::do_record(std::span<const Command>
         timed.push_back(command);
         timed.emplace_back(Timestamp{});
     }
-    return std::make_unique<TracedRecording>(record_theirs(timed), *this, std::move(works));
+    return std::make_unique<TracedRecording>(record_theirs(timed, scratch), *this, std::move(works));
 }
 
 void TracedDevice::do_submit(const RecordingState& recording, Submission submission,

@@ -22,7 +22,8 @@ public:
     TracedDevice(std::unique_ptr<Device> device, std::shared_ptr<Trace> trace, std::size_t tower);
 
 protected:
-    std::unique_ptr<RecordingState> do_record(std::span<const Command> commands) override;
+    std::unique_ptr<RecordingState> do_record(std::span<const Command> commands,
+                                              const Buffer* scratch) override;
     void do_submit(const RecordingState& recording, Submission submission,
                    std::span<const Submission> after) override;
     void do_wait(Submission submission) override;

@@ -135,9 +135,9 @@ std::string Assignment::tell_micro_batches(std::span<const SeenTower> towers) {
         if (towers[i].share == 0 || towers_[i].lost) continue;
         const AtOnce& at_once = towers[i].at_once;
         const AtOnce before = std::exchange(towers_[i].at_once, at_once);
-        const bool changed =
-            at_once.micro_batches != before.micro_batches || at_once.deviates() != before.deviates();
-        if (changed && !at_once.reason.empty())
+        const bool changed = at_once.micro_batches != before.micro_batches ||
+                             at_once.deviates() != before.deviates() || at_once.saves != before.saves;
+        if (changed && !(at_once.reason.empty() && at_once.saves.empty()))
             add_notice(text, fmt::format("{}: {}", towers_[i].name, to_string(at_once)));
     }
     return text;

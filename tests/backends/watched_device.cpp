@@ -60,9 +60,10 @@ protected:
         at("allocate");
         return WrappedDevice::do_allocate(bytes, memory);
     }
-    std::unique_ptr<RecordingState> do_record(std::span<const Command> commands) override {
+    std::unique_ptr<RecordingState> do_record(std::span<const Command> commands,
+                                              const Buffer* scratch) override {
         at("record");
-        return WrappedDevice::do_record(commands);
+        return WrappedDevice::do_record(commands, scratch);
     }
     void do_wait(Submission submission) override {
         at("wait");

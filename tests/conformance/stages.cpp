@@ -104,7 +104,7 @@ TEST_CASE("scratch memory is reused after each barrier, and never shared between
     const std::size_t one = staged(plain, launch, *shared_source_config(launch, card)).scratch_bytes;
     CHECK(one >= 128 * (75 * 64 + 64) * sizeof(float));
     const Command commands[] = {launch, Barrier{}, launch, launch, Barrier{}, launch, Timestamp{}, launch};
-    const Lowered lowered = lower(commands, variants, card, allocate);
+    const Lowered lowered = lower(commands, variants, card, {nullptr, allocate});
     CHECK(lowered.scratch->bytes == 2 * one);
     const std::uint64_t expected[] = {scratch, scratch, scratch + one, scratch, scratch};
     auto next = std::begin(expected);
@@ -125,7 +125,7 @@ TEST_CASE("scratch memory is reused after each barrier, and never shared between
     DeviceFacts whole = card;
     constexpr ConfigLimits one_part{.splits = 1};
     whole.limits = &one_part;
-    CHECK(lower(commands, variants, whole, allocate).scratch == nullptr);
+    CHECK(lower(commands, variants, whole, {nullptr, allocate}).scratch == nullptr);
 }
 
 } // namespace towers

@@ -1,8 +1,9 @@
-// Winograd's convolutions on GPUs and on drivers that stand in for them: only measuring chooses them.
+// Winograd's convolutions on GPUs and on drivers that stand in for them.
 #include "backends/launch/quads.h"
 #include "backends/launch/shared_source.h"
 #include "backends/launch/stages.h"
 #include "backends/launch/winograd.h"
+#include "backends/upload.h"
 #include "tests/conformance/choosing.h"
 
 #include <algorithm>
@@ -113,15 +114,33 @@ TEST_CASE("Winograd on GPUs: a gradient in parts is whole, and its choice gives 
     });
 }
 
-TEST_CASE("Winograd on GPUs is offered for measuring, where it fits, and never taken by estimate") {
+TEST_CASE("Winograd on GPUs is there where it fits, and taken where the estimate is lower") {
     const ConvShape tutorial = same_conv(128, 12, 12, 64, 5, 5, 1, 64);
     for (const Launch& each : {forward_of(tutorial), weights_of(tutorial)}) {
-        CHECK_FALSE(winograd_config(each, card));
+        REQUIRE(winograd_config(each, card));
+        CHECK(winograd_config(each, card)->winograd_tile == 4);
+        DeviceFacts exact = card;
+        exact.exact_products = true;
+        CHECK_FALSE(winograd_config(each, exact));
         const std::vector<LaunchConfig> configs = winograd_configs(each, card);
         CHECK(configs.size() == 6);
         const auto best = std::ranges::min_element(configs, {}, &LaunchConfig::cost);
         CHECK(best->winograd_tile == 4);
         CHECK(best->cost < 0.6 * quads_config(each, card)->cost);
+    }
+    for (const auto& [shape, taken] :
+         {std::pair{same_conv(64, 56, 56, 64, 3, 3, 1, 64), true},
+          std::pair{same_conv(64, 14, 14, 256, 3, 3, 1, 256), true},
+          std::pair{same_conv(64, 7, 7, 512, 3, 3, 1, 512), true},
+          std::pair{same_conv(1, 8, 8, 64, 3, 3, 1, 64), false}, // launches take longer
+          std::pair{same_conv(64, 56, 56, 4, 3, 3, 1, 4), false}}) {
+        CAPTURE(shape.in_channels);
+        CAPTURE(shape.in_height);
+        CHECK(winograd_config(forward_of(shape), card).has_value() == taken);
+        constexpr ConfigLimits whatever_it_takes{.winograd_tile = 2};
+        DeviceFacts asked = card;
+        asked.limits = &whatever_it_takes;
+        CHECK(winograd_config(forward_of(shape), asked)->winograd_tile == 2);
     }
     const auto none = [](const ConvShape& s, const DeviceFacts& facts = card) {
         return winograd_configs(forward_of(s), facts).empty();
@@ -137,6 +156,9 @@ TEST_CASE("Winograd on GPUs is offered for measuring, where it fits, and never t
     CHECK(winograd_configs(launch(kernels::sgd, {.quads = 1}), card).empty());
     DeviceFacts other = card;
     other.exact_products = true;
+    CHECK(none(tutorial, other));
+    other = card;
+    other.little_scratch = true;
     CHECK(none(tutorial, other));
     other = card;
     other.software = true;
@@ -163,6 +185,59 @@ TEST_CASE("Winograd on GPUs needs scratch memory for the points of all tiles, an
     CHECK(bytes(launch(kernels::conv2d_backward_weights, {.shape = s, .splits = 1}), 5) ==
           2 * images + 6 * weights);
     CHECK(bytes(weights_of(s), 1) == 2 * images + weights + 12 * 12 * 64 * 4); // the bias's gradient
+}
+
+TEST_CASE("a recording works in the scratch memory that it is given and its own otherwise") {
+    const LimitConfigs tile({.winograd_tile = 4});
+    const ConvShape s = same_conv(2, 9, 6, 8, 3, 3, 1, 12);
+    const Tensors t(s);
+    on_every_card([&](Choosing& on) {
+        Device& device = *on.device;
+        const auto with = [&](const std::vector<float>& values) {
+            Buffer buffer = device.allocate(values.size() * sizeof(float), Memory::device);
+            upload(device, buffer, std::as_bytes(std::span(values)));
+            return buffer;
+        };
+        const auto read = [&](const Buffer& buffer) {
+            std::vector<float> values(buffer.bytes() / sizeof(float));
+            download(device, buffer, std::as_writable_bytes(std::span(values)));
+            return values;
+        };
+        const Buffer x = with(t.x), w = with(t.w);
+        const auto y_at = [&](const Buffer& y) {
+            Conv2dForwardParams p{.shape = s, .splits = 1};
+            p.x.at = reinterpret_cast<const float*>(x.address());
+            p.w.at = reinterpret_cast<const float*>(w.address());
+            p.y.at = reinterpret_cast<float*>(y.address());
+            return launch(kernels::conv2d_forward, p);
+        };
+        const std::size_t bytes = device.scratch_bytes(forward_of(s)),
+                          floats = OUT_PIXELS(s) * s.out_channels;
+        CHECK(bytes > 0);
+        const Buffer enough = device.allocate(bytes, Memory::device),
+                     little = device.allocate(bytes - 256, Memory::device);
+        const auto is_used = [&](const Buffer& scratch) {
+            const std::vector<float> now = read(scratch);
+            return std::ranges::any_of(now, [](float each) { return each != 0; });
+        };
+        std::vector<Buffer> results;
+        std::vector<Recording> recordings;
+        for (const Buffer* scratch : {&enough, &enough, &little, static_cast<const Buffer*>(nullptr)}) {
+            results.push_back(device.allocate(floats * sizeof(float), Memory::device));
+            const std::vector<Command> commands{y_at(results.back())};
+            recordings.push_back(device.record(commands, scratch));
+        }
+        Ticket last = 0;
+        for (int i = 0; i < 3; ++i) // they take turns
+            for (const Recording& recording : recordings) last = device.submit(recording);
+        device.wait(last);
+        CHECK(is_used(enough));
+        CHECK_FALSE(is_used(little));
+        const Values expected = reference::conv2d(s, widen(t.x), widen(t.w), Values(s.out_channels));
+        for (const Buffer& y : results) check_near("y", read(y), expected, winograd_tolerance);
+        const Buffer others = test::device("cpu").allocate(256, Memory::device);
+        CHECK_THROWS_AS(device.record({}, &others), std::logic_error);
+    });
 }
 
 TEST_CASE("a device has Winograd's convolutions for measuring only if it is a card and products need not be "

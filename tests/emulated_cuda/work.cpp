@@ -12,7 +12,7 @@ namespace {
 
 /// Of the gradient of a convolution's images by quads, the slices of an average tile
 double slices_of(const ConvShape& s) {
-    const LimitConfigs whole({.splits = 1});
+    const LimitConfigs whole({.splits = 1, .winograd_tile = 1});
     const auto card = open_device("cuda:0", open_options());
     const Tensors t(s);
     const std::uint64_t before = emulated::passed_barriers();

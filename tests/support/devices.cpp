@@ -112,6 +112,11 @@ public:
         if (!failed_) Reusable::all().put(key_, {release(), last_});
     }
 
+    bool save_scratch() override {
+        failed_ = true; // it is another device from now on
+        return WrappedDevice::save_scratch();
+    }
+
 protected:
     void do_submit(const RecordingState& recording, Submission submission,
                    std::span<const Submission> after) override {
@@ -139,7 +144,7 @@ private:
 
     Reusable::Key key_;
     Ticket before_, last_; ///< issued by the other device before this one existed, and at last
-    bool failed_ = false;
+    bool failed_ = false;  ///< or must not be used again
 };
 
 } // namespace

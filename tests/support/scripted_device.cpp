@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 #include <utility>
 
 namespace towers::test {
@@ -21,11 +22,12 @@ std::unique_ptr<Allocation> ScriptedDevice::do_allocate(std::size_t bytes, Memor
     return WrappedDevice::do_allocate(bytes, memory);
 }
 
-std::unique_ptr<RecordingState> ScriptedDevice::do_record(std::span<const Command> commands) {
-    if (!script_.record) return WrappedDevice::do_record(commands);
+std::unique_ptr<RecordingState> ScriptedDevice::do_record(std::span<const Command> commands,
+                                                          const Buffer* scratch) {
+    if (!script_.record) return WrappedDevice::do_record(commands, scratch);
     std::vector<Command> changed(commands.begin(), commands.end());
     script_.record(changed);
-    return WrappedDevice::do_record(changed);
+    return WrappedDevice::do_record(changed, scratch);
 }
 
 void ScriptedDevice::do_submit(const RecordingState& recording, Submission submission,
@@ -106,6 +108,21 @@ Script failing(Failure& failure) {
             .record = [=](std::vector<Command>&) { count(Failure::Verb::record); },
             .submit = [=] { count(Failure::Verb::submit); },
             .wait = [=] { count(Failure::Verb::wait); }};
+}
+
+Script limiting(MemoryLimit& limit) {
+    return {.free_memory =
+                [&limit](std::uint64_t allocated) {
+                    return limit.told ? limit.bytes - std::min(limit.bytes, allocated) : Device::not_told;
+                },
+            .allocate =
+                [&limit](std::size_t bytes, std::uint64_t allocated) {
+                    if (allocated + bytes > limit.bytes) {
+                        ++limit.refusals;
+                        throw OutOfMemory(fmt::format("no memory for {} bytes", bytes));
+                    }
+                    limit.peak = std::max(limit.peak, allocated + bytes);
+                }};
 }
 
 Script hanging(const std::shared_ptr<Silence>& silence) {

@@ -38,7 +38,8 @@ public:
 
 protected:
     std::unique_ptr<Allocation> do_allocate(std::size_t bytes, Memory memory) override;
-    std::unique_ptr<RecordingState> do_record(std::span<const Command> commands) override;
+    std::unique_ptr<RecordingState> do_record(std::span<const Command> commands,
+                                              const Buffer* scratch) override;
     void do_submit(const RecordingState& recording, Submission submission,
                    std::span<const Submission> after) override;
     void do_wait(Submission submission) override;
@@ -86,6 +87,16 @@ struct Failure {
 };
 /// `failure` must outlive the device's last use, except a call that keeps silence.
 Script failing(Failure& failure);
+
+/// Memory of a device that refuses what goes beyond.
+struct MemoryLimit {
+    std::uint64_t bytes = UINT64_MAX;
+    bool told = true;
+    unsigned refusals = 0;
+    std::uint64_t peak = 0; ///< bytes that were allocated at once
+};
+/// `limit` must outlive the device's last use.
+Script limiting(MemoryLimit& limit);
 
 /// Every verb keeps silence.
 Script hanging(const std::shared_ptr<Silence>& silence);

@@ -102,7 +102,7 @@ double SimulatedDevice::seconds_of(const Command& command) const {
     return crosses ? double(copy->source.bytes) * link_.seconds_per_byte : 0;
 }
 
-std::unique_ptr<RecordingState> SimulatedDevice::do_record(std::span<const Command> commands) {
+std::unique_ptr<RecordingState> SimulatedDevice::do_record(std::span<const Command> commands, const Buffer*) {
     auto recording = std::make_unique<SimulatedRecording>();
     for (const Command& command : commands) {
         recording->seconds += seconds_of(command);

@@ -46,7 +46,8 @@ public:
 
 protected:
     std::unique_ptr<Allocation> do_allocate(std::size_t bytes, Memory memory) override;
-    std::unique_ptr<RecordingState> do_record(std::span<const Command> commands) override;
+    std::unique_ptr<RecordingState> do_record(std::span<const Command> commands,
+                                              const Buffer* scratch) override;
     void do_submit(const RecordingState& recording, Submission submission,
                    std::span<const Submission> after) override;
     /// Without a VirtualClock, returns within some 20 us of the modelled time if a processor is free.

@@ -231,7 +231,7 @@ public:
 
 protected:
     std::unique_ptr<Allocation> do_allocate(std::size_t, Memory) override { return {}; }
-    std::unique_ptr<RecordingState> do_record(std::span<const Command>) override {
+    std::unique_ptr<RecordingState> do_record(std::span<const Command>, const Buffer*) override {
         return std::make_unique<RecordingState>();
     }
     void do_submit(const RecordingState&, Submission submission, std::span<const Submission> after) override {

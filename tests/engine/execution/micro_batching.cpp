@@ -52,6 +52,37 @@ TEST_CASE("what a tower holds already is room for its next share") {
     CHECK(chosen(36, memory).micro_batches == 2);
 }
 
+TEST_CASE("scratch memory counts like other memory, and comes in one piece") {
+    const auto choose = [](const MemoryBudget& memory) {
+        return MicroBatching({}).choose({80}, memory, [](unsigned most) {
+            ArenaBytes bytes = needed(most);
+            bytes[std::size_t(Arena::scratch)] = 2 * most * mib;
+            return bytes;
+        });
+    };
+    CHECK(choose(card_with(278)).micro_batches == 1); // 250 MiB
+    CHECK(choose(card_with(277)).micro_batches == 2);
+    MemoryBudget memory = card_with(1000);
+    memory.largest_allocation = 159 * mib;
+    CHECK(to_string(choose(memory)) == "2 micro-batches of up to 40 examples, because all at once need 160.0 "
+                                       "MiB in one piece and 159.0 MiB can be had");
+    memory = card_with(100);
+    memory.held[std::size_t(Arena::scratch)] = 160 * mib;
+    CHECK(choose(memory).micro_batches == 1);
+}
+
+TEST_CASE("what saves scratch memory is told, with or without micro-batches") {
+    MicroBatching micro_batching({});
+    micro_batching.save_scratch("no memory for 7 bytes");
+    CHECK(to_string(micro_batching.choose({80}, {}, needed)) ==
+          "1 micro-batch of up to 80 examples, with --exact-products, because more memory was refused: no "
+          "memory for 7 bytes");
+    CHECK(
+        to_string(micro_batching.choose({80}, card_with(50), needed)) ==
+        "3 micro-batches of up to 27 examples, because all at once need 90.0 MiB of memory and 45.0 MiB can "
+        "be had, with --exact-products, because more memory was refused: no memory for 7 bytes");
+}
+
 TEST_CASE("staging memory is the device's own where the device is the host") {
     for (const DeviceKind kind : {DeviceKind::cpu, DeviceKind::integrated_gpu, DeviceKind::software}) {
         const MemoryBudget memory{.kind = kind, .free = 100 * mib};

@@ -18,37 +18,15 @@
 namespace towers {
 namespace {
 
-/// Memory of a device that refuses what goes beyond.
-struct Limits {
-    std::uint64_t bytes = UINT64_MAX;
-    bool told = true;
-    unsigned refusals = 0;
-    std::uint64_t peak = 0; ///< bytes that were allocated at once
-};
-
-void wrap_in_small(TrainerOptions& options, std::size_t tower, Limits& limits) {
+void wrap_in_small(TrainerOptions& options, std::size_t tower, test::MemoryLimit& limits) {
     test::wrap_tower(options, tower, [&](std::unique_ptr<Device> device) {
-        return std::make_unique<test::ScriptedDevice>(
-            std::move(device),
-            test::Script{.free_memory =
-                             [&](std::uint64_t allocated) {
-                                 return limits.told ? limits.bytes - std::min(limits.bytes, allocated)
-                                                    : Device::not_told;
-                             },
-                         .allocate =
-                             [&](std::size_t bytes, std::uint64_t allocated) {
-                                 if (allocated + bytes > limits.bytes) {
-                                     ++limits.refusals;
-                                     throw OutOfMemory(fmt::format("no memory for {} bytes", bytes));
-                                 }
-                                 limits.peak = std::max(limits.peak, allocated + bytes);
-                             }});
+        return std::make_unique<test::ScriptedDevice>(std::move(device), test::limiting(limits));
     });
 }
 
 /// The peak memory of a step.
 std::uint64_t peak_of(const Recipe& recipe, TrainerOptions options, const Dataset& data) {
-    Limits limits;
+    test::MemoryLimit limits;
     wrap_in_small(options, 0, limits);
     Trainer(recipe, options, data).step();
     return limits.peak;
@@ -206,7 +184,8 @@ TEST_CASE("a tower that reports its free memory never gets a refusal, and one th
         for (const double part : {0.1, 0.3, 0.6, 1.2}) {
             CAPTURE(told);
             CAPTURE(part);
-            Limits limits{.bytes = least + std::uint64_t(part * double(most - least)), .told = told};
+            test::MemoryLimit limits{.bytes = least + std::uint64_t(part * double(most - least)),
+                                     .told = told};
             wrap_in_small(options, 0, limits);
             Trainer trainer(recipe, options, data);
             const AtOnce at_once = trainer.tower(0).at_once();
@@ -226,7 +205,7 @@ TEST_CASE("a run that goes on takes its recorded micro-batches again, whatever m
     const Recipe recipe = test::small_recipe();
     for (const std::size_t towers : {1, 2}) { // with two, the second one's memory is small
         CAPTURE(towers);
-        const auto options_with = [&](Limits& limits, const std::vector<SharesFrom>& recorded) {
+        const auto options_with = [&](test::MemoryLimit& limits, const std::vector<SharesFrom>& recorded) {
             TrainerOptions options =
                 test::options_for(std::vector<std::string>(towers, "cpu"), unsigned(24 * towers));
             options.shares.recorded = recorded;
@@ -235,7 +214,7 @@ TEST_CASE("a run that goes on takes its recorded micro-batches again, whatever m
         };
         const TrainerOptions alone = test::options_for({"cpu"}, 24);
         const std::uint64_t enough = peak_of(recipe, alone, data);
-        const auto go_on = [&](const TrainingState& from, Limits limits,
+        const auto go_on = [&](const TrainingState& from, test::MemoryLimit limits,
                                const std::vector<SharesFrom>& recorded, AtOnce& at_once) {
             Trainer trainer(recipe, options_with(limits, recorded), data);
             trainer.load(from);
@@ -244,7 +223,7 @@ TEST_CASE("a run that goes on takes its recorded micro-batches again, whatever m
             return trainer.save().state;
         };
 
-        Limits limits{.bytes = enough * 6 / 10};
+        test::MemoryLimit limits{.bytes = enough * 6 / 10};
         Trainer first(recipe, options_with(limits, {}), data);
         const StepReport report = first.step();
         const TrainingState before = first.save();
@@ -296,7 +275,7 @@ TEST_CASE("one of several towers computes a share that does not fit in micro-bat
     const Recipe recipe = test::small_recipe();
     TrainerOptions options = test::options_for({"cpu", "cpu"}, 24);
     options.shares.recorded = {{0, {20, 4}}, {1, {4, 20}}, {2, {2, 22}}, {3, {20, 4}}};
-    Limits limits{.bytes = peak_of(recipe, test::options_for({"cpu"}, 14), data)};
+    test::MemoryLimit limits{.bytes = peak_of(recipe, test::options_for({"cpu"}, 14), data)};
     wrap_in_small(options, 1, limits);
     Trainer trainer(recipe, options, data);
     CHECK(trainer.step().notice.empty());
@@ -312,7 +291,7 @@ TEST_CASE("with a batch norm over the whole batch, too little memory is an error
     const Dataset data = test::noise(50);
     const Recipe recipe = test::smooth_recipe("\"batch\"");
     TrainerOptions options = test::options_for({"cpu"}, 40);
-    Limits limits{.bytes = peak_of(recipe, options, data) / 2};
+    test::MemoryLimit limits{.bytes = peak_of(recipe, options, data) / 2};
     wrap_in_small(options, 0, limits);
     CHECK_THROWS_WITH_AS(Trainer(recipe, options, data),
                          doctest::Contains("the batch norm of layer 'norm' takes the whole global batch"),

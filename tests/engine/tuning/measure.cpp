@@ -88,7 +88,8 @@ public:
     }
 
 protected:
-    std::unique_ptr<RecordingState> do_record(std::span<const Command> commands) override {
+    std::unique_ptr<RecordingState> do_record(std::span<const Command> commands,
+                                              const Buffer* scratch) override {
         std::vector<Command> changed;
         for (const Command& command : commands) {
             const auto* const launch = std::get_if<Launch>(&command);
@@ -98,7 +99,7 @@ protected:
             else
                 add_stages(changed, *launch, chosen->variant);
         }
-        return std::make_unique<WrappedRecording>(record_theirs(changed));
+        return std::make_unique<WrappedRecording>(record_theirs(changed, scratch));
     }
 
 private:

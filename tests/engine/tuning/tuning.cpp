@@ -40,7 +40,8 @@ public:
     }
 
 protected:
-    std::unique_ptr<RecordingState> do_record(std::span<const Command> commands) override {
+    std::unique_ptr<RecordingState> do_record(std::span<const Command> commands,
+                                              const Buffer* scratch) override {
         std::vector<Command> changed;
         for (const Command& command : commands) {
             const auto* const launch = std::get_if<Launch>(&command);
@@ -55,7 +56,7 @@ protected:
             for (int i = 0; i < (chosen->variant == "slow" ? 50 : chosen->variant == "wrong" ? 0 : 1); ++i)
                 changed.push_back(command);
         }
-        return std::make_unique<WrappedRecording>(record_theirs(changed));
+        return std::make_unique<WrappedRecording>(record_theirs(changed, scratch));
     }
 
 private:
