@@ -34,7 +34,7 @@ struct OpenOptions {
     /// round more.
     bool exact_products = false;
     /// How to run launches, which the device reads at each recording instead of estimating; null: estimates
-    /// alone. Recording throws DeviceError if the device cannot run a launch as chosen.
+    /// alone. What the device does not have counts for nothing.
     const Choices* choices = nullptr;
     /// For tests: limits that the device reads at each recording.
     const ConfigLimits* limits = &no_limits;

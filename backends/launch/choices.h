@@ -7,6 +7,7 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -60,8 +61,18 @@ std::string key_of(const Launch& launch);
 /// Null: nothing is chosen for the launch. `choices` may be null.
 const Chosen* find(const Choices* choices, const Launch& launch);
 
-/// Throws a DeviceError: the device does not have what was chosen for the launch.
-[[noreturn]] void refuse(const Launch& launch, const Chosen& chosen);
+/// What was chosen for a launch, or for its like with another batch, such as a smaller share's.
+struct NearChoice {
+    const Chosen* chosen = nullptr; ///< null: nothing
+    bool same_batch = true;
+};
+/// If nothing is chosen for the launch itself, that of the nearest batch, at most twice as large and at least
+/// half as large.
+NearChoice find_near(const Choices* choices, const Launch& launch);
+
+/// The one of a variant's configurations for a launch that was chosen. Where the batch is another, only its
+/// tiles count, and the estimate decides the parts. Null: there is none.
+const LaunchConfig* as_chosen(std::span<const LaunchConfig> configs, const NearChoice& near);
 
 /// A source that is another if the kernels or what chooses among them are others.
 std::string_view kernels_version();

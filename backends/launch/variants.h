@@ -91,27 +91,22 @@ struct Choice {
     LaunchConfig config;
 };
 
-/// What was chosen for the launch, else the first variant that takes it. Throws DeviceError if the device
-/// does not have what was chosen.
+/// What was chosen for the launch, or for its like with a near batch, if the device has that; else the first
+/// variant that takes it.
 template<class BackendVariant>
 Choice<BackendVariant> choose(std::span<const BackendVariant> variants, const Launch& launch,
                               const DeviceFacts& facts) {
-    const Chosen* const chosen = facts.little_scratch ? nullptr : find(facts.choices, launch);
-    for (const BackendVariant& variant : variants) {
-        if (variant.kernel != launch.kernel) continue;
-        if (chosen == nullptr) {
+    const NearChoice near = facts.little_scratch ? NearChoice{} : find_near(facts.choices, launch);
+    if (near.chosen != nullptr)
+        for (const BackendVariant& variant : variants) {
+            if (variant.kernel != launch.kernel || variant.name != near.chosen->variant) continue;
+            const std::vector<LaunchConfig> configs = variant.configs(launch, facts);
+            if (const LaunchConfig* const config = as_chosen(configs, near)) return {&variant, *config};
+        }
+    for (const BackendVariant& variant : variants)
+        if (variant.kernel == launch.kernel)
             if (const std::optional<LaunchConfig> config = variant.config(launch, facts))
                 return {&variant, *config};
-        } else if (variant.name == chosen->variant) {
-            Choice<BackendVariant> choice{nullptr, {}};
-            for (const LaunchConfig& config : variant.configs(launch, facts)) // workgroups change no bits
-                if (alike(config, chosen->config) &&
-                    (choice.variant == nullptr || config.groups == chosen->config.groups))
-                    choice = {&variant, config};
-            if (choice.variant != nullptr) return choice;
-        }
-    }
-    if (chosen != nullptr) refuse(launch, *chosen);
     return {nullptr, {}};
 }
 

@@ -5,6 +5,7 @@
 #include "engine/train/circumstances.h"
 #include "engine/train/diverged.h"
 #include "engine/train/written.h"
+#include "engine/tuning/tuning.h"
 
 #include <algorithm>
 #include <exception>

@@ -6,6 +6,7 @@
 #include "engine/clock.h"
 #include "engine/recipes/recipe_data.h"
 #include "engine/recipes/recipe_plan.h"
+#include "engine/tuning/tuning.h"
 
 #include <algorithm>
 #include <cmath>
@@ -130,7 +131,7 @@ void Trainer::tune(const std::atomic<bool>* stop) {
     bool changed = false;
     for (std::size_t i = 0; i < towers_->size(); ++i) {
         const Tower& its = tower(i);
-        if (its.share() == 0) continue;
+        if (its.share() == 0 || !options_.tuning->concerns(its.info())) continue;
         const TrainingPlan planned = its.plan();
         std::vector<const Plan*> plans{&planned.plan};
         for (const Plan& plan : planned.micro_plans) plans.push_back(&plan);

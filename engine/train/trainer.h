@@ -14,7 +14,6 @@
 #include "engine/trace/trace.h"
 #include "engine/train/assignment.h"
 #include "engine/train/data_watch.h"
-#include "engine/tuning/tuning.h"
 
 #include <array>
 #include <atomic>
@@ -29,6 +28,8 @@
 #include <vector>
 
 namespace towers {
+
+class Tuning;
 
 struct TrainerOptions {
     std::vector<std::string> towers; ///< device ids, one per tower; a device may appear more than once

@@ -4,6 +4,7 @@
 #include "engine/recipes/recipe_plan.h"
 #include "engine/trace/traced_device.h"
 #include "engine/train/trainer.h"
+#include "engine/tuning/tuning.h"
 
 #include <algorithm>
 #include <fmt/format.h>

@@ -47,8 +47,8 @@ bool is_for(const DeviceChoices& choices, const DeviceChoices& device) {
 
 } // namespace
 
-std::map<std::string, DistinctLaunch> distinct_launches(std::span<const Plan* const> plans) {
-    std::map<std::string, DistinctLaunch> distinct;
+DistinctLaunches distinct_launches(std::span<const Plan* const> plans) {
+    DistinctLaunches distinct;
     for (const Plan* const plan : plans)
         for (const Level& level : plan->levels())
             for (const Operation& operation : level)
@@ -116,13 +116,43 @@ void Tuning::write_cache(const OfDevice& device) const {
     }
 }
 
+bool Tuning::concerns(const DeviceInfo& info) const {
+    return options_.effort != Effort::none || !devices_.at(info.id).made.choices.empty();
+}
+
 bool Tuning::tune(Device& device, std::span<const Plan* const> plans, const std::atomic<bool>* stop) {
-    if (options_.effort == Effort::none) return false;
     OfDevice& of = devices_.at(device.info().id);
+    const DistinctLaunches launches = distinct_launches(plans);
+    const bool replaced = replace_unknown(device, of.made.choices, launches);
+    const bool measured = options_.effort != Effort::none && measure_missing(device, of, launches, stop);
+    return replaced || measured;
+}
+
+/// They stay on record, so that a resumed run does not choose otherwise.
+bool Tuning::replace_unknown(const Device& device, Choices& choices, const DistinctLaunches& launches) {
+    bool any = false;
+    for (const auto& [key, distinct] : launches) {
+        const auto known = choices.find(key);
+        if (known == choices.end()) continue;
+        const std::vector<Candidate> candidates = device.candidates(*distinct.planned.launch);
+        if (has(candidates, known->second)) continue;
+        const auto used = std::ranges::find_if(candidates, &Candidate::used);
+        if (used == candidates.end()) continue;
+        Chosen& chosen = known->second;
+        unknown_.emplace(key, fmt::format("'{}' by {} on {}", distinct.name,
+                                          to_string(chosen.variant, chosen.config), device.info().id));
+        chosen = {std::string(used->variant), used->config};
+        any = true;
+    }
+    return any;
+}
+
+bool Tuning::measure_missing(Device& device, OfDevice& of, const DistinctLaunches& launches,
+                             const std::atomic<bool>* stop) {
     const Clock::time_point begin = Clock::now();
     Choices chosen; // put into effect at the end, so that every recording before it is alike
     bool measured = false;
-    for (const auto& [key, distinct] : distinct_launches(plans)) {
+    for (const auto& [key, distinct] : launches) {
         if (stop != nullptr && *stop) break;
         if (of.made.choices.contains(key) || !is_measurable(distinct.planned)) continue;
         const std::vector<Candidate> candidates = device.candidates(*distinct.planned.launch);
@@ -183,6 +213,11 @@ std::optional<Chosen> Tuning::choose_by_measuring(Device& device, Choices& choic
 }
 
 std::string Tuning::summary() const {
+    if (!unknown_.empty())
+        spdlog::warn("{}: {} launch{} cannot run as chosen there, the first of them {}; the estimate decides "
+                     "instead, which may change the last bits of results",
+                     as_printable(options_.known.string()), unknown_.size(), unknown_.size() == 1 ? "" : "es",
+                     unknown_.begin()->second);
     if (options_.effort == Effort::none) return "";
     if (!wrong_.empty())
         spdlog::warn("left out, because they compute something else: {}", fmt::join(wrong_, "; "));

@@ -21,6 +21,15 @@ enum class Effort : std::uint8_t {
     full,  ///< measures everything
 };
 
+/// The distinct launches of plans, by key_of().
+struct DistinctLaunch {
+    PlannedLaunch planned;
+    std::string name; ///< of the first operation
+    unsigned times;   ///< that the plans have it
+};
+using DistinctLaunches = std::map<std::string, DistinctLaunch>;
+DistinctLaunches distinct_launches(std::span<const Plan* const> plans);
+
 struct TuningOptions {
     Effort effort;
     /// A file with choices to begin with; empty: none.
@@ -42,12 +51,16 @@ public:
     /// but should be.
     void opened(const DeviceInfo& info);
 
-    /// Makes the missing choices for the launches of a step, unless it ends early because `stop`, which may
-    /// be null, becomes true. Returns whether choices have changed, so that recordings are out of date.
-    /// Throws DeviceError.
+    /// Whether tune() has anything to do for a device that is opened.
+    bool concerns(const DeviceInfo& info) const;
+
+    /// Replaces known choices for the launches of a step that the device does not have by its estimate's,
+    /// which it used for them, and makes the missing ones, unless it ends early because `stop`, which may be
+    /// null, becomes true. Returns whether choices have changed so that recordings are out of date. Throws
+    /// DeviceError.
     bool tune(Device& device, std::span<const Plan* const> plans, const std::atomic<bool>* stop);
 
-    /// One line for the user about all that tune() has done.
+    /// One line for the user about all that tune() has done. Warns of what went wrong.
     std::string summary() const;
     /// All choices, as the file that TuningOptions::known names.
     std::string to_json() const;
@@ -60,6 +73,9 @@ private:
     };
     void read_cache(OfDevice& device) const;
     void write_cache(const OfDevice& device) const;
+    bool replace_unknown(const Device& device, Choices& choices, const DistinctLaunches& launches);
+    bool measure_missing(Device& device, OfDevice& of, const DistinctLaunches& launches,
+                         const std::atomic<bool>* stop);
     std::optional<Chosen> choose_by_measuring(Device& device, Choices& choices, const PlannedLaunch& planned,
                                               std::span<const Candidate> candidates, double times);
 
@@ -71,14 +87,8 @@ private:
     double seconds_ = 0;
     double before_us_ = 0, after_us_ = 0; ///< of all measured launches of the steps
     std::set<std::string> wrong_;         ///< candidates
+    /// The launches whose known choices the devices do not have, by key, for people to read.
+    std::map<std::string, std::string> unknown_;
 };
-
-/// The distinct launches of plans that devices can run in several ways, by key_of().
-struct DistinctLaunch {
-    PlannedLaunch planned;
-    std::string name; ///< of the first operation
-    unsigned times;   ///< that the plans have it
-};
-std::map<std::string, DistinctLaunch> distinct_launches(std::span<const Plan* const> plans);
 
 } // namespace towers

@@ -286,23 +286,55 @@ TEST_CASE("every way in which the CPU can run a convolution computes the convolu
     for (const ConvShape& s : shapes_for_cpu()) check_every_candidate(on, s);
 }
 
-TEST_CASE("a device refuses a choice that it does not have") {
+TEST_CASE("a choice that a device does not have counts for nothing") {
     on_every_device([](Device& device) {
         const Launch forward = launch(kernels::conv2d_forward, {.shape = same_conv(1, 8, 8, 4, 3, 3, 1, 4)});
-        Choices choices{{key_of(forward), {"shared text", {.tile = Tile{3, 5, 7}}}}};
-        OpenOptions options = open_options();
-        options.choices = &choices;
-        const std::unique_ptr<Device> opened = open_device(device.info().id, options);
-        const std::vector<Command> commands{forward};
-        try {
-            opened->record(commands);
-            FAIL("it took the choice");
-        } catch (const DeviceError& error) {
-            const std::string what = error.what();
-            CHECK(what.starts_with("this device cannot run 'conv2d_forward 1 8 8 4 8 8 4 3 3 1 1 1 1 1 1 1"));
-            CHECK(what.ends_with("' as was chosen, by shared text 3x5; tune it anew"));
+        Choosing on(device.info().id, Sources::best);
+        const std::string estimated = variant_of(*on.device, forward);
+        for (const auto& [variant, config] :
+             {Chosen{"shared text", {.tile = Tile{3, 5, 7}}}, {"sorcery", {}}}) {
+            on.choices = {{key_of(forward), {variant, config}}};
+            CHECK(variant_of(*on.device, forward) == estimated);
+            on.device->record(std::vector<Command>{forward});
         }
     });
+}
+
+TEST_CASE(
+    "what was chosen for a launch serves its like with a batch that is at most twice or half as large") {
+    const auto forward = [](unsigned batch, unsigned channels = 32) {
+        return launch(kernels::conv2d_forward, {.shape = same_conv(batch, 8, 8, channels, 3, 3, 1, 64)});
+    };
+    const auto check = [&](Choosing& on) {
+        const auto used = [&](const Launch& launch) {
+            for (const Candidate& each : on.device->candidates(launch))
+                if (each.used) return each;
+            return Candidate{};
+        };
+        for (const Candidate& candidate : on.device->candidates(forward(16))) {
+            INFO(to_string(candidate.variant, candidate.config));
+            on.choices.clear();
+            const Candidate far = used(forward(33)), other = used(forward(16, 36));
+            on.choices[key_of(forward(16))] = {std::string(candidate.variant), candidate.config};
+            for (const unsigned batch : {8u, 15u, 17u, 32u}) {
+                const Candidate near = used(forward(batch));
+                CHECK(near.variant == candidate.variant);
+                CHECK(near.config.winograd_tile == candidate.config.winograd_tile);
+                CHECK(near.config.tile.has_value() == candidate.config.tile.has_value());
+                if (near.config.tile) CHECK(near.config.tile->width == candidate.config.tile->width);
+            }
+            CHECK(used(forward(33)).variant == far.variant);
+            CHECK(alike(used(forward(33)).config, far.config));
+            CHECK(used(forward(16, 36)).variant == other.variant);
+            // The nearest one serves.
+            on.choices[key_of(forward(30))] = {std::string(far.variant), far.config};
+            CHECK(used(forward(31)).variant == far.variant);
+            CHECK(used(forward(17)).variant == candidate.variant);
+        }
+    };
+    Choosing cpu("cpu", Sources::best);
+    check(cpu);
+    on_every_card(check);
 }
 
 TEST_CASE("the reference convolution gradients are the gradients of the convolution") {

@@ -27,7 +27,7 @@ public:
     std::vector<Candidate> candidates(const Launch& launch) const override {
         if (launch.kernel != Kernel::relu_forward) return {};
         const Chosen* const chosen = find(&choices_, launch);
-        const std::string used = chosen != nullptr ? chosen->variant : "slow";
+        const std::string used = chosen != nullptr && chosen->variant != "sorcery" ? chosen->variant : "slow";
         std::vector<Candidate> all;
         for (const auto& [name, cost] : {std::pair("slow", 1.0),
                                          {"wrong", 2.0},
@@ -182,6 +182,16 @@ TEST_CASE("choices that are given are used, and others are measured only if that
     CHECK(rest.changed);
     CHECK(rest.variants() == std::map<std::string, std::string>{{"relu_forward 4096 0", "dear"},
                                                                 {"relu_forward 65536 0", "plain"}});
+
+    given.at(0).choices["relu_forward 65536 0"] = {"sorcery", {}};
+    given.at(0).choices["relu_forward 9 0"] = {"sorcery", {}}; // of another run's share
+    test::write_text(folder / "given", choices_to_json(given));
+    Tuned unknown({.effort = Effort::none, .known = folder / "given", .complete = true});
+    CHECK(unknown.changed); // they may serve other batches
+    CHECK(unknown.variants() == std::map<std::string, std::string>{{"relu_forward 4096 0", "dear"},
+                                                                   {"relu_forward 65536 0", "slow"},
+                                                                   {"relu_forward 9 0", "sorcery"}});
+    CHECK(unknown.device.recorded.empty());
 
     given.at(0).name = "another";
     test::write_text(folder / "given", choices_to_json(given));
