@@ -88,18 +88,6 @@ std::vector<DeviceInfo> describe(const std::vector<std::string>& ids, const Open
     return devices;
 }
 
-/// Updates one line in place on a terminal; prints nothing elsewhere.
-void show_progress(const std::string& what) {
-    if (isatty(STDOUT_FILENO) == 0) return;
-    std::string line = what;
-    while (line.size() > line_width()) { // the last part is dropped first
-        const std::size_t end = std::max(line.rfind(": ") + 1, line.rfind(", ") + 1);
-        line.resize(end == 0 ? 0 : end - 1);
-    }
-    fmt::print("\r\033[K{}", line);
-    std::fflush(stdout);
-}
-
 /// Throws if something is slower than before.
 void judge(const BenchReport& report, const BenchReport& before, const BenchFlags& flags, std::FILE* text) {
     const BenchComparison comparison = compare(report, before);

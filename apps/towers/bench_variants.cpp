@@ -26,9 +26,9 @@ std::string text_of(const LaunchVariants& launch) {
         text += fmt::format("{} {:<34} {:>12} {:>9} ", each.candidate.used ? '*' : ' ',
                             to_string(each.candidate.variant, config), groups,
                             std::isfinite(config.cost) ? fmt::format("{:.2f}", config.cost / least) : "-");
-        text += each.us
-                    ? fmt::format("{:>11.1f} {:>9.1e}{}\n", *each.us, each.error, each.right ? "" : " wrong")
-                    : std::string("not recorded by the device\n");
+        text += each.us && each.error ? fmt::format("{:>11.1f} {:>9.1e}{}\n", *each.us, *each.error,
+                                                    each.is_right() ? "" : " wrong")
+                                      : std::string("not recorded by the device\n");
     }
     return text;
 }

@@ -60,6 +60,17 @@ std::size_t line_width() {
     return (known ? size.ws_col : 80u) - 1;
 }
 
+void show_progress(const std::string& what) {
+    if (isatty(STDOUT_FILENO) == 0) return;
+    std::string line = what;
+    while (line.size() > line_width()) { // the last part is dropped first
+        const std::size_t end = std::max(line.rfind(": ") + 1, line.rfind(", ") + 1);
+        line.resize(end == 0 ? 0 : end - 1);
+    }
+    fmt::print("\r\033[K{}", line);
+    std::fflush(stdout);
+}
+
 std::string timestamp() {
     const auto now = std::chrono::system_clock::now();
     const auto second = std::chrono::floor<std::chrono::seconds>(now); // also before 1970

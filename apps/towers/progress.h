@@ -14,6 +14,9 @@ namespace towers {
 /// The longest line to print on the terminal. A line that fills it would wrap, and could not be overwritten.
 std::size_t line_width();
 
+/// Updates one line in place on a terminal; prints nothing elsewhere. Empty: removes the line.
+void show_progress(const std::string& what);
+
 /// `2026-11-21 10:00:00.000000`, as Python's datetime prints it. The tutorial's lines start with this.
 std::string timestamp();
 

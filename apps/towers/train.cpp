@@ -132,6 +132,15 @@ void print_beginning(const Beginning& beginning, const DataSource& data) {
         });
 }
 
+/// Says what it measures, if that is to be shown.
+std::shared_ptr<Tuning> make_tuning(const std::optional<TuningOptions>& options, bool shows_progress) {
+    if (!options) return nullptr;
+    TuningOptions shown = *options;
+    if (shows_progress)
+        shown.progress = [](const std::string& line) { try_to([&line] { show_progress(line); }); };
+    return std::make_shared<Tuning>(std::move(shown));
+}
+
 /// A training from its flags to its last line. What it has found out and made remains here when it fails.
 class Training {
 public:
@@ -220,7 +229,7 @@ TrainerOptions Training::trainer_options() {
             .feed = {parse_feeding(settings.feed), settings.readers.value_or(0)},
             .quirks = resolved_->quirks,
             .open = open,
-            .tuning = resolved_->tuning ? std::make_shared<Tuning>(*resolved_->tuning) : nullptr,
+            .tuning = make_tuning(resolved_->tuning, flags_.progress != "log"),
             .trace = trace_.trace};
 }
 

@@ -48,6 +48,10 @@ DeviceChoices choices_for(const DeviceInfo& info) {
             {}};
 }
 
+bool is_for(const DeviceChoices& choices, const DeviceChoices& device) {
+    return choices.backend == device.backend && choices.name == device.name;
+}
+
 std::string choices_to_json(std::span<const DeviceChoices> devices) {
     json list = json::array();
     for (const DeviceChoices& device : devices) {

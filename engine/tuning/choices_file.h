@@ -20,6 +20,9 @@ struct DeviceChoices {
 /// Without choices yet.
 DeviceChoices choices_for(const DeviceInfo& info);
 
+/// Whether choices are for a device of this kind, with whatever driver and kernels.
+bool is_for(const DeviceChoices& choices, const DeviceChoices& device);
+
 std::string choices_to_json(std::span<const DeviceChoices> devices);
 
 /// Throws InputError, which calls the text `source`, if it is damaged or something else.

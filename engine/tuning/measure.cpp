@@ -1,14 +1,8 @@
 #include "engine/tuning/measure.h"
 
-#include "backends/arithmetic.h"
-#include "backends/upload.h"
-#include "engine/clock.h"
-
 #include <algorithm>
-#include <cmath>
-#include <cstdint>
 #include <limits>
-#include <map>
+#include <string>
 #include <utility>
 
 namespace towers {
@@ -17,112 +11,17 @@ namespace {
 /// Float32 sums of 10^5 products, by whatever method, stay far below it; a wrong element in a thousand is far
 /// above.
 constexpr double largest_error = 1e-4;
-/// What is so much slower than the fastest is not measured further, if it takes long: a short time may be
-/// that of a pause.
-constexpr double hopeless = 2, long_us = 20e3;
-constexpr unsigned rounds = 5;
-/// Of one round
-constexpr double least_seconds = 2e-3;
-constexpr unsigned most_launches = 16;
+/// What takes so many times as long as the fastest is not run again, and what still does after a round.
+constexpr double hopeless = 2, slower = 1.2;
+/// A shorter time may be that of a pause.
+constexpr double long_us = 20e3;
+/// Of one round, and of all of them, unless a launch takes longer
+constexpr double round_us = 2e3, rounds_us = 20e3;
+constexpr unsigned most_launches = 16, least_rounds = 2, most_rounds = 5;
+/// Of new recordings: a device may measure or compile in their first submissions.
+constexpr unsigned rounds_to_warm_up = 2;
 
-std::vector<float> random_floats(std::size_t count, bool positive) {
-    std::vector<float> values(count);
-    std::uint32_t state = 1;
-    for (float& value : values) {
-        state = state * 1664525 + 1013904223;
-        value = float(state >> 8) * 0x1p-23f - 1;
-        if (positive) value = std::abs(value) + 0.25f;
-    }
-    return values;
-}
-
-bool all_finite(std::span<const float> values) {
-    return std::ranges::all_of(values, [](float value) { return std::isfinite(value); });
-}
-
-/// What results hold before: an element that only one candidate writes is far off.
-constexpr float unwritten = 12345.5f;
-
-double error_of(std::span<const float> measured, std::span<const float> expected) {
-    double difference = 0, norm = 0;
-    for (std::size_t i = 0; i < expected.size(); ++i) {
-        if (measured[i] == unwritten && expected[i] == unwritten) continue;
-        const double d = double(measured[i]) - expected[i];
-        difference += d * d;
-        norm += double(expected[i]) * expected[i];
-    }
-    if (std::isnan(difference)) return std::numeric_limits<double>::infinity();
-    return difference == 0 ? 0 : std::sqrt(difference / norm);
-}
-
-/// A launch with tensors of its own.
-class Bench {
-public:
-    Bench(Device& device, const PlannedLaunch& planned) : device_(device), launch_(*planned.launch) {
-        const KernelInfo& kernel = kernel_info(launch_.kernel);
-        std::map<std::uint64_t, std::size_t> offsets[2]; // by tensor, of inputs and of outputs
-        std::size_t bytes[2]{};
-        const auto is_output = [&](std::size_t i) { return kernel.pointers[i] == Access::write; };
-        const auto for_each_tensor = [&](const auto& visit) {
-            for (std::size_t i = 0; i < kernel.pointers.size(); ++i)
-                if (const TensorId id = TensorId::of(planned.launch->parameters.pointer(i)))
-                    visit(i, planned.launch->parameters.pointer(i), planned.plan->at(id).bytes);
-        };
-        for_each_tensor([&](std::size_t i, std::uint64_t tensor, std::size_t size) {
-            if (offsets[is_output(i)].try_emplace(tensor, bytes[is_output(i)]).second)
-                bytes[is_output(i)] += aligned(size);
-        });
-        for (const bool output : {false, true})
-            buffers_[output] = device.allocate(std::max(bytes[output], aligned(1)), Memory::device);
-        for_each_tensor([&](std::size_t i, std::uint64_t tensor, std::size_t) {
-            launch_.parameters.set_pointer(i, buffers_[is_output(i)].address() +
-                                                  offsets[is_output(i)].at(tensor));
-        });
-    }
-
-    void fill_inputs(bool positive) { write(false, random_floats(floats_of(false), positive)); }
-
-    /// A recording of the launch as the device runs it now, so many times.
-    Recording record(unsigned launches) const {
-        std::vector<Command> commands{Timestamp{}};
-        for (unsigned i = 0; i < launches; ++i) {
-            commands.emplace_back(launch_);
-            commands.emplace_back(Timestamp{});
-        }
-        return device_.record(commands);
-    }
-
-    /// The microseconds of each launch; on the host's clock, their mean.
-    std::vector<double> run(const Recording& recording, unsigned launches) const {
-        const Clock::time_point begin = Clock::now();
-        device_.wait(device_.submit(recording));
-        const double seconds = seconds_since(begin);
-        const std::vector<double> moments = device_.timestamps(recording);
-        std::vector<double> us;
-        for (std::size_t i = 1; i < moments.size(); ++i) us.push_back((moments[i] - moments[i - 1]) * 1e6);
-        if (us.empty()) us.push_back(seconds * 1e6 / launches);
-        return us;
-    }
-
-    /// The launch's results. `us`: how long it took.
-    std::vector<float> results(const Recording& recording, double& us) {
-        write(true, std::vector<float>(floats_of(true), unwritten));
-        us = run(recording, 1).front();
-        std::vector<float> values(floats_of(true));
-        download(device_, buffers_[true], std::as_writable_bytes(std::span(values)));
-        return values;
-    }
-
-private:
-    std::size_t floats_of(bool output) const { return buffers_[output].bytes() / sizeof(float); }
-    void write(bool output, const std::vector<float>& values) {
-        upload(device_, buffers_[output], std::as_bytes(std::span(values)));
-    }
-
-    Device& device_;
-    Launch launch_;
-    Buffer buffers_[2]; ///< inputs, outputs
-};
+constexpr double never = std::numeric_limits<double>::infinity();
 
 double median(std::vector<double> values) {
     const auto middle = values.begin() + std::ptrdiff_t(values.size() / 2);
@@ -130,98 +29,176 @@ double median(std::vector<double> values) {
     return *middle;
 }
 
+/// Chooses how a launch runs, until its end.
+class ChosenMeanwhile {
+public:
+    ChosenMeanwhile(Choices& choices, const std::string& key, const Candidate& candidate)
+        : choices_(choices), key_(key) {
+        if (const auto found = choices.find(key); found != choices.end()) before_ = found->second;
+        choices[key] = {std::string(candidate.variant), candidate.config};
+    }
+    ChosenMeanwhile(const ChosenMeanwhile&) = delete;
+    ChosenMeanwhile& operator=(const ChosenMeanwhile&) = delete;
+    ~ChosenMeanwhile() {
+        if (before_)
+            choices_.find(key_)->second = std::move(*before_);
+        else
+            choices_.erase(key_);
+    }
+
+private:
+    Choices& choices_;
+    const std::string& key_;
+    std::optional<Chosen> before_;
+};
+
+class Measurement {
+public:
+    Measurement(Device& device, Choices& choices, const PlannedLaunch& planned,
+                std::span<const Candidate> candidates, const Measuring& how)
+        : bench_(device, planned), choices_(choices), key_(key_of(*planned.launch)), how_(how) {
+        for (const Candidate& each : candidates) ways_.push_back({.measured = {each, {}, {}}});
+    }
+
+    std::vector<Measured> run() {
+        if (make_expected())
+            for (Way& way : ways_) {
+                if (is_over()) return {};
+                look_at(way);
+            }
+        take_rounds();
+        if (how_.only_fastest) compare_fastest();
+        std::vector<Measured> all;
+        for (const Way& way : ways_) all.push_back(way.measured);
+        return all;
+    }
+
+private:
+    struct Way {
+        Measured measured;
+        Recording recording = {};    ///< null: it is not run any more
+        unsigned launches = 0;       ///< of the recording
+        std::vector<double> us = {}; ///< of all rounds
+    };
+
+    bool is_over() const { return how_.is_over && how_.is_over(); }
+
+    /// Without success if the device refuses.
+    void record(Way& way, unsigned launches) {
+        way.recording.reset(); // and its scratch memory
+        way.launches = launches;
+        const ChosenMeanwhile chosen(choices_, key_, way.measured.candidate);
+        try {
+            way.recording = bench_.record(launches);
+        } catch (const OutOfMemory&) {
+            if (&way == &ways_.back()) throw; // the others may need scratch memory that is not there
+        } catch (const DeviceError&) {        // such as a pipeline that the driver cannot compile
+        }
+    }
+
+    double run(const Way& way) { return bench_.run(way.recording, way.launches).front(); }
+
+    /// Returns how long that took.
+    double compare(Way& way) {
+        double us = 0;
+        way.measured.error = error_of(bench_.results(way.recording, way.launches, us), expected_);
+        return us;
+    }
+
+    bool make_expected() {
+        Way& plainest = ways_.back();
+        record(plainest, 1);
+        if (!plainest.recording) return false;
+        double us = 0;
+        bench_.fill_inputs(false);
+        expected_ = bench_.results(plainest.recording, 1, us);
+        if (!all_finite(expected_)) { // it may take roots or logarithms
+            bench_.fill_inputs(true);
+            expected_ = bench_.results(plainest.recording, 1, us);
+        }
+        if (how_.only_fastest) plainest.measured.error = 0;
+        return true;
+    }
+
+    /// Times a way for the first time.
+    void look_at(Way& way) {
+        Measured& measured = way.measured;
+        if (!way.recording) record(way, 1);
+        if (!way.recording) return;
+        measured.us = how_.only_fastest ? run(way) : compare(way);
+        const auto is_hopeless = [&] { return *measured.us > hopeless * least_; };
+        if (*measured.us <= long_us || !is_hopeless()) measured.us = run(way);
+        if (how_.only_fastest) {
+            if (*measured.us <= long_us && is_hopeless()) measured.us = std::min(*measured.us, run(way));
+            if (*measured.us < least_ && !measured.error) compare(way);
+        }
+        if (measured.is_right()) least_ = std::min(least_, *measured.us);
+        if (measured.is_wrong() || (is_hopeless() && (how_.only_fastest || *measured.us > long_us)))
+            way.recording.reset();
+    }
+
+    void take_rounds() {
+        const auto launches =
+            unsigned(std::clamp(round_us / std::max(least_, 1.0), 1.0, double(most_launches)));
+        const double round = launches * std::max(least_, 1.0);
+        const auto rounds =
+            unsigned(std::clamp(rounds_us / round, double(least_rounds), double(most_rounds)));
+        for (Way& way : ways_) {
+            if (how_.only_fastest && way.recording && *way.measured.us > hopeless * least_)
+                way.recording.reset();
+            if (!way.recording || launches == 1) continue;
+            record(way, launches);
+            if (!way.recording) way.measured.us.reset();
+        }
+        for (unsigned i = 0; launches > 1 && i < rounds_to_warm_up; ++i)
+            for (Way& way : ways_)
+                if (way.recording) run(way);
+        double best = never;
+        for (unsigned i = 0; i < rounds; ++i)
+            for (Way& way : ways_) {
+                const bool is_slower = !way.us.empty() && *way.measured.us > slower * best;
+                if (how_.only_fastest && is_slower) way.recording.reset();
+                if (!way.recording) continue;
+                if (is_over()) return;
+                const std::vector<double> us = bench_.run(way.recording, way.launches);
+                way.us.insert(way.us.end(), us.begin(), us.end());
+                way.measured.us = median(way.us);
+                best = std::min(best, *way.measured.us);
+            }
+    }
+
+    /// By its median it may be another than at first.
+    void compare_fastest() {
+        for (;;) {
+            const auto time = [](const Way& way) {
+                return way.measured.us && !way.measured.is_wrong() ? *way.measured.us : never;
+            };
+            Way& way = *std::ranges::min_element(ways_, {}, time);
+            if (time(way) == never || way.measured.error) return;
+            if (!way.recording) record(way, 1);
+            if (way.recording)
+                compare(way);
+            else
+                way.measured.us.reset();
+        }
+    }
+
+    LaunchBench bench_;
+    Choices& choices_;
+    const std::string key_;
+    const Measuring& how_;
+    std::vector<Way> ways_;
+    std::vector<float> expected_; ///< the plainest one's results
+    double least_ = never;        ///< the shortest time so far of a way that is right
+};
+
 } // namespace
 
-bool is_measurable(const PlannedLaunch& planned) {
-    const KernelInfo& kernel = kernel_info(planned.launch->kernel);
-    for (std::size_t i = 0; i < kernel.pointers.size(); ++i) {
-        if (kernel.elements[i] != ElementType::float32 || kernel.pointers[i] == Access::read_write)
-            return false;
-        for (std::size_t j = 0; j < i; ++j)
-            if (kernel.pointers[i] != kernel.pointers[j] && planned.launch->parameters.pointer(i) != 0 &&
-                planned.launch->parameters.pointer(i) == planned.launch->parameters.pointer(j))
-                return false; // in place
-    }
-    return true;
-}
+bool Measured::is_right() const { return error && *error <= largest_error; }
 
 std::vector<Measured> measure(Device& device, Choices& choices, const PlannedLaunch& planned,
-                              std::span<const Candidate> candidates) {
-    Bench bench(device, planned);
-    const std::string key = key_of(*planned.launch);
-    const auto before = choices.find(key) != choices.end() ? std::optional(choices[key]) : std::nullopt;
-    const auto record_as = [&](const Candidate& candidate, unsigned launches) {
-        choices[key] = {std::string(candidate.variant), candidate.config};
-        const auto put_back = [&] {
-            if (before)
-                choices[key] = *before;
-            else
-                choices.erase(key);
-        };
-        try {
-            Recording recording = bench.record(launches);
-            put_back();
-            return recording;
-        } catch (...) {
-            put_back();
-            throw;
-        }
-    };
-
-    std::vector<Measured> all(candidates.size());
-    std::vector<Recording> recordings(candidates.size());
-    const auto record = [&](std::size_t i, unsigned launches) {
-        recordings[i].reset(); // and its scratch memory
-        try {
-            recordings[i] = record_as(candidates[i], launches);
-        } catch (const OutOfMemory&) {
-            if (i + 1 == all.size()) throw; // the others may need scratch memory that is not there
-        } catch (const DeviceError&) {      // such as a pipeline that the driver cannot compile
-        }
-    };
-    for (std::size_t i = all.size(); i-- > 0;) { // the plainest first
-        all[i].candidate = candidates[i];
-        record(i, 1);
-    }
-    if (!recordings.back()) return all;
-    bench.fill_inputs(false);
-    double first = 0;
-    std::vector<float> expected = bench.results(recordings.back(), first);
-    if (!all_finite(expected)) { // it may take roots or logarithms
-        bench.fill_inputs(true);
-        expected = bench.results(recordings.back(), first);
-    }
-    double least = std::numeric_limits<double>::infinity();
-    for (std::size_t i = 0; i < all.size(); ++i) {
-        if (!recordings[i]) continue;
-        all[i].error = error_of(bench.results(recordings[i], first), expected);
-        all[i].right = all[i].error <= largest_error;
-        all[i].us = first;
-        if (first > long_us && first > hopeless * least) continue;
-        bench.run(recordings[i], 1); // a device may measure or compile in a recording's first submissions
-        all[i].us = bench.run(recordings[i], 1).front();
-        if (all[i].right) least = std::min(least, *all[i].us);
-    }
-    const auto launches =
-        unsigned(std::clamp(least_seconds * 1e6 / std::max(least, 1.0), 1.0, double(most_launches)));
-    std::vector<std::vector<double>> us(all.size());
-    for (std::size_t i = 0; i < all.size(); ++i) {
-        if (!all[i].right || (*all[i].us > long_us && *all[i].us > hopeless * least)) {
-            recordings[i].reset();
-        } else if (launches > 1) {
-            record(i, launches);
-            if (!recordings[i]) all[i].us.reset();
-        }
-    }
-    for (unsigned round = 0; round < rounds + 2; ++round) // the first two warm up
-        for (std::size_t i = 0; i < all.size(); ++i) {
-            if (!recordings[i]) continue;
-            const std::vector<double> measured = bench.run(recordings[i], launches);
-            if (round >= 2) us[i].insert(us[i].end(), measured.begin(), measured.end());
-        }
-    for (std::size_t i = 0; i < all.size(); ++i)
-        if (!us[i].empty()) all[i].us = median(us[i]);
-    return all;
+                              std::span<const Candidate> candidates, const Measuring& how) {
+    return Measurement(device, choices, planned, candidates, how).run();
 }
 
 } // namespace towers

@@ -1,49 +1,66 @@
 #include "engine/tuning/tuning.h"
 
-#include "backends/cache.h"
-#include "backends/checksum.h"
 #include "backends/error.h"
 #include "backends/files/file.h"
 #include "engine/clock.h"
 #include "engine/files/text.h"
 
 #include <algorithm>
+#include <cmath>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <numeric>
+#include <functional>
 #include <spdlog/spdlog.h>
+#include <utility>
 
 namespace towers {
 namespace {
 
-constexpr std::size_t shortlist = 3;
 /// The estimate's choice stays unless another takes at most this part of its time: times are not exact.
 constexpr double least_gain = 0.97;
 
-/// The estimate's choice, the next ones by estimate, and the plainest, by which the others are judged.
-std::vector<Candidate> shortened(std::span<const Candidate> all) {
-    std::vector<std::size_t> order(all.size());
-    std::iota(order.begin(), order.end(), std::size_t(0));
-    std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) {
-        return std::pair(!all[a].used, all[a].config.cost) < std::pair(!all[b].used, all[b].config.cost);
-    });
-    if (order.size() > shortlist) order.erase(order.begin() + shortlist, order.end());
-    std::ranges::sort(order);
-    std::vector<Candidate> few;
-    for (const std::size_t i : order) few.push_back(all[i]);
-    if (order.back() + 1 < all.size()) few.push_back(all.back());
-    return few;
+/// The candidate that was chosen; none: the device does not have it.
+std::optional<Candidate> find_in(std::span<const Candidate> candidates, const NearChoice& near) {
+    if (near.chosen == nullptr) return {};
+    std::vector<Candidate> likes; // of the variant
+    std::vector<LaunchConfig> configs;
+    for (const Candidate& each : candidates) {
+        if (each.variant != near.chosen->variant) continue;
+        likes.push_back(each);
+        configs.push_back(each.config);
+    }
+    const LaunchConfig* const config = as_chosen(configs, near);
+    if (config == nullptr) return {};
+    return likes[std::size_t(config - configs.data())];
 }
 
-bool has(std::span<const Candidate> candidates, const Chosen& chosen) {
-    return std::ranges::any_of(candidates, [&](const Candidate& each) {
-        return each.variant == chosen.variant && alike(each.config, chosen.config);
-    });
+std::optional<Candidate> used_of(std::span<const Candidate> candidates) {
+    const auto used = std::ranges::find_if(candidates, &Candidate::used);
+    if (used == candidates.end()) return {};
+    return *used;
 }
 
-bool is_for(const DeviceChoices& choices, const DeviceChoices& device) {
-    return choices.backend == device.backend && choices.name == device.name;
-}
+Chosen as_chosen(const Candidate& candidate) { return {std::string(candidate.variant), candidate.config}; }
+
+/// Shows what is being done as long as it lasts.
+class ProgressLine {
+public:
+    explicit ProgressLine(const std::function<void(const std::string&)>& show) : show_(show) {}
+    ProgressLine(const ProgressLine&) = delete;
+    ProgressLine& operator=(const ProgressLine&) = delete;
+    ~ProgressLine() {
+        if (shown_) show_("");
+    }
+    void show(const std::string& line) {
+        if (show_ == nullptr) return;
+        show_(line);
+        shown_ = true;
+    }
+
+private:
+    const std::function<void(const std::string&)>& show_;
+    bool shown_ = false;
+};
 
 } // namespace
 
@@ -80,40 +97,15 @@ void Tuning::opened(const DeviceInfo& info) {
         throw InputError(fmt::format("{}: has no choices for {} ({}); name another file, or tune anew",
                                      as_printable(options_.known.string()), info.id,
                                      as_printable(info.name)));
-    if (options_.effort == Effort::none || options_.cache.empty()) return;
-    const std::string made_for = fmt::format("{}\n{}\n{}\n{}\n{}", none.backend, none.name, none.driver,
-                                             none.kernels, options_.exact_products);
-    device.kept_file =
-        options_.cache / fmt::format("choices-{}-{:016x}.bin",
-                                     options_.effort == Effort::full ? "full" : "quick", fnv1a(made_for));
-    read_cache(device);
-}
-
-void Tuning::read_cache(OfDevice& device) const {
-    const std::optional<std::string> kept = read_cached(device.kept_file);
-    if (!kept) return;
-    try {
-        for (const DeviceChoices& each : choices_from_json(*kept, as_printable(device.kept_file.string())))
-            if (is_for(each, device.made) && each.driver == device.made.driver &&
-                each.kernels == device.made.kernels)
-                device.kept = each.choices;
-    } catch (const InputError& broken) {
-        spdlog::warn("{}; it is ignored", broken.what());
-    }
-}
-
-void Tuning::write_cache(const OfDevice& device) const {
-    if (device.kept_file.empty()) return;
-    DeviceChoices all = device.made;
-    all.choices = device.kept;
-    try {
-        write_cached(device.kept_file, choices_to_json({&all, 1}));
-        std::error_code none;
-        std::filesystem::remove(std::filesystem::path(device.kept_file).replace_extension("json"),
-                                none);      // an early version's
-    } catch (const std::exception& error) { // the next run measures again
-        spdlog::warn("{}; what was measured is not kept for other runs", error.what());
-    }
+    if (options_.effort == Effort::none) return;
+    const std::string kind = fmt::format("{}\n{}\n{}", none.backend, none.name, none.driver);
+    const auto kept = kept_.find(kind);
+    device.kept = kept != kept_.end()
+                      ? &kept->second
+                      : &kept_
+                             .emplace(kind, KeptChoices::read(none, options_.exact_products, options_.effort,
+                                                              options_.cache))
+                             .first->second;
 }
 
 bool Tuning::concerns(const DeviceInfo& info) const {
@@ -124,8 +116,8 @@ bool Tuning::tune(Device& device, std::span<const Plan* const> plans, const std:
     OfDevice& of = devices_.at(device.info().id);
     const DistinctLaunches launches = distinct_launches(plans);
     const bool replaced = replace_unknown(device, of.made.choices, launches);
-    const bool measured = options_.effort != Effort::none && measure_missing(device, of, launches, stop);
-    return replaced || measured;
+    const bool decided = options_.effort != Effort::none && decide(device, of, launches, stop);
+    return replaced || decided;
 }
 
 /// They stay on record, so that a resumed run does not choose otherwise.
@@ -135,81 +127,97 @@ bool Tuning::replace_unknown(const Device& device, Choices& choices, const Disti
         const auto known = choices.find(key);
         if (known == choices.end()) continue;
         const std::vector<Candidate> candidates = device.candidates(*distinct.planned.launch);
-        if (has(candidates, known->second)) continue;
-        const auto used = std::ranges::find_if(candidates, &Candidate::used);
-        if (used == candidates.end()) continue;
+        if (find_in(candidates, {&known->second})) continue;
+        const std::optional<Candidate> used = used_of(candidates);
+        if (!used) continue;
         Chosen& chosen = known->second;
         unknown_.emplace(key, fmt::format("'{}' by {} on {}", distinct.name,
                                           to_string(chosen.variant, chosen.config), device.info().id));
-        chosen = {std::string(used->variant), used->config};
+        chosen = as_chosen(*used);
         any = true;
     }
     return any;
 }
 
-bool Tuning::measure_missing(Device& device, OfDevice& of, const DistinctLaunches& launches,
-                             const std::atomic<bool>* stop) {
+std::vector<Tuning::Undecided> Tuning::undecided(const Device& device, const OfDevice& of,
+                                                 const DistinctLaunches& launches) const {
+    std::vector<Undecided> all;
+    for (const auto& [key, distinct] : launches) {
+        const Launch& launch = *distinct.planned.launch;
+        if (of.made.choices.contains(key) || !is_measurable(distinct.planned)) continue;
+        Undecided each{&key, &distinct, device.candidates(launch), {}, {}, 0};
+        if (each.candidates.size() < 2) continue;
+        each.used = used_of(each.candidates);
+        each.kept = find_in(each.candidates, {find(&of.kept->of.choices, launch)});
+        if (each.used && std::isfinite(each.used->config.cost))
+            each.time = distinct.times * each.used->config.cost;
+        all.push_back(std::move(each));
+    }
+    std::ranges::stable_sort(all, std::greater(), &Undecided::time);
+    return all;
+}
+
+bool Tuning::decide(Device& device, OfDevice& of, const DistinctLaunches& launches,
+                    const std::atomic<bool>* stop) {
     const Clock::time_point begin = Clock::now();
+    const Measuring how{.only_fastest = true, .is_over = [&] { return stop != nullptr && *stop; }};
+    ProgressLine progress(options_.progress);
     Choices chosen; // put into effect at the end, so that every recording before it is alike
     bool measured = false;
-    for (const auto& [key, distinct] : launches) {
-        if (stop != nullptr && *stop) break;
-        if (of.made.choices.contains(key) || !is_measurable(distinct.planned)) continue;
-        const std::vector<Candidate> candidates = device.candidates(*distinct.planned.launch);
-        if (candidates.size() < 2) continue;
-        if (const auto kept = of.kept.find(key); kept != of.kept.end() && has(candidates, kept->second)) {
-            chosen.insert(*kept);
+    const std::vector<Undecided> all = undecided(device, of, launches);
+    for (std::size_t i = 0; i < all.size() && !how.is_over(); ++i) {
+        const auto& [key, launch, candidates, used, kept, time] = all[i];
+        std::optional<Candidate> choice = kept;
+        if (kept) {
             ++found_;
-            continue;
+        } else {
+            progress.show(fmt::format("tuning {}: {} of {} launches, {}", device.info().id, i + 1, all.size(),
+                                      launch->name));
+            choice = choose_by_measuring(device, of.made.choices, *launch,
+                                         worth_measuring(candidates, options_.effort), how);
+            if (how.is_over()) break;
+            ++(choice ? measured_ : left_);
+            if (choice) of.kept->of.choices[*key] = as_chosen(*choice);
+            measured = measured || choice;
         }
-        const std::optional<Chosen> best = choose_by_measuring(
-            device, of.made.choices, distinct.planned,
-            options_.effort == Effort::quick ? shortened(candidates) : candidates, distinct.times);
-        ++(best ? measured_ : left_);
-        if (best) {
-            chosen.emplace(key, *best);
-            of.kept[key] = *best;
-            measured = true;
-        } else if (const auto used = std::ranges::find_if(candidates, &Candidate::used);
-                   used != candidates.end()) { // on record, so that a resumed run does not choose otherwise
-            chosen.emplace(key, Chosen{std::string(used->variant), used->config});
-        }
+        if (!choice) choice = used; // on record, so that a resumed run does not choose otherwise
+        if (!choice) continue;
+        chosen.emplace(*key, as_chosen(*choice));
     }
     of.made.choices.insert(chosen.begin(), chosen.end());
-    if (measured) write_cache(of);
+    if (measured) of.kept->write();
     seconds_ += seconds_since(begin);
     return !chosen.empty();
 }
 
 /// None: nothing could be measured.
-std::optional<Chosen> Tuning::choose_by_measuring(Device& device, Choices& choices,
-                                                  const PlannedLaunch& planned,
-                                                  std::span<const Candidate> candidates, double times) {
+std::optional<Candidate> Tuning::choose_by_measuring(Device& device, Choices& choices,
+                                                     const DistinctLaunch& launch,
+                                                     std::span<const Candidate> candidates,
+                                                     const Measuring& how) {
     std::vector<Measured> all;
     try {
-        all = measure(device, choices, planned, candidates);
+        all = measure(device, choices, launch.planned, candidates, how);
     } catch (const OutOfMemory&) {
         return {};
     }
     const Measured *used = nullptr, *best = nullptr;
     for (const Measured& each : all) {
-        if (!each.us) continue;
-        if (!each.right) {
-            wrong_.insert(fmt::format("{} by {} on {}", kernel_info(planned.launch->kernel).name,
-                                      to_string(each.candidate.variant, each.candidate.config),
-                                      device.info().id));
-            continue;
-        }
-        if (each.candidate.used) used = &each;
+        const Candidate& candidate = each.candidate;
+        if (each.is_wrong())
+            wrong_.insert(fmt::format("{} by {} on {}", kernel_info(launch.planned.launch->kernel).name,
+                                      to_string(candidate.variant, candidate.config), device.info().id));
+        if (!each.us || each.is_wrong()) continue;
+        if (candidate.used) used = &each;
         if (best == nullptr || *each.us < *best->us) best = &each;
     }
     if (best == nullptr) return {};
     if (used != nullptr && *best->us > least_gain * *used->us) best = used;
     if (used != nullptr) {
-        before_us_ += times * *used->us;
-        after_us_ += times * *best->us;
+        before_us_ += launch.times * *used->us;
+        after_us_ += launch.times * *best->us;
     }
-    return Chosen{std::string(best->candidate.variant), best->candidate.config};
+    return best->candidate;
 }
 
 std::string Tuning::summary() const {
@@ -226,7 +234,7 @@ std::string Tuning::summary() const {
     if (measured_ > 0)
         text += fmt::format(", which take {:.2f} ms a step instead of {:.2f}", after_us_ * 1e-3,
                             before_us_ * 1e-3);
-    if (found_ > 0) text += fmt::format("; {} known from earlier runs", found_);
+    if (found_ > 0) text += fmt::format("; {} known already", found_);
     if (left_ > 0) text += fmt::format("; {} not measured for want of memory", left_);
     return text;
 }

@@ -1,11 +1,12 @@
 // Chooses by measuring how the devices of a run run its launches.
 #pragma once
 
-#include "engine/tuning/choices_file.h"
+#include "engine/tuning/kept_choices.h"
 #include "engine/tuning/measure.h"
 
 #include <atomic>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -14,12 +15,6 @@
 #include <vector>
 
 namespace towers {
-
-enum class Effort : std::uint8_t {
-    none,  ///< measures nothing
-    quick, ///< measures what the estimate takes for the fastest three
-    full,  ///< measures everything
-};
 
 /// The distinct launches of plans, by key_of().
 struct DistinctLaunch {
@@ -37,6 +32,8 @@ struct TuningOptions {
     bool complete = false;            ///< `known` must name each device
     std::filesystem::path cache = {}; ///< folder where choices are kept for other runs; empty: nowhere
     bool exact_products = false;      ///< of the devices
+    /// Gets a line for the user about what is measured now, and an empty one at the end; may be null.
+    std::function<void(const std::string&)> progress = {};
 };
 
 /// The choices of a run's devices. One thread at a time uses it, and no device records meanwhile.
@@ -68,23 +65,33 @@ public:
 private:
     struct OfDevice {
         DeviceChoices made;
-        Choices kept;                    ///< from the cache
-        std::filesystem::path kept_file; ///< empty: none
+        KeptChoices* kept = nullptr; ///< null if nothing is measured
     };
-    void read_cache(OfDevice& device) const;
-    void write_cache(const OfDevice& device) const;
+    /// A launch without a choice.
+    struct Undecided {
+        const std::string* key;
+        const DistinctLaunch* launch;
+        std::vector<Candidate> candidates;
+        std::optional<Candidate> used, kept; ///< by the device now; from the cache
+        double time;                         ///< in a step, by estimate
+    };
     bool replace_unknown(const Device& device, Choices& choices, const DistinctLaunches& launches);
-    bool measure_missing(Device& device, OfDevice& of, const DistinctLaunches& launches,
-                         const std::atomic<bool>* stop);
-    std::optional<Chosen> choose_by_measuring(Device& device, Choices& choices, const PlannedLaunch& planned,
-                                              std::span<const Candidate> candidates, double times);
+    bool decide(Device& device, OfDevice& of, const DistinctLaunches& launches,
+                const std::atomic<bool>* stop);
+    /// Those first that take the longest.
+    std::vector<Undecided> undecided(const Device& device, const OfDevice& of,
+                                     const DistinctLaunches& launches) const;
+    std::optional<Candidate> choose_by_measuring(Device& device, Choices& choices,
+                                                 const DistinctLaunch& launch,
+                                                 std::span<const Candidate> candidates, const Measuring& how);
 
     TuningOptions options_;
     std::vector<DeviceChoices> known_;
     std::map<std::string, OfDevice> devices_; ///< by id
+    std::map<std::string, KeptChoices> kept_; ///< by kind of device
     unsigned measured_ = 0, found_ = 0,
-             left_ = 0; ///< launches: measured, from the cache, left to the estimate
-    double seconds_ = 0;
+             left_ = 0;                   ///< launches: measured, from the cache, left to the estimate
+    double seconds_ = 0;                  ///< of all measurements
     double before_us_ = 0, after_us_ = 0; ///< of all measured launches of the steps
     std::set<std::string> wrong_;         ///< candidates
     /// The launches whose known choices the devices do not have, by key, for people to read.

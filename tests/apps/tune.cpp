@@ -43,7 +43,7 @@ void check_given_back(const std::string& device) {
     const std::string known =
         line_of_tuning(train_small(second, flags + steps("4") + Arguments{"--tune", "quick"}));
     CHECK(known.starts_with("tuned: 0 launches measured in 0.0 s; "));
-    CHECK(contains(known, " known from earlier runs"));
+    CHECK(contains(known, " known already"));
     check_same(first, second, 4);
 
     fs::remove_all(cache.folder.path());
@@ -137,6 +137,24 @@ TEST_CASE("a file without choices for the device ends the run before its first s
     check_failed(with(folder / "absent"), 2,
                  "--tune '" + (folder / "absent").string() + "': give off, quick");
     CHECK_FALSE(fs::exists(folder / "run"));
+}
+
+TEST_CASE("a terminal shows what is being measured, unless only the log is wanted") {
+    const Cache cache;
+    const TemporaryFolder folder;
+    const auto shown = [&](const char* progress) {
+        const Arguments flags{"train", "--towers",        "cpu",    "--batch", "4",          "--steps", "1",
+                              "--run", folder / progress, "--tune", "full",    "--progress", progress};
+        const Outcome outcome = run_towers(
+            flags + small_data(), {.environment = {{"XDG_CACHE_HOME", folder / "cache"}}, .columns = 80});
+        CHECK(outcome.code == 0);
+        fs::remove_all(folder / "cache");
+        return contains(outcome.out, "\rtuning cpu: 1 of ") ||
+               contains(outcome.out, "\r\033[Ktuning cpu: 1 of ");
+    };
+    CHECK(shown("live"));
+    CHECK(shown("auto"));
+    CHECK_FALSE(shown("log"));
 }
 
 TEST_CASE("with --exact-products no measured choice is Winograd's method") {

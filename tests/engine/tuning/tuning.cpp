@@ -22,8 +22,12 @@ class ManyWays : public WrappedDevice {
 public:
     explicit ManyWays(const Choices& choices) : WrappedDevice(open_device("cpu", {})), choices_(choices) {}
 
-    std::set<std::string> recorded; ///< the ways that it was asked for
+    std::set<std::string> recorded;      ///< the ways that it was asked for
+    std::map<std::string, unsigned> ran; ///< how often each
+    std::map<std::string, double> us;    ///< what its clock says that they take; empty: it has none
 
+    const DeviceInfo& info() const override { return info_; }
+    void set_info(const DeviceInfo& info) { info_ = info; }
     std::vector<Candidate> candidates(const Launch& launch) const override {
         if (launch.kernel != Kernel::relu_forward) return {};
         const Chosen* const chosen = find(&choices_, launch);
@@ -43,6 +47,7 @@ protected:
     std::unique_ptr<RecordingState> do_record(std::span<const Command> commands,
                                               const Buffer* scratch) override {
         std::vector<Command> changed;
+        std::string recorded_as;
         for (const Command& command : commands) {
             const auto* const launch = std::get_if<Launch>(&command);
             const Chosen* const chosen = launch != nullptr ? find(&choices_, *launch) : nullptr;
@@ -50,17 +55,42 @@ protected:
                 changed.push_back(command);
                 continue;
             }
-            recorded.insert(chosen->variant);
+            recorded.insert(recorded_as = chosen->variant);
             if (chosen->variant == "broken") throw DeviceError("it does not compile");
             if (chosen->variant == "large") throw OutOfMemory("no scratch memory");
             for (int i = 0; i < (chosen->variant == "slow" ? 50 : chosen->variant == "wrong" ? 0 : 1); ++i)
                 changed.push_back(command);
         }
-        return std::make_unique<WrappedRecording>(record_theirs(changed, scratch));
+        auto made = std::make_unique<WrappedRecording>(record_theirs(changed, scratch));
+        if (!recorded_as.empty())
+            made_[made.get()] = {recorded_as,
+                                 unsigned(std::ranges::count_if(commands, [](const Command& each) {
+                                     return std::holds_alternative<Launch>(each);
+                                 }))};
+        return made;
+    }
+    void do_submit(const RecordingState& recording, Submission submission,
+                   std::span<const Submission> after) override {
+        if (const auto made = made_.find(&recording); made != made_.end())
+            ran[made->second.way] += made->second.launches;
+        WrappedDevice::do_submit(recording, submission, after);
+    }
+    std::vector<double> do_timestamps(const RecordingState& recording) const override {
+        if (us.empty()) return {};
+        const auto& [way, launches] = made_.at(&recording);
+        std::vector<double> moments{0};
+        while (moments.size() <= launches) moments.push_back(moments.back() + us.at(way) * 1e-6);
+        return moments;
     }
 
 private:
+    struct Made {
+        std::string way;
+        unsigned launches = 0;
+    };
     const Choices& choices_;
+    DeviceInfo info_ = WrappedDevice::info();
+    std::map<const RecordingState*, Made> made_;
 };
 
 Plan relus() {
@@ -81,9 +111,10 @@ struct Tuned {
     ManyWays device;
     bool changed;
 
-    explicit Tuned(const TuningOptions& options, const std::atomic<bool>* stop = nullptr)
+    explicit Tuned(const TuningOptions& options, const std::atomic<bool>* stop = nullptr,
+                   const std::map<std::string, double>& us = {})
         : tuning(options), device(tuning.choices("cpu")),
-          changed((tuning.opened(device.info()), tune(stop))) {}
+          changed((tuning.opened(device.info()), device.us = us, tune(stop))) {}
 
     std::map<std::string, std::string> variants() {
         std::map<std::string, std::string> names;
@@ -115,6 +146,59 @@ TEST_CASE("tuning chooses the fastest way that computes what the plainest does")
     CHECK(full.tuning.summary().starts_with("tuned: 2 launches measured in "));
 }
 
+TEST_CASE("what is twice as slow as the fastest so far is not run again") {
+    const Tuned full({.effort = Effort::full}, nullptr,
+                     {{"slow", 100}, {"wrong", 1}, {"plain", 40}, {"dear", 45}});
+    CHECK(full.device.ran.at("slow") <= 2 * 3); // of two launches
+    CHECK(full.device.ran.at("plain") > 2 * 5 * 16);
+    CHECK(full.device.ran.at("dear") > 2 * 5 * 16);
+    CHECK(full.device.ran.at("wrong") <= 2 * 3);
+    const Tuned near({.effort = Effort::full}, nullptr,
+                     {{"slow", 55}, {"wrong", 1}, {"plain", 40}, {"dear", 45}});
+    CHECK(near.device.ran.at("slow") <= 2 * (3 + 3 * 16)); // after a round
+}
+
+TEST_CASE("long launches are repeated a few times") {
+    Tuned full({.effort = Effort::full}, nullptr,
+               {{"slow", 30e3}, {"wrong", 1}, {"plain", 28e3}, {"dear", 29.5e3}});
+    CHECK(full.variants() == both("plain"));
+    for (const char* const way : {"slow", "plain", "dear"}) {
+        CHECK(full.device.ran.at(way) >= 2 * 4);
+        CHECK(full.device.ran.at(way) <= 2 * 5);
+    }
+}
+
+TEST_CASE("a way that is wrong is not chosen, however much faster it becomes than at first") {
+    // It is as fast as the right ones, so that it is compared only in the end.
+    Tuned full({.effort = Effort::full}, nullptr,
+               {{"slow", 100}, {"wrong", 100}, {"plain", 100}, {"dear", 100}});
+    CHECK(full.variants() == both("slow"));
+    Tuned late({.effort = Effort::full}, nullptr,
+               {{"slow", 100}, {"wrong", 60}, {"plain", 60}, {"dear", 70}});
+    CHECK(late.variants() == both("plain"));
+}
+
+TEST_CASE("devices of one kind share what is measured, and the user sees how far it is") {
+    std::vector<std::string> lines;
+    Tuning tuning(
+        {.effort = Effort::full, .progress = [&](const std::string& line) { lines.push_back(line); }});
+    const Plan plan = relus();
+    const Plan* const plans[] = {&plan};
+    for (const char* const id : {"cpu", "cpu:1"}) { // which no machine has, but cards have their like
+        ManyWays device(tuning.choices(id));
+        DeviceInfo info = device.info();
+        info.id = id;
+        device.set_info(info);
+        tuning.opened(device.info());
+        CHECK(tuning.tune(device, plans, nullptr));
+        CHECK(device.recorded.empty() == (id == std::string("cpu:1")));
+    }
+    CHECK(lines == std::vector<std::string>{"tuning cpu: 1 of 2 launches, relu0",
+                                            "tuning cpu: 2 of 2 launches, relu4", ""});
+    CHECK(tuning.choices("cpu").size() == 2);
+    CHECK(tuning.choices("cpu:1").size() == 2);
+}
+
 TEST_CASE("quick tuning measures what the estimate takes for the fastest, and the plainest") {
     const TemporaryFolder folder;
     Tuned quick({.effort = Effort::quick, .cache = folder.path()});
@@ -132,7 +216,7 @@ TEST_CASE("what one run has measured, later runs know, with as much effort and o
     CHECK(second.changed);
     CHECK(second.variants() == first);
     CHECK(second.device.recorded.empty());
-    CHECK(second.tuning.summary() == "tuned: 0 launches measured in 0.0 s; 2 known from earlier runs");
+    CHECK(second.tuning.summary() == "tuned: 0 launches measured in 0.0 s; 2 known already");
     CHECK_FALSE(tuned(Effort::full).device.recorded.empty());
     CHECK_FALSE(tuned(Effort::quick, true).device.recorded.empty());
     CHECK(test::names_in(folder / "made").size() == 3);
