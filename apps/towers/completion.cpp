@@ -70,7 +70,7 @@ CompletedValue value_of(const std::string& command, const CLI::Option& option) {
     if (name == "--data" || name == "source") return {.words = {"shapes"}, .files = true};
     if (name == "--shares") return {.words = {"auto", "even"}};
     if (name == "--feed") return {.words = {"auto", "resident", "streamed"}};
-    if (name == "--tune") return {.words = {"off", "quick", "full"}, .files = true};
+    if (name == "--tune") return {.words = {"auto", "off", "quick", "full"}, .files = true};
     if (name == "--on-device-loss") return {.words = {"continue", "stop"}};
     if (name == "--quirks" && command == "eval") return {.words = {"none", "padded-evaluation"}};
     if (name == "--quirks")

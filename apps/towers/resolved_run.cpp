@@ -244,20 +244,24 @@ unsigned threads_of(const TrainSettings& settings, const TrainFlags& flags, cons
 
 /// Decides by --tune. A resumed run goes on with its own choices, unless the user names others.
 std::optional<TuningOptions> tuning_of(TrainSettings& settings, const TrainFlags& flags, bool resumes) {
-    const bool measures = settings.tune == "quick" || settings.tune == "full";
+    constexpr double seconds_of_auto = 3;
     if (settings.tune == "off") return {};
-    TuningOptions tuning{.effort = settings.tune == "quick"  ? Effort::quick
-                                   : settings.tune == "full" ? Effort::full
-                                                             : Effort::none,
-                         .exact_products = settings.exact_products};
+    TuningOptions tuning{.effort = settings.tune == "auto"    ? Effort::automatic
+                                   : settings.tune == "quick" ? Effort::quick
+                                   : settings.tune == "full"  ? Effort::full
+                                                              : Effort::none,
+                         .exact_products = settings.exact_products,
+                         .changing_shares = settings.shares == "auto"};
+    if (tuning.effort == Effort::automatic) tuning.budget = seconds_of_auto;
+    const bool measures = tuning.effort != Effort::none;
     if (measures) tuning.cache = cache_folder();
     const fs::path own = choices_path_in(flags.run);
     if (resumes && fs::exists(own) && (measures || !flags.settings.gives("tune"))) {
         tuning.known = own;
     } else if (!measures) {
         if (!fs::is_regular_file(settings.tune))
-            throw UsageError(fmt::format("--tune '{}': give off, quick, full, or the path of a file with "
-                                         "choices, such as a run's choices.json",
+            throw UsageError(fmt::format("--tune '{}': give auto, off, quick, full, or the path of a file "
+                                         "with choices, such as a run's choices.json",
                                          settings.tune));
         tuning.known = settings.tune = absolute(settings.tune);
         tuning.complete = true;

@@ -97,9 +97,10 @@ void for_each_setting(const Visitor& visitor) {
     visitor("exact-products", &S::exact_products, other, exact_products_help);
     visitor(
         "tune", &S::tune, other,
-        "How the devices choose the way in which they run each launch: off (by estimates); quick or full "
-        "(by measuring the likely or all ways before the first step, for this and later runs); or as in a "
-        "file, such as an earlier run's choices.json");
+        "How the devices choose the way in which they run each launch: off (by estimates); auto (cards "
+        "measure for up to 3 s before the first step where the estimate is unsure), quick or full (all "
+        "measure the likely or all ways), each for this and later runs; or as in a file, such as an earlier "
+        "run's choices.json");
     visitor(
         "feed", &S::feed, other,
         "Where the training images are: resident (all on every device), streamed (read ahead of the steps "

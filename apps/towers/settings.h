@@ -46,7 +46,7 @@ struct TrainSettings {
     double device_timeout = default_timeout;
     unsigned threads = 0;
     bool exact_products = false;
-    std::string tune = "off"; ///< or quick, full, or the path of a file with choices
+    std::string tune = "auto"; ///< or off, quick, full, or the path of a file with choices
     std::string feed = "auto";
     std::optional<unsigned> readers;
     std::string quirks = "none";

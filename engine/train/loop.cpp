@@ -343,9 +343,13 @@ std::string tune(Trainer& trainer, RunDirectory& run, const std::atomic<bool>& s
     const auto& tuning = trainer.options().tuning;
     if (!tuning) return "";
     return started(run, [&]() -> std::string {
-        trainer.tune(&stop);
+        try {
+            trainer.tune(&stop);
+        } catch (const DeviceError& error) {
+            rethrow(error, "; --tune off measures nothing and runs everything by the estimate");
+        }
         if (stop) return ""; // it may lack choices
-        run.write_choices(tuning->to_json());
+        if (tuning->has_choices()) run.write_choices(tuning->to_json());
         return tuning->summary();
     });
 }

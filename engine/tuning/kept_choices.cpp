@@ -15,7 +15,9 @@
 namespace towers {
 namespace {
 
-const char* name_of(Effort effort) { return effort == Effort::full ? "full" : "quick"; }
+const char* name_of(Effort effort) {
+    return effort == Effort::full ? "full" : effort == Effort::quick ? "quick" : "auto";
+}
 
 } // namespace
 

@@ -40,6 +40,12 @@ std::optional<Candidate> used_of(std::span<const Candidate> candidates) {
     return *used;
 }
 
+/// Whether a device's launches are measured.
+bool measures(Effort effort, DeviceKind kind) {
+    const bool is_card = kind != DeviceKind::cpu && kind != DeviceKind::software;
+    return effort != Effort::none && (effort != Effort::automatic || is_card);
+}
+
 Chosen as_chosen(const Candidate& candidate) { return {std::string(candidate.variant), candidate.config}; }
 
 /// Shows what is being done as long as it lasts.
@@ -97,7 +103,7 @@ void Tuning::opened(const DeviceInfo& info) {
         throw InputError(fmt::format("{}: has no choices for {} ({}); name another file, or tune anew",
                                      as_printable(options_.known.string()), info.id,
                                      as_printable(info.name)));
-    if (options_.effort == Effort::none) return;
+    if (!measures(options_.effort, info.kind)) return;
     const std::string kind = fmt::format("{}\n{}\n{}", none.backend, none.name, none.driver);
     const auto kept = kept_.find(kind);
     device.kept = kept != kept_.end()
@@ -109,14 +115,14 @@ void Tuning::opened(const DeviceInfo& info) {
 }
 
 bool Tuning::concerns(const DeviceInfo& info) const {
-    return options_.effort != Effort::none || !devices_.at(info.id).made.choices.empty();
+    return measures(options_.effort, info.kind) || !devices_.at(info.id).made.choices.empty();
 }
 
 bool Tuning::tune(Device& device, std::span<const Plan* const> plans, const std::atomic<bool>* stop) {
     OfDevice& of = devices_.at(device.info().id);
     const DistinctLaunches launches = distinct_launches(plans);
     const bool replaced = replace_unknown(device, of.made.choices, launches);
-    const bool decided = options_.effort != Effort::none && decide(device, of, launches, stop);
+    const bool decided = of.kept != nullptr && decide(device, of, launches, stop);
     return replaced || decided;
 }
 
@@ -144,11 +150,16 @@ std::vector<Tuning::Undecided> Tuning::undecided(const Device& device, const OfD
     std::vector<Undecided> all;
     for (const auto& [key, distinct] : launches) {
         const Launch& launch = *distinct.planned.launch;
-        if (of.made.choices.contains(key) || !is_measurable(distinct.planned)) continue;
+        const Choices& made = of.made.choices;
+        const bool is_made = options_.effort == Effort::automatic ? find_near(&made, launch).chosen != nullptr
+                                                                  : made.contains(key);
+        if (is_made || !is_measurable(distinct.planned)) continue;
         Undecided each{&key, &distinct, device.candidates(launch), {}, {}, 0};
         if (each.candidates.size() < 2) continue;
         each.used = used_of(each.candidates);
-        each.kept = find_in(each.candidates, {find(&of.kept->of.choices, launch)});
+        const Choices& kept = of.kept->of.choices;
+        each.kept = find_in(each.candidates, options_.changing_shares ? find_near(&kept, launch)
+                                                                      : NearChoice{find(&kept, launch)});
         if (each.used && std::isfinite(each.used->config.cost))
             each.time = distinct.times * each.used->config.cost;
         all.push_back(std::move(each));
@@ -160,32 +171,43 @@ std::vector<Tuning::Undecided> Tuning::undecided(const Device& device, const OfD
 bool Tuning::decide(Device& device, OfDevice& of, const DistinctLaunches& launches,
                     const std::atomic<bool>* stop) {
     const Clock::time_point begin = Clock::now();
-    const Measuring how{.only_fastest = true, .is_over = [&] { return stop != nullptr && *stop; }};
+    const auto is_stopped = [&] { return stop != nullptr && *stop; };
+    const auto is_late = [&] { return seconds_ + seconds_since(begin) > options_.budget; };
+    const Measuring how{.only_fastest = true, .is_over = [&] { return is_stopped() || is_late(); }};
     ProgressLine progress(options_.progress);
     Choices chosen; // put into effect at the end, so that every recording before it is alike
-    bool measured = false;
+    bool is_new = false;
     const std::vector<Undecided> all = undecided(device, of, launches);
-    for (std::size_t i = 0; i < all.size() && !how.is_over(); ++i) {
+    for (std::size_t i = 0; i < all.size() && !is_stopped(); ++i) {
         const auto& [key, launch, candidates, used, kept, time] = all[i];
         std::optional<Candidate> choice = kept;
+        bool keep = !kept;
         if (kept) {
             ++found_;
+        } else if (options_.effort == Effort::automatic &&
+                   find_near(&chosen, *launch->planned.launch).chosen != nullptr) {
+            continue; // of another micro-batch
+        } else if (const std::vector<Candidate> worth = worth_measuring(candidates, options_.effort);
+                   worth.empty()) {
+            ++sure_;
+        } else if (is_late()) {
+            ++late_;
         } else {
             progress.show(fmt::format("tuning {}: {} of {} launches, {}", device.info().id, i + 1, all.size(),
                                       launch->name));
-            choice = choose_by_measuring(device, of.made.choices, *launch,
-                                         worth_measuring(candidates, options_.effort), how);
-            if (how.is_over()) break;
-            ++(choice ? measured_ : left_);
-            if (choice) of.kept->of.choices[*key] = as_chosen(*choice);
-            measured = measured || choice;
+            choice = choose_by_measuring(device, of.made.choices, *launch, worth, how);
+            if (!choice) keep = is_late(); // another time memory may suffice
+            ++(choice ? measured_ : is_late() ? late_ : large_);
         }
+        if (is_stopped()) break;
         if (!choice) choice = used; // on record, so that a resumed run does not choose otherwise
         if (!choice) continue;
         chosen.emplace(*key, as_chosen(*choice));
+        if (keep) of.kept->of.choices[*key] = as_chosen(*choice);
+        is_new = is_new || keep;
     }
     of.made.choices.insert(chosen.begin(), chosen.end());
-    if (measured) of.kept->write();
+    if (is_new) of.kept->write();
     seconds_ += seconds_since(begin);
     return !chosen.empty();
 }
@@ -220,13 +242,21 @@ std::optional<Candidate> Tuning::choose_by_measuring(Device& device, Choices& ch
     return best->candidate;
 }
 
+bool Tuning::has_choices() const {
+    return options_.effort != Effort::automatic || std::ranges::any_of(devices_, [](const auto& device) {
+               return !device.second.made.choices.empty();
+           });
+}
+
 std::string Tuning::summary() const {
     if (!unknown_.empty())
         spdlog::warn("{}: {} launch{} cannot run as chosen there, the first of them {}; the estimate decides "
                      "instead, which may change the last bits of results",
                      as_printable(options_.known.string()), unknown_.size(), unknown_.size() == 1 ? "" : "es",
                      unknown_.begin()->second);
-    if (options_.effort == Effort::none) return "";
+    const bool is_silent =
+        options_.effort == Effort::automatic && measured_ + found_ + sure_ + late_ + large_ == 0;
+    if (options_.effort == Effort::none || is_silent) return "";
     if (!wrong_.empty())
         spdlog::warn("left out, because they compute something else: {}", fmt::join(wrong_, "; "));
     std::string text = fmt::format("tuned: {} launch{} measured in {:.1f} s", measured_,
@@ -234,8 +264,13 @@ std::string Tuning::summary() const {
     if (measured_ > 0)
         text += fmt::format(", which take {:.2f} ms a step instead of {:.2f}", after_us_ * 1e-3,
                             before_us_ * 1e-3);
-    if (found_ > 0) text += fmt::format("; {} known already", found_);
-    if (left_ > 0) text += fmt::format("; {} not measured for want of memory", left_);
+    const auto add = [&](unsigned launches, const std::string& what) {
+        if (launches > 0) text += fmt::format("; {} {}", launches, what);
+    };
+    add(found_, "known already");
+    add(sure_, "by the estimate, which is sure enough");
+    add(late_, fmt::format("by the estimate, since {:.0f} s were over", options_.budget));
+    add(large_, "not measured for want of memory");
     return text;
 }
 

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <filesystem>
 #include <functional>
+#include <limits>
 #include <map>
 #include <optional>
 #include <set>
@@ -32,6 +33,11 @@ struct TuningOptions {
     bool complete = false;            ///< `known` must name each device
     std::filesystem::path cache = {}; ///< folder where choices are kept for other runs; empty: nowhere
     bool exact_products = false;      ///< of the devices
+    /// Seconds for all measurements. What they do not suffice for is left to the estimate.
+    double budget = std::numeric_limits<double>::infinity();
+    /// Whether the shares follow the towers' times, so that each run has others: then what is kept for a near
+    /// batch serves them.
+    bool changing_shares = false;
     /// Gets a line for the user about what is measured now, and an empty one at the end; may be null.
     std::function<void(const std::string&)> progress = {};
 };
@@ -57,7 +63,10 @@ public:
     /// DeviceError.
     bool tune(Device& device, std::span<const Plan* const> plans, const std::atomic<bool>* stop);
 
-    /// One line for the user about all that tune() has done. Warns of what went wrong.
+    /// Whether there is anything to record.
+    bool has_choices() const;
+
+    /// One line for the user about all that tune() has done, or nothing. Warns of what went wrong.
     std::string summary() const;
     /// All choices, as the file that TuningOptions::known names.
     std::string to_json() const;
@@ -89,8 +98,9 @@ private:
     std::vector<DeviceChoices> known_;
     std::map<std::string, OfDevice> devices_; ///< by id
     std::map<std::string, KeptChoices> kept_; ///< by kind of device
-    unsigned measured_ = 0, found_ = 0,
-             left_ = 0;                   ///< launches: measured, from the cache, left to the estimate
+    unsigned measured_ = 0, found_ = 0;       ///< launches: found in the cache
+    /// Launches left to the estimate: it is sure enough, or budget or memory did not suffice.
+    unsigned sure_ = 0, late_ = 0, large_ = 0;
     double seconds_ = 0;                  ///< of all measurements
     double before_us_ = 0, after_us_ = 0; ///< of all measured launches of the steps
     std::set<std::string> wrong_;         ///< candidates

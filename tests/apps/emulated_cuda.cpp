@@ -1,10 +1,12 @@
 // The program on cards that processors emulate, which fail as we ask (tests/emulated_cuda).
 #include "tests/apps/helpers.h"
+#include "tests/support/environment.h"
 #include "tests/support/files.h"
 
 #include <algorithm>
 #include <doctest/doctest.h>
 #include <optional>
+#include <regex>
 
 using namespace towers::test;
 
@@ -91,6 +93,54 @@ TEST_CASE("emulated cards: a run that a processor, a card and Vulkan share train
     check_worked(cards.train("cpu,cuda:0" + third, "mixed", "2"));
     CHECK(relative_distance(any_variables(checkpoint(cards.folder / "mixed", 4)),
                             any_variables(checkpoint(cards.folder / "one", 4))) < 1e-4);
+}
+
+TEST_CASE("emulated cards: --tune auto measures a little, once, and gives the same bits back") {
+    if (absent()) return;
+    const EmulatedCards cards;
+    Environment environment;
+    environment.set("XDG_CACHE_HOME", (cards.folder / "cache").c_str());
+    const auto run = [&](const char* name, const Arguments& more) {
+        const Outcome outcome =
+            cards.run(Arguments{"train", "--recipe", cards.recipe.string(), "--batch", "16", "--log-every",
+                                "1", "--run", (cards.folder / name).string()} +
+                          small_data() + more,
+                      "1");
+        check_worked(outcome);
+        for (const std::string& line : lines_of(outcome.out))
+            if (line.starts_with("tuned: ")) return line;
+        return std::string();
+    };
+    const Arguments card{"--towers", "cuda:0", "--steps", "3"}, automatic{"--tune", "auto"};
+    const std::string line = run("first", card + automatic);
+    CHECK(
+        std::regex_match(line, std::regex("tuned: [1-9][0-9]* launch(es)? measured in [0-9.]+ s, which take "
+                                          "[0-9.]+ ms a step instead of [0-9.]+(; .*)?")));
+    CHECK(contains(read_text(cards.folder / "first/choices.json"), "Emulated card"));
+    CHECK(run("again", card + automatic).starts_with("tuned: 0 launches measured in 0.0 s; "));
+    check_same(cards.folder / "first", cards.folder / "again", 3);
+    std::filesystem::remove_all(cards.folder / "cache");
+    CHECK(run("given", card + Arguments{"--tune", (cards.folder / "first/choices.json").string()}).empty());
+    check_same(cards.folder / "first", cards.folder / "given", 3);
+    CHECK(run("off", card + Arguments{"--tune", "off"}).empty());
+    CHECK_FALSE(std::filesystem::exists(cards.folder / "off/choices.json"));
+
+    check_failed(
+        cards.run(Arguments{"train", "--recipe", cards.recipe.string(), "--run",
+                            (cards.folder / "failing").string()} +
+                      small_data() + card + automatic,
+                  "1", "cudaGraphLaunch#12=719"),
+        1, "; --tune off measures nothing and runs everything by the estimate; the last checkpoint is ");
+
+    // Two towers on one card, with other shares than each other
+    CHECK_FALSE(
+        run("two", Arguments{"--towers", "cuda:0,cuda:0", "--shares", "3:1", "--steps", "2"} + automatic)
+            .empty());
+    std::filesystem::remove_all(cards.folder / "cache");
+    CHECK(run("repeated", Arguments{"--towers", "cuda:0,cuda:0", "--shares", "3:1", "--steps", "2", "--tune",
+                                    (cards.folder / "two/choices.json").string()})
+              .empty());
+    check_same(cards.folder / "two", cards.folder / "repeated", 2);
 }
 
 TEST_CASE("emulated cards: a card that is lost, fails or has no memory is dropped, and the others go on") {

@@ -162,6 +162,10 @@ Outcome Program::end() {
 Arguments towers_command(const Arguments& arguments) {
     Arguments command{TOWERS_PROGRAM};
     command.insert(command.end(), arguments.begin(), arguments.end());
+    // Cards, emulated ones too, measure only where a test is about it: that takes seconds, and changes bits.
+    const auto has = [&](const char* flag) { return std::ranges::find(arguments, flag) != arguments.end(); };
+    if (!arguments.empty() && arguments[0] == "train" && !has("--tune") && !has("--resume") && !has("--help"))
+        command.insert(command.begin() + 2, {"--tune", "off"});
     // Everything on Vulkan runs under the validation layer, and each of its messages is a failure.
     const bool takes_devices = !arguments.empty() && (arguments[0] == "train" || arguments[0] == "eval" ||
                                                       arguments[0] == "parity" || arguments[0] == "replay");

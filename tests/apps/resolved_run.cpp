@@ -12,9 +12,10 @@ using namespace rows;
 TEST_CASE("flags come before the configuration file, and that before the recipe") {
     const Row rows[] = {
         {.flags = "",
-         .has = {"recipe = 'cifar10-tutorial'", "data = 'shapes'", "towers = 'a'", "!shares", "batch = 128\n",
-                 "!global-batch", "steps = 100000\n", "lr = 0.1\n", "seed = 1\n", "[global batch 128]",
-                 "[folder ]", "[refuse]", "[threads 0]", "[fixed, weights , recorded ]", "[from nothing]"}},
+         .has = {"tune = 'auto'", "recipe = 'cifar10-tutorial'", "data = 'shapes'", "towers = 'a'", "!shares",
+                 "batch = 128\n", "!global-batch", "steps = 100000\n", "lr = 0.1\n", "seed = 1\n",
+                 "[global batch 128]", "[folder ]", "[refuse]", "[threads 0]", "[fixed, weights , recorded ]",
+                 "[from nothing]"}},
         {.flags = "", .config = "lr = 0.2\nseed = 5\n", .has = {"lr = 0.2\n", "seed = 5\n"}},
         {.flags = "--lr 0.3", .config = "lr = 0.2\nseed = 5\n", .has = {"lr = 0.3\n", "seed = 5\n"}},
         {.flags = "--distort off",

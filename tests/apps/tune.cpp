@@ -89,6 +89,7 @@ TEST_CASE("choices that the device does not have give way to the estimate, with 
         const Outcome outcome = run_towers(Arguments{"train", "--run", run.string()} + more);
         CHECK(outcome.code == 0);
         CHECK(lines_of(outcome.err).size() == 1);
+        CAPTURE(outcome.err);
         CHECK(contains(outcome.err, source.string() + ": " + what));
         CHECK(contains(outcome.err, "; the estimate decides instead, which may change the last bits"));
     };
@@ -135,7 +136,7 @@ TEST_CASE("a file without choices for the device ends the run before its first s
     write_text(folder / "broken", "{");
     check_failed(with(folder / "broken"), 1, "broken: is damaged, or has no choices: ");
     check_failed(with(folder / "absent"), 2,
-                 "--tune '" + (folder / "absent").string() + "': give off, quick");
+                 "--tune '" + (folder / "absent").string() + "': give auto, off, quick");
     CHECK_FALSE(fs::exists(folder / "run"));
 }
 
@@ -165,10 +166,20 @@ TEST_CASE("with --exact-products no measured choice is Winograd's method") {
     CHECK_FALSE(contains(read_text(folder / "run" / "choices.json"), "Winograd"));
 }
 
-TEST_CASE("without --tune a run records no choices") {
+TEST_CASE("processors and software drivers measure nothing by default, and record no choices") {
     const TemporaryFolder folder;
-    train_small(folder / "run", {"--batch", "4", "--steps", "1"});
-    CHECK_FALSE(fs::exists(folder / "run" / "choices.json"));
+    std::vector<std::string> devices{"cpu"};
+    for (const nlohmann::json& device : vulkan_devices(list_devices()))
+        if (device.at("kind") == "software" && device.at("id") == quick_device())
+            devices.push_back(device.at("id"));
+    for (const std::string& id : devices) {
+        const fs::path run = folder / id;
+        const std::string out =
+            train_small(run, {"--towers", id, "--batch", "4", "--steps", "1", "--tune", "auto"});
+        CHECK(line_of_tuning(out).empty());
+        CHECK_FALSE(fs::exists(run / "choices.json"));
+        CHECK(contains(read_text(run / "config.toml"), "tune = 'auto'"));
+    }
 }
 
 TEST_CASE("bench --variants shows all ways to run a kernel, side by side") {
