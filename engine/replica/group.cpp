@@ -100,8 +100,7 @@ void TowerGroup::record_again() {
         thread->step_time.renew();
         try {
             thread->tower->record_again();
-        } catch (const DeviceError& error) {
-            throw TowerFailed(error, std::current_exception(), thread->index, thread->share);
+        } catch (const DeviceError&) { // It is idle now. The others record, then take() tries again.
         }
     }
     shared_.active.clear(); // it knows the old recordings

@@ -137,11 +137,16 @@ void Trainer::tune(const std::atomic<bool>* stop) {
         for (const Plan& plan : planned.micro_plans) plans.push_back(&plan);
         try {
             changed = options_.tuning->tune(its.session().device(), plans, stop) || changed;
-        } catch (const DeviceLost&) { // its next step tells
+        } catch (const DeviceError&) { // its next step tells
             if (!options_.outlive_devices || towers_->size() == 1) throw;
         }
     }
-    if (changed) towers_->record_again();
+    if (!changed) return;
+    try {
+        towers_->record_again();
+    } catch (const TowerFailed&) { // likewise
+        if (!options_.outlive_devices) throw;
+    }
 }
 
 /// Of the last step.

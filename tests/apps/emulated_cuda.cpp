@@ -132,6 +132,16 @@ TEST_CASE("emulated cards: --tune auto measures a little, once, and gives the sa
                   "1", "cudaGraphLaunch#12=719"),
         1, "; --tune off measures nothing and runs everything by the estimate; the last checkpoint is ");
 
+    std::filesystem::remove_all(cards.folder / "cache");
+    const Outcome dropped = cards.run(
+        Arguments{"train", "--recipe", cards.recipe.string(), "--towers", "cuda:1,cuda:0", "--shares", "even",
+                  "--batch", "16", "--steps", "2", "--run", (cards.folder / "dropped").string()} +
+            small_data() + automatic,
+        "1", "cudaGraphLaunch#12=719");
+    check_worked(dropped);
+    CHECK(contains(dropped.out, "\ntuned: "));
+    CHECK(contains(dropped.out, "tower_0 (cuda:1) failed and is dropped"));
+
     // Two towers on one card, with other shares than each other
     CHECK_FALSE(
         run("two", Arguments{"--towers", "cuda:0,cuda:0", "--shares", "3:1", "--steps", "2"} + automatic)

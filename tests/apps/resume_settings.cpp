@@ -48,8 +48,8 @@ TEST_CASE("--resume uses the run's settings, and a flag overrides one") {
 
 TEST_CASE("a run whose config.toml is lost or empty resumes with its checkpoint's settings") {
     const TemporaryFolder folder;
-    const Arguments flags{"--towers", "cpu,cpu", "--shares", "3:1",       "--batch", "4",         "--lr",
-                          "0.05",     "--seed",  "9",        "--distort", "off",     "--shuffle", "off"};
+    const Arguments flags{"--towers", "cpu,cpu", "--shares",  "3:1", "--batch",   "4",   "--lr",   "0.05",
+                          "--seed",   "9",       "--distort", "off", "--shuffle", "off", "--tune", "auto"};
     train_small(folder / "whole", flags + Arguments{"--steps", "4"});
     train_small(folder / "parts", flags + Arguments{"--steps", "2"});
     const fs::path parts = folder / "parts";
