@@ -2,7 +2,8 @@
 #define TOWERS_SHADERS_REDUCTION_H
 
 // A reduction over a large tensor: a subgroup takes one chunk (REDUCTION_CHUNKS). FOR_CHUNK gives the first of the
-// lane's next quads in flight, which it loads all before it uses one; those that IS_IN_CHUNK denies are the first again.
+// lane's next quads in flight, which it loads all before it uses one; those that IS_IN_CHUNK denies are the first
+// again.
 #define QUADS_IN_FLIGHT 4u
 #define FOR_CHUNK(i, quads, chunk)                                                                           \
     const uint i##_end = REDUCTION_BEGIN(quads, (chunk) + 1u);                                               \

@@ -132,6 +132,7 @@ void Trainer::tune(const std::atomic<bool>* stop) {
     for (std::size_t i = 0; i < towers_->size(); ++i) {
         const Tower& its = tower(i);
         if (its.share() == 0 || !options_.tuning->concerns(its.info())) continue;
+        if (!its.at_once().saves.empty()) continue; // other runs, with more memory, shall not do likewise
         const TrainingPlan planned = its.plan();
         std::vector<const Plan*> plans{&planned.plan};
         for (const Plan& plan : planned.micro_plans) plans.push_back(&plan);

@@ -62,6 +62,7 @@ public:
     }
 
     std::vector<Measured> run() {
+        if (is_over()) return {};
         if (make_expected())
             for (Way& way : ways_) {
                 if (is_over()) return {};

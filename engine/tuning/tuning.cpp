@@ -130,30 +130,34 @@ bool Tuning::tune(Device& device, std::span<const Plan* const> plans, const std:
 bool Tuning::replace_unknown(const Device& device, Choices& choices, const DistinctLaunches& launches) {
     bool any = false;
     for (const auto& [key, distinct] : launches) {
-        const auto known = choices.find(key);
-        if (known == choices.end()) continue;
+        const NearChoice known = find_near(&choices, *distinct.planned.launch);
+        if (known.chosen == nullptr) continue;
         const std::vector<Candidate> candidates = device.candidates(*distinct.planned.launch);
-        if (find_in(candidates, {&known->second})) continue;
+        if (find_in(candidates, known)) continue;
         const std::optional<Candidate> used = used_of(candidates);
         if (!used) continue;
-        Chosen& chosen = known->second;
         unknown_.emplace(key, fmt::format("'{}' by {} on {}", distinct.name,
-                                          to_string(chosen.variant, chosen.config), device.info().id));
-        chosen = as_chosen(*used);
+                                          to_string(known.chosen->variant, known.chosen->config),
+                                          device.info().id));
+        choices.insert_or_assign(key, as_chosen(*used));
         any = true;
     }
     return any;
 }
 
 std::vector<Tuning::Undecided> Tuning::undecided(const Device& device, const OfDevice& of,
-                                                 const DistinctLaunches& launches) const {
+                                                 const DistinctLaunches& launches) {
     std::vector<Undecided> all;
     for (const auto& [key, distinct] : launches) {
         const Launch& launch = *distinct.planned.launch;
         const Choices& made = of.made.choices;
         const bool is_made = options_.effort == Effort::automatic ? find_near(&made, launch).chosen != nullptr
                                                                   : made.contains(key);
-        if (is_made || !is_measurable(distinct.planned)) continue;
+        if (!is_measurable(distinct.planned)) continue;
+        if (is_made) {
+            ++recorded_;
+            continue;
+        }
         Undecided each{&key, &distinct, device.candidates(launch), {}, {}, 0};
         if (each.candidates.size() < 2) continue;
         each.used = used_of(each.candidates);
@@ -229,6 +233,7 @@ std::optional<Candidate> Tuning::choose_by_measuring(Device& device, Choices& ch
         if (each.is_wrong())
             wrong_.insert(fmt::format("{} by {} on {}", kernel_info(launch.planned.launch->kernel).name,
                                       to_string(candidate.variant, candidate.config), device.info().id));
+        if (candidate.used && !each.us) return {}; // It runs in a step, so that only memory can lack here.
         if (!each.us || each.is_wrong()) continue;
         if (candidate.used) used = &each;
         if (best == nullptr || *each.us < *best->us) best = &each;
@@ -268,6 +273,7 @@ std::string Tuning::summary() const {
         if (launches > 0) text += fmt::format("; {} {}", launches, what);
     };
     add(found_, "known already");
+    if (options_.effort != Effort::automatic) add(recorded_, "as the run has recorded");
     add(sure_, "by the estimate, which is sure enough");
     add(late_, fmt::format("by the estimate, since {:.0f} s were over", options_.budget));
     add(large_, "not measured for want of memory");

@@ -89,7 +89,7 @@ private:
                 const std::atomic<bool>* stop);
     /// Those first that take the longest.
     std::vector<Undecided> undecided(const Device& device, const OfDevice& of,
-                                     const DistinctLaunches& launches) const;
+                                     const DistinctLaunches& launches);
     std::optional<Candidate> choose_by_measuring(Device& device, Choices& choices,
                                                  const DistinctLaunch& launch,
                                                  std::span<const Candidate> candidates, const Measuring& how);
@@ -98,7 +98,8 @@ private:
     std::vector<DeviceChoices> known_;
     std::map<std::string, OfDevice> devices_; ///< by id
     std::map<std::string, KeptChoices> kept_; ///< by kind of device
-    unsigned measured_ = 0, found_ = 0;       ///< launches: found in the cache
+    /// Launches: measured, found in the cache, or chosen before by the run
+    unsigned measured_ = 0, found_ = 0, recorded_ = 0;
     /// Launches left to the estimate: it is sure enough, or budget or memory did not suffice.
     unsigned sure_ = 0, late_ = 0, large_ = 0;
     double seconds_ = 0;                  ///< of all measurements

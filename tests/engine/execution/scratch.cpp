@@ -1,5 +1,6 @@
 // The scratch memory of a step's launches on cards, which a tower plans with like all other memory.
 #include "backends/error.h"
+#include "engine/tuning/tuning.h"
 #include "tests/support/devices.h"
 #include "tests/support/networks.h"
 #include "tests/support/scripted_device.h"
@@ -127,6 +128,23 @@ TEST_CASE("a share that cannot be divided is computed without what needs much sc
                                  DeviceError);
         });
     }
+}
+
+TEST_CASE("what a card chooses for want of scratch memory is not recorded for others, which have more") {
+    const Dataset data = test::noise(24);
+    const Recipe recipe = wide_recipe("\"batch\"");
+    on_every_card(12, recipe, data, [&](OnCard& card) {
+        for (const bool has_room : {true, false}) {
+            test::MemoryLimit memory;
+            if (!has_room) memory.bytes = (card.least + card.most) / 2;
+            limit(card.winograd, memory);
+            card.winograd.tuning = std::make_shared<Tuning>(TuningOptions{.effort = Effort::automatic});
+            Trainer trainer(recipe, card.winograd, data);
+            trainer.tune(nullptr);
+            CHECK(trainer.tower(0).at_once().saves.empty() == has_room);
+            CHECK(card.winograd.tuning->has_choices() == has_room);
+        }
+    });
 }
 
 TEST_CASE("the test passes of a training use the scratch memory of its steps") {
