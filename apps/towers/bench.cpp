@@ -23,7 +23,6 @@
 #include <fmt/ranges.h>
 #include <memory>
 #include <optional>
-#include <unistd.h>
 
 namespace towers {
 namespace {

@@ -112,13 +112,13 @@ double cycles_of_padding(const Launch& launch, const Launch& padded, unsigned sp
     return splits == 1 && cut != 0 ? cycles + cycles_of_stage(cut, facts) : cycles;
 }
 
+} // namespace
+
 std::optional<LaunchConfig> cheapest(const std::vector<LaunchConfig>& configs) {
     const auto best = std::ranges::min_element(configs, {}, &LaunchConfig::cost);
     if (best == configs.end()) return {};
     return *best;
 }
-
-} // namespace
 
 bool has_room(const Tile& tile, const DeviceFacts& facts) {
     return bytes_of(tile) <= facts.shared_memory &&

@@ -7,6 +7,9 @@
 
 namespace towers {
 
+/// The one with the lowest cost; none of none.
+std::optional<LaunchConfig> cheapest(const std::vector<LaunchConfig>& configs);
+
 /// Whether a workgroup of the device has the shared memory and the registers for a tile.
 bool has_room(const Tile& tile, const DeviceFacts& facts);
 

@@ -111,7 +111,7 @@ std::optional<LaunchConfig> shared_source_config(const Launch& launch, const Dev
         if (kernel.item == Item::subgroup) {
             const unsigned at_once = std::max(1u, kernel.workgroup_size / facts.subgroup_size);
             groups = std::max(ceil_div(items, at_once), std::min<std::uint64_t>(items, facts.busy_groups));
-        } else if (kernel.item == Item::workgroup) { // of which software drivers use a part of each
+        } else if (kernel.item == Item::workgroup) { // A few keep a software driver busy.
             groups = facts.software ? std::min<std::uint64_t>(items, 8 * facts.busy_groups) : items;
         } else {
             groups = ceil_div(items, kernel.workgroup_size);

@@ -243,12 +243,10 @@ std::vector<LaunchConfig> winograd_configs(const Launch& launch, const DeviceFac
 }
 
 std::optional<LaunchConfig> winograd_config(const Launch& launch, const DeviceFacts& facts) {
-    const std::vector<LaunchConfig> configs = winograd_configs(launch, facts);
-    const auto best = std::ranges::min_element(configs, {}, &LaunchConfig::cost);
-    if (best == configs.end()) return {};
+    const std::optional<LaunchConfig> best = cheapest(winograd_configs(launch, facts));
     const bool asked_for = facts.limits->winograd_tile != 0;
-    if (!asked_for && best->cost >= quads_config(launch, facts)->cost) return {};
-    return *best;
+    if (best && !asked_for && best->cost >= quads_config(launch, facts)->cost) return {};
+    return best;
 }
 
 StagedLaunch winograd_stages(const Launch& launch, const LaunchConfig& config, const DeviceFacts& facts,

@@ -122,10 +122,10 @@ Tower::Program Tower::make_program(const Share& share) {
 
 /// What the step's arenas need, with scratch memory for each recording in turn.
 ArenaBytes Tower::needs(const TrainingPlan& training) const {
-    ArenaBytes bytes = session_.needs(training.plan);
-    for (const Plan& plan : training.micro_plans)
-        std::ranges::transform(bytes, session_.needs(plan), bytes.begin(), std::ranges::max);
-    return bytes;
+    ArenaBytes most{};
+    for (const Plan* const plan : training.plans())
+        std::ranges::transform(most, session_.needs(*plan), most.begin(), std::ranges::max);
+    return most;
 }
 
 Tower::Program Tower::record(const TrainingPlan& training) {

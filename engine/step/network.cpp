@@ -51,10 +51,16 @@ TrainingPlan plan_step(const NetworkSpec& spec, std::vector<ArenaRange> buckets,
 
 } // namespace
 
+std::vector<const Plan*> TrainingPlan::plans() const {
+    std::vector<const Plan*> all{&plan};
+    for (const Plan& each : micro_plans) all.push_back(&each);
+    return all;
+}
+
 ArenaBytes TrainingPlan::bytes() const {
-    ArenaBytes most = plan.bytes();
-    for (const Plan& each : micro_plans)
-        std::ranges::transform(most, each.bytes(), most.begin(), std::ranges::max);
+    ArenaBytes most{};
+    for (const Plan* const each : plans())
+        std::ranges::transform(most, each->bytes(), most.begin(), std::ranges::max);
     return most;
 }
 

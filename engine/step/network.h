@@ -42,6 +42,8 @@ struct TrainingPlan {
     ArenaRange trained{}, frozen{};  ///< of the variables, as StateLayout says; of one of several towers
     std::vector<Cut> cuts;           ///< of `plan`
 
+    /// `plan` and the micro-batches'
+    std::vector<const Plan*> plans() const;
     /// The bytes that each arena needs.
     ArenaBytes bytes() const;
 };

@@ -134,10 +134,8 @@ void Trainer::tune(const std::atomic<bool>* stop) {
         if (its.share() == 0 || !options_.tuning->concerns(its.info())) continue;
         if (!its.at_once().saves.empty()) continue; // other runs, with more memory, shall not do likewise
         const TrainingPlan planned = its.plan();
-        std::vector<const Plan*> plans{&planned.plan};
-        for (const Plan& plan : planned.micro_plans) plans.push_back(&plan);
         try {
-            changed = options_.tuning->tune(its.session().device(), plans, stop) || changed;
+            changed = options_.tuning->tune(its.session().device(), planned.plans(), stop) || changed;
         } catch (const DeviceError&) { // its next step tells
             if (!options_.outlive_devices || towers_->size() == 1) throw;
         }
