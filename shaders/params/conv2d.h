@@ -48,8 +48,8 @@ struct Conv2dBackwardWeightsParams {
 
 // sum[count] = sum over `parts` of partials[parts, count], and then what the split kernel left out: +
 // b[channels] if there is a `bias`, ReLU if `relu`, zeroed where x[count] <= 0 if `masked`. Without them b
-// and x may be null. `channels` divides `count`. If `padded_channels` is not 0, sum is [..., rows, channels], the first rows and channels
-// of partials[parts, ..., padded_rows, padded_channels].
+// and x may be null. `channels` divides `count`. If `padded_channels` is not 0, sum is [..., rows, channels],
+// the first rows and channels of partials[parts, ..., padded_rows, padded_channels].
 struct SumPartialsParams {
     In_f32 partials, b, x;
     Out_f32 sum;
@@ -60,7 +60,12 @@ struct SumPartialsParams {
 #define SUM_PARTIALS_COLUMNS(p) ((p).count / (p).channels * QUADS_OF((p).channels))
 // Columns of a workgroup: fewer if there are more parts, so that each invocation has few of them
 #define SUM_PARTIALS_WIDTH(parts)                                                                            \
-    ((parts) <= 4u ? 256u : (parts) <= 8u ? 128u : (parts) <= 16u ? 64u : (parts) <= 32u ? 32u : (parts) <= 64u ? 16u : 8u)
+    ((parts) <= 4u    ? 256u                                                                                 \
+     : (parts) <= 8u  ? 128u                                                                                 \
+     : (parts) <= 16u ? 64u                                                                                  \
+     : (parts) <= 32u ? 32u                                                                                  \
+     : (parts) <= 64u ? 16u                                                                                  \
+                      : 8u)
 #define SUM_PARTIALS_ITEMS(p)                                                                                \
     ((SUM_PARTIALS_COLUMNS(p) + SUM_PARTIALS_WIDTH((p).parts) - 1u) / SUM_PARTIALS_WIDTH((p).parts))
 

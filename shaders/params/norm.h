@@ -62,9 +62,9 @@ struct BatchNormForwardParams {
     uint gamma_used, beta_used, addend_used, relu;
 };
 
-// s1 = sum of dy, s2 = sum of dy * xhat, xhat = (x - mean) / sqrt(m2 / count + epsilon). `relu`: dy is the gradient of a ReLU's output, and counts only where the layer's own output was
-// above zero. The kernel computes that output again from x as forward did, for which alone it uses gamma and
-// beta.
+// s1 = sum of dy, s2 = sum of dy * xhat, xhat = (x - mean) / sqrt(m2 / count + epsilon). `relu`: dy is the
+// gradient of a ReLU's output, and counts only where the layer's own output was above zero. The kernel
+// computes that output again from x as forward did, for which alone it uses gamma and beta.
 struct BatchNormBackwardSumsParams {
     In_f32 x, dy, mean, m2, gamma, beta;
     Out_f32 s1, s2;
