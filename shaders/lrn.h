@@ -6,12 +6,16 @@ FUNCTION float lrn_power(float scale, float beta) {
     // The tutorial's beta, without the two transcendentals of pow()
     if (beta == 0.75f) {
         const float r = inversesqrt(scale);
-        return r * sqrt(r);
+        return r * fast_sqrt(r);
     }
     return pow(scale, -beta);
 }
 
 FUNCTION vec4 lrn_powers(vec4 scale, float beta) {
+    if (beta == 0.75f) {
+        const vec4 r = inversesqrt(scale);
+        return r * vec4(fast_sqrt(r.x), fast_sqrt(r.y), fast_sqrt(r.z), fast_sqrt(r.w));
+    }
     return vec4(lrn_power(scale.x, beta), lrn_power(scale.y, beta), lrn_power(scale.z, beta),
                 lrn_power(scale.w, beta));
 }

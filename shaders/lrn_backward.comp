@@ -3,7 +3,7 @@
 #include "vec4.h"
 
 FUNCTION vec4 lrn_terms(In_f32 dy, In_f32 y, In_f32 scale, uint at) {
-    return load_vec4(dy, at) * load_vec4(y, at) / load_vec4(scale, at);
+    return fast_quotient(load_vec4(dy, at) * load_vec4(y, at), load_vec4(scale, at));
 }
 
 KERNEL(lrn_backward, LrnBackwardParams, 256) {
@@ -14,11 +14,12 @@ KERNEL(lrn_backward, LrnBackwardParams, 256) {
             const LrnNeighbours near = lrn_neighbours(i, row);
             const vec4 before = lrn_terms(p.dy, p.y, p.scale, near.before);
             const vec4 after = lrn_terms(p.dy, p.y, p.scale, near.after);
-            const vec4 own = lrn_terms(p.dy, p.y, p.scale, i);
-            const vec4 sums = lrn_window_sums(near, before, own, after, p.radius);
             const vec4 x = load_vec4(p.x, i);
             const vec4 dy = load_vec4(p.dy, i);
-            vec4 dx = dy * lrn_powers(load_vec4(p.scale, i), p.beta) - slope * x * sums;
+            const vec4 scale = load_vec4(p.scale, i);
+            const vec4 own = fast_quotient(dy * load_vec4(p.y, i), scale);
+            const vec4 sums = lrn_window_sums(near, before, own, after, p.radius);
+            vec4 dx = dy * lrn_powers(scale, p.beta) - slope * x * sums;
             if (p.relu != 0u) dx = where_positive(x, dx);
             store_vec4(p.dx, i, dx);
         }

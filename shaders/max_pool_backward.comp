@@ -1,39 +1,58 @@
 #include "kernel.h"
 #include "vec4.h"
 
-// An item is four channels of an input pixel. It gathers from the windows that contain it, in a fixed order.
+// An item is four channels of a block of pixels (MAX_POOL_ITEMS): the same windows hold them, and few
+// divisions find these. Each pixel gathers from its windows in a fixed order.
 KERNEL(max_pool_backward, MaxPoolBackwardParams, 256) {
     const uint quads = QUADS_OF(p.shape.channels);
-    FOR_RANGE(i, p.shape.batch * p.shape.in_height * p.shape.in_width * quads) {
+    const uint rows = MAX_POOL_BLOCK_ROWS(p.shape);
+    const uint columns = MAX_POOL_BLOCK_COLUMNS(p.shape);
+    // So many windows before the last one hold a block's first pixel.
+    const uint rows_before = (p.shape.window_height - 1u) / p.shape.stride_y;
+    const uint columns_before = (p.shape.window_width - 1u) / p.shape.stride_x;
+    FOR_RANGE(i, p.shape.batch * rows * columns * quads) {
         const uint quad = i % quads;
-        const uint pixel = i / quads;
-        const uint x = pixel % p.shape.in_width + p.shape.pad_left;
-        const uint y = pixel / p.shape.in_width % p.shape.in_height + p.shape.pad_top;
-        const uint image = pixel / p.shape.in_width / p.shape.in_height;
-        // The windows that hold y begin at rows (y - window_height, y]; only every stride-th of them exists.
-        const uint first_row =
-            y < p.shape.window_height ? 0u : (y - p.shape.window_height) / p.shape.stride_y + 1u;
-        const uint first_column =
-            x < p.shape.window_width ? 0u : (x - p.shape.window_width) / p.shape.stride_x + 1u;
-        const uint last_row = min(y / p.shape.stride_y, p.shape.out_height - 1u);
-        const uint last_column = min(x / p.shape.stride_x, p.shape.out_width - 1u);
-        vec4 sum = vec4(0.0f);
-        for (uint row = first_row; row <= last_row; ++row) {
-            for (uint column = first_column; column <= last_column; ++column) {
-                const uint place =
-                    (y - row * p.shape.stride_y) * p.shape.window_width + x - column * p.shape.stride_x;
-                const uint target = (image * p.shape.out_height + row) * p.shape.out_width + column;
-                const uint places = p.argmax.at[target * quads + quad];
-                const bool a = (places & 255u) == place;
-                const bool b = (places >> 8u & 255u) == place;
-                const bool c = (places >> 16u & 255u) == place;
-                const bool d = places >> 24u == place;
-                if (a || b || c || d) {
-                    const vec4 dy = channels_at(p.dy, p.shape.channels, target, quad);
-                    sum += vec4(a ? dy.x : 0.0f, b ? dy.y : 0.0f, c ? dy.z : 0.0f, d ? dy.w : 0.0f);
+        const uint block = i / quads;
+        const uint block_column = block % columns;
+        const uint block_row = block / columns % rows;
+        const uint image = block / columns / rows;
+        const uint first_row = block_row - min(block_row, rows_before);
+        const uint first_column = block_column - min(block_column, columns_before);
+        const uint end_row = min(block_row + 1u, p.shape.out_height);
+        const uint end_column = min(block_column + 1u, p.shape.out_width);
+        const uint pixels = p.shape.stride_y * p.shape.stride_x;
+        uint y_in_block = 0u;
+        uint x_in_block = 0u;
+        for (uint pixel = 0u; pixel < pixels; ++pixel) {
+            // By unsigned wrap-around, padding compares as beyond the end.
+            const uint y = block_row * p.shape.stride_y + y_in_block - p.shape.pad_top;
+            const uint x = block_column * p.shape.stride_x + x_in_block - p.shape.pad_left;
+            if (y < p.shape.in_height && x < p.shape.in_width) {
+                vec4 sum = vec4(0.0f);
+                for (uint row = first_row; row < end_row; ++row) {
+                    const uint y_in_window = (block_row - row) * p.shape.stride_y + y_in_block;
+                    if (y_in_window >= p.shape.window_height) continue;
+                    for (uint column = first_column; column < end_column; ++column) {
+                        const uint x_in_window = (block_column - column) * p.shape.stride_x + x_in_block;
+                        if (x_in_window >= p.shape.window_width) continue;
+                        const uint place = y_in_window * p.shape.window_width + x_in_window;
+                        const uint target = (image * p.shape.out_height + row) * p.shape.out_width + column;
+                        const uint places = p.argmax.at[target * quads + quad];
+                        const bool a = (places & 255u) == place;
+                        const bool b = (places >> 8u & 255u) == place;
+                        const bool c = (places >> 16u & 255u) == place;
+                        const bool d = places >> 24u == place;
+                        if (a || b || c || d) {
+                            const vec4 dy = channels_at(p.dy, p.shape.channels, target, quad);
+                            sum += vec4(a ? dy.x : 0.0f, b ? dy.y : 0.0f, c ? dy.z : 0.0f, d ? dy.w : 0.0f);
+                        }
+                    }
                 }
+                set_channels(p.dx, p.shape.channels, (image * p.shape.in_height + y) * p.shape.in_width + x,
+                             quad, sum);
             }
+            x_in_block = x_in_block + 1u == p.shape.stride_x ? 0u : x_in_block + 1u;
+            y_in_block += x_in_block == 0u ? 1u : 0u;
         }
-        set_channels(p.dx, p.shape.channels, pixel, quad, sum);
     }
 }

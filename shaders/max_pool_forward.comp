@@ -1,6 +1,9 @@
 #include "kernel.h"
 #include "vec4.h"
 
+// So many pixels of a window's row are loaded before one is compared; most windows are 2 or 3 wide.
+#define PIXELS_IN_FLIGHT 3u
+
 // A NaN counts as the maximum, so that divergence shows.
 FUNCTION bool beats(float value, float best) { return value > best || value != value; }
 
@@ -10,30 +13,36 @@ KERNEL(max_pool_forward, MaxPoolForwardParams, 256) {
     FOR_RANGE(i, p.shape.batch * p.shape.out_height * p.shape.out_width * quads) {
         const uint quad = i % quads;
         const uint pixel = i / quads;
-        const uint column = pixel % p.shape.out_width;
-        const uint row = pixel / p.shape.out_width % p.shape.out_height;
+        // The window's first row and column, of which padding may hide some, and its end within the image
+        const uint y = pixel / p.shape.out_width % p.shape.out_height * p.shape.stride_y;
+        const uint x = pixel % p.shape.out_width * p.shape.stride_x;
         const uint image = pixel / p.shape.out_width / p.shape.out_height;
-        vec4 best = vec4(0.0f);
-        uvec4 places = uvec4(0u);
-        bool found = false;
-        for (uint ky = 0u; ky < p.shape.window_height; ++ky) {
-            for (uint kx = 0u; kx < p.shape.window_width; ++kx) {
-                // By unsigned wrap-around, places above and left of the image compare as beyond its end.
-                const uint y = row * p.shape.stride_y + ky - p.shape.pad_top;
-                const uint x = column * p.shape.stride_x + kx - p.shape.pad_left;
-                if (y < p.shape.in_height && x < p.shape.in_width) {
-                    const uint from = (image * p.shape.in_height + y) * p.shape.in_width + x;
-                    const vec4 values = channels_at(p.x, p.shape.channels, from, quad);
-                    const uint place = ky * p.shape.window_width + kx;
-                    const bool a = !found || beats(values.x, best.x);
-                    const bool b = !found || beats(values.y, best.y);
-                    const bool c = !found || beats(values.z, best.z);
-                    const bool d = !found || beats(values.w, best.w);
-                    best = vec4(a ? values.x : best.x, b ? values.y : best.y, c ? values.z : best.z,
-                                d ? values.w : best.w);
+        const uint first_row = p.shape.pad_top - min(p.shape.pad_top, y);
+        const uint first_column = p.shape.pad_left - min(p.shape.pad_left, x);
+        const uint end_row = min(p.shape.window_height, p.shape.in_height + p.shape.pad_top - y);
+        const uint end_column = min(p.shape.window_width, p.shape.in_width + p.shape.pad_left - x);
+        const uint corner =
+            (image * p.shape.in_height + y - p.shape.pad_top) * p.shape.in_width + x - p.shape.pad_left;
+        const uint first_place = first_row * p.shape.window_width + first_column;
+        vec4 best =
+            channels_at(p.x, p.shape.channels, corner + first_row * p.shape.in_width + first_column, quad);
+        uvec4 places = uvec4(first_place);
+        for (uint row = first_row; row < end_row; ++row) {
+            for (uint next = first_column; next < end_column; next += PIXELS_IN_FLIGHT) {
+                vec4 values[PIXELS_IN_FLIGHT];
+                UNROLL for (uint k = 0u; k < PIXELS_IN_FLIGHT; ++k) values[k] =
+                    channels_at(p.x, p.shape.channels,
+                                corner + row * p.shape.in_width + min(next + k, end_column - 1u), quad);
+                UNROLL for (uint k = 0u; k < PIXELS_IN_FLIGHT; ++k) {
+                    const uint place = row * p.shape.window_width + min(next + k, end_column - 1u);
+                    const bool a = beats(values[k].x, best.x);
+                    const bool b = beats(values[k].y, best.y);
+                    const bool c = beats(values[k].z, best.z);
+                    const bool d = beats(values[k].w, best.w);
+                    best = vec4(a ? values[k].x : best.x, b ? values[k].y : best.y, c ? values[k].z : best.z,
+                                d ? values[k].w : best.w);
                     places = uvec4(a ? place : places.x, b ? place : places.y, c ? place : places.z,
                                    d ? place : places.w);
-                    found = true;
                 }
             }
         }

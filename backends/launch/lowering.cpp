@@ -18,6 +18,7 @@ std::span<const Variant> gpu_variants() {
 #define TOWERS_TILED_KERNEL(name, Params, size)                                                              \
     {Kernel::name, winograd_method, winograd_config, winograd_configs, {}, winograd_stages},                 \
         {Kernel::name, quads_source, quads_config, quads_configs, KernelSource::quads},                      \
+        {Kernel::name, window_rows, window_rows_config, window_rows_configs, {}, window_rows_stages},        \
         {Kernel::name, padded_quads, padded_quads_config, padded_quads_configs, {}, padded_stages},          \
         TOWERS_KERNEL(name, Params, size, )
 #include "shaders/kernels.def"

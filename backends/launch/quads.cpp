@@ -103,10 +103,13 @@ double cycles_of_padding(const Launch& launch, const Launch& padded, unsigned sp
     const auto elements = [](double count, uint real, uint with_zeros) {
         return real != with_zeros ? count * (real + with_zeros) : 0;
     };
-    const double x = elements(double(IN_PIXELS(s)), s.in_channels, wide.in_channels),
+    const bool in_rows = s.kernel_width != wide.kernel_width;
+    const double x = in_rows
+                         ? double(IN_PIXELS(s)) * s.in_channels + double(IN_PIXELS(wide)) * wide.in_channels
+                         : elements(double(IN_PIXELS(s)), s.in_channels, wide.in_channels),
                  y = elements(double(OUT_PIXELS(s)), s.out_channels, wide.out_channels),
-                 w = double(s.kernel_height * s.kernel_width) *
-                     (s.in_channels * s.out_channels + wide.in_channels * wide.out_channels);
+                 w = double(s.kernel_height * s.kernel_width) * s.in_channels * s.out_channels +
+                     double(wide.kernel_height * wide.kernel_width) * wide.in_channels * wide.out_channels;
     const double cycles = cycles_of_stage(forward ? x + w : data ? y + w : x + y, facts);
     const double cut = forward ? y : data ? x : w;
     return splits == 1 && cut != 0 ? cycles + cycles_of_stage(cut, facts) : cycles;
@@ -145,9 +148,11 @@ std::optional<LaunchConfig> quads_config(const Launch& launch, const DeviceFacts
     return cheapest(quads_configs(launch, facts));
 }
 
-std::vector<LaunchConfig> padded_quads_configs(const Launch& launch, const DeviceFacts& facts) {
-    if (!products_of(launch) || shape_of(launch).groups != 1 || fits(launch)) return {};
-    const Launch padded = with_padded_channels(launch);
+namespace {
+
+/// Those of `padded`, which computes what the launch computes
+std::vector<LaunchConfig> configs_of_padded(const Launch& launch, const Launch& padded,
+                                            const DeviceFacts& facts) {
     std::vector<LaunchConfig> configs = quads_configs(padded, facts);
     const ConvShape wide = shape_of(padded);
     const double images = double(IN_PIXELS(wide)) * wide.in_channels,
@@ -162,10 +167,46 @@ std::vector<LaunchConfig> padded_quads_configs(const Launch& launch, const Devic
     return configs;
 }
 
+bool can_be_padded(const Launch& launch) {
+    return products_of(launch) && shape_of(launch).groups == 1 && !fits(launch);
+}
+
+/// How many numbers of the images a window has
+std::uint64_t window_of(const Launch& launch) {
+    const ConvShape s = shape_of(launch);
+    return std::uint64_t(s.kernel_height) * s.kernel_width * s.in_channels;
+}
+
+std::optional<LaunchConfig> better_than_shared_source(const std::optional<LaunchConfig>& config,
+                                                      const Launch& launch, const DeviceFacts& facts) {
+    if (config && config->cost >= shared_source_config(launch, facts)->cost) return {};
+    return config;
+}
+
+} // namespace
+
+std::vector<LaunchConfig> padded_quads_configs(const Launch& launch, const DeviceFacts& facts) {
+    if (!can_be_padded(launch)) return {};
+    return configs_of_padded(launch, with_padded_channels(launch), facts);
+}
+
 std::optional<LaunchConfig> padded_quads_config(const Launch& launch, const DeviceFacts& facts) {
-    std::optional<LaunchConfig> best = cheapest(padded_quads_configs(launch, facts));
-    if (best && best->cost >= shared_source_config(launch, facts)->cost) return {};
-    return best;
+    return better_than_shared_source(cheapest(padded_quads_configs(launch, facts)), launch, facts);
+}
+
+std::vector<LaunchConfig> window_rows_configs(const Launch& launch, const DeviceFacts& facts) {
+    if (launch.kernel == Kernel::conv2d_backward_data || !can_be_padded(launch)) return {};
+    if (shape_of(launch).dilation_x != 1) return {};
+    const Launch padded = with_padded_channels(with_window_rows(launch));
+    if (window_of(padded) >= window_of(with_padded_channels(launch))) return {};
+    return configs_of_padded(launch, padded, facts);
+}
+
+std::optional<LaunchConfig> window_rows_config(const Launch& launch, const DeviceFacts& facts) {
+    const std::optional<LaunchConfig> best = cheapest(window_rows_configs(launch, facts)),
+                                      channels = cheapest(padded_quads_configs(launch, facts));
+    if (best && channels && best->cost >= channels->cost) return {};
+    return better_than_shared_source(best, launch, facts);
 }
 
 } // namespace towers

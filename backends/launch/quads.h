@@ -27,4 +27,11 @@ std::optional<LaunchConfig> padded_quads_config(const Launch& launch, const Devi
 /// Whether or not it is worth it
 std::vector<LaunchConfig> padded_quads_configs(const Launch& launch, const DeviceFacts& facts);
 
+/// Takes the forward pass and the weights gradient of a convolution of few channels, such as a network's
+/// first, if it is best to pad the rows of its windows instead (window_rows_stages()): five pixels of three
+/// channels become 16 numbers, with padded channels 20.
+std::optional<LaunchConfig> window_rows_config(const Launch& launch, const DeviceFacts& facts);
+/// Whether or not it is best, if it makes sums shorter
+std::vector<LaunchConfig> window_rows_configs(const Launch& launch, const DeviceFacts& facts);
+
 } // namespace towers

@@ -9,6 +9,14 @@ namespace {
 
 enum : std::size_t { padding, product, sums };
 
+ConvShape with_window_rows(ConvShape s) {
+    s.in_width = s.out_width;
+    s.in_channels *= s.kernel_width;
+    s.kernel_width = s.stride_x = s.dilation_x = 1;
+    s.pad_left = 0;
+    return s;
+}
+
 /// The stages of a convolution, or of whatever else has sums that can be split.
 class ProductStages {
 public:
@@ -19,7 +27,7 @@ public:
 
     StagedLaunch of(Kernel kernel, Conv2dForwardParams p) && {
         const ConvShape s = pad(p.shape);
-        pad(p.x, {.outer = 1, .rows = IN_PIXELS(s), .channels = s.in_channels}, IN_PIXELS(s));
+        pad_images(p.x, s);
         pad_weights(p.w, s);
         if (add_up(p.y, {.b = p.b,
                          .count = OUT_PIXELS(s) * s.out_channels,
@@ -47,7 +55,7 @@ public:
     StagedLaunch of(Kernel kernel, Conv2dBackwardWeightsParams p) && {
         const ConvShape s = pad(p.shape);
         const uint rows = s.in_channels / s.groups;
-        pad(p.x, {.outer = 1, .rows = IN_PIXELS(s), .channels = s.in_channels}, IN_PIXELS(s));
+        pad_images(p.x, s);
         pad(p.dy, {.outer = 1, .rows = OUT_PIXELS(s), .channels = s.out_channels}, OUT_PIXELS(s));
         add_up(p.dw,
                {.count = s.kernel_height * s.kernel_width * rows * s.out_channels,
@@ -56,6 +64,30 @@ public:
                padded(rows));
         if (p.bias != 0) add_up(p.db, {.count = s.out_channels, .channels = s.out_channels, .rows = 1});
         return std::move(*this).with_product(kernel, p);
+    }
+
+    /// Has the images laid out, and padded, as rows of windows.
+    template<class Params>
+    StagedLaunch of_window_rows(Kernel kernel, Params p) && {
+        const ConvShape s = p.shape;
+        p.shape = with_window_rows(s);
+        const uint row = padded(p.shape.in_channels);
+        const uint rows = s.batch * s.in_height;
+        float* const laid_out = stages_.reserve(std::uint64_t(rows) * s.out_width * row);
+        stages_.add(padding, kernels::window_rows,
+                    {.x = p.x,
+                     .y = {reinterpret_cast<vec4*>(laid_out)},
+                     .rows = rows,
+                     .in_width = s.in_width,
+                     .channels = s.in_channels,
+                     .out_width = s.out_width,
+                     .kernel_width = s.kernel_width,
+                     .stride_x = s.stride_x,
+                     .pad_left = s.pad_left,
+                     .padded_row = row});
+        p.x = {laid_out};
+        images_padded_ = true;
+        return std::move(*this).of(kernel, p);
     }
 
 private:
@@ -78,6 +110,10 @@ private:
         to.y = {reinterpret_cast<vec4*>(wide)};
         tensor = {wide};
         stages_.add(padding, kernels::pad_channels, to);
+    }
+    void pad_images(In_f32& x, const ConvShape& s) {
+        if (images_padded_) return;
+        pad(x, {.outer = 1, .rows = IN_PIXELS(s), .channels = s.in_channels}, IN_PIXELS(s));
     }
     void pad_weights(In_f32& w, const ConvShape& s) {
         const uint rows = s.in_channels / s.groups;
@@ -112,6 +148,7 @@ private:
     KernelSource source_;
     LaunchConfig config_;
     unsigned multiple_;
+    bool images_padded_ = false;
     StageBuilder stages_;
 };
 
@@ -209,6 +246,22 @@ StagedLaunch padded_stages(const Launch& launch, const LaunchConfig& config, con
                            std::uint64_t scratch) {
     return with_parameters(launch, [&](const auto& p) {
         return ProductStages(KernelSource::quads, config, 4, facts, scratch).of(launch.kernel, p);
+    });
+}
+
+StagedLaunch window_rows_stages(const Launch& launch, const LaunchConfig& config, const DeviceFacts& facts,
+                                std::uint64_t scratch) {
+    ProductStages stages(KernelSource::quads, config, 4, facts, scratch);
+    if (launch.kernel == Kernel::conv2d_forward)
+        return std::move(stages).of_window_rows(launch.kernel, launch.parameters.as<Conv2dForwardParams>());
+    return std::move(stages).of_window_rows(launch.kernel,
+                                            launch.parameters.as<Conv2dBackwardWeightsParams>());
+}
+
+Launch with_window_rows(const Launch& launch) {
+    return with_parameters(launch, [&](auto p) {
+        p.shape = with_window_rows(p.shape);
+        return Launch{launch.kernel, ParameterBlock::of(p)};
     });
 }
 

@@ -24,6 +24,16 @@ StagedLaunch split_stages(KernelSource source, const Launch& launch, const Launc
 StagedLaunch padded_stages(const Launch& launch, const LaunchConfig& config, const DeviceFacts& facts,
                            std::uint64_t scratch);
 
+/// Likewise after the rows of its windows have been laid out as pixels of a convolution one wide
+/// (with_window_rows()).
+StagedLaunch window_rows_stages(const Launch& launch, const LaunchConfig& config, const DeviceFacts& facts,
+                                std::uint64_t scratch);
+
+/// The forward pass or weights gradient of the same convolution on images whose pixels are the rows of its
+/// windows, kernel width x channels, so that its kernel is one wide. It needs one group and, along rows, no
+/// dilation. Its pointers mean nothing.
+Launch with_window_rows(const Launch& launch);
+
 /// The same convolution with its channels rounded up to multiples of four. Its pointers mean nothing.
 Launch with_padded_channels(const Launch& launch);
 

@@ -80,7 +80,9 @@ struct Variant {
 constexpr std::string_view shared_source = "shared text"; ///< the name of that variant of each kernel
 constexpr std::string_view quads_source = "quads";        ///< and of each tiled kernel's other shared source
 constexpr std::string_view padded_quads =
-    "padded quads";                                      ///< and of that source with channels padded to fours
+    "padded quads"; ///< and of that source with channels padded to fours
+constexpr std::string_view window_rows =
+    "window rows"; ///< likewise with the rows of windows as the channels of a convolution one wide
 constexpr std::string_view winograd_method = "Winograd"; ///< on every backend
 
 /// A backend's variant, which adds to Variant what the backend runs it with, and its configuration for a

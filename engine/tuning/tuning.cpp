@@ -176,7 +176,7 @@ bool Tuning::decide(Device& device, OfDevice& of, const DistinctLaunches& launch
                     const std::atomic<bool>* stop) {
     const Clock::time_point begin = Clock::now();
     const auto is_stopped = [&] { return stop != nullptr && *stop; };
-    const auto is_late = [&] { return seconds_ + seconds_since(begin) > options_.budget; };
+    const auto is_late = [&] { return of.seconds + seconds_since(begin) > options_.budget; };
     const Measuring how{.only_fastest = true, .is_over = [&] { return is_stopped() || is_late(); }};
     ProgressLine progress(options_.progress);
     Choices chosen; // put into effect at the end, so that every recording before it is alike
@@ -212,7 +212,9 @@ bool Tuning::decide(Device& device, OfDevice& of, const DistinctLaunches& launch
     }
     of.made.choices.insert(chosen.begin(), chosen.end());
     if (is_new) of.kept->write();
-    seconds_ += seconds_since(begin);
+    const double seconds = seconds_since(begin);
+    of.seconds += seconds;
+    seconds_ += seconds;
     return !chosen.empty();
 }
 

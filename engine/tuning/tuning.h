@@ -33,7 +33,7 @@ struct TuningOptions {
     bool complete = false;            ///< `known` must name each device
     std::filesystem::path cache = {}; ///< folder where choices are kept for other runs; empty: nowhere
     bool exact_products = false;      ///< of the devices
-    /// Seconds for all measurements. What they do not suffice for is left to the estimate.
+    /// Seconds for the measurements of each device. What they do not suffice for is left to the estimate.
     double budget = std::numeric_limits<double>::infinity();
     /// Whether the shares follow the towers' times, so that each run has others: then what is kept for a near
     /// batch serves them.
@@ -75,6 +75,7 @@ private:
     struct OfDevice {
         DeviceChoices made;
         KeptChoices* kept = nullptr; ///< null if nothing is measured
+        double seconds = 0;          ///< of its measurements
     };
     /// A launch without a choice.
     struct Undecided {

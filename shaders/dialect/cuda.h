@@ -102,6 +102,11 @@ inline __device__ float sqrt(float x) { return sqrtf(x); }
 inline __device__ vec4 fma(const vec4& a, const vec4& b, const vec4& c) {
     return vec4(fmaf(a.x, b.x, c.x), fmaf(a.y, b.y, c.y), fmaf(a.z, b.z, c.z), fmaf(a.w, b.w, c.w));
 }
+// As good as GLSL's own, whose errors are some units in the last place, without the branches of exact ones
+inline __device__ float fast_sqrt(float x) { return x == 0.0f ? 0.0f : x * rsqrtf(x); }
+inline __device__ vec4 fast_quotient(const vec4& a, const vec4& b) {
+    return vec4(__fdividef(a.x, b.x), __fdividef(a.y, b.y), __fdividef(a.z, b.z), __fdividef(a.w, b.w));
+}
 inline __device__ vec4 inversesqrt(const vec4& x) {
     return vec4(rsqrtf(x.x), rsqrtf(x.y), rsqrtf(x.z), rsqrtf(x.w));
 }

@@ -71,6 +71,9 @@ uint mul_high(uint a, uint b) {
     return high;
 }
 
+float fast_sqrt(float x) { return sqrt(x); }
+vec4 fast_quotient(vec4 a, vec4 b) { return a / b; }
+
 float as_float(uint bits) { return uintBitsToFloat(bits); }
 uint as_uint(float x) { return floatBitsToUint(x); }
 

@@ -54,6 +54,8 @@ using std::sqrt;
 inline vec4 fma(const vec4& a, const vec4& b, const vec4& c) {
     return {fma(a.x, b.x, c.x), fma(a.y, b.y, c.y), fma(a.z, b.z, c.z), fma(a.w, b.w, c.w)};
 }
+inline float fast_sqrt(float x) { return std::sqrt(x); }
+inline vec4 fast_quotient(const vec4& a, const vec4& b) { return a / b; }
 inline float inversesqrt(float x) { return 1.0f / std::sqrt(x); }
 inline vec4 inversesqrt(const vec4& x) { return 1.0f / glm::sqrt(x); }
 template<class T>

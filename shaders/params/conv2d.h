@@ -77,4 +77,13 @@ struct PadChannelsParams {
     uint outer, rows, channels, padded_rows, padded_channels;
 };
 
+// y[rows, out_width, padded_row]: at each place of a window along a row of x[rows, in_width, channels], the
+// window's kernel_width x channels floats, zeros for those beside the row, and zeros after them.
+// `padded_row`: a multiple of 4
+struct WindowRowsParams {
+    In_f32 x;
+    Out_f32x4 y;
+    uint rows, in_width, channels, out_width, kernel_width, stride_x, pad_left, padded_row;
+};
+
 #endif

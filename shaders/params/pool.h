@@ -26,6 +26,11 @@ struct MaxPoolBackwardParams {
     Out_f32 dx;
     PoolShape shape;
 };
+// An image falls into blocks of stride_y x stride_x pixels, of which windows begin at the first.
+#define MAX_POOL_BLOCK_ROWS(s) (((s).in_height + (s).pad_top + (s).stride_y - 1u) / (s).stride_y)
+#define MAX_POOL_BLOCK_COLUMNS(s) (((s).in_width + (s).pad_left + (s).stride_x - 1u) / (s).stride_x)
+#define MAX_POOL_ITEMS(s)                                                                                    \
+    ((s).batch * MAX_POOL_BLOCK_ROWS(s) * MAX_POOL_BLOCK_COLUMNS(s) * QUADS_OF((s).channels))
 
 // Window mean; the whole image as the window is global average pooling. The divisor is the number of the
 // window's pixels within the image, or with `padding_counts` all its places (PyTorch's count_include_pad).

@@ -63,6 +63,23 @@ TEST_CASE("every way in which a GPU can run a convolution computes the convoluti
     }
 }
 
+TEST_CASE("a convolution whose windows' rows are laid out as pixels is the convolution") {
+    on_every_card([](Choosing& on) {
+        for (const ConvShape& s :
+             {same_conv(1, 12, 12, 3, 5, 5, 1, 64), same_conv(2, 6, 5, 1, 3, 3, 1, 4),
+              same_conv(3, 5, 7, 2, 3, 3, 1, 13), same_conv(1, 9, 4, 3, {{1, 5}, {1, 1}}, 8),
+              reference::padded_conv(2, 11, 10, 3, {{7, 7}, {2, 2}}, {3, 3, 3, 3}, 16),
+              reference::padded_conv(1, 9, 8, 2, {{2, 5}, {1, 3}}, {0, 1, 2, 0}, 5)})
+            for (const bool bias : {true, false}) CHECK(check_every_candidate(on, s, bias, window_rows) >= 6);
+        // Nothing is gained with fours, one wide, or by rows whose sum is as long.
+        for (const ConvShape& s :
+             {same_conv(1, 5, 4, 8, 3, 3, 1, 20), same_conv(1, 5, 4, 3, 3, 1, 1, 20),
+              same_conv(1, 5, 4, 3, 3, 3, 1, 20), same_conv(1, 9, 9, 6, {{3, 3}, {1, 1}}, 10, 2),
+              reference::dilated_conv(1, 9, 12, 3, {{5, 5}, {1, 1}}, {1, 2}, {2, 2, 4, 4}, 8)})
+            CHECK(check_every_candidate(on, s, true, window_rows) == 0);
+    });
+}
+
 TEST_CASE("a convolution whose channels are padded to fours is the convolution") {
     on_every_card([](Choosing& on) {
         for (const ConvShape& s : {same_conv(1, 1, 1, 1, 1, 1, 1, 1), same_conv(3, 5, 7, 3, 3, 3, 1, 13),

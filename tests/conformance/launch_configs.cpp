@@ -1,4 +1,5 @@
 // How launches are divided: a wide card must not idle, and parts of a sum must not overwrite each other.
+#include "backends/launch/lowering.h"
 #include "backends/launch/quads.h"
 #include "backends/launch/shared_source.h"
 
@@ -191,6 +192,28 @@ TEST_CASE("channels are padded to fours where that is faster") {
     CHECK(padded_quads_configs(forward(same_conv(32, 24, 24, 6, {{3, 3}, {1, 1}}, 6, 3)), gpu).empty());
     gpu.quads = false;
     CHECK(padded_quads_configs(forward(imagenet), gpu).empty());
+}
+
+TEST_CASE("windows' rows are laid out as pixels where sums become shorter by enough") {
+    DeviceFacts gpu{.busy_groups = 264, .subgroup_size = 32, .quads = true, .shared_memory = 48 << 10};
+    const auto forward = [](const ConvShape& s) { return launch(kernels::conv2d_forward, {.shape = s}); };
+    const ConvShape tutorial = same_conv(128, 24, 24, 3, 5, 5, 1, 64),
+                    grey = same_conv(128, 28, 28, 1, 5, 5, 1, 32),
+                    imagenet = reference::padded_conv(32, 224, 224, 3, {{7, 7}, {2, 2}}, {3, 3, 3, 3}, 64);
+    for (const Launch& each :
+         {forward(tutorial), forward(grey), forward(imagenet), weights_gradient(imagenet)}) {
+        const auto rows = window_rows_config(each, gpu), channels = cheapest(padded_quads_configs(each, gpu));
+        REQUIRE(rows);
+        REQUIRE(channels);
+        CHECK(rows->cost < .95 * channels->cost);
+        CHECK(choose(gpu_variants(), each, gpu).variant->name == window_rows);
+    }
+    // 81 rows of the product fill as many tiles as 101.
+    CHECK_FALSE(window_rows_config(weights_gradient(tutorial), gpu));
+    CHECK(window_rows_configs(weights_gradient(tutorial), gpu).size() >= 3); // for measuring
+    const ConvShape many = same_conv(32, 14, 14, 130, 3, 3, 1, 64);
+    CHECK_FALSE(window_rows_config(forward(many), gpu));
+    CHECK(window_rows_configs(launch(kernels::conv2d_backward_data, {.shape = tutorial}), gpu).empty());
 }
 
 TEST_CASE("sums that are split side by side and one after the other all come out whole") {

@@ -25,6 +25,9 @@ constexpr Variant padded{Kernel::conv2d_backward_weights,
                          {},
                          padded_stages};
 
+constexpr Variant rows{Kernel::conv2d_forward, window_rows, window_rows_config,
+                       window_rows_configs,    {},          window_rows_stages};
+
 Launch weights_gradient(const ConvShape& s) {
     return {Kernel::conv2d_backward_weights,
             ParameterBlock::of(Conv2dBackwardWeightsParams{.shape = s, .bias = 1, .splits = 1})};
@@ -96,6 +99,20 @@ TEST_CASE("what is padded runs as a product by quads of four channels, and is cu
     const StagedLaunch split = staged(padded, launch, {.splits = 7});
     CHECK(split.scratch_bytes ==
           aligned(2 * 24 * 24 * 4 * 4) + aligned(7 * 25 * 4 * 64 * 4) + aligned(7 * 64 * 4));
+}
+
+TEST_CASE("windows' rows are laid out as the channels of images for a kernel one wide") {
+    const Launch forward{Kernel::conv2d_forward,
+                         ParameterBlock::of(Conv2dForwardParams{
+                             .shape = same_conv(2, 24, 20, 3, 5, 5, 1, 64), .bias = 1, .splits = 1})};
+    const StagedLaunch whole = staged(rows, forward, {.splits = 1});
+    CHECK(kernels_of(whole) == std::vector<std::vector<Kernel>>{{Kernel::window_rows, Kernel::pad_channels},
+                                                                {Kernel::conv2d_forward}});
+    const auto product = whole.stages[1][0].launch.parameters.as<Conv2dForwardParams>();
+    CHECK(product.shape.in_channels == 16);
+    CHECK(product.shape.kernel_width == 1);
+    CHECK(product.bias == 1);
+    CHECK(whole.scratch_bytes == aligned(2 * 24 * 20 * 16 * 4) + aligned(5 * 16 * 64 * 4));
 }
 
 TEST_CASE("scratch memory is reused after each barrier, and never shared between barriers") {

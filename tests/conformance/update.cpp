@@ -145,4 +145,37 @@ KERNEL_TEST(pad_channels, "the first layer sees all channels of its images, and 
     }
 }
 
+KERNEL_TEST(window_rows, "the first layer sees each row of its windows, and zeros beside the images") {
+    struct Case {
+        uint rows, in_width, channels, kernel_width, stride_x, pad_left, pad_right;
+    };
+    for (const auto& [rows, in_width, channels, kernel_width, stride_x, pad_left, pad_right] :
+         {Case{1, 1, 1, 2, 1, 0, 1}, Case{7, 5, 3, 5, 1, 2, 2}, Case{6, 13, 3, 7, 2, 3, 3},
+          Case{5, 8, 1, 3, 3, 0, 0}, Case{2, 3, 13, 9, 1, 4, 4}, Case{3, 4, 2, 2, 5, 3, 1}}) {
+        INFO(rows, " rows of ", in_width, " x ", channels, ", windows of ", kernel_width, ", stride ",
+             stride_x);
+        const uint out_width = (in_width + pad_left + pad_right - kernel_width) / stride_x + 1;
+        for (const uint padded_row : {QUADS_OF(kernel_width * channels) * 4, 64 * kernel_width}) {
+            const std::vector<float> values = random_floats(rows * in_width * channels, 1);
+            Values expected;
+            for (uint row = 0; row < rows; ++row)
+                for (uint place = 0; place < out_width; ++place)
+                    for (uint i = 0; i < padded_row; ++i) {
+                        const int column = int(place * stride_x + i / channels) - int(pad_left);
+                        const bool is_there =
+                            i < kernel_width * channels && column >= 0 && column < int(in_width);
+                        expected.push_back(
+                            is_there ? values[(row * in_width + uint(column)) * channels + i % channels] : 0);
+                    }
+            on_every_device([&](Device& device) {
+                Trial trial(device);
+                const Tensor x = trial.input(values), y = trial.output(expected.size());
+                trial.run(launch(kernels::window_rows, {x, y, rows, in_width, channels, out_width,
+                                                        kernel_width, stride_x, pad_left, padded_row}));
+                check_near("y", trial.floats(y), expected, 0);
+            });
+        }
+    }
+}
+
 } // namespace towers

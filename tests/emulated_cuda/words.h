@@ -70,6 +70,7 @@ inline unsigned atomicAdd(unsigned* word, unsigned number) {
 inline unsigned atomicOr(unsigned* word, unsigned bits) {
     return __atomic_fetch_or(word, bits, __ATOMIC_RELAXED);
 }
+inline float __fdividef(float a, float b) { return a / b; }
 inline float rsqrtf(float x) { return 1.0f / std::sqrt(x); }
 
 template<class T>

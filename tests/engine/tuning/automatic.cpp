@@ -142,6 +142,30 @@ TEST_CASE("what the budget does not suffice for is left to the estimate, also in
     CHECK(later.tuning.summary() == "tuned: 0 launches measured in 0.0 s; 2 known already");
 }
 
+TEST_CASE("a slow device leaves the others their time") {
+    TuningOptions options = automatic();
+    options.budget = 0.5;
+    Tuning tuning(options);
+    ManyWays slow(tuning.choices("cuda:0")), fast(tuning.choices("vulkan:0"));
+    slow.pause = std::chrono::milliseconds(600);
+    const Plan plan = relus();
+    const Plan* const plans[] = {&plan};
+    for (const auto& [id, device] :
+         {std::pair<const char*, ManyWays*>("cuda:0", &slow), {"vulkan:0", &fast}}) {
+        DeviceInfo info = device->info();
+        info.id = info.name = id;
+        info.kind = DeviceKind::discrete_gpu;
+        device->set_info(info);
+        device->costs = unsure;
+        tuning.opened(info);
+        tuning.tune(*device, plans, nullptr);
+    }
+    CHECK(slow.ran.size() <= 1);
+    CHECK(fast.ran.contains("plain"));
+    CHECK(tuning.summary().find("tuned: 2 launches measured") == 0);
+    CHECK(tuning.summary().find("; 2 by the estimate, since ") != std::string::npos);
+}
+
 TEST_CASE("measuring a launch ends between two of its ways, and in the middle of their repetitions") {
     Plan plan = relus();
     const PlannedLaunch relu{&std::get<Launch>(plan.operations().front().work), &plan};

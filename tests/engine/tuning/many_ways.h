@@ -6,12 +6,14 @@
 #include "engine/plan/plan.h"
 
 #include <algorithm>
+#include <chrono>
 #include <fmt/format.h>
 #include <map>
 #include <memory>
 #include <set>
 #include <span>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace towers::test {
@@ -28,6 +30,7 @@ public:
     std::set<std::string> recorded;      ///< the ways that it was asked for
     std::map<std::string, unsigned> ran; ///< how often each
     std::map<std::string, double> costs; ///< where they are other than usual
+    std::chrono::milliseconds pause{};   ///< before each submission
     /// What its clock says that they take, `plain again` where a recording has several
     std::map<std::string, double> us = usual_us;
 
@@ -79,6 +82,7 @@ protected:
     }
     void do_submit(const RecordingState& recording, Submission submission,
                    std::span<const Submission> after) override {
+        std::this_thread::sleep_for(pause);
         const auto& [way, launches] = made_.at(&recording);
         if (!way.empty()) ran[way] += launches;
         WrappedDevice::do_submit(recording, submission, after);
