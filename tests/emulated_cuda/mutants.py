@@ -30,6 +30,9 @@ tiled_dialect = dialect[0], gemm_of_data[1]
 winograd = "shaders/winograd.h", "kernels.cpp"
 workgroup = "shaders/workgroup.h", "kernels.cpp"
 columns = "shaders/column_sums.h", "kernels.cpp"
+stages = "backends/launch/stages.cpp", "stages.cpp"
+window_rows, pool, pool_gradient = [(f"shaders/{name}.comp", "kernels.cpp")
+                                    for name in ("window_rows", "max_pool_forward", "max_pool_backward")]
 # The smallest choices of tests that should notice, as doctest's arguments.
 contract = "--source-file=*/contract/*"
 clock = "--test-case=timestamps follow the clock*"
@@ -44,6 +47,8 @@ row_sums = "--test-case=sum_partials*,batch_norm_moments*"
 transforms = "--test-case=winograd_*"
 strided = "--test-case=the gradient of strided images is right for any*"
 work = "--test-case=a strided convolution's gradient multiplies*"
+rows_of_windows = "--test-case=a convolution whose windows' rows*"
+pools = "--test-case=max_pool_*"
 of_workgroups = "--test-case=distort_images*,step_results*,gradient_norm*"
 
 # name: (where, text, what takes its place, the tests). Between the words of a text may be any space and backslashes.
@@ -122,8 +127,18 @@ mutants = {
     "constant-off": (winograd, "5.25f, -5.25f", "5.25f, -5.2f", transforms),
     "infinity-misplaced": (winograd, "j + 1u == results", "j + 2u == results", transforms),
     "border-is-image": (winograd, "corner.y + y < tiles.height", "corner.y + y <= tiles.height", transforms),
-    "barrier-for-some": (tiled_dialect, "inline __device__ void barrier() { __syncthreads(); }",
-                         "inline __device__ void barrier() { if (threadIdx.x != 7) __syncthreads(); }", convolutions),
+    "barrier-for-some": (tiled_dialect, "#define barrier() __syncthreads()",
+                         "#define barrier() if (threadIdx.x != 7) __syncthreads()", convolutions),
+    "row-goes-on": (window_rows, "in_window + c < window &&", "", "--test-case=window_rows*"),
+    "beside-the-image": (window_rows, "&& in_row + c < length", "", "--test-case=window_rows*"),
+    "rows-without-padding": (stages, ".pad_left = s.pad_left", ".pad_left = 0", rows_of_windows),
+    "rows-without-stride": (stages, ".stride_x = s.stride_x", ".stride_x = 1", rows_of_windows),
+    "padded-twice": (stages, "if (images_padded_) return;", "", rows_of_windows),
+    "window-too-wide": (pool_gradient, "if (x_in_window >= p.shape.window_width) continue;", "", pools),
+    "last-window-only": (pool_gradient, "block_row - min(block_row, rows_before)", "block_row", pools),
+    "padding-is-image": (pool, "p.shape.pad_left - min(p.shape.pad_left, x)", "0u", pools),
+    "no-right-end": (pool, "min(p.shape.window_width, p.shape.in_width + p.shape.pad_left - x)",
+                     "p.shape.window_width", pools),
 }
 
 
