@@ -2,6 +2,7 @@
 
 #include "backends/arithmetic.h"
 #include "backends/launch/costs.h"
+#include "backends/launch/stages.h"
 
 #include <algorithm>
 
@@ -18,19 +19,10 @@ struct RowSums {
 
 /// None for kernels without such sums that can be split.
 std::optional<RowSums> row_sums_of(const Launch& launch) {
-    if (launch.kernel == Kernel::batch_norm_moments) {
-        const auto p = launch.parameters.as<BatchNormMomentsParams>();
-        return RowSums{p.groups, p.rows, p.channels};
-    }
-    if (launch.kernel == Kernel::batch_norm_backward_sums) {
-        const auto p = launch.parameters.as<BatchNormBackwardSumsParams>();
-        return RowSums{p.groups, p.rows, p.channels};
-    }
-    if (launch.kernel == Kernel::layer_norm_parameter_sums) {
-        const auto p = launch.parameters.as<LayerNormParameterSumsParams>();
+    return with_row_sums(launch, [](const auto& p) {
+        if constexpr (requires { p.groups; }) return RowSums{p.groups, p.rows, p.channels};
         return RowSums{1, p.rows, p.channels};
-    }
-    return {};
+    });
 }
 
 /// An invocation adds up no more than 512 rows, since a sum of more would lose digits.

@@ -2,6 +2,7 @@
 
 #include "backends/launch/shared_source.h"
 
+#include <optional>
 #include <utility>
 
 namespace towers {
@@ -228,15 +229,10 @@ StagedLaunch stages_of(const Variant& variant, const Launch& launch, const Launc
 StagedLaunch split_stages(KernelSource source, const Launch& launch, const LaunchConfig& config,
                           const DeviceFacts& facts, std::uint64_t scratch) {
     if (config.splits == 1) return {{{{launch, source, config}}}, scratch, 0};
-    const auto row_sums = [&](const auto& p) {
+    std::optional<StagedLaunch> row_sums = with_row_sums(launch, [&](const auto& p) {
         return RowSumStages(source, config, facts, scratch).of(launch.kernel, p);
-    };
-    if (launch.kernel == Kernel::batch_norm_moments)
-        return row_sums(launch.parameters.as<BatchNormMomentsParams>());
-    if (launch.kernel == Kernel::batch_norm_backward_sums)
-        return row_sums(launch.parameters.as<BatchNormBackwardSumsParams>());
-    if (launch.kernel == Kernel::layer_norm_parameter_sums)
-        return row_sums(launch.parameters.as<LayerNormParameterSumsParams>());
+    });
+    if (row_sums) return std::move(*row_sums);
     return with_parameters(launch, [&](const auto& p) {
         return ProductStages(source, config, 1, facts, scratch).of(launch.kernel, p);
     });

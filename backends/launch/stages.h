@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 namespace towers {
 
@@ -37,7 +38,23 @@ Launch with_window_rows(const Launch& launch);
 /// The same convolution with its channels rounded up to multiples of four. Its pointers mean nothing.
 Launch with_padded_channels(const Launch& launch);
 
-/// Calls `use` with the parameters of a kernel whose sums can be split.
+/// Returns `use` of the parameters of a kernel with sums over rows, and nothing of another.
+template<class Function>
+auto with_row_sums(const Launch& launch, Function use)
+    -> std::optional<decltype(use(BatchNormMomentsParams()))> {
+    switch (launch.kernel) {
+    case Kernel::batch_norm_moments:
+        return use(launch.parameters.as<BatchNormMomentsParams>());
+    case Kernel::batch_norm_backward_sums:
+        return use(launch.parameters.as<BatchNormBackwardSumsParams>());
+    case Kernel::layer_norm_parameter_sums:
+        return use(launch.parameters.as<LayerNormParameterSumsParams>());
+    default:
+        return {};
+    }
+}
+
+/// Calls `use` with the parameters of a convolution or dense layer.
 template<class Function>
 auto with_parameters(const Launch& launch, Function use) {
     switch (launch.kernel) {
