@@ -3,10 +3,11 @@
 #   host_kernel_sources.inc and cuda_kernel_sources.inc  one #include for each kernel that is not tiled, for the host's
 #                           compiler and for nvcc
 #   tiled_kernel_sources.inc  TOWERS_TILED_SOURCE(source, rows, columns, invocations) for both sources of each tiled kernel, NAME
-#                           and NAME_quads, and each of their tiles
+#                           and NAME_quads, and each of their tiles, whose SPIR-V is spirv_SOURCE_ROWS_COLUMNS
 # and sets TILED_SOURCES to `kernel source rows columns invocations` for each of the latter.
 find_program(GLSLANG glslangValidator REQUIRED)
 find_program(SPIRV_VAL spirv-val REQUIRED)
+find_program(SPIRV_OPT spirv-opt REQUIRED)
 
 set(SHADERS_DIR ${CMAKE_SOURCE_DIR}/shaders)
 set(SHADERS_OUT ${CMAKE_BINARY_DIR}/shaders)
@@ -19,19 +20,25 @@ function(write_if_changed path content)
 endfunction()
 
 # Adds the command that compiles shaders/FILE.comp, with the given lines in front, to the array spirv_NAME in NAME.inc.
+# Further arguments are spirv-opt's.
 function(add_shader file name lines)
   set(entry ${SHADERS_OUT}/${name}.glsl)
   write_if_changed(${entry} "#version 460\n#extension GL_GOOGLE_include_directive : require\n${lines}\n#include \"${file}.comp\"\n")
   set(binary ${SHADERS_OUT}/${name}.spv)
   set(words ${SHADERS_OUT}/${name}.inc)
-  set(compile ${GLSLANG} --quiet -V -S comp --target-env vulkan1.3 -I${SHADERS_DIR})
+  set(optimization)
+  if(ARGN)
+    set(optimization COMMAND ${SPIRV_OPT} --target-env=vulkan1.3 ${ARGN} ${binary} -o ${binary})
+  endif()
   add_custom_command(
-    OUTPUT ${words}
-    COMMAND ${compile} -o ${binary} ${entry}
+    OUTPUT ${binary} ${words} # the first is the depfile's target
+    COMMAND ${GLSLANG} --quiet -V -S comp --target-env vulkan1.3 -I${SHADERS_DIR} --depfile ${binary}.d -o ${binary}
+      ${entry}
+    ${optimization}
     COMMAND ${SPIRV_VAL} --target-env vulkan1.3 ${binary}
-    COMMAND ${compile} --vn spirv_${name} --depfile ${words}.d -o ${words} ${entry}
-    DEPENDS ${entry} ${SHADERS_DIR}/${file}.comp
-    DEPFILE ${words}.d # its target is what -o names, which must be OUTPUT
+    COMMAND ${CMAKE_COMMAND} -DIN=${binary} -DNAME=spirv_${name} -DOUT=${words} -P ${CMAKE_SOURCE_DIR}/cmake/words.cmake
+    DEPENDS ${entry} ${SHADERS_DIR}/${file}.comp ${CMAKE_SOURCE_DIR}/cmake/words.cmake
+    DEPFILE ${binary}.d
     COMMENT "SPIR-V of ${name}"
     VERBATIM)
   set(SHADER_OUTPUTS ${SHADER_OUTPUTS} ${words} PARENT_SCOPE)
@@ -51,7 +58,6 @@ foreach(line IN LISTS lines)
   string(REGEX MATCH "^TOWERS_([A-Z]+_)?KERNEL\\(([a-z0-9_]+)" _ "${line}")
   set(kind "${CMAKE_MATCH_1}")
   set(kernel ${CMAKE_MATCH_2})
-  add_shader(${kernel} ${kernel} "#define TOWERS_GLSL")
   set(host_source ${kernel})
   if(kind STREQUAL "WORKGROUP_")
     if(${SHADERS_DIR}/software/${kernel}.comp IN_LIST software_sources)
@@ -60,21 +66,28 @@ foreach(line IN LISTS lines)
     add_shader(${host_source} ${kernel}_software "#define TOWERS_GLSL\n#define WORKGROUPS_ARE_SUBGROUPS")
   endif()
   if(kind STREQUAL "TILED_")
-    add_shader(${kernel}_quads ${kernel}_quads "#define TOWERS_GLSL")
     foreach(tile IN LISTS tiles)
       string(REGEX MATCH "([0-9]+), ([0-9]+)(, ([0-9]+))?" _ "${tile}")
-      set(sizes ${CMAKE_MATCH_1} ${CMAKE_MATCH_2})
+      set(rows ${CMAKE_MATCH_1})
+      set(columns ${CMAKE_MATCH_2})
+      set(source ${kernel})
+      set(threads 256)
+      set(optimize)
       if(CMAKE_MATCH_4)
-        set(tiled ${kernel}_quads ${sizes} ${CMAKE_MATCH_4})
-      else()
-        set(tiled ${kernel} ${sizes} 256)
+        set(source ${kernel}_quads)
+        set(threads ${CMAKE_MATCH_4})
+        # Loops are unrolled and arrays become scalars here, not in the driver's compiler. The second round unrolls
+        # loops around those of the first.
+        set(optimize -Os -Os)
       endif()
-      list(JOIN tiled " " words)
-      list(APPEND TILED_SOURCES "${kernel} ${words}")
-      list(JOIN tiled ", " arguments)
-      string(APPEND tiled_texts "TOWERS_TILED_SOURCE(${arguments})\n")
+      list(APPEND TILED_SOURCES "${kernel} ${source} ${rows} ${columns} ${threads}")
+      string(APPEND tiled_texts "TOWERS_TILED_SOURCE(${source}, ${rows}, ${columns}, ${threads})\n")
+      add_shader(${source} ${source}_${rows}_${columns}
+        "#define TOWERS_GLSL\n#define TILE_M ${rows}u\n#define TILE_N ${columns}u\n#define THREADS ${threads}u"
+        ${optimize})
     endforeach()
   else()
+    add_shader(${kernel} ${kernel} "#define TOWERS_GLSL")
     string(APPEND host_includes "#include \"shaders/${host_source}.comp\"\n")
     string(APPEND cuda_includes "#include \"shaders/${kernel}.comp\"\n")
   endif()

@@ -29,7 +29,7 @@ install() {
         echo "This system has no apt. The build needs these, named as Debian's packages (oneDNN is libdnnl-dev):" >&2
         echo "$@" >&2
         echo "Install them, then run: cmake --preset release && cmake --build --preset release" >&2
-        for tool in cmake ninja glslangValidator spirv-val; do
+        for tool in cmake ninja glslangValidator spirv-val spirv-opt; do
             command -v $tool >/dev/null || { echo "$tool is missing" >&2; exit 1; }
         done
         return

@@ -82,7 +82,7 @@ FUNCTION uint place_of(uint m, ConvShape shape, Phase phase_y, Phase phase_x) {
 
 #include "gemm_quads.h"
 
-KERNEL_OF_TUNABLE_SIZE(conv2d_backward_data_quads, Conv2dBackwardDataParams, 2, THREADS) {
+KERNEL(conv2d_backward_data_quads, Conv2dBackwardDataParams, THREADS) {
     const uint in_group = p.shape.in_channels / p.shape.groups;
     const uint out_group = p.shape.out_channels / p.shape.groups;
     const uint pixels = p.shape.batch * p.shape.in_height * p.shape.in_width;

@@ -50,7 +50,7 @@ FUNCTION vec4 image_or_ones(In_f32 x, ConvShape shape, Pixel pixel, Tap tap, uin
 
 #include "gemm_quads.h"
 
-KERNEL_OF_TUNABLE_SIZE(conv2d_backward_weights_quads, Conv2dBackwardWeightsParams, 2, THREADS) {
+KERNEL(conv2d_backward_weights_quads, Conv2dBackwardWeightsParams, THREADS) {
     const uint in_group = p.shape.in_channels / p.shape.groups;
     const uint out_group = p.shape.out_channels / p.shape.groups;
     const uint taps = p.shape.kernel_height * p.shape.kernel_width * in_group;

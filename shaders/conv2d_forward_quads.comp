@@ -62,7 +62,7 @@ FUNCTION vec4 activate_quad(vec4 sum, uint relu) {
 
 #include "gemm_quads.h"
 
-KERNEL_OF_TUNABLE_SIZE(conv2d_forward_quads, Conv2dForwardParams, 2, THREADS) {
+KERNEL(conv2d_forward_quads, Conv2dForwardParams, THREADS) {
     const uint in_group = p.shape.in_channels / p.shape.groups;
     const uint out_group = p.shape.out_channels / p.shape.groups;
     const uint pixels = p.shape.batch * p.shape.out_height * p.shape.out_width;

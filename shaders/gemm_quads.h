@@ -2,6 +2,7 @@
 // floats side by side. While a workgroup multiplies one slice it loads the next, so that a slice needs one
 // barrier and nobody waits for memory. An invocation computes blocks of 4 x 4 of C. An including file first
 // defines:
+//   TILE_M, TILE_N, THREADS             the build: the rows and columns of a tile (tiles.def), and its invocations
 //   A_ALONG_K, B_ALONG_K                1: the floats of a quad have four k and one row of A (column of B);
 //                                       0: one k
 //   PRODUCT(which)                      declares `rows` and `depth`, its M and K, and what else it is
@@ -12,9 +13,6 @@
 // and then uses GEMM_QUADS(M, N, products, splits). There are so many products side by side, none with more
 // than M rows; `splits` share out the K of each.
 #define TILE_K 16u
-TUNABLE(0, TILE_M, 64);
-TUNABLE(1, TILE_N, 64);
-TUNABLE(2, THREADS, 256);
 
 // The quads of a slice: of each k, `length` rows or columns. A quad of padding, and two where half of the k
 // have passed, spread over all banks of shared memory the floats that 32 invocations keep at once.

@@ -1,6 +1,7 @@
 // The tiled matrix product of all convolutions: C[M, N] = A[M, K] B[K, N]; neither A nor B is stored as such.
 // A workgroup computes TILE_M x TILE_N of C from slices TILE_K deep that it keeps in shared memory; an
 // invocation computes every 16th row and column of them. An including file first defines:
+//   TILE_M, TILE_N                the build: one of tiles.def
 //   Row, ROW_OF(m)                what addressing needs of row m of A, worked out once per tile
 //   Step, STEP_OF(k)              likewise for the index k that is summed over, once per slice
 //   LOAD_A(row, step), LOAD_B(k, step, n)
@@ -10,8 +11,6 @@
 // that take a block with pointers in it; one pointer is fine.)
 #define TILE_K 16u
 #define SIDE 16u
-TUNABLE(0, TILE_M, 64);
-TUNABLE(1, TILE_N, 64);
 
 // A is stored by columns; one extra word per row spreads a column over the banks of shared memory.
 #define A_STRIDE (TILE_M + 1u)

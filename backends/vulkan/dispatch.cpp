@@ -11,18 +11,28 @@
 namespace towers::vulkan {
 namespace {
 
-/// By kernel
+/// By kernel, none for tiled ones
 constexpr struct {
-    std::span<const std::uint32_t> shared, quads = {}, software = {};
+    std::span<const std::uint32_t> shared, software = {};
 } codes[] = {
 #define TOWERS_KERNEL(name, Params, size, items) {.shared = spirv_##name},
 #define TOWERS_WORKGROUP_KERNEL(name, Params, size, items)                                                   \
     {.shared = spirv_##name, .software = spirv_##name##_software},
-#define TOWERS_TILED_KERNEL(name, Params, size) {.shared = spirv_##name, .quads = spirv_##name##_quads},
+#define TOWERS_TILED_KERNEL(name, Params, size) {},
 #include "shaders/kernels.def"
 #undef TOWERS_KERNEL
 #undef TOWERS_TILED_KERNEL
 };
+
+std::span<const std::uint32_t> code_of(Kernel kernel, KernelSource source, const Tile& tile) {
+    const std::string tiled =
+        std::string(kernel_info(kernel).name) + (source == KernelSource::quads ? "_quads" : "");
+#define TOWERS_TILED_SOURCE(name, tall, wide, many)                                                          \
+    if (tiled == #name && tile.height == tall && tile.width == wide) return spirv_##name##_##tall##_##wide;
+#include "tiled_kernel_sources.inc"
+#undef TOWERS_TILED_SOURCE
+    return {};
+}
 
 // A SPIR-V module begins with five words of header and the capabilities that it uses.
 constexpr std::uint32_t spirv_header = 5, op_capability = 17;
@@ -47,17 +57,14 @@ std::span<const Variant> variants() {
 Dispatch dispatch_of(const StageLaunch& each, const DeviceFacts& facts) {
     const auto& [launch, source, config] = each;
     if (source == KernelSource::software) return software_conv2d(launch, config, facts);
-    const bool by_quads = source == KernelSource::quads;
-    const auto& [shared, quads, software] = codes[std::size_t(launch.kernel)];
-    std::vector<std::uint32_t> constants;
-    if (config.tile) constants = {config.tile->height, config.tile->width, config.tile->threads};
-    return {.code = by_quads                              ? quads
+    const auto& [shared, software] = codes[std::size_t(launch.kernel)];
+    return {.code = config.tile                           ? code_of(launch.kernel, source, *config.tile)
                     : facts.software && !software.empty() ? software
                                                           : shared,
-            .constants = std::move(constants),
+            .constants = {},
             .parameters = launch.parameters,
             .groups = config.groups,
-            .subgroup_size = by_quads ? facts.quads_subgroup_size : 0};
+            .subgroup_size = source == KernelSource::quads ? facts.quads_subgroup_size : 0};
 }
 
 DeviceFacts facts_of(const DeviceInfo& info, const Details& details, const OpenOptions& options) {

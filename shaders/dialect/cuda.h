@@ -146,7 +146,6 @@ inline __device__ uvec4 subgroupAdd(const uvec4& x) {
 #endif
 #define KERNEL(name, Params, size)                                                                           \
     __global__ void __launch_bounds__(LAUNCH_BOUNDS(size)) name(const __grid_constant__ Params p)
-#define KERNEL_OF_TUNABLE_SIZE(name, Params, id, size) KERNEL(name, Params, size)
 #define GROUP_ID blockIdx.x
 #define GROUPS gridDim.x
 #define LOCAL_ID threadIdx.x
@@ -162,8 +161,6 @@ inline __device__ uvec4 subgroupAdd(const uvec4& x) {
 #define FOR_PARTLY_UNROLLED(i, count) for (uint i = 0u; i < (count); ++i)
 #define FUNCTION inline __device__
 #define PRECISE // see glsl.h
-// The including file defines CONSTANT_0, CONSTANT_1, ...
-#define TUNABLE(id, name, value) constexpr uint name = CONSTANT_##id
 #define shared __shared__
 #define SHARED_QUADS(name, count) __shared__ Shared<vec4, count> name
 #define SHARED_WORD_QUADS(name, count) __shared__ Shared<uvec4, count> name

@@ -29,11 +29,6 @@ Out_f32x4 out_quads(Out_f32 x) { return Out_f32x4(uvec2(x)); }
     layout(local_size_x = size) in;                                                                          \
     layout(push_constant) uniform Block { Params p; };                                                       \
     void main()
-// The size of its workgroups is the tunable constant with this id.
-#define KERNEL_OF_TUNABLE_SIZE(name, Params, id, size)                                                       \
-    layout(local_size_x_id = id) in;                                                                         \
-    layout(push_constant) uniform Block { Params p; };                                                       \
-    void main()
 
 #define GROUP_ID gl_WorkGroupID.x
 #define GROUPS gl_NumWorkGroups.x
@@ -59,8 +54,6 @@ Out_f32x4 out_quads(Out_f32 x) { return Out_f32x4(uvec2(x)); }
 // Of a variable: its sums and products are computed as they are written. Drivers may fuse others, and
 // multiply out (x + 3) / 6 to x / 6 + 1 / 2, whose sum cancels where that of x + 3 is exact.
 #define PRECISE precise
-// A constant that the backend may set when it builds the pipeline (a specialization constant)
-#define TUNABLE(id, name, value) layout(constant_id = id) const uint name = value
 // Shared memory of so many vec4, or uvec4
 #define SHARED_QUADS(name, count) shared vec4 name[count]
 #define SHARED_WORD_QUADS(name, count) shared uvec4 name[count]

@@ -105,4 +105,3 @@ inline bool is_finite(float x) { return (std::bit_cast<uint>(x) & 0x7f800000u) !
 // Always, for GCC leaves out some in a file with as many kernels as host_kernels.cpp has.
 #define FUNCTION [[gnu::always_inline]] inline
 #define PRECISE // see glsl.h
-#define TUNABLE(id, name, value) constexpr uint name = value

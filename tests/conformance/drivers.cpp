@@ -98,6 +98,30 @@ TEST_CASE("a shader that requests to keep NaN is still valid") {
     }
 }
 
+TEST_CASE("a product's shader is compiled for its tile, and by quads without arrays that loops go through") {
+    constexpr std::uint32_t header = 5, op_spec_constant_true = 48, op_spec_constant_op = 52,
+                            op_variable = 59, function = 7;
+    unsigned products = 0;
+    for (const auto& [name, dispatch] : towers::vulkan::all_hardware_dispatches(any_device)) {
+        if (!name.starts_with("conv2d_")) continue;
+        ++products;
+        CHECK(dispatch.constants.empty());
+        const std::span<const std::uint32_t> code = dispatch.code;
+        unsigned constants = 0; // that are specialized when a pipeline is made
+        unsigned variables = 0; // of an invocation
+        for (std::size_t i = header; i < code.size(); i += code[i] >> 16) {
+            const std::uint32_t op = code[i] & 0xffffu;
+            constants += op >= op_spec_constant_true && op <= op_spec_constant_op ? 1 : 0;
+            variables += op == op_variable && code[i + 3] == function ? 1 : 0;
+        }
+        const std::string& shader = name; // clang 14 cannot CAPTURE a structured binding
+        CAPTURE(shader);
+        CHECK(constants == 0);
+        if (shader.ends_with("quads")) CHECK(variables == 0);
+    }
+    CHECK(products == 3 * (std::size(towers::tiles) + std::size(towers::quad_tiles)));
+}
+
 TEST_CASE("the driver lists of old and new loaders are read") {
     const std::vector<std::string> expected = {"/tmp/a driver/a.json", "/usr/share/vulkan/icd.d/b.json"};
     CHECK(manifests_in(R"(INFO:             Vulkan Loader Version 1.3.239

@@ -1,6 +1,6 @@
 // Counts the bank conflicts of a source by quads (shaders/gemm_quads.h) on NVIDIA's cards: the source itself
 // runs, thread after thread, and tells what it reads from and writes to shared memory. gpu_static compiles it
-// for each source and tile, with A_ALONG_K, B_ALONG_K and CONSTANT_0 to CONSTANT_2 (rows, columns, threads).
+// for each source and tile, with A_ALONG_K, B_ALONG_K, TILE_M, TILE_N and THREADS.
 //
 // Shared memory has 32 banks of 4 bytes. A warp's access to single floats is one pass, or as many as there
 // are different floats in one bank; an access to quads is four passes, each of a quarter of the warp, or more
@@ -74,7 +74,6 @@ void barrier() { ++barriers; }
 #define GROUP_ID 0u
 #define GROUPS 1u
 #define UNROLL
-#define TUNABLE(id, name, value) constexpr uint name = CONSTANT_##id
 #define SHARED_QUADS(name, count) constexpr SharedQuads name
 
 // The source's own tensors are of no interest.
