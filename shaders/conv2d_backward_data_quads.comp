@@ -20,12 +20,13 @@ FUNCTION Corner corner_of(Pixel pixel, ConvShape shape, Phase phase_y, Phase pha
 }
 
 // Further taps saw it from above and left.
-FUNCTION vec4 gradient_at(In_f32 dy, ConvShape shape, Corner corner, Tap tap, uint dilation_y,
-                          uint dilation_x, bool there) {
+FUNCTION Loaded gradient_at(In_f32 dy, ConvShape shape, Corner corner, Tap tap, uint dilation_y,
+                            uint dilation_x, bool there) {
     const uint y = tap.y * dilation_y;
     const uint x = tap.x * dilation_x;
-    return quad_or_zero(dy, corner.at - (y * shape.out_width + x) * shape.out_channels + tap.channel,
-                        there && corner.y - y < shape.out_height && corner.x - x < shape.out_width);
+    const bool inside = both(corner.y - y < shape.out_height, corner.x - x < shape.out_width);
+    return load_quad(dy, corner.at - (y * shape.out_width + x) * shape.out_channels + tap.channel,
+                     both(there, inside));
 }
 
 #define PRODUCT(which)                                                                                       \
@@ -39,6 +40,7 @@ FUNCTION vec4 gradient_at(In_f32 dy, ConvShape shape, Corner corner, Tap tap, ui
     const uint depth = phase_y.taps * phase_x.taps * out_group;                                              \
     const uint across = max(phase_x.taps, 1u); /* which also a product without depth divides by */
 #define BEGIN(first_m, first_n, first_k)                                                                     \
+    const vec4 a_absent = vec4(0.0f);                                                                        \
     Corner corners[LOADS(TILE_M)];                                                                           \
     UNROLL for (uint i = 0u; i < LOADS(TILE_M); ++i) {                                                       \
         const uint m = first_m + A_ROW(i);                                                                   \
@@ -53,11 +55,11 @@ FUNCTION vec4 gradient_at(In_f32 dy, ConvShape shape, Corner corner, Tap tap, ui
 #define LOAD_A(i, there)                                                                                     \
     gradient_at(p.dy, p.shape, corners[i], tap, phase_y.dilation, phase_x.dilation, there)
 #define LOAD_B(j, there)                                                                                     \
-    quad_or_zero(p.w,                                                                                        \
-                 ((tap.y * row_apart + tap.x * phase_x.taps_apart) * in_group + weights + B_COLUMN(j)) *     \
-                         p.shape.out_channels +                                                              \
-                     group * out_group + tap.channel,                                                        \
-                 there && first_n + B_COLUMN(j) < in_group)
+    load_quad(p.w,                                                                                           \
+              ((tap.y * row_apart + tap.x * phase_x.taps_apart) * in_group + weights + B_COLUMN(j)) *        \
+                      p.shape.out_channels +                                                                 \
+                  group * out_group + tap.channel,                                                           \
+              both(there, first_n + B_COLUMN(j) < in_group))
 #define ADVANCE tap = tap_after(tap, step, across, out_group);
 
 // Of the gradients where x, which ReLU made, is above 0

@@ -16,11 +16,12 @@ FUNCTION Corner corner_of(Pixel pixel, ConvShape shape, uint first_channel) {
     return corner;
 }
 
-FUNCTION vec4 image_at(In_f32 x, ConvShape shape, Corner corner, Tap tap, bool there) {
+FUNCTION Loaded image_at(In_f32 x, ConvShape shape, Corner corner, Tap tap, bool there) {
     const uint y = tap.y * shape.dilation_y;
     const uint column = tap.x * shape.dilation_x;
-    return quad_or_zero(x, corner.at + (y * shape.in_width + column) * shape.in_channels + tap.channel,
-                        there && corner.y + y < shape.in_height && corner.x + column < shape.in_width);
+    const bool inside = both(corner.y + y < shape.in_height, corner.x + column < shape.in_width);
+    return load_quad(x, corner.at + (y * shape.in_width + column) * shape.in_channels + tap.channel,
+                     both(there, inside));
 }
 
 #define PRODUCT(which)                                                                                       \
@@ -28,6 +29,7 @@ FUNCTION vec4 image_at(In_f32 x, ConvShape shape, Corner corner, Tap tap, bool t
     const uint rows = pixels;                                                                                \
     const uint depth = p.shape.kernel_height * p.shape.kernel_width * in_group;
 #define BEGIN(first_m, first_n, first_k)                                                                     \
+    const vec4 a_absent = vec4(0.0f);                                                                        \
     Corner corners[LOADS(TILE_M)];                                                                           \
     UNROLL for (uint i = 0u; i < LOADS(TILE_M); ++i) {                                                       \
         const uint m = first_m + A_ROW(i);                                                                   \
@@ -41,7 +43,7 @@ FUNCTION vec4 image_at(In_f32 x, ConvShape shape, Corner corner, Tap tap, bool t
     const bool is_column = first_n + B_COLUMN(0u) < out_group;
 #define LOAD_A(i, there) image_at(p.x, p.shape, corners[i], tap, there)
 #define LOAD_B(j, there)                                                                                     \
-    quad_or_zero(p.w, weights + (B_K(j) - B_K(0u)) * p.shape.out_channels, is_column && there)
+    load_quad(p.w, weights + (B_K(j) - B_K(0u)) * p.shape.out_channels, both(is_column, there))
 #define ADVANCE                                                                                              \
     tap = tap_after(tap, step, p.shape.kernel_width, in_group);                                              \
     weights += TILE_K * p.shape.out_channels;

@@ -3,10 +3,23 @@
 
 // What the convolutions by quads (gemm_quads.h) share.
 
-// The quad whose first element has the index `at`, or zeros
-FUNCTION vec4 quad_or_zero(In_f32 x, uint at, bool there) {
-    const vec4 quad = in_quads(x).at[there ? at / 4u : 0u];
-    return there ? quad : vec4(0.0f);
+// `a && b` without the branch that glslang makes around a second operand that is an expression. Where drivers
+// keep such a branch, the loads before it and after it wait for each other.
+FUNCTION bool both(bool a, bool b) { return a && b; }
+
+// A quad on its way from memory; what it holds counts only if it is there.
+struct Loaded {
+    vec4 quad;
+    bool there;
+};
+
+// The quad whose first element has the index `at`
+FUNCTION Loaded load_quad(In_f32 x, uint at, bool there) {
+    const uint place = at / 4u;
+    Loaded loaded;
+    loaded.quad = in_quads(x).at[there ? place : 0u];
+    loaded.there = there;
+    return loaded;
 }
 
 // Where the window of a pixel begins: its first row and column, and the index of that pixel's first element,

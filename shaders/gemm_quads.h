@@ -2,12 +2,14 @@
 // floats side by side. While a workgroup multiplies one slice it loads the next, so that a slice needs one
 // barrier and nobody waits for memory. An invocation computes blocks of 4 x 4 of C. An including file first
 // defines:
-//   TILE_M, TILE_N, THREADS             the build: the rows and columns of a tile (tiles.def), and its invocations
+//   TILE_M, TILE_N, THREADS             of tiles.def: rows, columns, invocations; the build defines them
 //   A_ALONG_K, B_ALONG_K                1: the floats of a quad have four k and one row of A (column of B);
 //                                       0: one k
 //   PRODUCT(which)                      declares `rows` and `depth`, its M and K, and what else it is
-//   BEGIN(first_m, first_n, first_k)    declares what addressing needs, worked out once per tile
-//   LOAD_A(i, there), LOAD_B(j, there)  an invocation's quads of a slice; zeros unless `there`
+//   BEGIN(first_m, first_n, first_k)    declares what addressing needs, worked out once per tile, and
+//                                       `a_absent`, what A has where no quad is there; B has zeros
+//   LOAD_A(i, there), LOAD_B(j, there)  an invocation's quads of a slice, each a Loaded (conv_quads.h), and
+//                                       none unless `there`
 //   ADVANCE                             a statement, which moves on by TILE_K
 //   STORE(m, n, part, quad)             a statement
 // and then uses GEMM_QUADS(M, N, products, splits). There are so many products side by side, none with more
@@ -47,24 +49,26 @@ SHARED_QUADS(b_slices, 2u * SLICE_QUADS(TILE_N));
     UNROLL for (uint j = 0u; j < LOADS(TILE_N); ++j) b_next[j] = LOAD_B(j, (first_k) + B_K(j) < end_k);      \
     ADVANCE
 
-// From registers to shared memory, where the quads of one k lie side by side
+// From registers to shared memory, where the quads of one k lie side by side. Whether a quad is there is
+// looked at only now, since whoever looks waits for memory.
 #define DISTANCE(along_k, length, i)                                                                         \
     (along_k != 0 ? (i) * (THREADS / TILE_K) : QUADS_BEFORE(length, (i) * (THREADS * 4u / (length))))
 #define KEEP_QUAD(slices, along_k, length, stage, i, quad)                                                   \
     {                                                                                                        \
         const uint at = (stage)*SLICE_QUADS(length) + QUADS_BEFORE(length, PLACE_K(along_k, length, 0u)) +   \
                         PLACE(along_k, length, 0u) / 4u + DISTANCE(along_k, length, i);                      \
+        const vec4 kept = quad;                                                                              \
         if (along_k != 0)                                                                                    \
             UNROLL for (uint c = 0u; c < 4u; ++c)                                                            \
-                slices[at + c * ROW_QUADS(length)][PLACE(along_k, length, 0u) % 4u] = quad[c];               \
+                slices[at + c * ROW_QUADS(length)][PLACE(along_k, length, 0u) % 4u] = kept[c];               \
         else                                                                                                 \
-            slices[at] = quad;                                                                               \
+            slices[at] = kept;                                                                               \
     }
 #define KEEP(stage)                                                                                          \
     UNROLL for (uint i = 0u; i < LOADS(TILE_M); ++i)                                                         \
-        KEEP_QUAD(a_slices, A_ALONG_K, TILE_M, stage, i, a_next[i]);                                         \
+        KEEP_QUAD(a_slices, A_ALONG_K, TILE_M, stage, i, a_next[i].there ? a_next[i].quad : a_absent);       \
     UNROLL for (uint j = 0u; j < LOADS(TILE_N); ++j)                                                         \
-        KEEP_QUAD(b_slices, B_ALONG_K, TILE_N, stage, j, b_next[j]);
+        KEEP_QUAD(b_slices, B_ALONG_K, TILE_N, stage, j, b_next[j].there ? b_next[j].quad : vec4(0.0f));
 
 #define MULTIPLY(stage)                                                                                      \
     const uint a_at = (stage)*SLICE_QUADS(TILE_M) + row;                                                     \
@@ -96,8 +100,8 @@ SHARED_QUADS(b_slices, 2u * SLICE_QUADS(TILE_N));
         const uint end_k = min((part + 1u) * part_depth, depth);                                             \
         vec4 sum[BLOCKS * 4u];                                                                               \
         UNROLL for (uint i = 0u; i < BLOCKS * 4u; ++i) sum[i] = vec4(0.0f);                                  \
-        vec4 a_next[LOADS(TILE_M)];                                                                          \
-        vec4 b_next[LOADS(TILE_N)];                                                                          \
+        Loaded a_next[LOADS(TILE_M)];                                                                        \
+        Loaded b_next[LOADS(TILE_N)];                                                                        \
         BEGIN(first_m, first_n, part* part_depth)                                                            \
         FETCH(part* part_depth)                                                                              \
         KEEP(0u)                                                                                             \

@@ -1,7 +1,7 @@
 // The tiled matrix product of all convolutions: C[M, N] = A[M, K] B[K, N]; neither A nor B is stored as such.
 // A workgroup computes TILE_M x TILE_N of C from slices TILE_K deep that it keeps in shared memory; an
 // invocation computes every 16th row and column of them. An including file first defines:
-//   TILE_M, TILE_N                the build: one of tiles.def
+//   TILE_M, TILE_N                of tiles.def; the build defines them
 //   Row, ROW_OF(m)                what addressing needs of row m of A, worked out once per tile
 //   Step, STEP_OF(k)              likewise for the index k that is summed over, once per slice
 //   LOAD_A(row, step), LOAD_B(k, step, n)

@@ -41,6 +41,12 @@ struct vec4 {
     float operator[](uint i) const { return elements[i]; }
 };
 
+struct Loaded { // as in shaders/conv_quads.h
+    vec4 quad;
+    bool there;
+};
+Loaded loaded(bool there) { return {vec4(1.0f), there}; }
+
 class SharedFloat {
 public:
     explicit SharedFloat(uint word) : word_(word) {}
@@ -78,9 +84,9 @@ void barrier() { ++barriers; }
 
 // The source's own tensors are of no interest.
 #define PRODUCT(which) const uint rows = TILE_M, depth = TILE_K;
-#define BEGIN(first_m, first_n, first_k)
-#define LOAD_A(i, there) vec4((there) ? 1.0f : 0.0f)
-#define LOAD_B(j, there) vec4((there) ? 1.0f : 0.0f)
+#define BEGIN(first_m, first_n, first_k) const vec4 a_absent(0.0f);
+#define LOAD_A(i, there) loaded(there)
+#define LOAD_B(j, there) loaded(there)
 #define ADVANCE
 #define STORE(m, n, part, quad)
 
