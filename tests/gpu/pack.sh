@@ -24,7 +24,7 @@ done
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir "$work"/{bin,lib,layers,swiftshader}
-for program in towers tests/conformance_tests tests/engine_tests; do
+for program in towers tests/conformance_tests tests/engine_tests tests/compile_pipelines; do
     [[ -x $programs/$program ]] || fail 1 "$programs/$program is missing; build it, or give the folder with --programs"
     cp "$programs/$program" "$work/bin/"
 done

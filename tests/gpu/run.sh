@@ -6,7 +6,8 @@
 #   quick             the default, about three minutes: tests of kernels and engine, parity and trainings beside each
 #                     other; then the steps of four recipes, default and tuned, on CUDA and Vulkan, beside PyTorch's
 #   peers             PyTorch's steps in fp32, TF32 and bf16: eager, as CUDA graphs, compiled
-#   traces            every kernel of the recipes' steps, and a timeline of towers of both backends and the CPU
+#   traces            every kernel of the recipes' steps, a timeline of towers of both backends and the CPU, and what
+#                     Vulkan's compiler tells of each pipeline
 #   kills             a run of such towers, killed and resumed while other programs use card and processors: same bits?
 #   sanitizers        compute-sanitizer's memcheck and racecheck of two steps
 #   --programs DIR    folder of a towers build (default: build/release, built first if it is missing)
@@ -18,7 +19,7 @@
 # A message of the Vulkan validation layer fails the tests, unless the list of known ones has it for the vendor of a
 # card of this machine. A card that `towers devices` shows and the tests skip is a failure.
 #
-# OUT gets log.txt (all output), figures.jsonl (a line for each figure), devices.json, and JSON files of `traces`. All is
+# OUT gets log.txt (all output), figures.jsonl (a line for each figure), devices.json, and files of `traces`. All is
 # written as it comes, so a run that is cut off loses only what it was doing.
 # Exit codes: 0, 1 (a check failed; the last lines say which), 2 (the command line is wrong).
 set -uo pipefail
@@ -231,6 +232,8 @@ traces() {
         check "bench-$recipe" 60 "$towers" bench --towers "$cuda${vulkan:+,$vulkan}" "${flags[@]}" --repetitions 3 \
             --seconds 0.4 --json "$out/bench-$recipe.json"
     done <<<"$recipes"
+    [[ $vulkan != vulkan:* ]] || check pipelines 120 sh -c '"$1" "$2" >"$3"' - "$tests/compile_pipelines" "$vulkan" \
+        "$out/pipelines.jsonl"
     train trace 60 "$cuda${vulkan:+,$vulkan},cpu" --steps $((steps / 10 + 2)) --trace "$out/trace.json" --trace-steps 5
 }
 

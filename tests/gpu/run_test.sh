@@ -28,6 +28,10 @@ echo "SKIPPED vulkan: the validation layer is not installed"
 sleep "${SECONDS_OF_TESTS:-0}"
 P
 cp "$work/programs/conformance_tests" "$work/programs/engine_tests"
+cat >"$work/programs/compile_pipelines" <<'P'
+#!/bin/sh
+echo "pipelines of $1"
+P
 chmod +x "$work/programs"/*
 cat >"$work/known" <<'P'
 # a comment
@@ -55,6 +59,9 @@ expect 0 "cpu cuda:0 vulkan:1 vulkan:2" "known on NVIDIA, not counted: VUID-one:
 PRECISION=0.5 expect 1 "cpu vulkan:3" "FAILED: engine-on-vulkan-1" "FAILED: engine-on-cuda-0" \
     "FAILED: conformance-on-vulkan-1 (it skipped vulkan:1: SKIPPED vulkan: the validation layer is not installed)" \
     "FAILED: conformance-on-vulkan-2" "FAILED: precision-cuda-0-is-enough (it is 0.5"
+run traces >"$work/text" 2>&1
+grep -xF "pipelines of vulkan:1" "$work/out/pipelines.jsonl" >/dev/null ||
+    { echo "traces: no figures of Vulkan's compiler"; cat "$work/text"; exit 1; }
 for usage in "nothing" "--only x"; do
     # shellcheck disable=SC2086
     run $usage >"$work/text" 2>&1

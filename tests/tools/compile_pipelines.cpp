@@ -1,6 +1,6 @@
-// Compiles every pipeline on the first Vulkan device and runs none. Prints JSON, one object a line, for
-// compile_everywhere: the device; then each pipeline's name before it is compiled, and the driver's figures
-// afterwards.
+// compile_pipelines [vulkan:INDEX]: compiles every pipeline on this Vulkan device, else on the first, and
+// runs none. Prints JSON, one object a line, for compile_everywhere: the device; then each pipeline's name
+// before it is compiled, and the driver's figures afterwards.
 #include "backends/vulkan/compiler.h"
 
 #include <cstdio>
@@ -15,9 +15,14 @@ void print(const nlohmann::json& line) {
 
 } // namespace
 
-int main() {
+int main(int count, char** arguments) {
+    unsigned index = 0;
+    if (count > 2 || (count == 2 && std::sscanf(arguments[1], "vulkan:%u", &index) != 1)) {
+        std::fprintf(stderr, "usage: compile_pipelines [vulkan:INDEX]\n");
+        return 2;
+    }
     try {
-        towers::vulkan::Compiler compiler(0);
+        towers::vulkan::Compiler compiler(index);
         const towers::DeviceInfo& device = compiler.device();
         print({{"device", device.name}, {"driver", device.driver}});
         for (const std::string& pipeline : compiler.pipelines()) {
