@@ -7,33 +7,36 @@ KERNEL(max_pool_backward, MaxPoolBackwardParams, 256) {
     const uint quads = QUADS_OF(p.shape.channels);
     const uint rows = MAX_POOL_BLOCK_ROWS(p.shape);
     const uint columns = MAX_POOL_BLOCK_COLUMNS(p.shape);
-    // So many windows before the last one hold a block's first pixel.
+    const uint height = MAX_POOL_BLOCK(p.shape.stride_y);
+    const uint width = MAX_POOL_BLOCK(p.shape.stride_x);
+    // So many windows before the last one may hold a pixel.
     const uint rows_before = (p.shape.window_height - 1u) / p.shape.stride_y;
     const uint columns_before = (p.shape.window_width - 1u) / p.shape.stride_x;
     FOR_RANGE(i, p.shape.batch * rows * columns * quads) {
         const uint quad = i % quads;
         const uint block = i / quads;
-        const uint block_column = block % columns;
-        const uint block_row = block / columns % rows;
+        const uint first_y = block / columns % rows * height; // in the padded image
+        const uint first_x = block % columns * width;
         const uint image = block / columns / rows;
-        const uint first_row = block_row - min(block_row, rows_before);
-        const uint first_column = block_column - min(block_column, columns_before);
-        const uint end_row = min(block_row + 1u, p.shape.out_height);
-        const uint end_column = min(block_column + 1u, p.shape.out_width);
-        const uint pixels = p.shape.stride_y * p.shape.stride_x;
+        const uint last_row = first_y / p.shape.stride_y;
+        const uint last_column = first_x / p.shape.stride_x;
+        const uint first_row = last_row - min(last_row, rows_before);
+        const uint first_column = last_column - min(last_column, columns_before);
+        const uint end_row = min(last_row + 1u, p.shape.out_height);
+        const uint end_column = min(last_column + 1u, p.shape.out_width);
         uint y_in_block = 0u;
         uint x_in_block = 0u;
-        for (uint pixel = 0u; pixel < pixels; ++pixel) {
+        for (uint pixel = 0u; pixel < height * width; ++pixel) {
             // By unsigned wrap-around, padding compares as beyond the end.
-            const uint y = block_row * p.shape.stride_y + y_in_block - p.shape.pad_top;
-            const uint x = block_column * p.shape.stride_x + x_in_block - p.shape.pad_left;
+            const uint y = first_y + y_in_block - p.shape.pad_top;
+            const uint x = first_x + x_in_block - p.shape.pad_left;
             if (y < p.shape.in_height && x < p.shape.in_width) {
                 vec4 sum = vec4(0.0f);
                 for (uint row = first_row; row < end_row; ++row) {
-                    const uint y_in_window = (block_row - row) * p.shape.stride_y + y_in_block;
+                    const uint y_in_window = first_y + y_in_block - row * p.shape.stride_y;
                     if (y_in_window >= p.shape.window_height) continue;
                     for (uint column = first_column; column < end_column; ++column) {
-                        const uint x_in_window = (block_column - column) * p.shape.stride_x + x_in_block;
+                        const uint x_in_window = first_x + x_in_block - column * p.shape.stride_x;
                         if (x_in_window >= p.shape.window_width) continue;
                         const uint place = y_in_window * p.shape.window_width + x_in_window;
                         const uint target = (image * p.shape.out_height + row) * p.shape.out_width + column;
@@ -51,7 +54,7 @@ KERNEL(max_pool_backward, MaxPoolBackwardParams, 256) {
                 set_channels(p.dx, p.shape.channels, (image * p.shape.in_height + y) * p.shape.in_width + x,
                              quad, sum);
             }
-            x_in_block = x_in_block + 1u == p.shape.stride_x ? 0u : x_in_block + 1u;
+            x_in_block = x_in_block + 1u == width ? 0u : x_in_block + 1u;
             y_in_block += x_in_block == 0u ? 1u : 0u;
         }
     }

@@ -98,7 +98,8 @@ void for_each_setting(const Visitor& visitor) {
     visitor(
         "tune", &S::tune, other,
         "How the devices choose the way in which they run each launch: off (by estimates); auto (cards "
-        "measure each for up to 3 s before the first step where the estimate is unsure), quick or full (all "
+        "measure before the first step where the estimate is unsure, for up to 3 s a card), quick or full "
+        "(all "
         "measure the likely or all ways), each for this and later runs; or as in a file, such as an earlier "
         "run's choices.json");
     visitor(

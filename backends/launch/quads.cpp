@@ -94,22 +94,29 @@ std::set<unsigned> numbers_of_splits(const Products& products, unsigned least, c
     return numbers;
 }
 
+/// Elements of the tensors of a convolution without groups
+struct Sizes {
+    double images, outputs, weights;
+};
+Sizes sizes_of(const Launch& launch) {
+    const ConvShape s = shape_of(launch);
+    return {double(s.batch) * s.in_height * s.in_width * s.in_channels,
+            double(s.batch) * s.out_height * s.out_width * s.out_channels,
+            double(s.kernel_height) * s.kernel_width * s.in_channels * s.out_channels};
+}
+
 /// What padding the operands, and cutting the result, take beside the padded product.
 double cycles_of_padding(const Launch& launch, const Launch& padded, unsigned splits,
                          const DeviceFacts& facts) {
-    const ConvShape s = shape_of(launch), wide = shape_of(padded);
+    const Sizes real = sizes_of(launch), wide = sizes_of(padded);
     const bool forward = launch.kernel == Kernel::conv2d_forward,
-               data = launch.kernel == Kernel::conv2d_backward_data;
-    const auto elements = [](double count, uint real, uint with_zeros) {
-        return real != with_zeros ? count * (real + with_zeros) : 0;
+               data = launch.kernel == Kernel::conv2d_backward_data,
+               in_rows = shape_of(launch).kernel_width != shape_of(padded).kernel_width;
+    const auto moved = [](double from, double to, bool always = false) {
+        return always || from != to ? from + to : 0;
     };
-    const bool in_rows = s.kernel_width != wide.kernel_width;
-    const double x = in_rows
-                         ? double(IN_PIXELS(s)) * s.in_channels + double(IN_PIXELS(wide)) * wide.in_channels
-                         : elements(double(IN_PIXELS(s)), s.in_channels, wide.in_channels),
-                 y = elements(double(OUT_PIXELS(s)), s.out_channels, wide.out_channels),
-                 w = double(s.kernel_height * s.kernel_width) * s.in_channels * s.out_channels +
-                     double(wide.kernel_height * wide.kernel_width) * wide.in_channels * wide.out_channels;
+    const double x = moved(real.images, wide.images, in_rows), y = moved(real.outputs, wide.outputs),
+                 w = moved(real.weights, wide.weights);
     const double cycles = cycles_of_stage(forward ? x + w : data ? y + w : x + y, facts);
     const double cut = forward ? y : data ? x : w;
     return splits == 1 && cut != 0 ? cycles + cycles_of_stage(cut, facts) : cycles;
@@ -154,13 +161,11 @@ namespace {
 std::vector<LaunchConfig> configs_of_padded(const Launch& launch, const Launch& padded,
                                             const DeviceFacts& facts) {
     std::vector<LaunchConfig> configs = quads_configs(padded, facts);
-    const ConvShape wide = shape_of(padded);
-    const double images = double(IN_PIXELS(wide)) * wide.in_channels,
-                 outputs = double(OUT_PIXELS(wide)) * wide.out_channels,
-                 results = double(products_of(padded)->elements());
+    const Sizes wide = sizes_of(padded);
+    const double results = double(products_of(padded)->elements());
     constexpr double most_indices = 0x1p32; // of the sources
     std::erase_if(configs, [&](const LaunchConfig& config) {
-        return std::max({images, outputs, config.splits * results}) > most_indices;
+        return std::max({wide.images, wide.outputs, config.splits * results}) > most_indices;
     });
     for (LaunchConfig& config : configs)
         config.cost += cycles_of_padding(launch, padded, config.splits, facts);
@@ -199,6 +204,9 @@ std::vector<LaunchConfig> window_rows_configs(const Launch& launch, const Device
     if (shape_of(launch).dilation_x != 1) return {};
     const Launch padded = with_padded_channels(with_window_rows(launch));
     if (window_of(padded) >= window_of(with_padded_channels(launch))) return {};
+    // No device is short of memory because of the rows: they need no more than the launch's own tensors have.
+    const Sizes real = sizes_of(launch);
+    if (sizes_of(padded).images > std::max(real.images, real.outputs)) return {};
     return configs_of_padded(launch, padded, facts);
 }
 

@@ -31,7 +31,8 @@ std::vector<LaunchConfig> padded_quads_configs(const Launch& launch, const Devic
 /// first, if it is best to pad the rows of its windows instead (window_rows_stages()): five pixels of three
 /// channels become 16 numbers, with padded channels 20.
 std::optional<LaunchConfig> window_rows_config(const Launch& launch, const DeviceFacts& facts);
-/// Whether or not it is best, if it makes sums shorter
+/// Whether or not it is best, if it makes sums shorter, and the rows need no more memory than the larger of
+/// images and results
 std::vector<LaunchConfig> window_rows_configs(const Launch& launch, const DeviceFacts& facts);
 
 } // namespace towers

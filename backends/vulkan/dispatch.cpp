@@ -7,6 +7,7 @@
 #include "backends/vulkan/spirv.h"
 
 #include <fmt/format.h>
+#include <stdexcept>
 
 namespace towers::vulkan {
 namespace {
@@ -31,7 +32,7 @@ std::span<const std::uint32_t> code_of(Kernel kernel, KernelSource source, const
     if (tiled == #name && tile.height == tall && tile.width == wide) return spirv_##name##_##tall##_##wide;
 #include "tiled_kernel_sources.inc"
 #undef TOWERS_TILED_SOURCE
-    return {};
+    throw std::logic_error(fmt::format("{} has no tile of {}x{}", tiled, tile.height, tile.width));
 }
 
 // A SPIR-V module begins with five words of header and the capabilities that it uses.

@@ -26,9 +26,13 @@ struct MaxPoolBackwardParams {
     Out_f32 dx;
     PoolShape shape;
 };
-// An image falls into blocks of stride_y x stride_x pixels, of which windows begin at the first.
-#define MAX_POOL_BLOCK_ROWS(s) (((s).in_height + (s).pad_top + (s).stride_y - 1u) / (s).stride_y)
-#define MAX_POOL_BLOCK_COLUMNS(s) (((s).in_width + (s).pad_left + (s).stride_x - 1u) / (s).stride_x)
+// An image falls into blocks: pixels next to each other, of which windows begin at most at the first. With a
+// large stride a block is one pixel, so that there are enough.
+#define MAX_POOL_BLOCK(stride) ((stride) <= 4u ? (stride) : 1u)
+#define MAX_POOL_BLOCK_ROWS(s)                                                                               \
+    (((s).in_height + (s).pad_top + MAX_POOL_BLOCK((s).stride_y) - 1u) / MAX_POOL_BLOCK((s).stride_y))
+#define MAX_POOL_BLOCK_COLUMNS(s)                                                                            \
+    (((s).in_width + (s).pad_left + MAX_POOL_BLOCK((s).stride_x) - 1u) / MAX_POOL_BLOCK((s).stride_x))
 #define MAX_POOL_ITEMS(s)                                                                                    \
     ((s).batch * MAX_POOL_BLOCK_ROWS(s) * MAX_POOL_BLOCK_COLUMNS(s) * QUADS_OF((s).channels))
 

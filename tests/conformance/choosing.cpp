@@ -67,9 +67,10 @@ TEST_CASE("a convolution whose windows' rows are laid out as pixels is the convo
     on_every_card([](Choosing& on) {
         for (const ConvShape& s :
              {same_conv(1, 12, 12, 3, 5, 5, 1, 64), same_conv(2, 6, 5, 1, 3, 3, 1, 4),
-              same_conv(3, 5, 7, 2, 3, 3, 1, 13), same_conv(1, 9, 4, 3, {{1, 5}, {1, 1}}, 8),
-              reference::padded_conv(2, 11, 10, 3, {{7, 7}, {2, 2}}, {3, 3, 3, 3}, 16),
-              reference::padded_conv(1, 9, 8, 2, {{2, 5}, {1, 3}}, {0, 1, 2, 0}, 5)})
+              same_conv(3, 5, 7, 2, 3, 3, 1, 13), same_conv(1, 9, 4, 3, {{1, 5}, {1, 1}}, 16),
+              reference::padded_conv(2, 11, 10, 3, {{7, 7}, {2, 2}}, {3, 3, 3, 3}, 48),
+              reference::padded_conv(1, 9, 8, 2, {{2, 5}, {1, 3}}, {0, 1, 2, 0}, 13),
+              reference::dilated_conv(1, 9, 8, 3, {{3, 5}, {1, 1}}, {2, 1}, {2, 2, 2, 2}, 20)})
             for (const bool bias : {true, false}) CHECK(check_every_candidate(on, s, bias, window_rows) >= 6);
         // Nothing is gained with fours, one wide, or by rows whose sum is as long.
         for (const ConvShape& s :

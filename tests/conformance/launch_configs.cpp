@@ -210,7 +210,10 @@ TEST_CASE("windows' rows are laid out as pixels where sums become shorter by eno
     }
     // 81 rows of the product fill as many tiles as 101.
     CHECK_FALSE(window_rows_config(weights_gradient(tutorial), gpu));
-    CHECK(window_rows_configs(weights_gradient(tutorial), gpu).size() >= 3); // for measuring
+    CHECK(window_rows_configs(weights_gradient(tutorial), gpu).size() >= 3);   // for measuring
+    const ConvShape wide = same_conv(64, 224, 224, 1, {{31, 31}, {1, 1}}, 16); // 411 MB of rows
+    CHECK(window_rows_configs(forward(wide), gpu).empty());
+    CHECK(window_rows_configs(weights_gradient(wide), gpu).empty());
     const ConvShape many = same_conv(32, 14, 14, 130, 3, 3, 1, 64);
     CHECK_FALSE(window_rows_config(forward(many), gpu));
     CHECK(window_rows_configs(launch(kernels::conv2d_backward_data, {.shape = tutorial}), gpu).empty());

@@ -99,18 +99,35 @@ TEST_CASE("very strong responses leave neighbours that vanish by rounding finite
 }
 
 TEST_CASE("a NaN passes through normalization, so that divergence shows") {
-    const Lrn l{5, 13, 2, 1, 0.1, 0.75};
-    on_every_device([&](Device& device) {
-        std::vector<float> values = activations(l);
-        values[20] = std::numeric_limits<float>::quiet_NaN();
-        Trial trial(device);
-        const Tensor x = trial.input(values), y = trial.output(size(l)), scale = trial.output(size(l));
-        trial.run(launch(kernels::lrn_forward, {x, y, scale, 5, 13, 2, 1.0f, 0.1f, 0.75f}));
-        const std::vector<float> normalized = trial.floats(y);
-        for (std::size_t i = 18; i <= 22; ++i) CHECK(std::isnan(normalized[i]));
-        for (std::size_t i = 26; i < normalized.size(); ++i)
-            CHECK(!std::isnan(normalized[i])); // other pixels
-    });
+    for (const unsigned channels : {13u, 16u}) { // one after the other, and in fours
+        const Lrn l{5, channels, 2, 1, 0.1, 0.75};
+        const std::size_t at = channels + 7; // in the second pixel
+        on_every_device([&](Device& device) {
+            std::vector<float> values = activations(l);
+            values[at] = std::numeric_limits<float>::quiet_NaN();
+            Trial trial(device);
+            const Tensor x = trial.input(values), y = trial.output(size(l)), scale = trial.output(size(l));
+            trial.run(launch(kernels::lrn_forward, {x, y, scale, 5, channels, 2, 1.0f, 0.1f, 0.75f}));
+            const std::vector<float> normalized = trial.floats(y);
+            Trial back(device);
+            const Tensor dx = back.output(size(l));
+            back.run(launch(kernels::lrn_backward,
+                            {back.input(values), back.input(normalized), back.input(trial.floats(scale)),
+                             back.input(random_floats(size(l), 3)), dx, 5, channels, 2, 0.1f, 0.75f, 0}));
+            const std::vector<float> gradient = back.floats(dx);
+            for (std::size_t i = 0; i < values.size(); ++i) {
+                const std::size_t distance = i < at ? at - i : i - at;
+                if (distance <= 2) {
+                    CHECK(std::isnan(normalized[i]));
+                    CHECK(std::isnan(gradient[i]));
+                }
+                if (i / channels != 1) { // other pixels
+                    CHECK(!std::isnan(normalized[i]));
+                    CHECK(!std::isnan(gradient[i]));
+                }
+            }
+        });
+    }
 }
 
 KERNEL_TEST(lrn_backward, "layers below a normalization learn from the right gradient") {

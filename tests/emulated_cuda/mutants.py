@@ -135,7 +135,7 @@ mutants = {
     "rows-without-stride": (stages, ".stride_x = s.stride_x", ".stride_x = 1", rows_of_windows),
     "padded-twice": (stages, "if (images_padded_) return;", "", rows_of_windows),
     "window-too-wide": (pool_gradient, "if (x_in_window >= p.shape.window_width) continue;", "", pools),
-    "last-window-only": (pool_gradient, "block_row - min(block_row, rows_before)", "block_row", pools),
+    "last-window-only": (pool_gradient, "last_row - min(last_row, rows_before)", "last_row", pools),
     "padding-is-image": (pool, "p.shape.pad_left - min(p.shape.pad_left, x)", "0u", pools),
     "no-right-end": (pool, "min(p.shape.window_width, p.shape.in_width + p.shape.pad_left - x)",
                      "p.shape.window_width", pools),

@@ -4,7 +4,7 @@
 #
 # Usage: tests/gpu/run.sh OUT [PART...] [--programs DIR | --pack FILE] [--data DIR] [--known FILE] [--stand-in DEVICE]
 #   quick             the default, about three minutes: tests of kernels and engine, parity and trainings beside each
-#                     other; then the steps of four recipes, default and tuned, on CUDA and Vulkan, beside PyTorch's
+#                     other; then the steps of four recipes, tuned or not, on CUDA and Vulkan, beside PyTorch's
 #   peers             PyTorch's steps in fp32, TF32 and bf16: eager, as CUDA graphs, compiled
 #   traces            every kernel of the recipes' steps, a timeline of towers of both backends and the CPU, and what
 #                     Vulkan's compiler tells of each pipeline
@@ -207,7 +207,7 @@ quick() {
     done
     while read -r recipe batch image count; do
         for device in "${backends[@]}"; do
-            for each in off quick; do measure_steps "$recipe" "$batch" "$image" "$count" "$device" $each; done
+            for each in off auto quick; do measure_steps "$recipe" "$batch" "$image" "$count" "$device" $each; done
         done
         peer "$recipe" "$batch" "$image" "$([[ $peer_device == cuda ]] && echo cuda-graph || echo eager)" fp32 40
     done <<<"$recipes"
@@ -239,7 +239,7 @@ traces() {
 
 kills() {
     local flags=(train --data "$data" --towers "$cuda${vulkan:+,$vulkan},cpu" --shares "4${vulkan:+:3}:1" "${few[@]:---batch=32}"
-        --threads 2 --steps "$killed_steps" --save-every $((killed_steps / 4)) --progress log)
+        --threads 2 --steps "$killed_steps" --save-every $((killed_steps / 4)) --progress log --tune off)
     local begin=$SECONDS killed=0 round=0 life end load=() resume code each run log_of
     check kills-undisturbed 120 "$towers" "${flags[@]}" --run "$work/undisturbed" || return
     life=$((SECONDS - begin + 1))

@@ -288,7 +288,7 @@ int run(int count, char** words) {
                 one.config.tile ? fmt::format("{}x{}", one.config.tile->height, one.config.tile->width) : "";
             fmt::print("{:34} {:12} {:8} {:5} {:8} {:6} {:8.1f} {:8.1f}{}\n", operation.name, one.variant,
                        tile, one.config.splits, one.config.groups.x, one.depth, one.floor_us, one.us,
-                       one.timed ? "" : " from bytes");
+                       one.timed ? "" : " untimed");
             floor += one.floor_us;
             if (one.depth >= 128 && one.config.groups.x < card.units)
                 idle.push_back(fmt::format("{}: {} workgroups for {} multiprocessors, depth {}",
@@ -305,7 +305,8 @@ int run(int count, char** words) {
     fmt::print("a graph of {} commands, the longest chain has {}: {} edges by levels, {} by bytes\n",
                by_bytes.before.size(), by_bytes.longest(), by_levels.edges(), by_bytes.edges());
     if (!untimed.empty())
-        fmt::print("estimated from bytes alone, as no card has timed them: {}\n", fmt::join(untimed, ", "));
+        fmt::print("estimated from bytes and operations, as no card has timed them: {}\n",
+                   fmt::join(untimed, ", "));
     for (const std::string& line : idle) fmt::print("leaves multiprocessors idle: {}\n", line);
     return most_us != 0 && total > most_us ? 1 : 0;
 }
