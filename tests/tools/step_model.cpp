@@ -83,8 +83,9 @@ struct Estimate {
     double us;      ///< alone on the card
     double busy_us; ///< what it takes of the whole card
     double floor_us;
-    bool timed = true;       ///< a card has run launches of the kernel, and the model is fitted to them
-    std::uint64_t depth = 0; ///< of a product
+    bool timed = true;        ///< a card has run launches of the kernel, and the model is fitted to them
+    std::uint64_t depth = 0;  ///< of a product
+    std::size_t launches = 0; ///< as which the card runs it
 };
 
 DeviceFacts facts_of(const Card& card) {
@@ -129,10 +130,11 @@ Estimate estimate(const Operation& operation, const Plan& plan, const Card& card
     const auto chosen = choose(gpu_variants(), *launch, facts);
     Estimate result{std::string(chosen.variant->name), chosen.config, card.launch_us, 0,
                     floor_of(cost.flops)};
+    const StagedLaunch staged = stages_of(*chosen.variant, *launch, chosen.config, facts, 0);
+    for (const Stage& stage : staged.stages) result.launches += stage.size();
     if (const auto products = products_of(*launch)) {
         result.depth = products->depth;
         result.us += result.config.cost / cycles_per_us;
-        const StagedLaunch staged = stages_of(*chosen.variant, *launch, chosen.config, facts, 0);
         const StageLaunch& product = product_of(staged);
         result.floor_us = floor_of(std::min(cost.flops, flops_of(product.launch)));
         result.busy_us =
@@ -302,8 +304,11 @@ int run(int count, char** words) {
     const double total = end_of(by_bytes, commands, card.edge_us);
     fmt::print("{} levels; the floor is {:.0f} us, the estimate {:.0f} us\n", plan.levels().size(), floor,
                total);
-    fmt::print("a graph of {} commands, the longest chain has {}: {} edges by levels, {} by bytes\n",
-               by_bytes.before.size(), by_bytes.longest(), by_levels.edges(), by_bytes.edges());
+    std::size_t launches = 0;
+    for (const Estimate& each : commands) launches += each.launches;
+    fmt::print("a graph of {} commands with {} launches, the longest chain has {}: {} edges by levels, {} by "
+               "bytes\n",
+               by_bytes.before.size(), launches, by_bytes.longest(), by_levels.edges(), by_bytes.edges());
     if (!untimed.empty())
         fmt::print("estimated from bytes and operations, as no card has timed them: {}\n",
                    fmt::join(untimed, ", "));
