@@ -67,8 +67,8 @@ constexpr KernelCosts known_kernels[] = {
     {Kernel::draw_augmentations, any_in_flight, 0},
     {Kernel::lrn_backward, 160, 380, false},
     {Kernel::lrn_forward, any_in_flight, 0},
-    {Kernel::max_pool_backward, any_in_flight, 965, false}, // of a block of 2x2 pixels
-    {Kernel::max_pool_forward, 48, 490, false},             // of a window of 3x3
+    {Kernel::max_pool_backward, any_in_flight, 1050, false}, // of a block of 2x2 pixels
+    {Kernel::max_pool_forward, 48, 490, false},              // of a window of 3x3
     {Kernel::momentum, any_in_flight, 0},
     {Kernel::moving_average, any_in_flight, 0},
     {Kernel::relu_backward, any_in_flight, 0},
