@@ -100,9 +100,10 @@ TEST_CASE("a shader that requests to keep NaN is still valid") {
 
 TEST_CASE("a product's shader is compiled for its tile, and by quads neither loops over arrays nor branches "
           "between loads") {
-    constexpr std::uint32_t header = 5, op_execution_mode_id = 331, local_size_id = 38, op_constant = 43,
-                            op_spec_constant_true = 48, op_spec_constant_op = 52, op_variable = 59,
-                            op_barrier = 224, op_loop = 246, op_selection = 247, function = 7;
+    constexpr std::uint32_t header = 5, op_execution_mode = 16, local_size = 17, op_execution_mode_id = 331,
+                            local_size_id = 38, op_constant = 43, op_spec_constant_true = 48,
+                            op_spec_constant_op = 52, op_variable = 59, op_barrier = 224, op_loop = 246,
+                            op_selection = 247, function = 7;
     unsigned products = 0;
     std::set<const std::uint32_t*> seen;
     for (const auto& [name, dispatch] : towers::vulkan::all_hardware_dispatches(any_device)) {
@@ -113,12 +114,14 @@ TEST_CASE("a product's shader is compiled for its tile, and by quads neither loo
         CHECK(dispatch.constants.empty());
         const std::span<const std::uint32_t> code = dispatch.code;
         CHECK(seen.insert(code.data()).second);
-        unsigned invocations = 0, invocations_id = 0; // a constant, which comes later
-        unsigned constants = 0;                       // that are specialized when a pipeline is made
-        unsigned variables = 0;                       // of an invocation
+        unsigned invocations = 0,
+                 invocations_id = 0; // older versions of glslang name a constant, which comes later
+        unsigned constants = 0;      // that are specialized when a pipeline is made
+        unsigned variables = 0;      // of an invocation
         unsigned branches = 0, branches_of_slice = 0; // since a loop began; from there to the last barrier
         for (std::size_t i = header; i < code.size(); i += code[i] >> 16) {
             const std::uint32_t op = code[i] & 0xffffu;
+            if (op == op_execution_mode && code[i + 2] == local_size) invocations = code[i + 3];
             if (op == op_execution_mode_id && code[i + 2] == local_size_id) invocations_id = code[i + 3];
             if (op == op_constant && code[i + 2] == invocations_id) invocations = code[i + 3];
             constants += op >= op_spec_constant_true && op <= op_spec_constant_op ? 1 : 0;
