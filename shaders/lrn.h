@@ -16,8 +16,7 @@ FUNCTION vec4 lrn_powers(vec4 scale, float beta) {
         const vec4 r = inversesqrt(scale);
         return r * vec4(fast_sqrt(r.x), fast_sqrt(r.y), fast_sqrt(r.z), fast_sqrt(r.w));
     }
-    return vec4(lrn_power(scale.x, beta), lrn_power(scale.y, beta), lrn_power(scale.z, beta),
-                lrn_power(scale.w, beta));
+    return vec4(pow(scale.x, -beta), pow(scale.y, -beta), pow(scale.z, -beta), pow(scale.w, -beta));
 }
 
 // Where the four channels before and after the `i`th four lie; where there are none, in a row of `row` fours,

@@ -99,9 +99,8 @@ void for_each_setting(const Visitor& visitor) {
         "tune", &S::tune, other,
         "How the devices choose the way in which they run each launch: off (by estimates); auto (cards "
         "measure before the first step where the estimate is unsure, for up to 3 s a card), quick or full "
-        "(all "
-        "measure the likely or all ways), each for this and later runs; or as in a file, such as an earlier "
-        "run's choices.json");
+        "(all measure the likely or all ways), each for this and later runs; or as in a file, such as an "
+        "earlier run's choices.json");
     visitor(
         "feed", &S::feed, other,
         "Where the training images are: resident (all on every device), streamed (read ahead of the steps "

@@ -176,12 +176,6 @@ bool can_be_padded(const Launch& launch) {
     return products_of(launch) && shape_of(launch).groups == 1 && !fits(launch);
 }
 
-/// How many numbers of the images a window has
-std::uint64_t window_of(const Launch& launch) {
-    const ConvShape s = shape_of(launch);
-    return std::uint64_t(s.kernel_height) * s.kernel_width * s.in_channels;
-}
-
 std::optional<LaunchConfig> better_than_shared_source(const std::optional<LaunchConfig>& config,
                                                       const Launch& launch, const DeviceFacts& facts) {
     if (config && config->cost >= shared_source_config(launch, facts)->cost) return {};
@@ -203,17 +197,19 @@ std::vector<LaunchConfig> window_rows_configs(const Launch& launch, const Device
     if (launch.kernel == Kernel::conv2d_backward_data || !can_be_padded(launch)) return {};
     if (shape_of(launch).dilation_x != 1) return {};
     const Launch padded = with_padded_channels(with_window_rows(launch));
-    if (window_of(padded) >= window_of(with_padded_channels(launch))) return {};
+    const Sizes real = sizes_of(launch), in_rows = sizes_of(padded);
+    const bool sums_are_shorter = in_rows.weights < sizes_of(with_padded_channels(launch)).weights;
     // No device is short of memory because of the rows: they need no more than the launch's own tensors have.
-    const Sizes real = sizes_of(launch);
-    if (sizes_of(padded).images > std::max(real.images, real.outputs)) return {};
+    const bool are_small = in_rows.images <= std::max(real.images, real.outputs);
+    if (!sums_are_shorter || !are_small) return {};
     return configs_of_padded(launch, padded, facts);
 }
 
 std::optional<LaunchConfig> window_rows_config(const Launch& launch, const DeviceFacts& facts) {
-    const std::optional<LaunchConfig> best = cheapest(window_rows_configs(launch, facts)),
-                                      channels = cheapest(padded_quads_configs(launch, facts));
-    if (best && channels && best->cost >= channels->cost) return {};
+    const std::optional<LaunchConfig> best = cheapest(window_rows_configs(launch, facts));
+    if (!best) return {};
+    const std::optional<LaunchConfig> channels = cheapest(padded_quads_configs(launch, facts));
+    if (channels && best->cost >= channels->cost) return {};
     return better_than_shared_source(best, launch, facts);
 }
 

@@ -114,8 +114,8 @@ TEST_CASE("a product's shader is compiled for its tile, and by quads neither loo
         CHECK(dispatch.constants.empty());
         const std::span<const std::uint32_t> code = dispatch.code;
         CHECK(seen.insert(code.data()).second);
-        unsigned invocations = 0,
-                 invocations_id = 0; // older versions of glslang name a constant, which comes later
+        unsigned invocations = 0;
+        unsigned invocations_id = 0; // older versions of glslang name a constant, which comes later
         unsigned constants = 0;      // that are specialized when a pipeline is made
         unsigned variables = 0;      // of an invocation
         unsigned branches = 0, branches_of_slice = 0; // since a loop began; from there to the last barrier
