@@ -2,6 +2,7 @@
 #pragma once
 
 #include "backends/device.h"
+#include "backends/precision.h"
 
 #include <array>
 #include <atomic>
@@ -33,6 +34,11 @@ struct OpenOptions {
     /// Convolutions multiply each pixel by each weight: no Winograd, whose sums of pixels and of weights
     /// round more.
     bool exact_products = false;
+    /// What products may round their operands to.
+    Precision precision = Precision::fp32;
+    /// A CPU device rounds the operands of all products, with or without units for them, and multiplies what
+    /// it has no units for in float32: slow, but with the results of hardware that has them.
+    bool round_operands = false;
     /// How to run launches, which the device reads at each recording instead of estimating; null: estimates
     /// alone. What the device does not have counts for nothing.
     const Choices* choices = nullptr;

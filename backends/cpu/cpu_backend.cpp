@@ -84,6 +84,8 @@ public:
         : facts_{.busy_groups = cpu_threads(options.threads),
                  .subgroup_size = 1,
                  .exact_products = options.exact_products,
+                 .precision = options.precision,
+                 .round_operands = options.round_operands,
                  .limits = options.limits,
                  .choices = options.choices} {
         context_.threads = facts_.busy_groups;

@@ -146,6 +146,7 @@ DeviceFacts facts_of(const DeviceInfo& info, const OpenOptions& options) {
     return {.busy_groups = 2 * info.compute_units,
             .subgroup_size = info.subgroup_size,
             .exact_products = options.exact_products,
+            .precision = options.precision,
             .quads = options.sources != Sources::shared,
             .shared_memory = 48 << 10, // of every card, without asking for more
             .limits = options.limits,

@@ -60,8 +60,8 @@ bool same_tiles(const LaunchConfig& a, const LaunchConfig& b) {
         return a.tile->height == b.tile->height && a.tile->width == b.tile->width &&
                a.tile->threads == b.tile->threads;
     };
-    return a.winograd_tile == b.winograd_tile && a.tile.has_value() == b.tile.has_value() &&
-           (!a.tile || same_tile());
+    return a.winograd_tile == b.winograd_tile && a.operands == b.operands &&
+           a.tile.has_value() == b.tile.has_value() && (!a.tile || same_tile());
 }
 
 } // namespace
@@ -73,6 +73,7 @@ std::string to_string(std::string_view variant, const LaunchConfig& config) {
     if (config.winograd_tile != 0) text += fmt::format(" {0}x{0}", config.winograd_tile);
     if (config.winograd_tile != 0 && config.tile) text += " by";
     if (config.tile) text += fmt::format(" {}x{}", config.tile->height, config.tile->width);
+    if (config.operands != Precision::fp32) text += fmt::format(" in {}", name_of(config.operands));
     if (config.splits > 1) text += fmt::format(", {} parts", config.splits);
     return text;
 }

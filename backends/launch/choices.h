@@ -2,6 +2,7 @@
 #pragma once
 
 #include "backends/launch/tiles.h"
+#include "backends/precision.h"
 
 #include <glm/vec3.hpp>
 #include <limits>
@@ -15,10 +16,11 @@ namespace towers {
 
 /// How a variant (backends/launch/variants.h) runs a launch on a device.
 struct LaunchConfig {
-    glm::uvec3 groups{1, 1, 1};    ///< workgroups; on a CPU x threads run the shared source
-    std::optional<Tile> tile = {}; ///< of a tiled kernel
-    unsigned splits = 1;           ///< parts of a sum (split-K), which are added up afterwards
-    unsigned winograd_tile = 0;    ///< rows of the tiles of a Winograd convolution
+    glm::uvec3 groups{1, 1, 1};           ///< workgroups; on a CPU x threads run the shared source
+    std::optional<Tile> tile = {};        ///< of a tiled kernel
+    unsigned splits = 1;                  ///< parts of a sum (split-K), which are added up afterwards
+    unsigned winograd_tile = 0;           ///< rows of the tiles of a Winograd convolution
+    Precision operands = Precision::fp32; ///< that a product's factors are rounded to
     /// An estimate of the time, good only to compare the configurations that a device has for one launch: of
     /// a card cycles, of the CPU multiplications. Infinite: there is none.
     double cost = std::numeric_limits<double>::infinity();

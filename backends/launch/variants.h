@@ -21,12 +21,14 @@ struct DeviceFacts {
     /// A Vulkan driver that runs on the host's processors, shuffles within subgroups, and may use what is
     /// written for such drivers.
     bool software = false;
-    bool exact_products = false;      ///< see OpenOptions
-    bool little_scratch = false;      ///< see Device::save_scratch(); then nothing is chosen before
-    bool quads = false;               ///< a card, or what may use what is written for cards
-    unsigned quads_elements = 32;     ///< of a tile by quads, the most that an invocation can hold
-    unsigned quads_subgroup_size = 0; ///< that a source by quads asks for; 0: the driver chooses
-    unsigned shared_memory = 0;       ///< bytes of a workgroup
+    bool exact_products = false;           ///< see OpenOptions
+    Precision precision = Precision::fp32; ///< see OpenOptions
+    bool round_operands = false;           ///< see OpenOptions
+    bool little_scratch = false;           ///< see Device::save_scratch(); then nothing is chosen before
+    bool quads = false;                    ///< a card, or what may use what is written for cards
+    unsigned quads_elements = 32;          ///< of a tile by quads, the most that an invocation can hold
+    unsigned quads_subgroup_size = 0;      ///< that a source by quads asks for; 0: the driver chooses
+    unsigned shared_memory = 0;            ///< bytes of a workgroup
     const ConfigLimits* limits = &no_limits;
     const Choices* choices = nullptr; ///< that come before all estimates; null: none
 };

@@ -76,6 +76,7 @@ DeviceFacts facts_of(const DeviceInfo& info, const Details& details, const OpenO
             .subgroup_size = info.subgroup_size,
             .software = software && options.sources == Sources::best && details.shuffles,
             .exact_products = options.exact_products,
+            .precision = options.precision,
             .quads = options.sources == Sources::cards || (options.sources == Sources::best && !software),
             .quads_elements = software ? 32 : elements_for_quads(details.subgroups),
             .quads_subgroup_size = size_for_quads(details.subgroups),

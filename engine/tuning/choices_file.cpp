@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
 
 namespace towers {
 namespace {
@@ -14,6 +16,15 @@ using nlohmann::json;
 constexpr const char* format_name = "choices of launches";
 constexpr unsigned format_version = 1;
 
+/// float32 if the object, which an earlier version may have written, says nothing.
+Precision precision_in(const json& object, const char* key) {
+    const auto name = object.value(key, std::string(name_of(Precision::fp32)));
+    const std::optional<Precision> precision = precision_of(name);
+    if (!precision)
+        throw json::other_error::create(501, fmt::format("{} is no precision", as_printable(name)), &object);
+    return *precision;
+}
+
 json to_json(const Chosen& chosen) {
     json object{{"variant", chosen.variant}};
     const LaunchConfig& config = chosen.config;
@@ -21,6 +32,7 @@ json to_json(const Chosen& chosen) {
     object["parts"] = config.splits;
     if (config.tile) object["tile"] = {config.tile->height, config.tile->width, config.tile->threads};
     if (config.winograd_tile != 0) object["winograd_tile"] = config.winograd_tile;
+    if (config.operands != Precision::fp32) object["operands"] = name_of(config.operands);
     return object;
 }
 
@@ -35,21 +47,24 @@ Chosen chosen_from(const json& object) {
         config.tile = Tile{tile[0], tile[1], tile[2]};
     }
     config.winograd_tile = object.value("winograd_tile", 0u);
+    config.operands = precision_in(object, "operands");
     return chosen;
 }
 
 } // namespace
 
-DeviceChoices choices_for(const DeviceInfo& info) {
+DeviceChoices choices_for(const DeviceInfo& info, Precision precision) {
     return {info.id.substr(0, info.id.find(':')),
             as_utf8(info.name),
             as_utf8(info.driver),
             std::string(kernels_version()),
-            {}};
+            {},
+            precision};
 }
 
 bool is_for(const DeviceChoices& choices, const DeviceChoices& device) {
-    return choices.backend == device.backend && choices.name == device.name;
+    return choices.backend == device.backend && choices.name == device.name &&
+           choices.precision == device.precision;
 }
 
 std::string choices_to_json(std::span<const DeviceChoices> devices) {
@@ -62,6 +77,7 @@ std::string choices_to_json(std::span<const DeviceChoices> devices) {
                         {"driver", device.driver},
                         {"kernels", device.kernels},
                         {"launches", launches}});
+        if (device.precision != Precision::fp32) list.back()["precision"] = name_of(device.precision);
     }
     return json{{"format", format_name}, {"version", format_version}, {"devices", list}}.dump(1) + "\n";
 }
@@ -79,7 +95,8 @@ std::vector<DeviceChoices> choices_from_json(const std::string& text, const std:
                                  each.at("name").get<std::string>(),
                                  each.at("driver").get<std::string>(),
                                  each.at("kernels").get<std::string>(),
-                                 {}};
+                                 {},
+                                 precision_in(each, "precision")};
             for (const auto& [launch, chosen] : each.at("launches").items())
                 device.choices[launch] = chosen_from(chosen);
             devices.push_back(std::move(device));

@@ -15,12 +15,13 @@ struct DeviceChoices {
     std::string backend, name, driver;
     std::string kernels; ///< kernels_version()
     Choices choices;
+    Precision precision = Precision::fp32; ///< that the products were allowed
 };
 
 /// Without choices yet.
-DeviceChoices choices_for(const DeviceInfo& info);
+DeviceChoices choices_for(const DeviceInfo& info, Precision precision);
 
-/// Whether choices are for a device of this kind, with whatever driver and kernels.
+/// Whether choices are for a device of this kind and this precision, with whatever driver and kernels.
 bool is_for(const DeviceChoices& choices, const DeviceChoices& device);
 
 std::string choices_to_json(std::span<const DeviceChoices> devices);

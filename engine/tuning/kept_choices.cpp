@@ -25,8 +25,9 @@ KeptChoices KeptChoices::read(const DeviceChoices& device, bool exact_products, 
                               const std::filesystem::path& folder) {
     KeptChoices kept{device, {}};
     if (folder.empty()) return kept;
-    const std::string made_for = fmt::format("{}\n{}\n{}\n{}\n{}", device.backend, device.name, device.driver,
-                                             device.kernels, exact_products);
+    std::string made_for = fmt::format("{}\n{}\n{}\n{}\n{}", device.backend, device.name, device.driver,
+                                       device.kernels, exact_products);
+    if (device.precision != Precision::fp32) made_for += fmt::format("\n{}", name_of(device.precision));
     kept.file = folder / fmt::format("choices-{}-{:016x}.bin", name_of(effort), fnv1a(made_for));
     const std::optional<std::string> text = read_cached(kept.file);
     if (!text) return kept;

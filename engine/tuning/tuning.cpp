@@ -90,11 +90,12 @@ void Tuning::opened(const DeviceInfo& info) {
     OfDevice& device = devices_[info.id];
     const bool again = !device.made.name.empty();
     if (again) return;
-    const DeviceChoices none = choices_for(info);
+    const DeviceChoices none = choices_for(info, options_.precision);
     device.made.backend = none.backend;
     device.made.name = none.name;
     device.made.driver = none.driver;
     device.made.kernels = none.kernels;
+    device.made.precision = none.precision;
     const auto known =
         std::ranges::find_if(known_, [&](const DeviceChoices& each) { return is_for(each, none); });
     if (known != known_.end())

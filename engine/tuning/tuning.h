@@ -30,9 +30,10 @@ struct TuningOptions {
     Effort effort;
     /// A file with choices to begin with; empty: none.
     std::filesystem::path known = {};
-    bool complete = false;            ///< `known` must name each device
-    std::filesystem::path cache = {}; ///< folder where choices are kept for other runs; empty: nowhere
-    bool exact_products = false;      ///< of the devices
+    bool complete = false;                 ///< `known` must name each device
+    std::filesystem::path cache = {};      ///< folder where choices are kept for other runs; empty: nowhere
+    bool exact_products = false;           ///< of the devices
+    Precision precision = Precision::fp32; ///< likewise
     /// Seconds for the measurements of each device. What they do not suffice for is left to the estimate.
     double budget = std::numeric_limits<double>::infinity();
     /// Whether the shares follow the towers' times, so that each run has others: then what is kept for a near

@@ -76,7 +76,7 @@ struct Opened {
 /// Devices that no test uses at present
 class Reusable {
 public:
-    using Key = std::tuple<std::string, bool, Sources, bool, const ConfigLimits*, bool>;
+    using Key = std::tuple<std::string, bool, Sources, bool, Precision, const ConfigLimits*, bool>;
 
     static Reusable& all() {
         static Reusable reusable;
@@ -152,8 +152,8 @@ private:
 std::unique_ptr<Device> reuse_device(std::string_view id, const OpenOptions& options) {
     // The CPU's device opens at once, and choices may not live as long as the test program.
     if (options.choices != nullptr || id == "cpu") return open_device(id, options);
-    const Reusable::Key key(id, options.validate, options.sources, options.exact_products, options.limits,
-                            options.measure);
+    const Reusable::Key key(id, options.validate, options.sources, options.exact_products, options.precision,
+                            options.limits, options.measure);
     Opened opened = Reusable::all().take(key);
     if (!opened.device) opened = {open_device(id, options)};
     return std::make_unique<ReusedDevice>(key, std::move(opened));
