@@ -7,19 +7,26 @@ namespace towers {
 namespace {
 
 /// Keeps so many bits fewer of a float32's 24. NaN stays NaN: its payload could round up to infinity.
-float without(float value, unsigned bits) {
-    if (!std::isfinite(value)) return value;
+template<unsigned bits>
+float without(float value) {
     const auto word = std::bit_cast<std::uint32_t>(value);
     const std::uint32_t half = (1u << (bits - 1)) - 1, odd = word >> bits & 1;
-    return std::bit_cast<float>((word + half + odd) & ~((1u << bits) - 1));
+    const auto nearest = std::bit_cast<float>((word + half + odd) & ~((1u << bits) - 1));
+    return value != value ? value : nearest;
 }
 
-float rounded_to_fp16(float value) {
+float to_fp16(float value) {
     constexpr float least_normal = 0x1p-14f, overflow = 65520.0f;
-    if (std::abs(value) >= overflow) return std::copysign(INFINITY, value);
-    if (!(std::abs(value) < least_normal)) return without(value, 13);
-    constexpr float unit = 0x1p-24f; // of numbers below the least normal one
-    return std::copysign(std::nearbyint(value / unit) * unit, value);
+    constexpr float same_units = 0.75f; // a float32 whose last digit is that of fp16's smallest numbers
+    const float normal = without<13>(value);
+    const float tiny = std::copysign((std::abs(value) + same_units) - same_units, value);
+    const float finite = std::abs(value) < least_normal ? tiny : normal;
+    return std::abs(value) >= overflow ? std::copysign(INFINITY, value) : finite;
+}
+
+template<class Round>
+void round_all(std::span<const float> from, float* to, const Round& round) {
+    for (std::size_t i = 0; i < from.size(); ++i) to[i] = round(from[i]);
 }
 
 } // namespace
@@ -58,17 +65,21 @@ double rounding_of(Precision operands) {
 }
 
 float rounded(float value, Precision operands) {
+    round_all({&value, 1}, operands, &value);
+    return value;
+}
+
+void round_all(std::span<const float> from, Precision operands, float* to) {
     switch (operands) {
     case Precision::fp32:
-        return value;
+        return round_all(from, to, [](float value) { return value; });
     case Precision::tf32:
-        return without(value, 13);
+        return round_all(from, to, without<13>);
     case Precision::bf16:
-        return without(value, 16);
+        return round_all(from, to, without<16>);
     case Precision::fp16:
-        return rounded_to_fp16(value);
+        return round_all(from, to, to_fp16);
     }
-    return value;
 }
 
 } // namespace towers

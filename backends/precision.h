@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string_view>
 
 namespace towers {
@@ -27,5 +28,7 @@ double rounding_of(Precision operands);
 
 /// The number that is nearest, of two the even one; as all units round that round to nearest.
 float rounded(float value, Precision operands);
+/// `to` may be `from`.
+void round_all(std::span<const float> from, Precision operands, float* to);
 
 } // namespace towers

@@ -115,7 +115,8 @@ int main(int argc, char** argv) {
     spdlog::set_pattern("towers: %v");
     towers::watch_for_crashes();
     const int code = run_command(argc, argv);
-    if (towers::any_driver_hangs()) towers::end_at_once(code);
+    // What a driver or library has begun and could not complete may hang when it is torn down.
+    if (code == work_failed || towers::any_driver_hangs()) towers::end_at_once(code);
     ends_by_itself = true;
     return code;
 }

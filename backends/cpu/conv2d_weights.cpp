@@ -26,7 +26,7 @@ using dnnl::memory;
 /// Images, or rows of one image
 struct Piece {
     ConvShape shape;
-    std::size_t x, dy; ///< where its pixels begin, in floats
+    std::size_t x, dy; ///< where its pixels begin, in numbers
 };
 
 /// Output pixels of a thread's piece, and of all threads'. The gradient of equal pixels is then off by 2e-6
@@ -91,24 +91,35 @@ ConvShape gathered_shape(ConvShape s) {
     return s;
 }
 
+/// Images and the gradient of the output, in the type that is multiplied
+struct Factors {
+    const std::byte *x, *dy;
+    std::size_t bytes; ///< of a number
+
+    Factors from(const Piece& piece) const { return {x + piece.x * bytes, dy + piece.dy * bytes, bytes}; }
+};
+
 /// The gradient of the weights, of pieces of one shape. Its scratch memory has oneDNN's own layout of dw, the
 /// gathered pixels, then oneDNN's scratchpad.
 class Gradient {
 public:
-    Gradient(CpuContext& context, const ConvShape& s)
-        : shape_(s), gathers_(must_gather(s)), d_(descriptors(gathers_ ? gathered_shape(s) : s, false)),
-          x_(tensor(context, d_.x, nullptr)), dy_(tensor(context, d_.y, nullptr)),
+    Gradient(CpuContext& context, const ConvShape& s, const Rounding& rounding)
+        : shape_(s), gathers_(must_gather(s)),
+          d_(descriptors(gathers_ ? gathered_shape(s) : s, false, rounding)),
+          x_(tensor(context, d_.x, nullptr)), dy_(tensor(context, d_.dy, nullptr)),
           dw_(tensor(context, d_.w_user, nullptr)) {
         using dnnl::convolution_backward_weights, dnnl::inner_product_backward_weights;
         if (d_.dense)
             make<inner_product_backward_weights>(
-                context, describe_backward<inner_product_backward_weights>(
-                             context, describe_dense_forward(context, d_), d_.x, d_.w_any, d_.b, d_.y));
+                context,
+                describe_backward<inner_product_backward_weights>(
+                    context, describe_dense_forward(context, d_, d_.dy), d_.x, d_.w_user_any, d_.b, d_.dy));
         else
             make<convolution_backward_weights>(
-                context, describe_backward<convolution_backward_weights>(
-                             context, describe_conv_forward(context, d_), dnnl::algorithm::convolution_direct,
-                             d_.x, d_.w_any, d_.b, d_.y, d_.strides, d_.gaps, d_.pads_before, d_.pads_after));
+                context,
+                describe_backward<convolution_backward_weights>(
+                    context, describe_conv_forward(context, d_, d_.dy), dnnl::algorithm::convolution_direct,
+                    d_.x, d_.w_user_any, d_.b, d_.dy, d_.strides, d_.gaps, d_.pads_before, d_.pads_after));
     }
 
     /// Pieces of a batch differ in nothing else.
@@ -120,15 +131,19 @@ public:
         const std::size_t of_reorder = reorder_ ? reorder_->scratch_bytes() : 0;
         return own_bytes() + gathered_bytes() + std::max(product_->scratch_bytes(), of_reorder);
     }
-    void run(const float* x, const float* dy, float* dw, const dnnl::stream& stream, std::byte* scratch) {
+    /// `factors`: from this piece on
+    void run(Factors factors, float* dw, const dnnl::stream& stream, std::byte* scratch) {
         auto* const pixels = reinterpret_cast<float*>(scratch + own_bytes());
         std::byte* const rest = scratch + own_bytes() + gathered_bytes();
-        if (gathers_)
-            x = gathered(taps_of(shape_).front().in, 0, shape_.batch, {x, shape_.in_channels},
-                         shape_.in_channels, pixels)
-                    .at;
-        x_.set_data_handle(const_cast<float*>(x));
-        dy_.set_data_handle(const_cast<float*>(dy));
+        if (gathers_) { // only floats: see units_take()
+            const auto* const x = reinterpret_cast<const float*>(factors.x);
+            factors.x = reinterpret_cast<const std::byte*>(gathered(taps_of(shape_).front().in, 0,
+                                                                    shape_.batch, {x, shape_.in_channels},
+                                                                    shape_.in_channels, pixels)
+                                                               .at);
+        }
+        x_.set_data_handle(const_cast<std::byte*>(factors.x));
+        dy_.set_data_handle(const_cast<std::byte*>(factors.dy));
         dw_.set_data_handle(dw);
         if (reorder_) own_.set_data_handle(scratch);
         product_->run(stream, rest);
@@ -161,13 +176,14 @@ private:
 /// of one.
 class Sum {
 public:
-    Sum(CpuContext& context, std::span<const Piece> pieces, std::size_t weights, unsigned threads)
+    Sum(CpuContext& context, std::span<const Piece> pieces, std::size_t weights, unsigned threads,
+        const Rounding& rounding)
         : pieces_(pieces.begin(), pieces.end()), weights_(weights), threads_(threads),
           stream_(context.engine) {
         omp_set_num_threads(int(threads)); // oneDNN plans for as many as it sees
         for (const Piece& piece : pieces_)
             if (gradient_of(piece) == gradients_.end())
-                gradients_.push_back(std::make_unique<Gradient>(context, piece.shape));
+                gradients_.push_back(std::make_unique<Gradient>(context, piece.shape, rounding));
         omp_set_num_threads(int(context.threads));
     }
 
@@ -176,14 +192,14 @@ public:
         for (const auto& each : gradients_) most = std::max(most, aligned(each->scratch_bytes()));
         return sums_bytes() + most;
     }
-    void run(const float* x, const float* dy, std::byte* scratch) {
+    void run(const Factors& factors, std::byte* scratch) {
         auto* const total = reinterpret_cast<float*>(scratch);
         float *const some = total + sums_bytes() / 3 / sizeof(float), *const one = some + (some - total);
         std::fill_n(total, weights_, 0.0f);
         std::fill_n(some, weights_, 0.0f);
         std::size_t added = 0;
         for (const Piece& piece : pieces_) {
-            (*gradient_of(piece))->run(x + piece.x, dy + piece.dy, one, stream_, scratch + sums_bytes());
+            (*gradient_of(piece))->run(factors.from(piece), one, stream_, scratch + sums_bytes());
             move(some, one);
             if (++added % parts_of_sum == 0) move(total, some);
         }
@@ -213,23 +229,50 @@ private:
     Gradients gradients_;
 };
 
+/// Both factors of a launch, rounded in scratch memory; in float32 its own tensors.
+class BothFactors {
+public:
+    BothFactors(CpuContext& context, const Conv2dBackwardWeightsParams& p, const Rounding& rounding)
+        : BothFactors(context, p, descriptors(p.shape, false, rounding), rounding) {}
+
+    std::size_t scratch_bytes() const { return x_.scratch_bytes() + dy_.scratch_bytes(); }
+    Factors load(std::byte* scratch) {
+        x_.load(p_.x.at, scratch);
+        dy_.load(p_.dy.at, scratch + x_.scratch_bytes());
+        return {static_cast<std::byte*>(x_.wanted().get_data_handle()),
+                static_cast<std::byte*>(dy_.wanted().get_data_handle()), bytes_};
+    }
+
+private:
+    BothFactors(CpuContext& context, const Conv2dBackwardWeightsParams& p, const Described& d,
+                const Rounding& rounding)
+        : p_(p), x_(context, d.x_user, d.x, rounding), dy_(context, d.y_user, d.dy, rounding),
+          bytes_(memory::data_type_size(rounding.type())) {}
+
+    Conv2dBackwardWeightsParams p_;
+    Factor x_, dy_;
+    std::size_t bytes_;
+};
+
 /// `threads` share out the pieces; 1: all threads compute one after another.
 Work in_pieces(CpuContext& context, const Conv2dBackwardWeightsParams& p, std::span<const Piece> pieces,
-               std::size_t weights, unsigned threads) {
+               std::size_t weights, unsigned threads, const Rounding& rounding) {
     auto sums = std::make_shared<std::vector<Sum>>();
     std::size_t own = 0;
     for (std::size_t thread = 0; thread < threads; ++thread) {
         const std::size_t first = pieces.size() * thread / threads,
                           end = pieces.size() * (thread + 1) / threads;
         sums->emplace_back(context, pieces.subspan(first, end - first), weights,
-                           threads == 1 ? context.threads : 1);
+                           threads == 1 ? context.threads : 1, rounding);
         own = std::max(own, sums->back().scratch_bytes());
     }
-    const Scratch scratch(context, own * threads);
-    return [p, weights, threads, sums, own, scratch] {
-        const auto run = [&](std::size_t thread) {
-            (*sums)[thread].run(p.x.at, p.dy.at, scratch.bytes() + own * thread);
-        };
+    BothFactors both(context, p, rounding);
+    const std::size_t of_factors = both.scratch_bytes();
+    const Scratch scratch(context, of_factors + own * threads);
+    return [p, weights, threads, sums, own, both, of_factors, scratch]() mutable {
+        const Factors factors = both.load(scratch.bytes());
+        std::byte* const of_threads = scratch.bytes() + of_factors;
+        const auto run = [&](std::size_t thread) { (*sums)[thread].run(factors, of_threads + own * thread); };
         if (threads == 1) {
             run(0); // not within a parallel region, where oneDNN would use one thread
         } else {
@@ -244,35 +287,41 @@ Work in_pieces(CpuContext& context, const Conv2dBackwardWeightsParams& p, std::s
             if (failure) std::rethrow_exception(failure);
         }
         for (std::size_t thread = 0; thread < threads; ++thread) {
-            const auto* const total = reinterpret_cast<const float*>(scratch.bytes() + own * thread);
+            const auto* const total = reinterpret_cast<const float*>(of_threads + own * thread);
             for (std::size_t i = 0; i < weights; ++i)
                 p.dw.at[i] = total[i] + (thread == 0 ? 0.0f : p.dw.at[i]);
         }
     };
 }
 
-Work undivided(CpuContext& context, const Conv2dBackwardWeightsParams& p) {
-    auto gradient = std::make_shared<Gradient>(context, p.shape);
-    const Scratch scratch(context, gradient->scratch_bytes());
-    return [&context, p, gradient, scratch] {
-        gradient->run(p.x.at, p.dy.at, p.dw.at, context.stream, scratch.bytes());
+Work undivided(CpuContext& context, const Conv2dBackwardWeightsParams& p, const Rounding& rounding) {
+    auto gradient = std::make_shared<Gradient>(context, p.shape, rounding);
+    BothFactors both(context, p, rounding);
+    const std::size_t of_factors = both.scratch_bytes();
+    const Scratch scratch(context, of_factors + gradient->scratch_bytes());
+    return [&context, p, gradient, both, of_factors, scratch]() mutable {
+        const Factors factors = both.load(scratch.bytes());
+        gradient->run(factors, p.dw.at, context.stream, scratch.bytes() + of_factors);
     };
 }
 
-Work weights_gradient(CpuContext& context, const Conv2dBackwardWeightsParams& p) {
+Work weights_gradient(CpuContext& context, const Conv2dBackwardWeightsParams& p, const Rounding& rounding) {
     const ConvShape& s = p.shape;
     const std::size_t weights =
         std::size_t(s.kernel_height) * s.kernel_width * (s.in_channels / s.groups) * s.out_channels;
-    if (std::size_t(s.batch) * s.out_height * s.out_width <= pixels_of_all) return undivided(context, p);
+    if (std::size_t(s.batch) * s.out_height * s.out_width <= pixels_of_all)
+        return undivided(context, p, rounding);
     const std::vector<Piece> pieces = pieces_of(s, pixels_of_thread);
     if (weights <= most_weights_of_thread && pieces.size() >= 2 * context.threads)
-        return in_pieces(context, p, pieces, weights, context.threads);
-    return in_pieces(context, p, pieces_of(s, pixels_of_all), weights, 1);
+        return in_pieces(context, p, pieces, weights, context.threads, rounding);
+    return in_pieces(context, p, pieces_of(s, pixels_of_all), weights, 1, rounding);
 }
 
-Work prepare(CpuContext& context, const Launch& launch, const LaunchConfig&) {
+} // namespace
+
+Work conv2d_backward_weights(CpuContext& context, const Launch& launch, const Rounding& rounding) {
     const auto p = launch.parameters.as<Conv2dBackwardWeightsParams>();
-    Work weights = weights_gradient(context, p);
+    Work weights = weights_gradient(context, p, rounding);
     if (p.bias == 0) return weights;
     return [&context, p, weights = std::move(weights)] {
         weights();
@@ -280,13 +329,13 @@ Work prepare(CpuContext& context, const Launch& launch, const LaunchConfig&) {
     };
 }
 
-} // namespace
-
 std::span<const CpuVariant> conv2d_weights_overrides() {
     using Params = Conv2dBackwardWeightsParams;
     static constexpr CpuVariant overrides[] = {
-        {{Kernel::conv2d_backward_weights, "oneDNN", onednn_config<Params>}, prepare},
-        {{Kernel::depthwise_conv2d_backward_weights, "oneDNN", onednn_config<Params>}, prepare}};
+        {{Kernel::conv2d_backward_weights, "oneDNN", onednn_config<Params>},
+         in_float32<conv2d_backward_weights>},
+        {{Kernel::depthwise_conv2d_backward_weights, "oneDNN", onednn_config<Params>},
+         in_float32<conv2d_backward_weights>}};
     return overrides;
 }
 

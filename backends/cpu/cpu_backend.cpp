@@ -14,7 +14,6 @@
 #include <deque>
 #include <exception>
 #include <fmt/format.h>
-#include <fstream>
 #include <mutex>
 #include <new>
 #include <omp.h>
@@ -51,8 +50,7 @@ void use_threads(unsigned threads) {
 DeviceInfo describe_cpu(unsigned threads) {
     DeviceInfo info;
     info.id = "cpu";
-    std::ifstream cpuinfo("/proc/cpuinfo");
-    const Processor processor = processor_of(cpuinfo);
+    const Processor processor = this_processor();
     info.name = processor.name;
     info.vendor = processor.vendor;
     info.driver = fmt::format("oneDNN {}.{}.{}, {} thread{}", dnnl_version()->major, dnnl_version()->minor,

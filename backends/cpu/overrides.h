@@ -58,6 +58,7 @@ bool few_pixels(const ConvShape& shape);
 /// without those of the padding.
 double multiplications(const ConvShape& shape, bool without_padding);
 
+std::span<const CpuVariant> rounded_conv2d_overrides();
 std::span<const CpuVariant> winograd_overrides();
 std::span<const CpuVariant> implicit_gemm_overrides();
 std::span<const CpuVariant> conv2d_gemm_overrides();

@@ -1,6 +1,7 @@
 #include "backends/cpu/processor.h"
 
 #include <algorithm>
+#include <fstream>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -59,6 +60,11 @@ Processor processor_of(std::istream& cpuinfo) {
     if (processor.name.empty()) processor.name = "processor";
     if (processor.vendor.empty()) processor.vendor = "unknown";
     return processor;
+}
+
+Processor this_processor() {
+    std::ifstream cpuinfo("/proc/cpuinfo");
+    return processor_of(cpuinfo);
 }
 
 } // namespace towers

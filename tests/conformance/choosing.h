@@ -15,6 +15,10 @@ namespace towers::test {
 constexpr double winograd_tolerance = 8e-6;
 constexpr const char* winograd_name = "Winograd";
 
+inline double tolerance_of(const Candidate& candidate) {
+    return candidate.variant == winograd_name ? winograd_tolerance : default_tolerance;
+}
+
 struct Choosing {
     Choices choices;
     std::unique_ptr<Device> device;
@@ -32,7 +36,7 @@ struct Choosing {
               return options;
           }()) {}
 
-    /// Calls run(tolerance) with each of the launch's candidates chosen, and shows that it is. `variant`:
+    /// Calls run(candidate) with each of the launch's candidates chosen, and shows that it is. `variant`:
     /// only those of this name. Returns how many there are.
     template<class Function>
     unsigned with_each(const Launch& launch, Function run, std::string_view variant = {}) {
@@ -48,7 +52,7 @@ struct Choosing {
             choices = {{key_of(launch), {std::string(candidate.variant), candidate.config}}};
             INFO(way);
             CHECK(variant_of(*device, launch) == candidate.variant);
-            run(candidate.variant == winograd_name ? winograd_tolerance : default_tolerance);
+            run(candidate);
             ++count;
         }
         choices.clear();

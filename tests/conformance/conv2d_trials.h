@@ -1,6 +1,7 @@
 // What the tests of convolutions share: random tensors of a shape, and each pass run once on a device.
 #pragma once
 
+#include "backends/precision.h"
 #include "tests/conformance/harness.h"
 #include "tests/conformance/reference.h"
 
@@ -30,6 +31,12 @@ struct Tensors {
         for (float& value : x) value = std::max(value, 0.0f);
     }
 };
+
+/// The factors of products rounded; biases are none.
+inline Tensors rounded(Tensors t, Precision operands) {
+    for (std::vector<float>* const factor : {&t.x, &t.w, &t.dy}) round_all(*factor, operands, factor->data());
+    return t;
+}
 
 /// Memory for a trial with these tensors, their outputs and guard words
 inline std::size_t capacity(const Tensors& t) {

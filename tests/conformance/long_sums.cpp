@@ -53,7 +53,7 @@ void check_on_cpu(const ConvShape& s, std::initializer_list<unsigned> numbers_of
         Choosing on("cpu", options);
         const Kernels& kernels = s.groups > 1 ? depthwise : general;
         CHECK(on.with_each(launch(kernels.weights, {.shape = s, .bias = 1, .splits = 1}),
-                           [&](double) { sums.check(*on.device, kernels, s); }) > 0);
+                           [&](const Candidate&) { sums.check(*on.device, kernels, s); }) > 0);
     }
 }
 

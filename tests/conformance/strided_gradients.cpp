@@ -65,7 +65,7 @@ TEST_CASE("the gradient of strided images is right in every way, and a choice gi
             const Values dx = gradient_of(s, t);
             const unsigned ways = on.with_each(
                 launch(kernels::conv2d_backward_data, {.shape = s, .relu = 1, .splits = 1}),
-                [&](double) {
+                [&](const Candidate&) {
                     again.choices = on.choices;
                     const std::vector<float> first = data_gradient(*on.device, general, s, t, true);
                     check_near("dx", first, dx);

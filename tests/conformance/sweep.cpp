@@ -16,7 +16,7 @@ using namespace test;
 /// than the image, windows that see only padding, rows that are never read.
 class Shapes {
 public:
-    explicit Shapes(unsigned seed) : random_(seed) {}
+    explicit Shapes(unsigned seed, Precision precision) : random_(seed), precision_(precision) {}
 
     ConvShape next(double most_products) {
         for (;;) {
@@ -35,7 +35,10 @@ private:
 
     void draw_channels(ConvShape& s) {
         const uint kind = between(1, 100);
-        if (kind <= 60) {
+        if (precision_ != Precision::fp32) { // units take whole registers of them
+            s.in_channels = one_of({16, 32, 48, 64, 96});
+            s.out_channels = one_of({16, 32, 48, 80});
+        } else if (kind <= 60) {
             s.in_channels = between(1, 33);
             s.out_channels = between(1, 33);
         } else if (kind <= 70) {
@@ -87,23 +90,27 @@ private:
     }
 
     std::mt19937 random_;
+    Precision precision_;
 };
 
 /// CPU devices with guarded memory, for each number of threads
 class Guarded {
 public:
+    explicit Guarded(Precision precision = Precision::fp32) : precision_(precision) {}
     Choosing& with(unsigned threads) {
         auto& slot = opened_[threads];
         if (!slot) {
             OpenOptions options = open_options();
             options.threads = threads;
             options.guarded = true;
+            options.precision = precision_;
             slot = std::make_unique<Choosing>("cpu", options);
         }
         return *slot;
     }
 
 private:
+    Precision precision_;
     std::map<unsigned, std::unique_ptr<Choosing>> opened_;
 };
 
@@ -115,9 +122,9 @@ void check(Guarded& guarded, const ConvShape& s, unsigned threads) {
         CHECK(check_every_candidate(on, s, true, {}, depthwise) >= 3);
 }
 
-void sweep(unsigned seed, unsigned count, double most_products) {
-    Guarded guarded;
-    Shapes shapes(seed);
+void sweep(unsigned seed, unsigned count, double most_products, Precision precision) {
+    Guarded guarded(precision);
+    Shapes shapes(seed, precision);
     const unsigned threads[] = {1, 2, 3, 5, 8, 13, 24};
     for (unsigned i = 0; i < count; ++i)
         check(guarded, shapes.next(most_products), threads[i % std::size(threads)]);
@@ -137,7 +144,8 @@ TEST_CASE("1x1 convolutions with a stride on few channels stay within their memo
 TEST_CASE(
     "convolutions of random shapes stay within their memory and are right, in every way and with any number "
     "of threads") {
-    sweep(1, 80, 3e5);
+    sweep(1, 80, 3e5, Precision::fp32);
+    sweep(1, 20, 1e6, Precision::bf16);
 }
 
 /// `TOWERS_SWEEP` and `TOWERS_SWEEP_SEED` say how many shapes and which.
@@ -146,7 +154,8 @@ TEST_CASE("many convolutions of random shapes" * doctest::test_suite("slow")) {
         const char* const text = std::getenv(name);
         return text != nullptr ? unsigned(std::atoi(text)) : otherwise;
     };
-    sweep(number("TOWERS_SWEEP_SEED", 2), number("TOWERS_SWEEP", 1500), 3e6);
+    for (const Precision precision : {Precision::fp32, Precision::bf16})
+        sweep(number("TOWERS_SWEEP_SEED", 2), number("TOWERS_SWEEP", 1500), 3e6, precision);
 }
 
 } // namespace towers

@@ -66,21 +66,21 @@ TEST_CASE("Winograd on GPUs: a NaN or an infinity passes on, so that divergence 
             const Values x = widen(t.x), w = widen(t.w), dy = widen(t.dy);
             on.with_each(
                 launch(kernels::conv2d_forward, {.shape = s, .bias = 1, .splits = 1}),
-                [&](double) {
+                [&](const Candidate&) {
                     CHECK(spoiled(forward(device, general, s, t, false),
                                   reference::conv2d(s, x, w, widen(t.b))));
                 },
                 winograd_name);
             on.with_each(
                 launch(kernels::conv2d_backward_data, {.shape = s, .splits = 1}),
-                [&](double) {
+                [&](const Candidate&) {
                     CHECK(spoiled(data_gradient(device, general, s, t, false),
                                   reference::conv2d_data_gradient(s, w, dy)));
                 },
                 winograd_name);
             on.with_each(
                 weights_of(s),
-                [&](double) {
+                [&](const Candidate&) {
                     const WeightGradients measured = weight_gradients(device, general, s, t, 0);
                     CHECK(spoiled(measured.dw, reference::conv2d_weights_gradient(s, x, dy)));
                     CHECK(spoiled(measured.db, reference::conv2d_bias_gradient(s, dy)));
@@ -100,7 +100,8 @@ TEST_CASE("Winograd on GPUs: a gradient in parts is whole, and its choice gives 
                        on.device->info().kind == DeviceKind::software ? Sources::cards : Sources::best);
         on.with_each(
             weights_of(s),
-            [&](double tolerance) {
+            [&](const Candidate& way) {
+                const double tolerance = tolerance_of(way);
                 again.choices = on.choices;
                 CHECK(again.choices.begin()->second.config.splits == 3);
                 CHECK(variant_of(*again.device, weights_of(s)) == winograd_name);

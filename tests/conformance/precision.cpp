@@ -1,0 +1,141 @@
+// Products whose factors are rounded: on the units that a device has for a precision, and on a CPU that shows
+// a precision's effect.
+#include "backends/precision.h"
+
+#include "tests/conformance/choosing.h"
+
+#include <cmath>
+#include <limits>
+
+namespace towers {
+namespace {
+
+using namespace test;
+using reference::same_conv;
+using reference::Values;
+
+OpenOptions options_for(Precision precision, bool round_operands) {
+    OpenOptions options = open_options();
+    options.precision = precision;
+    options.round_operands = round_operands;
+    return options;
+}
+
+/// Calls run(device that chooses, its id) for each device and precision, and for a CPU that only rounds.
+template<class Function>
+void with_each_precision(Function run) {
+    for (const std::string& id : device_ids())
+        for (const Precision precision : {Precision::tf32, Precision::bf16, Precision::fp16})
+            for (const bool only_rounds : {false, true}) {
+                if (only_rounds && device(id).info().kind != DeviceKind::cpu) continue;
+                INFO("on ", id, " in ", std::string(name_of(precision)),
+                     std::string(only_rounds ? ", only rounded" : ""));
+                Choosing on(id, options_for(precision, only_rounds));
+                run(on, precision);
+            }
+}
+
+/// How much of the error is a part of the result: the correlation of the two.
+double bias_of(const std::vector<float>& measured, const Values& exact) {
+    Values error(exact.size());
+    for (std::size_t i = 0; i < exact.size(); ++i) error[i] = double(measured[i]) - exact[i];
+    return reference::dot(error, exact) /
+           std::sqrt(reference::dot(error, error) * reference::dot(exact, exact));
+}
+
+} // namespace
+
+TEST_CASE("numbers are rounded to the nearest of each type, of two to the even one") {
+    CHECK(rounded(1.0f + 0x1p-11f, Precision::tf32) == 1.0f); // half of the last digit
+    CHECK(rounded(1.0f + 0x1.8p-11f, Precision::tf32) == 1.0f + 0x1p-10f);
+    CHECK(rounded(1.0f + 0x3p-11f, Precision::tf32) == 1.0f + 0x1p-9f);
+    CHECK(rounded(-1.0f - 0x1p-8f, Precision::bf16) == -1.0f);
+    CHECK(rounded(-1.0f - 0x3p-8f, Precision::bf16) == -1.0f - 0x1p-6f);
+    CHECK(rounded(0x1.fffffep127f, Precision::bf16) == std::numeric_limits<float>::infinity());
+    CHECK(rounded(65519.0f, Precision::fp16) == 65504.0f);
+    CHECK(rounded(65520.0f, Precision::fp16) == std::numeric_limits<float>::infinity());
+    CHECK(rounded(-65520.0f, Precision::fp16) == -std::numeric_limits<float>::infinity());
+    CHECK(rounded(0x1p-24f, Precision::fp16) == 0x1p-24f);
+    CHECK(rounded(0x1p-25f, Precision::fp16) == 0.0f);
+    CHECK(rounded(0x1.8p-24f, Precision::fp16) == 0x1p-23f);
+    CHECK(std::signbit(rounded(-0x1p-26f, Precision::fp16)));
+    CHECK(rounded(0x1.002p-14f, Precision::fp16) == 0x1p-14f);
+    for (const Precision precision : all_precisions) {
+        CAPTURE(std::string(name_of(precision)));
+        const std::vector<float> values = random_floats(1000, 5, -3.0f, 3.0f);
+        double largest = 0;
+        for (const float value : values) {
+            const float nearest = rounded(value, precision);
+            largest = std::max(largest, std::abs(double(nearest) - value) / std::abs(double(value)));
+            CHECK(rounded(nearest, precision) == nearest);
+        }
+        CHECK(largest <= rounding_of(precision));
+        if (precision != Precision::fp32) CHECK(largest > 0.8 * rounding_of(precision));
+        for (const float odd : {std::numeric_limits<float>::infinity(), 0.0f, -0.0f}) {
+            CHECK(rounded(odd, precision) == odd);
+            CHECK(std::signbit(rounded(-odd, precision)) == std::signbit(-odd));
+        }
+        for (const std::uint32_t payload : {0x7f800001u, 0x7fffffffu, 0xffffffffu, 0x7fc00000u})
+            CHECK(std::isnan(rounded(std::bit_cast<float>(payload), precision)));
+        CHECK(precision_of(name_of(precision)) == precision);
+    }
+    CHECK_FALSE(precision_of("half"));
+}
+
+TEST_CASE("every way in which a device computes products with rounded factors is right") {
+    with_each_precision([](Choosing& on, Precision) {
+        const bool is_cpu = on.device->info().kind == DeviceKind::cpu;
+        for (const ConvShape& s :
+             {same_conv(2, 9, 8, 16, 3, 3, 1, 32), same_conv(1, 9, 9, 6, {{3, 3}, {2, 1}}, 10, 2),
+              same_conv(5, 1, 1, 64, 1, 1, 1, 10), same_conv(2, 8, 8, 32, {{1, 1}, {2, 2}}, 64),
+              same_conv(3, 7, 5, 3, 5, 5, 1, 16)})
+            CHECK(check_every_candidate(on, s) >= 3);
+        if (is_cpu) // a sum over many pixels, in pieces
+            check_every_candidate(on, same_conv(40, 16, 16, 16, 3, 3, 1, 16));
+    });
+}
+
+TEST_CASE("a CPU that rounds operands does so with every product, in every precision but float32") {
+    for (const Precision precision : all_precisions) {
+        Choosing on("cpu", options_for(precision, true));
+        const ConvShape s = same_conv(2, 9, 8, 3, 3, 3, 1, 16);
+        for (const Launch& each : {forward_of(general, s, true), data_gradient_of(general, s),
+                                   weight_gradients_of(general, s, true)})
+            for (const Candidate& candidate : on.device->candidates(each))
+                if (candidate.used) CHECK(candidate.config.operands == precision);
+    }
+}
+
+TEST_CASE("rounded factors are not smaller on average") {
+    with_each_precision([](Choosing& on, Precision precision) {
+        const ConvShape s = same_conv(2, 12, 12, 32, 3, 3, 1, 32);
+        const Tensors t(s);
+        const Values exact = reference::conv2d(s, widen(t.x), widen(t.w), widen(t.b));
+        on.with_each(forward_of(general, s, true), [&](const Candidate& way) {
+            if (way.config.operands != precision) return;
+            const double bias = bias_of(forward(*on.device, general, s, t, false), exact);
+            CHECK(std::abs(bias) < 0.1); // of factors that are cut off it is .9
+        });
+    });
+}
+
+TEST_CASE("NaN and infinity pass through products with rounded factors") {
+    with_each_precision([](Choosing& on, Precision) {
+        const ConvShape s = same_conv(2, 6, 5, 16, 3, 3, 1, 16);
+        for (const float odd : {std::numeric_limits<float>::infinity(), std::bit_cast<float>(0x7f800001u),
+                                std::bit_cast<float>(0xffffffffu)}) {
+            Tensors t(s);
+            std::ranges::fill(t.w, 1.0f);
+            t.x[(2 * 5 + 3) * 16 + 7] = odd; // of the first image
+            const Values y = reference::conv2d(s, widen(t.x), widen(t.w), widen(t.b));
+            on.with_each(forward_of(general, s, true), [&](const Candidate& way) {
+                if (way.variant == winograd_name) return; // it spreads them
+                const std::vector<float> measured = forward(*on.device, general, s, t, false);
+                for (std::size_t i = 0; i < y.size(); ++i)
+                    CHECK(std::isfinite(measured[i]) == std::isfinite(y[i]));
+            });
+        }
+    });
+}
+
+} // namespace towers
