@@ -39,11 +39,13 @@ Units units() {
 /// Shapes for which oneDNN's code for bfloat16 is as well tried as that for float32. Left out is what its
 /// users report: strides of 3 (github.com/pytorch/pytorch/issues/169688), single channels (163347), and
 /// channels that do not fill its registers, with which a NaN passes into other rows
-/// (github.com/uxlfoundation/oneDNN/issues/5717).
+/// (github.com/uxlfoundation/oneDNN/issues/5717). And what the tests found: of kernels larger than the image,
+/// version 2.6 leaves gradients of weights unwritten.
 bool units_take(const ConvShape& s) {
     const uint whole = units().whole;
     return units().has && s.groups == 1 && s.stride_y <= 2 && s.stride_x <= 2 && s.dilation_y == 1 &&
-           s.dilation_x == 1 && s.in_channels % whole == 0 && s.out_channels % whole == 0;
+           s.dilation_x == 1 && s.kernel_height <= s.in_height && s.kernel_width <= s.in_width &&
+           s.in_channels % whole == 0 && s.out_channels % whole == 0;
 }
 
 /// In multiplications of float32

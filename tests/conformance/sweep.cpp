@@ -148,14 +148,23 @@ TEST_CASE(
     sweep(1, 20, 1e6, Precision::bf16);
 }
 
+namespace {
+
 /// `TOWERS_SWEEP` and `TOWERS_SWEEP_SEED` say how many shapes and which.
-TEST_CASE("many convolutions of random shapes" * doctest::test_suite("slow")) {
+void long_sweep(Precision precision) {
     const auto number = [](const char* name, unsigned otherwise) {
         const char* const text = std::getenv(name);
         return text != nullptr ? unsigned(std::atoi(text)) : otherwise;
     };
-    for (const Precision precision : {Precision::fp32, Precision::bf16})
-        sweep(number("TOWERS_SWEEP_SEED", 2), number("TOWERS_SWEEP", 1500), 3e6, precision);
+    sweep(number("TOWERS_SWEEP_SEED", 2), number("TOWERS_SWEEP", 1500), 3e6, precision);
+}
+
+} // namespace
+
+TEST_CASE("many convolutions of random shapes" * doctest::test_suite("slow")) { long_sweep(Precision::fp32); }
+
+TEST_CASE("many convolutions of random shapes in bfloat16" * doctest::test_suite("slow")) {
+    long_sweep(Precision::bf16);
 }
 
 } // namespace towers
