@@ -91,7 +91,7 @@ test)
     install $build_packages $test_packages
     sh cmake/swiftshader.sh .cache/swiftshader
     build -DBUILD_TESTING=ON
-    ctest --test-dir "build/$preset" --parallel 2 --output-on-failure "$@"
+    ctest --test-dir "build/$preset" --parallel 3 --output-on-failure "$@"
     ;;
 packages)
     # shellcheck disable=SC2086
