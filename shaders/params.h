@@ -6,13 +6,17 @@
 
 // Slots of the float block that the host writes before each step. The corrections are Adam's, 1 - beta^n in
 // step n (the first is 1) for the first moment and for the second; computed in double precision. STEP_FOLLOWS
-// is 1 if the host has not seen the results of the step before, else 0.
+// is 1 if the host has not seen the results of the step before, else 0. In a step with loss scaling, STEP_LOSS_SCALE
+// multiplies the loss's gradients, at a multiple of 16 bytes since it is a tensor of its own, and
+// STEP_GRADIENT_SCALE, its reciprocal, takes it out of the parameters' gradients.
 #define STEP_LEARNING_RATE 0
 #define STEP_AVERAGE_DECAY 1
 #define STEP_CORRECTION_1 2
 #define STEP_CORRECTION_2 3
 #define STEP_FOLLOWS 4
-#define STEP_FLOATS 5
+#define STEP_GRADIENT_SCALE 5
+#define STEP_LOSS_SCALE 8
+#define STEP_FLOATS 9
 
 // Slots of the float block that a step writes. RESULT_NONFINITE is 1 if a gradient is not finite, else 0.
 #define RESULT_NONFINITE 0

@@ -112,6 +112,13 @@ struct ClipGradientsParams {
     uint quads;
 };
 
+// g *= step[STEP_GRADIENT_SCALE]
+struct UnscaleGradientsParams {
+    InOut_f32x4 gradients;
+    In_f32 step;
+    uint quads;
+};
+
 // sum += x
 struct AccumulateGradientsParams {
     In_f32x4 x;

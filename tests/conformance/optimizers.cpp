@@ -295,6 +295,33 @@ KERNEL_TEST(clip_gradients, "a gradient with too large a norm is scaled down as 
     }
 }
 
+KERNEL_TEST(unscale_gradients, "a loss scale leaves every digit of the gradients and hides no overflow") {
+    const auto unscaled = [](Device& device, const std::vector<float>& values, float scale) {
+        Trial trial(device, capacity);
+        Step step{};
+        step[STEP_GRADIENT_SCALE] = scale;
+        const Tensor gradients = trial.in_out(values), in_step = trial.input(step);
+        trial.run(launch(kernels::unscale_gradients, {gradients, in_step, std::uint32_t(values.size() / 4)}));
+        return trial.floats(gradients);
+    };
+    for (const std::uint32_t quads : lengths) {
+        INFO(quads, " vec4s");
+        const std::vector<float> values = random_floats(quads * 4, 1);
+        on_every_device([&](Device& device) {
+            for (const float scale : {0x1p-24f, 0x1p-10f, 1.0f}) {
+                std::vector<float> expected = values;
+                for (float& value : expected) value *= scale;
+                CHECK(unscaled(device, values, scale) == expected);
+            }
+            const std::vector<float> odd = unscaled(device, {infinity, -infinity, nan, 1}, 0x1p-24f);
+            CHECK(odd[0] == infinity);
+            CHECK(odd[1] == -infinity);
+            CHECK(std::isnan(odd[2]));
+            CHECK(odd[3] == 0x1p-24f);
+        });
+    }
+}
+
 TEST_CASE("a gradient that is not finite, or whose norm overflows, is not clipped to a finite one") {
     on_every_device([&](Device& device) {
         for (const float norm : {nan, infinity})
