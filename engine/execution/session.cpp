@@ -84,6 +84,8 @@ void Session::write(const StepNumbers& numbers) const {
     block[STEP_CORRECTION_1] = numbers.correction_1;
     block[STEP_CORRECTION_2] = numbers.correction_2;
     block[STEP_FOLLOWS] = numbers.follows ? 1 : 0;
+    block[STEP_LOSS_SCALE] = numbers.loss_scale;
+    block[STEP_GRADIENT_SCALE] = 1 / numbers.loss_scale;
 }
 
 void Session::write(std::span<const Example> examples) const {

@@ -11,15 +11,16 @@ namespace {
 
 /// One JSON object without a line end.
 std::string metrics_line(const StepReport& report, std::uint64_t records) {
-    const nlohmann::json line{{"step", report.step},
-                              {"epoch", report.examples / records},
-                              {"examples", report.examples},
-                              {"loss", report.loss},
-                              {"cross_entropy", report.cross_entropy},
-                              {"learning_rate", report.learning_rate},
-                              {"tower_losses", report.tower_losses}, // NaN becomes null
-                              {"shares", report.shares},
-                              {"micro_batches", report.micro_batches}};
+    nlohmann::json line{{"step", report.step},
+                        {"epoch", report.examples / records},
+                        {"examples", report.examples},
+                        {"loss", report.loss},
+                        {"cross_entropy", report.cross_entropy},
+                        {"learning_rate", report.learning_rate},
+                        {"tower_losses", report.tower_losses}, // NaN becomes null
+                        {"shares", report.shares},
+                        {"micro_batches", report.micro_batches}};
+    if (report.loss_scale) line["loss_scale"] = *report.loss_scale;
     return line.dump();
 }
 

@@ -20,6 +20,7 @@ struct StepNumbers {
     /// Whether the step is submitted before the results of the one before it are known. If those are not
     /// finite, the step changes nothing either.
     bool follows = false;
+    float loss_scale = 1; ///< of the loss's gradient, in plans with loss scaling
 };
 
 /// The tensors for an optimizer's operations; gradients, parameters and each state hold all trained variables

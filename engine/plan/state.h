@@ -1,10 +1,12 @@
 // The layout of everything that outlives a step, in one flat arena.
 #pragma once
 
+#include "engine/plan/loss_scale.h"
 #include "engine/plan/variable.h"
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -89,9 +91,10 @@ void add_section(StateLayout& layout, Role role, std::string suffix, float initi
 
 /// Everything that changes in training, which is what a checkpoint keeps.
 struct TrainingState {
-    std::uint64_t step = 0;     ///< updates done
-    std::uint64_t examples = 0; ///< examples seen
-    std::vector<float> state;   ///< laid out as StateLayout says
+    std::uint64_t step = 0;                   ///< updates done
+    std::uint64_t examples = 0;               ///< examples seen
+    std::vector<float> state;                 ///< laid out as StateLayout says
+    std::optional<LossScale> loss_scale = {}; ///< of the next step; none: without loss scaling
 };
 
 /// The whole initial state of a training.

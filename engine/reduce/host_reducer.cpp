@@ -15,8 +15,8 @@ constexpr std::size_t block_bytes = std::size_t(64) << 10;
 /// Plans the update of a block without losses, which end() adds.
 Plan plan_block(const UpdateSpec& spec, const StateLayout& layout) {
     Plan plan;
-    const UpdateSpec of_block{
-        .layout = &layout, .optimizer = spec.optimizer, .average_first = spec.average_first};
+    UpdateSpec of_block = spec;
+    of_block.layout = &layout;
     plan_update(plan, of_block, {});
     plan.place();
     return plan;

@@ -57,9 +57,12 @@ Plan plan_of(const Recipe& recipe, const StateLayout& layout, const LoneStep& st
                                            .slots = step.examples.size(),
                                            .seed = step.seed,
                                            .distort = step.distort,
+                                           .scales_loss = step.before.loss_scale.has_value(),
                                            .largest_allocation = largest_allocation});
-    const bool alone = spec.batch == spec.global_batch;
-    return alone ? plan_single_step(spec, update_spec(recipe, layout)).plan : plan_shared_step(spec).plan;
+    if (spec.batch < spec.global_batch) return plan_shared_step(spec).plan;
+    UpdateSpec update = update_spec(recipe, layout);
+    update.scales_loss = spec.scales_loss;
+    return plan_single_step(spec, update).plan;
 }
 
 /// Whether numbers that are not finite in this tensor mean that the step has diverged.
@@ -74,8 +77,9 @@ Replay replay(Device& device, const Recipe& recipe, const LoneStep& step) {
     const Plan plan = plan_of(recipe, layout, step, device.info().largest_allocation);
     const std::vector<std::vector<WrittenTensor>> levels = written_in(plan);
     ParitySide side(device, plan, images_of(step), window_bytes(levels));
-    side.prepare(step.before.state, numbers_of_update(recipe, step.learning_rate, step.before.step + 1),
-                 step.examples);
+    StepNumbers numbers = numbers_of_update(recipe, step.learning_rate, step.before.step + 1);
+    if (step.before.loss_scale) numbers.loss_scale = step.before.loss_scale->scale;
+    side.prepare(step.before.state, numbers, step.examples);
 
     Replay result{.first = find_in_state(layout, step.before.state)};
     for (std::size_t level = 0; level < levels.size() && !result.diverges; ++level) {

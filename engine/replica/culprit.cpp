@@ -12,6 +12,8 @@ bool all_finite(std::span<const float> values) {
     return std::ranges::all_of(values, [](float value) { return std::isfinite(value); });
 }
 
+constexpr const char* batch_norm = "a batch norm's sum";
+
 } // namespace
 
 std::vector<float> TowerGroup::losses(const StepResults& results) const {
@@ -44,18 +46,26 @@ Culprit TowerGroup::find_culprit(const StepResults& results) const {
     }
     // An exchange spreads values that are not finite to all towers; the first tower that gave such a value is
     // the culprit.
-    for (std::size_t k = 0; k < exchanges; ++k)
-        for (const TowerThread* thread : shared_.active)
-            if (!std::ranges::all_of(thread->exchanges[k]->given, all_finite))
-                return found(thread, "a batch norm's sum");
-    for (const TowerThread* thread : shared_.active) {
+    const auto first_to_spread = [&](Merge merge) -> const TowerThread* {
+        for (std::size_t k = 0; k < exchanges; ++k)
+            for (const TowerThread* thread : shared_.active)
+                if (thread->exchanges[k]->merge == merge &&
+                    !std::ranges::all_of(thread->exchanges[k]->given, all_finite))
+                    return thread;
+        return nullptr;
+    };
+    // In the order of the step: moments, losses, then gradients, which a loss scale may make infinite on
+    // towers that are not to blame.
+    if (const TowerThread* thread = first_to_spread(Merge::moments)) return found(thread, batch_norm);
+    for (const TowerThread* thread : shared_.active)
         if (!std::isfinite(loss_of(thread))) return found(thread, "the loss");
+    if (const TowerThread* thread = first_to_spread(Merge::sum)) return found(thread, batch_norm);
+    for (const TowerThread* thread : shared_.active)
         for (const VariableSlot& slot : layout_.variables)
             if (!slot.variable.frozen &&
                 !all_finite(part(std::span<const float>(thread->tower->staged_gradients()),
                                  {slot.range.offset, slot.variable.elements() * sizeof(float)})))
                 return found(thread, "the gradient of " + slot.variable.name);
-    }
     return {.tower = shared_.active[0]->index,
             .loss = results.total_loss,
             .what = "the sum of the towers' losses or gradients",

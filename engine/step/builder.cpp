@@ -71,7 +71,8 @@ HeadLosses Builder::losses(std::span<const TensorId> logits, TensorId labels, Ar
 
 void Builder::backward(std::span<const TensorId> dlogits) {
     for (std::size_t i = 0; i < dlogits.size(); ++i)
-        gradients_[std::size_t(model_.heads[i].node)].push_back(dlogits[i]);
+        gradients_[std::size_t(model_.heads[i].node)].push_back(spec_.scales_loss ? scaled(dlogits[i])
+                                                                                  : dlogits[i]);
     for (std::size_t i = model_.nodes.size(); i-- > 0;) {
         if (!learns_[i] || gradients_[i].empty()) continue;
         const Node& node = model_.nodes[i];
@@ -107,6 +108,21 @@ LayerPlan Builder::layer_plan(std::size_t index, TensorId images, TensorId examp
         layer.gradients.push_back(readers_of(model_, from) > 1 ? gradient + " from " + node.name : gradient);
     }
     return layer;
+}
+
+/// Multiplies by the step's loss scale.
+TensorId Builder::scaled(TensorId dlogits) {
+    const PlannedTensor own = plan_.at(dlogits); // a copy: the list of tensors grows
+    const TensorId product = plan_.activation("scaled " + own.name, own.shape);
+    plan_.add(own.name + " scale", kernels::multiply,
+              {.a = dlogits,
+               .b = plan_.tensor("loss scale", Arena::step, STEP_LOSS_SCALE * sizeof(float), {1}),
+               .y = product,
+               .batch = 1,
+               .pixels = plan_.elements(dlogits),
+               .channels = 1,
+               .broadcast = 1});
+    return product;
 }
 
 /// Adds up the gradients from the readers of a node's output, in the order in which backward meets them.

@@ -30,12 +30,14 @@ public:
     TensorId output(std::size_t node) const { return outputs_[node]; }
     /// `labels`: uint32 [batch]. `arena`: for the losses.
     HeadLosses losses(std::span<const TensorId> logits, TensorId labels, Arena arena = Arena::results);
-    /// Computes the variables' gradients from the heads' `dlogits`.
+    /// Computes the variables' gradients from the heads' `dlogits`; with NetworkSpec::scales_loss all of them
+    /// have the step's loss scale as a factor.
     void backward(std::span<const TensorId> dlogits);
 
 private:
     bool learns(int node) const { return node >= 0 && learns_[std::size_t(node)]; }
     LayerPlan layer_plan(std::size_t index, TensorId images, TensorId examples);
+    TensorId scaled(TensorId dlogits);
     TensorId sum_of_gradients(std::size_t index);
     TensorId variable(const std::string& name, Arena arena);
 

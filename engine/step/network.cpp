@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <stdexcept>
 
 namespace towers {
 namespace {
@@ -31,6 +32,11 @@ void finish_step(Plan& plan, const NetworkSpec& spec) {
         plan.tensor(staged_records, Arena::staged_records, 0, {spec.slots * spec.stored.elements()},
                     ElementType::uint8);
     finish(plan, spec);
+}
+
+void check_scaling(const NetworkSpec& spec, const UpdateSpec& update) {
+    if (spec.scales_loss != update.scales_loss)
+        throw std::logic_error("plan: the loss is scaled but the gradients are not unscaled, or vice versa");
 }
 
 /// Forward and backward, at once or in micro-batches, and then what `end` adds.
@@ -65,6 +71,7 @@ ArenaBytes TrainingPlan::bytes() const {
 }
 
 TrainingPlan plan_single_step(const NetworkSpec& spec, const UpdateSpec& update) {
+    check_scaling(spec, update);
     TrainingPlan training =
         plan_step(spec, {}, [&](Plan& plan, const LossList& losses) { plan_update(plan, update, losses); });
     training.updates = true;
@@ -83,6 +90,7 @@ TrainingPlan plan_shared_step(const NetworkSpec& spec) {
 }
 
 TrainingPlan plan_step_alone(NetworkSpec spec, const UpdateSpec& update) {
+    check_scaling(spec, update);
     const StateLayout& layout = *spec.layout;
     spec.global_batch = 0;
     TrainingPlan training = plan_step(spec, {}, [&](Plan& plan, const LossList& losses) {

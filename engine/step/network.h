@@ -22,6 +22,7 @@ struct NetworkSpec {
     bool staged = false;       ///< whether images come with each step; then see StagedImages::slots()
     std::uint64_t seed = 0;    ///< for distortions and dropout
     bool distort = false;      ///< false: the evaluation pipeline
+    bool scales_loss = false;  ///< gradients get the factor StepNumbers::loss_scale
     bool fuse = true;          ///< false: no fused operations, for comparisons
     unsigned most = 0;         ///< the most examples to compute at once, at least Model::group(); 0: all
     std::uint64_t largest_allocation = UINT64_MAX; ///< the device's
@@ -49,7 +50,8 @@ struct TrainingPlan {
 };
 
 /// Plans the step of a single tower: forward, backward and update on its device. Like plan_shared_step(),
-/// throws std::logic_error if it should use micro-batches but a layer needs the whole global batch.
+/// throws std::logic_error if it should use micro-batches but a layer needs the whole global batch; also if
+/// `spec` and `update` disagree about loss scaling.
 TrainingPlan plan_single_step(const NetworkSpec& spec, const UpdateSpec& update);
 
 /// Plans the step of one of several towers. The plan does not contain the copies of frozen variables and

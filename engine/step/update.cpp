@@ -33,6 +33,7 @@ public:
 
     void build(const LossList& losses) {
         const bool trains = layout_.trained_bytes > 0;
+        if (spec_.scales_loss && trains) unscale();
         decay();
         // Comes before the check, since a norm that is not finite makes all gradients not finite.
         if (spec_.optimizer->clip_norm && trains) clip(*spec_.optimizer->clip_norm);
@@ -45,6 +46,11 @@ public:
     }
 
 private:
+    void unscale() {
+        plan_.add("unscale", kernels::unscale_gradients,
+                  {.gradients = gradients_, .step = step_, .quads = quads(layout_.trained())});
+    }
+
     void decay() {
         if (spec_.optimizer->decouples_decay()) return;
         for (const Run& run : decaying_runs()) {

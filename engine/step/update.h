@@ -12,6 +12,7 @@ struct UpdateSpec {
     const StateLayout* layout;
     const Optimizer* optimizer;
     bool average_first = false; ///< the moving averages take the parameters from before the update
+    bool scales_loss = false;   ///< the gradients have the factor StepNumbers::loss_scale; statistics do not
 };
 
 /// The losses of a step.

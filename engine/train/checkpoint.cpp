@@ -77,6 +77,19 @@ TensorFile read_checkpoint(const std::filesystem::path& path) {
     return file;
 }
 
+std::optional<LossScale> loss_scale_in(const TensorFile& file, const std::filesystem::path& path) {
+    const auto found = file.metadata.find("loss_scale");
+    if (found == file.metadata.end()) return std::nullopt;
+    const std::uint64_t steps = checkpoint_number(file, "loss_scale_steps", path);
+    LossScale scale{0, unsigned(std::min<std::uint64_t>(steps, steps_of_a_loss_scale))};
+    const char* const end = found->second.data() + found->second.size();
+    const auto [rest, error] = std::from_chars(found->second.data(), end, scale.scale);
+    if (error == std::errc{} && rest == end && is_sound(scale)) return scale;
+    throw InputError(fmt::format(
+        "{}: 'loss_scale' or 'loss_scale_steps' in its metadata is damaged; use another checkpoint",
+        path.string()));
+}
+
 } // namespace
 
 TensorFile to_checkpoint(const TrainingState& state, const StateLayout& layout,
@@ -98,6 +111,10 @@ TensorFile to_checkpoint(const TrainingState& state, const StateLayout& layout,
         {"settings", origin.settings},
         {"classes", nlohmann::json(list_of(origin.classes)).dump()},
         {"image", nlohmann::json({origin.image.height, origin.image.width, origin.image.channels}).dump()}};
+    if (state.loss_scale) {
+        file.metadata["loss_scale"] = fmt::to_string(state.loss_scale->scale);
+        file.metadata["loss_scale_steps"] = std::to_string(state.loss_scale->good_steps);
+    }
     std::vector<std::string> frozen;
     for (const VariableSlot& slot : layout.variables)
         if (slot.variable.frozen) frozen.push_back(slot.variable.name);
@@ -165,6 +182,7 @@ TrainingState from_checkpoint(const TensorFile& file, const StateLayout& layout,
     TrainingState state{.state = std::vector<float>(layout.bytes / sizeof(float))};
     state.step = checkpoint_number(file, "step", path);
     state.examples = checkpoint_number(file, "examples", path);
+    state.loss_scale = loss_scale_in(file, path);
     const std::set<std::string> frozen = frozen_in(file);
     if (!frozen.empty()) state.state = initial_state(layout, 0);
     std::size_t wanted = count_unused(file, layout);

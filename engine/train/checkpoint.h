@@ -29,7 +29,7 @@ struct CheckpointOrigin {
 
 /// Makes a tensor for each piece of the state, such as `<variable>/ExponentialMovingAverage`, and the
 /// metadata recipe, recipe_checksum, step, epoch, examples, seed, records, checksum, settings, classes,
-/// image, and frozen if variables are.
+/// image, frozen if variables are, and loss_scale and loss_scale_steps with loss scaling.
 TensorFile to_checkpoint(const TrainingState& state, const StateLayout& layout,
                          const CheckpointOrigin& origin);
 
@@ -43,7 +43,7 @@ std::set<std::string> frozen_in(const TensorFile& file);
 
 /// The inverse of to_checkpoint(). What was frozen may learn now, with the optimizer's initial state, and
 /// what learned may be frozen. Throws InputError, which names `path`, if a variable is missing, unknown or of
-/// another shape, or a number in the metadata is missing.
+/// another shape, or a number in the metadata is missing or wrong.
 TrainingState from_checkpoint(const TensorFile& file, const StateLayout& layout,
                               const std::filesystem::path& path);
 

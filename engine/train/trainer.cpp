@@ -22,6 +22,7 @@ Trainer::Trainer(const Recipe& recipe, const TrainerOptions& options, const Data
       assignment_(options.shares, options.towers, options.global_batch, recipe.model.group(),
                   options.outlive_devices),
       to_probe_(!assignment_.probe().empty()), use_(options.towers.size()) {
+    if (!options_.loss_scale) options_.loss_scale = first_loss_scale(options_.open.precision);
     check_data(recipe, data.info());
     if (tests != nullptr) {
         check_data(recipe, tests->info());
@@ -41,12 +42,14 @@ void Trainer::load(const TrainingState& state) {
     check_not_ahead("load");
     step_ = loaded_ = state.step;
     examples_ = state.examples;
+    loss_scale_ = options_.loss_scale;
+    if (loss_scale_ && state.loss_scale) loss_scale_ = state.loss_scale;
     towers_->load(state.state);
 }
 
 TrainingState Trainer::save() {
     check_not_ahead("save");
-    TrainingState state{step_, examples_, std::vector<float>(layout_.bytes / sizeof(float))};
+    TrainingState state{step_, examples_, std::vector<float>(layout_.bytes / sizeof(float)), loss_scale_};
     towers_->save(state.state);
     return state;
 }
@@ -75,7 +78,11 @@ double Trainer::learning_rate(const Place& place) const {
 }
 
 StepNumbers Trainer::numbers(const Place& place) const {
-    return numbers_of_update(recipe_, learning_rate(place), place.step + 1);
+    StepNumbers numbers = numbers_of_update(recipe_, learning_rate(place), place.step + 1);
+    if (!loss_scale_) return numbers;
+    // The step after the next one counts on that to be good, and is stopped otherwise.
+    numbers.loss_scale = (place.step > step_ ? after_good_step(*loss_scale_) : *loss_scale_).scale;
+    return numbers;
 }
 
 /// Of the next step. Waits for its images.
@@ -169,6 +176,7 @@ StepReport Trainer::step(bool another) {
     std::string notice = probe();
     if (towers_->is_ahead()) seconds_ += seconds_since(ended_); // in which this step went on
     const std::vector<unsigned> shares_of_step = assignment_.shares(step_);
+    const std::optional<LossScale> scale_of_step = loss_scale_;
     const HostTimes before = towers_->host_times();
     const double data_before = host_use_.data;
     double seconds = 0;
@@ -193,7 +201,8 @@ StepReport Trainer::step(bool another) {
         use_[i].times += towers_->times(i);
     }
     // A step that was begun before its shares changed says nothing about the new ones.
-    const bool repeated = !report.notice.empty() || report.shares != shares_of_step;
+    const bool repeated = !report.notice.empty() || report.shares != shares_of_step ||
+                          (scale_of_step && report.loss_scale != scale_of_step->scale);
     add_notice(notice, report.notice);
     add_notice(notice, assignment_.observe(report.step, seen(), seconds - for_data, repeated, is_ahead()));
     if (reader_) add_notice(notice, data_watch_.observe(seconds, for_data, options_.global_batch));
@@ -205,7 +214,7 @@ void Trainer::take_step(StepReport& report, bool another) {
     report.step = step_;
     report.examples = examples_;
     report.learning_rate = learning_rate({step_, examples_});
-    const StepWork work{numbers({step_, examples_}), batch()};
+    StepWork work{numbers({step_, examples_}), batch()};
     // A step that is taken in another way does not begin before this one has ended.
     if (!towers_->is_ahead()) as_taken_ = assignment_.to_take(step_);
     another = another && assignment_.to_take(step_ + 1) == as_taken_;
@@ -216,7 +225,11 @@ void Trainer::take_step(StepReport& report, bool another) {
         try {
             if (!towers_->is_ahead()) towers_->take(as_taken_);
             results = towers_->step(work, next ? &*next : nullptr);
-            taken = true;
+            taken = !lower_loss_scale(results);
+            if (taken) continue;
+            for (std::size_t i = 0; i < use_.size(); ++i) use_[i].times += towers_->times(i);
+            work.numbers = numbers({step_, examples_});
+            if (next) next->numbers = numbers(this->next());
         } catch (const TowerFailed& failed) {
             for (TowerUse& use : use_) use.times.others += seconds_since(begin); // for the failed attempt
             add_notice(report.notice, assignment_.drop(failed));
@@ -226,6 +239,10 @@ void Trainer::take_step(StepReport& report, bool another) {
     }
     if (!results.finite)
         throw_diverged(towers_->find_culprit(results), report.learning_rate, work.batch.examples);
+    if (loss_scale_) {
+        report.loss_scale = loss_scale_->scale;
+        loss_scale_ = after_good_step(*loss_scale_);
+    }
     ++step_;
     examples_ += options_.global_batch;
     SharesFrom taken = this->taken();
@@ -237,6 +254,14 @@ void Trainer::take_step(StepReport& report, bool another) {
     if (options_.quirks.last_tower_loss)
         for (const float loss : report.tower_losses)
             if (!std::isnan(loss)) report.loss = loss;
+}
+
+/// Whether the step is to be taken again with a smaller scale, which is set.
+bool Trainer::lower_loss_scale(const StepResults& results) {
+    if (!loss_scale_ || results.finite || !std::isfinite(results.total_loss)) return false;
+    const std::optional<LossScale> lower = after_overflow(*loss_scale_);
+    if (lower) loss_scale_ = lower;
+    return lower.has_value();
 }
 
 std::optional<TestReport> Trainer::test(bool raw, const std::atomic<bool>* stop) {
@@ -321,8 +346,11 @@ void Trainer::throw_diverged(const Culprit& culprit, double learning_rate,
     else
         what += " of the whole batch, weight decay included,";
     throw Diverged(
-        fmt::format("Model diverged with loss = {}: {} is infinite or NaN in step {}; try a smaller --lr",
-                    std::isnan(culprit.loss) ? "NaN" : fmt::format("{:.2f}", culprit.loss), what, step_),
+        fmt::format("Model diverged with loss = {}: {} is infinite or NaN in step {}; try a smaller --lr{}",
+                    std::isnan(culprit.loss) ? "NaN" : fmt::format("{:.2f}", culprit.loss), what, step_,
+                    options_.open.precision == Precision::fp16
+                        ? ", or --precision bf16: numbers above 65504 are infinite in fp16"
+                        : ""),
         {culprit.tower, learning_rate, {examples.begin(), examples.end()}});
 }
 

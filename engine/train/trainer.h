@@ -44,6 +44,8 @@ struct TrainerOptions {
     double learning_rate;
     std::uint64_t seed;
     bool distort, shuffle;
+    /// With which to begin; none: that of first_loss_scale(open.precision), if any.
+    std::optional<LossScale> loss_scale = {};
     FeedOptions feed = {};
     Quirks quirks;
     OpenOptions open;
@@ -65,6 +67,7 @@ struct StepReport {
     std::vector<unsigned> shares;        ///< each tower's examples
     std::vector<unsigned> micro_batches; ///< in which each computed them; see SharesFrom
     std::vector<float> tower_losses;     ///< each tower's own over its share, with weight decay; NaN if idle
+    std::optional<float> loss_scale;     ///< of its gradients; none: without loss scaling
     double host_seconds;                 ///< of the calling thread, without waiting for towers or data
     std::string notice; ///< one line for the user about a change of the towers or about data; or empty
 };
@@ -111,7 +114,7 @@ public:
     Trainer& operator=(const Trainer&) = delete;
 
     const Recipe& recipe() const { return recipe_; }
-    const TrainerOptions& options() const { return options_; }
+    const TrainerOptions& options() const { return options_; } ///< as given, with the first loss scale
     const StateLayout& layout() const { return layout_; }
     std::size_t tower_count() const { return towers_->size(); }
     const Tower& tower(std::size_t index) const { return towers_->tower(index); }
@@ -150,10 +153,11 @@ public:
     /// DeviceError.
     void tune(const std::atomic<bool>* stop = nullptr);
 
-    /// Takes a step. Throws Diverged, with the state from before the step; DeviceError, with several towers
-    /// with that state; and InputError, with that state, when data cannot be read. `another`: the caller will
-    /// call step() next. Then a device that works by itself may get that step before this one has ended,
-    /// which changes no bits.
+    /// Takes a step. With loss scaling, one whose gradients are not finite though its loss is changes nothing
+    /// and is taken again with half the scale, down to 1. Throws Diverged, with the state from before the
+    /// step; DeviceError, with several towers with that state; and InputError, with that state, when data
+    /// cannot be read. `another`: the caller will call step() next. Then a device that works by itself may
+    /// get that step before this one has ended, which changes no bits.
     StepReport step(bool another = false);
 
     /// Whether the last step() has begun the next one. Then nothing but step() may be called that reads or
@@ -199,6 +203,7 @@ private:
     std::vector<SeenTower> seen() const;
     void check_not_ahead(const char* verb) const;
     void take_step(StepReport& report, bool another);
+    bool lower_loss_scale(const StepResults& results);
     [[noreturn]] void throw_diverged(const Culprit& culprit, double learning_rate,
                                      std::span<const Example> examples) const;
 
@@ -225,7 +230,8 @@ private:
     std::string notice_;               ///< of a test pass that was stopped
     std::unique_ptr<TowerSet> towers_; ///< its threads use the reader
     std::uint64_t step_ = 0, examples_ = 0;
-    std::uint64_t loaded_ = 0; ///< step_ when a state was loaded
+    std::optional<LossScale> loss_scale_; ///< of the next step
+    std::uint64_t loaded_ = 0;            ///< step_ when a state was loaded
     std::vector<TowerUse> use_;
     HostTimes host_use_;
     double seconds_ = 0;

@@ -77,7 +77,9 @@ std::unique_ptr<Device> Trainer::open_device(std::size_t tower) {
 std::unique_ptr<TowerSet> Trainer::open_towers(const DataSource& data,
                                                const std::shared_ptr<const DataSource>& tests) {
     const Splitting splitting = splitting_of(recipe_.model, options_.micro_batch);
-    const UpdateSpec update = update_spec(recipe_, layout_, options_.quirks);
+    const bool scales_loss = options_.loss_scale.has_value();
+    UpdateSpec update = update_spec(recipe_, layout_, options_.quirks);
+    update.scales_loss = scales_loss;
     const std::size_t count = options_.towers.size();
     Losses losses(options_.outlive_devices ? count : 1);
     std::vector<std::unique_ptr<Device>> devices;
@@ -102,6 +104,7 @@ std::unique_ptr<TowerSet> Trainer::open_towers(const DataSource& data,
                           .staged = reader_.has_value(),
                           .seed = options_.seed,
                           .distort = options_.distort,
+                          .scales_loss = scales_loss,
                           .largest_allocation = devices[i]->info().largest_allocation});
         const Planner plan = [=](const Share& share, unsigned most) {
             NetworkSpec spec = any_share;
