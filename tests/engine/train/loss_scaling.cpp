@@ -7,6 +7,7 @@
 #include "tests/support/devices.h"
 #include "tests/support/files.h"
 #include "tests/support/networks.h"
+#include "tests/support/scripted_device.h"
 
 #include <algorithm>
 #include <cmath>
@@ -14,11 +15,13 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 #include <functional>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace towers {
@@ -317,6 +320,43 @@ TEST_CASE("a step whose scaled gradients overflow is repeated, not skipped") {
     });
 }
 
+TEST_CASE("a tower that fails while a step is repeated is dropped, and the step keeps its smaller scale") {
+    const Dataset data = one_bright_step();
+    std::vector<float> low; // by run: the scale in the end
+    for (unsigned calls = 0; calls < 30; calls += 3) {
+        CAPTURE(calls);
+        test::Failure failure{.verb = test::Failure::Verb::submit};
+        TrainerOptions options = in_order({"cpu", "cpu"});
+        options.outlive_devices = true;
+        options.loss_scale = LossScale{high};
+        test::wrap_tower(options, 1, [&](std::unique_ptr<Device> device) {
+            return std::make_unique<test::ScriptedDevice>(std::move(device), test::failing(failure));
+        });
+        std::vector<float> losses, state;
+        std::vector<SharesFrom> shares;
+        {
+            Trainer trainer(pixel_recipe(), options, data);
+            for (std::uint64_t step = 0; step < steps; ++step) {
+                if (step == bright_step) failure.calls_left = calls;
+                const StepReport report = trainer.step();
+                losses.push_back(report.loss);
+                shares.push_back({step, report.shares});
+            }
+            state = trainer.save().state;
+            low.push_back(trainer.save().loss_scale->scale);
+            CHECK(trainer.has_lost(1));
+        }
+        TrainerOptions plain = in_order({"cpu", "cpu"});
+        plain.shares.recorded = shares;
+        Trainer trainer(pixel_recipe(), plain, data);
+        const Run expected = run_on(trainer, steps, false);
+        CHECK(losses == expected.losses);
+        CHECK(state == expected.state.state);
+    }
+    CHECK(std::ranges::count(low, low[0]) == std::ptrdiff_t(low.size()));
+    CHECK(low[0] < high);
+}
+
 TEST_CASE("a run that goes on from a checkpoint before or after an overflow has an undisturbed one's bits") {
     const Dataset data = one_bright_step();
     for_each_way([&](TrainerOptions options, bool ahead) {
@@ -423,17 +463,20 @@ TEST_CASE("gradients that are infinite without a scale are a divergence, which r
             DivergedStep again = read_diverged(path);
             CHECK(again.step.before.loss_scale == LossScale{1, 0});
             // Without an overflow of its own, it is the scale that decides.
-            for (const auto& [size, scale, diverges] : {std::tuple(1.0, 1.0f, true),
-                                                        {1e-4, 1.0f, false},
-                                                        {1e-4, 0x1p16f, true},
-                                                        {1e-4, 2.0f, false}}) {
-                CAPTURE(size);
-                CAPTURE(scale);
-                again.step.before.loss_scale = LossScale{scale};
-                again.step.before.state = state_with_gradient(trainer, 1e40 * size).state;
+            struct Case {
+                double size;
+                float scale;
+                bool diverges;
+            };
+            for (const Case& each : {Case{1e40, 1, true}, Case{1e36, 1, false}, Case{1e36, 2, false},
+                                     Case{1e36, 0x1p16f, true}}) {
+                CAPTURE(each.size);
+                CAPTURE(each.scale);
+                again.step.before.loss_scale = LossScale{each.scale};
+                again.step.before.state = state_with_gradient(trainer, each.size).state;
                 const Replay replayed = replay(test::device(id), again.recipe, again.step);
-                CHECK(replayed.diverges == diverges);
-                CHECK(replayed.first.has_value() == diverges);
+                CHECK(replayed.diverges == each.diverges);
+                CHECK(replayed.first.has_value() == each.diverges);
                 if (replayed.first) CHECK(replayed.first->tensor == "local4/weights gradient");
             }
         }
@@ -527,17 +570,14 @@ TEST_CASE("a checkpoint's loss scale belongs to runs that scale; a damaged one i
     const TensorFile sound = to_checkpoint(scaled.save(), scaled.layout(), origin);
     CHECK(sound.metadata.at("loss_scale") == "512");
     CHECK(sound.metadata.at("loss_scale_steps") == "3");
-    for (const auto& [key, value] : {std::pair("loss_scale", "3"),
-                                     {"loss_scale", "512x"},
-                                     {"loss_scale", ""},
-                                     {"loss_scale", "nan"},
-                                     {"loss_scale_steps", "2000"},
-                                     {"loss_scale_steps", "-1"},
-                                     {"loss_scale_steps", "4294967297"}}) {
-        CAPTURE(key);
-        CAPTURE(value);
+    using Damage = std::pair<const char*, const char*>;
+    for (const Damage& damage :
+         {Damage("loss_scale", "3"), Damage("loss_scale", "512x"), Damage("loss_scale", ""),
+          Damage("loss_scale", "nan"), Damage("loss_scale_steps", "2000"), Damage("loss_scale_steps", "-1"),
+          Damage("loss_scale_steps", "4294967297")}) {
+        INFO(damage.first, " = ", damage.second);
         TensorFile damaged = sound;
-        damaged.metadata[key] = value;
+        damaged.metadata[damage.first] = damage.second;
         const std::string message =
             test::input_error([&] { from_checkpoint(damaged, scaled.layout(), "that.safetensors"); });
         CHECK(says(message, "that.safetensors: "));
