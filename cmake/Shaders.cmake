@@ -4,7 +4,10 @@
 #                           compiler and for nvcc
 #   tiled_kernel_sources.inc  TOWERS_TILED_SOURCE(source, rows, columns, invocations) for both sources of each tiled kernel, NAME
 #                           and NAME_quads, and each of their tiles, whose SPIR-V is spirv_SOURCE_ROWS_COLUMNS
-# and sets TILED_SOURCES to `kernel source rows columns invocations` for each of the latter.
+#   fragment_kernel_sources.inc  TOWERS_FRAGMENT_SOURCE(source, operands, rows, columns, invocations), likewise for
+#                           NAME_fragments and each type of operands, without SPIR-V
+# and sets TILED_SOURCES to `kernel source operands rows columns invocations workgroups name` for each of the last two: the
+# operands are fp32 where there is only one kind, a multiprocessor has at least so many workgroups, the name is of a file.
 find_program(GLSLANG glslangValidator REQUIRED)
 find_program(SPIRV_VAL spirv-val REQUIRED)
 find_program(SPIRV_OPT spirv-opt REQUIRED)
@@ -47,6 +50,7 @@ endfunction()
 
 file(STRINGS ${SHADERS_DIR}/kernels.def lines REGEX "^TOWERS_([A-Z]+_)?KERNEL")
 file(STRINGS ${SHADERS_DIR}/tiles.def tiles REGEX "^TOWERS_(QUAD_)?TILE")
+file(STRINGS ${SHADERS_DIR}/tiles.def fragment_tiles REGEX "^TOWERS_FRAGMENT_TILE")
 file(GLOB software_sources CONFIGURE_DEPENDS ${SHADERS_DIR}/software/*.comp)
 set(SHADER_OUTPUTS)
 set(TILED_SOURCES)
@@ -54,6 +58,7 @@ set(spirv_includes)
 set(host_includes)
 set(cuda_includes)
 set(tiled_texts)
+set(fragment_texts)
 foreach(line IN LISTS lines)
   string(REGEX MATCH "^TOWERS_([A-Z]+_)?KERNEL\\(([a-z0-9_]+)" _ "${line}")
   set(kind "${CMAKE_MATCH_1}")
@@ -80,11 +85,22 @@ foreach(line IN LISTS lines)
         # loops around those of the first.
         set(optimize -Os -Os)
       endif()
-      list(APPEND TILED_SOURCES "${kernel} ${source} ${rows} ${columns} ${threads}")
+      list(APPEND TILED_SOURCES
+        "${kernel} ${source} fp32 ${rows} ${columns} ${threads} 2 ${source}_${rows}_${columns}")
       string(APPEND tiled_texts "TOWERS_TILED_SOURCE(${source}, ${rows}, ${columns}, ${threads})\n")
       add_shader(${source} ${source}_${rows}_${columns}
         "#define TOWERS_GLSL\n#define TILE_M ${rows}u\n#define TILE_N ${columns}u\n#define THREADS ${threads}u"
         ${optimize})
+    endforeach()
+    foreach(tile IN LISTS fragment_tiles)
+      string(REGEX MATCH "([0-9]+), ([0-9]+), ([0-9]+), ([0-9]+)" _ "${tile}")
+      foreach(operands IN ITEMS fp32 tf32 bf16 fp16)
+        set(of_tile "${CMAKE_MATCH_1} ${CMAKE_MATCH_2} ${CMAKE_MATCH_3} ${CMAKE_MATCH_4}")
+        set(name ${kernel}_fragments_${operands}_${CMAKE_MATCH_1}_${CMAKE_MATCH_2})
+        list(APPEND TILED_SOURCES "${kernel} ${kernel}_fragments ${operands} ${of_tile} ${name}")
+        string(APPEND fragment_texts "TOWERS_FRAGMENT_SOURCE(${kernel}_fragments, ${operands}, ${CMAKE_MATCH_1}, \
+${CMAKE_MATCH_2}, ${CMAKE_MATCH_3})\n")
+      endforeach()
     endforeach()
   else()
     add_shader(${kernel} ${kernel} "#define TOWERS_GLSL")
@@ -102,3 +118,4 @@ write_if_changed(${SHADERS_OUT}/spirv.inc "${spirv_includes}")
 write_if_changed(${SHADERS_OUT}/host_kernel_sources.inc "${host_includes}")
 write_if_changed(${SHADERS_OUT}/cuda_kernel_sources.inc "${cuda_includes}")
 write_if_changed(${SHADERS_OUT}/tiled_kernel_sources.inc "${tiled_texts}")
+write_if_changed(${SHADERS_OUT}/fragment_kernel_sources.inc "${fragment_texts}")

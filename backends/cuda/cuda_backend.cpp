@@ -141,13 +141,22 @@ Search find_devices() {
     return search;
 }
 
-DeviceFacts facts_of(const DeviceInfo& info, const OpenOptions& options) {
+/// What mma.sync multiplies on a card of this compute capability, as the sources by fragments were compiled
+unsigned units_of(int major, int minor) {
+    const int architecture = architecture_for(TOWERS_CUDA_ARCHITECTURES, major, minor);
+    if (architecture < 80) return units_for(Precision::fp16);
+    return units_for(Precision::fp16) | units_for(Precision::bf16) | units_for(Precision::tf32);
+}
+
+DeviceFacts facts_of(const DeviceInfo& info, const cudaDeviceProp& properties, const OpenOptions& options) {
     // Two workgroups for each multiprocessor: one hides the other's waits.
     return {.busy_groups = 2 * info.compute_units,
             .subgroup_size = info.subgroup_size,
             .exact_products = options.exact_products,
             .precision = options.precision,
             .quads = options.sources != Sources::shared,
+            .fragments =
+                options.sources != Sources::shared ? units_of(properties.major, properties.minor) : 0,
             .shared_memory = 48 << 10, // of every card, without asking for more
             .limits = options.limits,
             .choices = options.choices};
@@ -155,8 +164,9 @@ DeviceFacts facts_of(const DeviceInfo& info, const OpenOptions& options) {
 
 class CudaDevice final : public Device {
 public:
-    CudaDevice(int ordinal, DeviceInfo info, const OpenOptions& options)
-        : ordinal_(ordinal), info_(std::move(info)), facts_(facts_of(info_, options)) {
+    CudaDevice(const Found& found, DeviceInfo info, const OpenOptions& options)
+        : ordinal_(found.ordinal), info_(std::move(info)),
+          facts_(facts_of(info_, found.properties, options)) {
         guard("opening the device", [&] {
             for (Lane& lane : lanes_) {
                 cudaStream_t stream = nullptr;
@@ -379,7 +389,7 @@ public:
     std::unique_ptr<Device> open(unsigned index, const OpenOptions& options) const override {
         try {
             const Found found = find_devices().devices.at(index);
-            return std::make_unique<CudaDevice>(found.ordinal, describe(found.properties, index), options);
+            return std::make_unique<CudaDevice>(found, describe(found.properties, index), options);
         } catch (const RuntimeError& error) {
             throw DeviceError(fmt::format("cuda:{}: {}", index, error.what()));
         }

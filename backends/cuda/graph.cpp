@@ -69,7 +69,7 @@ private:
         ParameterBlock parameters = launch.parameters;
         void* arguments[] = {parameters.bytes.data()}; // the node keeps a copy
         cudaKernelNodeParams node{};
-        node.func = const_cast<void*>(function_of(launch.kernel, source, config.tile));
+        node.func = const_cast<void*>(function_of(launch.kernel, source, config.tile, config.operands));
         node.gridDim = {config.groups.x, config.groups.y, config.groups.z};
         node.blockDim = {config.tile ? config.tile->threads : kernel_info(launch.kernel).workgroup_size, 1,
                          1};

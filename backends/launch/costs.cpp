@@ -8,8 +8,6 @@
 namespace towers {
 namespace {
 
-/// Multiply-adds that a processor executes in a cycle
-constexpr double multiply_adds = 128;
 /// Invocations that a processor's registers suffice for, where each computes 16 or 32 elements
 constexpr unsigned most_threads = 512;
 /// A barrier, and a launch behind it: 2.4 us
@@ -28,6 +26,15 @@ double bytes_cycles(double bytes, const DeviceFacts& facts) {
     return bytes / bytes_per_cycle / units_of(facts);
 }
 
+/// Workgroups that a processor runs at once
+unsigned resident(const Tile& tile, const SourceCosts& costs) {
+    if (!costs.by_fragments) return most_threads / tile.threads;
+#define TOWERS_FRAGMENT_TILE(rows, columns, invocations, workgroups)                                         \
+    if (tile.height == rows && tile.width == columns) return workgroups;
+#include "shaders/tiles.def"
+    return 1;
+}
+
 /// A launch of products as workgroups with the same work
 struct Groups {
     std::uint64_t count;
@@ -39,9 +46,10 @@ struct Groups {
 
 Groups groups_of(const Products& products, const Tile& tile, unsigned splits, const SourceCosts& costs) {
     const double edges = tile.height + tile.width, elements = double(tile.height) * tile.width;
-    const double issue = (elements + costs.per_edge * edges + costs.whole) * slice_depth / multiply_adds;
+    const double issue =
+        (elements + costs.per_edge * edges + costs.whole) * costs.depth / costs.multiply_adds;
     const auto slices = [&](std::uint64_t depth) {
-        return double(ceil_div(ceil_div(depth, slice_depth), splits));
+        return double(ceil_div(ceil_div(depth, costs.depth), splits));
     };
     return {.count = products.tiles(tile) * splits,
             .slices = slices(products.mean_depth),
@@ -56,7 +64,7 @@ Groups groups_of(const Products& products, const Tile& tile, unsigned splits, co
 double cycles_of(const Products& products, const Tile& tile, unsigned splits, const SourceCosts& costs,
                  const DeviceFacts& facts) {
     const Groups groups = groups_of(products, tile, splits, costs);
-    const unsigned at_once = most_threads / tile.threads;
+    const unsigned at_once = resident(tile, costs);
     const auto most = ceil_div(groups.count, std::uint64_t(units_of(facts))); // that one processor computes
     // So many side by side wait for each other's instructions, or all for memory.
     const auto turn = [&](std::uint64_t together) {

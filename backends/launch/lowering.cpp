@@ -17,7 +17,16 @@ std::span<const Variant> gpu_variants() {
     {Kernel::name, shared_source, shared_source_config, shared_source_configs},
 #define TOWERS_TILED_KERNEL(name, Params, size)                                                              \
     {Kernel::name, winograd_method, winograd_config, winograd_configs, {}, winograd_stages},                 \
+        {Kernel::name, fragments_source, fragments_config, fragments_configs, KernelSource::fragments},      \
         {Kernel::name, quads_source, quads_config, quads_configs, KernelSource::quads},                      \
+        {Kernel::name,                                                                                       \
+         window_rows_by_fragments,                                                                           \
+         window_rows_by_fragments_config,                                                                    \
+         window_rows_by_fragments_configs,                                                                   \
+         {},                                                                                                 \
+         window_rows_by_fragments_stages},                                                                   \
+        {Kernel::name, padded_fragments,       padded_fragments_config, padded_fragments_configs,            \
+         {},           padded_fragments_stages},                                                             \
         {Kernel::name, window_rows, window_rows_config, window_rows_configs, {}, window_rows_stages},        \
         {Kernel::name, padded_quads, padded_quads_config, padded_quads_configs, {}, padded_stages},          \
         TOWERS_KERNEL(name, Params, size, )

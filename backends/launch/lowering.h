@@ -15,8 +15,8 @@
 
 namespace towers {
 
-/// The variants that every GPU has: Winograd's convolutions, by quads, with channels as they are and padded,
-/// and the shared source of each kernel.
+/// The variants that every GPU has: Winograd's convolutions, by fragments and by quads, with channels as they
+/// are and padded, and the shared source of each kernel.
 std::span<const Variant> gpu_variants();
 
 struct LoweredLaunch {

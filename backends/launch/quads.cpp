@@ -5,6 +5,8 @@
 #include "backends/launch/stages.h"
 
 #include <algorithm>
+#include <initializer_list>
+#include <limits>
 #include <set>
 #include <vector>
 
@@ -19,6 +21,18 @@ using namespace dialect;
 unsigned bytes_of(const Tile& tile) {
     const auto floats = [](unsigned length) { return slice_depth * (length + 4) + 16; };
     return 2 * 4 * (floats(tile.height) + floats(tile.width));
+}
+
+/// By fragments: two slices of each matrix, rows of k or of each k a row, which are longer by 16 bytes, or 32
+unsigned bytes_by_fragments(Kernel kernel, const Tile& tile, Precision operands) {
+    const unsigned bytes = operands == Precision::tf32 ? 4 : 2, parts = operands == Precision::fp32 ? 2 : 1;
+    const unsigned depth = fragments_costs(operands).depth;
+    const auto slice = [&](bool along_k, unsigned length) {
+        return parts * (along_k ? length * (depth * bytes + 16) : depth * (length * bytes + 8 * bytes));
+    };
+    const bool a_along_k = kernel != Kernel::conv2d_backward_weights,
+               b_along_k = kernel == Kernel::conv2d_backward_data;
+    return 2 * (slice(a_along_k, tile.height) + slice(b_along_k, tile.width));
 }
 
 /// Of a tiled kernel's launch
@@ -68,30 +82,55 @@ Products products_by_quads(const Launch& launch) {
 namespace {
 
 /// The most splits that may be worth trying: they fill the device some times over, and have two slices each.
-unsigned most_splits(const Products& products, const Tile& tile, const DeviceFacts& facts) {
-    const std::uint64_t most = products.depth / (2 * slice_depth);
+unsigned most_splits(const Products& products, const Tile& tile, const SourceCosts& costs,
+                     const DeviceFacts& facts) {
+    const std::uint64_t most = products.depth / (2 * costs.depth);
     return unsigned(std::clamp<std::uint64_t>(4 * facts.busy_groups / products.tiles(tile), 1,
                                               std::max<std::uint64_t>(1, most)));
-}
-
-double cycles(const Products& products, const Tile& tile, unsigned splits, const DeviceFacts& facts) {
-    return cycles_of(products, tile, splits, quads_costs, facts);
 }
 
 /// The best number of parts by estimate, and for measuring also the least and those that fill the device once
 /// and twice; ascending.
 std::set<unsigned> numbers_of_splits(const Products& products, unsigned least, const Tile& tile,
-                                     const DeviceFacts& facts) {
+                                     const SourceCosts& costs, const DeviceFacts& facts) {
     if (facts.limits->splits != 0) return {facts.limits->splits};
-    const unsigned most = std::max(least, most_splits(products, tile, facts));
+    const unsigned most = std::max(least, most_splits(products, tile, costs, facts));
+    const auto cycles = [&](unsigned splits) { return cycles_of(products, tile, splits, costs, facts); };
     unsigned best = least;
     for (unsigned splits = least + 1; splits <= most; ++splits)
-        if (cycles(products, tile, splits, facts) < cycles(products, tile, best, facts)) best = splits;
+        if (cycles(splits) < cycles(best)) best = splits;
     std::set<unsigned> numbers{least, best};
     for (const unsigned times : {1u, 2u})
         numbers.insert(unsigned(
             std::clamp<std::uint64_t>(times * facts.busy_groups / products.tiles(tile), least, most)));
     return numbers;
+}
+
+/// Those of a source with one of its tiles
+void add_configs(std::vector<LaunchConfig>& configs, const Launch& launch, const Tile& tile,
+                 Precision operands, const SourceCosts& costs, const DeviceFacts& facts) {
+    const Products products = products_by_quads(launch);
+    for (const unsigned splits :
+         numbers_of_splits(products, least_splits(launch, products, facts), tile, costs, facts))
+        configs.push_back({.groups = groups_within(products.tiles(tile) * splits, facts),
+                           .tile = tile,
+                           .splits = splits,
+                           .operands = operands,
+                           .cost = cycles_of(products, tile, splits, costs, facts)});
+}
+
+/// What the source by fragments multiplies; fp32: that in two parts of bf16. None: it may not, or the device
+/// cannot.
+std::optional<Precision> operands_by_fragments(const DeviceFacts& facts) {
+    const bool in_parts = facts.precision == Precision::fp32;
+    if (in_parts && facts.exact_products) return {};
+    const unsigned units = units_for(in_parts ? Precision::bf16 : facts.precision);
+    if ((facts.fragments & units) == 0) return {};
+    return facts.precision;
+}
+
+double cost_of(const std::optional<LaunchConfig>& config) {
+    return config ? config->cost : std::numeric_limits<double>::infinity();
 }
 
 /// Elements of the tensors of a convolution without groups
@@ -138,16 +177,8 @@ bool has_room(const Tile& tile, const DeviceFacts& facts) {
 std::vector<LaunchConfig> quads_configs(const Launch& launch, const DeviceFacts& facts) {
     std::vector<LaunchConfig> configs;
     if (!facts.quads || !products_of(launch) || !fits(launch)) return configs;
-    const Products products = products_by_quads(launch);
-    for (const Tile& tile : quad_tiles) {
-        if (!has_room(tile, facts)) continue;
-        for (const unsigned splits :
-             numbers_of_splits(products, least_splits(launch, products, facts), tile, facts))
-            configs.push_back({.groups = groups_within(products.tiles(tile) * splits, facts),
-                               .tile = tile,
-                               .splits = splits,
-                               .cost = cycles(products, tile, splits, facts)});
-    }
+    for (const Tile& tile : quad_tiles)
+        if (has_room(tile, facts)) add_configs(configs, launch, tile, Precision::fp32, quads_costs, facts);
     return configs;
 }
 
@@ -155,12 +186,49 @@ std::optional<LaunchConfig> quads_config(const Launch& launch, const DeviceFacts
     return cheapest(quads_configs(launch, facts));
 }
 
+std::vector<LaunchConfig> fragments_configs(const Launch& launch, const DeviceFacts& facts) {
+    std::vector<LaunchConfig> configs;
+    const std::optional<Precision> operands = operands_by_fragments(facts);
+    if (!operands || !products_of(launch) || !fits(launch)) return configs;
+    for (const Tile& tile : fragment_tiles)
+        if (bytes_by_fragments(launch.kernel, tile, *operands) <= facts.shared_memory)
+            add_configs(configs, launch, tile, *operands, fragments_costs(*operands), facts);
+    return configs;
+}
+
 namespace {
 
+/// The cheapest of the ways by fragments if no other way is as cheap
+std::optional<LaunchConfig> best_by_fragments(const std::vector<LaunchConfig>& configs,
+                                              std::initializer_list<std::optional<LaunchConfig>> others,
+                                              const DeviceFacts& facts) {
+    if (facts.precision == Precision::fp32) return {};
+    const std::optional<LaunchConfig> best = cheapest(configs);
+    for (const std::optional<LaunchConfig>& other : others)
+        if (cost_of(best) >= cost_of(other)) return {};
+    return best;
+}
+
+} // namespace
+
+std::optional<LaunchConfig> fragments_config(const Launch& launch, const DeviceFacts& facts) {
+    return best_by_fragments(fragments_configs(launch, facts), {quads_config(launch, facts)}, facts);
+}
+
+std::optional<LaunchConfig> product_config(const Launch& launch, const DeviceFacts& facts) {
+    const std::optional<LaunchConfig> by_fragments = fragments_config(launch, facts);
+    return by_fragments ? by_fragments : quads_config(launch, facts);
+}
+
+namespace {
+
+/// The configurations of a source
+using Configs = std::vector<LaunchConfig> (*)(const Launch&, const DeviceFacts&);
+
 /// Those of `padded`, which computes what the launch computes
-std::vector<LaunchConfig> configs_of_padded(const Launch& launch, const Launch& padded,
+std::vector<LaunchConfig> configs_of_padded(const Launch& launch, const Launch& padded, Configs configs_of,
                                             const DeviceFacts& facts) {
-    std::vector<LaunchConfig> configs = quads_configs(padded, facts);
+    std::vector<LaunchConfig> configs = configs_of(padded, facts);
     const Sizes wide = sizes_of(padded);
     const double results = double(products_of(padded)->elements());
     constexpr double most_indices = 0x1p32; // of the sources
@@ -182,18 +250,13 @@ std::optional<LaunchConfig> better_than_shared_source(const std::optional<Launch
     return config;
 }
 
-} // namespace
-
-std::vector<LaunchConfig> padded_quads_configs(const Launch& launch, const DeviceFacts& facts) {
+std::vector<LaunchConfig> padded_configs(const Launch& launch, Configs configs_of, const DeviceFacts& facts) {
     if (!can_be_padded(launch)) return {};
-    return configs_of_padded(launch, with_padded_channels(launch), facts);
+    return configs_of_padded(launch, with_padded_channels(launch), configs_of, facts);
 }
 
-std::optional<LaunchConfig> padded_quads_config(const Launch& launch, const DeviceFacts& facts) {
-    return better_than_shared_source(cheapest(padded_quads_configs(launch, facts)), launch, facts);
-}
-
-std::vector<LaunchConfig> window_rows_configs(const Launch& launch, const DeviceFacts& facts) {
+std::vector<LaunchConfig> configs_in_rows(const Launch& launch, Configs configs_of,
+                                          const DeviceFacts& facts) {
     if (launch.kernel == Kernel::conv2d_backward_data || !can_be_padded(launch)) return {};
     if (shape_of(launch).dilation_x != 1) return {};
     const Launch padded = with_padded_channels(with_window_rows(launch));
@@ -202,7 +265,21 @@ std::vector<LaunchConfig> window_rows_configs(const Launch& launch, const Device
     // No device is short of memory because of the rows: they need no more than the launch's own tensors have.
     const bool are_small = in_rows.images <= std::max(real.images, real.outputs);
     if (!sums_are_shorter || !are_small) return {};
-    return configs_of_padded(launch, padded, facts);
+    return configs_of_padded(launch, padded, configs_of, facts);
+}
+
+} // namespace
+
+std::vector<LaunchConfig> padded_quads_configs(const Launch& launch, const DeviceFacts& facts) {
+    return padded_configs(launch, quads_configs, facts);
+}
+
+std::optional<LaunchConfig> padded_quads_config(const Launch& launch, const DeviceFacts& facts) {
+    return better_than_shared_source(cheapest(padded_quads_configs(launch, facts)), launch, facts);
+}
+
+std::vector<LaunchConfig> window_rows_configs(const Launch& launch, const DeviceFacts& facts) {
+    return configs_in_rows(launch, quads_configs, facts);
 }
 
 std::optional<LaunchConfig> window_rows_config(const Launch& launch, const DeviceFacts& facts) {
@@ -211,6 +288,30 @@ std::optional<LaunchConfig> window_rows_config(const Launch& launch, const Devic
     const std::optional<LaunchConfig> channels = cheapest(padded_quads_configs(launch, facts));
     if (channels && best->cost >= channels->cost) return {};
     return better_than_shared_source(best, launch, facts);
+}
+
+std::vector<LaunchConfig> padded_fragments_configs(const Launch& launch, const DeviceFacts& facts) {
+    return padded_configs(launch, fragments_configs, facts);
+}
+
+std::optional<LaunchConfig> padded_fragments_config(const Launch& launch, const DeviceFacts& facts) {
+    return best_by_fragments(padded_fragments_configs(launch, facts),
+                             {cheapest(window_rows_configs(launch, facts)),
+                              cheapest(padded_quads_configs(launch, facts)),
+                              shared_source_config(launch, facts)},
+                             facts);
+}
+
+std::vector<LaunchConfig> window_rows_by_fragments_configs(const Launch& launch, const DeviceFacts& facts) {
+    return configs_in_rows(launch, fragments_configs, facts);
+}
+
+std::optional<LaunchConfig> window_rows_by_fragments_config(const Launch& launch, const DeviceFacts& facts) {
+    return best_by_fragments(
+        window_rows_by_fragments_configs(launch, facts),
+        {cheapest(padded_fragments_configs(launch, facts)), cheapest(window_rows_configs(launch, facts)),
+         cheapest(padded_quads_configs(launch, facts)), shared_source_config(launch, facts)},
+        facts);
 }
 
 } // namespace towers

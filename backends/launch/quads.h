@@ -1,5 +1,6 @@
-// How a GPU backend configures launches of the tiled kernels' source by quads (shaders/gemm_quads.h), which
-// is faster than the shared source where channels come in fours.
+// How a GPU backend configures launches of the tiled kernels' sources whose channels come in fours: by quads
+// (shaders/gemm_quads.h), which is faster than the shared source, and by fragments
+// (shaders/gemm_fragments.h), for matrix units.
 #pragma once
 
 #include "backends/launch/tiles.h"
@@ -21,6 +22,15 @@ std::optional<LaunchConfig> quads_config(const Launch& launch, const DeviceFacts
 /// That one and others: with each tile, and some numbers of parts.
 std::vector<LaunchConfig> quads_configs(const Launch& launch, const DeviceFacts& facts);
 
+/// Likewise of the source by fragments, where that is estimated to be faster, with operands of the precision
+/// that the user allows, if the device has units for them. In float32, where it changes results, never.
+std::optional<LaunchConfig> fragments_config(const Launch& launch, const DeviceFacts& facts);
+/// Whether or not it is faster; of float32 in two parts too, unless products shall be exact.
+std::vector<LaunchConfig> fragments_configs(const Launch& launch, const DeviceFacts& facts);
+
+/// The one with the lowest cost of both sources, as far as estimates choose it
+std::optional<LaunchConfig> product_config(const Launch& launch, const DeviceFacts& facts);
+
 /// Takes convolutions that only their channels keep from the source by quads, if it is worth padding them to
 /// fours (padded_stages() in backends/launch/stages.h); with groups they are never padded.
 std::optional<LaunchConfig> padded_quads_config(const Launch& launch, const DeviceFacts& facts);
@@ -34,5 +44,11 @@ std::optional<LaunchConfig> window_rows_config(const Launch& launch, const Devic
 /// Whether or not it is best, if it makes sums shorter, and the rows need no more memory than the larger of
 /// images and results
 std::vector<LaunchConfig> window_rows_configs(const Launch& launch, const DeviceFacts& facts);
+
+/// The same two ways with the source by fragments, which is taken as fragments_config() takes it
+std::optional<LaunchConfig> padded_fragments_config(const Launch& launch, const DeviceFacts& facts);
+std::vector<LaunchConfig> padded_fragments_configs(const Launch& launch, const DeviceFacts& facts);
+std::optional<LaunchConfig> window_rows_by_fragments_config(const Launch& launch, const DeviceFacts& facts);
+std::vector<LaunchConfig> window_rows_by_fragments_configs(const Launch& launch, const DeviceFacts& facts);
 
 } // namespace towers

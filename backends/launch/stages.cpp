@@ -238,20 +238,44 @@ StagedLaunch split_stages(KernelSource source, const Launch& launch, const Launc
     });
 }
 
-StagedLaunch padded_stages(const Launch& launch, const LaunchConfig& config, const DeviceFacts& facts,
-                           std::uint64_t scratch) {
+namespace {
+
+StagedLaunch stages_of_padded(KernelSource source, const Launch& launch, const LaunchConfig& config,
+                              const DeviceFacts& facts, std::uint64_t scratch) {
     return with_parameters(launch, [&](const auto& p) {
-        return ProductStages(KernelSource::quads, config, 4, facts, scratch).of(launch.kernel, p);
+        return ProductStages(source, config, 4, facts, scratch).of(launch.kernel, p);
     });
 }
 
-StagedLaunch window_rows_stages(const Launch& launch, const LaunchConfig& config, const DeviceFacts& facts,
-                                std::uint64_t scratch) {
-    ProductStages stages(KernelSource::quads, config, 4, facts, scratch);
+StagedLaunch stages_in_rows(KernelSource source, const Launch& launch, const LaunchConfig& config,
+                            const DeviceFacts& facts, std::uint64_t scratch) {
+    ProductStages stages(source, config, 4, facts, scratch);
     if (launch.kernel == Kernel::conv2d_forward)
         return std::move(stages).of_window_rows(launch.kernel, launch.parameters.as<Conv2dForwardParams>());
     return std::move(stages).of_window_rows(launch.kernel,
                                             launch.parameters.as<Conv2dBackwardWeightsParams>());
+}
+
+} // namespace
+
+StagedLaunch padded_stages(const Launch& launch, const LaunchConfig& config, const DeviceFacts& facts,
+                           std::uint64_t scratch) {
+    return stages_of_padded(KernelSource::quads, launch, config, facts, scratch);
+}
+
+StagedLaunch window_rows_stages(const Launch& launch, const LaunchConfig& config, const DeviceFacts& facts,
+                                std::uint64_t scratch) {
+    return stages_in_rows(KernelSource::quads, launch, config, facts, scratch);
+}
+
+StagedLaunch padded_fragments_stages(const Launch& launch, const LaunchConfig& config,
+                                     const DeviceFacts& facts, std::uint64_t scratch) {
+    return stages_of_padded(KernelSource::fragments, launch, config, facts, scratch);
+}
+
+StagedLaunch window_rows_by_fragments_stages(const Launch& launch, const LaunchConfig& config,
+                                             const DeviceFacts& facts, std::uint64_t scratch) {
+    return stages_in_rows(KernelSource::fragments, launch, config, facts, scratch);
 }
 
 Launch with_window_rows(const Launch& launch) {

@@ -30,6 +30,12 @@ StagedLaunch padded_stages(const Launch& launch, const LaunchConfig& config, con
 StagedLaunch window_rows_stages(const Launch& launch, const LaunchConfig& config, const DeviceFacts& facts,
                                 std::uint64_t scratch);
 
+/// Both with the source by fragments
+StagedLaunch padded_fragments_stages(const Launch& launch, const LaunchConfig& config,
+                                     const DeviceFacts& facts, std::uint64_t scratch);
+StagedLaunch window_rows_by_fragments_stages(const Launch& launch, const LaunchConfig& config,
+                                             const DeviceFacts& facts, std::uint64_t scratch);
+
 /// The forward pass or weights gradient of the same convolution on images whose pixels are the rows of its
 /// windows, kernel width x channels, so that its kernel is one wide. It needs one group and, along rows, no
 /// dilation. Its pointers mean nothing.

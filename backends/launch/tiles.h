@@ -28,6 +28,12 @@ constexpr Tile quad_tiles[] = {
 #include "shaders/tiles.def"
 };
 
+/// Of the source by fragments (shaders/gemm_fragments.h)
+constexpr Tile fragment_tiles[] = {
+#define TOWERS_FRAGMENT_TILE(height, width, threads, groups) {height, width, threads},
+#include "shaders/tiles.def"
+};
+
 /// The shared memory of a workgroup with the largest tile: two slices, 16 deep, the first with one extra word
 /// per row.
 constexpr unsigned largest_tile_bytes = [] {

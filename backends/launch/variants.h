@@ -28,16 +28,22 @@ struct DeviceFacts {
     bool quads = false;                    ///< a card, or what may use what is written for cards
     unsigned quads_elements = 32;          ///< of a tile by quads, the most that an invocation can hold
     unsigned quads_subgroup_size = 0;      ///< that a source by quads asks for; 0: the driver chooses
-    unsigned shared_memory = 0;            ///< bytes of a workgroup
+    /// Matrix units for operands of a type, a bit for each: units_for(). Sources by fragments run on them.
+    unsigned fragments = 0;
+    unsigned shared_memory = 0; ///< bytes of a workgroup
     const ConfigLimits* limits = &no_limits;
     const Choices* choices = nullptr; ///< that come before all estimates; null: none
 };
+
+/// The bit of DeviceFacts::fragments
+constexpr unsigned units_for(Precision operands) { return 1u << unsigned(operands); }
 
 /// Which of the sources of its kernel runs a launch on a GPU
 enum class KernelSource : std::uint8_t {
     shared,
     quads,
-    software, ///< for Vulkan drivers that run on the host's processors
+    fragments, ///< in the operands of its configuration; float32 ones in two parts
+    software,  ///< for Vulkan drivers that run on the host's processors
 };
 
 /// One of the launches as which a variant runs a launch.
@@ -85,7 +91,11 @@ constexpr std::string_view padded_quads =
     "padded quads"; ///< and of that source with channels padded to fours
 constexpr std::string_view window_rows =
     "window rows"; ///< likewise with the rows of windows as the channels of a convolution one wide
-constexpr std::string_view winograd_method = "Winograd"; ///< on every backend
+constexpr std::string_view fragments_source = "fragments"; ///< the source for matrix units
+constexpr std::string_view padded_fragments =
+    "padded fragments"; ///< and of that source, as of the one by quads
+constexpr std::string_view window_rows_by_fragments = "window rows by fragments"; ///< likewise
+constexpr std::string_view winograd_method = "Winograd";                          ///< on every backend
 
 /// A backend's variant, which adds to Variant what the backend runs it with, and its configuration for a
 /// launch.

@@ -245,7 +245,7 @@ std::vector<LaunchConfig> winograd_configs(const Launch& launch, const DeviceFac
 std::optional<LaunchConfig> winograd_config(const Launch& launch, const DeviceFacts& facts) {
     const std::optional<LaunchConfig> best = cheapest(winograd_configs(launch, facts));
     const bool asked_for = facts.limits->winograd_tile != 0;
-    if (best && !asked_for && best->cost >= quads_config(launch, facts)->cost) return {};
+    if (best && !asked_for && best->cost >= product_config(launch, facts)->cost) return {};
     return best;
 }
 

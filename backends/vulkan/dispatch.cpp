@@ -108,7 +108,8 @@ std::vector<std::uint32_t> keeping_nan(std::span<const std::uint32_t> code) {
 std::map<std::string, Dispatch> all_hardware_dispatches(const DeviceFacts& facts) {
     std::map<std::string, Dispatch> all;
     for (const Variant& variant : gpu_variants()) {
-        if (variant.stages != nullptr) continue; // it runs other variants' sources
+        if (variant.stages != nullptr) continue;                 // it runs other variants' sources
+        if (variant.source == KernelSource::fragments) continue; // which this backend does not have
         const bool by_quads = variant.source == KernelSource::quads;
         const KernelInfo& kernel = kernel_info(variant.kernel);
         const auto dispatch = [&](const LaunchConfig& config) {

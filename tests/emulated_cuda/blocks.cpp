@@ -34,7 +34,7 @@ struct Thread {
     State state;
     unsigned fiber;
     int barrier;        ///< at which it waits
-    const void* site;   ///< of its last shuffle: a return address
+    int line;           ///< of its last shuffle, or of what else a warp does together
     unsigned exchanges; ///< shuffles so far
 };
 
@@ -48,6 +48,7 @@ struct Fiber {
 
 struct Warp {
     std::uint64_t values[2][warp_size]; ///< of every other shuffle: a lane may be one ahead
+    void* brought[warp_size];           ///< likewise of a meeting
     unsigned arrived;
 };
 
@@ -78,7 +79,7 @@ void run_threads(unsigned index) {
         while (running.next < running.order.size()) {
             const unsigned thread = running.order[running.next++];
             running.fibers[index]->thread = here.thread.x = thread;
-            running.threads[thread] = {State::ready, index, 0, nullptr, 0};
+            running.threads[thread] = {State::ready, index, 0, 0, 0};
             running.kernel->run(running.parameters);
             running.threads[running.fibers[index]->thread].state = State::done;
             --running.live;
@@ -123,9 +124,9 @@ void shuffle(std::vector<unsigned>& numbers) {
         std::swap(numbers[i - 1], numbers[running.random.below(i)]);
 }
 
-/// A NaN as a number, far beyond any end as an index
+/// A NaN as a number, also as two of 16 bits, far beyond any end as an index
 void poison_shared_memory() {
-    constexpr std::uint32_t poison = 0x7fa5dead;
+    constexpr std::uint32_t poison = 0x7fad7fad;
     for (char* at = __start_emulated_shared; at + sizeof poison <= __stop_emulated_shared;
          at += sizeof poison)
         std::memcpy(at, &poison, sizeof poison);
@@ -163,6 +164,26 @@ void run_block() {
     }
 }
 
+/// Whether the running lane is the last one of its warp to come to this place; else it must suspend itself.
+bool arrive(int line) {
+    const unsigned me = here.thread.x, first = me - me % warp_size;
+    Thread& thread = running.threads[me];
+    thread.line = line;
+    thread.state = State::at_shuffle;
+    if (++running.warps[me / warp_size].arrived < warp_size) return false;
+    for (unsigned i = first; i < first + warp_size; ++i)
+        if (running.threads[i].line != line) fail("lanes wait at different shuffles");
+    thread.state = State::ready;
+    return true;
+}
+
+void go_on(Warp& warp) {
+    const unsigned me = here.thread.x, first = me - me % warp_size;
+    warp.arrived = 0;
+    for (unsigned i = first; i < first + warp_size; ++i)
+        if (i != me) running.ready.push_back(i);
+}
+
 std::unordered_map<const void*, const Kernel*>& kernels() {
     static std::unordered_map<const void*, const Kernel*> all;
     return all;
@@ -188,26 +209,26 @@ void sync_threads(int site) {
     suspend();
 }
 
-// Not inlined, so that the return address tells the shuffles of a kernel apart.
-__attribute__((noinline)) std::uint64_t exchange(unsigned mask, std::uint64_t value, unsigned lane_mask) {
-    const unsigned me = here.thread.x, lane = me % warp_size, first = me - lane;
+std::uint64_t exchange(unsigned mask, std::uint64_t value, unsigned lane_mask, int line) {
+    const unsigned me = here.thread.x, lane = me % warp_size;
     Warp& warp = running.warps[me / warp_size];
     Thread& thread = running.threads[me];
     const unsigned turn = thread.exchanges++ % 2;
     if (mask != 0xffffffffu) fail("a shuffle's mask is not of the whole warp");
     warp.values[turn][lane] = value;
-    thread.site = __builtin_return_address(0);
-    if (++warp.arrived == warp_size) {
-        warp.arrived = 0;
-        for (unsigned i = first; i < first + warp_size; ++i) {
-            if (running.threads[i].site != thread.site) fail("lanes wait at different shuffles");
-            if (i != me) running.ready.push_back(i);
-        }
-    } else {
-        thread.state = State::at_shuffle;
+    if (arrive(line))
+        go_on(warp);
+    else
         suspend();
-    }
     return warp.values[turn][(lane ^ lane_mask) % warp_size];
+}
+
+void meet(void* brought, void (*together)(void* const by_lane[]), int line) {
+    Warp& warp = running.warps[here.thread.x / warp_size];
+    warp.brought[here.thread.x % warp_size] = brought;
+    if (!arrive(line)) return suspend();
+    together(warp.brought);
+    go_on(warp);
 }
 
 void refuse_misaligned(const void* address, std::size_t bytes) {

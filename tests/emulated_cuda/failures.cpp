@@ -196,15 +196,19 @@ TEST_CASE("every kernel and tile has a function of its own, and no other tile ha
     for (const Variant& variant : gpu_variants()) {
         if (variant.stages != nullptr) continue; // its launches have functions
         const bool is_tiled = kernel_info(variant.kernel).item == Item::tile;
-        const std::span<const Tile> tiles_of_source = variant.source == KernelSource::quads
+        const bool by_fragments = variant.source == KernelSource::fragments;
+        const std::span<const Tile> tiles_of_source = by_fragments ? std::span<const Tile>(fragment_tiles)
+                                                      : variant.source == KernelSource::quads
                                                           ? std::span<const Tile>(quad_tiles)
                                                           : std::span<const Tile>(tiles);
-        const auto function = [&](const std::optional<Tile>& tile) {
-            return cuda::function_of(variant.kernel, variant.source, tile);
+        const auto function = [&](const std::optional<Tile>& tile, Precision operands = Precision::fp32) {
+            return cuda::function_of(variant.kernel, variant.source, tile, operands);
         };
         if (!is_tiled) add(function({}));
         if (!is_tiled) continue;
-        for (const Tile& tile : tiles_of_source) add(function(tile));
+        for (const Tile& tile : tiles_of_source)
+            for (const Precision operands : all_precisions)
+                if (by_fragments || operands == Precision::fp32) add(function(tile, operands));
         CHECK(function(Tile{.height = 7, .width = 7, .threads = 256}) == nullptr);
     }
     CHECK(functions.size() == count);

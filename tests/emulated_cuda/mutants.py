@@ -23,8 +23,8 @@ lowering, order = [(f"backends/launch/{name}.cpp", f"{name}.cpp") for name in ("
 gemm = "shaders/gemm_tile.h", "conv2d_*.cpp"
 gemm_of_data = gemm[0], "conv2d_backward_data_*.cpp"
 phases = "shaders/conv_phases.h", "conv2d_backward_data_quads_*.cpp"
-gemm_quads, data_quads = [(f"shaders/{name}", phases[1])
-                          for name in ("gemm_quads.h", "conv2d_backward_data_quads.comp")]
+gemm_slices, data_quads = [(f"shaders/{name}", phases[1])
+                           for name in ("gemm_slices.h", "conv2d_backward_data_product.h")]
 dialect = "shaders/dialect/cuda.h", "kernels.cpp"
 tiled_dialect = dialect[0], gemm_of_data[1]
 winograd = "shaders/winograd.h", "kernels.cpp"
@@ -115,7 +115,7 @@ mutants = {
     "wide-dilation": (phases, "phase.dilation = phase.taps_apart * dilation / stride;", "", strided),
     "weights-side-by-side": (data_quads, "tap.x * phase_x.taps_apart", "tap.x", strided),
     "place-in-phase": (data_quads, "phase_x.pixel + pixel.x * shape.stride_x", "pixel.x * shape.stride_x", strided),
-    "all-tiles": (gemm_quads, "if (first_m >= rows) continue;", "", work),
+    "all-tiles": (gemm_slices, "if (first_m >= rows) continue;", "", work),
     "all-taps": (data_quads, "phase_y.taps * phase_x.taps * out_group",
                  "p.shape.kernel_height * phase_x.taps * out_group", work),
     "sums-overwritten": (workgroup, "barrier(); /* nobody", "/* nobody", of_workgroups),

@@ -29,8 +29,12 @@ extern Place here;
 /// A barrier of the block, at which all its threads must stand. `site`: its place in the source, since the
 /// compiler may make several calls of one
 void sync_threads(int site);
-/// The value of the lane whose number differs in these bits. All lanes of the warp take part.
-std::uint64_t exchange(unsigned mask, std::uint64_t value, unsigned lane_mask);
+/// The value of the lane whose number differs in these bits. All lanes of the warp take part, at the same
+/// line of the source.
+std::uint64_t exchange(unsigned mask, std::uint64_t value, unsigned lane_mask, int line);
+/// Once all lanes of the warp have come to a line, each with what it brings, `together` sees it, by lane;
+/// then they go on.
+void meet(void* brought, void (*together)(void* const by_lane[]), int line);
 [[noreturn]] void refuse_misaligned(const void* address, std::size_t bytes);
 
 } // namespace emulated
@@ -74,11 +78,11 @@ inline float __fdividef(float a, float b) { return a / b; }
 inline float rsqrtf(float x) { return 1.0f / std::sqrt(x); }
 
 template<class T>
-T __shfl_xor_sync(unsigned mask, T value, unsigned lane_mask) {
+T __shfl_xor_sync(unsigned mask, T value, unsigned lane_mask, int line = __builtin_LINE()) {
     std::uint64_t bits = 0;
     static_assert(sizeof value <= sizeof bits);
     std::memcpy(&bits, &value, sizeof value);
-    bits = emulated::exchange(mask, bits, lane_mask);
+    bits = emulated::exchange(mask, bits, lane_mask, line);
     std::memcpy(&value, &bits, sizeof value);
     return value;
 }

@@ -94,7 +94,7 @@ void barrier() { ++barriers; }
 
 void multiply_a_slice() {
     barriers = 0;
-    GEMM_QUADS(TILE_M, TILE_N, 1u, 1u)
+    GEMM_SLICES(TILE_M, TILE_N, 1u, 1u)
 }
 
 /// Of the same access of neighbouring threads, in one pass if they are without conflicts
