@@ -25,6 +25,12 @@ gemm_of_data = gemm[0], "conv2d_backward_data_*.cpp"
 phases = "shaders/conv_phases.h", "conv2d_backward_data_quads_*.cpp"
 gemm_slices, data_quads = [(f"shaders/{name}", phases[1])
                            for name in ("gemm_slices.h", "conv2d_backward_data_product.h")]
+forward_bf16 = "conv2d_forward_fragments_bf16_*.cpp"
+slices_of_fragments, gemm_fragments, fragments = [
+    (f"shaders/{name}.h", forward_bf16) for name in ("gemm_slices", "gemm_fragments", "dialect/fragment_cuda")]
+fragments_of_data = gemm_fragments[0], "conv2d_backward_data_fragments_tf32_*.cpp"
+words_of_fragments = fragments[0], "conv2d_backward_weights_fragments_tf32_*.cpp"
+gemm_in_parts, fragments_in_parts = [(path, "conv2d_forward_fragments_fp32_*.cpp") for path, _ in (gemm_fragments, fragments)]
 dialect = "shaders/dialect/cuda.h", "kernels.cpp"
 tiled_dialect = dialect[0], gemm_of_data[1]
 winograd = "shaders/winograd.h", "kernels.cpp"
@@ -49,6 +55,9 @@ strided = "--test-case=the gradient of strided images is right for any*"
 work = "--test-case=a strided convolution's gradient multiplies*"
 rows_of_windows = "--test-case=a convolution whose windows' rows*"
 pools = "--test-case=max_pool_*"
+by_fragments = "--test-case=a product by fragments rounds*"
+long_fragments = "--test-case=long sums by fragments*"
+strange_fragments = "--test-case=NaN and infinity pass through products by fragments*"
 of_workgroups = "--test-case=distort_images*,step_results*,gradient_norm*"
 
 # name: (where, text, what takes its place, the tests). Between the words of a text may be any space and backslashes.
@@ -80,7 +89,8 @@ mutants = {
     "not-the-last": (order, "for (std::size_t i = before_barrier_; i-- > 0;)",
                      "for (std::size_t i = before_barrier_; i-- > 1;)", contract),
     "wrong-block-size": (graph, "kernel_info(launch.kernel).workgroup_size, 1, 1", "128, 1, 1", contract),
-    "wrong-tile": (functions, "tile->width == wide", "tile->width != wide", functions_differ),
+    "wrong-tile": (functions, "tiled == #name && tile->height == tall && tile->width == wide",
+                   "tiled == #name && tile->height == tall && tile->width != wide", functions_differ),
     "no-wait-for-other-queue": (backend, "check(cudaStreamWaitEvent(stream, earlier->done.get(), 0));", ";", contract),
     "no-wait-for-zeros": (backend, "check(cudaStreamSynchronize(computing())); // other", "// other", contract),
     "no-zeros": (backend, "check(cudaMemsetAsync(pointer, 0, bytes, computing()));", "", contract),
@@ -118,6 +128,29 @@ mutants = {
     "all-tiles": (gemm_slices, "if (first_m >= rows) continue;", "", work),
     "all-taps": (data_quads, "phase_y.taps * phase_x.taps * out_group",
                  "p.shape.kernel_height * phase_x.taps * out_group", work),
+    "slice-not-awaited": (slices_of_fragments, "KEEP(stage) barrier(); }", "KEEP(stage) }", by_fragments),
+    "first-slice-not-awaited": (slices_of_fragments, "KEEP(0u) barrier();", "KEEP(0u)", by_fragments),
+    "same-slice-again": (slices_of_fragments, "stage = 1u - stage;", "", by_fragments),
+    "rows-of-another-matrix": (fragments, "(LANE_ROW + down * 8u) * row", "(LANE_ROW + across * 8u) * row", by_fragments),
+    "another-lane's-row": (fragments, "#define LANE_ROW (SUBGROUP_LANE % 8u)", "#define LANE_ROW (SUBGROUP_LANE / 4u)",
+                           by_fragments),
+    "another-lane's-half": (fragments, "even ? half[2] : half[0], 1u", "even ? half[2] : half[0], 2u", by_fragments),
+    "another-lane's-column": (fragments, "SUBGROUP_LANE % 4u / 2u * 4u", "SUBGROUP_LANE % 2u * 4u", by_fragments),
+    "another-lane's-word": (words_of_fragments, "(is_a ? i / 2u : i % 2u) * 4u", "(is_a ? i % 2u : i / 2u) * 4u", by_fragments),
+    "fragment-row-too-far": (gemm_fragments, "if (m < rows && n < (N))", "if (n < (N))", by_fragments),
+    "fragment-column-too-far": (fragments_of_data, "if (m < rows && n < (N))", "if (m < rows)", by_fragments),
+    "one-long-chain": (gemm_fragments, """FragmentSum of_slice = NO_SUM; UNROLL for (uint k = 0u; k < DEEP; ++k) {
+                       ADD_PRODUCT(of_slice, a[k], b[j][k]) }
+                       sum[i * ACROSS + j] = plus(sum[i * ACROSS + j], of_slice);""",
+                       "UNROLL for (uint k = 0u; k < DEEP; ++k) { ADD_PRODUCT(sum[i * ACROSS + j], a[k], b[j][k]) }",
+                       long_fragments),
+    "tf32-truncated": (words_of_fragments, "(bits + 0xfffu + (bits >> 13u & 1u)) & ~0x1fffu", "bits & ~0x1fffu",
+                       by_fragments),
+    "tf32-loses-NaN": (words_of_fragments, "if ((bits & 0x7fffffffu) > 0x7f800000u) return bits | 0x00400000u;", "",
+                       strange_fragments),
+    "rest-left-out": (gemm_in_parts, "to = multiply_add(a[0], b[1], to);", "", by_fragments),
+    "infinity-times-no-rest": (fragments_in_parts, "fabsf(kept[h * 2u + c]) < 3.39e38f ? kept[h * 2u + c] : 0.0f",
+                               "kept[h * 2u + c]", strange_fragments),
     "sums-overwritten": (workgroup, "barrier(); /* nobody", "/* nobody", of_workgroups),
     "sums-not-awaited": (workgroup, "sums[SUBGROUP_ID] = part; barrier();", "sums[SUBGROUP_ID] = part;", of_workgroups),
     "first-subgroup-only": (workgroup, "i < SUBGROUPS", "i < 1u", of_workgroups),

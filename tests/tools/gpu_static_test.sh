@@ -39,7 +39,7 @@ cat <<'TEXT'
 .L_x_1:
         /*0070*/                   LDS.64 R4, [R2] ;
         /*0080*/               @P1 FFMA R4, R4, R5, R6 ;
-        /*0090*/                   FFMA R4, R4, R5, R6 ;
+        /*0090*/                   HMMA.16816.F32.BF16 R4, R8, R10, R4 ;
         /*00a0*/              @!P2 FFMA2 R4, R4, R5, R6 ;
         /*00b0*/                   IADD3 R2, R2, 0x10, RZ ;
         /*00c0*/             @!UP0 BRA \`(.L_x_1) ;

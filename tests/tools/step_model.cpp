@@ -41,6 +41,7 @@ struct Card {
     double load_us = 0.55;  ///< until a load from memory arrives
     double reached = 0.885; ///< of its memory's bandwidth, by kernels that only read and write
     unsigned subgroup_size = 32, threads = 2048; ///< resident on a multiprocessor
+    Precision precision = Precision::fp32;       ///< that products may have
 };
 
 /// What a kernel that is not tiled does beside moving bytes as fast as the card can, fitted to six recipes'
@@ -91,9 +92,14 @@ struct Estimate {
 DeviceFacts facts_of(const Card& card) {
     return {.busy_groups = 2 * card.units,
             .subgroup_size = card.subgroup_size,
+            .precision = card.precision,
             .quads = true,
+            .fragments = units_for(Precision::tf32) | units_for(Precision::bf16) | units_for(Precision::fp16),
             .shared_memory = 48 << 10};
 }
+
+/// That an H100's matrix units of a multiprocessor could execute in a cycle
+double multiply_adds_of(Precision operands) { return operands == Precision::tf32 ? 1024 : 2048; }
 
 /// The only product of a launch's stages
 const StageLaunch& product_of(const StagedLaunch& staged) {
@@ -106,9 +112,11 @@ const StageLaunch& product_of(const StagedLaunch& staged) {
 /// What a launch of `cost` cycles, with this product, takes of the whole card
 double busy_cycles(double cost, const StageLaunch& product, std::size_t stages, const DeviceFacts& facts) {
     const auto& [launch, source, config] = product;
-    const bool by_quads = source == KernelSource::quads, is_split = config.splits > 1;
-    const Products products = by_quads ? products_by_quads(launch) : *products_of(launch);
-    const SourceCosts costs = by_quads ? quads_costs : shared_costs(launch.kernel);
+    const bool in_fours = source != KernelSource::shared, is_split = config.splits > 1;
+    const Products products = in_fours ? products_by_quads(launch) : *products_of(launch);
+    const SourceCosts costs = source == KernelSource::fragments ? fragments_costs(config.operands)
+                              : in_fours                        ? quads_costs
+                                                                : shared_costs(launch.kernel);
     // Other stages move bytes between their barriers.
     const double others = cost - cycles_of(products, *config.tile, config.splits, costs, facts),
                  barriers = double(stages - 1 - is_split) * cycles_of_stage(0, facts);
@@ -120,8 +128,8 @@ Estimate estimate(const Operation& operation, const Plan& plan, const Card& card
     const Cost cost = cost_of(operation, plan);
     const double cycles_per_us = card.gigahertz * 1e3, bytes_per_us = card.gigabytes * 1e3;
     const double card_cycles_per_us = card.units * cycles_per_us, lanes = 128;
-    const auto floor_of = [&](double flops) {
-        return std::max(flops / (2 * lanes * card_cycles_per_us), cost.bytes / bytes_per_us);
+    const auto floor_of = [&](double flops, double multiply_adds = 128) {
+        return std::max(flops / (2 * multiply_adds * card_cycles_per_us), cost.bytes / bytes_per_us);
     };
     const double bytes_us = cost.bytes / (card.reached * bytes_per_us);
     const auto* launch = std::get_if<Launch>(&operation.work);
@@ -136,7 +144,9 @@ Estimate estimate(const Operation& operation, const Plan& plan, const Card& card
         result.depth = products->depth;
         result.us += result.config.cost / cycles_per_us;
         const StageLaunch& product = product_of(staged);
-        result.floor_us = floor_of(std::min(cost.flops, flops_of(product.launch)));
+        result.floor_us = floor_of(
+            std::min(cost.flops, flops_of(product.launch)),
+            product.source == KernelSource::fragments ? multiply_adds_of(product.config.operands) : lanes);
         result.busy_us =
             busy_cycles(chosen.config.cost, product, staged.stages.size(), facts) / cycles_per_us;
     } else {
@@ -273,8 +283,15 @@ int run(int count, char** words) {
     app.add_option("--units", card.units, "multiprocessors")->capture_default_str();
     app.add_option("--clock", card.gigahertz, "GHz")->capture_default_str();
     app.add_option("--bandwidth", card.gigabytes, "GB/s of its memory")->capture_default_str();
+    std::string precision = std::string(name_of(card.precision));
+    app.add_option("--precision", precision, "of products: fp32, tf32, bf16 or fp16")
+        ->check([](const std::string& text) {
+            return precision_of(text) ? "" : "no precision is called " + text;
+        })
+        ->capture_default_str();
     app.add_option("--most", most_us, "exit code 1 if the step is estimated to take more microseconds");
     CLI11_PARSE(app, count, words);
+    card.precision = *precision_of(precision);
 
     const Plan plan = plan_of(find_recipe(name), batch);
     double floor = 0;

@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+using towers::cuda::architecture_for;
 using towers::cuda::runs_on;
 
 TEST_CASE("a card runs machine code of its own generation and PTX of earlier ones") {
@@ -28,4 +29,16 @@ TEST_CASE("a build for all cards runs on all from compute capability 7.5 on") {
         CHECK(runs_on(all, capability / 10, capability % 10));
     }
     CHECK_FALSE(runs_on(all, 7, 0));
+}
+
+TEST_CASE("what runs on a card was compiled for the latest architecture that fits it") {
+    constexpr const char* all = "75-real,80-real,86-real,89-real,90";
+    CHECK(architecture_for(all, 7, 5) == 75);
+    CHECK(architecture_for(all, 8, 7) == 86);
+    CHECK(architecture_for(all, 9, 0) == 90);
+    CHECK(architecture_for(all, 12, 0) == 90);
+    CHECK(architecture_for("75", 9, 0) == 75); // PTX without what later cards have
+    CHECK(architecture_for("86-real", 8, 0) == 0);
+    CHECK(architecture_for("90a", 9, 0) == 90);
+    CHECK(architecture_for("all-major", 8, 6) == 86);
 }

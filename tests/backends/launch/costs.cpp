@@ -97,6 +97,36 @@ TEST_CASE(
     }
 }
 
+TEST_CASE("products by fragments are estimated as long as a prototype of theirs took on a card") {
+    constexpr DeviceFacts card{.busy_groups = 264, .subgroup_size = 32};
+    constexpr double cycles_in_us = 1980;
+    struct Timed {
+        Precision operands;
+        unsigned tile; ///< of fragment_tiles
+        Products products;
+        double us; ///< on an NVIDIA H200, 2026-11-26
+    };
+    const Products wide{1, 512 * 16 * 16, 128, 9 * 128}, narrow{1, 128 * 56 * 56, 64, 9 * 64},
+        deep{1, 512 * 8 * 8, 256, 9 * 256}, dense{1, 64 * 56 * 56, 256, 64};
+    for (const Timed& each : {Timed{Precision::bf16, 2, wide, 258.8},
+                              {Precision::bf16, 1, wide, 288.8},
+                              {Precision::bf16, 1, narrow, 218.7},
+                              {Precision::bf16, 2, deep, 255.8},
+                              {Precision::bf16, 1, dense, 111.2},
+                              {Precision::tf32, 1, wide, 347.5},
+                              {Precision::tf32, 1, narrow, 272.6},
+                              {Precision::tf32, 1, dense, 127.3},
+                              {Precision::fp32, 2, wide, 363.2},
+                              {Precision::fp32, 1, narrow, 343.5},
+                              {Precision::fp32, 0, deep, 475.7},
+                              {Precision::fp32, 0, dense, 149.1}}) {
+        INFO(std::string(name_of(each.operands)), ", tile ", each.tile, ", ", each.us, " us");
+        CHECK(cycles_of(each.products, fragment_tiles[each.tile], 1, fragments_costs(each.operands), card) /
+                  cycles_in_us ==
+              doctest::Approx(each.us).epsilon(0.13));
+    }
+}
+
 TEST_CASE("a card never takes less time for products than if nothing waited") {
     constexpr DeviceFacts card{.busy_groups = 264, .subgroup_size = 32};
     const Tile tile{64, 64, 256};
