@@ -35,6 +35,7 @@ struct BenchFlags {
     bool together = false, subsets = false;
     double tolerance = 0.1;
     BenchSettings settings{.recipe = "cifar10-tutorial", .batch = 128, .repetitions = 5, .seconds = 1};
+    PrecisionFlags products;
     OpenOptions open;
 };
 
@@ -115,7 +116,10 @@ BenchOptions options_of(const BenchFlags& flags) {
     const unsigned threads = cpu_threads(flags.settings.threads);
     options.settings.threads = options.open.threads = threads;
     options.settings.validate = flags.open.validate;
-    recipe_with(flags.settings.recipe, flags.set);
+    const Recipe recipe = recipe_with(flags.settings.recipe, flags.set);
+    choose_precision(options.open, flags.products, {}, recipe);
+    options.settings.precision = name_of(options.open.precision);
+    options.settings.round_operands = options.open.round_operands;
     options.towers = devices_to_measure(flags, options.open);
     if (!flags.together) return options;
 
@@ -214,6 +218,7 @@ void add_bench(CLI::App& app, Action& chosen) {
                1);
     add_threads(*command, s.threads);
     add_exact_products(*command, flags->open.exact_products);
+    add_precision(*command, flags->products, "the recipe's");
     command->add_option("--variants", flags->variants,
                         "Instead measure all ways in which the devices can run the step's launches of this "
                         "kernel, such as conv2d_forward or 'conv2d*', or this operation");

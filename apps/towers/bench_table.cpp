@@ -1,6 +1,7 @@
 #include "apps/towers/bench_table.h"
 
 #include "backends/backend.h"
+#include "engine/execution/operands.h"
 #include "engine/shares/shares.h"
 
 #include <algorithm>
@@ -25,19 +26,43 @@ std::string spread(const Spread& s) {
                        fmt::format("({} - {})", number(s.min), number(s.max)));
 }
 
+Precision precision_in(const BenchSettings& settings) {
+    return precision_of(settings.precision.value_or("")).value_or(Precision::fp32);
+}
+
+/// `, bf16 products`, and whether the cpu rounds without units; "" for fp32.
+std::string precision_text(const BenchSettings& settings) {
+    const Precision precision = precision_in(settings);
+    if (precision == Precision::fp32) return {};
+    return fmt::format(", {} products{}", name_of(precision),
+                       settings.round_operands.value_or(false) ? ", rounded on the cpu" : "");
+}
+
+/// What the multiplications of the device's step round; "" if everything is in fp32.
+std::string operands_text(const DeviceFigures& device, const BenchSettings& settings) {
+    OperandParts parts;
+    if (device.multiplications)
+        for (const OperandFigures& each : *device.multiplications)
+            parts[precision_of(each.operands).value_or(Precision::fp32)] += each.part;
+    const std::string text = describe(parts, precision_in(settings));
+    return text.empty() ? text : "; " + text;
+}
+
 std::string head_text(const BenchReport& r) {
     const BenchMachine& m = r.machine;
     return fmt::format("towers {} bench, {}\n{}, {} processors, {}, {}, load {:.2f}\n"
-                       "{}, batch {}, repetitions in turn: {}, CPU threads: {}{}\n",
+                       "{}, batch {}, repetitions in turn: {}, CPU threads: {}{}{}\n",
                        r.towers_version, r.date, m.processor, m.processors, m.system, m.kernel,
                        m.load_average, r.settings.recipe, r.settings.batch, r.settings.repetitions,
-                       r.settings.threads, r.settings.validate ? ", under the Vulkan validation layer" : "");
+                       r.settings.threads, precision_text(r.settings),
+                       r.settings.validate ? ", under the Vulkan validation layer" : "");
 }
 
 std::string device_text(const BenchReport& r) {
     std::string text = "\n";
     for (const DeviceFigures& d : r.devices)
-        text += fmt::format("{:<10} {}, {}, {}\n", d.id, d.name, d.kind, d.driver);
+        text += fmt::format("{:<10} {}, {}, {}{}\n", d.id, d.name, d.kind, d.driver,
+                            operands_text(d, r.settings));
     if (r.left_out)
         for (const LeftOut& each : *r.left_out)
             text += fmt::format("{:<10} left out: {}\n", each.what, each.reason);
@@ -49,10 +74,13 @@ std::string names_of(const SubsetFigures& s) { return fmt::format("{}", fmt::joi
 std::string refusal_of(const SubsetFigures& s) { return s.refusal ? fmt::format(": {}", *s.refusal) : ""; }
 
 /// The flags with which `train` shares a step like this.
-std::string flags_for(const SubsetFigures& s, unsigned threads) {
+std::string flags_for(const SubsetFigures& s, const BenchSettings& settings) {
     const unsigned global = std::accumulate(s.shares.begin(), s.shares.end(), 0u);
     std::string flags = fmt::format("--towers {} --global-batch {}", names_of(s), global);
-    if (threads != cpu_threads(0)) flags += fmt::format(" --threads {}", threads);
+    if (settings.threads != cpu_threads(0)) flags += fmt::format(" --threads {}", settings.threads);
+    if (const Precision precision = precision_in(settings); precision != Precision::fp32)
+        flags += fmt::format(" --precision {}", name_of(precision));
+    if (settings.round_operands.value_or(false)) flags += " --round-operands";
     if (s.shares.size() == 1) return flags;
     unsigned divisor = 0;
     for (const unsigned share : s.shares) divisor = std::gcd(divisor, share);
@@ -74,7 +102,7 @@ std::string proposal_text(const SubsetFigures& p, const BenchSettings& settings)
                        "  to train so: {}; with all towers --shares auto, the default, finds shares itself\n",
                        names_of(p), to_string(p.shares), measured, p.predicted_share_of_sum * 100,
                        number(p.predicted_examples_per_s), number(p.predicted_step_us * 1e-3),
-                       flags_for(p, settings.threads));
+                       flags_for(p, settings));
 }
 
 std::string step_text(const BenchReport& r) {

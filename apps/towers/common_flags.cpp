@@ -9,10 +9,29 @@
 #include <cmath>
 #include <cstdlib>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <limits>
 #include <spdlog/spdlog.h>
 
 namespace towers {
+namespace {
+
+/// `fp32, tf32, bf16 or fp16`
+std::string words_of_precisions() {
+    std::vector<std::string_view> names;
+    for (const Precision each : all_precisions) names.push_back(name_of(each));
+    const std::string_view last = names.back();
+    names.pop_back();
+    return fmt::format("{} or {}", fmt::join(names, ", "), last);
+}
+
+Precision parse_precision(const std::string& name) {
+    const std::optional<Precision> found = precision_of(name);
+    if (!found) throw UsageError(fmt::format("--precision '{}': give {}", name, words_of_precisions()));
+    return *found;
+}
+
+} // namespace
 
 std::FILE* text_stream(std::initializer_list<std::string> files) {
     return std::any_of(files.begin(), files.end(),
@@ -27,6 +46,16 @@ const char* const threads_help = "Number of threads of the CPU backend; 0 uses O
 const char* const exact_products_help = "Let the CPU backend and GPUs compute "
                                         "convolutions without Winograd's method, which takes "
                                         "fewer multiplications and rounds more (default: off)";
+
+const std::string precision_help = fmt::format(
+    "What products of matrices may round their operands to where a device has units for it, which is faster: "
+    "{}. Sums, parameters and all that lies in memory stay fp32",
+    words_of_precisions());
+
+const char* const round_operands_help =
+    "Let the cpu device round the operands of all products to --precision, as units for it would, and "
+    "multiply "
+    "them in fp32, which is slow: shows what a precision does without its hardware (default: off)";
 
 const char* const set_help = "Change a value of the recipe, such as optimizer.learning_rate=0.05, or take "
                              "it out: optimizer.momentum=; may be given several times";
@@ -50,6 +79,27 @@ void add_threads(CLI::App& command, unsigned& threads) {
 
 void add_exact_products(CLI::App& command, bool& exact_products) {
     command.add_flag("--exact-products", exact_products, exact_products_help);
+}
+
+void add_precision(CLI::App& command, PrecisionFlags& flags, const std::string& otherwise) {
+    command.add_option("--precision", flags.precision,
+                       fmt::format("{} (default: {})", precision_help, otherwise));
+    command.add_flag("--round-operands", flags.round_operands, round_operands_help);
+}
+
+void choose_precision(OpenOptions& open, const PrecisionFlags& flags, const PrecisionFlags& trained,
+                      const Recipe& recipe) {
+    const std::string& name = flags.precision.empty() ? trained.precision : flags.precision;
+    open.precision = name.empty() ? recipe.precision : parse_precision(name);
+    const bool rounds = open.precision != Precision::fp32;
+    if (flags.round_operands.value_or(false) && !rounds)
+        throw UsageError("--round-operands: products in fp32 round nothing; give --precision tf32, bf16 or "
+                         "fp16 too");
+    open.round_operands = rounds && flags.round_operands.value_or(trained.round_operands.value_or(false));
+}
+
+void check_precision(const PrecisionFlags& flags) {
+    if (!flags.precision.empty()) parse_precision(flags.precision);
 }
 
 void check_threads(unsigned threads) {

@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <initializer_list>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,8 @@ extern const char* const recipe_help;
 extern const char* const set_help;
 extern const char* const threads_help;
 extern const char* const exact_products_help;
+extern const std::string precision_help;
+extern const char* const round_operands_help;
 
 /// Adds --set, for changes to the recipe, to a command that does not use add_settings().
 CLI::Option* add_set(CLI::App& command, std::vector<std::string>& changes);
@@ -34,6 +37,23 @@ void add_threads(CLI::App& command, unsigned& threads);
 
 /// Adds --exact-products likewise.
 void add_exact_products(CLI::App& command, bool& exact_products);
+
+/// What --precision and --round-operands say.
+struct PrecisionFlags {
+    std::string precision;                   ///< empty: nothing
+    std::optional<bool> round_operands = {}; ///< none: nothing
+};
+
+/// Adds both to a command that does not use add_settings(). `otherwise`: whose precision is the default.
+void add_precision(CLI::App& command, PrecisionFlags& flags, const std::string& otherwise);
+
+/// Sets OpenOptions::precision and round_operands as the flags say, else as a run was `trained`, else as the
+/// recipe says. Throws UsageError.
+void choose_precision(OpenOptions& open, const PrecisionFlags& flags, const PrecisionFlags& trained,
+                      const Recipe& recipe);
+
+/// Throws UsageError if there is no such precision.
+void check_precision(const PrecisionFlags& flags);
 
 /// Throws UsageError if there are too many; warns if OpenMP gives fewer.
 void check_threads(unsigned threads);

@@ -33,6 +33,12 @@ std::vector<std::string> recipe_names() {
     return names;
 }
 
+std::vector<std::string> precision_names() {
+    std::vector<std::string> names;
+    for (const Precision each : all_precisions) names.emplace_back(name_of(each));
+    return names;
+}
+
 std::vector<std::string> backend_names() {
     std::vector<std::string> names;
     for (const Backend* const each : all_backends()) names.emplace_back(each->name());
@@ -71,6 +77,7 @@ CompletedValue value_of(const std::string& command, const CLI::Option& option) {
     if (name == "--shares") return {.words = {"auto", "even"}};
     if (name == "--feed") return {.words = {"auto", "resident", "streamed"}};
     if (name == "--tune") return {.words = {"auto", "off", "quick", "full"}, .files = true};
+    if (name == "--precision") return {.words = precision_names()};
     if (name == "--on-device-loss") return {.words = {"continue", "stop"}};
     if (name == "--quirks" && command == "eval") return {.words = {"none", "padded-evaluation"}};
     if (name == "--quirks")

@@ -40,6 +40,7 @@ struct EvalFlags {
     std::string model, recipe, data, format, backend, towers, split = "test", quirks, confusion;
     unsigned batch = 128, interval = 0;
     bool raw = false, per_class = false, skip_broken = false;
+    PrecisionFlags products;
     OpenOptions open;
 };
 
@@ -50,6 +51,7 @@ void check(const EvalFlags& flags) {
                                      "in place of {}",
                                      flags.model));
     check_threads(flags.open.threads);
+    check_precision(flags.products);
     if (!flags.confusion.empty()) check_confusion_file(flags.confusion);
 }
 
@@ -129,6 +131,7 @@ bool has_checkpoint(const std::string& run) {
 
 /// The data set on the devices.
 struct LoadedData {
+    OpenOptions open;                 ///< of the devices
     std::unique_ptr<DataSource> data; ///< which evaluators may stream
     std::vector<std::unique_ptr<Device>> devices;
     std::vector<Evaluator> evaluators; ///< one on each of the devices, which outlive them
@@ -137,11 +140,11 @@ struct LoadedData {
 };
 
 LoadedData load_data(const Recipe& recipe, const DataRequest& request, const std::vector<std::string>& towers,
-                     const EvalFlags& flags) {
-    LoadedData loaded{.data = open_data_for(recipe, request)};
+                     const OpenOptions& open, const EvalFlags& flags) {
+    LoadedData loaded{.open = open, .data = open_data_for(recipe, request)};
     const DataSource& data = *loaded.data;
     for (const std::string& id : towers) {
-        loaded.devices.push_back(open_device(id, flags.open));
+        loaded.devices.push_back(open_device(id, open));
         loaded.evaluators.emplace_back(*loaded.devices.back(), recipe, data, flags.batch);
     }
     for (const std::uint32_t label : data.labels())
@@ -235,8 +238,13 @@ int run_eval(EvalFlags& flags) {
             const StateLayout layout = layout_of(recipe);
             const TrainingState state = from_checkpoint(file, layout, path);
             const bool averaged = !flags.raw && layout.averages() != nullptr;
+            OpenOptions open = flags.open;
+            choose_precision(open, flags.products, precision_in(settings), recipe);
+            if (loaded && (open.precision != loaded->open.precision ||
+                           open.round_operands != loaded->open.round_operands))
+                loaded.reset(); // the run has gone on with another one
             if (!loaded) {
-                loaded = load_data(recipe, request_of(settings, *found, recipe, flags), towers, flags);
+                loaded = load_data(recipe, request_of(settings, *found, recipe, flags), towers, open, flags);
                 work_begins();
                 const std::string other =
                     other_classes(loaded->data->info().classes, known_classes(file), path.string());
@@ -296,6 +304,7 @@ void add_eval(CLI::App& app, Action& chosen) {
         ->capture_default_str();
     add_threads(*command, flags->open.threads);
     add_exact_products(*command, flags->open.exact_products);
+    add_precision(*command, flags->products, "as the checkpoint was trained");
     command->add_option(
         "--quirks", flags->quirks,
         "Reproduce a defect of the published system. padded-evaluation: fill the last batch with repeated "

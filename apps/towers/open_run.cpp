@@ -3,6 +3,7 @@
 #include "apps/towers/hint.h"
 #include "apps/towers/progress.h"
 #include "backends/error.h"
+#include "engine/execution/operands.h"
 #include "engine/files/text.h"
 #include "engine/model/freeze.h"
 #include "engine/plural.h"
@@ -67,13 +68,22 @@ void print_frozen(const Model& model) {
                    frozen.of_variables, frozen.parameters, frozen.of_parameters);
 }
 
+std::string operands_of(const Trainer& trainer, std::size_t tower) {
+    const Precision allowed = trainer.options().open.precision;
+    if (allowed == Precision::fp32) return {}; // nothing needs to be planned again
+    const Tower& its = trainer.tower(tower);
+    const std::string text = describe(operand_parts(its.session().device(), its.plan()), allowed);
+    return text.empty() ? text : "; " + text;
+}
+
 void print_towers(const Trainer& trainer) {
     const std::vector<unsigned> examples = trainer.shares();
     for (std::size_t i = 0; i < examples.size(); ++i) {
         const Tower& tower = trainer.tower(i);
         const std::string pieces = to_string(tower.at_once());
-        fmt::print("tower_{}: {} ({}), {} a step{}{}\n", i, tower.info().id, tower.info().name,
-                   count_of(examples[i], "example"), pieces.empty() ? "" : " in ", pieces);
+        fmt::print("tower_{}: {} ({}), {} a step{}{}{}\n", i, tower.info().id, tower.info().name,
+                   count_of(examples[i], "example"), pieces.empty() ? "" : " in ", pieces,
+                   examples[i] > 0 ? operands_of(trainer, i) : "");
     }
 }
 

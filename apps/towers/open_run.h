@@ -30,6 +30,10 @@ void print_new_layers(const Beginning& beginning);
 /// Says how much of the model does not learn.
 void print_frozen(const Model& model);
 
+/// `; 81.2 % of the multiplications in bf16`: what the products of a tower with examples round. "" if the run
+/// is in fp32.
+std::string operands_of(const Trainer& trainer, std::size_t tower);
+
 /// Prints each tower's device and its share of the next step.
 void print_towers(const Trainer& trainer);
 

@@ -29,6 +29,7 @@ struct ParityFlags {
     unsigned batch = 0; ///< 0: as run_parity() chooses
     std::uint64_t seed = 1, steps = 10;
     double tolerance = 1e-5;
+    PrecisionFlags products;
     OpenOptions open;
     std::FILE* text = stdout; ///< the stream for the tables
 };
@@ -47,7 +48,7 @@ std::array<std::string, 2> check(ParityFlags& flags) {
 
 struct Lockstep {
     std::array<DeviceInfo, 2> devices;
-    std::vector<TensorComparison> comparisons;
+    StepComparison step;
 };
 
 /// Closes the devices at the end, so that training can use their memory.
@@ -94,7 +95,7 @@ void write_json(const ParityFlags& flags, const Lockstep& lockstep, const Drift&
     for (const DeviceInfo& device : lockstep.devices)
         devices.push_back({{"id", device.id}, {"name", device.name}, {"driver", device.driver}});
     nlohmann::json first; // null if no tensor differs
-    for (const TensorComparison& each : lockstep.comparisons) {
+    for (const TensorComparison& each : lockstep.step.tensors) {
         if (!each.same && first.is_null()) first = tensors.size();
         tensors.push_back(to_json(each));
     }
@@ -102,8 +103,9 @@ void write_json(const ParityFlags& flags, const Lockstep& lockstep, const Drift&
         {"devices", devices},           {"recipe", with_changes(flags.recipe, flags.set)},
         {"data", flags.data},           {"batch", flags.batch},
         {"seed", flags.seed},           {"distort", flags.distort},
-        {"tolerance", flags.tolerance}, {"tensors", tensors},
-        {"first_difference", first},    {"drift", to_json(drift)}};
+        {"tolerance", flags.tolerance}, {"precision", name_of(flags.open.precision)},
+        {"tensors", tensors},           {"first_difference", first},
+        {"drift", to_json(drift)}};
     // A path may contain bytes that are not text.
     write_output(flags.json, all.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
 }
@@ -111,14 +113,14 @@ void write_json(const ParityFlags& flags, const Lockstep& lockstep, const Drift&
 /// Throws if the devices differ, or agree on NaN from finite numbers or on nothing; the error's one line
 /// names the first tensor.
 void judge(const Lockstep& lockstep, const Drift& drift, const ParityFlags& flags) {
-    const auto& [devices, comparisons] = lockstep;
+    const auto& devices = lockstep.devices;
+    const std::vector<TensorComparison>& comparisons = lockstep.step.tensors;
     const auto differs = [](const TensorComparison& each) { return !each.same; };
     const auto count = std::ranges::count_if(comparisons, differs);
     if (count > 0)
         throw DeviceError(fmt::format(
             "{} and {} differ in {} of {} tensors, first in {}", devices[0].id, devices[1].id, count,
-            comparisons.size(),
-            describe_difference(*std::ranges::find_if(comparisons, differs), flags.tolerance, devices)));
+            comparisons.size(), describe_difference(*std::ranges::find_if(comparisons, differs), devices)));
     for (const std::size_t side : {0, 1})
         if (!drift.diverged[side].empty() && drift.diverged[1 - side].empty())
             throw DeviceError(fmt::format("{} keeps training where {} stops: {}", devices[1 - side].id,
@@ -126,17 +128,17 @@ void judge(const Lockstep& lockstep, const Drift& drift, const ParityFlags& flag
     const auto unexplained = [](const TensorComparison& each) { return each.unexplained(); };
     if (const auto nan = std::ranges::count_if(comparisons, unexplained); nan > 0)
         throw DeviceError(fmt::format(
-            "{} and {} agree, but on NaN from finite numbers (too large for float32, or a fault of "
+            "{} and {} agree, but on NaN from finite numbers (too large for {}, or a fault of "
             "the kernel) or on nothing in {} of {} tensors, first in {}",
-            devices[0].id, devices[1].id, nan, comparisons.size(),
-            describe_unexplained(*std::ranges::find_if(comparisons, unexplained))));
+            devices[0].id, devices[1].id, flags.open.precision == Precision::fp16 ? "fp16" : "float32", nan,
+            comparisons.size(), describe_unexplained(*std::ranges::find_if(comparisons, unexplained))));
     const TensorComparison& most = *std::ranges::max_element(
         comparisons, {}, [](const TensorComparison& each) { return each.difference.relative_norm; });
     fmt::print(flags.text,
                "clean: all {} tensors of a step agree on {} and {}; largest relative norm {:.1e} ({}, tensor "
                "'{}'), tolerance {:g}\n",
                comparisons.size(), devices[0].id, devices[1].id, most.difference.relative_norm,
-               most.operation, most.tensor, flags.tolerance);
+               most.operation, most.tensor, most.tolerance);
     const auto is_nan = [](const TensorComparison& each) { return each.difference.both_nan > 0; };
     if (const auto nan = std::ranges::count_if(comparisons, is_nan); nan > 0) {
         const TensorComparison& first = *std::ranges::find_if(comparisons, is_nan);
@@ -151,6 +153,7 @@ void judge(const Lockstep& lockstep, const Drift& drift, const ParityFlags& flag
 int run_parity(ParityFlags& flags) {
     const std::array<std::string, 2> ids = check(flags);
     const Recipe recipe = recipe_with(flags.recipe, flags.set);
+    choose_precision(flags.open, flags.products, {}, recipe);
     const unsigned group = recipe.model.group();
     if (flags.batch == 0) flags.batch = (default_batch + group - 1) / group * group;
     share_out(flags.batch, 1, {}, group); // throws before anything is opened
@@ -160,9 +163,13 @@ int run_parity(ParityFlags& flags) {
     flags.text = text_stream({flags.json});
 
     const Lockstep lockstep = run_lockstep(ids, recipe, data, flags);
+    for (const std::size_t side : {0, 1})
+        if (const std::string text = describe(lockstep.step.operands[side], flags.open.precision);
+            !text.empty())
+            fmt::print(flags.text, "{}: {}\n", lockstep.devices[side].id, text);
     fmt::print(flags.text, "one step of {} in lockstep, {}, seed {}:\n\n", recipe.name,
                count_of(flags.batch, "example"), flags.seed);
-    print_comparisons(flags.text, lockstep.comparisons, flags.tolerance, lockstep.devices);
+    print_comparisons(flags.text, lockstep.step.tensors, lockstep.devices);
     std::fflush(flags.text);
     const Drift drift = run_drift(lockstep, recipe, data, flags);
     if (!flags.json.empty()) write_json(flags, lockstep, drift);
@@ -207,6 +214,7 @@ void add_parity(CLI::App& app, Action& chosen) {
                "pipeline");
     add_threads(*command, flags->open.threads);
     add_exact_products(*command, flags->open.exact_products);
+    add_precision(*command, flags->products, "the recipe's");
     command->add_option("--json", flags->json, "Also write the numbers to this file as JSON");
     add_device_flags(*command, flags->open);
     command->callback([flags, &chosen] { chosen = [flags] { return run_parity(*flags); }; });

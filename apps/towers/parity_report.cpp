@@ -21,6 +21,13 @@ std::string worst_value(const TensorComparison& comparison, std::size_t side) {
                                        : fmt::format("{:#x}", std::uint64_t(value));
 }
 
+/// What the devices have rounded a product's operands to: `  bf16 beside fp32`; "" if nothing.
+std::string rounding_of(const TensorComparison& comparison) {
+    const auto [a, b] = comparison.operands;
+    if (a != b) return fmt::format("  {} beside {}", name_of(a), name_of(b));
+    return a == Precision::fp32 ? "" : fmt::format("  {}", name_of(a));
+}
+
 /// The table's remark after a tensor.
 const char* remark(const TensorComparison& comparison) {
     if (!comparison.same) return "  DIFFERS";
@@ -31,7 +38,7 @@ const char* remark(const TensorComparison& comparison) {
 
 } // namespace
 
-void print_comparisons(std::FILE* text, const std::vector<TensorComparison>& comparisons, double tolerance,
+void print_comparisons(std::FILE* text, const std::vector<TensorComparison>& comparisons,
                        const std::array<DeviceInfo, 2>& devices) {
     fmt::print(text, "{:<31} {:<23} {:<30} {:>13} {:>18}\n", "operation", "kernel", "tensor", "relative norm",
                "largest difference");
@@ -43,14 +50,14 @@ void print_comparisons(std::FILE* text, const std::vector<TensorComparison>& com
         const std::string largest = is_rounded(each.type)
                                         ? short_number(difference.largest)
                                         : fmt::format("{} of {}", difference.unequal, difference.elements);
-        fmt::print(text, "{:<31} {:<23} {:<30} {:>13} {:>18}{}\n", each.operation, each.kernel, each.tensor,
-                   relative, largest, remark(each));
+        fmt::print(text, "{:<31} {:<23} {:<30} {:>13} {:>18}{}{}\n", each.operation, each.kernel, each.tensor,
+                   relative, largest, rounding_of(each), remark(each));
     }
     bool first = true;
     for (const TensorComparison& each : comparisons)
         if (!each.same)
             fmt::print(text, "{}differs: {}\n", std::exchange(first, false) ? "\n" : "",
-                       describe_difference(each, tolerance, devices));
+                       describe_difference(each, devices));
 }
 
 std::string describe_unexplained(const TensorComparison& comparison) {
@@ -65,7 +72,7 @@ std::string describe_unexplained(const TensorComparison& comparison) {
                                          comparison.difference.both_nan, elements));
 }
 
-std::string describe_difference(const TensorComparison& comparison, double tolerance,
+std::string describe_difference(const TensorComparison& comparison,
                                 const std::array<DeviceInfo, 2>& devices) {
     const Difference& difference = comparison.difference;
     const std::string how_far =
@@ -75,7 +82,7 @@ std::string describe_difference(const TensorComparison& comparison, double toler
             ? fmt::format("{} of {} numbers are infinite or NaN on one device and not the same on the other",
                           difference.unequal, difference.elements)
             : fmt::format("relative norm of the difference {:.2e}, tolerance {:g}", difference.relative_norm,
-                          tolerance);
+                          comparison.tolerance);
     return fmt::format("{}, kernel {}, tensor '{}': {}; worst at [{}]: {} on {}, {} on {}",
                        comparison.operation, comparison.kernel, comparison.tensor, how_far,
                        fmt::join(comparison.worst_index(), ", "), worst_value(comparison, 0), devices[0].id,
@@ -111,6 +118,8 @@ nlohmann::json to_json(const TensorComparison& comparison) {
             {"never_written", comparison.never_written},
             {"unexplained", comparison.unexplained()},
             {"worst", {{"index", comparison.worst_index()}, {"values", {value(0), value(1)}}}},
+            {"operands", {name_of(comparison.operands[0]), name_of(comparison.operands[1])}},
+            {"tolerance", comparison.tolerance},
             {"same", comparison.same}};
 }
 

@@ -14,12 +14,11 @@
 namespace towers {
 
 /// Prints the table of all tensors, and a line for each tensor that differs.
-void print_comparisons(std::FILE* text, const std::vector<TensorComparison>& comparisons, double tolerance,
+void print_comparisons(std::FILE* text, const std::vector<TensorComparison>& comparisons,
                        const std::array<DeviceInfo, 2>& devices);
 
 /// Where the tensor differs, by how much and what is allowed: one line without a newline.
-std::string describe_difference(const TensorComparison& comparison, double tolerance,
-                                const std::array<DeviceInfo, 2>& devices);
+std::string describe_difference(const TensorComparison& comparison, const std::array<DeviceInfo, 2>& devices);
 
 /// Where the tensor is NaN, or was never written, on both devices, likewise.
 std::string describe_unexplained(const TensorComparison& comparison);

@@ -1,5 +1,6 @@
 #include "apps/towers/placement_log.h"
 
+#include "apps/towers/open_run.h"
 #include "engine/files/text.h"
 #include "engine/plural.h"
 
@@ -29,11 +30,11 @@ std::string title_of(const Trainer& trainer, const Placement& placement) {
     const std::vector<std::size_t>& towers = placement.towers;
     const Tower& first = trainer.tower(towers[0]);
     const std::string pieces = to_string(first.at_once());
-    return fmt::format("{}: {} ({}), {} a step{}{}",
+    return fmt::format("{}: {} ({}), {} a step{}{}{}",
                        listed(towers, [](std::size_t i) { return fmt::format("tower_{}", i); }),
                        listed(towers, [&](std::size_t i) { return trainer.tower(i).info().id; }),
                        as_printable(first.info().name), count_of(placement.share, "example"),
-                       pieces.empty() ? "" : " in ", pieces);
+                       pieces.empty() ? "" : " in ", pieces, operands_of(trainer, towers[0]));
 }
 
 /// A line of the second table.

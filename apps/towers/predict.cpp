@@ -41,6 +41,7 @@ struct PredictFlags {
     std::size_t top = few_classes;
     unsigned batch = 128, readers = 0;
     bool json = false, csv = false, scores = false, raw = false, skip_broken = false;
+    PrecisionFlags products;
     OpenOptions open;
 
     PredictionFormat format() const {
@@ -56,6 +57,7 @@ void check(const PredictFlags& flags) {
         std::ranges::count(flags.pictures, std::string("-")) + std::ptrdiff_t(flags.files_from == "-");
     if (inputs > 1) throw UsageError("-: standard input can be only one picture or list; give - once");
     check_threads(flags.open.threads);
+    check_precision(flags.products);
     if (flags.readers > most_readers)
         throw UsageError(fmt::format("--readers {}: give 1 to {}", flags.readers, most_readers));
 }
@@ -114,6 +116,7 @@ struct LoadedModel {
     StateLayout layout;
     TrainingState state;
     TrainedOn data;
+    PrecisionFlags products; ///< with which it was trained
 
     std::span<const float> variables(bool raw) const {
         const bool averaged = !raw && layout.averages() != nullptr;
@@ -130,6 +133,7 @@ LoadedModel load_model(const PredictFlags& flags) {
     LoadedModel model;
     model.path = path;
     const TrainSettings settings = settings_of_checkpoint(found, flags.model, flags.recipe, flags.set);
+    model.products = precision_in(settings);
     model.recipe = recipe_of_checkpoint(settings, path, !flags.recipe.empty() || !flags.set.empty());
     if (has_variables_alone(file)) {
         if (flags.recipe.empty())
@@ -181,6 +185,7 @@ int run_predict(PredictFlags& flags) {
     if (!flags.recipe.empty()) find_recipe(flags.recipe, flags.set);
     const std::vector<std::string> towers = choose_towers(flags.backend, flags.towers, flags.open);
     const LoadedModel model = load_model(flags);
+    choose_precision(flags.open, flags.products, model.products, model.recipe);
     std::vector<std::unique_ptr<Device>> devices;
     for (const std::string& id : towers) devices.push_back(open_device(id, flags.open));
     work_begins(); // standard input can be read only once
@@ -272,6 +277,7 @@ void add_predict(CLI::App& app, Action& chosen) {
         ->capture_default_str();
     add_threads(*command, flags->open.threads);
     add_exact_products(*command, flags->open.exact_products);
+    add_precision(*command, flags->products, "as the checkpoint was trained");
     add_device_flags(*command, flags->open);
     command->callback([flags, &chosen] { chosen = [flags] { return run_predict(*flags); }; });
 }

@@ -132,6 +132,9 @@ int describe(const RecipeFlags& flags) {
     fmt::print("  state       {:>12}\n", mib(memory.state));
     fmt::print("  gradients   {:>12}\n", mib(memory.gradients));
     fmt::print("  activations {:>12}, with {} of images\n", mib(memory.activations), mib(memory.images));
+    if (recipe.precision != Precision::fp32)
+        fmt::print("products round their operands to {}, where a device has units for it\n",
+                   name_of(recipe.precision));
     return 0;
 }
 

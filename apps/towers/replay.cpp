@@ -30,6 +30,7 @@ the file cannot be read; 2 when the command line is wrong or names a device that
 
 struct ReplayFlags {
     std::string file, backend, towers;
+    PrecisionFlags products;
     OpenOptions open;
 };
 
@@ -40,15 +41,16 @@ std::vector<std::string> devices_of(const ReplayFlags& flags) {
     return towers;
 }
 
-void print_step(const DivergedStep& diverged) {
+void print_step(const DivergedStep& diverged, const OpenOptions& open) {
     const LoneStep& step = diverged.step;
     const std::string whose =
         step.examples.size() == step.global_batch
             ? "the whole batch"
             : fmt::format("the share of tower_{} ({})", diverged.tower, diverged.device);
-    fmt::print("step {} of {}, {} of {} examples: {}; learning rate {:g}, seed {}\n", step.before.step,
-               diverged.recipe.name, step.examples.size(), step.global_batch, whose, step.learning_rate,
-               step.seed);
+    fmt::print(
+        "step {} of {}, {} of {} examples: {}; learning rate {:g}, seed {}{}\n", step.before.step,
+        diverged.recipe.name, step.examples.size(), step.global_batch, whose, step.learning_rate, step.seed,
+        open.precision == Precision::fp32 ? "" : fmt::format(", {} products", name_of(open.precision)));
     if (diverged.found) fmt::print("when it diverged: {}\n\n", describe(*diverged.found));
 }
 
@@ -86,9 +88,12 @@ std::size_t print_table(const DivergedStep& diverged, const ReplayFlags& flags,
 
 int run_replay(ReplayFlags& flags) {
     check_threads(flags.open.threads);
+    check_precision(flags.products);
     const DivergedStep diverged = read_diverged(flags.file);
+    const PrecisionFlags trained{std::string(name_of(diverged.precision)), diverged.round_operands};
+    choose_precision(flags.open, flags.products, trained, diverged.recipe);
     const std::vector<std::string> devices = devices_of(flags);
-    print_step(diverged);
+    print_step(diverged, flags.open);
     const std::size_t failed = print_table(diverged, flags, devices);
     if (failed > 0)
         throw DeviceError(fmt::format("{} of {} devices could not do the step", failed, devices.size()));
@@ -113,6 +118,7 @@ void add_replay(CLI::App& app, Action& chosen) {
                         "('towers devices' lists them; default: those that training would use, and the CPU)");
     add_threads(*command, flags->open.threads);
     add_exact_products(*command, flags->open.exact_products);
+    add_precision(*command, flags->products, "as in the run");
     add_device_flags(*command, flags->open);
     command->callback([flags, &chosen] { chosen = [flags] { return run_replay(*flags); }; });
 }

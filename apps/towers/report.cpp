@@ -22,6 +22,7 @@ struct ReportFlags {
     std::string out, svg, trace, backend, towers;
     bool predict = true;
     unsigned batch = 128;
+    PrecisionFlags products;
     OpenOptions open;
 };
 
@@ -69,6 +70,7 @@ int run_report(const ReportFlags& flags) {
         throw UsageError("--trace: give --svg FILE, the picture, too");
     if (!flags.svg.empty()) return run_drawing(flags);
     check_threads(flags.open.threads);
+    check_precision(flags.products);
     std::vector<ReportedRun> runs;
     for (const std::string& folder : flags.runs) runs.push_back(read_run(folder));
     const std::filesystem::path out = place_of_page(flags);
@@ -78,6 +80,7 @@ int run_report(const ReportFlags& flags) {
     if (flags.predict) {
         const PredictionOptions options{.towers = choose_towers(flags.backend, flags.towers, flags.open),
                                         .open = flags.open,
+                                        .products = flags.products,
                                         .batch = flags.batch};
         for (const ReportedRun& run : runs) {
             predictions.push_back(predicted(run, options));
@@ -116,6 +119,7 @@ void add_report(CLI::App& app, Action& chosen) {
         ->capture_default_str();
     add_threads(*command, flags->open.threads);
     add_exact_products(*command, flags->open.exact_products);
+    add_precision(*command, flags->products, "as the run was trained");
     add_device_flags(*command, flags->open);
     command->callback([flags, &chosen] { chosen = [flags] { return run_report(*flags); }; });
 }

@@ -145,8 +145,10 @@ nlohmann::json predictions_of(const ReportedRun& run, const PredictionOptions& o
     }
     std::vector<std::unique_ptr<Device>> devices;
     std::vector<Evaluator> evaluators;
+    OpenOptions open = options.open;
+    choose_precision(open, options.products, precision_in(latest->settings), recipe);
     for (const std::string& id : options.towers) {
-        devices.push_back(open_device(id, options.open));
+        devices.push_back(open_device(id, open));
         evaluators.emplace_back(*devices.back(), recipe, *data, options.batch);
     }
     const bool averaged = layout.averages() != nullptr;

@@ -13,7 +13,8 @@ namespace towers {
 
 struct PredictionOptions {
     std::vector<std::string> towers; ///< the devices' ids
-    OpenOptions open;
+    OpenOptions open;                ///< choose_precision() sets the precision
+    PrecisionFlags products = {};
     unsigned batch = 128;
     unsigned pictures = 24; ///< samples, and as many mistakes
 };

@@ -251,6 +251,7 @@ std::optional<TuningOptions> tuning_of(TrainSettings& settings, const TrainFlags
                                    : settings.tune == "full"  ? Effort::full
                                                               : Effort::none,
                          .exact_products = settings.exact_products,
+                         .precision = *precision_of(settings.precision),
                          .changing_shares = settings.shares == "auto"};
     if (tuning.effort == Effort::automatic) tuning.budget = seconds_of_auto;
     const bool measures = tuning.effort != Effort::none;
@@ -322,6 +323,8 @@ ResolvedRun resolve(const TrainFlags& flags, const RunInputs& inputs, const Mach
     run.open.timeout = device_timeout(settings.device_timeout);
     run.open.threads = threads_of(settings, flags, past);
     run.open.exact_products = settings.exact_products;
+    choose_precision(run.open, precision_in(settings), {}, run.recipe);
+    settings.precision = name_of(run.open.precision);
 
     run.towers = machine.select(settings.backend, settings.towers, run.open);
     if (past) adopt_layout(settings, *past, run.towers);

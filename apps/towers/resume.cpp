@@ -84,6 +84,7 @@ Past find_past(const std::string& run, std::optional<std::uint64_t> from, const 
             "neither {} nor {} says which settings the run was trained with; give them with --config FILE",
             path.string(), config.string()));
     if (!trained.seed) trained.seed = checkpoint_number(file, "seed", path);
+    if (trained.precision.empty()) trained.precision = name_of(Precision::fp32); // an early version's
     TrainSettings latest = trained;
     if (has_config) replace(latest, read_settings(config));
     std::optional<Circumstances> circumstances = circumstances_in(file, path);

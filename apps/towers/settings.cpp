@@ -56,6 +56,8 @@ void for_each_setting(const Visitor& visitor) {
     visitor("steps", &S::steps, other, "Total number of training steps (default: the recipe's)");
     visitor("epochs", &S::epochs, other, "Total number of passes over the training data, instead of --steps");
     visitor("lr", &S::lr, training, "Learning rate at the start (default: the recipe's)");
+    visitor("precision", &S::precision, training, (precision_help + " (default: the recipe's)").c_str());
+    visitor("round-operands", &S::round_operands, training, round_operands_help);
     visitor("seed", &S::seed, training,
             "Seed for the initial values, the order of the examples, the distortions and the drawn shapes "
             "(default: 1)");
@@ -263,6 +265,8 @@ void replace(TrainSettings& settings, const GivenSettings& given) {
         settings.eval_raw = settings.keep_best = false;
         settings.stop_early = 0;
     }
+    if (given.gives("precision") && given.values.precision == name_of(Precision::fp32))
+        settings.round_operands = false;
     if (given.gives("epochs")) settings.steps.reset();
     if (given.gives("steps")) settings.epochs.reset();
     if (given.gives("batch")) settings.global_batch.reset();
@@ -277,6 +281,10 @@ void replace(TrainSettings& settings, const GivenSettings& given) {
 
 GivenSettings read_settings(const std::filesystem::path& file) {
     return parse_settings(read_file(file), file.string());
+}
+
+PrecisionFlags precision_in(const TrainSettings& settings) {
+    return {settings.precision, settings.round_operands};
 }
 
 namespace {

@@ -46,6 +46,8 @@ struct TrainSettings {
     double device_timeout = default_timeout;
     unsigned threads = 0;
     bool exact_products = false;
+    std::string precision; ///< empty: the recipe's
+    bool round_operands = false;
     std::string tune = "auto"; ///< or off, quick, full, or the path of a file with choices
     std::string feed = "auto";
     std::optional<unsigned> readers;
@@ -75,6 +77,9 @@ GivenSettings read_settings(const std::filesystem::path& file);
 
 /// The same for `text`, which comes from `source`.
 GivenSettings parse_settings(const std::string& text, const std::string& source);
+
+/// As the settings say.
+PrecisionFlags precision_in(const TrainSettings& settings);
 
 enum class Settings {
     all,

@@ -50,6 +50,11 @@ void check_comparable(const BenchSettings& settings, const std::vector<DeviceInf
     check_same("batch", settings.batch, before.settings.batch, source);
     check_same("number of CPU threads", settings.threads, before.settings.threads, source);
     check_same("validation", settings.validate, before.settings.validate, source);
+    const std::string fp32(name_of(Precision::fp32));
+    check_same("precision", settings.precision.value_or(fp32), before.settings.precision.value_or(fp32),
+               source);
+    check_same("rounding of operands on the cpu", settings.round_operands.value_or(false),
+               before.settings.round_operands.value_or(false), source);
     std::size_t common = 0;
     std::string ids;
     for (const DeviceFigures& earlier : before.devices) {

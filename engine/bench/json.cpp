@@ -24,12 +24,15 @@ concept Is = std::same_as<std::remove_const_t<T>, Struct>;
 
 FIELDS(Spread, median, min, max)
 FIELDS(BenchMachine, processor, processors, memory_bytes, system, kernel, load_average)
-FIELDS(BenchSettings, recipe, batch, repetitions, steps, seconds, warm_up, threads, validate)
+FIELDS(BenchSettings, recipe, batch, repetitions, steps, seconds, warm_up, threads, validate, precision,
+       round_operands)
 FIELDS(KernelFigures, name, kernel, variant, time_us, share, flops, bytes, gflops, gb_per_s)
 FIELDS(CopyFigures, direction, bytes, gb_per_s, device_gb_per_s)
 FIELDS(LoadFigures, batch, step_us, fixed_us, per_example_us)
+FIELDS(OperandFigures, operands, part)
 FIELDS(DeviceFigures, id, name, vendor, driver, kind, steps, examples_per_s, step_us, host_us, empty_step_us,
-       device_memory_bytes, staging_memory_bytes, kernels, kernels_us, timestamp_us, copies, load)
+       device_memory_bytes, staging_memory_bytes, kernels, kernels_us, timestamp_us, copies, load,
+       multiplications)
 FIELDS(SubsetFigures, towers, shares, predicted_step_us, predicted_examples_per_s, predicted_share_of_sum,
        examples_per_s, step_us, share_of_sum, refusal)
 FIELDS(TogetherFigures, towers, shares, steps, examples_per_s, step_us, host_us, share_of_sum,

@@ -1,6 +1,7 @@
 #include "engine/bench/profile.h"
 
 #include "engine/data/sampler.h"
+#include "engine/execution/operands.h"
 #include "engine/plan/work.h"
 #include "engine/recipes/recipe_plan.h"
 
@@ -68,6 +69,9 @@ void StepProfile::report(DeviceFigures& figures) const {
     for (std::size_t i = 0; i < arena_count; ++i)
         (is_staging(Arena(i)) ? figures.staging_memory_bytes : figures.device_memory_bytes) +=
             plan_.bytes(Arena(i));
+    figures.multiplications.emplace();
+    for (const auto& [operands, part] : operand_parts(session_.device(), plan_))
+        figures.multiplications->push_back({std::string(name_of(operands)), part});
     if (sum_us_.empty()) return;
     figures.timestamp_us = median_of(timestamp_us_);
     figures.kernels_us = spread_of(sum_us_);

@@ -22,7 +22,7 @@ public:
     /// Drops the repetitions so far.
     void reset();
 
-    /// Fills in memory and, if the device has a clock, kernels.
+    /// Fills in memory, what multiplications round and, if the device has a clock, kernels.
     void report(DeviceFigures& figures) const;
 
 private:

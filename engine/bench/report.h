@@ -26,7 +26,8 @@ struct BenchMachine {
     double load_average = 0; ///< of the last minute: shows other work on the machine
 };
 
-/// What was measured. Reports are comparable if recipe, batch, threads and validate are equal.
+/// What was measured. Reports are comparable if recipe, batch, threads, validate and what products round are
+/// equal.
 struct BenchSettings {
     std::string recipe;            ///< with its changes
     unsigned batch = 0;            ///< examples per tower and step
@@ -36,6 +37,8 @@ struct BenchSettings {
     std::optional<unsigned> warm_up; ///< steps before the first measurement; absent: by time
     unsigned threads = 0;            ///< of the CPU backend
     bool validate = false;
+    std::optional<std::string> precision; ///< of products; absent, in an early version's report: fp32
+    std::optional<bool> round_operands;   ///< see OpenOptions; absent likewise: no
 };
 
 /// One launch or copy of the step, timed alone on the device's clock.
@@ -65,6 +68,12 @@ struct LoadFigures {
     double fixed_us = 0, per_example_us = 0;
 };
 
+/// What a part of the multiplications of a step round their operands to; see OperandParts.
+struct OperandFigures {
+    std::string operands;
+    double part = 0;
+};
+
 /// One device alone.
 struct DeviceFigures {
     std::string id, name, vendor, driver, kind;
@@ -77,7 +86,8 @@ struct DeviceFigures {
     std::optional<Spread> kernels_us;   ///< sum over the kernels
     std::optional<double> timestamp_us; ///< between two adjacent timestamps
     std::vector<CopyFigures> copies;
-    std::optional<LoadFigures> load; ///< measured if a proposal needs it
+    std::optional<LoadFigures> load;                            ///< measured if a proposal needs it
+    std::optional<std::vector<OperandFigures>> multiplications; ///< absent in an early version's report
 };
 
 /// A run with some of the towers.

@@ -57,6 +57,7 @@ Times::Times(RunDirectory& run, const Trainer& trainer, bool resumes)
         lost_.push_back(trainer.has_lost(i));
     }
     line["shares"] = shares_;
+    line["precision"] = name_of(trainer.options().open.precision);
     first_ = line.dump();
 }
 

@@ -20,9 +20,18 @@ void compare_as(const ParitySide& a, const ParitySide& b, const WrittenTensor& w
     found.worst_values = {value_of(of_a[found.difference.worst]), value_of(of_b[found.difference.worst])};
 }
 
+/// What operands that are rounded on one side change in a product beside the other side's.
+double rounding_between(const std::array<Precision, 2>& operands) {
+    const auto rounding = [](Precision each) { return each == Precision::fp32 ? 0 : rounding_of(each); };
+    return operands[0] == operands[1] ? 0 : std::max(rounding(operands[0]), rounding(operands[1]));
+}
+
 TensorComparison compare(const ParitySide& a, const ParitySide& b, const WrittenTensor& written,
                          double tolerance) {
     TensorComparison found{};
+    if (const auto* const launch = std::get_if<Launch>(&written.operation->work))
+        found.operands = {operands_of(a.device(), *launch), operands_of(b.device(), *launch)};
+    found.tolerance = tolerance + rounding_between(found.operands);
     found.type = written.planned->type;
     if (found.type == ElementType::float32)
         compare_as<float>(a, b, written, compare_numbers, found);
@@ -30,8 +39,8 @@ TensorComparison compare(const ParitySide& a, const ParitySide& b, const Written
         compare_as<uvec2>(a, b, written, compare_numbers, found);
     else
         compare_as<std::uint32_t>(a, b, written, compare_words, found);
-    found.same =
-        is_rounded(found.type) ? found.difference.relative_norm <= tolerance : found.difference.unequal == 0;
+    found.same = is_rounded(found.type) ? found.difference.relative_norm <= found.tolerance
+                                        : found.difference.unequal == 0;
     found.worst_written = {a.has_written(written, found.difference.worst),
                            b.has_written(written, found.difference.worst)};
     std::size_t neither = 0;
@@ -77,8 +86,8 @@ private:
 
 std::vector<std::size_t> TensorComparison::worst_index() const { return index_in(shape, difference.worst); }
 
-std::vector<TensorComparison> compare_step(Device& a, Device& b, const Recipe& recipe, const DataSource& data,
-                                           const LockstepOptions& options) {
+StepComparison compare_step(Device& a, Device& b, const Recipe& recipe, const DataSource& data,
+                            const LockstepOptions& options) {
     const StateLayout layout = layout_of(recipe);
     const std::uint64_t largest = std::min(a.info().largest_allocation, b.info().largest_allocation);
     const NetworkSpec spec = network_spec(recipe, layout,
@@ -100,7 +109,7 @@ std::vector<TensorComparison> compare_step(Device& a, Device& b, const Recipe& r
     ParitySide side_a(a, plan, data, window), side_b(b, plan, data, window);
     for (ParitySide* side : {&side_a, &side_b}) side->prepare(state, numbers, examples);
 
-    std::vector<TensorComparison> all;
+    StepComparison all{{}, {operand_parts(a, plan), operand_parts(b, plan)}};
     Overflows overflows(plan);
     for (std::size_t level = 0; level < levels.size(); ++level) {
         for (ParitySide* side : {&side_a, &side_b}) side->start(level, levels[level]);
@@ -113,7 +122,7 @@ std::vector<TensorComparison> compare_step(Device& a, Device& b, const Recipe& r
             found.tensor = tensor.name;
             found.shape = tensor.shape;
             found.overflowed = overflows.reaches(*written.operation);
-            all.push_back(std::move(found));
+            all.tensors.push_back(std::move(found));
         }
         for (const WrittenTensor& written : levels[level]) overflows.look_at(side_a, written);
         side_b.adopt(side_a, levels[level]);

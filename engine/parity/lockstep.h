@@ -3,6 +3,7 @@
 
 #include "backends/device.h"
 #include "engine/data/source.h"
+#include "engine/execution/operands.h"
 #include "engine/parity/difference.h"
 #include "engine/recipes/recipe.h"
 
@@ -17,7 +18,9 @@ struct LockstepOptions {
     unsigned batch;      ///< examples of the step
     std::uint64_t seed;  ///< of initial values, order of examples and distortions
     bool distort = true; ///< else the evaluation pipeline
-    double tolerance;    ///< the largest relative norm that counts as equal; words have no tolerance
+    /// The largest relative norm that counts as equal where both devices round operands alike; words have no
+    /// tolerance.
+    double tolerance;
 };
 
 /// What a kernel or a copy wrote into one tensor on two devices, given the same inputs.
@@ -30,9 +33,12 @@ struct TensorComparison {
     Difference difference;
     std::array<double, 2> worst_values; ///< of element difference.worst
     std::array<bool, 2> worst_written; ///< false: the device wrote nothing there, and the value means nothing
-    bool same;                         ///< within the tolerance
-    std::size_t never_written = 0;     ///< elements that no operation wrote on either device
-    bool overflowed = false; ///< an input of the operation has an infinity or NaN, so a NaN may follow
+    std::array<Precision, 2> operands{}; ///< that the devices have rounded a product's to
+    double tolerance = 0; ///< the options', and where only one device rounds, or more than the other, what
+                          ///< that changes: rounding_of() its operands
+    bool same;            ///< within the tolerance
+    std::size_t never_written = 0; ///< elements that no operation wrote on either device
+    bool overflowed = false;       ///< an input of the operation has an infinity or NaN, so a NaN may follow
 
     /// Both devices have a NaN from finite numbers (an overflow of float32, or a fault of the kernel) or
     /// wrote nothing, so that their agreement proves nothing.
@@ -40,11 +46,15 @@ struct TensorComparison {
     std::vector<std::size_t> worst_index() const; ///< difference.worst in terms of `shape`
 };
 
+struct StepComparison {
+    std::vector<TensorComparison> tensors; ///< in the order of the plan
+    std::array<OperandParts, 2> operands;  ///< of the products of the step on each device
+};
+
 /// Runs the first step of a single tower's training level by level on both devices. After each level it
 /// compares what the level wrote and continues with a's values on both, so that each kernel is judged alone
-/// and no later kernel is blamed for its errors. The results are in the order of the plan. Throws
-/// DeviceError.
-std::vector<TensorComparison> compare_step(Device& a, Device& b, const Recipe& recipe, const DataSource& data,
-                                           const LockstepOptions& options);
+/// and no later kernel is blamed for its errors. Throws DeviceError.
+StepComparison compare_step(Device& a, Device& b, const Recipe& recipe, const DataSource& data,
+                            const LockstepOptions& options);
 
 } // namespace towers

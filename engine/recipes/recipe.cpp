@@ -22,6 +22,12 @@ void check_pipeline(Attributes pipeline, const Recipe& recipe) {
             pipeline.table(name).fail(problem->setting, problem->what);
 }
 
+std::vector<std::string> names_of_precisions() {
+    std::vector<std::string> names;
+    for (const Precision each : all_precisions) names.emplace_back(name_of(each));
+    return names;
+}
+
 } // namespace
 
 Recipe parse_recipe(const std::string& name, const std::string& text, const std::string& source,
@@ -54,6 +60,8 @@ Recipe parse_recipe(const std::string& name, const std::string& text, const std:
                                            "number of groups",
                                            recipe.batch, recipe.model.group()));
     recipe.steps = std::uint64_t(training.whole("steps", 1, std::int64_t(1) << 53));
+    recipe.precision = *precision_of(
+        training.choice("precision", names_of_precisions(), std::string(name_of(recipe.precision))));
     training.done();
     recipe.notes = drop_keys(value, dropped, source);
     const std::string canonical = write_toml(value);

@@ -1,6 +1,7 @@
 // A recipe: model, data pipeline, optimizer and schedule under one name.
 #pragma once
 
+#include "backends/precision.h"
 #include "engine/data/pipeline.h"
 #include "engine/model/model.h"
 #include "engine/optimizers/optimizer.h"
@@ -29,6 +30,7 @@ struct Recipe {
     bool average_warm_up = false;        ///< the decay is min(average_decay, (1 + n) / (10 + n))
     unsigned batch = 0;                  ///< mean examples per tower and step
     std::uint64_t steps = 0;
+    Precision precision = Precision::fp32; ///< in which it is meant to be trained
 };
 
 /// Reads a recipe. `name` is a built-in recipe's, or the path of a TOML file if it ends in .toml or contains

@@ -48,6 +48,8 @@ public:
     /// below.
     ParitySide(Device& device, const Plan& plan, const DataSource& images, std::size_t window_bytes);
 
+    const Device& device() const { return session_.device(); }
+
     /// Sets the inputs of the step. `state`: laid out as StateLayout says; if the plan is for one of several
     /// towers, only the parameters are used.
     void prepare(std::span<const float> state, const StepNumbers& numbers, std::span<const Example> examples);

@@ -87,7 +87,8 @@ const TensorOf<T>& tensor(const std::map<std::string, TensorOf<T>>& tensors, con
 
 /// Throws if a device could not do the step.
 void check(const DivergedStep& diverged, const std::filesystem::path& path) {
-    const auto& [recipe, tower, device, step, found] = diverged;
+    const LoneStep& step = diverged.step;
+    const Recipe& recipe = diverged.recipe;
     const std::size_t examples = step.examples.size();
     if (examples > step.global_batch || examples % recipe.model.group() != 0)
         refuse(path, "its examples do not fit together");
@@ -128,7 +129,10 @@ Finding examine(const DivergedStep& diverged, const TrainerOptions& options) {
     } catch (const DeviceError&) { // it may be lost, or lack memory for a second step
         if (diverged.device == "cpu") throw;
     }
-    return on(*open_host_device(options.open));
+    OpenOptions open = options.open;
+    // A processor without units finds what rounding has done.
+    open.round_operands = open.precision != Precision::fp32;
+    return on(*open_host_device(open));
 }
 
 DivergedStep diverged_step(Trainer& trainer, const TowerStep& of, const DataSource& data) {
@@ -144,6 +148,8 @@ DivergedStep diverged_step(Trainer& trainer, const TowerStep& of, const DataSour
                                    .examples = of.examples,
                                    .stored = data.image_size(),
                                    .images = {}},
+                          .precision = options.open.precision,
+                          .round_operands = options.open.round_operands,
                           .found = std::nullopt};
     std::vector<std::uint32_t> records;
     for (Example& example : diverged.step.examples) {
@@ -172,6 +178,8 @@ TensorFile to_tensors(const DivergedStep& diverged, const CheckpointOrigin& orig
                           {"global_batch", std::to_string(step.global_batch)},
                           {"learning_rate", fmt::to_string(step.learning_rate)},
                           {"distort", step.distort ? "true" : "false"},
+                          {"precision", std::string(name_of(diverged.precision))},
+                          {"round_operands", diverged.round_operands ? "true" : "false"},
                           {"found", text_of(diverged.found)}});
     return file;
 }
@@ -202,6 +210,13 @@ DivergedStep read_diverged(const std::filesystem::path& path) {
     step.seed = checkpoint_number(file, "seed", path);
     step.distort = flag(metadata(file, "distort", path), path);
     step.global_batch = unsigned(checkpoint_number(file, "global_batch", path));
+    if (file.metadata.contains("precision")) { // not an early version's
+        const std::string& name = metadata(file, "precision", path);
+        const std::optional<Precision> precision = precision_of(name);
+        if (!precision) refuse(path, fmt::format("'{}' is no precision", name));
+        diverged.precision = *precision;
+        diverged.round_operands = flag(metadata(file, "round_operands", path), path);
+    }
     read_examples(file, step, path);
     check(diverged, path);
     return diverged;

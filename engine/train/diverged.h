@@ -26,7 +26,9 @@ struct DivergedStep {
     std::size_t tower;
     std::string device; ///< its id
     LoneStep step;
-    std::optional<Finding> found; ///< none: it could not be repeated
+    Precision precision = Precision::fp32; ///< OpenOptions'
+    bool round_operands = false;           ///< likewise
+    std::optional<Finding> found;          ///< none: it could not be repeated
 };
 
 /// `done again on cpu, the step is first not finite in tensor ...`, or that it stays finite

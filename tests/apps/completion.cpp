@@ -66,6 +66,8 @@ TEST_CASE("bash completes commands, flags and values") {
     CHECK(bash.complete({"train", "--global"}) == Words{"--global-batch"});
     CHECK(bash.complete({"recipe", "show", "vgg"}) == Words{"vgg16-bn"});
     CHECK(bash.complete({"train", "--on-device-loss", ""}) == Words{"continue", "stop"});
+    CHECK(bash.complete({"train", "--precision", ""}) == Words{"fp32", "tf32", "bf16", "fp16"});
+    CHECK(bash.complete({"bench", "--precision", "b"}) == Words{"bf16"});
     CHECK(bash.complete({"train", "--recipe", "=", "mobile"}) == Words{"mobilenet-v2"});
     CHECK(bash.complete({"train", "--quirks", "all,st"}) == Words{"all,step-schedule"});
     // A number has nothing to complete, the flag after one has.

@@ -21,10 +21,11 @@ std::string describe(const ResolvedRun& run, const RunInputs& inputs) {
         recorded.push_back(fmt::format("{}{}{} from step {}", to_string(from.shares),
                                        from.micro_batches.empty() ? "" : " in ",
                                        to_string(from.micro_batches), from.step));
-    return fmt::format("{}[towers {}] [global batch {}] [threads {}] [folder {}] [{}]\n"
+    return fmt::format("{}[towers {}] [global batch {}] [threads {}] [products {}{}] [folder {}] [{}]\n"
                        "[{}, weights {}, recorded {}]\n[recipe of {}] [from {}] [notes {}]\n",
                        write_settings(run.settings, Settings::all), fmt::join(run.towers, " "),
-                       run.global_batch, run.open.threads, run.folder,
+                       run.global_batch, run.open.threads, name_of(run.open.precision),
+                       run.open.round_operands ? " rounded" : "", run.folder,
                        run.existing == Existing::resume  ? "resume"
                        : run.existing == Existing::erase ? "erase"
                                                          : "refuse",

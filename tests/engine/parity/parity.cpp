@@ -19,7 +19,7 @@ constexpr float infinity = std::numeric_limits<float>::infinity();
 constexpr float nan = std::numeric_limits<float>::quiet_NaN();
 
 /// The CPU, with a fault in the launches of one kernel.
-class FaultyDevice final : public test::ScriptedDevice {
+class FaultyDevice : public test::ScriptedDevice {
 public:
     enum class Fault { none, wrong_element, nothing_done };
 
@@ -56,6 +56,24 @@ private:
     Buffer bad_;
 };
 
+/// A device that says that it rounds the operands of convolutions' forward products, where an element is
+/// wrong.
+class RoundingDevice final : public FaultyDevice {
+public:
+    RoundingDevice(Precision operands, float bad)
+        : FaultyDevice(Fault::wrong_element, Kernel::conv2d_forward, 3), operands_(operands) {
+        put(bad);
+    }
+
+    std::vector<Candidate> candidates(const Launch& launch) const override {
+        const bool rounds = launch.kernel == Kernel::conv2d_forward;
+        return {{"rounding", {.operands = rounds ? operands_ : Precision::fp32}, true}};
+    }
+
+private:
+    Precision operands_;
+};
+
 /// A network on images whose contrast changes
 const char* const contrast = R"(
 [input]
@@ -76,7 +94,8 @@ steps = 1
 constexpr LockstepOptions lockstep_options{.batch = 6, .seed = 3, .distort = true, .tolerance = 1e-5};
 
 std::vector<TensorComparison> compare_with_cpu(Device& device) {
-    return compare_step(test::device("cpu"), device, test::small_recipe(), test::noise(50), lockstep_options);
+    return compare_step(test::device("cpu"), device, test::small_recipe(), test::noise(50), lockstep_options)
+        .tensors;
 }
 
 std::vector<TensorComparison> differing(std::vector<TensorComparison> all) {
@@ -194,7 +213,7 @@ TEST_CASE("a wrong or missing sum of greys is found, and labels stay exact besid
     const Recipe recipe = parse_recipe("contrast", contrast, "contrast.toml");
     const auto differing_from = [&](FaultyDevice& device) {
         return differing(
-            compare_step(test::device("cpu"), device, recipe, test::noise(50), lockstep_options));
+            compare_step(test::device("cpu"), device, recipe, test::noise(50), lockstep_options).tensors);
     };
     FaultyDevice wrong(Fault::wrong_element, Kernel::grey_sums, 3, 2 * 11); // the low word of sum 11
     auto found = differing_from(wrong);
@@ -257,8 +276,9 @@ TEST_CASE("what several operations write is compared part by part, and nothing o
     for (const std::string& id : test::device_ids()) {
         CAPTURE(id);
         unsigned parts = 0;
-        for (const TensorComparison& each :
-             compare_step(test::device("cpu"), test::device(id), recipe, test::noise(50), lockstep_options)) {
+        const StepComparison step =
+            compare_step(test::device("cpu"), test::device(id), recipe, test::noise(50), lockstep_options);
+        for (const TensorComparison& each : step.tensors) {
             CAPTURE(each.operation);
             CAPTURE(each.tensor);
             CHECK(each.same);
@@ -272,10 +292,44 @@ TEST_CASE("what several operations write is compared part by part, and nothing o
     }
     // A missing part shows once the tensor is complete.
     FaultyDevice device(FaultyDevice::Fault::nothing_done, Kernel::copy_channels);
-    const auto found =
-        differing(compare_step(test::device("cpu"), device, recipe, test::noise(50), lockstep_options));
+    const auto found = differing(
+        compare_step(test::device("cpu"), device, recipe, test::noise(50), lockstep_options).tensors);
     REQUIRE(found.size() == 10);
     for (const TensorComparison& each : found) CHECK_FALSE(each.worst_written[1]);
+}
+
+TEST_CASE("where one device rounds operands, its rounding is the tolerance, and only there") {
+    using enum Precision;
+    const auto compare = [](Precision a, Precision b, float bad) {
+        RoundingDevice one(a, 0.01f), other(b, 0.01f + bad);
+        return compare_step(one, other, test::small_recipe(), test::noise(50), lockstep_options);
+    };
+    const auto forward = [](const StepComparison& step) {
+        return *std::ranges::find(step.tensors, "conv1 forward", &TensorComparison::operation);
+    };
+    // The relative norm of a difference of 1 in one of the activations
+    const double unit = forward(compare(fp32, fp32, 1)).difference.relative_norm;
+    REQUIRE(unit > 0);
+    const auto is_same = [&](Precision a, Precision b, double relative) {
+        return forward(compare(a, b, float(relative / unit))).same;
+    };
+    CHECK(is_same(fp32, fp32, 0.9e-5));
+    CHECK_FALSE(is_same(fp32, fp32, 1.1e-5));
+    CHECK(is_same(fp32, bf16, 0.0038)); // 2^-8 is 0.0039
+    CHECK_FALSE(is_same(fp32, bf16, 0.004));
+    CHECK(is_same(bf16, fp32, 0.0038));
+    CHECK(is_same(fp16, bf16, 0.0038));
+    CHECK(is_same(fp32, tf32, 0.00048)); // 2^-11
+    CHECK_FALSE(is_same(fp32, tf32, 0.0005));
+    // Both round alike, so their products are equal.
+    CHECK_FALSE(is_same(bf16, bf16, 1.1e-5));
+
+    const StepComparison step = compare(fp32, bf16, 0);
+    CHECK(forward(step).operands == std::array{fp32, bf16});
+    CHECK(step.operands[0] == OperandParts{{fp32, 1}});
+    CHECK(step.operands[1].at(bf16) > 0.1);
+    for (const TensorComparison& each : step.tensors)
+        CHECK(each.tolerance == (each.kernel == "conv2d_forward" ? 1e-5 + rounding_of(bf16) : 1e-5));
 }
 
 TEST_CASE("a NaN on both devices needs a cause") {
@@ -283,7 +337,7 @@ TEST_CASE("a NaN on both devices needs a cause") {
     const auto compare_faulty = [](Fault fault, Kernel kernel, std::size_t pointer, float bad) {
         FaultyDevice a(fault, kernel, pointer), b(fault, kernel, pointer);
         for (FaultyDevice* device : {&a, &b}) device->put(bad);
-        return compare_step(a, b, test::small_recipe(), test::noise(50), lockstep_options);
+        return compare_step(a, b, test::small_recipe(), test::noise(50), lockstep_options).tensors;
     };
     const auto unexplained = [](std::vector<TensorComparison> all) {
         for (const TensorComparison& each : all) CHECK(each.same);

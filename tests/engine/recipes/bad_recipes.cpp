@@ -90,6 +90,8 @@ const Mistake mistakes[] = {
     {"batch = 32", "batch = 0", 47, "[training]: 'batch' is 0; give a whole number from 1 to 1048576"},
     {"batch = 32", "batch = 32.0", 47, "[training]: 'batch' is 32.0; give a whole number from 1 to"},
     {"batch = 32", "batch = 12", 47, "[training]: 'batch' is 12, but batch norm takes groups of 8"},
+    {"steps = 1000", "steps = 1000\nprecision = \"half\"", 49, "[training]: 'precision' is \"half\"; give one of fp32, tf32, bf16, fp16"},
+    {"steps = 1000", "steps = 1000\nprecision = 16", 49, "[training]: 'precision' is 16; give one of fp32, tf32, bf16, fp16"},
     {"steps = 1000", "steps = -1", 48, "[training]: 'steps' is -1; give a whole number from 1 to"},
     {"learning_rate = 0.1", "learning_rate = \"0.1\"", 39, "[optimizer]: 'learning_rate' is \"0.1\"; give a number from 0 to"},
     {"learning_rate = 0.1", "learning_rate = nan", 39, "[optimizer]: 'learning_rate' is nan; give a number from 0 to"},

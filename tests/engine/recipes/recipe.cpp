@@ -142,6 +142,17 @@ TEST_CASE("--set of a table's kind removes keys that the new kind lacks, and say
                     UsageError);
 }
 
+TEST_CASE("a recipe's precision is fp32 unless it names another, and --set changes it") {
+    CHECK(find_recipe("cifar10-tutorial").precision == Precision::fp32);
+    for (const Precision each : all_precisions) {
+        const std::string change = "training.precision=" + std::string(name_of(each));
+        CHECK(find_recipe("cifar10-tutorial", {change}).precision == each);
+    }
+    const Recipe rounding = find_recipe("cifar10-tutorial", {"training.precision=bf16"});
+    CHECK(parse_recipe("kept", rounding.text, "recipe.toml").precision == Precision::bf16);
+    CHECK(rounding.checksum != find_recipe("cifar10-tutorial").checksum);
+}
+
 TEST_CASE("--set without a value removes a key or a table") {
     const std::vector<std::string> defaults{"optimizer.nesterov=", "optimizer.weight_decay=", "schedule="};
     const Recipe recipe = find_recipe("cifar10-fast", defaults);

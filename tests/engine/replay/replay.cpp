@@ -285,6 +285,27 @@ TEST_CASE("a step that cannot be repeated on its device is repeated on cpu; a fa
     }
 }
 
+TEST_CASE("a diverged step is repeated in its precision, which the file keeps; cpu then rounds as units do") {
+    const Dataset data = labelled({0, 0, 0, 0});
+    for (const Precision precision : all_precisions) {
+        CAPTURE(name_of(precision));
+        TrainerOptions options = in_order({"cpu"});
+        options.open.precision = precision;
+        std::vector<OpenOptions> opened;
+        options.open_device = [&](std::string_view name, const OpenOptions& open) {
+            opened.push_back(open);
+            return open_device(name, open);
+        };
+        Run run;
+        diverge(run, options, data, 6e38);
+        const DivergedStep diverged = read_diverged(run.file());
+        CHECK(diverged.precision == precision);
+        CHECK_FALSE(diverged.round_operands);
+        REQUIRE(opened.size() == 2);
+        CHECK(opened[1].precision == precision);
+    }
+}
+
 TEST_CASE("a full disk costs only the file, and the message says so") {
     Run run;
     {

@@ -1,0 +1,200 @@
+// --precision: what is said of it, kept of it and done with it. With --round-operands the cpu device rounds
+// without units for it, so these tests need no card.
+#include "tests/apps/helpers.h"
+#include "tests/support/files.h"
+
+#include <doctest/doctest.h>
+
+using namespace towers::test;
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+namespace {
+
+const Arguments rounding{"--precision", "bf16", "--round-operands"};
+const std::string all_in_bf16 = "; all multiplications in bf16\n";
+
+/// The lines of times.jsonl that say this of a start.
+std::vector<std::string> precisions_of(const fs::path& run) {
+    std::vector<std::string> precisions;
+    for (const std::string& line : lines_of(read_text(run / "times.jsonl")))
+        if (const Json event = Json::parse(line); event.contains("precision"))
+            precisions.push_back(event.at("event").get<std::string>() + " in " +
+                                 event.at("precision").get<std::string>());
+    return precisions;
+}
+
+std::string settings_in(const fs::path& checkpoint) {
+    return RawTensors::read(checkpoint).header.at("__metadata__").at("settings");
+}
+
+float last_loss(const fs::path& run) { return metrics(run).back().at("loss"); }
+
+} // namespace
+
+TEST_CASE("a run says what part of its multiplications it rounds, and keeps its precision") {
+    const TemporaryFolder folder;
+    const Arguments flags{"--batch", "4", "--steps", "2"};
+    const std::string plain = train_small(folder / "fp32", flags);
+    CHECK_FALSE(contains(plain, "multiplications"));
+    CHECK(precisions_of(folder / "fp32") == std::vector<std::string>{"start in fp32"});
+
+    const fs::path run = folder / "bf16";
+    CHECK(contains(train_small(run, flags + rounding), "), 4 examples a step" + all_in_bf16));
+    for (const std::string text : {read_text(run / "config.toml"), settings_in(checkpoint(run, 2))}) {
+        CHECK(contains(text, "precision = 'bf16'\n"));
+        CHECK(contains(text, "round-operands = true\n"));
+    }
+    CHECK(precisions_of(run) == std::vector<std::string>{"start in bf16"});
+    const float exact = last_loss(folder / "fp32"), rounded = last_loss(run);
+    CHECK(rounded != exact);
+    CHECK(rounded == doctest::Approx(exact).epsilon(0.01));
+
+    const std::string placed =
+        train_small(folder / "placed", flags + rounding + Arguments{"--log-placement"});
+    CHECK(contains(placed, "), 4 examples a step" + all_in_bf16 + "operation "));
+    CHECK(contains(placed, " in bf16 "));
+    check_same(run, folder / "placed", 2); // to the bit
+}
+
+TEST_CASE("a processor without units, or products that no units take, run in fp32, and a run says so") {
+    const TemporaryFolder folder;
+    const std::string out = train_small(
+        folder / "run", {"--batch", "4", "--steps", "1", "--precision", "fp16", "--threads", "1"});
+    CHECK(contains(out, "), 4 examples a step; all multiplications in fp32\n"));
+}
+
+TEST_CASE("a recipe may have a precision of its own") {
+    const TemporaryFolder folder;
+    const fs::path run = folder / "run";
+    CHECK(contains(train_small(run, {"--batch", "4", "--steps", "1", "--set", "training.precision=tf32",
+                                     "--round-operands"}),
+                   "; all multiplications in tf32\n"));
+    CHECK(contains(read_text(run / "config.toml"), "precision = 'tf32'\n"));
+    CHECK(contains(run_towers({"recipe", "describe", (run / "recipe.toml").string()}).out,
+                   "products round their operands to tf32, where a device has units for it\n"));
+    CHECK_FALSE(contains(run_towers({"recipe", "describe", "cifar10-tutorial"}).out, "operands"));
+}
+
+TEST_CASE("a resumed run keeps its precision, and another one is told") {
+    const TemporaryFolder folder;
+    const fs::path whole = folder / "whole", parts = folder / "parts";
+    const Arguments flags = Arguments{"--batch", "4"} + rounding;
+    train_small(whole, flags + Arguments{"--steps", "4"});
+    train_small(parts, flags + Arguments{"--steps", "2"});
+    const std::string kept = train_small(parts, {"--resume", "--steps", "4"});
+    CHECK(contains(kept, all_in_bf16));
+    CHECK_FALSE(contains(kept, "changed"));
+    check_same(whole, parts, 4);
+
+    const std::string other = train_small(parts, {"--resume", "--steps", "5", "--precision", "fp32"});
+    CHECK(contains(other, "changed: precision from 'bf16' to 'fp32'\n"));
+    CHECK_FALSE(contains(other, "multiplications"));
+    CHECK(precisions_of(parts) ==
+          std::vector<std::string>{"start in bf16", "resume in bf16", "resume in fp32"});
+    CHECK(contains(settings_in(checkpoint(parts, 5)), "precision = 'fp32'\n"));
+
+    // A checkpoint of an early version names none.
+    RawTensors file = RawTensors::read(checkpoint(parts, 5));
+    std::string settings = file.header["__metadata__"]["settings"];
+    for (const std::string line : {"precision = 'fp32'\n", "round-operands = false\n"})
+        settings.erase(settings.find(line), line.size());
+    file.header["__metadata__"]["settings"] = settings;
+    write_text(checkpoint(parts, 5), file.bytes());
+    write_text(parts / "config.toml", "steps = 5\n");
+    CHECK_FALSE(contains(train_small(parts, {"--resume", "--steps", "6"}), "changed"));
+    CHECK(contains(train_small(parts, Arguments{"--resume", "--steps", "7"} + rounding),
+                   "changed: precision from 'fp32' to 'bf16'\n"));
+}
+
+TEST_CASE("eval, predict and report use the run's precision unless they are told another") {
+    const TemporaryFolder folder;
+    const fs::path run = folder / "run";
+    train_small(run, Arguments{"--batch", "4", "--steps", "1"} + rounding);
+    const auto scores = [&](const Arguments& flags) {
+        const Outcome outcome = run_towers(
+            Arguments{"predict", run.string(), (source_folder() / "tests/fixtures/pictures").string(),
+                      "--towers", "cpu", "--json", "--scores", "--skip-broken"} +
+            flags);
+        CHECK(outcome.code == 0);
+        return outcome.out;
+    };
+    const std::string own = scores({}), exact = scores({"--precision", "fp32"});
+    CHECK(own == scores(rounding));
+    CHECK(own != exact);
+    CHECK(exact == scores({"--round-operands", "off", "--precision", "fp32"}));
+    CHECK(scores({"--precision", "tf32"}) != own);
+    const Arguments cpu{"--towers", "cpu"};
+    for (const Arguments& flags : {Arguments{}, rounding, Arguments{"--precision", "fp32"}}) {
+        check_worked(run_towers(Arguments{"eval", run.string()} + cpu + flags));
+        check_worked(run_towers(Arguments{"report", run.string()} + cpu + flags));
+    }
+}
+
+TEST_CASE("bench says what it rounds, and compares only what rounds alike") {
+    const TemporaryFolder folder;
+    const std::string json = (folder / "b.json").string();
+    const Arguments bench{"bench",     "--batch", "4",        "--repetitions", "1",         "--steps", "1",
+                          "--warm-up", "1",       "--towers", "cpu",           "--threads", "1"};
+    const Outcome outcome = run_towers(bench + rounding + Arguments{"--json", json});
+    check_worked(outcome);
+    CHECK(contains(outcome.out, ", CPU threads: 1, bf16 products, rounded on the cpu\n"));
+    CHECK(contains(outcome.out, all_in_bf16));
+    const Json report = Json::parse(read_text(json));
+    CHECK(report.at("settings").at("precision") == "bf16");
+    CHECK(report.at("settings").at("round_operands") == true);
+    CHECK(report.at("devices").at(0).at("multiplications") == Json{{{"operands", "bf16"}, {"part", 1.0}}});
+    check_failed(run_towers(bench + Arguments{"--baseline", json}), 1,
+                 "its precision is bf16, here it is fp32");
+}
+
+TEST_CASE("parity names the precision of each product, and a device agrees with itself in each") {
+    for (const std::string precision : {"tf32", "bf16"}) {
+        CAPTURE(precision);
+        const Outcome outcome = run_towers({"parity", "--towers", "cpu,cpu", "--batch", "2", "--steps", "2",
+                                            "--precision", precision, "--round-operands"});
+        check_worked(outcome);
+        CHECK(contains(outcome.out, "cpu: all multiplications in " + precision + "\n"));
+        for (const std::string& line : lines_of(outcome.out))
+            if (line.starts_with("conv1 forward ") || line.starts_with("local3 data gradient "))
+                CHECK(line.ends_with("  " + precision));
+            else if (line.starts_with("pool1 forward "))
+                CHECK(line.ends_with(" 0"));
+    }
+}
+
+TEST_CASE("a step that diverged in bf16 is repeated in bf16") {
+    const TemporaryFolder folder;
+    const fs::path run = folder / "run";
+    check_failed(run_towers(Arguments{"train", "--towers", "cpu", "--batch", "2", "--lr", "1e30", "--steps",
+                                      "5", "--run", run.string()} +
+                            small_data() + rounding),
+                 1, "done again on cpu, the step is first not finite in ");
+    const std::string file = (run / "diverged-1.safetensors").string();
+    const auto replay = [&](const Arguments& flags) {
+        const Outcome outcome = run_towers(Arguments{"replay", file, "--towers", "cpu"} + flags);
+        check_worked(outcome);
+        return lines_of(outcome.out).at(0);
+    };
+    CHECK(replay({}).ends_with(", seed 1, bf16 products"));
+    CHECK(replay({"--precision", "fp32"}).ends_with(", seed 1"));
+    RawTensors broken = RawTensors::read(file);
+    CHECK(broken.header["__metadata__"]["round_operands"] == "true");
+    broken.header["__metadata__"]["precision"] = "half";
+    write_text(file, broken.bytes());
+    check_failed(run_towers({"replay", file, "--towers", "cpu"}), 1, "'half' is no precision");
+}
+
+TEST_CASE("a precision that there is not is refused by every command") {
+    for (const Arguments& command : {Arguments{"train", "--towers", "cpu"},
+                                     {"eval", "none"},
+                                     {"predict", "none", "picture.png"},
+                                     {"bench"},
+                                     {"parity", "--towers", "cpu,cpu"},
+                                     {"report", "none"},
+                                     {"replay", "none"}}) {
+        CAPTURE(command[0]);
+        check_failed(run_towers(command + Arguments{"--precision", "half"}), 2,
+                     "--precision 'half': give fp32, tf32, bf16 or fp16");
+    }
+}
