@@ -52,10 +52,11 @@ struct DeviceInfo {
     DeviceKind kind = DeviceKind::cpu;
     std::uint64_t memory = 0;                      ///< bytes
     std::uint64_t largest_allocation = UINT64_MAX; ///< bytes of a buffer that the driver allows
-    unsigned queues = 1;        ///< how many Queues work side by side; 1: copies and kernels take turns
-    unsigned subgroup_size = 1; ///< invocations that run in lockstep
-    unsigned compute_units = 0; ///< multiprocessors of a GPU, threads of a CPU; 0: the driver does not tell
-    std::string withheld;       ///< why a run takes it only if it is named; empty: a run may take it
+    unsigned queues = 1;          ///< how many Queues work side by side; 1: copies and kernels take turns
+    unsigned subgroup_size = 1;   ///< invocations that run in lockstep
+    unsigned compute_units = 0;   ///< multiprocessors of a GPU, threads of a CPU; 0: the driver does not tell
+    std::vector<Precision> units; ///< besides float32, what it multiplies natively and faster
+    std::string withheld;         ///< why a run takes it only if it is named; empty: a run may take it
 };
 
 /// DeviceInfo::vendor of NVIDIA's cards, whoever drives them

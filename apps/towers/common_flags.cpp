@@ -16,22 +16,21 @@
 namespace towers {
 namespace {
 
-/// `fp32, tf32, bf16 or fp16`
-std::string words_of_precisions() {
+Precision parse_precision(const std::string& name) {
+    const std::optional<Precision> found = precision_of(name);
+    if (!found) throw UsageError(fmt::format("--precision '{}': give {}", name, precision_words()));
+    return *found;
+}
+
+} // namespace
+
+std::string precision_words() {
     std::vector<std::string_view> names;
     for (const Precision each : all_precisions) names.push_back(name_of(each));
     const std::string_view last = names.back();
     names.pop_back();
     return fmt::format("{} or {}", fmt::join(names, ", "), last);
 }
-
-Precision parse_precision(const std::string& name) {
-    const std::optional<Precision> found = precision_of(name);
-    if (!found) throw UsageError(fmt::format("--precision '{}': give {}", name, words_of_precisions()));
-    return *found;
-}
-
-} // namespace
 
 std::FILE* text_stream(std::initializer_list<std::string> files) {
     return std::any_of(files.begin(), files.end(),
@@ -50,12 +49,11 @@ const char* const exact_products_help = "Let the CPU backend and GPUs compute "
 const std::string precision_help = fmt::format(
     "What products of matrices may round their operands to where a device has units for it, which is faster: "
     "{}. Sums, parameters and all that lies in memory stay fp32",
-    words_of_precisions());
+    precision_words());
 
 const char* const round_operands_help =
     "Let the cpu device round the operands of all products to --precision, as units for it would, and "
-    "multiply "
-    "them in fp32, which is slow: shows what a precision does without its hardware (default: off)";
+    "multiply them in fp32, which is slow: shows what a precision does without its hardware (default: off)";
 
 const char* const set_help = "Change a value of the recipe, such as optimizer.learning_rate=0.05, or take "
                              "it out: optimizer.momentum=; may be given several times";

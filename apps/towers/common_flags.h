@@ -26,6 +26,9 @@ extern const char* const exact_products_help;
 extern const std::string precision_help;
 extern const char* const round_operands_help;
 
+/// `fp32, tf32, bf16 or fp16`
+std::string precision_words();
+
 /// Adds --set, for changes to the recipe, to a command that does not use add_settings().
 CLI::Option* add_set(CLI::App& command, std::vector<std::string>& changes);
 

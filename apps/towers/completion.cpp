@@ -1,6 +1,7 @@
 #include "apps/towers/completion.h"
 
 #include "apps/towers/commands.h"
+#include "apps/towers/common_flags.h"
 #include "apps/towers/flags.h"
 #include "backends/backend.h"
 #include "engine/data/formats.h"
@@ -30,12 +31,6 @@ std::vector<std::string> words_in(std::string_view text) {
 std::vector<std::string> recipe_names() {
     std::vector<std::string> names;
     for (const BuiltinRecipe& each : builtin_recipes()) names.emplace_back(each.name);
-    return names;
-}
-
-std::vector<std::string> precision_names() {
-    std::vector<std::string> names;
-    for (const Precision each : all_precisions) names.emplace_back(name_of(each));
     return names;
 }
 
@@ -77,7 +72,7 @@ CompletedValue value_of(const std::string& command, const CLI::Option& option) {
     if (name == "--shares") return {.words = {"auto", "even"}};
     if (name == "--feed") return {.words = {"auto", "resident", "streamed"}};
     if (name == "--tune") return {.words = {"auto", "off", "quick", "full"}, .files = true};
-    if (name == "--precision") return {.words = precision_names()};
+    if (name == "--precision") return {.words = words_in(precision_words())};
     if (name == "--on-device-loss") return {.words = {"continue", "stop"}};
     if (name == "--quirks" && command == "eval") return {.words = {"none", "padded-evaluation"}};
     if (name == "--quirks")

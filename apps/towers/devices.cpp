@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <vector>
@@ -14,6 +15,12 @@ namespace {
 
 /// Whether copies wait for kernels. The CPU's device needs no copies.
 bool has_turns(const DeviceInfo& device) { return device.kind != DeviceKind::cpu && device.queues == 1; }
+
+std::vector<std::string> units_of(const DeviceInfo& device) {
+    std::vector<std::string> names;
+    for (const Precision each : device.units) names.emplace_back(name_of(each));
+    return names;
+}
 
 int list_devices(const OpenOptions& options, bool json) {
     nlohmann::json all = nlohmann::json::array();
@@ -44,12 +51,16 @@ int list_devices(const OpenOptions& options, bool json) {
                            {"withheld", device.withheld},
                            {"memory", device.memory},
                            {"queues", device.queues},
-                           {"subgroup_size", device.subgroup_size}});
+                           {"subgroup_size", device.subgroup_size},
+                           {"units", units_of(device)}});
             if (!json)
                 fmt::print(
-                    "{:<10} {}, {} ({}), {:.1f} GiB, {}{}{}{}\n", device.id, device.name,
+                    "{:<10} {}, {} ({}), {:.1f} GiB, {}{}{}{}{}\n", device.id, device.name,
                     name_of(device.kind), device.vendor, double(device.memory) / double(1 << 30),
-                    device.driver, has_turns(device) ? "; one queue: kernels and copies take turns" : "",
+                    device.driver,
+                    device.units.empty() ? ""
+                                         : fmt::format("; units for {}", fmt::join(units_of(device), ", ")),
+                    has_turns(device) ? "; one queue: kernels and copies take turns" : "",
                     same_as.empty() ? "" : fmt::format("; the same card as {}", same_as),
                     device.withheld.empty() ? ""
                                             : fmt::format("; only taken when named: {}", device.withheld));

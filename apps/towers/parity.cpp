@@ -207,7 +207,9 @@ void add_parity(CLI::App& app, Action& chosen) {
         ->capture_default_str();
     add_number(*command, "--tolerance", flags->tolerance,
                "Largest relative norm ||a - b|| / max(||a||, ||b||) of a tensor that counts as rounding when "
-               "both devices get the same inputs; integers that no rounding decides must be equal")
+               "both devices get the same inputs; where only one rounds the operands of a product, what that "
+               "changes "
+               "is added; integers that no rounding decides must be equal")
         ->capture_default_str();
     add_switch(*command, "--distort", flags->distort,
                "Crop, flip and change the images at random, as the recipe says; off uses its evaluation "

@@ -56,6 +56,7 @@ DeviceInfo describe_cpu(unsigned threads) {
     info.driver = fmt::format("oneDNN {}.{}.{}, {} thread{}", dnnl_version()->major, dnnl_version()->minor,
                               dnnl_version()->patch, threads, threads == 1 ? "" : "s");
     info.kind = DeviceKind::cpu;
+    info.units = native_units();
     info.compute_units = threads;
     info.memory = host_memory();
     return info;
@@ -85,7 +86,7 @@ public:
                  .precision = options.precision,
                  .round_operands = options.round_operands,
                  .limits = options.limits,
-                 .choices = options.choices} {
+                 .choices = options.round_operands ? nullptr : options.choices} {
         context_.threads = facts_.busy_groups;
         context_.guarded = options.guarded;
         info_ = describe_cpu(context_.threads);
@@ -95,7 +96,10 @@ public:
     const DeviceInfo& info() const override { return info_; }
     std::uint64_t free_memory() const override { return available_memory(); }
     std::vector<Candidate> candidates(const Launch& launch) const override {
-        return towers::candidates(cpu_variants(), launch, facts_);
+        std::vector<Candidate> all = towers::candidates(cpu_variants(), launch, facts_);
+        // There is no choice: another way may be faster, but would round nothing.
+        if (facts_.round_operands) std::erase_if(all, [](const Candidate& each) { return !each.used; });
+        return all;
     }
 
 protected:

@@ -58,6 +58,9 @@ bool few_pixels(const ConvShape& shape);
 /// without those of the padding.
 double multiplications(const ConvShape& shape, bool without_padding);
 
+/// DeviceInfo's, of this processor.
+std::vector<Precision> native_units();
+
 std::span<const CpuVariant> rounded_conv2d_overrides();
 std::span<const CpuVariant> winograd_overrides();
 std::span<const CpuVariant> implicit_gemm_overrides();

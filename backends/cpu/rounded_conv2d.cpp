@@ -90,6 +90,10 @@ constexpr Variant only_rounded(Kernel kernel) {
 
 } // namespace
 
+std::vector<Precision> native_units() {
+    return units().has ? std::vector<Precision>{Precision::bf16} : std::vector<Precision>();
+}
+
 std::span<const CpuVariant> rounded_conv2d_overrides() {
     static constexpr CpuVariant overrides[] = {
         {only_rounded<Conv2dForwardParams>(Kernel::conv2d_forward), prepare<towers::conv2d_forward, false>},

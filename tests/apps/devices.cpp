@@ -30,6 +30,13 @@ TEST_CASE("scripts can read the list of devices") {
         CHECK(uuid.size() == 32);
         CHECK(uuid.find_first_not_of("0123456789abcdef") == std::string::npos);
         CHECK(device.at("memory").get<std::uint64_t>() > 0);
+        std::string units;
+        for (const std::string each : device.at("units"))
+            units += (units.empty() ? "; units for " : ", ") + each;
+        CHECK(std::ranges::any_of(text, [&](const std::string& line) {
+            return line.starts_with(ids.back() + " ") && contains(line, units) &&
+                   contains(line, "; units for ") == !units.empty();
+        }));
         const bool turns = device.at("queues") == 1 && ids.back() != "cpu";
         CHECK(turns == std::ranges::any_of(text, [&](const std::string& line) {
                   return line.starts_with(ids.back() + " ") &&

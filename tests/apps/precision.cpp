@@ -3,6 +3,7 @@
 #include "tests/apps/helpers.h"
 #include "tests/support/files.h"
 
+#include <cstdio>
 #include <doctest/doctest.h>
 
 using namespace towers::test;
@@ -41,7 +42,7 @@ TEST_CASE("a run says what part of its multiplications it rounds, and keeps its 
 
     const fs::path run = folder / "bf16";
     CHECK(contains(train_small(run, flags + rounding), "), 4 examples a step" + all_in_bf16));
-    for (const std::string text : {read_text(run / "config.toml"), settings_in(checkpoint(run, 2))}) {
+    for (const std::string& text : {read_text(run / "config.toml"), settings_in(checkpoint(run, 2))}) {
         CHECK(contains(text, "precision = 'bf16'\n"));
         CHECK(contains(text, "round-operands = true\n"));
     }
@@ -55,6 +56,41 @@ TEST_CASE("a run says what part of its multiplications it rounds, and keeps its 
     CHECK(contains(placed, "), 4 examples a step" + all_in_bf16 + "operation "));
     CHECK(contains(placed, " in bf16 "));
     check_same(run, folder / "placed", 2); // to the bit
+}
+
+TEST_CASE("no choice and no measuring makes the cpu leave out rounding") {
+    const TemporaryFolder folder;
+    const fs::path run = folder / "run";
+    train_small(run, {"--batch", "4", "--steps", "1", "--precision", "bf16", "--tune", "quick"});
+    // A line on stderr names choices that cannot be.
+    const auto out_of = [&](const Arguments& flags) {
+        const Outcome outcome = run_towers(Arguments{"train", "--towers", "cpu"} + small_data() + flags);
+        CHECK(outcome.code == 0);
+        return outcome.out;
+    };
+    const Arguments flags = rounding + Arguments{"--batch", "4", "--steps", "1", "--tune"};
+    CHECK(contains(out_of(flags + Arguments{"quick", "--run", (folder / "quick").string()}), all_in_bf16));
+    CHECK(contains(
+        out_of(flags + Arguments{(run / "choices.json").string(), "--run", (folder / "given").string()}),
+        all_in_bf16));
+    CHECK(contains(out_of({"--run", run.string(), "--resume", "--steps", "2", "--round-operands"}),
+                   all_in_bf16));
+}
+
+TEST_CASE("a processor's units are those on which it can run products") {
+    const Outcome variants = run_towers({"bench", "--towers", "cpu", "--batch", "2", "--variants",
+                                         "conv2 forward", "--precision", "bf16", "--threads", "1"});
+    check_worked(variants);
+    const Json all = list_devices();
+    for (const Json& device : all.at("devices"))
+        if (device.at("id") == "cpu") {
+            const bool has = device.at("units") == Json{"bf16"};
+            CHECK(contains(variants.out, " in bf16 ") == has);
+            if (!has) {
+                CHECK(device.at("units") == Json::array());
+                std::printf("SKIPPED units of the processor: it has none for bf16\n");
+            }
+        }
 }
 
 TEST_CASE("a processor without units, or products that no units take, run in fp32, and a run says so") {
