@@ -80,7 +80,7 @@ double Trainer::learning_rate(const Place& place) const {
 StepNumbers Trainer::numbers(const Place& place) const {
     StepNumbers numbers = numbers_of_update(recipe_, learning_rate(place), place.step + 1);
     if (!loss_scale_) return numbers;
-    // The step after the next one counts on that to be good, and is stopped otherwise.
+    // A step that begins before the one before it has ended counts on that one to be good.
     numbers.loss_scale = (place.step > step_ ? after_good_step(*loss_scale_) : *loss_scale_).scale;
     return numbers;
 }
