@@ -21,6 +21,8 @@ namespace towers {
 namespace {
 
 constexpr unsigned default_batch = 32;
+/// In fp16: brings a step's gradients into its range. A training's is larger until they overflow.
+constexpr float loss_scale = 0x1p10f;
 
 struct ParityFlags {
     std::vector<std::string> set;
@@ -63,7 +65,9 @@ Lockstep run_lockstep(const std::array<std::string, 2>& ids, const Recipe& recip
                          {.batch = flags.batch,
                           .seed = flags.seed,
                           .distort = flags.distort,
-                          .tolerance = flags.tolerance})};
+                          .tolerance = flags.tolerance,
+                          .loss_scale = flags.open.precision == Precision::fp16 ? std::optional(loss_scale)
+                                                                                : std::nullopt})};
 }
 
 Drift run_drift(const Lockstep& lockstep, const Recipe& recipe, const DataSource& data,

@@ -61,6 +61,13 @@ std::array<std::uint8_t, 16> uuid_of(const cudaDeviceProp& properties) {
     return uuid;
 }
 
+/// What mma.sync multiplies on a card of this compute capability, as the sources by fragments were compiled
+unsigned units_of(int major, int minor) {
+    const int architecture = architecture_for(TOWERS_CUDA_ARCHITECTURES, major, minor);
+    if (architecture < 80) return units_for(Precision::fp16);
+    return units_for(Precision::fp16) | units_for(Precision::bf16) | units_for(Precision::tf32);
+}
+
 DeviceInfo describe(const cudaDeviceProp& properties, unsigned index) {
     DeviceInfo info;
     info.id = fmt::format("cuda:{}", index);
@@ -79,6 +86,8 @@ DeviceInfo describe(const cudaDeviceProp& properties, unsigned index) {
     info.subgroup_size = unsigned(properties.warpSize);
     info.queues = queue_count; // a stream each
     info.compute_units = unsigned(properties.multiProcessorCount);
+    for (const Precision each : all_precisions)
+        if ((units_of(properties.major, properties.minor) & units_for(each)) != 0) info.units.push_back(each);
     return info;
 }
 
@@ -139,13 +148,6 @@ Search find_devices() {
     }
     if (search.devices.empty()) search.absence = "no GPU has what the kernels need";
     return search;
-}
-
-/// What mma.sync multiplies on a card of this compute capability, as the sources by fragments were compiled
-unsigned units_of(int major, int minor) {
-    const int architecture = architecture_for(TOWERS_CUDA_ARCHITECTURES, major, minor);
-    if (architecture < 80) return units_for(Precision::fp16);
-    return units_for(Precision::fp16) | units_for(Precision::bf16) | units_for(Precision::tf32);
 }
 
 DeviceFacts facts_of(const DeviceInfo& info, const cudaDeviceProp& properties, const OpenOptions& options) {

@@ -96,13 +96,17 @@ StepComparison compare_step(Device& a, Device& b, const Recipe& recipe, const Da
                                            .slots = data.size(),
                                            .seed = options.seed,
                                            .distort = options.distort,
+                                           .scales_loss = options.loss_scale.has_value(),
                                            .largest_allocation = largest});
-    const Plan plan = plan_single_step(spec, update_spec(recipe, layout)).plan;
+    UpdateSpec update = update_spec(recipe, layout);
+    update.scales_loss = spec.scales_loss;
+    const Plan plan = plan_single_step(spec, update).plan;
     const std::vector<std::vector<WrittenTensor>> levels = written_in(plan);
     const std::size_t window = window_bytes(levels);
 
     const std::vector<float> state = initial_state(layout, options.seed);
-    const StepNumbers numbers = numbers_of_update(recipe, recipe.optimizer->learning_rate, 1);
+    StepNumbers numbers = numbers_of_update(recipe, recipe.optimizer->learning_rate, 1);
+    if (options.loss_scale) numbers.loss_scale = *options.loss_scale;
     std::vector<Example> examples(options.batch);
     Sampler(std::uint32_t(data.size()), options.seed, true).fill(0, examples);
     ResidentFeed(data).bring(examples);

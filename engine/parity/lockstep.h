@@ -9,6 +9,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,8 @@ struct LockstepOptions {
     /// The largest relative norm that counts as equal where both devices round operands alike; words have no
     /// tolerance.
     double tolerance;
+    /// A factor of the loss's gradient, as a training in fp16 has; none: the step has none.
+    std::optional<float> loss_scale = {};
 };
 
 /// What a kernel or a copy wrote into one tensor on two devices, given the same inputs.

@@ -199,6 +199,23 @@ TEST_CASE("parity names the precision of each product, and a device agrees with 
     }
 }
 
+TEST_CASE("a device in fp32 agrees with one that rounds within what its operands round") {
+    const std::string device = quick_device();
+    if (device.empty()) return;
+    for (const std::string precision : {"tf32", "bf16", "fp16"}) {
+        CAPTURE(precision);
+        const Outcome outcome = run_towers({"parity", "--towers", "cpu," + device, "--batch", "4", "--steps",
+                                            "1", "--precision", precision, "--round-operands"});
+        CAPTURE(outcome.out);
+        check_worked(outcome);
+        CHECK(contains(outcome.out, "cpu: all multiplications in " + precision + "\n"));
+        for (const std::string& line : lines_of(outcome.out))
+            if (line.starts_with("conv1 forward ") &&
+                !contains(outcome.out, device + ": all multiplications in " + precision))
+                CHECK(line.ends_with("  " + precision + " beside fp32"));
+    }
+}
+
 TEST_CASE("a step that diverged in bf16 is repeated in bf16") {
     const TemporaryFolder folder;
     const fs::path run = folder / "run";

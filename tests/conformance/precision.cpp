@@ -106,6 +106,20 @@ TEST_CASE("a CPU that rounds operands does so with every product, in every preci
     }
 }
 
+TEST_CASE("a device has units for what its products may round to, and for nothing else") {
+    for (const std::string& id : device_ids())
+        for (const Precision precision : {Precision::tf32, Precision::bf16, Precision::fp16}) {
+            INFO("on ", id, " in ", std::string(name_of(precision)));
+            Choosing on(id, options_for(precision, false));
+            const std::vector<Candidate> ways =
+                on.device->candidates(forward_of(general, same_conv(2, 8, 8, 64, 3, 3, 1, 64), true));
+            const bool rounds = std::ranges::any_of(
+                ways, [&](const Candidate& each) { return each.config.operands == precision; });
+            const std::vector<Precision>& units = on.device->info().units;
+            CHECK(rounds == (std::ranges::find(units, precision) != units.end()));
+        }
+}
+
 TEST_CASE("rounded factors are not smaller on average") {
     with_each_precision([](Choosing& on, Precision precision) {
         const ConvShape s = same_conv(2, 12, 12, 32, 3, 3, 1, 32);
