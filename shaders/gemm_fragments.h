@@ -3,24 +3,23 @@
 // Multiplies on matrix units: operands are rounded on their way to shared memory, a subgroup of 32 multiplies
 // fragments of 16 x 16 from there. The build defines their type, OPERANDS_bf16, OPERANDS_fp16, OPERANDS_tf32
 // or OPERANDS_fp32; the last are sums of two bf16 numbers, of whose four products it adds up three. The words
-// for this are the dialect's:
-//   FRAGMENT_K                  how many k a fragment has
-//   OPERAND_PARTS               of an operand: 1, or 2, whose first is the rounded operand and whose second
-//   is
-//                               the rounded rest
-//   OperandQuad                 four operands side by side in shared memory, SHARED_OPERANDS(name, count) of
-//                               them
-//   ROW_PADDING(along_k)        so many more of them in a row of shared memory, as the banks need
-//   KEEP_OPERANDS(slices, at, part, quad)  a statement: rounds four floats; the parts lie `part` apart
-//   FragmentA, FragmentB        16 rows (columns) and FRAGMENT_K k
-//   LOAD_FRAGMENT_A(fragment, slices, at, along_k, row), LOAD_FRAGMENT_B(...)  statements: from `at` on,
-//   where
-//                               rows lie `row` apart
-//   FragmentSum, NO_SUM         16 x 16 sums in float32, and all 0
+// for this are the dialect's, used by all invocations of a subgroup together:
+//   FRAGMENT_K              how many k a fragment has
+//   OPERAND_PARTS           of an operand: 1; or 2, the rounded one and the rounded rest
+//   OperandQuad             four operands side by side in shared memory
+//   SHARED_OPERANDS(name, count)  declares so many of them
+//   ROW_PADDING(along_k)    so many more of them in a row of shared memory, as its banks need
+//   KEEP_OPERANDS(slices, at, part, quad)
+//                           a statement: rounds four floats; the parts lie `part` apart
+//   FragmentA, FragmentB    16 rows (columns) and FRAGMENT_K k
+//   LOAD_FRAGMENT_A(fragment, slices, at, along_k, row), LOAD_FRAGMENT_B(...)
+//                           statements: from `at` on, where rows lie `row` apart
+//   FragmentSum, NO_SUM     16 x 16 sums in float32, and all 0
 //   multiply_add(a, b, sum), plus(sum, sum)
-//   FRAGMENT_QUADS, QUADS_OF_FRAGMENT(quads, sum)  declares an invocation's share of the sums, so many quads
-//   FRAGMENT_ROW(q), FRAGMENT_COLUMN(q)            where these begin
-// All invocations of a subgroup use them together.
+//   FRAGMENT_QUADS, QUADS_OF_FRAGMENT(quads, sum)
+//                           declares an invocation's share of the sums, so many quads
+//   FRAGMENT_ROW(q), FRAGMENT_COLUMN(q)
+//                           where these begin
 #include "dialect/fragment_cuda.h"
 
 #define TILE_K (FRAGMENT_K * 2u / OPERAND_PARTS)
@@ -80,19 +79,18 @@ FUNCTION uint spread(uint row) { return (row & ~7u) | (row & 1u) << 2u | (row & 
             LOAD_FRAGMENT_B(b[j][k][part], b_slices,                                                         \
                             b_at + part * PART_QUADS(B_ALONG_K, TILE_N) +                                    \
                                 QUAD_AT(B_ALONG_K, TILE_N, j * 16u, k * FRAGMENT_K),                         \
-                            B_ALONG_K, ROW_QUADS(B_ALONG_K, TILE_N))                                         \
-                UNROLL for (uint i = 0u; i < DOWN; ++i) {                                                    \
+                            B_ALONG_K, ROW_QUADS(B_ALONG_K, TILE_N));                                        \
+    UNROLL for (uint i = 0u; i < DOWN; ++i) {                                                                \
         FragmentA a[DEEP][OPERAND_PARTS];                                                                    \
         UNROLL for (uint k = 0u; k < DEEP; ++k) UNROLL for (uint part = 0u; part < OPERAND_PARTS; ++part)    \
             LOAD_FRAGMENT_A(a[k][part], a_slices,                                                            \
                             a_at + part * PART_QUADS(A_ALONG_K, TILE_M) +                                    \
                                 QUAD_AT(A_ALONG_K, TILE_M, i * 16u, k * FRAGMENT_K),                         \
-                            A_ALONG_K, ROW_QUADS(A_ALONG_K, TILE_M))                                         \
-                UNROLL for (uint j = 0u; j < ACROSS; ++j) {                                                  \
+                            A_ALONG_K, ROW_QUADS(A_ALONG_K, TILE_M));                                        \
+        UNROLL for (uint j = 0u; j < ACROSS; ++j) {                                                          \
             FragmentSum of_slice = NO_SUM;                                                                   \
-            UNROLL for (uint k = 0u; k < DEEP;                                                               \
-                        ++k){ADD_PRODUCT(of_slice, a[k], b[j][k])} sum[i * ACROSS + j] =                     \
-                plus(sum[i * ACROSS + j], of_slice);                                                         \
+            UNROLL for (uint k = 0u; k < DEEP; ++k) { ADD_PRODUCT(of_slice, a[k], b[j][k]); }                \
+            sum[i * ACROSS + j] = plus(sum[i * ACROSS + j], of_slice);                                       \
         }                                                                                                    \
     }
 

@@ -140,9 +140,9 @@ mutants = {
     "fragment-row-too-far": (gemm_fragments, "if (m < rows && n < (N))", "if (n < (N))", by_fragments),
     "fragment-column-too-far": (fragments_of_data, "if (m < rows && n < (N))", "if (m < rows)", by_fragments),
     "one-long-chain": (gemm_fragments, """FragmentSum of_slice = NO_SUM; UNROLL for (uint k = 0u; k < DEEP; ++k) {
-                       ADD_PRODUCT(of_slice, a[k], b[j][k]) }
+                       ADD_PRODUCT(of_slice, a[k], b[j][k]); }
                        sum[i * ACROSS + j] = plus(sum[i * ACROSS + j], of_slice);""",
-                       "UNROLL for (uint k = 0u; k < DEEP; ++k) { ADD_PRODUCT(sum[i * ACROSS + j], a[k], b[j][k]) }",
+                       "UNROLL for (uint k = 0u; k < DEEP; ++k) { ADD_PRODUCT(sum[i * ACROSS + j], a[k], b[j][k]); }",
                        long_fragments),
     "tf32-truncated": (words_of_fragments, "(bits + 0xfffu + (bits >> 13u & 1u)) & ~0x1fffu", "bits & ~0x1fffu",
                        by_fragments),
