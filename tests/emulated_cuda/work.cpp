@@ -42,3 +42,22 @@ TEST_CASE("a strided convolution's gradient multiplies each pixel by the taps th
     // Of 17 rows one phase has nine, which need a tile more; the other one's is left out.
     CHECK(slices_of(conv(17, 2, 2, 0)) < of_tap);
 }
+
+TEST_CASE("an emulated card has units for all types and multiplies in the precision that it is given") {
+    const Launch large = forward_of(general, conv(64, 3, 1, 1), true);
+    for (const Precision precision : all_precisions) {
+        INFO(std::string(name_of(precision)));
+        OpenOptions options = open_options();
+        options.precision = precision;
+        const auto card = open_device("cuda:0", options);
+        bool offered = false;
+        for (const Candidate& each : card->candidates(large)) {
+            if (each.used) {
+                CHECK(each.variant == (precision == Precision::fp32 ? quads_source : fragments_source));
+                CHECK(each.config.operands == precision);
+            }
+            offered = offered || each.variant == fragments_source;
+        }
+        CHECK(offered);
+    }
+}
