@@ -44,7 +44,8 @@ TEST_CASE("a strided convolution's gradient multiplies each pixel by the taps th
 }
 
 TEST_CASE("an emulated card has units for all types and multiplies in the precision that it is given") {
-    const Launch large = forward_of(general, conv(64, 3, 1, 1), true);
+    const Launch large =
+        forward_of(general, padded_conv(2, 64, 64, 64, {{1, 1}, {1, 1}}, {0, 0, 0, 0}, 64), true);
     for (const Precision precision : all_precisions) {
         INFO(std::string(name_of(precision)));
         OpenOptions options = open_options();
