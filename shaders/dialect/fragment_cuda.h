@@ -1,6 +1,11 @@
 // Fragments (shaders/gemm_fragments.h) for CUDA: a lane's words of them.
 #include "matrix_units.h"
 
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+#undef LAUNCH_BOUNDS // two instructions for one take registers, of which nvcc would spill some
+#define LAUNCH_BOUNDS(size) size
+#endif
+
 struct Fragment {
     uint words[4];
 };
