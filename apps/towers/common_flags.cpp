@@ -82,7 +82,12 @@ void add_exact_products(CLI::App& command, bool& exact_products) {
 void add_precision(CLI::App& command, PrecisionFlags& flags, const std::string& otherwise) {
     command.add_option("--precision", flags.precision,
                        fmt::format("{} (default: {})", precision_help, otherwise));
-    command.add_flag("--round-operands", flags.round_operands, round_operands_help);
+    // On its own, CLI11 gives an optional a value also where the flag is not given.
+    command
+        .add_flag_function(
+            "--round-operands", [&flags](std::int64_t on) { flags.round_operands = on > 0; },
+            round_operands_help)
+        ->check(on_or_off());
 }
 
 void choose_precision(OpenOptions& open, const PrecisionFlags& flags, const PrecisionFlags& trained,

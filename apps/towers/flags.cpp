@@ -100,16 +100,21 @@ CLI::Validator one_of(std::initializer_list<std::string> words) {
         "");
 }
 
+CLI::Validator on_or_off() {
+    return CLI::Validator(
+        [](std::string& word) -> std::string {
+            return word == "on" || word == "off" || word == "true" || word == "false" ? "" : "give on or off";
+        },
+        "");
+}
+
 CLI::Option* add_switch(CLI::App& command, const std::string& name, bool& field, const std::string& help) {
     const auto take = [&field](const CLI::results_t& words) {
         field = words[0] != "off" && words[0] != "false"; // also true for a flag without a value
         return true;
     };
-    const auto check = [](std::string& word) -> std::string {
-        return word == "on" || word == "off" || word == "true" || word == "false" ? "" : "give on or off";
-    };
     return command.add_option(name, take, help)
-        ->check(CLI::Validator(check, ""))
+        ->check(on_or_off())
         ->type_name("on|off")
         ->expected(0, 1)
         ->default_str(field ? "on" : "");

@@ -18,6 +18,7 @@ namespace towers {
 CLI::Validator whole_number(std::uint64_t least, std::uint64_t most);
 CLI::Validator any_number();
 CLI::Validator one_of(std::initializer_list<std::string> words);
+CLI::Validator on_or_off();
 
 /// Adds a flag that is `on` alone, and takes `on` or `off`. For a command without words, which would be taken
 /// for its value; others have add_flag(), and switch_words() in main() makes both alike.
