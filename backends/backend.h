@@ -36,7 +36,7 @@ struct OpenOptions {
     bool exact_products = false;
     /// What products may round their operands to.
     Precision precision = Precision::fp32;
-    /// A CPU device rounds the operands of all products, with or without units for them, and multiplies what
+    /// A CPU device rounds the operands of products, with or without units for them, and multiplies what
     /// it has no units for in float32: slow, but with the results of hardware that has them.
     bool round_operands = false;
     /// How to run launches, which the device reads at each recording instead of estimating; null: estimates

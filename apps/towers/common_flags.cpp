@@ -52,7 +52,7 @@ const std::string precision_help = fmt::format(
     precision_words());
 
 const char* const round_operands_help =
-    "Let the cpu device round the operands of all products to --precision, as units for it would, and "
+    "Let the cpu device round the operands of products to --precision, as units for it would, and "
     "multiply them in fp32, which is slow: shows what a precision does without its hardware (default: off)";
 
 const char* const set_help = "Change a value of the recipe, such as optimizer.learning_rate=0.05, or take "

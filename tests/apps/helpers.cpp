@@ -106,6 +106,12 @@ const Listed& list() {
 
 } // namespace
 
+std::string driver_of_cpu(const nlohmann::json& all) {
+    for (const nlohmann::json& device : all.at("devices"))
+        if (device.at("id") == "cpu") return device.at("driver");
+    return "";
+}
+
 RunOptions broken_vulkan(const std::string& rules, const std::filesystem::path& folder) {
     return {.folder = folder,
             .environment = {{"VK_ADD_LAYER_PATH", TOWERS_BROKEN_VULKAN},

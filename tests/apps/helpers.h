@@ -37,6 +37,8 @@ bool contains(std::string_view text, std::string_view part);
 /// What `towers devices --json` prints, and the Vulkan devices in it.
 nlohmann::json list_devices(const RunOptions& options = {});
 std::vector<nlohmann::json> vulkan_devices(const nlohmann::json& all);
+/// The library of the device `cpu` with its version and, at the end, the number of threads
+std::string driver_of_cpu(const nlohmann::json& all);
 
 /// For a program that runs in `folder` under the layer of tests/broken_vulkan, with these rules.
 RunOptions broken_vulkan(const std::string& rules, const std::filesystem::path& folder = {});

@@ -55,9 +55,9 @@ TEST_CASE("the CPU backend uses as many threads as OpenMP gives") {
         check_worked(run_towers(
             Arguments{"parity", "--towers", "cpu,cpu", "--batch", "4", "--steps", "1"} + tiny, options));
     }
-    const auto listed = [](const RunOptions& options) { return run_towers({"devices"}, options).out; };
-    CHECK(contains(listed({.environment = {{"OMP_NUM_THREADS", "3"}}}), ", 3 threads"));
-    CHECK(contains(listed({.environment = {{"OMP_THREAD_LIMIT", "1"}}}), ", 1 thread\n"));
+    const auto driver = [](const RunOptions& options) { return driver_of_cpu(list_devices(options)); };
+    CHECK(driver({.environment = {{"OMP_NUM_THREADS", "3"}}}).ends_with(", 3 threads"));
+    CHECK(driver({.environment = {{"OMP_THREAD_LIMIT", "1"}}}).ends_with(", 1 thread"));
     const std::vector<Arguments> commands{{"devices"},
                                           {"train", "--towers", "cpu", "--run", (folder / "many").string()}};
     for (const Arguments& command : commands)
