@@ -72,7 +72,7 @@ FUNCTION float bf16_of(uint both, uint half) {
     UNROLL for (uint h = 0u; h < 2u; ++h) {                                                                  \
         float finite[2];                                                                                     \
         UNROLL for (uint c = 0u; c < 2u; ++c) finite[c] =                                                    \
-            fabsf(kept[h * 2u + c]) < 3.39e38f ? kept[h * 2u + c] : 0.0f;                                      \
+            fabsf(kept[h * 2u + c]) < 3.39e38f ? kept[h * 2u + c] : 0.0f;                                    \
         rounded[h] = pack_bf16(finite[0], finite[1]);                                                        \
         UNROLL for (uint c = 0u; c < 2u; ++c) kept[h * 2u + c] -= bf16_of(rounded[h], c);                    \
     }                                                                                                        \
@@ -111,9 +111,11 @@ FUNCTION void load_fragment(Fragment& fragment, const Slices& slices, uint at, u
 template<bool is_a, class Slices>
 FUNCTION void load_words(Fragment& fragment, const Slices& slices, uint at, uint row) {
     const uint g = SUBGROUP_LANE / 4u, t = SUBGROUP_LANE % 4u;
-    const uint* const from = reinterpret_cast<const uint*>(slices.elements + at);
-    UNROLL for (uint i = 0u; i < 4u; ++i) fragment.words[i] =
-        from[(t + (is_a ? i / 2u : i % 2u) * 4u) * row * 4u + g + (is_a ? i % 2u : i / 2u) * 8u];
+    UNROLL for (uint i = 0u; i < 4u; ++i) {
+        const uint k = t + (is_a ? i / 2u : i % 2u) * 4u;
+        const uint place = g + (is_a ? i % 2u : i / 2u) * 8u;
+        fragment.words[i] = load_word(&slices.elements[at + k * row + place / 4u].x + place % 4u);
+    }
 }
 #define LOAD_FRAGMENT(is_a, fragment, slices, at, along_k, row)                                              \
     if (along_k != 0)                                                                                        \

@@ -24,6 +24,8 @@ inline __device__ void load_transposed_matrices(uint (&words)[4], const void* ro
                  : "memory");
 }
 
+inline __device__ uint load_word(const void* word) { return *static_cast<const uint*>(word); }
+
 // C += A B. The backend uses what a card has (units_of() in backends/cuda/cuda_backend.cpp).
 inline __device__ void multiply_add_bf16(float (&c)[4], const uint (&a)[4], uint b0, uint b1) {
 #if __CUDA_ARCH__ >= 800

@@ -119,6 +119,7 @@ inline void load_transposed_matrices(std::uint32_t (&words)[4], const void* row,
                                      int line = __builtin_LINE()) {
     emulated::load<true>(words, row, line);
 }
+inline std::uint32_t load_word(const void* word) { return *static_cast<const std::uint32_t*>(word); }
 inline void multiply_add_bf16(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1,
                               int line = __builtin_LINE()) {
     emulated::multiply_add<emulated::of_bf16, false>(c, a, b0, b1, line);

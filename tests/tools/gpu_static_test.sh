@@ -90,7 +90,7 @@ expect 2 "no kernel fits" --kernel nothing
 expect 2 "is not a list of compute capabilities" --arch new
 expect 77 "SKIPPED" --nvcc ""
 
-# A copy of the sources, where a source by quads may be wrong
+# A copy of the sources, where sources by quads and by fragments may be wrong
 mkdir -p "$work/copy/tests/tools" "$work/copy/backends/cuda"
 from=$(dirname "$tool")
 cp "$from/gpu_static" "$from/figures.py" "$from/bank_conflicts.cpp" "$work/copy/tests/tools"
@@ -104,6 +104,15 @@ echo '0 0 0 0 *' >"$work/any"
 expect 0 "  0/0" --kernel "conv2d_forward 128x64 quads" --required "$work/any"
 sed -i 's|(length) / 4u + 1u|(length) / 4u|' "$work/copy/shaders/gemm_quads.h"
 expect 1 "bank conflicts, more than 0" --kernel "conv2d_forward 128x64 quads" --required "$work/any"
+sed -i 's/20conv2d_forward_quads/24conv2d_forward_fragments/' "$work/nvdisasm"
+function=_ZN6towers9cuda_text24conv2d_forward_fragmentsENS0_19Conv2dForwardParamsE
+stand_in 0
+expect 0 "  0/0" --kernel "conv2d_forward 128x64 fragments bf16" --required "$work/any"
+sed -i 's|(row & 1u) << 2u|(row \& 1u)|; s|(row >> 2u & 1u)|(row \& 4u)|' "$work/copy/shaders/gemm_fragments.h"
+expect 1 "bank conflicts, more than 0" --kernel "conv2d_forward 128x64 fragments bf16" --required "$work/any"
+sed -i 's/24conv2d_forward_fragments/20conv2d_forward_quads/' "$work/nvdisasm"
+function=_ZN6towers9cuda_text20conv2d_forward_quadsENS0_19Conv2dForwardParamsE
+stand_in 0
 echo 'an error' >"$work/copy/shaders/gemm_quads.h"
 expect 1 "conv2d_forward 128x64 quads: its bank conflicts: " --kernel "conv2d_forward 128x64 quads"
 echo "gpu_static counts instructions and bank conflicts, and reports spills, missing figures and failures"
