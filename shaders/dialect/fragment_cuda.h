@@ -64,8 +64,8 @@ FUNCTION uint round_to_tf32(float x) {
 FUNCTION float bf16_of(uint both, uint half) {
     return as_float(half == 0u ? both << 16u : both & 0xffff0000u);
 }
-// Infinity and NaN, and what would be rounded to it, are a rest of 0: infinity times a rest of 0 would be
-// NaN.
+// What is not finite, or would not be as bf16, is the rest of 0: a first part that is infinite would make NaN
+// with the other operand's rest, which often is 0.
 #define KEEP_OPERANDS(slices, at, part, quad)                                                                \
     vec4 kept = quad;                                                                                        \
     uvec2 rounded;                                                                                           \
