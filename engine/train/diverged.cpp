@@ -211,7 +211,7 @@ DivergedStep read_diverged(const std::filesystem::path& path) {
     step.distort = flag(metadata(file, "distort", path), path);
     step.global_batch = unsigned(checkpoint_number(file, "global_batch", path));
     if (file.metadata.contains("precision")) { // not an early version's
-        const std::string& name = metadata(file, "precision", path);
+        const std::string name = metadata(file, "precision", path);
         const std::optional<Precision> precision = precision_of(name);
         if (!precision) refuse(path, fmt::format("'{}' is no precision", name));
         diverged.precision = *precision;
