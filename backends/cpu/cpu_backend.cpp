@@ -50,7 +50,7 @@ void use_threads(unsigned threads) {
 DeviceInfo describe_cpu(unsigned threads) {
     DeviceInfo info;
     info.id = "cpu";
-    const Processor processor = this_processor();
+    const Processor& processor = this_processor();
     info.name = processor.name;
     info.vendor = processor.vendor;
     info.driver = fmt::format("oneDNN {}.{}.{}, {} thread{}", dnnl_version()->major, dnnl_version()->minor,

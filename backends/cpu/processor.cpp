@@ -62,9 +62,12 @@ Processor processor_of(std::istream& cpuinfo) {
     return processor;
 }
 
-Processor this_processor() {
-    std::ifstream cpuinfo("/proc/cpuinfo");
-    return processor_of(cpuinfo);
+const Processor& this_processor() {
+    static const Processor processor = [] {
+        std::ifstream cpuinfo("/proc/cpuinfo");
+        return processor_of(cpuinfo);
+    }();
+    return processor;
 }
 
 } // namespace towers

@@ -63,7 +63,7 @@ double factors(const Conv2dBackwardWeightsParams& p) { return inputs(p.shape) + 
 template<class Params>
 std::vector<LaunchConfig> units_configs(const Launch& launch, const DeviceFacts& facts) {
     const auto p = launch.parameters.as<Params>();
-    if (facts.precision != Precision::bf16 || facts.round_operands || !units_take(p.shape)) return {};
+    if (facts.precision != Precision::bf16 || !units_take(p.shape)) return {};
     return {{.operands = Precision::bf16, .cost = cost(p.shape, factors(p))}};
 }
 

@@ -62,10 +62,10 @@ std::array<std::uint8_t, 16> uuid_of(const cudaDeviceProp& properties) {
 }
 
 /// What mma.sync multiplies on a card of this compute capability, as the sources by fragments were compiled
-unsigned units_of(int major, int minor) {
+std::vector<Precision> units_of(int major, int minor) {
     const int architecture = architecture_for(TOWERS_CUDA_ARCHITECTURES, major, minor);
-    if (architecture < 80) return units_for(Precision::fp16);
-    return units_for(Precision::fp16) | units_for(Precision::bf16) | units_for(Precision::tf32);
+    if (architecture < 80) return {Precision::fp16};
+    return {Precision::tf32, Precision::bf16, Precision::fp16};
 }
 
 DeviceInfo describe(const cudaDeviceProp& properties, unsigned index) {
@@ -86,8 +86,7 @@ DeviceInfo describe(const cudaDeviceProp& properties, unsigned index) {
     info.subgroup_size = unsigned(properties.warpSize);
     info.queues = queue_count; // a stream each
     info.compute_units = unsigned(properties.multiProcessorCount);
-    for (const Precision each : all_precisions)
-        if ((units_of(properties.major, properties.minor) & units_for(each)) != 0) info.units.push_back(each);
+    info.units = units_of(properties.major, properties.minor);
     return info;
 }
 
@@ -150,15 +149,17 @@ Search find_devices() {
     return search;
 }
 
-DeviceFacts facts_of(const DeviceInfo& info, const cudaDeviceProp& properties, const OpenOptions& options) {
+DeviceFacts facts_of(const DeviceInfo& info, const OpenOptions& options) {
+    unsigned fragments = 0;
+    if (options.sources != Sources::shared)
+        for (const Precision each : info.units) fragments |= units_for(each);
     // Two workgroups for each multiprocessor: one hides the other's waits.
     return {.busy_groups = 2 * info.compute_units,
             .subgroup_size = info.subgroup_size,
             .exact_products = options.exact_products,
             .precision = options.precision,
             .quads = options.sources != Sources::shared,
-            .fragments =
-                options.sources != Sources::shared ? units_of(properties.major, properties.minor) : 0,
+            .fragments = fragments,
             .shared_memory = 48 << 10, // of every card, without asking for more
             .limits = options.limits,
             .choices = options.choices};
@@ -166,9 +167,8 @@ DeviceFacts facts_of(const DeviceInfo& info, const cudaDeviceProp& properties, c
 
 class CudaDevice final : public Device {
 public:
-    CudaDevice(const Found& found, DeviceInfo info, const OpenOptions& options)
-        : ordinal_(found.ordinal), info_(std::move(info)),
-          facts_(facts_of(info_, found.properties, options)) {
+    CudaDevice(int ordinal, DeviceInfo info, const OpenOptions& options)
+        : ordinal_(ordinal), info_(std::move(info)), facts_(facts_of(info_, options)) {
         guard("opening the device", [&] {
             for (Lane& lane : lanes_) {
                 cudaStream_t stream = nullptr;
@@ -391,7 +391,7 @@ public:
     std::unique_ptr<Device> open(unsigned index, const OpenOptions& options) const override {
         try {
             const Found found = find_devices().devices.at(index);
-            return std::make_unique<CudaDevice>(found, describe(found.properties, index), options);
+            return std::make_unique<CudaDevice>(found.ordinal, describe(found.properties, index), options);
         } catch (const RuntimeError& error) {
             throw DeviceError(fmt::format("cuda:{}: {}", index, error.what()));
         }

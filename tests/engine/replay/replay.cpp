@@ -5,6 +5,7 @@
 #include "engine/train/loop.h"
 #include "tests/support/devices.h"
 #include "tests/support/files.h"
+#include "tests/support/large_gradients.h"
 #include "tests/support/networks.h"
 
 #include <algorithm>
@@ -25,26 +26,6 @@ namespace {
 constexpr unsigned batch = 4;
 
 /// Four records with these labels.
-Dataset labelled(const std::vector<std::uint32_t>& labels) {
-    const Dataset data = test::noise(labels.size());
-    return {data.info(), {data.images().begin(), data.images().end()}, labels};
-}
-
-/// A state in which everything before local4 is small, and the gradient of local4/weights gets about -0.9
-/// `size` / batch from an example of class 0 and a ninth of that from any other.
-TrainingState state_with_gradient(const Trainer& trainer, double size) {
-    TrainingState state{.state = std::vector<float>(trainer.layout().bytes / sizeof(float))};
-    const auto values = [&](const std::string& variable) {
-        return part(std::span(state.state), trainer.layout().find(variable).range);
-    };
-    constexpr float weight = 1e20f;
-    std::ranges::fill(values("local3/biases"), float(size / weight));
-    std::ranges::fill(values("local4/biases"), 1e-23f);
-    const auto last = values("softmax_linear/weights");
-    for (std::size_t i = 0; i < last.size(); i += 10) last[i] = weight; // of class 0
-    return state;
-}
-
 struct Run {
     test::TemporaryFolder folder;
     std::string message;
@@ -55,7 +36,7 @@ struct Run {
 /// Trains, and expects the first step to diverge.
 void diverge(Run& run, const TrainerOptions& options, const Dataset& data, double size) {
     Trainer trainer(test::small_recipe(), options, data);
-    const TrainingState state = state_with_gradient(trainer, size);
+    const TrainingState state = test::state_with_gradient(trainer, size);
     trainer.load(state);
     RunDirectory directory(run.folder.path(), Existing::refuse);
     const LoopOptions loop{
@@ -103,7 +84,7 @@ void check_replays(const DivergedStep& diverged) {
 } // namespace
 
 TEST_CASE("a diverged step of a single tower is kept with its first bad tensor, and repeats everywhere") {
-    const Dataset data = labelled({0, 0, 0, 0});
+    const Dataset data = test::labelled({0, 0, 0, 0});
     for (const std::string& id : test::device_ids()) {
         CAPTURE(id);
         Run run;
@@ -123,7 +104,7 @@ TEST_CASE("a diverged step of a single tower is kept with its first bad tensor, 
 }
 
 TEST_CASE("with several towers only the examples of the one that diverged are kept") {
-    const Dataset data = labelled({1, 1, 0, 0});
+    const Dataset data = test::labelled({1, 1, 0, 0});
     for (const std::string& id : test::device_ids()) {
         CAPTURE(id);
         Run run;
@@ -144,7 +125,7 @@ TEST_CASE("with several towers only the examples of the one that diverged are ke
 }
 
 TEST_CASE("a sum of finite gradients that overflows is recognized, and kept with the whole batch") {
-    const Dataset data = labelled({0, 0, 0, 0});
+    const Dataset data = test::labelled({0, 0, 0, 0});
     Run run;
     diverge(run, in_order({"cpu", "cpu"}), data, 6e38);
     CHECK(says(run.message,
@@ -194,7 +175,7 @@ TEST_CASE("a replay does what the tower did, random distortions included") {
 }
 
 TEST_CASE("a replay needs memory for its own examples only, whatever the numbers of their records") {
-    const Dataset data = labelled({0, 0, 0, 0});
+    const Dataset data = test::labelled({0, 0, 0, 0});
     Run run;
     diverge(run, in_order({"cpu"}), data, 6e38);
     DivergedStep diverged = read_diverged(run.file());
@@ -209,7 +190,7 @@ TEST_CASE("a replay needs memory for its own examples only, whatever the numbers
 TEST_CASE("a tensor that several operations write hides no divergence") {
     const Recipe recipe = test::smooth_recipe(
         "4", "{ name = \"join\", kind = \"concatenate\", inputs = [\"norm\", \"norm\", \"norm\"] },");
-    const Dataset data = labelled({0, 1, 2, 3});
+    const Dataset data = test::labelled({0, 1, 2, 3});
     Trainer trainer(recipe, in_order({"cpu"}), data);
     TrainingState state{.state = initial_state(trainer.layout(), trainer.options().seed)};
     const auto multiply = [&](const char* variable, float factor) {
@@ -234,7 +215,7 @@ TEST_CASE("a tensor that several operations write hides no divergence") {
 }
 
 TEST_CASE("a step that stays finite on another device is reported so") {
-    const Dataset data = labelled({0, 0, 0, 0});
+    const Dataset data = test::labelled({0, 0, 0, 0});
     Run run;
     diverge(run, in_order({"cpu"}), data, 6e38);
     DivergedStep diverged = read_diverged(run.file());
@@ -246,7 +227,7 @@ TEST_CASE("a step that stays finite on another device is reported so") {
 }
 
 TEST_CASE("a parameter that is not finite before the step is reported so") {
-    const Dataset data = labelled({0, 0, 0, 0});
+    const Dataset data = test::labelled({0, 0, 0, 0});
     Run run;
     diverge(run, in_order({"cpu"}), data, 6e38);
     DivergedStep diverged = read_diverged(run.file());
@@ -263,7 +244,7 @@ TEST_CASE("a parameter that is not finite before the step is reported so") {
 }
 
 TEST_CASE("a step that cannot be repeated on its device is repeated on cpu; a failure there loses no more") {
-    const Dataset data = labelled({0, 0, 0, 0});
+    const Dataset data = test::labelled({0, 0, 0, 0});
     for (const std::string& id : test::device_ids()) {
         CAPTURE(id);
         TrainerOptions options = in_order({id});
@@ -286,7 +267,7 @@ TEST_CASE("a step that cannot be repeated on its device is repeated on cpu; a fa
 }
 
 TEST_CASE("a diverged step is repeated in its precision, which the file keeps; cpu then rounds as units do") {
-    const Dataset data = labelled({0, 0, 0, 0});
+    const Dataset data = test::labelled({0, 0, 0, 0});
     for (const Precision precision : all_precisions) {
         CAPTURE(name_of(precision));
         TrainerOptions options = in_order({"cpu"});
@@ -310,7 +291,7 @@ TEST_CASE("a full disk costs only the file, and the message says so") {
     Run run;
     {
         const test::FullDisk disk(10'000);
-        diverge(run, in_order({"cpu"}), labelled({0, 0, 0, 0}), 6e38);
+        diverge(run, in_order({"cpu"}), test::labelled({0, 0, 0, 0}), 6e38);
     }
     CHECK(says(run.message, "the step is not kept: cannot write " + run.file().string()));
     CHECK(says(run.message, "try a smaller --lr"));
@@ -319,7 +300,7 @@ TEST_CASE("a full disk costs only the file, and the message says so") {
 }
 
 TEST_CASE("a damaged file of a diverged step is refused with one line that names it") {
-    const Dataset data = labelled({0, 0, 0, 0});
+    const Dataset data = test::labelled({0, 0, 0, 0});
     Run run;
     diverge(run, in_order({"cpu"}), data, 6e38);
     const TensorFile sound = read_safetensors(run.file());

@@ -6,6 +6,7 @@
 #include "engine/train/loop.h"
 #include "tests/support/devices.h"
 #include "tests/support/files.h"
+#include "tests/support/large_gradients.h"
 #include "tests/support/networks.h"
 #include "tests/support/scripted_device.h"
 
@@ -224,26 +225,6 @@ bool says(const std::string& message, const std::string& part) {
     return found;
 }
 
-/// A state of test::small_recipe() in which the gradient of local4/weights gets about -0.9 `size` from
-/// examples of class 0; the loss is near log(10).
-TrainingState state_with_gradient(const Trainer& trainer, double size) {
-    TrainingState state{.state = std::vector<float>(trainer.layout().bytes / sizeof(float))};
-    const auto values = [&](const std::string& variable) {
-        return part(std::span(state.state), trainer.layout().find(variable).range);
-    };
-    constexpr float weight = 1e20f;
-    std::ranges::fill(values("local3/biases"), float(size / weight));
-    std::ranges::fill(values("local4/biases"), 1e-23f);
-    const auto last = values("softmax_linear/weights");
-    for (std::size_t i = 0; i < last.size(); i += 10) last[i] = weight;
-    return state;
-}
-
-Dataset of_class_0() {
-    const Dataset data = test::noise(4);
-    return {data.info(), {data.images().begin(), data.images().end()}, std::vector<std::uint32_t>(4, 0)};
-}
-
 } // namespace
 
 TEST_CASE("a loss scale changes no bit of a lone tower's training, with any optimizer, clipping and decay") {
@@ -422,7 +403,7 @@ TEST_CASE("an overflow after the scale has doubled takes it back") {
 }
 
 TEST_CASE("gradients that are infinite without a scale are a divergence, which replays with its scale") {
-    const Dataset data = of_class_0();
+    const Dataset data = test::labelled({0, 0, 0, 0});
     for (const std::string& id : test::device_ids())
         for (const std::vector<std::string>& towers :
              {std::vector{id}, std::vector<std::string>{"cpu", id}}) {
@@ -431,7 +412,7 @@ TEST_CASE("gradients that are infinite without a scale are a divergence, which r
             TrainerOptions options = in_order(towers, 4);
             options.loss_scale = LossScale{};
             Trainer trainer(test::small_recipe(), options, data);
-            const TrainingState state = state_with_gradient(trainer, 1e40);
+            const TrainingState state = test::state_with_gradient(trainer, 1e40);
             trainer.load(state);
             std::optional<DivergedStep> diverged;
             const std::string message = message_of([&] {
@@ -473,7 +454,7 @@ TEST_CASE("gradients that are infinite without a scale are a divergence, which r
                 CAPTURE(each.size);
                 CAPTURE(each.scale);
                 again.step.before.loss_scale = LossScale{each.scale};
-                again.step.before.state = state_with_gradient(trainer, each.size).state;
+                again.step.before.state = test::state_with_gradient(trainer, each.size).state;
                 const Replay replayed = replay(test::device(id), again.recipe, again.step);
                 CHECK(replayed.diverges == each.diverges);
                 CHECK(replayed.first.has_value() == each.diverges);
